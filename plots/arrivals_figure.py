@@ -4,7 +4,7 @@ rounds in which it has come by then, of the method whose rounds have the most gr
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import NullLocator
 
 from plots import page, style
 from plots.methods import Method
@@ -14,6 +14,8 @@ from plots.sheet import Place, Sheet
 
 COLUMNS = ["step", "k", "worker", "arrival_s"]
 PANEL = 5.2  # inches of its width
+FEW = 20  # gradients of a round: each has room
+ALIKE = 0.03  # of a mean: what two methods that wait for the same workers differ by
 
 
 def arrivals_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
@@ -26,7 +28,7 @@ def arrivals_figure(methods: list[Method], looks: dict[str, dict], heading: str,
     beside = list(shown_ks(tables[widest]).values())
     sheet = Sheet([[Place(list(tables), width=PANEL), Place(beside, width=PANEL)]], heading, subtitle.replace(", band: lowest to highest", ""))
     scale, unit = style.time_unit(max(quantiles(table).loc[:, 0.9].max() for table in tables.values()))
-    draw_means(sheet, sheet.panels[0], tables, styles, scale, unit)
+    draw_means(sheet, sheet.panels[0], tables, styles, widest, scale, unit)
     draw_shares(sheet, sheet.panels[1], widest, tables[widest], scale, unit)
     return sheet.finish()
 
@@ -50,19 +52,46 @@ def last_of(table: pd.DataFrame) -> tuple[int, float]:
     return most, float(table.loc[table["k"] == most, "arrival_s"].mean())
 
 
-def draw_means(sheet: Sheet, panel, tables: dict[str, pd.DataFrame], styles: dict[str, dict], scale: float, unit: str) -> None:
-    ends = {}
-    for name, table in tables.items():
-        of_k = quantiles(table) / scale
-        look = styles[name] if len(of_k) <= 20 else style.marked_here_and_there(styles[name])
-        panel.plot(of_k.index, of_k["mean"], **look)
-        panel.fill_between(of_k.index, of_k[0.1], of_k[0.9], color=styles[name]["color"], alpha=0.16, linewidth=0)
-        ends[name] = (of_k.index[-1], of_k["mean"].iloc[-1])
-    panel.set_xlabel("k-th gradient of a round")
+def draw_means(sheet: Sheet, panel, tables: dict[str, pd.DataFrame], styles: dict[str, dict], widest: str, scale: float, unit: str) -> None:
+    """Along the gradients that are still to come, by factors, so that the last few have room. A method whose gradients come
+    as those of the widest do has no line of its own, which would hide that one: it has a mark where it goes on."""
+    most, ends = int(tables[widest]["k"].max()), {}
+    of_methods = {name: quantiles(table) / scale for name, table in tables.items()}
+    for name, of_k in sorted(of_methods.items(), key=lambda entry: entry[0] != widest):
+        x, look = most + 1 - of_k.index.to_numpy(), styles[name]
+        if name == widest or not comes_alike(of_k, of_methods[widest]):
+            panel.plot(x, of_k["mean"], **style.without_marker(look), gid="mean")
+        if name == widest:  # several would hide each other and the lines
+            panel.fill_between(x, of_k[0.1], of_k[0.9], color=look["color"], alpha=0.16, linewidth=0)
+        panel.plot(x[-1], of_k["mean"].iloc[-1], **{**look, "linestyle": "none"}, markersize=1.5 * page.current.marker, zorder=4, gid="end")
+        ends[name] = (x[-1], of_k["mean"].iloc[-1])
+    if most > FEW:
+        panel.set_xscale("log")
+        panel.xaxis.set_minor_locator(NullLocator())
+    ticks = ticks_of(most)
+    panel.set_xticks([most + 1 - k for k in ticks], ticks)
+    panel.set_xlim(most * 1.1 if most > FEW else most + 0.3, 0.9 if most > FEW else 0.7)  # the last ones at the right
+    panel.set_xlabel("k-th gradient of a round" + (", by how many are still to come" if most > FEW else ""))
     panel.set_ylabel(f"time since the round began ({unit})")
-    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-    sheet.entitle(panel, "When it arrives: mean, and 10 to 90 % of the rounds")
-    sheet.name_lines(panel, ends, styles)
+    sheet.entitle(panel, f"When it arrives: mean, and 10 to 90 % of the rounds{f' of {widest}' if len(tables) > 1 else ''}; marks: the last one")
+    sheet.name_lines(panel, ends, {name: look if name == widest or not comes_alike(of_methods[name], of_methods[widest])
+                                   else {**look, "linestyle": "none"} for name, look in styles.items() if name in ends})
+
+
+def comes_alike(one: pd.DataFrame, other: pd.DataFrame) -> bool:
+    """Up to the last gradient that the first has."""
+    there = one.index.intersection(other.index)
+    return len(there) == len(one) and bool(np.all(np.abs(one["mean"] - other["mean"][there]) <= ALIKE * other["mean"][there]))
+
+
+def ticks_of(most: int) -> list[int]:
+    """Of many those before which 50, 20, 10, ... have come of a hundred."""
+    if most <= FEW:
+        return list(range(1, most + 1))
+    left = [1, 2, 5]
+    while 10 * left[-3] <= most / 2:
+        left.append(10 * left[-3])
+    return sorted({1, *(most + 1 - rest for rest in left)})
 
 
 def shown_ks(table: pd.DataFrame) -> dict[int, str]:
@@ -90,7 +119,7 @@ def draw_shares(sheet: Sheet, panel, name: str, table: pd.DataFrame, scale: floa
         panel.step(np.append(values, max(longest, values[-1])), np.append(np.arange(1, len(values) + 1) / len(values), 1),
                    where="post", **looks[label], linewidth=0.8 * page.current.line)
     first = min(values[0] for values in times.values())
-    panel.set_xlim(first - 0.04 * (longest - first) if first > longest / 4 else min(0.0, first), 1.02 * longest)
+    panel.set_xlim(first - 0.04 * (longest - first) if first > longest / 8 else min(0.0, first), 1.02 * longest)
     panel.set_ylim(0, 1.02)
     panel.set_xlabel(f"time since the round began ({unit})")
     panel.set_ylabel("share of the rounds")

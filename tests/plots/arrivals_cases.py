@@ -7,7 +7,7 @@ import numpy as np
 from synthetic_results import write_run
 from with_results import WithDirectory, comparisons_below
 
-from plots.arrivals_figure import arrivals_figure, ordinal
+from plots.arrivals_figure import arrivals_figure, ordinal, ticks_of
 from plots.plan import kinds_of
 from plots.style import line_styles
 
@@ -36,8 +36,10 @@ class Arrivals(WithDirectory):
         write_arrivals(write_run(self.directory / "a", "a", 2), [[14, 22, 60]])
         means, shares = self.draw().axes
         line = means.lines[0]
-        np.testing.assert_allclose(line.get_xdata(), [1, 2, 3])
+        np.testing.assert_allclose(line.get_xdata(), [3, 2, 1])  # that are still to come, with itself
         np.testing.assert_allclose(line.get_ydata(), [12, 22, 50])
+        self.assertEqual([tick.get_text() for tick in means.get_xticklabels()], ["1", "2", "3"])
+        self.assertGreater(*means.get_xlim())  # the last one at the right
         # Of the three rounds one has its third gradient after 40 s, two after 50 s, all after 60 s.
         last = shares.lines[-1]
         np.testing.assert_allclose(last.get_xdata()[:3], [40, 50, 60])
@@ -62,6 +64,22 @@ class Arrivals(WithDirectory):
         _, shares = self.draw().axes
         self.assertEqual(shares.get_title(loc="left"), "k = 3: rounds in which the gradient has come")
         self.assertGreater(shares.get_xlim()[0], 0.9)  # and not an axis that is empty up to the first one
+
+    def test_methods_that_wait_for_the_same_workers_hide_no_line(self):
+        times = np.cumsum(np.full((2, 40), 0.1), axis=1)
+        for label, rounds in (("all", times), ("half", times[:, :20]), ("slower", 2 * times[:, :30])):
+            write_arrivals(write_run(self.directory / label, label, 1), rounds)
+        means, _ = self.draw().axes
+        self.assertEqual([len(line.get_xdata()) for line in means.lines if line.get_gid() == "mean"], [40, 30])
+        ends = sorted((line.get_xdata()[0], round(line.get_ydata()[0], 6)) for line in means.lines if line.get_gid() == "end")
+        self.assertEqual(ends, [(1, 4.0), (11, 6.0), (21, 2.0)])  # of all, slower, half
+        self.assertEqual(len(means.collections), 1, "one band")
+        self.assertEqual(means.get_xscale(), "log")
+        self.assertEqual([tick.get_text() for tick in means.get_xticklabels()], ["1", "21", "31", "36", "39", "40"])
+
+    def test_of_few_gradients_each_has_its_place(self):
+        self.assertEqual(ticks_of(4), [1, 2, 3, 4])
+        self.assertEqual(ticks_of(100), [1, 51, 81, 91, 96, 99, 100])
 
     def test_ordinals(self):
         self.assertEqual([ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 101, 111)],
