@@ -54,7 +54,9 @@ class Drawing:
         if planned.kind == "regimes":
             name = "What differs between experiments" if mixed(shown) else heading(shown[0])
             wanted = ("time",) if axes == AXES_OF[self.request.page] else axes  # of each there are as many panels again
-            return regimes_figure(shown, looks_of(shown), name, wanted)
+            experiments = list(dict.fromkeys(one.experiment for one in shown))
+            return regimes_figure(shown, looks_of(shown), name, wanted, [claim for one in experiments for claim in self.claims[one]],
+                                  [said for one in experiments for said in self.published[one]])
         if planned.kind == "paretos":
             return pareto_panels(shown, looks_of(shown), "What differs between experiments" if mixed(shown) else heading(shown[0]),
                                  axes)

@@ -1,7 +1,9 @@
 """Several experiments, or the points of one that no number tells apart (variants, data sets), side by side: accuracy or
-loss of each; without a model the period where a method changes it, or else the speed."""
+loss of each; without a model the time that runs take where claims are about that, else the period where a method changes it, or
+the speed."""
 
 import re
+from collections import Counter
 
 from plots import page, style
 from plots.bars_figure import HATCHES, draw_interval
@@ -10,24 +12,37 @@ from plots.curves import method_curve
 from plots.curves_figure import ROWS, draw_panel, limit_values, mark_beyond, mark_target, reached, target_of
 from plots.horizontal import HORIZONTALS, present
 from plots.intervals import mean_and_half
-from plots.quantities import SPEED
+from plots.published import Published
+from plots.quantities import END_TIME, SPEED, STEP_TIME, Quantity
 from plots.rounds_figure import EVERY_STEP, changes_period, draw_periods, has_periods
 from plots.sheet import Place, Sheet, shared_out
+from plots.times_figure import has_accounts, times_figure, titles_of
 from plots.variation import in_words
 
 ACROSS = 3  # panels side by side on a screen
 
 
-def regimes_figure(comparisons: list[Comparison], looks: dict[str, dict], heading: str, axes: tuple[str, ...]):
+def regimes_figure(comparisons: list[Comparison], looks: dict[str, dict], heading: str, axes: tuple[str, ...],
+                   claims: list[dict] = (), published: list[Published] = ()):
     """`looks`: by label, of all methods of all comparisons. A row of panels for each axis; None where no comparison has
-    anything to show."""
+    anything to show. `claims`: of their experiments; `published`: what papers say."""
     row = next((row for row in ROWS if any(method_curve(method, "step", row.column)
                                            for comparison in comparisons for method in comparison.methods)), None)
     if row:
         return curve_panels(comparisons, looks, heading, axes, row)
+    measures = Counter(claim["measure"] for claim in claims)
+    if END_TIME.measure in measures and has_accounts(comparisons):
+        titles = titles_of(comparisons, [name_of(one, comparisons) for one in comparisons])
+        return times_figure(titles, looks, heading, means_described(comparisons), published)
     if any(changes_period(method) for comparison in comparisons for method in comparison.methods):
         return period_panels(comparisons, looks, heading)
-    return speed_panels(comparisons, looks, heading)
+    about_steps = 2 * measures[STEP_TIME.measure] > measures.total()
+    return speed_panels(comparisons, looks, heading, STEP_TIME if about_steps else SPEED)
+
+
+def means_described(comparisons: list[Comparison]) -> str:
+    """Of bars."""
+    return described(comparisons).replace("line: ", "").replace("band: lowest to highest", "its 95 % interval")
 
 
 def curve_panels(comparisons: list[Comparison], looks, heading: str, axes: tuple[str, ...], row):
@@ -80,17 +95,17 @@ def period_panels(comparisons: list[Comparison], looks, heading: str):
     return sheet.finish()
 
 
-def speed_panels(comparisons: list[Comparison], looks, heading: str):
+def speed_panels(comparisons: list[Comparison], looks, heading: str, quantity: Quantity):
     labels = list(dict.fromkeys(method.label for comparison in comparisons for method in comparison.methods))
     high = max(1.3, 0.42 * len(labels) + 0.3)
     rows = shared_out(comparisons, ACROSS)
     sheet = Sheet([[Place(width=3.4, left=style.label_inches(labels) if one is line[0] else 0.1, height=high, is_wide=True) for one in line]
-                   for line in rows], heading, described(comparisons).replace("line: ", "").replace("band: lowest to highest", "its 95 % interval"))
+                   for line in rows], heading, means_described(comparisons))
     first = [line[0] for line in rows]
     for panel, comparison in zip(sheet.panels, comparisons):
         for method in comparison.methods:
             row = labels.index(method.label)
-            mean, half = mean_and_half([SPEED.value(run) for run in method.runs])
+            mean, half = mean_and_half([quantity.value(run) for run in method.runs])
             panel.barh(row, mean, height=0.46, color=looks[method.label]["color"], alpha=0.75,
                        hatch=HATCHES[row % len(HATCHES)], edgecolor="white", linewidth=0, gid="mean")
             if half is not None:
@@ -99,7 +114,7 @@ def speed_panels(comparisons: list[Comparison], looks, heading: str):
         panel.tick_params(labelleft=any(comparison is one for one in first) or page.current.is_column)
         panel.set_xlim(left=0)
         panel.xaxis.set_major_formatter(style.SHORT)
-        panel.set_xlabel(SPEED.title.lower())
+        panel.set_xlabel(quantity.title.lower())
         sheet.entitle(panel, name_of(comparison, comparisons))
     return sheet.finish()
 
