@@ -22,6 +22,7 @@ BEYOND = "; arrows: beyond the axis, with the value"
 # Methods far behind all others would set the scale, so that the others lie on each other: where without them (no more than
 # a quarter) the others spread over less than this share of the whole, they stand at the edge.
 CROWDED, MOST_BEYOND = 0.4, 0.25
+HIDDEN = 0.7  # of a mark's size: as near as that the one below is not to be told
 NUMBER = 0.2  # of a panel's width: what a point and its value take
 
 
@@ -134,7 +135,8 @@ def place_beyond(panel, points: dict[str, tuple[float, float]], outliers: set[st
                        arrowprops={"arrowstyle": "->", "color": look_of[name]["color"], "linewidth": page.current.line,
                                    "shrinkA": 2, "shrinkB": 0})
         panel.annotate(f"{y:.4g}", xy=(x, edge), xytext=(1.0 * page.current.marker, 0), textcoords="offset points",
-                       va="center", fontsize=0.85 * page.current.font, color=look_of[name]["color"])
+                       va="center", fontsize=0.85 * page.current.font, color=look_of[name]["color"], zorder=5,
+                       bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8})
     return placed
 
 
@@ -185,4 +187,17 @@ def draw_panel(panel, methods: list[Method], styles, gain: Quantity, cost: Quant
     panel.xaxis.set_major_formatter(style.SHORT)
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
     panel.yaxis.set_major_locator(MaxNLocator(page.current.ticks))
+    hollow_where_hidden(panel)
     return points
+
+
+def hollow_where_hidden(panel) -> None:
+    """Marks that lie on others hide them, unless all of these are outlines."""
+    marks = [line for line in panel.lines if line.get_gid() == "method"]
+    panel.autoscale_view()  # which else waits until all is drawn
+    box = panel.get_position()
+    size = np.array([box.width, box.height]) * panel.figure.get_size_inches() * 72  # points
+    places = {mark: panel.transAxes.inverted().transform(panel.transData.transform(mark.get_xydata()))[0] * size for mark in marks}
+    for mark in marks:
+        if any(other is not mark and np.hypot(*(places[other] - places[mark])) < HIDDEN * mark.get_markersize() for other in marks):
+            mark.set(markerfacecolor="none", markeredgecolor=mark.get_color(), markeredgewidth=1.4)

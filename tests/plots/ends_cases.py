@@ -159,6 +159,13 @@ class Ends(WithDirectory):
         self.assertEqual(beyond_the_axis({**crowd, "x": 0.2}, True, {"m0": 0.5}), set(), "an interval goes as far")
         self.assertEqual(beyond_the_axis({name: -value for name, value in crowd.items()} | {"x": 1.0}, False), {"x"})
 
+    def test_marks_that_would_hide_each_other_are_outlines(self):
+        for label, accuracy, end_s in (("a", 0.80, 100), ("b", 0.801, 101), ("c", 0.90, 200)):
+            self.write(label, (accuracy,), end_time_s=end_s)
+        panel = self.draw(pareto_figure, ("time",))["Final test accuracy (%) against time"]
+        faces = [line.get_markerfacecolor() for line in panel.lines if line.get_gid() == "method"]
+        self.assertEqual([face == "none" for face in faces], [True, True, False])
+
     def test_what_costs_the_same_has_no_front(self):
         self.write("a", (0.9,), end_time_s=5.0, communicated_bytes=1)
         self.write("b", (0.8,), end_time_s=5.0, communicated_bytes=1)
