@@ -19,6 +19,7 @@ from plots.sheet import Place, Sheet, shared_out
 from plots.times_figure import has_accounts, times_figure, titles_of
 from plots.variation import in_words
 
+FEWEST = 3  # evaluations: from the first model's to the last one's a line says nothing
 ACROSS = 3  # panels side by side on a screen
 
 
@@ -55,6 +56,8 @@ def curve_panels(comparisons: list[Comparison], looks, heading: str, axes: tuple
     cells = [(comparison, along, lines) for comparison, along in cells
              if (lines := {method.label: curve for method in comparison.methods
                            if (curve := method_curve(method, along.column, row.column))})]
+    if not any(len(curve.x) >= FEWEST for _, _, lines in cells for curve in lines.values()):
+        return None
     groups = [[cell for cell in cells if cell[1] is HORIZONTALS[axis]] for axis in axes]
     rows = [line for group in groups for line in shared_out(group, ACROSS)]
     sheet = Sheet([[Place(list(names) if cell is line[-1] else [], width=3.9, height=2.7) for cell in line] for line in rows],
@@ -86,13 +89,21 @@ def period_panels(comparisons: list[Comparison], looks, heading: str):
     shown = [comparison for comparison in comparisons if any(map(has_periods, comparison.methods))]
     rows = shared_out(shown, ACROSS)
     sheet = Sheet([[Place([*(method.name for method in one.methods), EVERY_STEP], width=3.6, height=2.5) for one in line]
-                   for line in rows], heading, described(shown) + "  ·  synchronisation period (optimizer steps)")
+                   for line in rows], heading, first_seed_described(shown))
     for panel, comparison in zip(sheet.panels, shown):
         draw_periods(sheet, panel, comparison.methods, {method.name: looks[method.label] for method in comparison.methods})
+        panel.set_ylabel("period H (steps)")
         sheet.entitle(panel, name_of(comparison, comparisons))
     if any(line.get_gid() == "last" for panel in sheet.panels for line in panel.lines):
         sheet.subtitle += ", thin: the last one, cut off"
     return sheet.finish()
+
+
+def first_seed_described(comparisons: list[Comparison]) -> str:
+    """Of periods, which follow the schedule."""
+    parts = [part for part in described(comparisons).split("  ·  ") if not part.startswith("line: mean")]
+    several = any(len(method.runs) > 1 for one in comparisons for method in one.methods)
+    return "  ·  ".join([*parts, "synchronisation period H" + ", first seed" * several])
 
 
 def speed_panels(comparisons: list[Comparison], looks, heading: str, quantity: Quantity):

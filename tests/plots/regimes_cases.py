@@ -120,6 +120,14 @@ class Regimes(WithDirectory):
         comparisons = comparisons_below(self.directory)
         self.assertIsNone(ranking_figure(comparisons, looks_of(comparisons), "heading"))
 
+    def test_between_the_first_and_the_last_evaluation_alone_there_is_no_curve(self):
+        self.write_variants()
+        comparisons = comparisons_below(self.directory)
+        for rows, is_there in (([0, 12, -1], True), ([0, -1], False)):
+            for run in (run for comparison in comparisons for run in comparison.runs):
+                run.metrics = run.metrics.iloc[rows]
+            self.assertEqual(regimes_figure(comparisons, looks_of(comparisons), "heading", ("time",)) is not None, is_there)
+
     def test_without_a_model_they_show_speed(self):
         self.write_variants(accuracy=False)
         comparisons = comparisons_below(self.directory)
@@ -143,6 +151,7 @@ class Regimes(WithDirectory):
         figure = regimes_figure(comparisons, looks_of(comparisons), "heading", ("time",))
         self.assertEqual([panel.get_title(loc="left") for panel in figure.axes], ["short", "long"])
         self.assertEqual([min(panel.lines[0].get_ydata()) for panel in figure.axes], [2, 8])
+        self.assertEqual([panel.get_ylabel() for panel in figure.axes], ["period H (steps)"] * 2)
 
     def test_several_experiments_are_one_figure_too(self):
         for name in ("one", "two"):
