@@ -7,6 +7,7 @@ from plots import page, style
 from plots.published import LOOK, SURE, claimed_value
 from plots.report.claims import shown_in
 from plots.sheet import Place, Sheet
+from plots.sweep_lines import key_label
 
 ROW, COLUMN_ROW = 0.17, 0.21  # inches of a point of a claim; in a column its name stands above it
 MOST_POINTS = 12  # of a claim that are drawn
@@ -23,6 +24,7 @@ def claims_figure(claims: list[dict], heading: str, subtitle: str):
     shown = [claim for claim in claims if claim["points"]]
     if not shown:
         return None
+    subtitle += f"  ·  mean and its 95 % interval{', 90 % where two are to be alike' * any('margin' in claim['criterion'] for claim in shown)}"
     if without := len(claims) - len(shown):
         subtitle += f"  ·  {without} claim{'s' * (without > 1)} without a value"
     across = 2 if len(shown) > 4 and not page.current.is_column else 1
@@ -102,10 +104,10 @@ def wanted(claim: dict) -> tuple[float | None, float | None]:
 
 
 def axis_text(claim: dict, unit: str) -> str:
-    kind = {"difference": "difference", "ratio": "ratio", "best": f"best {claim.get('over', '').rsplit('.', 1)[-1]}"}.get(
+    kind = {"difference": "difference", "ratio": "ratio", "best": f"best {key_label(claim.get('over', ''))}"}.get(
         "difference" if claim.get("order") else claim["as"], "")
     if claim.get("over") and claim["as"] != "best":
-        kind = "slope per doubling" if claim.get("per_doubling") else f"slope over {claim['over'].rsplit('.', 1)[-1]}"
+        kind = "slope per doubling" if claim.get("per_doubling") else f"slope over {key_label(claim['over']).split(' (')[0]}"
     measure = measure_text(claim["measure"])
     return ", ".join(part for part in (measure, kind) if part) + (f" ({unit})" if unit and unit != measure else "")
 

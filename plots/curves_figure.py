@@ -25,6 +25,7 @@ class Row:
 ROWS = [Row("test_accuracy", "test accuracy", "target_accuracy", rising=True, percent=True),
         Row("test_loss", "test loss", "target_loss", rising=False, percent=False)]
 WIDTH = 3.5  # inches of a panel
+LEFT = 0.9  # of the first: losses may have four digits
 
 
 def curves_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
@@ -41,8 +42,8 @@ def curves_figure(methods: list[Method], looks: dict[str, dict], heading: str, s
     if not rows:
         return None
     last = [Place(list(styles), width=WIDTH, left=0.1)]
-    sheet = Sheet([[Place(width=WIDTH), *[Place(width=WIDTH, left=0.1) for _ in horizontals[2:]], *last[:len(horizontals) - 1]]
-                   if len(horizontals) > 1 else [Place(list(styles), width=1.6 * WIDTH)] for _ in rows], heading, subtitle, entitled=False)
+    sheet = Sheet([[Place(width=WIDTH, left=LEFT), *[Place(width=WIDTH, left=0.1) for _ in horizontals[2:]], *last[:len(horizontals) - 1]]
+                   if len(horizontals) > 1 else [Place(list(styles), width=1.6 * WIDTH, left=LEFT)] for _ in rows], heading, subtitle, entitled=False)
     panels, dots = iter(sheet.panels), False
     for row, curves in rows:
         line = [next(panels) for _ in horizontals]

@@ -43,7 +43,7 @@ class Drawing:
         """The figure; None where the tables have nothing for it."""
         shown, axes = planned.shown, self.request.axes
         if planned.kind == "claims":
-            return claims_figure(self.claims[shown.experiment], heading(shown), f"{shown.experiment}  ·  mean and its interval")
+            return claims_figure(self.claims[shown.experiment], heading(shown), shown.experiment)
         if planned.kind == "sweep":
             return sweep_figure(shown, self.looks_of_lines(shown), self.request.every_formula,
                                 self.published[shown.experiment], self.claims[shown.experiment])

@@ -10,7 +10,7 @@ from plots.printable import printable
 from plots.quantities import Quantity, best_of
 from plots.sheet import Place, Sheet, shared_out
 from plots.sweep_figure import span
-from plots.sweep_lines import key_label, size_text_of
+from plots.sweep_lines import along_axis, size_text_of
 from plots.variation import in_words
 
 COLOURS = "cividis"  # of even steps, also on grey pages and to eyes that lack a colour
@@ -44,10 +44,11 @@ def range_of(maps: list[np.ndarray]) -> tuple[float, float]:
 
 def draw_map(panel, grid: Grid, quantity: Quantity, found: np.ndarray, low: float, high: float) -> None:
     image = panel.imshow(found, cmap=COLOURS, vmin=low, vmax=high, aspect="auto", origin="lower")
-    panel.set_xticks(range(len(grid.xs)), [printable(size_text_of(grid.x_names[x])) for x in grid.xs])
-    panel.set_yticks(range(len(grid.ys)), [printable(size_text_of(grid.y_names[y])) for y in grid.ys])
-    panel.set_xlabel(key_label(grid.x_key))
-    panel.set_ylabel(key_label(grid.y_key))
+    (x_label, x_texts), (y_label, y_texts) = along_axis(grid.x_key, grid.x_names), along_axis(grid.y_key, grid.y_names)
+    panel.set_xticks(range(len(grid.xs)), [printable(size_text_of(x_texts[x])) for x in grid.xs])
+    panel.set_yticks(range(len(grid.ys)), [printable(size_text_of(y_texts[y])) for y in grid.ys])
+    panel.set_xlabel(x_label)
+    panel.set_ylabel(y_label)
     panel.grid(visible=False)
     if found.size <= MOST_NUMBERS:
         write_numbers(panel, image, found)

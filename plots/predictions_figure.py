@@ -12,8 +12,8 @@ from plots.printable import printable
 from plots.quantities import SPEED_UP
 from plots.runs import ResultsFault, in_words
 from plots.sheet import Place, Sheet
-from plots.sweep_lines import THIN, key_label, ring, scale_axes, trivially_best
-from plots.variation import as_label, is_number
+from plots.sweep_lines import THIN, along_axis, ring, scale_axes, trivially_best
+from plots.variation import as_label, is_number, value_text
 
 PANELS = {"S_eff": "effective_speedup", "Time per optimizer step (s)": "step_time_s"}
 
@@ -89,9 +89,10 @@ def predictions_figure(report: dict, path: Path):
                 ring(panel, whole, SPEED_UP, looks[name])
         if quantity == "effective_speedup":
             panel.axhline(1, color=style.FAINT, linewidth=0.8, zorder=0)
-        scale_axes(panel, xs, drawn)
+        label, texts = along_axis(along, {x: value_text(along, str(x)) for x in xs})
+        scale_axes(panel, xs, drawn, texts)
         sheet.entitle(panel, title)
-        panel.set_xlabel(key_label(along))
+        panel.set_xlabel(label)
     sheet.name_lines(sheet.panels[-1], ends, looks)
     if any(line.formula for line in lines.values()):
         sheet.entries.append(plt.Line2D([], [], color=style.INK, **thin, label="by formula"))

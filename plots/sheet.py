@@ -15,6 +15,7 @@ from plots.lettering import text_inches, wrapped
 
 HEIGHT = 3.1  # inches of a panel on a screen
 ABOVE, BELOW = 0.42, 0.68  # what its title and its axis need there
+SLANTED = 0.3  # for names of values
 HEADING = 0.82  # above all of them, where nothing else tells what is shown
 IN_COLUMN = {"left": 0.5, "right": 0.13, "above": 0.36, "below": 0.42}  # around a panel in a paper's column
 LARGEST_PANEL = 2.3  # inches of height in a column
@@ -42,6 +43,7 @@ class Sheet:
         self.figure = plt.figure()
         self.named: dict[str, dict] = {}  # in the legend of a column
         self.entries: list = []  # other marks in it, with labels of their own
+        self.slanted = 0.0  # inches more that slanted names below the axes need
         self.bottom = 0.0  # inches that the legend takes
         self.legends: list[tuple] = []  # and how far each one's top is above the lower edge
         self.boxes = column_boxes(rows, entitled) if page.current.is_column else screen_boxes(rows, entitled)
@@ -63,7 +65,7 @@ class Sheet:
             legend.set_bbox_to_anchor((share, top / height), self.figure.transFigure)
 
     def below(self) -> float:
-        return IN_COLUMN["below"] if page.current.is_column else BELOW
+        return IN_COLUMN["below"] if page.current.is_column else BELOW + self.slanted
 
     def pages(self) -> list[list[int]]:
         """The panels of each: in a column no figure is longer than its page."""
@@ -111,6 +113,8 @@ class Sheet:
 
     def draw_legend(self) -> None:
         """Below all panels: in a column of the lines, and of other marks."""
+        if any(text.get_rotation() % 90 for panel in self.panels for text in panel.get_xticklabels()):
+            self.slanted = SLANTED
         lines = [plt.Line2D([], [], label=name, **look) for name, look in self.named.items()]
         left = 0.05 if page.current.is_column else self.boxes[0][0]  # inches
         parts = [arrange_entries(marks, self.figure.get_figwidth() - left - 0.05) for marks in (lines, self.entries) if marks]

@@ -13,12 +13,13 @@ from plots.quantities import (ACCURACY, BYTES, DROPPED, LOSS, SPEED, SPEED_OF_ON
                               Quantity, claimed_quantity)
 from plots.runs import Run
 from plots.sheet import Place, Sheet, shared_out
-from plots.sweep_lines import (LEAST_ASSUMED, MISSED, dashes_of, draw_quantity, key_label, looks_of_lines, scale_axes, size_text_of,
+from plots.sweep_lines import (LEAST_ASSUMED, MISSED, along_axis, dashes_of, draw_quantity, looks_of_lines, scale_axes, size_text_of,
                                values_of)
 from plots.sweeps import Sweep
 from plots.variation import in_words
 
 ACROSS = 3  # panels side by side on a screen
+OF_TIMES = (SPEED, STEP_TIME, SPEED_UP, DROPPED)
 
 
 def sweep_figure(sweep: Sweep, looks: dict[str, dict], every_formula: bool = False, published: list[Published] = (),
@@ -38,9 +39,10 @@ def sweep_figure(sweep: Sweep, looks: dict[str, dict], every_formula: bool = Fal
         for formula in drawn.formulas:
             colours[formula] |= drawn.formulas[formula]
         sources += drawn.sources
-        scale_axes(axis, sweep.xs, drawn.values, sweep.names)
+        label, texts = along_axis(sweep.key, sweep.names)
+        scale_axes(axis, sweep.xs, drawn.values, texts)
         sheet.entitle(axis, quantity.title)
-        axis.set_xlabel(key_label(sweep.key))
+        axis.set_xlabel(label)
         if any(quantity is row[-1] for row in rows):
             sheet.name_lines(axis, drawn.ends, styles)
     explain_marks(sheet, sweep.runs, dashes, colours, sources)
@@ -69,6 +71,10 @@ def shown_quantities(sweep: Sweep, claims: list[dict] = ()) -> list[Quantity]:
         shown.remove(LOSS)
     if BYTES in shown and (scales_workers or not has_model(sweep) or not differ(sweep, BYTES)):
         shown.remove(BYTES)
+    if has_model(sweep) and not scales_workers:  # a key of the training, say, leaves the times as they are
+        claimed = {claim["measure"] for claim in claims}
+        shown = [quantity for quantity in shown if quantity not in OF_TIMES or quantity.measure in claimed
+                 or not is_one_value(sweep, quantity)]
     return about(sweep, claims, [quantity.measure for quantity in wanted]) + shown
 
 
@@ -87,6 +93,11 @@ def differ(sweep: Sweep, quantity: Quantity) -> bool:
     """Along the key, for some method."""
     return any(len({round(np.mean(of_seeds), 9) for of_seeds in values_of(sweep, line, quantity).values()}) > 1
                for line in sweep.lines)
+
+
+def is_one_value(sweep: Sweep, quantity: Quantity) -> bool:
+    """For all methods and along the key: seeds alone make it vary."""
+    return len({round(np.mean(of_seeds), 9) for line in sweep.lines for of_seeds in values_of(sweep, line, quantity).values()}) < 2
 
 
 def explain_marks(sheet: Sheet, runs: list[Run], dashes: dict[str, tuple], colours: dict[str, set[str]],

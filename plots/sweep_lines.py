@@ -15,12 +15,13 @@ from plots.published import LOOK, Published
 from plots.quantities import SPEED, SPEED_UP, Quantity, best_of, number, samples_per_s
 from plots.runs import Run
 from plots.sweeps import Line, Sweep
-from plots.variation import BANDWIDTH
+from plots.variation import BANDWIDTH, RATE, SIZES, is_number
 
 THIN = [(0, (1, 1.3)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.5, 1, 1.5, 1, 1.5)), (0, (2, 3))]  # of formulas, the last first
 MISSED = {"linestyle": "none", "marker": "x", "markeredgewidth": 1.3}  # the target, by a seed at least
 MISSED_ROW = 0.05  # of the panel's height
 ALIKE = 1e-4  # of values: shown as one
+SAY_LITTLE = {"peak", "final", "minimum", "coefficient", "power"}  # keys, without the table they are in
 LEAST_ASSUMED = ""  # stands for whichever of a method's formulas that is, at each point of the sweep
 
 
@@ -209,7 +210,10 @@ def scale_axes(panel, xs: list[float], values: list[float], names: dict[float, s
         panel.xaxis.set_minor_locator(NullLocator())
     panel.xaxis.set_major_formatter(FuncFormatter(lambda x, _: size_text(x)))
     if names and any(size_text(x) != size_text_of(name) for x, name in names.items()):  # the sweep gives them names
-        panel.set_xticks(xs, [printable(names[x]) for x in xs], rotation=25, ha="right")
+        if all(is_number(name) for name in names.values()):
+            panel.set_xticks(shown := legible(xs) if is_spaced_by_factors(xs) else xs, [names[x] for x in shown])
+        else:
+            panel.set_xticks(xs, [printable(names[x]) for x in xs], rotation=25, ha="right")
     if values and min(values) > 0 and max(values) / min(values) >= 10:
         panel.set_yscale("log")
         panel.yaxis.set_minor_locator(NullLocator())
@@ -242,13 +246,20 @@ def legible(xs: list[float]) -> list[float]:
 
 
 def key_label(key: str) -> str:
-    """The key's last part, with its unit in brackets; values of a bandwidth have their own (variation.value_text)."""
-    if key.endswith(BANDWIDTH):
-        return "bandwidth"
-    words = printable(key.rsplit(".", 1)[-1])
+    """The key's last part, with its unit in brackets."""
+    *parents, last = printable(key).split(".")
+    words = f"{parents[-1]}: {last}" if parents and last in SAY_LITTLE else last
     words = re.sub(r"_(bytes)?_?per_s$", lambda found: f" ({found[1] or '1'}/s)", words)
     words = re.sub(r"_s$", " (s)", words)
     return words.replace("_", " ").replace("micro batch", "micro-batch")
+
+
+def along_axis(key: str, names: dict[float, str]) -> tuple[str, dict[float, str]]:
+    """The axis's label, and the values' names; those of bandwidths in one unit, which the label has, as of numbers."""
+    if not key.endswith(BANDWIDTH) or not all(RATE.fullmatch(name) for name in names.values()):
+        return (key_label(key) if all(map(is_number, names.values())) else key_label(key).split(" (")[0]), names
+    size, letter = next(((size, letter) for size, letter in SIZES if 8 * max(names) >= size), (1, ""))
+    return f"bandwidth ({letter}bit/s)", {x: f"{8 * x / size:g}" for x in names}
 
 
 def size_text_of(name: str) -> str:

@@ -8,7 +8,7 @@ from plots.quantities import ACCURACY, LOSS, SPEED_OF_ONE, SPEED_UP, STEP_TIME, 
 from plots.regimes_figure import described, name_of
 from plots.sheet import Place, Sheet, shared_out
 from plots.sweep_figure import explain_marks, shown_names, shown_quantities
-from plots.sweep_lines import dashes_of, draw_quantity, key_label, looks_of_lines, scale_axes
+from plots.sweep_lines import along_axis, dashes_of, draw_quantity, key_label, looks_of_lines, scale_axes
 from plots.sweeps import Sweep
 
 ACROSS = 3  # panels side by side on a screen
@@ -32,8 +32,9 @@ def sweeps_figure(sweeps: list[Sweep], looks: dict[str, dict], published: dict[s
         for formula, of_formula in drawn.formulas.items():
             colours.setdefault(formula, set()).update(of_formula)
         sources += drawn.sources
-        scale_axes(panel, sweep.xs, drawn.values, sweep.names)
-        panel.set_xlabel(key_label(sweep.key))
+        label, texts = along_axis(sweep.key, sweep.names)
+        scale_axes(panel, sweep.xs, drawn.values, texts)
+        panel.set_xlabel(label)
         if page.current.is_column or any(sweep is row[0] for row in rows):
             panel.set_ylabel(quantity.title.split(":")[0])
         sheet.entitle(panel, name_of(sweep.where, places, without=sweep.key))

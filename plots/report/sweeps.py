@@ -7,7 +7,7 @@ from plots.report.lines import shortened
 from plots.report.markup import without_places
 from plots.style import line_styles
 from plots.sweep_figure import shown_quantities
-from plots.sweep_lines import algorithm_of, is_spaced_by_factors, key_label, size_text_of, values_of, without_missed
+from plots.sweep_lines import algorithm_of, along_axis, is_spaced_by_factors, size_text_of, values_of, without_missed
 from plots.sweeps import Line, Sweep, find_sweeps
 from plots.variation import as_words
 
@@ -22,9 +22,10 @@ def sweeps_of(comparisons: list, looks: dict[str, dict], claims: list[dict]) -> 
                   if (lines := [drawn for line in sweep.lines if (drawn := line_of(sweep, line, quantity, own[line.label]))])]
         if values:
             where = as_words(sweep.others, ", ", " = ")
-            found.append({"key": key_label(sweep.key), "where": f"{key_label(sweep.key)}{', at ' if where else ''}{where}",
+            label, texts = along_axis(sweep.key, sweep.names)
+            found.append({"key": label, "where": f"{label}{', at ' if where else ''}{where}",
                           "spread": is_spaced_by_factors(sweep.xs), "ticks": sweep.xs,
-                          "texts": [size_text_of(sweep.names[x]) for x in sweep.xs], "values": values})
+                          "texts": [size_text_of(texts[x]) for x in sweep.xs], "values": values})
     return found
 
 

@@ -10,7 +10,7 @@ from with_results import WithDirectory, change, comparisons_below
 from plots.published import claims_of, published_in, value_of
 from plots.style import line_styles
 from plots.sweep_figure import sweep_figure
-from plots.sweep_lines import is_spaced_by_factors
+from plots.sweep_lines import along_axis, is_spaced_by_factors, key_label
 from plots.sweeps import find_sweeps
 
 COEFFICIENTS = {0.01: 0.85, 0.02: 0.88, 0.04: 0.86}
@@ -57,7 +57,7 @@ class OwnSweeps(WithDirectory):
         accuracy = panels["Final test accuracy (%)"]
         np.testing.assert_allclose(self.lines(accuracy, "method"), [[[x, 100 * y + 1.5] for x, y in COEFFICIENTS.items()]])
         np.testing.assert_allclose(self.lines(accuracy, "everywhere"), [[[x, 80] for x in COEFFICIENTS]])
-        self.assertEqual((accuracy.get_xlabel(), accuracy.get_xscale()), ("coefficient", "log"))
+        self.assertEqual((accuracy.get_xlabel(), accuracy.get_xscale()), ("period: coefficient", "log"))
 
     def test_the_best_point_has_a_ring(self):
         self.write_coefficients()
@@ -74,6 +74,19 @@ class OwnSweeps(WithDirectory):
         self.assertEqual(sweep.names, {0.01: "low", 0.02: "middle", 0.04: "high"})
         ticks = [text.get_text() for text in panels["Final test accuracy (%)"].get_xticklabels()]
         self.assertEqual(ticks, ["low", "middle", "high"])
+
+    def test_axes_say_of_which_table_a_key_is(self):
+        for key, label in {"period.coefficient": "period: coefficient", "training.learning_rate.peak": "learning rate: peak",
+                           "threshold_s": "threshold (s)", "cluster.workers": "workers", "minimum": "minimum"}.items():
+            self.assertEqual(key_label(key), label)
+
+    def test_bandwidths_are_in_bits_along_an_axis(self):
+        key = "network.bandwidth_bytes_per_s"
+        named = {12.5e6: "0.1 Gbit/s", 1.25e9: "10 Gbit/s"}
+        self.assertEqual(along_axis(key, named), ("bandwidth (Gbit/s)", {12.5e6: "0.1", 1.25e9: "10"}))
+        self.assertEqual(along_axis(key, {12.5e6: "100 Mbit/s"}), ("bandwidth (Mbit/s)", {12.5e6: "100"}))
+        words = {12.5e6: "slow", 1.25e9: "fast"}
+        self.assertEqual(along_axis(key, words), ("bandwidth", words))
 
     def test_what_papers_state_of_a_point_stands_there(self):
         self.write_coefficients()

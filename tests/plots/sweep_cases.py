@@ -6,7 +6,7 @@ from synthetic_results import write_run, write_sweep
 from with_results import WithDirectory, change, comparisons_below
 
 from plots.style import line_styles
-from plots.sweep_figure import sweep_figure
+from plots.sweep_figure import shown_quantities, sweep_figure
 from plots.sweep_lines import THIN
 from plots.sweeps import find_sweeps
 
@@ -119,6 +119,17 @@ class Sweeps(WithDirectory):
         self.assertEqual(list(panels)[:2], ["Steps to target", "Odd share (%)"])
         self.assertEqual(list(panels["Odd share (%)"].lines[0].get_ydata()), [25] * len(SIZES))
         self.assertNotIn("Nobody has it", panels)
+
+    def test_what_no_value_of_the_key_changes_has_a_panel_only_where_claims_are_about_it(self):
+        for peak in (1, 2, 3):
+            run = write_run(self.directory / f"{peak}", "m", 1, drop=0.1, speed=1 + 0.1 * peak)
+            config = run / "config.toml"
+            config.write_text(config.read_text().replace("[training]", f"[training]\npeak = {peak}"))
+            change(run / "summary.json", final_test_accuracy=0.8 + peak / 100)
+        sweep, = find_sweeps(comparisons_below(self.directory))
+        self.assertEqual([quantity.measure for quantity in shown_quantities(sweep)],
+                         ["samples_per_s", "step_time_s", "final_test_accuracy", "time_to_target_s"])
+        self.assertIn("drop_rate", [quantity.measure for quantity in shown_quantities(sweep, [{"measure": "drop_rate"}])])
 
     def test_an_axis_does_not_speak_of_late_digits(self):
         for seed, run in enumerate(write_sweep(self.directory, SIZES).glob("*/seed=*")):
