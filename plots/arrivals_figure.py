@@ -52,9 +52,10 @@ def last_of(table: pd.DataFrame) -> tuple[int, float]:
     return most, float(table.loc[table["k"] == most, "arrival_s"].mean())
 
 
-def draw_means(sheet: Sheet, panel, tables: dict[str, pd.DataFrame], styles: dict[str, dict], widest: str, scale: float, unit: str) -> None:
-    """Along the gradients that are still to come, by factors, so that the last few have room. A method whose gradients come
-    as those of the widest do has no line of its own, which would hide that one: it has a mark where it goes on."""
+def draw_means(sheet: Sheet, panel, tables: dict[str, pd.DataFrame], styles: dict[str, dict], widest: str, scale: float,
+               unit: str) -> None:
+    """Along the gradients that are still to come, by factors, so that the last few have room. A method whose gradients
+    come as those of the widest do has no line of its own, which would hide that one: it has a mark where it goes on."""
     most, ends = int(tables[widest]["k"].max()), {}
     of_methods = {name: quantiles(table) / scale for name, table in tables.items()}
     for name, of_k in sorted(of_methods.items(), key=lambda entry: entry[0] != widest):
@@ -63,7 +64,8 @@ def draw_means(sheet: Sheet, panel, tables: dict[str, pd.DataFrame], styles: dic
             panel.plot(x, of_k["mean"], **style.without_marker(look), gid="mean")
         if name == widest:  # several would hide each other and the lines
             panel.fill_between(x, of_k[0.1], of_k[0.9], color=look["color"], alpha=0.16, linewidth=0)
-        panel.plot(x[-1], of_k["mean"].iloc[-1], **{**look, "linestyle": "none"}, markersize=1.5 * page.current.marker, zorder=4, gid="end")
+        panel.plot(x[-1], of_k["mean"].iloc[-1], **{**look, "linestyle": "none"},
+                   markersize=1.5 * page.current.marker, zorder=4, gid="end")
         ends[name] = (x[-1], of_k["mean"].iloc[-1])
     if most > FEW:
         panel.set_xscale("log")
@@ -73,7 +75,8 @@ def draw_means(sheet: Sheet, panel, tables: dict[str, pd.DataFrame], styles: dic
     panel.set_xlim(most * 1.1 if most > FEW else most + 0.3, 0.9 if most > FEW else 0.7)  # the last ones at the right
     panel.set_xlabel("k-th gradient of a round" + (", by how many are still to come" if most > FEW else ""))
     panel.set_ylabel(f"time since the round began ({unit})")
-    sheet.entitle(panel, f"When it arrives: mean, and 10 to 90 % of the rounds{f' of {widest}' if len(tables) > 1 else ''}; marks: the last one")
+    of_widest = f" of {widest}" if len(tables) > 1 else ""
+    sheet.entitle(panel, f"When it arrives: mean, and 10 to 90 % of the rounds{of_widest}; marks: the last one")
     sheet.name_lines(panel, ends, {name: look if name == widest or not comes_alike(of_methods[name], of_methods[widest])
                                    else {**look, "linestyle": "none"} for name, look in styles.items() if name in ends})
 
@@ -81,7 +84,8 @@ def draw_means(sheet: Sheet, panel, tables: dict[str, pd.DataFrame], styles: dic
 def comes_alike(one: pd.DataFrame, other: pd.DataFrame) -> bool:
     """Up to the last gradient that the first has."""
     there = one.index.intersection(other.index)
-    return len(there) == len(one) and bool(np.all(np.abs(one["mean"] - other["mean"][there]) <= ALIKE * other["mean"][there]))
+    means, others = one["mean"], other["mean"][there]
+    return len(there) == len(one) and bool(np.all(np.abs(means - others) <= ALIKE * others))
 
 
 def ticks_of(most: int) -> list[int]:

@@ -1,6 +1,7 @@
-"""The best number of backups as Chen et al. 2016 estimated it (Figure 6), beside what was measured: steps to the target, measured
-for some N and read off straight lines between them, times the mean arrival of the N-th gradient. From what is kept of two
-experiments. Use: python -m plots.backup_estimate results/paper, which writes paper-backup-optimum/estimate.png there."""
+"""The best number of backups as Chen et al. 2016 estimated it (Figure 6), beside what was measured: steps to the target,
+measured for some N and read off straight lines between them, times the mean arrival of the N-th gradient. From what is
+kept of two experiments. Use: python -m plots.backup_estimate results/paper, which writes paper-backup-optimum/estimate.png
+there."""
 
 import csv
 import math
@@ -81,8 +82,8 @@ def estimate_figure(measured: dict[int, list[float]], estimated: dict[int, list[
         panel.plot(bs[best], means[best], "o", color="none", markersize=2.4 * page.current.marker, markeredgewidth=1.5,
                    markeredgecolor=look["color"], gid="best", zorder=5)
         above = name == MEASURED
-        panel.annotate(f"b = {bs[best]}", (bs[best], means[best] + above * halves[best]), xytext=(0, 4 if above else -14),
-                       textcoords="offset points", ha="center", va="bottom" if above else "top",
+        panel.annotate(f"b = {bs[best]}", (bs[best], means[best] + above * halves[best]),
+                       xytext=(0, 4 if above else -14), textcoords="offset points", ha="center", va="bottom" if above else "top",
                        color=look["color"], fontsize="small", fontweight="bold")
         ends[name] = (bs[-1], means[-1])
     panel.set_xlabel(f"backups b of {workers} workers: each step takes the first {workers} - b gradients")
@@ -90,8 +91,8 @@ def estimate_figure(measured: dict[int, list[float]], estimated: dict[int, list[
     sheet.name_lines(panel, ends, LOOKS)
     sheet.entries = [plt.Line2D([], [], linestyle="none", marker="o", color="none", markeredgecolor=style.INK,
                                 markeredgewidth=1.2, markersize=1.6 * page.current.marker, label="the best b"),
-                     plt.Line2D([], [], label=f"estimated: steps to the target with N gradients ({STEPS}), interpolated, times the "
-                                              "mean arrival of the N-th", **LOOKS[ESTIMATED])]
+                     plt.Line2D([], [], **LOOKS[ESTIMATED], label="estimated: steps to the target with N gradients "
+                                f"({STEPS}), interpolated, times the mean arrival of the N-th")]
     return sheet.finish()
 
 

@@ -24,7 +24,8 @@ def claims_figure(claims: list[dict], heading: str, subtitle: str):
     shown = [claim for claim in claims if claim["points"]]
     if not shown:
         return None
-    subtitle += f"  ·  mean and its 95 % interval{', 90 % where two are to be alike' * any('margin' in claim['criterion'] for claim in shown)}"
+    are_alike = any("margin" in claim["criterion"] for claim in shown)
+    subtitle += "  ·  mean and its 95 % interval" + ", 90 % where two are to be alike" * are_alike
     if without := len(claims) - len(shown):
         subtitle += f"  ·  {without} claim{'s' * (without > 1)} without a value"
     across = 2 if len(shown) > 4 and not page.current.is_column else 1
@@ -107,7 +108,8 @@ def axis_text(claim: dict, unit: str) -> str:
     kind = {"difference": "difference", "ratio": "ratio", "best": f"best {key_label(claim.get('over', ''))}"}.get(
         "difference" if claim.get("order") else claim["as"], "")
     if claim.get("over") and claim["as"] != "best":
-        kind = "slope per doubling" if claim.get("per_doubling") else f"slope over {key_label(claim['over']).split(' (')[0]}"
+        over = key_label(claim["over"]).split(" (")[0]
+        kind = "slope per doubling" if claim.get("per_doubling") else f"slope over {over}"
     measure = measure_text(claim["measure"])
     return ", ".join(part for part in (measure, kind) if part) + (f" ({unit})" if unit and unit != measure else "")
 

@@ -18,9 +18,9 @@ class Curve:
 
 
 def common_grid(xs: list[np.ndarray]) -> np.ndarray:
-    """Points at which all of several ascending sequences can be interpolated: their own, from the latest beginning to the
-    earliest end, so that a curve has points, and marks, only where something was measured, and is exact between them. The
-    sequences themselves where they are equal; empty if they do not overlap."""
+    """Points at which all of several ascending sequences can be interpolated: their own, from the latest beginning to
+    the earliest end, so that a curve has points, and marks, only where something was measured, and is exact between
+    them. The sequences themselves where they are equal; empty if they do not overlap."""
     if all(np.array_equal(x, xs[0]) for x in xs):
         return xs[0]
     begin, end = max(x[0] for x in xs), min(x[-1] for x in xs)

@@ -42,8 +42,10 @@ def curves_figure(methods: list[Method], looks: dict[str, dict], heading: str, s
     if not rows:
         return None
     last = [Place(list(styles), width=WIDTH, left=0.1)]
-    sheet = Sheet([[Place(width=WIDTH, left=LEFT), *[Place(width=WIDTH, left=0.1) for _ in horizontals[2:]], *last[:len(horizontals) - 1]]
-                   if len(horizontals) > 1 else [Place(list(styles), width=1.6 * WIDTH, left=LEFT)] for _ in rows], heading, subtitle, entitled=False)
+    first, between = Place(width=WIDTH, left=LEFT), [Place(width=WIDTH, left=0.1) for _ in horizontals[2:]]
+    alone = [Place(list(styles), width=1.6 * WIDTH, left=LEFT)]
+    sheet = Sheet([[first, *between, *last] if len(horizontals) > 1 else alone for _ in rows], heading, subtitle,
+                  entitled=False)
     panels, dots = iter(sheet.panels), False
     for row, curves in rows:
         line = [next(panels) for _ in horizontals]

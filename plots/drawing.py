@@ -55,8 +55,9 @@ class Drawing:
             name = "What differs between experiments" if mixed(shown) else heading(shown[0])
             wanted = ("time",) if axes == AXES_OF[self.request.page] else axes  # of each there are as many panels again
             experiments = list(dict.fromkeys(one.experiment for one in shown))
-            return regimes_figure(shown, looks_of(shown), name, wanted, [claim for one in experiments for claim in self.claims[one]],
-                                  [said for one in experiments for said in self.published[one]])
+            claims, published = ([one for experiment in experiments for one in said[experiment]]
+                                 for said in (self.claims, self.published))
+            return regimes_figure(shown, looks_of(shown), name, wanted, claims, published)
         if planned.kind == "paretos":
             return pareto_panels(shown, looks_of(shown), "What differs between experiments" if mixed(shown) else heading(shown[0]),
                                  axes)

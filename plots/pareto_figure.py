@@ -197,7 +197,9 @@ def hollow_where_hidden(panel) -> None:
     panel.autoscale_view()  # which else waits until all is drawn
     box = panel.get_position()
     size = np.array([box.width, box.height]) * panel.figure.get_size_inches() * 72  # points
-    places = {mark: panel.transAxes.inverted().transform(panel.transData.transform(mark.get_xydata()))[0] * size for mark in marks}
+    to_axes = panel.transData + panel.transAxes.inverted()
+    places = {mark: to_axes.transform(mark.get_xydata())[0] * size for mark in marks}
     for mark in marks:
-        if any(other is not mark and np.hypot(*(places[other] - places[mark])) < HIDDEN * mark.get_markersize() for other in marks):
+        near = HIDDEN * mark.get_markersize()
+        if any(other is not mark and np.hypot(*(places[other] - places[mark])) < near for other in marks):
             mark.set(markerfacecolor="none", markeredgecolor=mark.get_color(), markeredgewidth=1.4)

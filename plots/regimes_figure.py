@@ -1,6 +1,6 @@
 """Several experiments, or the points of one that no number tells apart (variants, data sets), side by side: accuracy or
-loss of each; without a model the time that runs take where claims are about that, else the period where a method changes it, or
-the speed."""
+loss of each; without a model the time that runs take where claims are about that, else the period where a method changes
+it, or the speed."""
 
 import re
 from collections import Counter

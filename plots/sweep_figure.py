@@ -97,7 +97,8 @@ def differ(sweep: Sweep, quantity: Quantity) -> bool:
 
 def is_one_value(sweep: Sweep, quantity: Quantity) -> bool:
     """For all methods and along the key: seeds alone make it vary."""
-    return len({round(np.mean(of_seeds), 9) for line in sweep.lines for of_seeds in values_of(sweep, line, quantity).values()}) < 2
+    values = [of_seeds for line in sweep.lines for of_seeds in values_of(sweep, line, quantity).values()]
+    return len({round(np.mean(of_seeds), 9) for of_seeds in values}) < 2
 
 
 def explain_marks(sheet: Sheet, runs: list[Run], dashes: dict[str, tuple], colours: dict[str, set[str]],

@@ -257,7 +257,8 @@ def key_label(key: str) -> str:
 def along_axis(key: str, names: dict[float, str]) -> tuple[str, dict[float, str]]:
     """The axis's label, and the values' names; those of bandwidths in one unit, which the label has, as of numbers."""
     if not key.endswith(BANDWIDTH) or not all(RATE.fullmatch(name) for name in names.values()):
-        return (key_label(key) if all(map(is_number, names.values())) else key_label(key).split(" (")[0]), names
+        label = key_label(key)
+        return (label if all(map(is_number, names.values())) else label.split(" (")[0]), names
     size, letter = next(((size, letter) for size, letter in SIZES if 8 * max(names) >= size), (1, ""))
     return f"bandwidth ({letter}bit/s)", {x: f"{8 * x / size:g}" for x in names}
 

@@ -98,8 +98,8 @@ def sweep_of(key: str, others: dict[str, str], points: list[Comparison], numbers
     for label in dict.fromkeys(method.label for method in methods):
         lines[label] = Line(label, {numbers[point.point[key]]: method for point in points for method in point.methods
                                     if method.label == label})
-    return Sweep(key, others, list(lines.values()), {numbers[point.point[key]]: value_text(key, point.point[key]) for point in points},
-                 points[0])
+    names = {numbers[point.point[key]]: value_text(key, point.point[key]) for point in points}
+    return Sweep(key, others, list(lines.values()), names, points[0])
 
 
 def along_own_keys(points: list[Comparison]) -> list[Sweep]:

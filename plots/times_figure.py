@@ -1,5 +1,5 @@
-"""How long runs take, side by side at several points, and what that time goes into: a stacked bar per method, of the mean
-worker, with the paper's figure where a claim has one."""
+"""How long runs take, side by side at several points, and what that time goes into: a stacked bar per method, of the
+mean worker, with the paper's figure where a claim has one."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -32,8 +32,9 @@ def times_figure(titles: dict[str, Comparison], looks: dict[str, dict], heading:
     labels = list(dict.fromkeys(method.label for one in comparisons for method in one.methods))
     high = max(1.3, ROW * len(labels) + 0.3)
     rows = shared_out(comparisons, ACROSS)
-    sheet = Sheet([[Place(width=5.2, left=style.label_inches(labels) if one is row[0] else 0.1, height=high, is_wide=True)
-                    for one in row] for row in rows], heading, subtitle)
+    left = style.label_inches(labels)
+    sheet = Sheet([[Place(width=5.2, left=left if one is row[0] else 0.1, height=high, is_wide=True) for one in row]
+                   for row in rows], heading, subtitle)
     longest = max(end_of(method) for one in comparisons for method in one.methods)
     scale, unit = (3600, "h") if longest >= HOURS_FROM_S else style.time_unit(longest)
     shown = [one for one in published if one.measure == END_TIME.measure and not one.against]
@@ -44,15 +45,16 @@ def times_figure(titles: dict[str, Comparison], looks: dict[str, dict], heading:
         panel.set_xlabel(f"time of the run ({unit})")
         panel.xaxis.set_major_formatter(style.SHORT)
         sheet.entitle(panel, title)
-    sheet.entries = legend_of(comparisons, [line.get_label() for panel in sheet.panels for line in panel.lines
-                                            if line.get_gid() == "paper"])
+    marks = [line for panel in sheet.panels for line in panel.lines if line.get_gid() == "paper"]
+    sheet.entries = legend_of(comparisons, [mark.get_label() for mark in marks])
     return sheet.finish()
 
 
 def titles_of(comparisons: list[Comparison], names: list[str]) -> dict[str, Comparison]:
     """With the number of steps where it is not the same everywhere, lest runs of a tenth of them look fast."""
     steps = [most_steps(one) for one in comparisons]
-    return {f"{name}: {count:,} steps" if len(set(steps)) > 1 else name: one for name, count, one in zip(names, steps, comparisons)}
+    return {f"{name}: {count:,} steps" if len(set(steps)) > 1 else name: one
+            for name, count, one in zip(names, steps, comparisons)}
 
 
 def most_steps(comparison: Comparison) -> int:
@@ -67,16 +69,17 @@ def is_there(one: Published, comparison: Comparison) -> bool:
     return all(comparison.point.get(key) == value for key, value in one.where.items())
 
 
-def draw_bars(panel, comparison: Comparison, labels: list[str], scale: float, unit: str, published: list[Published]) -> None:
+def draw_bars(panel, comparison: Comparison, labels: list[str], scale: float, unit: str,
+              published: list[Published]) -> None:
     ends = []
     for method in comparison.methods:
         row, seconds, left = labels.index(method.label), seconds_of(method), 0.0
-        mean, half = (None if value is None else value / scale for value in mean_and_half([END_TIME.value(run) for run in method.runs]))
+        mean, half = mean_and_half([END_TIME.value(run) / scale for run in method.runs])
         for activity, colour in ACTIVITIES.items():
             share = seconds[activity] / seconds["total"] * mean  # of the mean worker, who is there to the end
             if share:
-                panel.barh(row, share, left=left, height=0.5, color=colour, hatch=HATCHES.get(activity, ""), edgecolor="white",
-                           linewidth=0, gid=activity)
+                panel.barh(row, share, left=left, height=0.5, color=colour, hatch=HATCHES.get(activity, ""),
+                           edgecolor="white", linewidth=0, gid=activity)
                 left += share
         if half:
             draw_interval(panel, mean, row, half, style.INK)
@@ -100,7 +103,7 @@ def three_digits(value: float) -> str:
 
 def legend_of(comparisons: list[Comparison], sources: list[str]) -> list:
     found = [seconds_of(method) for one in comparisons for method in one.methods]
-    entries = [Patch(facecolor=ACTIVITIES[name], hatch=HATCHES.get(name, ""), edgecolor="white", linewidth=0, label=WORDS[name])
-               for name in ACTIVITIES if any(seconds[name] for seconds in found)]
-    return entries + [plt.Line2D([], [], color=style.INK, **LOOK, markersize=1.6 * page.current.marker, label=f"the paper: {source}")
-                      for source in dict.fromkeys(sources)]
+    entries = [Patch(facecolor=ACTIVITIES[name], hatch=HATCHES.get(name, ""), edgecolor="white", linewidth=0,
+                     label=WORDS[name]) for name in ACTIVITIES if any(seconds[name] for seconds in found)]
+    return entries + [plt.Line2D([], [], color=style.INK, **LOOK, markersize=1.6 * page.current.marker,
+                                 label=f"the paper: {source}") for source in dict.fromkeys(sources)]

@@ -37,14 +37,14 @@ def varying(tables: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def as_words(point: dict[str, str], between: str = " ", equals: str = "=") -> str:
-    """{"cluster.workers": "8"} as workers=8; a variant, and a rate that the sweep gives with its unit, by itself alone."""
+    """{"cluster.workers": "8"} as workers=8; what says by itself what it is, alone."""
     return printable(between.join(alone(key, value) or f"{key.rsplit('.', 1)[-1]}{equals}{short_value(value)}"
                                   for key, value in point.items()))
 
 
 def alone(key: str, value: str) -> str:
-    """What says by itself what it is, as the program's tables have it (results/run/run_label.cpp): a variant, "10 Gbit/s", also
-    of a bandwidth in bytes; else empty."""
+    """What says by itself what it is, as the program's tables have it (results/run/run_label.cpp): a variant,
+    "10 Gbit/s", also of a bandwidth in bytes; else empty."""
     if key == "variant" or key.endswith(BANDWIDTH) and RATE.fullmatch(value):
         return value
     return bits_per_s(value) if key.endswith(BANDWIDTH) else ""

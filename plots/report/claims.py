@@ -72,8 +72,8 @@ def judged_by(claim: dict) -> str:
 
 
 def shown_in(claim: dict) -> tuple[float, str]:
-    """What its numbers are multiplied with to be shown, and the unit then: 100 and "points", of a difference of shares. Seconds
-    are hours where what is wanted or found goes to two hours or more, as in the program's tables
+    """What its numbers are multiplied with to be shown, and the unit then: 100 and "points", of a difference of shares.
+    Seconds are hours where what is wanted or found goes to two hours or more, as in the program's tables
     (results/claims/shown_effect.cpp)."""
     shown = claim.get("shown") or {}
     times, unit = float(shown.get("times", 1)), str(shown.get("unit", ""))
@@ -124,5 +124,6 @@ def restriction_text(restricted: dict | None, unit: str = "s") -> str:
     if not restricted:
         return ""
     own, other = int(restricted["own_reached"]), int(restricted["other_reached"])
-    horizon = f"{float(restricted['horizon_s']) / HOUR_S:.4g} h" if unit == "h" else f"{float(restricted['horizon_s']):.4g} s"
+    horizon_s = float(restricted["horizon_s"])
+    horizon = f"{horizon_s / HOUR_S:.4g} h" if unit == "h" else f"{horizon_s:.4g} s"
     return f", times up to {horizon}, reached by {own} and {other}"

@@ -12,8 +12,8 @@ from plots.backup_estimate import (ESTIMATED, MEASURED, estimate_figure, estimat
 from plots.intervals import mean_and_half
 
 KEPT = Path(__file__).parents[2] / "results" / "paper"
-PLAN = {"description": "d", "cluster": {"workers": 4, "micro_batch_s": 0.5}, "training": {"model": "mlp", "dataset": "x"},
-        "delays": [{"minimum": 1.0, "shape": 2.0}], "sweep": {"methods.backup workers.backups": [0, 1, 3]}}
+PLAN = {"description": "d", "cluster": {"workers": 4, "micro_batch_s": 0.5},
+        "training": {"model": "mlp", "dataset": "x"}, "delays": [{"minimum": 1.0, "shape": 2.0}], "sweep": {"methods.backup workers.backups": [0, 1, 3]}}
 
 
 class Estimate(unittest.TestCase):
@@ -34,10 +34,11 @@ class Estimate(unittest.TestCase):
         np.testing.assert_allclose(times[0], np.array([60, 100]) * (mean_arrival(4, 4, 1, 2) + 0.5))
 
     def test_rows_are_those_of_the_tidy_tables(self):
-        self.assertEqual(steps_by_gradients([{"seed": "1", "cluster.workers": "34", "steps_to_target": "60"},
-                                             {"seed": "1", "cluster.workers": "6", "steps_to_target": ""}]), {"1": {32: 60.0}})
-        self.assertEqual(measured_times([{"method.backups": "2", "time_to_target_s": "5"}, {"method.backups": "0", "time_to_target_s": "7"},
-                                         {"method.backups": "4", "time_to_target_s": ""}]), {0: [7.0], 2: [5.0]})
+        steps = [{"seed": "1", "cluster.workers": "34", "steps_to_target": "60"},
+                 {"seed": "1", "cluster.workers": "6", "steps_to_target": ""}]
+        self.assertEqual(steps_by_gradients(steps), {"1": {32: 60.0}})
+        times = [{"method.backups": b, "time_to_target_s": time_s} for b, time_s in (("2", "5"), ("0", "7"), ("4", ""))]
+        self.assertEqual(measured_times(times), {0: [7.0], 2: [5.0]})
 
     def test_both_best_are_marked_and_what_was_measured_has_error_bars(self):
         measured = {0: [10.0, 12.0], 1: [7.0, 9.0], 3: [8.0, 10.0]}
@@ -52,7 +53,7 @@ class Estimate(unittest.TestCase):
 
     def test_what_is_kept_is_what_its_page_says(self):
         measured, estimated, _ = kept_times(KEPT)
-        table = {cells[1]: cells[2:-1] for cells in (re.split(r"\s*\|\s*", line) for line in (KEPT / "README.md").read_text().splitlines()
-                                                     if re.match(r"\| (b|\w+ \(s\)) \|", line))}
+        lines = [line for line in (KEPT / "README.md").read_text().splitlines() if re.match(r"\| (b|\w+ \(s\)) \|", line)]
+        table = {cells[1]: cells[2:-1] for cells in (re.split(r"\s*\|\s*", line) for line in lines)}
         for name, times in (("estimated (s)", estimated), ("measured (s)", measured)):
             self.assertEqual(["{:.0f} +- {:.0f}".format(*mean_and_half(times[int(b)])) for b in table["b"]], table[name])
