@@ -71,7 +71,7 @@ def draw_means(sheet: Sheet, panel, tables: dict[str, pd.DataFrame], styles: dic
         panel.set_xscale("log")
         panel.xaxis.set_minor_locator(NullLocator())
     ticks = ticks_of(most)
-    panel.set_xticks([most + 1 - k for k in ticks], ticks)
+    panel.set_xticks([most + 1 - k for k in ticks], [str(k) for k in ticks])
     panel.set_xlim(most * 1.1 if most > FEW else most + 0.3, 0.9 if most > FEW else 0.7)  # the last ones at the right
     panel.set_xlabel("k-th gradient of a round" + (", by how many are still to come" if most > FEW else ""))
     panel.set_ylabel(f"time since the round began ({unit})")

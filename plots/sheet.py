@@ -222,8 +222,9 @@ def crowded(panel) -> bool:
     ticks = sorted(tick for tick in panel.xaxis.get_major_locator()() if low <= tick <= high)
     middles = panel.transData.transform([(tick, panel.get_ylim()[0]) for tick in ticks])[:, 0] / panel.figure.dpi if ticks else []
     halves = [text_inches(text, page.current.font) / 2 for text in panel.xaxis.get_major_formatter().format_ticks(ticks)]
-    return any(begin + half + 0.04 > end - next_half
-               for begin, end, half, next_half in zip(middles, middles[1:], halves, halves[1:]))
+    texts = sorted(zip(middles, halves))  # an axis may run to the left
+    return any(middle + half + 0.04 > following - next_half
+               for (middle, half), (following, next_half) in zip(texts, texts[1:]))
 
 
 def shared_out(items: list, most: int) -> list[list]:

@@ -92,7 +92,7 @@ def draw_bars(panel, comparison: Comparison, labels: list[str], scale: float, un
         panel.annotate(text, (end, row), xytext=(1.6 * page.current.marker, 0), textcoords="offset points", va="center",
                        fontsize="small", gid="value")
         ends.append(end)
-    panel.set_xlim(0, 1.45 * max(ends))  # with room for the values
+    panel.set_xlim(0, (1.6 if page.current.is_column else 1.45) * max(ends))  # with room for the values
     panel.xaxis.set_major_locator(plt.MaxNLocator(page.current.ticks))
 
 

@@ -8,6 +8,7 @@ from synthetic_results import write_run
 from with_results import WithDirectory, comparisons_below
 
 from plots.arrivals_figure import arrivals_figure, ordinal, ticks_of
+from plots.page import use_page
 from plots.plan import kinds_of
 from plots.style import line_styles
 
@@ -76,6 +77,17 @@ class Arrivals(WithDirectory):
         self.assertEqual(len(means.collections), 1, "one band")
         self.assertEqual(means.get_xscale(), "log")
         self.assertEqual([tick.get_text() for tick in means.get_xticklabels()], ["1", "21", "31", "36", "39", "40"])
+
+    def test_in_a_paper_s_column_the_numbers_of_gradients_have_room(self):
+        self.addCleanup(use_page, "screen")
+        use_page("single")
+        write_arrivals(write_run(self.directory / "a", "a", 1), np.cumsum(np.full((2, 100), 0.1), axis=1))
+        means, _ = self.draw().axes
+        means.figure.canvas.draw()
+        boxes = sorted((text.get_window_extent() for text in means.get_xticklabels()), key=lambda box: box.x0)
+        self.assertGreater(len(boxes), 3)
+        for box, following in zip(boxes, boxes[1:]):
+            self.assertLess(box.x1, following.x0)
 
     def test_of_few_gradients_each_has_its_place(self):
         self.assertEqual(ticks_of(4), [1, 2, 3, 4])
