@@ -1,0 +1,77 @@
+"""Tables of claims in results/paper/README.md are what `syncopate claims` prints now of the kept claims, and numbers of
+verdicts in the project's README.md are those of the same claims."""
+
+import json
+import os
+import re
+import subprocess
+import unittest
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / "results/paper"
+MARK = "<!-- written by"
+
+
+def printed(folders):
+    command = [os.environ["SYNCOPATE_PROGRAM"], "claims", *folders, "--markdown"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def sections():
+    """What stands below each heading of what `./dev paper --keep` writes."""
+    written = (KEPT / "README.md").read_text().split(MARK, 1)[1].split("-->", 1)[1]
+    parts = re.split(r"^### (.*)$", written, flags=re.MULTILINE)
+    return {heading: text.strip() for heading, text in zip(parts[1::2], parts[2::2])}
+
+
+def experiments_in(table):
+    return list(dict.fromkeys(re.findall(r"^\| (paper-\S+) \|", table, flags=re.MULTILINE)))
+
+
+def claims_of(experiments):
+    return [claim for name in experiments for claim in json.loads((KEPT / name / "claims.json").read_text())["claims"]]
+
+
+def verdicts(claims):
+    counts = Counter(claim["verdict"] for claim in claims)
+    return counts["reproduced"], len(claims), counts["not reproduced"], counts["inconclusive"]
+
+
+class KeptTables(unittest.TestCase):
+    def setUp(self):
+        self.sections = sections()
+        self.of_all = self.sections.pop("All")
+
+    def test_each_table_is_what_claims_prints(self):
+        for heading, text in self.sections.items():
+            table, notes = printed([KEPT / name for name in experiments_in(text)]).split("\n\n", 1)
+            with self.subTest(heading):
+                self.assertEqual(text.splitlines(), [*table.splitlines(), "", notes.splitlines()[0]])
+
+    def test_all_experiments_stand_in_one_table(self):
+        shown = [name for text in self.sections.values() for name in experiments_in(text)]
+        self.assertEqual(sorted(shown), sorted(file.parent.name for file in KEPT.glob("*/claims.json")))
+
+    def test_the_sum_is_that_of_all(self):
+        self.assertEqual(self.of_all, printed([KEPT]).split("\n\n", 1)[1].strip())
+
+    def test_the_readme_has_the_same_numbers(self):
+        text = (ROOT / "README.md").read_text()
+        line = r"^- (.*): (\d+) of (\d+) claims reproduced, (\d+) not reproduced, (\d+) inconclusive$"
+        said = {found[0].lower(): tuple(map(int, found[1:])) for found in re.findall(line, text, flags=re.MULTILINE)}
+        self.assertEqual(said, {heading.lower(): verdicts(claims_of(experiments_in(table)))
+                                for heading, table in self.sections.items()})
+
+    def test_the_readme_tells_how_many_are_of_a_papers_figures(self):
+        said = re.search(r"figures\s+of a paper's text (\d+) of (\d+) are reproduced \((\d+) not\), of its code or derived "
+                         r"(\d+) of (\d+)\.", (ROOT / "README.md").read_text())
+        claims = claims_of(name for table in self.sections.values() for name in experiments_in(table))
+        of = {certainty: verdicts([claim for claim in claims if claim.get("paper", {}).get("certainty") in certainty])
+              for certainty in (("stated",), ("code", "derived"))}
+        self.assertEqual(tuple(map(int, said.groups())), (*of["stated",][:3], *of["code", "derived"][:2]))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
