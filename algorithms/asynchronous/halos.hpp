@@ -18,7 +18,10 @@
 //          the global server's count if that was more, and its region's since.
 //          Budget: the global server ends the run. With each U it learns how much has been computed in the region
 //          since the last one, in a U or not; the last U may bring more than was left. What local servers have taken
-//          in since their last U counts as kept, and is in no global model. They hear of the end once the last answers
+//          in since their last U counts as kept, and is in no global model. So a run may compute more than its budget,
+//          by K differences of each region and those under way. K x H may be as much as the whole budget, since one
+//          region may be the only fast one; where R regions are alike, such a run computes R times its budget, and K
+//          is to be small beside (budget / R) / H. Local servers hear of the end once the last answers
 //          have come; that is the end of the run. Under a budget of seconds each server ends by its own clock.
 //          Who leaves: the others go on. When all workers of a region have left, its server waits for the answer that
 //          is due, sends a last U of whatever has come since, and ends; when all regions have, the global server ends.

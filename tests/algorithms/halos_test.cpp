@@ -319,6 +319,25 @@ TEST(HalosEnds, ALostStateBeginsAnewFromTheRegionsModel) {
   expect_exact_accounts(outcome);
 }
 
+// Regions that are alike have all come as far when the first one tells. More than the budget are, of each region, the
+// differences that it has not told of, and those of its workers.
+TEST(HalosEnds, ABudgetIsOverrunByNoMoreThanRegionsHaveNotTold) {
+  constexpr std::int64_t steps = 12, workers = 6;
+  for (const int regions : {1, 2, 3, 6})
+    for (const int merge_every : {1, 3, 9, 36}) {
+      const SimulatedRun setup{
+          .workers = workers, .network = regions_of(workers / regions, workers, 0), .budget = {.steps = steps}};
+      const Halos method({.regions = regions, .rounds = {.local_steps = 2}, .merge_every = merge_every, .mixing = 0.5});
+      const auto outcome = setup.run(method);
+      const std::int64_t computed = sum(outcome.totals.kept), budget = steps * workers;
+      EXPECT_GE(computed, budget);
+      EXPECT_LE(computed, budget + 2 * (regions * merge_every + workers)) << regions << " " << merge_every;
+      if (merge_every == 36) {
+        EXPECT_GE(computed, regions * budget) << regions;  // of which the header warns
+      }
+    }
+}
+
 TEST(HalosEnds, ABudgetOfSecondsEndsEachServerByItsClock) {
   SimulatedRun setup = three_in_regions(1, 2, 1);
   setup.budget = {.seconds = 20};
