@@ -86,8 +86,9 @@ void Participant::set_model(const ModelStatePtr& model, StatePolicy moments) {
   model_ = context_.training.average({&model_, 1}, policy).front();  // of one model: itself
 }
 
-ModelStatePtr Participant::norm_preserving_mean(const std::vector<WeightedState>& differences, Slice slice) const {
-  return syncopate::norm_preserving_mean(context_.training, differences, slice);
+ModelStatePtr Participant::norm_preserving_mean(const std::vector<WeightedState>& differences, Slice slice,
+                                                OfEmbeddings embeddings) const {
+  return syncopate::norm_preserving_mean(context_.training, differences, slice, embeddings);
 }
 
 double Participant::norm(Gradient& gradient) const {

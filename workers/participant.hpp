@@ -28,6 +28,7 @@ struct Budget {
   std::optional<Bytes> bytes{};
 };
 
+enum class OfEmbeddings;  // workers/training/norm_preserving_mean.hpp
 class CompressedMessages;
 class Compressor;
 // Of each slice of the model; of the whole: one.
@@ -137,7 +138,8 @@ class Participant {
   }
   // The weighted mean of differences that keeps their mean length, by tensors (training/norm_preserving_mean.hpp);
   // null in time-only runs.
-  ModelStatePtr norm_preserving_mean(const std::vector<WeightedState>& differences, Slice slice = {}) const;
+  ModelStatePtr norm_preserving_mean(const std::vector<WeightedState>& differences, Slice slice,
+                                     OfEmbeddings embeddings) const;
   // Between two models' parameters, for rules that look at what was computed: it waits for the arithmetic, and is NaN
   // in time-only runs.
   double distance(const ModelStatePtr& a, const ModelStatePtr& b) const { return context_.training.distance(a, b); }

@@ -69,6 +69,12 @@ std::unique_ptr<Algorithm> make_async_local_sgd(Settings& settings, const Algori
                                               {{"none", false}, {"1/sqrt(N)", true}}, false);
   options.weight.staleness_exponent = settings.number(
       {"staleness_exponent", "A difference is multiplied by (1 + its staleness)^-a."}, Range::at_least(0), 0.0);
+  options.weight.average_staleness = settings.number(
+      {"average_staleness", "Weights are divided by that of a difference which is so stale.", "updates"},
+      Range{.low = 0, .high_open = true}, 0.0);
+  if (!settings.has("average_staleness")) settings.leave_out("average_staleness");
+  if (options.weight.average_staleness > 0 && options.weight.staleness_exponent == 0)
+    settings.fault("average_staleness", "needs a staleness_exponent: without one all weigh alike");
   options.maximum_staleness = settings.optional_integer(
       {"maximum_staleness", "A difference is dropped if the model has had more updates since its start.", "updates",
        "none is dropped"},

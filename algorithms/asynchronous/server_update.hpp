@@ -7,8 +7,9 @@
 // Differs: the authors' published code (a toy) has no delayed Nesterov: its formula is that of HALoS' optimizer, which
 //          other authors wrote. It divides by n; where one arrival is to move rate x g, the rate is to be n times that.
 //          The paper's values of n and c are not established, nor is it whether FedBuff's paper divides by K; its code
-//          (FLSim) does not by default. `reduce` has both, the mean by default. FLSim's division by the weight of a
-//          mean staleness is not offered. BatchNorm statistics are those of the worker that delivered last.
+//          (FLSim) does not by default. `reduce` has both, the mean by default, so that K does not change how far a
+//          step goes. FLSim divides weights by that of an average staleness where one is given, as `average_staleness`
+//          does; by default there is none, as there. BatchNorm statistics are those of the worker that delivered last.
 // Checks:  iterations in double precision; n = 1 is Nesterov at each arrival, beta = 0 the plain step at rate / n;
 //          K = 1 is the step at each arrival; n arrivals from one model are one Nesterov step along their mean.
 #pragma once
@@ -36,9 +37,11 @@ struct UpdateState {
 struct DifferenceWeight {
   bool by_workers = false;        // 1 / sqrt(N)
   double staleness_exponent = 0;  // a: (1 + staleness)^-a
+  double average_staleness = 0;   // which weighs 1
 
   double of(Step staleness, int workers) const {
-    const double by_staleness = std::pow(1.0 + static_cast<double>(staleness.value()), -staleness_exponent);
+    const double relative = (1.0 + static_cast<double>(staleness.value())) / (1.0 + average_staleness);
+    const double by_staleness = std::pow(relative, -staleness_exponent);
     return by_workers ? by_staleness / std::sqrt(workers) : by_staleness;
   }
 };

@@ -16,6 +16,10 @@
 //          `anchor` is the server's last value (the paper's, the default) or the one that a worker began from (that of
 //          an implementation by others). They differ where late answers count in their fragment's next round (`late`,
 //          ours); by default these are dropped.
+//          As two accounts have it, the paper's defaults are K = 1, P = H = 24 and tau = 2, for 8 learners. Here the
+//          quorum is all workers, the model one fragment, and there is no launch floor and no grace window, so that
+//          without a key the method is DiLoCo through a server; `overlap_steps` (tau) is 2. Embeddings have the plain
+//          mean under the norm-preserving merge, as in the paper (merge_rule.hpp).
 //          `local_steps` (H) spaces rounds by H / fragments times the slowest answer's step time, the launch floor of
 //          that implementation; without it a round begins at the end of the one before. A worker whose step is longer
 //          than a round has its only fragment overwritten each time, and then gives nothing.

@@ -3,6 +3,8 @@
 //          quantity times quality, k (k / s) for k micro-batches in s steps.
 // Shapes:  differences: (P,) flat float32, or a slice of it.
 // Differs: the paper counts tokens; equal micro-batches are counted here, so that a weight is in proportion to s.
+//          Embeddings have their weighted mean under `rda`, the default, as others tell of the paper; under
+//          `rda-of-all` they have what all tensors have.
 // Checks:  golden tables; `rda` of one or of equal differences is themselves; weights by formula.
 #pragma once
 
@@ -16,7 +18,8 @@ namespace syncopate {
 
 enum class MergeRule {
   mean,  // weighted
-  rda,   // the mean length along the mean direction, tensor by tensor
+  rda,   // the mean length along the mean direction, tensor by tensor; of embeddings the mean
+  rda_of_all,
 };
 MergeRule read_merge_rule(Settings& settings);
 

@@ -10,7 +10,10 @@ namespace syncopate {
 
 double PredictionInput::all_reduce_s() const {
   if (exchanges.empty()) return dense_all_reduce_s();
-  if (!steps() || *steps() <= 0) return exchanges_s(exchanges.back().exchanges);
+  if (!steps() || *steps() <= 0) {
+    const auto& [first, of_even, of_odd] = exchanges.back();
+    return of_odd.empty() ? exchanges_s(of_even) : (exchanges_s(of_even) + exchanges_s(of_odd)) / 2;
+  }
   double sum_s = 0;
   for (const auto& [count, of_step] : shared_out(exchanges, *steps()))
     sum_s += static_cast<double>(count) * exchanges_s(*of_step);

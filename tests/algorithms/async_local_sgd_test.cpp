@@ -205,6 +205,15 @@ TEST(AsyncLocalSgd, DifferencesAreWeightedByStalenessAndNumberOfWorkers) {
   });
 }
 
+// FLSim's division: what is as stale as on average weighs 1.
+TEST(AsyncLocalSgd, WeightsMayBeThoseRelativeToAnAverageStaleness) {
+  expect_rule({.weight = {.staleness_exponent = 0.5, .average_staleness = 2}},
+              [](double& theta, double g, int staleness) {
+                theta -= g * std::pow(1.0 + staleness, -0.5) / std::pow(1.0 + 2, -0.5);
+                return true;
+              });
+}
+
 TEST(AsyncLocalSgd, ABufferTakesTheMeanOrTheSumOfWeightedDifferences) {
   using Reduce = Buffered::Reduce;
   for (const auto reduce : {Reduce::mean, Reduce::sum}) {

@@ -103,6 +103,27 @@ TEST(CompressionSettings, OfWhatIsNewAreRefusedWithTheirPlace) {
   EXPECT_EQ(faults_of("{ name = \"one-bit\", scope = \"model\" }", "algorithm = \"sync-sgd\"", true), "");
   EXPECT_THAT(faults_of("{ name = \"dgc\", ratio = 0.1, dense_vectors = true }", "algorithm = \"sync-sgd\"", true),
               HasSubstr("needs a model"));
+  EXPECT_THAT(faults_of("{ name = \"dgc\", ratio = 0.1, clip = 1, clip_by = \"tensor-norm\" }",
+                        "algorithm = \"sync-sgd\"", true),
+              HasSubstr("needs a model"));
+  EXPECT_EQ(faults_of("{ name = \"dgc\", ratio = 0.1, clip = 1, clip_by = \"value\", clip_scaling = \"1/sqrt(N)\" }"),
+            "");
+  EXPECT_THAT(faults_of("{ name = \"dgc\", ratio = 0.1, clip = 0 }"), HasSubstr("clip = 0"));
+  EXPECT_THAT(faults_of("{ name = \"dgc\", ratio = 0.1, clip_by = \"value\" }"), HasSubstr("there is no `clip`"));
+  EXPECT_THAT(faults_of("{ name = \"one-bit\", threshold = 0.5 }"), HasSubstr("threshold"));
+  EXPECT_THAT(faults_of("{ name = \"powersgd\", least_rate = -1 }"), HasSubstr("least_rate = -1"));
+  EXPECT_THAT(faults_of("{ name = \"powersgd\", factors = \"in-turn\", warm_start = false }"),
+              HasSubstr("the other one is the last step's"));
+}
+
+// What does not write them is what it was before there were such keys: finished runs stay what they are.
+TEST(CompressionSettings, OfFormsAreInNoFileThatDoesNotWriteThem) {
+  for (const char* compression :
+       {"{ name = \"dgc\", ratio = 0.1 }", "{ name = \"one-bit\" }", "{ name = \"powersgd\" }"}) {
+    const auto reading = read_method(std::string("algorithm = \"sync-sgd\"\ncompression = ") + compression);
+    for (const char* key : {"nesterov", "clip", "threshold", "factors"})
+      EXPECT_THAT(reading.resolved, testing::Not(HasSubstr(key))) << compression;
+  }
 }
 
 // What has been computed can be folded in; what a deadline has stopped has no gradient.

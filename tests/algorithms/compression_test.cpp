@@ -107,11 +107,15 @@ TEST(Compression, ErrorFeedbackLosesNothing) {
   power.least_rate = 1;
   CompressionOptions power_of_mean = power;
   power_of_mean.removed = CompressionOptions::Removed::shared;
+  CompressionOptions in_turn = power, in_turn_of_mean = power_of_mean;
+  in_turn.factors = in_turn_of_mean.factors = CompressionOptions::Factors::in_turn;
   CompressionOptions columns = of(Kind::one_bit);
   columns.scope = CompressionOptions::Scope::column;
+  CompressionOptions around_mean = columns;
+  around_mean.threshold = CompressionOptions::Threshold::mean;
   for (const CompressionOptions& options :
-       {top_k(0.1), random, power, power_of_mean, scale_com(0.1, 1), scale_com(0.1, 0.4), columns,
-        in_two_phases(Kind::sign), in_two_phases(Kind::one_bit)}) {
+       {top_k(0.1), random, power, power_of_mean, in_turn, in_turn_of_mean, scale_com(0.1, 1), scale_com(0.1, 0.4),
+        columns, around_mean, in_two_phases(Kind::sign), in_two_phases(Kind::one_bit)}) {
     setup.budget = {.steps = 10};
     const auto early = setup.run(compressed(options)).parameters;
     setup.budget = {.steps = 400};
@@ -338,7 +342,9 @@ TEST(Compression, FoldedBatchesComeLater) {
   CompressionOptions power = of(Kind::power);
   power.rank = 1;
   power.least_rate = 1;
-  for (CompressionOptions options : {top_k(0.1), scale_com(0.1, 0.4), in_two_phases(Kind::sign), power}) {
+  CompressionOptions in_turn = power;
+  in_turn.factors = CompressionOptions::Factors::in_turn;
+  for (CompressionOptions options : {top_k(0.1), scale_com(0.1, 0.4), in_two_phases(Kind::sign), power, in_turn}) {
     options.dropped = CompressionOptions::Dropped::folded;
     setup.budget = {.steps = 10};
     const auto early = setup.run(compressed<RandomDrop>(options, 0.4, Step{0}));
@@ -487,9 +493,12 @@ TEST(Compression, TimesNeedNoModel) {
 }
 
 TEST(Compression, DoesNotDependOnThreads) {
+  CompressionOptions in_turn = of(Kind::power);
+  in_turn.factors = CompressionOptions::Factors::in_turn;
   for (const CompressionOptions& options :
        {of(Kind::top_k), of(Kind::dgc), of(Kind::random_k), scale_com(0.1, 0.5), of(Kind::sign), of(Kind::one_bit),
-        of(Kind::majority), of(Kind::qsgd), of(Kind::power), in_two_phases(Kind::sign), in_two_phases(Kind::qsgd)}) {
+        of(Kind::majority), of(Kind::qsgd), of(Kind::power), in_turn, in_two_phases(Kind::sign),
+        in_two_phases(Kind::qsgd)}) {
     SimulatedRun setup{.workers = 5,
                        .threads = 0,
                        .momentum = 0.9,

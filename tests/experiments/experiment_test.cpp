@@ -351,6 +351,8 @@ TEST_F(ExperimentFile, ARankWhoseFactorsMakeNoMatrixSmallerIsAFault) {
   EXPECT_EQ(with("rank=3"), "");
   EXPECT_THAT(with("rank=4"), HasSubstr("methods.0.compression.rank = 4; must be at most 3: factors of a higher rank"));
   EXPECT_EQ(with("rank=6,least_rate=1.0"), "");
+  EXPECT_EQ(with("rank=12,least_rate=0.0"), "");  // full rank of the first; the other one is sent whole
+  EXPECT_THAT(with("rank=13,least_rate=0.0"), HasSubstr("rank = 13; must be at most 12: no matrix of the model"));
   EXPECT_THAT(with("rank=7,least_rate=1.0"), HasSubstr("rank = 7; must be at most 6"));
   EXPECT_THAT(with("rank=1,least_rate=7.0"), HasSubstr("rank = 1; the model has no matrix that factors of any rank"));
   EXPECT_THAT(with("least_rate=7.0"), HasSubstr("rank = 2 (the default); the model has no matrix"));

@@ -94,6 +94,7 @@ std::vector<IdleKey> idle_keys() {
 
 TEST_F(KeyWalk, OfMethods) {
   write_images("images", 3);
+  write_texts("texts", 3);
   write("ring.csv", links_in_steps_of(1));
   write("shuffled.csv", links_in_steps_of(3));
   write("wheel.csv", links_in_steps_of(1, true));

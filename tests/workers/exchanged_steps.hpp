@@ -61,6 +61,7 @@ class ExchangedSteps {
     for (const Vector& packet : packets) all.push_back(packet.data());
     const Received received{.packets = all,
                             .between = between.data(),
+                            .common = common.empty() ? nullptr : common.data(),
                             .workers = static_cast<int>(workers),
                             .micro_batches = static_cast<std::int64_t>(workers),
                             .step = step};

@@ -76,7 +76,8 @@ class TwoTensors : public PullObjective {
   std::vector<std::string> names_;
 };
 
-Vector mean_of_models(const std::shared_ptr<const Objective>& objective, Slice slice = {}) {
+Vector mean_of_models(const std::shared_ptr<const Objective>& objective, Slice slice = {},
+                      OfEmbeddings embeddings = OfEmbeddings::mean) {
   Executor executor(2);
   Training training(objective, make_sgd({}), {}, executor);
   const auto state = [&](const Vector& values) {
@@ -86,7 +87,7 @@ Vector mean_of_models(const std::shared_ptr<const Objective>& objective, Slice s
     return model;
   };
   const std::vector<WeightedState> terms = {{1, state({3, 4, 0, 1, 2, 2})}, {3, state({0, 0, 2, 1, 2, 2})}};
-  return training.values(norm_preserving_mean(training, terms, slice));
+  return training.values(norm_preserving_mean(training, terms, slice, embeddings));
 }
 
 TEST(NormPreservingMean, IsTakenTensorByTensorAndOfEmbeddingsNot) {
@@ -99,6 +100,8 @@ TEST(NormPreservingMean, IsTakenTensorByTensorAndOfEmbeddingsNot) {
   for (const char* const name : {"words.weight", "places.weight", "bag_of_words1.weight", "model.embedding.weight"})
     EXPECT_THAT(mean_of_models(std::make_shared<TwoTensors>(name, "linear1.weight")),
                 Pointwise(FloatNear(1e-6f), Vector{0.75f, 1, 1.5f, 1, 2, 2}));
+  EXPECT_THAT(mean_of_models(std::make_shared<TwoTensors>("words.weight", "linear1.weight"), {}, OfEmbeddings::alike),
+              Pointwise(FloatNear(1e-6f), expected));
 }
 
 // Of six in three slices the second has the end of one tensor and the beginning of the other.

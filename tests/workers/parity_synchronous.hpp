@@ -43,6 +43,11 @@ TEST(Parity, CompressedSums) {
     all.push_back(all.back());
     all.back().pattern = CompressionOptions::Pattern::two_phase;
   }
+  all.push_back({.kind = Kind::power});
+  all.back().factors = CompressionOptions::Factors::in_turn;
+  all.push_back({.kind = Kind::dgc, .ratio = 0.1, .nesterov = true, .clip = 0.5});
+  all.push_back({.kind = Kind::one_bit, .scope = CompressionOptions::Scope::column});
+  all.back().threshold = CompressionOptions::Threshold::mean;
   for (const CompressionOptions& options : all) {
     const Kind kind = options.kind;
     SyncSgd method;

@@ -27,9 +27,21 @@ void for_blocks(const GradientSum& sum, double scale, std::size_t size, const Us
   }
 }
 
+// Calls use(values, where they begin) with the gradient of so many micro-batches, clipped as a whole or piece by piece.
+template <typename Use>
+void for_clipped(const Compressor& compressor, const GradientSum& sum, double scale, std::size_t size,
+                 std::int64_t micro_batches, const Use& use) {
+  if (!compressor.clips()) return for_blocks(sum, scale, size, use);
+  FlatVector whole(size);
+  for_blocks(sum, scale, size,
+             [&](std::span<const float> piece, std::size_t at) { std::ranges::copy(piece, whole.data() + at); });
+  compressor.clip(whole.span(), micro_batches);
+  use(std::as_const(whole).span(), 0);
+}
+
 // Of a sum whose values nobody has made yet, their addition to what the memory holds spares making them.
 void take_in(const Compressor& compressor, const GradientSum& sum, double scale, float of_memory, std::size_t size,
-             std::span<float> memory) {
+             std::int64_t micro_batches, std::span<float> memory) {
   if (compressor.takes_in_by_adding() && is_kept_of_pass(sum, scale)) {
     const std::span<float> p = memory.first(size);
     if (of_memory == 0)
@@ -38,8 +50,8 @@ void take_in(const Compressor& compressor, const GradientSum& sum, double scale,
       syncopate::scale(p.data(), of_memory, size);
     return add_kept_of_pass(sum, p.data());
   }
-  for_blocks(sum, scale, size,
-             [&](std::span<const float> piece, std::size_t at) { compressor.take_in(piece, at, of_memory, memory); });
+  for_clipped(compressor, sum, scale, size, micro_batches,
+              [&](std::span<const float> piece, std::size_t at) { compressor.take_in(piece, at, of_memory, memory); });
 }
 
 // From the sum of what was sent of first moments, the sum of gradients that makes their mean of the moment before.
@@ -106,12 +118,12 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
   const std::size_t remembered = compressor_->vectors() * parameters;
   const auto encode = [=, compressor = compressor_, memory = memory_, common = common_, worker = worker_,
                        moment = moment_, beta1 = static_cast<float>(options.beta1), of_memory = of_memory_,
-                       out = packet.words,
+                       micro_batches = gradient.micro_batches(), out = packet.words,
                        apart = is_last ? nullptr : statistics_](const GradientSum& sum, double scale) {
     if (is_first) memory->value = FlatVector(remembered);
     if (is_first) std::ranges::fill(memory->value.span(), 0.0f);
     const std::span<float> own = memory->value.span();
-    take_in(*compressor, sum, scale * of_gradient, of_memory, parameters, own);
+    take_in(*compressor, sum, scale * of_gradient, of_memory, parameters, micro_batches, own);
     if (moment) add_scaled(own.data(), beta1, std::as_const(moment->value).data(), parameters);
     FlatVector values(words + (is_last ? buffers : 0)), statistics(is_last ? 0 : buffers);
     if (out)
@@ -207,13 +219,15 @@ Gradient CompressedSum::sum(const Exchanged& exchanged, int workers) const {
   for (const Packet& packet : *packets) carried.insert(carried.end(), packet.carried.begin(), packet.carried.end());
   std::vector<CellPtr> read = cells_of(packets);
   const std::size_t parameters = training_.objective().parameters(), buffers = training_.objective().buffers();
-  read.insert(read.end(), {between, moment_});
-  const auto fill = [compressor = compressor_, moment = moment_, all = exchanged, workers, parameters,
+  const CellPtr common = common_ ? common_->front().words : nullptr;
+  read.insert(read.end(), {between, moment_, common});
+  const auto fill = [compressor = compressor_, moment = moment_, common, all = exchanged, workers, parameters,
                      buffers](float* out) {
     std::fill_n(out, parameters + buffers, 0.0f);
     const std::vector<const float*> words = words_of(all.packets);
     compressor->decode({.packets = words,
                         .between = all.between ? std::as_const(all.between->value).data() : nullptr,
+                        .common = common ? std::as_const(common->value).data() : nullptr,
                         .workers = workers,
                         .micro_batches = all.micro_batches,
                         .step = all.step},
@@ -232,29 +246,31 @@ Gradient CompressedSum::sum(const Exchanged& exchanged, int workers) const {
 void CompressedSum::end(const Exchanged& exchanged, int workers) {
   if (training_.time_only()) return;
   moment_ = nullptr;  // so that the step may go on in its place
+  const CellPtr common = common_ ? common_->front().words : nullptr;
   if (compressor_->follows_common()) common_ = exchanged.packets;
   if (!compressor_->corrects_residual()) return;
-  const auto correct = [compressor = compressor_, memory = memory_, all = exchanged, workers] {
+  const auto correct = [compressor = compressor_, memory = memory_, common, all = exchanged, workers] {
     const std::vector<const float*> words = words_of(all.packets);
     compressor->correct({.packets = words,
-                         .between = std::as_const(all.between->value).data(),
+                         .between = all.between ? std::as_const(all.between->value).data() : nullptr,
+                         .common = common ? std::as_const(common->value).data() : nullptr,
                          .workers = workers,
                          .micro_batches = all.micro_batches,
                          .step = all.step},
                         memory->value.span());
   };
   std::vector<CellPtr> read = cells_of(exchanged.packets);
-  read.insert(read.end(), {memory_, exchanged.between});
+  read.insert(read.end(), {memory_, exchanged.between, common});
   training_.compute({.reads = std::move(read), .writes = {memory_}, .work = correct});
 }
 
 void CompressedSum::fold(const Gradient& dropped) {
   if (training_.time_only() || compressor_->options().dropped != CompressionOptions::Dropped::folded) return;
-  const auto add = [compressor = compressor_, memory = memory_, parameters = training_.objective().parameters()](
-                       const GradientSum& sum, double scale) {
+  const auto add = [compressor = compressor_, memory = memory_, parameters = training_.objective().parameters(),
+                    micro_batches = dropped.micro_batches()](const GradientSum& sum, double scale) {
     const std::span<float> values = memory->value.span();
-    for_blocks(sum, scale, parameters,
-               [&](std::span<const float> piece, std::size_t at) { compressor->fold(piece, at, values); });
+    for_clipped(*compressor, sum, scale, parameters, micro_batches,
+                [&](std::span<const float> piece, std::size_t at) { compressor->fold(piece, at, values); });
   };
   memory_->producer = training_.submit_on(dropped, {memory_->producer}, add);
 }

@@ -10,6 +10,7 @@
 #include "workers/compression/named_tables.hpp"
 #include "workers/compression/one_bit.hpp"
 #include "workers/compression/power_sgd.hpp"
+#include "workers/compression/power_sgd_in_turn.hpp"
 #include "workers/compression/quantisers.hpp"
 #include "workers/compression/scale_com.hpp"
 #include "workers/compression/sparse_rows.hpp"
@@ -36,6 +37,7 @@ void Compressor::fold(std::span<const float> gradient, std::size_t at, std::span
   take_in(gradient, at, 1, memory);
 }
 
+void Compressor::clip(std::span<float>, std::int64_t) const {}
 void Compressor::prepare(float*) const {}
 std::size_t Compressor::second_words(std::span<const float>) const { return 0; }
 void Compressor::encode_second(Step, const float*, std::span<float>, float*) const {
@@ -92,7 +94,7 @@ std::shared_ptr<const Compressor> make_compressor(const CompressionOptions& opti
     case Kind::top_k:
       return std::make_shared<TopK>(options, std::move(parts), seed);
     case Kind::dgc:
-      return std::make_shared<DeepGradientCompression>(options, parts, seed);
+      return std::make_shared<DeepGradientCompression>(options, parts, seed, workers);
     case Kind::random_k:
       return std::make_shared<RandomK>(options, parts, seed);
     case Kind::scalecom:
@@ -112,6 +114,8 @@ std::shared_ptr<const Compressor> make_compressor(const CompressionOptions& opti
     case Kind::rows:
       return std::make_shared<SparseRows>(options, parts, seed);
     case Kind::power:
+      if (options.factors == CompressionOptions::Factors::in_turn)
+        return std::make_shared<PowerSgdInTurn>(options, parts, seed);
       return std::make_shared<PowerSgd>(options, parts, seed);
   }
   throw std::logic_error("no such compression");
@@ -140,6 +144,8 @@ std::vector<ExchangesFrom> exchanges_of(const std::optional<CompressionOptions>&
   for (std::int64_t i = 0; i < ratios; ++i)
     if (first_of(i) < first_of(i + 1)) all.push_back({first_of(i), compressor->exchanges(first_of(i))});
   all.push_back({options->warmup_steps, compressor->exchanges(options->warmup_steps)});
+  if (options->kind == Kind::power && options->factors == CompressionOptions::Factors::in_turn)
+    all.back().of_odd_steps = compressor->exchanges(Step{1});  // it has no warm-up
   return all;
 }
 
@@ -147,7 +153,10 @@ std::vector<StepsOfExchanges> shared_out(const std::vector<ExchangesFrom>& list,
   std::vector<StepsOfExchanges> shares;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Step end = i + 1 < list.size() ? std::min(list[i + 1].first, steps) : steps;
-    if (list[i].first < end) shares.push_back({(end - list[i].first).value(), &list[i].exchanges});
+    if (list[i].first >= end) continue;
+    const std::int64_t odd = list[i].of_odd_steps.empty() ? 0 : end.value() / 2 - list[i].first.value() / 2;
+    shares.push_back({(end - list[i].first).value() - odd, &list[i].exchanges});
+    if (odd > 0) shares.push_back({odd, &list[i].of_odd_steps});
   }
   return shares;
 }

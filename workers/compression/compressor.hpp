@@ -28,6 +28,7 @@ namespace syncopate {
 struct Received {
   std::span<const float* const> packets;  // of the last exchange: everybody's by rank, or the sum alone
   const float* between = nullptr;         // of the first of two: its sum, prepared, or the root's packet
+  const float* common = nullptr;          // as what was sent was encoded with
   int workers = 1;
   std::int64_t micro_batches = 0;  // of all workers, in the sum
   Step step{};
@@ -43,6 +44,9 @@ class Compressor {
   // Vectors as long as the gradient that a worker keeps, p among them. They are what is called memory below.
   virtual std::size_t vectors() const { return 1; }
 
+  // Whether a worker's gradient, the sum of so many micro-batches', is clipped before anything is made of it; and that.
+  virtual bool clips() const { return false; }
+  virtual void clip(std::span<float> gradient, std::int64_t micro_batches) const;
   // Makes p of a piece of the gradient that begins at `at`, and of what the memory holds.
   virtual void take_in(std::span<const float> gradient, std::size_t at, float of_memory, std::span<float> memory) const;
   // Whether p is of_memory times what the memory holds, and the gradient added.
@@ -112,6 +116,7 @@ std::vector<std::shared_ptr<const Compressor>> make_compressors(const Compressio
 struct ExchangesFrom {
   Step first{};
   std::vector<Exchange> exchanges;
+  std::vector<Exchange> of_odd_steps{};  // where these have others; else empty
 };
 // Of a run's steps, most of which differ in nothing; empty: there is no compression. Throws as make_compressor does.
 std::vector<ExchangesFrom> exchanges_of(const std::optional<CompressionOptions>& options,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "workers/compression/packet_sizes.hpp"
@@ -67,6 +68,26 @@ void find_means(const float* values, std::size_t size, std::size_t columns, floa
   }
 }
 
+// Takes each column's mean out of it, and returns the means. `ends`: of all columns minus their mean distance from it,
+// then plus.
+std::vector<float> centre(float* values, std::size_t size, std::size_t columns, float* ends) {
+  std::vector<double> sums(columns), distances(columns);
+  std::vector<float> means(columns);
+  const auto rows_of = [&](std::size_t column) { return static_cast<double>((size - column + columns - 1) / columns); };
+  for (std::size_t i = 0; i < size; ++i) sums[i % columns] += values[i];
+  for (std::size_t column = 0; column < columns; ++column)
+    means[column] = static_cast<float>(sums[column] / rows_of(column));
+  for (std::size_t i = 0; i < size; ++i) {
+    values[i] -= means[i % columns];
+    distances[i % columns] += std::abs(static_cast<double>(values[i]));
+  }
+  for (std::size_t column = 0; column < columns; ++column) {
+    ends[columns + column] = static_cast<float>(distances[column] / rows_of(column));
+    ends[column] = -ends[columns + column];
+  }
+  return means;
+}
+
 // Adds factor times what a packet's means and bits stand for.
 void add_table(const float* packet, std::size_t size, std::size_t columns, float factor, float* values) {
   constexpr std::size_t words_at_once = 64, block = 32 * words_at_once;
@@ -112,11 +133,16 @@ void OneBit::encode(Rank, Step, const float*, std::span<float> p, float* packet)
   std::vector<std::uint32_t> bits;
   for (const Table& table : tables_) {
     float* const values = p.data() + table.offset;
-    find_means(values, table.size, table.columns, packet);
+    std::vector<float> means;
+    if (options_.threshold == CompressionOptions::Threshold::mean)
+      means = centre(values, table.size, table.columns, packet);
+    else
+      find_means(values, table.size, table.columns, packet);
     bits.resize(words_of_bits(table.size));
     pack_below_zero(values, table.size, bits.data());
     std::memcpy(packet + 2 * table.columns, bits.data(), 4 * bits.size());
     add_table(packet, table.size, table.columns, -1, values);
+    for (std::size_t i = 0; i < 2 * means.size(); ++i) packet[i] += means[i % means.size()];
     packet += table.words();
   }
 }

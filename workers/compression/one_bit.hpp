@@ -5,8 +5,11 @@
 // Shapes:  M (n, m), a tensor's first dimension by the others: m columns; of other tensors, all values are one column.
 // Cost:    all-gather of a bit per value and 8 bytes per column; or in two phases, as theirs (two_phase.hpp).
 // Differs: all-gathered unless the file says otherwise; `scope` may make one column of each tensor or of the whole
-//          model. A group without values has mean 0. Their variant with a threshold at the column's mean is not here.
-// Checks:  a column with one value on each side of 0 is exact; every column keeps its mean.
+//          model. A group without values has mean 0. `threshold` = "mean" is another form of CNTK's code: a value's bit
+//          tells on which side of the column's mean it lies, and stands for the mean less or plus one deviation. Which
+//          deviation that is there is not established; here it is the mean distance, of which least is missed. The
+//          threshold of 0 is the default, with which every column keeps its mean.
+// Checks:  a column with one value on each side of 0, or with two different values as often, is exact.
 #pragma once
 
 #include <vector>

@@ -4,101 +4,26 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
+
+#include "workers/compression/compression_names.hpp"
 
 namespace syncopate {
 namespace {
 
 using Kind = CompressionOptions::Kind;
 
-struct Row {
-  std::string_view name;
-  std::string_view sentence;
-  Kind kind;
-};
-constexpr Row rows[] = {
-    {"top-k", "The largest values by magnitude, with their places: all-gathered.", Kind::top_k},
-    {"dgc", "As top-k, of momentum that each worker accumulates (Deep Gradient Compression).", Kind::dgc},
-    {"random-k", "Values at random places, the same on all workers: all-reduced.", Kind::random_k},
-    {"scalecom", "Values at the largest places of one worker, each in its turn (ScaleCom): all-reduced.",
-     Kind::scalecom},
-    {"sign", "Signs, and the mean magnitude (EF-signSGD): all-gathered.", Kind::sign},
-    {"one-bit", "Signs, and of each sign the mean, by columns of matrices (1-bit SGD): all-gathered.", Kind::one_bit},
-    {"majority", "Signs, of which the majority's is the step's (signSGD, Signum): all-gathered.", Kind::majority},
-    {"qsgd", "Random roundings to a few levels of each bucket's norm (QSGD): all-gathered.", Kind::qsgd},
-    {"powersgd", "Two factors of each matrix (PowerSGD): all-reduced, one after the other.", Kind::power},
-    {"int8", "Eight bits of each value, for uniform bins with their means (INTELLECT-1): all-gathered.", Kind::int8},
-    {"fp4", "Four bits of each value, a sign and a power of two of its bucket's largest: all-gathered.", Kind::fp4},
-    {"sparse-rows", "Rows of embeddings that are not zero, with their places: all-gathered; the rest: all-reduced.",
-     Kind::rows},
-};
-constexpr Row rows_of_averages[] = {
-    {"top-k", "The largest differences by magnitude, with their places: all-gathered.", Kind::top_k},
-    {"random-k", "Differences at random places, the same on all workers: all-reduced.", Kind::random_k},
-    {"sign", "Signs, and the mean magnitude: all-gathered.", Kind::sign},
-    {"qsgd", "Random roundings to a few levels of each bucket's norm (QSGD): all-gathered.", Kind::qsgd},
-    {"int8", "Eight bits of each value, for uniform bins with their means (INTELLECT-1): all-gathered.", Kind::int8},
-    {"fp4", "Four bits of each value, a sign and a power of two of its bucket's largest: all-gathered.", Kind::fp4},
-    {"none", "The models as they are: all-reduced.", Kind::random_k},
-};
-
-constexpr Row rows_of_messages[] = {
-    {"top-k", "The largest values by magnitude, with their places.", Kind::top_k},
-    {"random-k", "Values at random places, which both sides draw.", Kind::random_k},
-    {"sign", "Signs, and the mean magnitude.", Kind::sign},
-    {"qsgd", "Random roundings to a few levels of each bucket's norm (QSGD).", Kind::qsgd},
-    {"int8", "Eight bits of each value, for uniform bins with their means (INTELLECT-1).", Kind::int8},
-    {"fp4", "Four bits of each value, a sign and a power of two of its bucket's largest.", Kind::fp4},
-    {"none", "What is sent as it is.", Kind::random_k},
-};
-
-constexpr Row rows_of_moments[] = {
-    {"sign", "Signs, and a scale (1-bit Adam): to owners of chunks, and from them.", Kind::sign},
-    {"top-k", "The largest values by magnitude, with their places: all-gathered.", Kind::top_k},
-    {"random-k", "Values at random places, the same on all workers: all-reduced.", Kind::random_k},
-    {"qsgd", "Random roundings to a few levels of each bucket's norm (QSGD): all-gathered.", Kind::qsgd},
-    {"int8", "Eight bits of each value, for uniform bins with their means (INTELLECT-1): all-gathered.", Kind::int8},
-    {"fp4", "Four bits of each value, a sign and a power of two of its bucket's largest: all-gathered.", Kind::fp4},
-    {"none", "The moment as it is: all-reduced.", Kind::random_k},
-};
-
-// Why a difference between models cannot be compressed so; nothing for what is no such name.
-std::string_view why_not_of_averages(std::string_view name) {
-  if (name == "dgc") return "must not be given here: it accumulates momentum of gradients, which local steps have had";
-  if (name == "majority")
-    return "must not be given here: a majority of signs has no length, and a difference between models has one";
-  if (name == "powersgd" || name == "scalecom")
-    return "must not be given here: what it sends second follows from what has come back first, which an average of "
-           "models does not wait for";
-  if (name == "sparse-rows")
-    return "must not be given here: local steps with momentum or decay move rows that no token has touched";
-  if (name == "one-bit") return "must not be given here: it is for gradients, by columns; \"sign\" is for differences";
-  return {};
-}
-
-// Why a message to a server cannot be compressed so; nothing for what is no such name.
-std::string_view why_not_of_messages(std::string_view name) {
-  if (name == "powersgd")
-    return "must not be given here: its second factor follows from the sum of all workers' first ones, which a message "
-           "does not wait for";
-  if (name == "scalecom")
-    return "must not be given here: all send values at the places of one of them, which a message does not wait for";
-  if (name == "majority")
-    return "must not be given here: a majority is that of all workers, and each message counts by itself";
-  if (name == "dgc")
-    return "must not be given here: its ratio and momentum are those of steps that all take together; \"top-k\" has a "
-           "residual alone";
-  if (name == "sparse-rows")
-    return "must not be given here: how long its packets are follows from what is computed, which messages do not wait "
-           "for";
-  if (name == "one-bit") return "must not be given here: it is for sums of gradients; \"sign\" is for messages";
-  return {};
-}
-
 using Scope = CompressionOptions::Scope;
 using Dropped = CompressionOptions::Dropped;
 using Units = CompressionOptions::Units;
 using Pattern = CompressionOptions::Pattern;
+
+// So that what does not write a key is what it was before there was such a key.
+void leave_out_unwritten(Settings& table, std::initializer_list<const char*> keys) {
+  for (const char* key : keys)
+    if (!table.has(key)) table.leave_out(key);
+}
 
 void read_dropped(Settings& table, CompressionOptions& options, const CompressionContext& context) {
   options.dropped = table.choice(
@@ -149,6 +74,35 @@ void read_columns(Settings& table, CompressionOptions& options) {
   options.scope = table.choice(
       {"scope", "What has two means of its own: a matrix's column (and each other tensor), a tensor, the model."},
       {{"column", Scope::column}, {"tensor", Scope::tensor}, {"model", Scope::model}}, Scope::column);
+  using Threshold = CompressionOptions::Threshold;
+  options.threshold =
+      table.choice({"threshold", "What a value's bit says: whether it is below 0, or below its column's mean."},
+                   {{"zero", Threshold::zero}, {"mean", Threshold::mean}}, options.threshold);
+  leave_out_unwritten(table, {"threshold"});
+}
+
+void read_momentum(Settings& table, CompressionOptions& options) {
+  options.momentum = table.number({"momentum", "Of the velocity that a worker accumulates; the optimizer needs none."},
+                                  Range{.low = 0, .high = 1, .high_open = true}, 0.9);
+  options.nesterov = table.flag({"nesterov", "Whether the velocity is Nesterov's."}, options.nesterov);
+  options.masking = table.flag({"masking", "Whether a value that is sent loses its velocity."}, options.masking);
+  leave_out_unwritten(table, {"nesterov"});
+}
+
+void read_clip(Settings& table, CompressionOptions& options) {
+  using By = CompressionOptions::ClippedBy;
+  options.clip = table.optional_number(
+      {"clip", "What a worker's mean gradient is clipped to before it accumulates.", "", "it is not clipped"},
+      Range{.low = 0, .low_open = true, .high_open = true});
+  if (!options.clip)
+    for (const char* key : {"clip_by", "clip_scaling"})
+      if (table.has(key)) table.fault(key, "must be left out: there is no `clip`");
+  options.clipped_by =
+      table.choice({"clip_by", "What `clip` bounds: the gradient's norm, each tensor's, or each value."},
+                   {{"norm", By::norm}, {"tensor-norm", By::tensor_norm}, {"value", By::value}}, options.clipped_by);
+  options.clip_by_workers = table.choice({"clip_scaling", "What `clip` is multiplied by."},
+                                         {{"none", false}, {"1/sqrt(N)", true}}, options.clip_by_workers);
+  leave_out_unwritten(table, {"clip_by", "clip_scaling"});
 }
 
 // The second phase would follow the first while workers compute; a message has one.
@@ -197,10 +151,16 @@ void read_power(Settings& table, CompressionOptions& options, const CompressionC
   constexpr int most = 1024;
   options.rank = static_cast<int>(table.integer({"rank", "Columns of each factor (r)."}, 1, most, options.rank));
   options.written_rank = table.written("rank");
-  options.least_rate =
-      table.number({"least_rate", "Matrices that the factors make smaller by this or less are sent as they are."},
-                   Range::at_least(1), options.least_rate);
+  options.least_rate = table.number(
+      {"least_rate", "Matrices that the factors make smaller by this or less are sent as they are; with 0 none is."},
+      Range::at_least(0), options.least_rate);
   options.warm_start = table.flag({"warm_start", "Whether a step begins with the factor of the last one."}, true);
+  using Factors = CompressionOptions::Factors;
+  options.factors = table.choice({"factors", "Whether a step renews both factors of a matrix, or one, in turn."},
+                                 {{"both", Factors::both}, {"in-turn", Factors::in_turn}}, options.factors);
+  leave_out_unwritten(table, {"factors"});
+  if (options.factors == Factors::in_turn && !options.warm_start)
+    table.fault("warm_start", "must be true: of factors in turn, the other one is the last step's");
   read_residual(table, options, context);
   if (!options.error_feedback) return;
   options.removed = table.choice(
@@ -227,10 +187,8 @@ void read_keys(Settings& table, CompressionOptions& options, const CompressionCo
     case Kind::dgc:
       read_ratio(table, options, context);
       read_scope(table, options, context);
-      options.momentum =
-          table.number({"momentum", "Of the velocity that a worker accumulates; the optimizer needs none."},
-                       Range{.low = 0, .high = 1, .high_open = true}, 0.9);
-      options.masking = table.flag({"masking", "Whether a value that is sent loses its velocity."}, options.masking);
+      read_momentum(table, options);
+      read_clip(table, options);
       options.dense_vectors =
           table.flag({"dense_vectors", "Whether tensors of one dimension are sent whole, with momentum of their mean."},
                      options.dense_vectors);
@@ -305,21 +263,19 @@ const char* sentence_of(Compresses what) {
                                        : "How averages of models are compressed.";
 }
 
-const Row* row_of(Settings& table, Compresses what) {
+const CompressionRow* row_of(Settings& table, Compresses what) {
+  const auto rows = compressions_of(what);
   if (what == Compresses::moments)
-    return table.row({"name", "What is sent instead of the first moment."}, rows_of_moments, "sign");
+    return table.row({"name", "What is sent instead of the first moment."}, rows, "sign");
   if (what == Compresses::gradients) return table.row({"name", "What is sent instead of the gradient."}, rows);
-  const std::string name = table.word("name").value_or("");
-  const bool of_messages = what == Compresses::messages;
-  const std::string_view why = of_messages ? why_not_of_messages(name) : why_not_of_averages(name);
-  if (why.empty() && of_messages)
-    return table.row({"name", "What is sent instead of the gradient, or of the difference between models."},
-                     rows_of_messages, "none");
-  if (why.empty())
-    return table.row({"name", "What is sent instead of the difference to the last common model."}, rows_of_averages,
-                     "none");
-  table.fault("name", why);
-  return nullptr;
+  if (const std::string_view why = why_not(what, table.word("name").value_or("")); !why.empty()) {
+    table.fault("name", why);
+    return nullptr;
+  }
+  const char* const sentence = what == Compresses::messages
+                                   ? "What is sent instead of the gradient, or of the difference between models."
+                                   : "What is sent instead of the difference to the last common model.";
+  return table.row({"name", sentence}, rows, "none");
 }
 
 }  // namespace
@@ -340,7 +296,7 @@ std::optional<CompressionOptions> read_compression(Settings& method, const Compr
   if (of_gradients && !method.has("compression")) return std::nullopt;
   Settings table = method.section(
       {"compression", sentence_of(context.compresses), {}, of_moments ? "signs, in two phases" : "it is not"});
-  const Row* const row = row_of(table, context.compresses);
+  const CompressionRow* const row = row_of(table, context.compresses);
   // Without a table a method is what it was before there was any.
   if (row && row->name == "none" && !of_moments && !table.word("name")) table.leave_out("name");
   if (!row || row->name == "none") return std::nullopt;

@@ -38,6 +38,9 @@ struct CompressionOptions {
   enum class Dropped { lost, folded };
   enum class Units { gradient, step };
   enum class Removed { own, shared };
+  enum class Factors { both, in_turn };
+  enum class Threshold { zero, mean };
+  enum class ClippedBy { norm, tensor_norm, value };
 
   Kind kind = Kind::top_k;
   bool of_averages = false;             // differences between models are compressed, not gradients
@@ -56,22 +59,29 @@ struct CompressionOptions {
   double filter = 1;                    // ScaleCom, beta: share of what a step leaves that its residual takes up
   double momentum = 0;                  // majority: of the average whose signs are sent; DGC: of what is accumulated
   bool masking = true;                  // DGC: a value that is sent loses its velocity
-  bool dense_vectors = false;           // DGC: tensors of one dimension are sent whole
-  int levels = 127;                     // QSGD, s: of each sign
-  int bucket = 128;                     // QSGD: values with one norm; fp4: with one scale
-  double range_std = 3;                 // int8: half the range of the bins, in standard deviations
-  bool rounds_at_random = false;        // fp4: up or down; else to the nearest
-  std::vector<std::string> tables{};    // rows: what the names of the matrices contain whose rows are sent
-  int rank = 2;                         // PowerSGD
-  double least_rate = 2;                // PowerSGD: matrices that it makes smaller by less are sent as they are
-  bool warm_start = true;               // PowerSGD: from the last step's factor
-  Removed removed = Removed::own;       // PowerSGD: what a worker's residual is without
-  bool returns_rejected = false;        // messages: what a server has not taken goes back into the residual
-  std::string written_rank{};           // where the rank stands, for what is found out with the model
+  bool nesterov = false;                // DGC: the velocity is Nesterov's
+  std::optional<double> clip{};         // DGC: what a worker's mean gradient is clipped to; none: it is not
+  ClippedBy clipped_by = ClippedBy::norm;
+  bool clip_by_workers = false;           // DGC: that, over the root of the number of workers
+  bool dense_vectors = false;             // DGC: tensors of one dimension are sent whole
+  Threshold threshold = Threshold::zero;  // 1-bit SGD: from where on a value's bit is the other one
+  int levels = 127;                       // QSGD, s: of each sign
+  int bucket = 128;                       // QSGD: values with one norm; fp4: with one scale
+  double range_std = 3;                   // int8: half the range of the bins, in standard deviations
+  bool rounds_at_random = false;          // fp4: up or down; else to the nearest
+  std::vector<std::string> tables{};      // rows: what the names of the matrices contain whose rows are sent
+  int rank = 2;                           // PowerSGD
+  double least_rate = 2;                  // PowerSGD: matrices that it makes smaller by less are sent as they are
+  Factors factors = Factors::both;        // PowerSGD: of each step; or one, in turn
+  bool warm_start = true;                 // PowerSGD: from the last step's factor
+  Removed removed = Removed::own;         // PowerSGD: what a worker's residual is without
+  bool returns_rejected = false;          // messages: what a server has not taken goes back into the residual
+  std::string written_rank{};             // where the rank stands, for what is found out with the model
 
   // Whether packets depend on the model's tensors, beyond their number of values.
   bool needs_tensors() const {
-    return kind == Kind::power || kind == Kind::rows || scope != Scope::model || dense_vectors;
+    return kind == Kind::power || kind == Kind::rows || scope != Scope::model || dense_vectors ||
+           (clip && clipped_by == ClippedBy::tensor_norm);
   }
   // Whether they depend on what is computed.
   bool follows_values() const { return kind == Kind::rows; }

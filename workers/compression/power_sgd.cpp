@@ -40,17 +40,20 @@ PowerSgd::PowerSgd(const CompressionOptions& options, const std::vector<Part>& p
 // smaller rank leave, would stay so for ever: it is drawn anew.
 void PowerSgd::begin_right(Step step, const float* last, std::span<float> right) const {
   if (last) std::copy_n(last, right.size(), right.data());
-  const RandomStream stream{.seed = seed_, .purpose = Purpose::compression, .stream = 2, .worker = {}, .step = step};
-  std::vector<double> drawn;
   for (const Factored& matrix : factored_)
     for (std::size_t column = 0; column < matrix.shape.r; ++column) {
       const std::size_t first = matrix.right + column * matrix.shape.m;
       const auto values = right.subspan(first, matrix.shape.m);
       if (last && std::ranges::any_of(values, [](float value) { return value != 0; })) continue;
-      drawn.resize(values.size());
-      fill_standard_normal(stream, static_cast<std::uint32_t>(first), drawn);
-      std::ranges::transform(drawn, values.begin(), [](double value) { return static_cast<float>(value); });
+      draw(step, first, values);
     }
+}
+
+void PowerSgd::draw(Step step, std::size_t first, std::span<float> column) const {
+  const RandomStream stream{.seed = seed_, .purpose = Purpose::compression, .stream = 2, .worker = {}, .step = step};
+  std::vector<double> drawn(column.size());
+  fill_standard_normal(stream, static_cast<std::uint32_t>(first), drawn);
+  std::ranges::transform(drawn, column.begin(), [](double value) { return static_cast<float>(value); });
 }
 
 void PowerSgd::encode(Rank, Step step, const float* common, std::span<float> p, float* packet) const {

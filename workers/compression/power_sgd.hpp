@@ -5,7 +5,8 @@
 // Shapes:  M (n, m): a tensor's first dimension by the others; P (n, r); Q (m, r).
 // Cost:    two all-reduces, one after the other, of 4 r n and 4 r m bytes per matrix. Tensors that are no matrices, and
 //          those that the factors make smaller by `least_rate` or less, are in the first as they are.
-// Differs: both factors at every step (the package: one, in turn); no steps without compression at first. A tensor that
+// Differs: both factors at every step, as the paper's code; the package renews one, in turn (power_sgd_in_turn.hpp). No
+//          steps without compression at first (the package has 100, PyTorch's hook 10 or 1000). A tensor that
 //          is sent as it is leaves no residual (PyTorch's hook: what it lacks of the mean). `removed = "own"`, the
 //          package's, is the default: with "mean", the paper's code's, what a worker's gradients differ from their mean
 //          by stays in its residual for ever, and cancels over workers alone. The factor that a step begins with is not
@@ -31,7 +32,7 @@ class PowerSgd : public Compressor {
   bool corrects_residual() const override { return options_.removed == CompressionOptions::Removed::shared; }
   void correct(const Received& received, std::span<float> p) const override;
 
- private:
+ protected:
   struct Factored {
     LowRank shape;
     std::size_t offset;  // in the gradient
@@ -43,11 +44,15 @@ class PowerSgd : public Compressor {
     std::size_t at;  // in the first packet
   };
 
-  void begin_right(Step step, const float* last, std::span<float> right) const;
+  // Columns that are drawn for a step, the same for all workers; `first`: by which numbers are drawn.
+  void draw(Step step, std::size_t first, std::span<float> column) const;
 
   std::vector<Factored> factored_;
   std::vector<Whole> whole_;
   std::size_t right_words_ = 0;
+
+ private:
+  void begin_right(Step step, const float* last, std::span<float> right) const;
 };
 
 }  // namespace syncopate

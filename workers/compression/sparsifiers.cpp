@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 #include "workers/compression/packet_sizes.hpp"
 #include "workers/compression/top_k.hpp"
 #include "workers/process/run_failure.hpp"
 #include "workers/random/random.hpp"
+#include "workers/training/flat_arithmetic.hpp"
 
 namespace syncopate {
 std::size_t TopK::kept_of_part(Step step, const Part& part) const {
@@ -44,8 +46,11 @@ void TopK::decode(const Received& received, std::span<float> sum) const {
 }
 
 DeepGradientCompression::DeepGradientCompression(const CompressionOptions& options, const std::vector<Part>& parts,
-                                                 std::uint64_t seed)
-    : TopK(options, {}, seed) {
+                                                 std::uint64_t seed, int workers)
+    : TopK(options, {}, seed), clipped_(parts), bound_(options.clip.value_or(0)) {
+  if (options.clip_by_workers) bound_ /= std::sqrt(workers);
+  if (options.clipped_by == CompressionOptions::ClippedBy::norm)
+    clipped_ = {{.offset = 0, .size = parts.back().offset + parts.back().size}};
   for (const Part& part : parts) (options.dense_vectors && part.rows == 0 ? dense_ : parts_).push_back(part);
   if (parts_.empty()) throw RunFailure("dense_vectors = true; the model has no matrix, so that nothing is compressed");
   if (options.scope == CompressionOptions::Scope::model) {  // matrices come first, without gaps (Objective)
@@ -66,16 +71,35 @@ void DeepGradientCompression::take_in(std::span<const float> gradient, std::size
   const auto momentum = static_cast<float>(options_.momentum);
   float* const p = memory.data() + at;
   float* const u = p + memory.size() / 2;
-  for (std::size_t i = 0; i < gradient.size(); ++i) p[i] += u[i] = momentum * u[i] + gradient[i];
+  if (options_.nesterov)
+    for (std::size_t i = 0; i < gradient.size(); ++i) p[i] += (u[i] = momentum * (u[i] + gradient[i])) + gradient[i];
+  else
+    for (std::size_t i = 0; i < gradient.size(); ++i) p[i] += u[i] = momentum * u[i] + gradient[i];
+}
+
+// What is no number stays what it is.
+void DeepGradientCompression::clip(std::span<float> gradient, std::int64_t micro_batches) const {
+  const double bound = bound_ * static_cast<double>(micro_batches);
+  if (options_.clipped_by == CompressionOptions::ClippedBy::value) {
+    const auto most = static_cast<float>(bound);
+    for (float& value : gradient)
+      if (std::abs(value) > most) value = std::copysign(most, value);
+    return;
+  }
+  for (const Part& part : clipped_) {
+    const double norm = std::sqrt(sum_of_squares(gradient.data() + part.offset, part.size));
+    if (norm > bound) scale(gradient.data() + part.offset, static_cast<float>(bound / norm), part.size);
+  }
 }
 
 // The step itself has had a gradient of zeros.
 void DeepGradientCompression::fold(std::span<const float> gradient, std::size_t at, std::span<float> memory) const {
   float* const p = memory.data() + at;
   float* const u = p + memory.size() / 2;
+  const auto of_velocity = options_.nesterov ? static_cast<float>(options_.momentum) : 1.0f;
   for (std::size_t i = 0; i < gradient.size(); ++i) {
-    p[i] += gradient[i];
-    u[i] += gradient[i];
+    p[i] += options_.nesterov ? of_velocity * gradient[i] + gradient[i] : gradient[i];
+    u[i] += of_velocity * gradient[i];
   }
 }
 

@@ -35,14 +35,23 @@ class TopK : public Compressor {
 //          each tensor. Tensors of one dimension are among what is selected unless `dense_vectors` says, as their code,
 //          that all of u is sent of them: their mean's momentum, as if the optimizer had it. The ratio holds from the
 //          first step unless `warmup_ratios` has others; their code warms up over 0.316, 0.1, 0.0316, 0.01 and 0.00316
-//          to 0.001, an epoch each, its page over 0.25, 0.063, 0.015 and 0.004. No clipping, no Nesterov.
+//          to 0.001, an epoch each, its page over 0.25, 0.063, 0.015 and 0.004.
+//          With `nesterov`, as in their code, u = m (u + g) and p = p + u + g; the code's recipes choose, and here the
+//          plain form is the default. `clip` bounds a worker's mean gradient before it is taken in, by the norm of the
+//          whole, or as in their code the norm of each tensor or each value; their code's default is not to, and so it
+//          is here. That the paper's bound is times N^(-1/2) (`clip_scaling`) is from memory of it, not established.
+//          A gradient that is folded in is clipped by itself.
+// Checks:  a golden recursion; ratio 1 without masking is momentum SGD, with `nesterov` Nesterov's.
 class DeepGradientCompression : public TopK {
  public:
-  DeepGradientCompression(const CompressionOptions& options, const std::vector<Part>& parts, std::uint64_t seed);
+  DeepGradientCompression(const CompressionOptions& options, const std::vector<Part>& parts, std::uint64_t seed,
+                          int workers);
 
   std::vector<Exchange> exchanges(Step step) const override;
   // p has u after it.
   std::size_t vectors() const override { return 2; }
+  bool clips() const override { return options_.clip.has_value(); }
+  void clip(std::span<float> gradient, std::int64_t micro_batches) const override;
   void take_in(std::span<const float> gradient, std::size_t at, float of_memory,
                std::span<float> memory) const override;
   bool takes_in_by_adding() const override { return false; }
@@ -54,6 +63,8 @@ class DeepGradientCompression : public TopK {
  private:
   void encode_largest(Step step, std::span<float> memory, float* packet) const;
 
+  std::vector<Part> clipped_;  // by themselves
+  double bound_ = 0;           // of each
   std::vector<Part> dense_;
   std::size_t dense_words_ = 0;
 };

@@ -47,7 +47,8 @@ void write_norm_preserving_mean(float* out, std::span<const WeightedVector> term
   for (std::size_t i = 0; i < size; ++i) out[i] = static_cast<float>(length / norm * sum[i]);
 }
 
-ModelStatePtr norm_preserving_mean(Training& training, std::span<const WeightedState> differences, Slice slice) {
+ModelStatePtr norm_preserving_mean(Training& training, std::span<const WeightedState> differences, Slice slice,
+                                   OfEmbeddings embeddings) {
   if (training.time_only()) return nullptr;
   std::vector<CellPtr> read;
   std::vector<WeightedState> held(differences.begin(), differences.end());
@@ -61,8 +62,8 @@ ModelStatePtr norm_preserving_mean(Training& training, std::span<const WeightedS
   const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
   const auto end = static_cast<std::size_t>(slice.end(static_cast<std::int64_t>(size)));
   for (WeightedState& difference : held) difference.state = held_by_task(difference.state);
-  const auto fill = [cell = result->parameters, held = std::move(held), tensors = objective.tensors(), size, begin,
-                     end] {
+  const auto fill = [cell = result->parameters, held = std::move(held), tensors = objective.tensors(), size, begin, end,
+                     embeddings] {
     cell->value = FlatVector(size);
     float* const out = cell->value.data();
     std::fill(out, out + begin, 0.0f);
@@ -73,7 +74,7 @@ ModelStatePtr norm_preserving_mean(Training& training, std::span<const WeightedS
       std::vector<WeightedVector> terms;
       for (const auto& [weight, state] : held)
         terms.push_back({weight, std::as_const(state->parameters->value).data() + from});
-      if (is_embedding(tensor.name))
+      if (embeddings == OfEmbeddings::mean && is_embedding(tensor.name))
         write_weighted_sum(out + from, normalised(terms), to - from);
       else
         write_norm_preserving_mean(out + from, terms, to - from);

@@ -26,9 +26,15 @@ inline constexpr double shortest_mean_direction = 1e-6;
 // Of one tensor.
 void write_norm_preserving_mean(float* out, std::span<const WeightedVector> terms, std::size_t size);
 
-// Tensor by tensor of those in the slice; outside the slice it is 0. Tables of embeddings, known by "embedding",
-// "words" or "places" in their names, have their weighted mean, as normalisation buffers do. Moments are those of the
-// first. Null in time-only runs.
-ModelStatePtr norm_preserving_mean(Training& training, std::span<const WeightedState> differences, Slice slice = {});
+// What tables of embeddings have, known by "embedding", "words" or "places" in their names.
+enum class OfEmbeddings {
+  mean,   // their weighted mean, as normalisation buffers do
+  alike,  // what all tensors have
+};
+
+// Tensor by tensor of those in the slice; outside the slice it is 0. Moments are those of the first. Null in time-only
+// runs.
+ModelStatePtr norm_preserving_mean(Training& training, std::span<const WeightedState> differences, Slice slice = {},
+                                   OfEmbeddings embeddings = OfEmbeddings::mean);
 
 }  // namespace syncopate
