@@ -13,7 +13,8 @@
 //          they are layers. There the clip is per module, in the other path of the whole (`clip_scope`). Modules are
 //          synchronised together, not one by one during the next forward pass. Synchronous steps first are the
 //          post-local rule's, or `warmup_steps` of A-EDiT, whose first step ends no round; in the code it does.
-//          Each worker goes by its own clock, in the code by the mean of all. Time counts from the end of the last
+//          Each worker goes by its own clock, in the code by the mean of all; by which the paper's rounds go is not
+//          established, and the mean is no option. Time counts from the end of the last
 //          synchronisation; in the code from the worker's own arrival at it (`counted_from = "arrival"`), so that
 //          waiting and communication are part of it, and fast workers may come down to a step per round. Steps that a
 //          worker is behind the fastest in a round of A-EDiT count as dropped: all go on with the same step, and the

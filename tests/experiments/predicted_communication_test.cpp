@@ -50,6 +50,7 @@ const std::vector<std::string> periodic = {
     "}",
     "{algorithm='sync-sgd',compression={name='top-k',ratio=0.1,scope='tensor'}}",
     "{algorithm='sync-sgd',compression={name='powersgd',rank=1,least_rate=1.0}}",
+    "{algorithm='sync-sgd',compression={name='powersgd',rank=1,least_rate=1.0,factors='in-turn'}}",
     "{algorithm='local-sgd',period={rule='constant',steps=7}}",
     "{algorithm='local-sgd',period={rule='post-local',switch_step=11,steps=6},compression={name='int8'}}",
     "{algorithm='local-sgd',period={rule='constant',steps=7},compression={name='int8',exchange='two-phase'}}",
