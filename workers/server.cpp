@@ -1,5 +1,7 @@
 #include "workers/server.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -9,6 +11,9 @@
 namespace syncopate {
 
 namespace {
+
+// Without this a run would go on for ever whose messages of old versions queue up before a shared link.
+constexpr std::int64_t most_stale_in_a_row_per_worker = 10'000;
 
 Slice slice_of(const Cluster& cluster, Rank rank) {
   const Servers servers = cluster.servers();
@@ -164,10 +169,16 @@ std::optional<Step> Server::accept(const Message& message, const AcceptOptions& 
   const bool is_stale = options.maximum_staleness && staleness > *options.maximum_staleness;
   const bool is_old = options.maximum_age < longest_duration && now() - sent_at_[message.from] > options.maximum_age;
   if (is_stale || is_old || !options.is_needed) {
+    if (is_stale && ++stale_in_a_row_ > most_stale_in_a_row_per_worker * size())
+      fail(
+          fmt::format("the last {} gradients were of older versions: the network carries fewer than workers that never "
+                      "wait compute, and each step comes after more of them than the one before",
+                      stale_in_a_row_ - 1));
     if (message.is_packed && !packets_of_.empty()) packets_of_[message.from].rejected.push_back(message.kept);
     discard(message.work());
     return std::nullopt;
   }
+  stale_in_a_row_ = 0;
   Work kept = message.work();
   kept.micro_batches -= options.copies;
   if (slice_.index == 0) context_.cluster.keep(rank_, kept, staleness);

@@ -113,6 +113,7 @@ class Server final : public Participant {
   std::vector<Rank> waiting_for_next_;      // workers that have delivered at the current version
   ByRank<Step> steps_of_;                   // that each worker has taken on its own
   Step steps_of_all_{};                     // their sum
+  std::int64_t stale_in_a_row_ = 0;         // gradients, since the last one that was accepted
   StepRow row_;                             // the one that is open
   StepRows rows_;
   NumberedRounds versions_;  // for the record of arrivals

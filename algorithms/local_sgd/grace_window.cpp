@@ -6,6 +6,7 @@ namespace syncopate {
 
 double GraceWindow::length_s() const {
   if (!step_s_ || !quorum_s_ || !sync_s_) return std::min(options_.initial_s, options_.longest_s);
+  if (options_.margin == 0) return 0;  // also of a time to spare without end
   const double spare_s = options_.overlap_steps * *step_s_ - *quorum_s_ - *sync_s_;
   return std::min(options_.margin * std::max(0.0, spare_s), options_.longest_s);
 }

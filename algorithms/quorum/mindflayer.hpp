@@ -9,7 +9,7 @@
 //          argument is in the code; that the paper takes one over the probability of being done in time is not
 //          confirmed. A step of M micro-batches has one limit. All workers have the same limit. A step whose trials
 //          have all failed goes on until one succeeds, and counts all. What is on its way when a step is made counts
-//          for nothing.
+//          for nothing; where a server's own link carries too few gradients, see k_batch_sync.hpp.
 // Checks:  an endless limit is K-batch-sync with K = S bit for bit; exponential times: many trials take S E[min(X, t)]
 //          / N and keep 1 - exp(-t / mu); a hand-worked timeline; a limit that nobody ever meets ends the run with a
 //          message.

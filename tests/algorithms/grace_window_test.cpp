@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace syncopate {
 namespace {
 
@@ -16,11 +18,13 @@ TEST(GraceWindowLength, IsThePartOfWhatOverlappedStepsLeave) {
 }
 
 TEST(GraceWindowLength, OfNoMarginIsNone) {
-  GraceWindow window({.margin = 0, .overlap_steps = 1e6});
-  window.note_step(2);
-  window.note_quorum(0);
-  window.note_sync(0);
-  EXPECT_EQ(window.length_s(), 0);
+  for (const double overlap_steps : {1e6, std::numeric_limits<double>::infinity()}) {
+    GraceWindow window({.margin = 0, .overlap_steps = overlap_steps});
+    window.note_step(2);
+    window.note_quorum(0);
+    window.note_sync(0);
+    EXPECT_EQ(window.length_s(), 0);
+  }
 }
 
 TEST(GraceWindowLength, IsFixedUntilAllThreeTimesHaveBeenMeasured) {

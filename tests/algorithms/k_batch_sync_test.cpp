@@ -1,5 +1,6 @@
 #include "algorithms/quorum/k_batch_sync.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,6 +13,7 @@
 #include "tests/algorithms/predicted_run.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/delays/outages.hpp"
+#include "workers/network/parameter_server.hpp"
 
 namespace syncopate {
 namespace {
@@ -68,6 +70,28 @@ TEST(KBatchSync, OfConstantTimesAStepTakesTheFirstTimeByWhichThereAreKGradients)
                              .objective = nullptr};
     EXPECT_EQ(setup.run(KBatchSync(gradients)).totals.end, start_time + from_seconds(3 * step_s)) << gradients;
   }
+}
+
+// The server's link takes 1 s per gradient, of which four workers compute eight in that time: each step waits for more
+// of the versions before it than the last one did.
+TEST(KBatchSync, FailsWhereGradientsQueueUpBeforeAServersLink) {
+  const SimulatedRun setup{.workers = 4,
+                           .base_s = 0.5,
+                           .network = make_parameter_server_network(4, {0, 16}),
+                           .budget = {.steps = 100},
+                           .objective = nullptr};
+  try {
+    setup.run(KBatchSync(9));
+    FAIL();
+  } catch (const RunFailure& failure) {
+    EXPECT_THAT(failure.what(), testing::HasSubstr("the last 40000 gradients were of older versions"));
+  }
+  EXPECT_NO_THROW(SimulatedRun({.workers = 4,
+                                .base_s = 5,
+                                .network = make_parameter_server_network(4, {0, 16}),
+                                .budget = {.steps = 100},
+                                .objective = nullptr})
+                      .run(KBatchSync(9)));
 }
 
 // Micro-batches of 1 s and 4.25 s, messages of 0.25 s. The model is there at 0.25 s; worker 0 gives both gradients,
