@@ -6,8 +6,8 @@
 // Differs: a gradient that was sent before the update and arrives after it is dropped. All workers compute, also where
 //          K < N; Rennala's code then follows the K first to finish alone, which gives the same gradients: no other can
 //          come before the K-th. Each gradient is sent by itself, no sum per worker.
-//          Nothing holds workers back. Where a server's own link carries fewer gradients than they compute, those of old
-//          versions queue up before it, each step waits for more of them than the last one, and the run ends as failed.
+//          Nothing holds workers back: where a server's own link carries fewer gradients than they compute, those of
+//          old versions queue up before it, each step waits for more of them than the last, and the run ends as failed.
 // Checks:  K = N and equal workers equal synchronous SGD bit for bit; under exponential times of mean mu a step takes
 //          K mu / N; constant times t_i: the first t at which the floor(t / t_i) add up to K.
 #pragma once

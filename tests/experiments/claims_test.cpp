@@ -219,7 +219,8 @@ TEST_F(ClaimSection, ComparesWithARowOfTheTable) {
 // What is not confirmed must not stand as the paper's figure: there is no word for it.
 TEST_F(ClaimSection, ShowsFiguresThatAreKnown) {
   const std::string paper = "paper = { figure = \"1\", source = \"x\", certainty = \"";
-  EXPECT_THAT(faults_of(right + paper + "hearsay\" }"), HasSubstr("must be one of \"stated\", \"code\", \"review\", \"derived\""));
+  EXPECT_THAT(faults_of(right + paper + "hearsay\" }"),
+              HasSubstr("must be one of \"stated\", \"code\", \"review\", \"derived\""));
   EXPECT_THAT(faults_of(right + "paper = { figure = \"1\" }"),
               AllOf(HasSubstr("claim.0.paper.source is missing"), HasSubstr("claim.0.paper.certainty is missing")));
 }

@@ -163,22 +163,6 @@ TEST(MajorityVote, IsTheSignOfTheSumOfSigns) {
   for (const float value : step_of(*compressor, {{5, -1, not_a_number}, {1, 1, 1}}).sum) EXPECT_TRUE(std::isnan(value));
 }
 
-// Over two steps zeros have moved nothing, whatever the number of workers; one of whom all is 0 does not vote.
-TEST(MajorityVote, ZerosGoNowhere) {
-  const auto compressor = whole({.kind = Kind::majority, .error_feedback = false}, 40);
-  for (const std::size_t workers : {1u, 2u, 3u, 5u}) {
-    std::vector<std::vector<float>> gradients(workers, std::vector<float>(40));
-    for (auto& gradient : gradients) gradient[7] = -2;
-    std::vector<float> moved(40);
-    for (int step = 0; step < 6; ++step) {
-      const auto sum = step_of(*compressor, gradients, {}, Step{step}).sum;
-      for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += sum[i];
-    }
-    for (std::size_t i = 0; i < moved.size(); ++i)
-      EXPECT_EQ(moved[i], i == 7 ? -6 * static_cast<float>(workers) : 0) << workers;
-  }
-}
-
 TEST(MajorityVote, WhoHasNothingDoesNotVote) {
   const auto compressor = whole({.kind = Kind::majority, .error_feedback = false}, 3);
   EXPECT_EQ(step_of(*compressor, {{1, -2, 3}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}}).sum, (std::vector<float>{4, -4, 4}));

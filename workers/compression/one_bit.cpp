@@ -73,16 +73,16 @@ void find_means(const float* values, std::size_t size, std::size_t columns, floa
 std::vector<float> centre(float* values, std::size_t size, std::size_t columns, float* ends) {
   std::vector<double> sums(columns), distances(columns);
   std::vector<float> means(columns);
-  const auto rows_of = [&](std::size_t column) { return static_cast<double>((size - column + columns - 1) / columns); };
+  const auto rows_of = [&](std::size_t column) { return (size - column + columns - 1) / columns; };
   for (std::size_t i = 0; i < size; ++i) sums[i % columns] += values[i];
   for (std::size_t column = 0; column < columns; ++column)
-    means[column] = static_cast<float>(sums[column] / rows_of(column));
+    means[column] = static_cast<float>(sums[column] / static_cast<double>(rows_of(column)));
   for (std::size_t i = 0; i < size; ++i) {
     values[i] -= means[i % columns];
     distances[i % columns] += std::abs(static_cast<double>(values[i]));
   }
   for (std::size_t column = 0; column < columns; ++column) {
-    ends[columns + column] = static_cast<float>(distances[column] / rows_of(column));
+    ends[columns + column] = static_cast<float>(distances[column] / static_cast<double>(rows_of(column)));
     ends[column] = -ends[columns + column];
   }
   return means;

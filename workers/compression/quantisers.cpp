@@ -76,27 +76,12 @@ MajorityVote::MajorityVote(const CompressionOptions& options, const std::vector<
   exchanges_ = {{Operation::all_gather, bytes_of_words(packet_words(options, parts.front().size))}};
 }
 
-namespace {
-
-// Zeros of a place are + for one worker, - for the next, and the other way round in the
-// next step, so that nothing moves along them.
-void vote_in_turn(std::span<const float> p, std::uint64_t turn, std::uint32_t* words) {
-  for (std::size_t i = 0; i < p.size(); ++i)
-    if (p[i] == 0) {
-      const std::uint32_t bit = 1u << (i % 32), minus = (i + turn) % 2 == 0 ? 0 : bit;
-      words[i / 32] = (words[i / 32] & ~bit) | minus;
-    }
-}
-
-}  // namespace
-
 // What is in p stays: it is no residual. The packet's first number is what its signs count.
-void MajorityVote::encode(Rank worker, Step step, const float*, std::span<float> p, float* packet) const {
+void MajorityVote::encode(Rank, Step, const float*, std::span<float> p, float* packet) const {
   const double magnitude = sum_of_magnitudes(p.data(), p.size());
   *packet = !std::isfinite(magnitude) ? std::numeric_limits<float>::quiet_NaN() : magnitude > 0 ? 1 : 0;
   std::vector<std::uint32_t> words(words_of_bits(p.size()));
   pack_signs(p.data(), p.size(), words.data());
-  vote_in_turn(p, static_cast<std::uint64_t>(worker.value + step.value()), words.data());
   std::memcpy(packet + 1, words.data(), 4 * words.size());
 }
 

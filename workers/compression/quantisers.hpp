@@ -28,11 +28,11 @@ class ScaledSign : public Compressor {
 // Source:  Bernstein et al. 2018, "signSGD: Compressed Optimisation for Non-Convex Problems"; 2019, "signSGD with
 //          Majority Vote is Communication Efficient and Fault Tolerant".
 // Cost:    all-gather of a bit per value and 4 bytes, by which all learn of a gradient that is not finite.
-// Differs: a tie gives 0 (their code: +1 in one decoder, 0 in another). A bit has no room for 0: such a value votes + and
-//          - in turn, by worker and step, so that what nobody has a gradient of goes nowhere (their code: +1). A worker
-//          of whom nothing counts, so that all is 0, abstains; with momentum it votes by its average. Votes are
-//          gathered, not counted by a server. There is no residual: with momentum, a worker's state is its average. The
-//          step is the rate times the share of micro-batches that count, if a method divides by all of them.
+// Differs: a tie gives 0 (their code: +1 in one decoder, 0 in another); the sign of a value of 0 is +1, so that what no
+//          worker has a gradient of moves by the rate. A worker of whom nothing counts abstains: all is 0 (with
+//          momentum it votes by its average). Votes are gathered, not counted by a server. There is no residual: with
+//          momentum, a worker's state is its average. The step is the rate times the share of micro-batches that count,
+//          if a method divides by all of them.
 class MajorityVote : public Compressor {
  public:
   MajorityVote(const CompressionOptions& options, const std::vector<Part>& parts, std::uint64_t seed);
