@@ -10,6 +10,7 @@
 
 #include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/compressed_method.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/listed_gradients.hpp"
 
@@ -17,13 +18,6 @@ namespace syncopate {
 namespace {
 
 using Kind = CompressionOptions::Kind;
-
-template <typename Method = SyncSgd, typename... Args>
-Method compressed(const CompressionOptions& options, Args&&... args) {
-  Method method(std::forward<Args>(args)...);
-  method.compress(options);
-  return method;
-}
 
 std::shared_ptr<const Objective> noise(std::size_t size, std::vector<ParameterTensor> tensors) {
   const auto listed = [size](const MicroBatch& at) {

@@ -12,6 +12,7 @@
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/compressed_method.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/listed_gradients.hpp"
@@ -23,13 +24,6 @@ namespace {
 
 using Kind = CompressionOptions::Kind;
 using Units = CompressionOptions::Units;
-
-template <typename Method = SyncSgd, typename... Args>
-Method compressed(const CompressionOptions& options, Args&&... args) {
-  Method method(std::forward<Args>(args)...);
-  method.compress(options);
-  return method;
-}
 
 constexpr CompressionOptions of(Kind kind) {
   CompressionOptions options;

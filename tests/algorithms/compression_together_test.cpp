@@ -10,6 +10,7 @@
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/compressed_method.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/apart_objective.hpp"
 #include "tests/workers/random_images.hpp"
@@ -20,13 +21,6 @@ namespace syncopate {
 namespace {
 
 using Kind = CompressionOptions::Kind;
-
-template <typename Method = SyncSgd, typename... Args>
-Method compressed(const CompressionOptions& options, Args&&... args) {
-  Method method(std::forward<Args>(args)...);
-  method.compress(options);
-  return method;
-}
 
 std::vector<CompressionOptions> some_kinds() {
   std::vector<CompressionOptions> all;

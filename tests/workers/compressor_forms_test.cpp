@@ -6,10 +6,10 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <random>
 #include <string>
 #include <vector>
 
+#include "tests/workers/exact_recursions.hpp"
 #include "tests/workers/exchanged_steps.hpp"
 
 namespace syncopate {
@@ -22,29 +22,6 @@ using Vector = std::vector<float>;
 using Exact = std::vector<double>;
 
 constexpr int steps = 12;
-
-std::vector<Vector> normal_gradients(int workers, std::size_t size, int step) {
-  std::mt19937 engine(static_cast<unsigned>(7 * step + 1));
-  std::normal_distribution<float> normal;
-  std::vector<Vector> all(static_cast<std::size_t>(workers), Vector(size));
-  for (Vector& own : all)
-    for (float& value : own) value = normal(engine);
-  return all;
-}
-
-void expect_near(const Vector& found, const Exact& expected, double tolerance, const std::string& where = "") {
-  ASSERT_EQ(found.size(), expected.size()) << where;
-  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], tolerance) << where << " at " << i;
-}
-
-std::vector<std::size_t> largest(const Exact& values, std::size_t k) {
-  std::vector<std::size_t> places(values.size());
-  std::iota(places.begin(), places.end(), 0u);
-  std::stable_sort(places.begin(), places.end(),
-                   [&](auto a, auto b) { return std::fabs(values[a]) > std::fabs(values[b]); });
-  places.resize(k);
-  return places;
-}
 
 // u = m (u + g), v += u + g; every third step leaves its gradient out and folds it in: as if it had been there.
 TEST(DeepGradientCompression, WithNesterovFollowsTheRecursion) {
