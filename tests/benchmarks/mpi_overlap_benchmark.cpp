@@ -1,9 +1,9 @@
 // What overlapping communication with computation hides under MPI, without a model:
 //   mpirun -n 2 bin/mpi_overlap_benchmark [megabytes]
-// Without a size, one whose blocking sum takes 0.8 of a step's computing. Bar: slept through, an overlapped step takes at
-// most 5 % longer than the longer of both. Steps of four micro-batches, once with the sum of a step finished before the next one begins, once with it under way
-// while the next one is computed. Micro-batches are slept through, or spun through as arithmetic would be, which leaves
-// MPI to progress between them alone.
+// Without a size, one whose blocking sum takes 0.8 of a step's computing. Bar: slept through, an overlapped step takes
+// at most 5 % longer than the longer of both. Steps of four micro-batches, once with the sum of a step finished before
+// the next one begins, once with it under way while the next one is computed. Micro-batches are slept through, or spun
+// through as arithmetic would be, which leaves MPI to progress between them alone.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
