@@ -10,8 +10,9 @@
 //          begins with, so that a moment's mean takes its place before the update; the second moment is averaged as it
 //          is, not its root. Not established: whether a step that begins with an average of the parameters has its
 //          gradient at them or at what the worker had before (here at them), and bias correction (here as the run's
-//          optimizer has it). The last step averages the parameters. A worker that loses its state takes up what it had
-//          at the last meeting: where that was of moments alone, parameters of its own.
+//          optimizer has it). Gradients are clipped where `training.clip_norm` says so. The last step averages the
+//          parameters. A worker that loses its state takes up what it had at the last meeting: where that was of
+//          moments alone, parameters of its own.
 // Checks:  K_x = K_u = K_v equals Local SGD with averaged moments, and moments that are never averaged Local SGD with
 //          kept ones, bit for bit; AdamW's recursion in double precision; bytes in closed form.
 #pragma once

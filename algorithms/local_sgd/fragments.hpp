@@ -5,8 +5,11 @@
 // Cost:    a collective on a fragment moves 1 / P of the model.
 // Differs: the papers' fragments are whole layers, three transformer blocks each, side by side or strided over the
 //          depth. Here they are equal slices, whose borders may lie within a tensor, so that each takes the same time;
-//          the flat vector has the tensors that weight decay acts on first. All parameters are averaged alike, so that
-//          where the borders lie changes when a parameter is synchronised, and nothing else.
+//          the flat vector has the tensors that weight decay acts on first. Under a plain mean
+//          all parameters are averaged alike, so that where the borders lie changes when a parameter is synchronised,
+//          and nothing else. The merge rule `rda` goes by tensors: of one that a border cuts each part has a length
+//          and a direction of its own, and what is merged depends on the borders. So does a compression, which
+//          takes each fragment by itself.
 // Checks:  the slices cover the vector once; offsets are p H / P where P divides H, and never further apart than
 //          ceil(H / P).
 #pragma once

@@ -4,7 +4,8 @@
 // Shapes:  differences: (P,) flat float32, or a slice of it.
 // Differs: the paper counts tokens; equal micro-batches are counted here, so that a weight is in proportion to s.
 //          Embeddings have their weighted mean under `rda`, the default, as others tell of the paper; under
-//          `rda-of-all` they have what all tensors have.
+//          `rda-of-all` they have what all tensors have. Where fragments cut a tensor, each part of it counts as a
+//          tensor, with a length and a direction of its own, so that the merged model depends on the borders.
 // Checks:  golden tables; `rda` of one or of equal differences is themselves; weights by formula.
 #pragma once
 
@@ -18,7 +19,7 @@ namespace syncopate {
 
 enum class MergeRule {
   mean,  // weighted
-  rda,   // the mean length along the mean direction, tensor by tensor; of embeddings the mean
+  rda,   // the mean length along the mean direction, tensor by tensor of the slice; of embeddings the mean
   rda_of_all,
 };
 MergeRule read_merge_rule(Settings& settings);
