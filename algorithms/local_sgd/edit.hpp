@@ -24,8 +24,9 @@
 //          statistics of the round's beginning. Its own moments stay as they are.
 // Norms:   the softmax is not free of scale. Where norms differ by much less than T all weigh alike, by much more the
 //          shortest takes all. More steps make longer norms, so that the fast workers of A-EDiT weigh less, unless
-//          step_share says otherwise. A worker whose norms stay long is an outlier for good. Without a model nobody is
-//          weighed, and time is what it is with one.
+//          step_share says otherwise: its shares are of the round's steps, in the code of all since the run began. A
+//          worker whose norms stay long is an outlier for good. Without a model nobody is weighed, and time is what it
+//          is with one.
 // Outages: a worker that loses its state goes on from the round's beginning; what is left of its round is weighed as
 //          any. Statistics and outer momentum are the same on all workers, so that it gets them with the model. One
 //          that has used up its data ends the round at once, and the run fails where the others need it after that.
@@ -51,7 +52,8 @@ class Edit : public Algorithm {
     return {.follows_clock = options_.is_timed(),
             .judges_alone = true,
             .publishes_rounds = true,
-            .exchanged_whole = "pseudo-gradients have other weights in each round, and so would what was not sent"};
+            .exchanged_whole =
+                "pseudo-gradients have other weights in each round, and a compressed average counts all alike"};
   }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override;

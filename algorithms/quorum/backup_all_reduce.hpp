@@ -18,9 +18,8 @@ class BackupAllReduce : public Algorithm {
 
   void run(Worker& worker) const override;
   Traits traits() const override {
-    return {
-        .steps_along_fresh_mean = true,
-        .exchanged_whole = "a sum is that of the first workers, and what the others have not sent is nowhere defined"};
+    return {.steps_along_fresh_mean = true,
+            .exchanged_whole = "a sum is that of the first workers, and compressed sums are exchanged among all"};
   }
   Forecast forecast(const PredictionInput& input) const override;
 

@@ -35,8 +35,8 @@ class EagerSgd : public Algorithm {
   void run(Worker& worker) const override;
   Traits traits() const override {
     return {.exchanged_whole =
-                "a sum is that of those who have come, stale gradients among them, and what the others have "
-                "not sent is nowhere defined"};
+                "a sum is that of those who have come, stale gradients among them, and compressed sums are "
+                "exchanged among all"};
   }
   Forecast forecast(const PredictionInput&) const override {
     return Forecast::none("who is there when a round begins depends on who was late for those before");

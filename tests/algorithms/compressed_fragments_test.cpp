@@ -154,7 +154,7 @@ TEST(CompressedFragments, AreReadAndRefusedWithTheirPlace) {
   EXPECT_THAT(faults("{ name = \"int8\", scope = \"tensor\" }"), HasSubstr("each of 2 slices of the model"));
   EXPECT_EQ(faults("{ name = \"int8\", scope = \"tensor\" }", 1), "");
   EXPECT_THAT(faults("{ name = \"fp4\", exchange = \"two-phase\" }"), HasSubstr("exchange"));
-  EXPECT_THAT(faults("{ name = \"powersgd\" }"), HasSubstr("what has come back first"));
+  EXPECT_THAT(faults("{ name = \"powersgd\" }"), HasSubstr("those of sums of gradients alone"));
 }
 
 // Bytes by formula, and the time of rounds whose micro-batches all take 1 s: 4 steps and two fragments' exchanges.

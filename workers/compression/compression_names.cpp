@@ -56,8 +56,8 @@ std::string_view why_not_of_averages(std::string_view name) {
   if (name == "majority")
     return "must not be given here: a majority of signs has no length, and a difference between models has one";
   if (name == "powersgd" || name == "scalecom")
-    return "must not be given here: what it sends second follows from what has come back first, which an average of "
-           "models does not wait for";
+    return "must not be given here: its two exchanges, of which the second follows from the sum of the first, are "
+           "those of sums of gradients alone";
   if (name == "sparse-rows")
     return "must not be given here: local steps with momentum or decay move rows that no token has touched";
   if (name == "one-bit") return "must not be given here: it is for gradients, by columns; \"sign\" is for differences";
