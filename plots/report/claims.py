@@ -62,7 +62,10 @@ def judged_by(claim: dict) -> str:
     own, other, measure = claim["method"], claim.get("against"), claim["measure"]
     what = {"ratio": f"{measure}, {own} divided by {other}", "difference": f"{measure}, {own} less {other}"}.get(
         claim["as"], f"{measure} of {own}")
-    if over := claim.get("over"):
+    over = claim.get("over")
+    if claim["as"] == "best":
+        what = f"the value of {over} at which {measure} of {own} is best"
+    elif over:
         what += f", slope {'per doubling of' if claim.get('per_doubling') else 'over'} {over}"
     if where := claim.get("where"):
         what += ", at " + ", ".join(alone(key, str(value)) or f"{key} = {value}" for key, value in where.items())

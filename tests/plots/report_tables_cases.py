@@ -145,6 +145,9 @@ class Claims(WithDirectory):
         self.assertIn("step_time_s of m, slope per doubling of n: within 1 to 2",
                       self.table_of(**{"as": "value", "over": "n", "per_doubling": True, "where": {}, "criterion": {"within": [1, 2]}}))
         self.assertIn("step_time_s, m less a, at", self.table_of(**{"as": "difference"}))
+        best = self.table_of(**{"as": "best", "over": "n", "where": {}, "criterion": {"within": [1, 2]}})
+        self.assertIn("the value of n at which step_time_s of m is best: within 1 to 2", best)
+        self.assertNotIn("slope", best)
 
     def test_hours_are_shown_in_hours_and_rates_say_no_key(self):
         table = self.table_of(shown={"times": 1, "unit": "s"}, criterion={"within": [86_400, 108_000]}, measure="end_time_s",
