@@ -84,7 +84,8 @@ Ranking ranking_of(const Point& point, const std::vector<const ResultRow*>& rows
 std::vector<std::string> names(const std::vector<RankedRow>& rows, bool behind) {
   std::vector<std::string> names;
   for (std::size_t i = 1; i < rows.size(); ++i)
-    if (rows[i].is_behind() == behind) names.push_back(name_of(*rows[i].row));
+    if (rows[i].is_behind() == behind)
+      names.push_back(name_of(*rows[i].row) + (rows[i].to_best ? "" : " (not compared: no common seed)"));
   return names;
 }
 
@@ -145,7 +146,7 @@ TextTable ranking_table(std::span<const Ranking> rankings, const Measure& measur
                      mean_text(ranked, measure),
                      i == 0           ? ""
                      : ranked.to_best ? difference_text(*ranked.to_best)
-                                      : "-",
+                                      : "no common seed",
                      std::to_string(ranked.row->runs.size())});
     }
   }

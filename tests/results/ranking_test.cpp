@@ -87,6 +87,16 @@ TEST(Ranking, TellsWhoIsBehindAndWhoMayNotBe) {
   EXPECT_THAT(ranking_table(found, accuracy()).text(), HasSubstr("-1.000 ["));
 }
 
+// Whether one is behind is then not known, which is no tie.
+TEST(Ranking, SaysWhichHaveNoSeedInCommon) {
+  const std::vector<FoundRun> runs = {run("A", {}, 1, 0.8), run("A", {}, 2, 0.8), run("B", {}, 3, 0.7),
+                                      run("B", {}, 4, 0.7)};
+  const std::vector<ResultRow> rows = result_rows(runs);
+  const std::vector<Ranking> found = rankings(rows, accuracy());
+  EXPECT_THAT(which_when_table(found).text(), HasSubstr("B (not compared: no common seed)  -\n"));
+  EXPECT_THAT(ranking_table(found, accuracy()).text(), HasSubstr("no common seed"));
+}
+
 // A method that the swept key does not concern is made once, and stands at all of its values; what is swept for one
 // method alone makes more of its rows there.
 TEST(Ranking, PutsRowsWhereTheyBelong) {
