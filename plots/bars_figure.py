@@ -72,7 +72,9 @@ def worth_showing(values: dict[str, list[float]]) -> bool:
 
 
 def never_of(method: Method) -> str:
-    return "not by all seeds" if len(method.runs) > 1 else "not reached"
+    if len(method.runs) == 1:
+        return "not reached"
+    return "not by all seeds" if any(np.isfinite(TIME_TO_TARGET.value(run)) for run in method.runs) else "by no seed"
 
 
 def unit_of(quantity: Quantity, values: dict[str, list[float]]) -> tuple[float, str]:

@@ -79,6 +79,14 @@ class Ends(WithDirectory):
         self.assertEqual(len([bar for bar in panel.patches if bar.get_gid() == "mean"]), 1)
         self.assertEqual([text.get_text() for text in panel.texts], ["not by all seeds"])
 
+    def test_a_target_that_no_seed_of_a_method_reached_says_so(self):
+        self.write("a", (0.8, 0.8))
+        self.write("b", (0.8, 0.8))
+        for summary in (self.directory / "b").glob("seed=*/summary.json"):
+            change(summary, time_to_target={"time_s": None, "step": None, "samples": None})
+        panel = self.draw(bars_figure)["Time to target (s)"]
+        self.assertEqual([text.get_text() for text in panel.texts], ["by no seed"])
+
     def test_a_papers_figure_stands_in_the_row_of_its_method(self):
         self.write("a", (0.8, 0.8))
         self.write("b", (0.7, 0.7))
