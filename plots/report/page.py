@@ -137,10 +137,18 @@ def navigation(parts: list[ExperimentPart]) -> str:
     return f'<nav>{"".join(f"""<a href="#{key}">{escaped(name)}</a>""" for key, name in links)}</nav>'
 
 
+def is_target_missed(comparisons: list[Comparison]) -> bool:
+    """There is a target, and no run reached it."""
+    targets = [run.summary["time_to_target"] for comparison in comparisons for run in comparison.runs
+               if run.summary.get("time_to_target")]
+    return bool(targets) and all(target.get("time_s") is None for target in targets)
+
+
 def named_sections(part: ExperimentPart) -> list[tuple[str, str, str]]:
     """Key, name and content of those that have anything to say."""
     return [(key, name, content) for key, name, content in (
-        ("results", "Results", results_table(part.rows, part.swatches) + results_notes(part.rows, part.against, part.why)
+        ("results", "Results", results_table(part.rows, part.swatches) + results_notes(part.rows, part.against, part.why,
+                                                                              is_target_missed(part.comparisons))
          + '<button type="button" class="save" data-name="' + escaped(part.file_name)
          + '.csv">Save all numbers as CSV</button>'),
         ("claims", "Claims", claims_table(part.claims) if part.claims else ""),

@@ -160,8 +160,8 @@ def finer(scale: Scale, width: float, digits: int = 2) -> Scale:
     return Scale(scale.times, scale.unit, min(max(scale.decimals, digits - 1 - floor(log10(width * scale.times))), 7))
 
 
-def results_notes(rows: list[Row], against: str, why: str) -> str:
-    """What the table's numbers mean."""
+def results_notes(rows: list[Row], against: str, why: str, missed: bool = False) -> str:
+    """What the table's numbers mean. `missed`: there is a target, which no run reached."""
     several = any(measured.n > 1 for row in rows for measured in row.measures.values())
     notes = [f"First line: the mean over the seeds, {PLUS_MINUS} the standard deviation." if several else
              "One seed each, so there are no intervals."]
@@ -178,4 +178,6 @@ def results_notes(rows: list[Row], against: str, why: str) -> str:
     if any("time_to_target_s" in row.measures for row in rows):
         notes.append("Times to the target are those of the seeds that reached it; their differences are of means restricted "
                      "to the time up to which all runs are known.")
+    if missed:
+        notes.append("No run reached the target: there are no times to it.")
     return f'<p class="note">{" ".join(notes)}</p>'

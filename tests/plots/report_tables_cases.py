@@ -9,6 +9,7 @@ from with_results import WithDirectory, change, comparisons_below
 from plots.report import report
 from plots.report.claims import claims_table, read_claims
 from plots.report.measures import Measured, Row, rows_of
+from plots.report.page import is_target_missed
 from plots.report.results import Column, Scale, baseline, results_notes, results_table, scale_of, swatch_of
 from plots.report.tuning import read_tunings, tuning_section
 from plots.runs import ResultsFault
@@ -73,6 +74,21 @@ class Table(WithDirectory):
     def test_how_many_reached_the_target_is_said(self):
         rows = rows_of(HEAD + "e,b,b,steps,3,5,1,,,,,,,\ne,b,b,time_to_target_s,2,50,1,,,,,,,\n", "e")
         self.assertIn("of 2", results_table(rows, {}))
+
+    def test_a_target_that_nobody_reached_is_said(self):
+        for label in ("a", "b"):
+            write_run(self.directory / label, label, 1)
+        comparisons = comparisons_below(self.directory)
+        self.assertFalse(is_target_missed(comparisons))
+        summaries = list(self.directory.glob("*/seed=*/summary.json"))
+        for summary in summaries:
+            change(summary, time_to_target={"time_s": None, "step": None, "samples": None})
+        self.assertTrue(is_target_missed(comparisons_below(self.directory)))
+        change(summaries[0], time_to_target={"time_s": 5, "step": 5, "samples": 5})
+        self.assertFalse(is_target_missed(comparisons_below(self.directory)))
+        row = self.row("e,b,b,steps,3,5,1,,,,,,,\n")
+        self.assertIn("No run reached the target", results_notes([row], "a", "", missed=True))
+        self.assertNotIn("target", results_notes([row], "a", ""))
 
     def test_columns_have_one_unit_and_one_number_of_decimals(self):
         seconds = scale_of(Column("end_time_s", "time", "time"), [164.53, 2.5])
