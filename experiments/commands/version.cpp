@@ -5,6 +5,7 @@
 #include <array>
 #include <boost/version.hpp>
 #include <cctype>
+#include <stdexcept>
 
 #include "experiments/commands/listing.hpp"
 #include "results/formats/build_info.hpp"
@@ -37,8 +38,12 @@ std::string version_text() {
   };
   add("compiler", build.compiler);
   add("LibTorch", torch_version());
-  load_torch();
-  add("BLAS kernel", blas_kernel() + (blas_is_reference() ? " (the reference BLAS: slow)" : ""));
+  try {
+    load_torch();
+    add("BLAS kernel", blas_kernel() + (blas_is_reference() ? " (the reference BLAS: slow)" : ""));
+  } catch (const std::runtime_error& fault) {  // a damaged installation: its version is what is asked for
+    add("BLAS kernel", fmt::format("unknown: {}", fault.what()));
+  }
   add("MPI", mpi_version());
   add("toml++", fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH));
   add("Boost", fmt::format("{}.{}.{}", BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100));

@@ -51,6 +51,13 @@ TEST_F(TorchLibrary, IsNotNeededByWhatTrainsNoNetwork) {
   EXPECT_EQ(metadata()["blas_kernel"], "none loaded");
 }
 
+TEST_F(TorchLibrary, WithoutItThereIsStillAVersion) {
+  const auto version = shell(lone_program() + "--version");
+  EXPECT_EQ(version.status, 0) << version.err;
+  EXPECT_THAT(version.out, HasSubstr("unknown: cannot load syncopate_torch.so"));
+  EXPECT_THAT(version.out, HasSubstr("Boost"));
+}
+
 TEST_F(TorchLibrary, IsMissedBeforeAnythingIsRun) {
   write("network.toml", experiment("linear"));
   const auto run = shell(lone_program() + "run network.toml");
