@@ -51,9 +51,12 @@ std::vector<fs::path> run_directories(const fs::path& directory, bool with_trial
   } catch (const fs::filesystem_error& fault) {
     throw ResultsDirectoryFault(fmt::format("{}: {}{}", directory.string(), fault.code().message(), expected));
   }
-  if (found.empty())
+  if (found.empty()) {
+    const bool is_kept = fs::is_regular_file(directory / "claims.json", problem);
     throw ResultsDirectoryFault(
-        fmt::format("{}: holds no runs (directories named seed=<number>-<hash>){}", directory.string(), expected));
+        fmt::format("{}: holds no runs (directories named seed=<number>-<hash>){}{}", directory.string(),
+                    is_kept ? "; these are kept summaries of finished runs, which ./dev report shows" : "", expected));
+  }
   std::ranges::sort(found);
   return found;
 }

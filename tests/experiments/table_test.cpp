@@ -100,7 +100,9 @@ TEST_F(Table, SaysWhatIsWrong) {
   EXPECT_THAT(fault("nowhere"), HasSubstr("nowhere: no such directory; expected a directory above runs"));
   EXPECT_THAT(fault(file_), HasSubstr("not a directory"));
   std::filesystem::create_directories(directory / "empty");
-  EXPECT_THAT(fault("empty"), HasSubstr("holds no runs"));
+  EXPECT_THAT(fault("empty"), AllOf(HasSubstr("holds no runs"), Not(HasSubstr("kept summaries"))));
+  std::ofstream(directory / "empty" / "claims.json") << "{}";
+  EXPECT_THAT(fault("empty"), HasSubstr("these are kept summaries of finished runs, which ./dev report shows"));
   EXPECT_THAT(fault(results + " --against B"), HasSubstr("must be one of A, B, faster"));
   EXPECT_THAT(fault(results + " --format html"), HasSubstr("--format"));
 }
