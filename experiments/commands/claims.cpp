@@ -54,6 +54,15 @@ std::string fault_of_runs(const fs::path& directory, const JudgedClaims& claims)
                      (directory / claims_file).string(), *claims.judged_runs, found);
 }
 
+std::string as_comment(const std::string& lines) {
+  std::string text;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (i == 0 || lines[i - 1] == '\n') text += "% ";
+    text += lines[i];
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string claims_of(const ClaimsOptions& options) {
@@ -89,8 +98,17 @@ std::string claims_of(const ClaimsOptions& options) {
                     fmt::join(directories, ", ")));
   std::ranges::sort(experiments, {}, &JudgedClaims::experiment);
   const std::string notes = scoreboard_notes(experiments);
-  return options.markdown ? scoreboard_table(experiments).markdown() + "\n" + notes
-                          : scoreboard_text(experiments) + "\n" + notes;
+  switch (options.format) {
+    case TableFormat::markdown:
+      return scoreboard_table(experiments).markdown() + "\n" + notes;
+    case TableFormat::csv:
+      return scoreboard_table(experiments).csv();
+    case TableFormat::latex:
+      return scoreboard_table(experiments).latex() + "\n" + as_comment(notes);
+    case TableFormat::text:
+      break;
+  }
+  return scoreboard_text(experiments) + "\n" + notes;
 }
 
 }  // namespace syncopate

@@ -4,11 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "experiments/commands/tables.hpp"
+
 namespace syncopate {
 
 struct ClaimsOptions {
   std::vector<std::string> directories{};  // of an experiment in several the first counts; none: results/runs
-  bool markdown = false;
+  TableFormat format = TableFormat::text;
 };
 
 // Of all claims.json at or below the directories, by the names of their folders. Throws ConfigurationFault: no such

@@ -154,6 +154,18 @@ void add_thresholds_options(CLI::App& command, ThresholdsOptions& options) {
   command.add_option("--csv", options.csv, "also write all thresholds there, a row each")->option_text("FILE");
 }
 
+void add_format(CLI::App& command, TableFormat& format, const std::string& help) {
+  const std::map<std::string, TableFormat> formats = {{"text", TableFormat::text},
+                                                      {"markdown", TableFormat::markdown},
+                                                      {"csv", TableFormat::csv},
+                                                      {"latex", TableFormat::latex}};
+  command
+      .add_option_function<std::string>(
+          "--format", [&format, formats](const std::string& name) { format = formats.at(name); }, help)
+      ->check(CLI::IsMember(std::set<std::string>{"text", "markdown", "csv", "latex"}))
+      ->option_text("text|markdown|csv|latex [text]");
+}
+
 void add_tables_options(CLI::App& command, TablesOptions& options) {
   command.add_option("DIR", options.directory, "a directory above runs, such as results/runs/quickstart")->required();
   command
@@ -166,16 +178,7 @@ void add_tables_options(CLI::App& command, TablesOptions& options) {
       ->option_text("NAME ...");
   command.add_option("--rank", options.rank, "also which method is best at each point of what varies, by this measure")
       ->option_text("NAME");
-  const std::map<std::string, TableFormat> formats = {{"text", TableFormat::text},
-                                                      {"markdown", TableFormat::markdown},
-                                                      {"csv", TableFormat::csv},
-                                                      {"latex", TableFormat::latex}};
-  command
-      .add_option_function<std::string>(
-          "--format", [&options, formats](const std::string& name) { options.format = formats.at(name); },
-          "csv: a row per row and measure, with all measures")
-      ->check(CLI::IsMember(std::set<std::string>{"text", "markdown", "csv", "latex"}))
-      ->option_text("text|markdown|csv|latex [text]");
+  add_format(command, options.format, "csv: a row per row and measure, with all measures");
 }
 
 void add_commands(CLI::App& app, CommandLine& line) {
@@ -240,7 +243,9 @@ void add_commands(CLI::App& app, CommandLine& line) {
   claims
       ->add_option("DIR", line.claims.directories, "directories above experiments; of one in several the first counts")
       ->option_text("[results/runs] ...");
-  claims->add_flag("--markdown", line.claims.markdown, "as a table for pages");
+  add_format(*claims, line.claims.format, "csv: a row per claim");
+  claims->add_flag_callback(
+      "--markdown", [&line] { line.claims.format = TableFormat::markdown; }, "short for --format markdown");
   CLI::App* list = app.add_subcommand("list", "what an experiment file may name, and every key of a name");
   list->add_option("NAME", line.listed,
                    "algorithms, delays, networks, models, datasets, schedules or optimizers; or the name of one of "

@@ -1,11 +1,15 @@
 #include "results/tables/text_table.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cassert>
 #include <functional>
 #include <numeric>
 #include <utility>
 
+#include "results/tables/tidy.hpp"
 #include "workers/process/printable.hpp"
 
 namespace syncopate {
@@ -202,6 +206,18 @@ std::string TextTable::latex() const {
   text += "\\midrule\n";
   for (const auto& row : rows_) add_row([&](std::size_t column) { return row[column]; });
   return text + "\\bottomrule\n\\end{tabular}\n";
+}
+
+std::string TextTable::csv() const {
+  std::string text;
+  for (std::size_t i = 0; i < columns_.size(); ++i)
+    text += (i > 0 ? "," : "") + csv_field(fmt::format("{}", fmt::join(columns_[i].heading, " ")));
+  text += '\n';
+  for (const auto& row : rows_) {
+    for (std::size_t i = 0; i < row.size(); ++i) text += (i > 0 ? "," : "") + csv_field(row[i]);
+    text += '\n';
+  }
+  return text;
 }
 
 }  // namespace syncopate

@@ -1,4 +1,4 @@
-// A table of texts: plain, with aligned columns, or as Markdown or LaTeX.
+// A table of texts: plain, with aligned columns, or as Markdown, LaTeX or CSV.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +25,7 @@ class TextTable {
 
   std::string markdown() const;
   std::string latex() const;  // a tabular with booktabs' rules
+  std::string csv() const;    // RFC 4180's
 
  private:
   struct Column {

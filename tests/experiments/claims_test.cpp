@@ -312,6 +312,12 @@ TEST_F(ClaimsProgram, JudgesAtTheEndOfARun) {
       syncopate("claims --markdown").out,
       testing::StartsWith(
           "| experiment | claim | wanted | paper | ours | verdict |\n|---|---|---|---|---|---|\n| time | A step"));
+  EXPECT_EQ(syncopate("claims --format markdown").out, syncopate("claims --markdown").out);
+  EXPECT_THAT(syncopate("claims --format csv").out,
+              testing::StartsWith("experiment,claim,wanted,paper,ours,verdict\ntime,A step takes a micro-batch,"));
+  EXPECT_THAT(syncopate("claims --format latex").out,
+              AllOf(HasSubstr("tabular"), HasSubstr("\n% 1 reproduced, 0 not reproduced, 0 inconclusive.")));
+  EXPECT_EQ(syncopate("claims --format html").status, 2);
 }
 
 TEST_F(ClaimsProgram, RunsNothingWhereAClaimIsAtFault) {
