@@ -11,6 +11,7 @@
 #include "results/formats/build_info.hpp"
 #include "results/formats/host.hpp"
 #include "results/formats/optional_json.hpp"
+#include "results/tables/mean_errors.hpp"
 #include "results/tables/result_table.hpp"
 #include "results/tables/text_table.hpp"
 #include "workers/process/printable.hpp"
@@ -171,7 +172,11 @@ std::string Verdict::text() const {
 }
 
 bool all_within(std::span<const ComparedRun> runs, const Tolerances& tolerances) {
-  return std::ranges::all_of(runs, [&](const ComparedRun& run) { return verdict(run, tolerances).is_within(); });
+  const auto means = mean_errors(runs);
+  return std::ranges::all_of(runs, [&](const ComparedRun& run) {
+    const auto mean = std::ranges::find(means, row_label(run.simulated), &MeanError::label);
+    return (mean == means.end() ? verdict(run, tolerances) : mean->verdict(tolerances)).is_within();
+  });
 }
 
 std::string pace_note(std::span<const ComparedRun> runs, const Tolerances& tolerances) {
@@ -244,6 +249,7 @@ std::string comparison_table(std::span<const ComparedRun> runs, const Tolerances
       "{:.2f} % and {:.2f} points\n",
       within, runs.size(), 100 * tolerances.step_time, 100 * tolerances.drop_rate, 100 * largest(runs, step_time_error),
       100 * largest(runs, drop_rate_error));
+  if (const auto means = mean_errors(runs); !means.empty()) text += "\n" + mean_errors_text(means, tolerances);
   return text;
 }
 
@@ -251,6 +257,13 @@ std::string comparison_json(const std::string& experiment, std::span<const Compa
                             const Tolerances& tolerances, const ComparisonMachine& machine) {
   Json list = Json::array();
   for (const ComparedRun& run : runs) list.push_back(json_of(run, tolerances));
+  Json means = Json::array();
+  for (const MeanError& mean : mean_errors(runs))
+    means.push_back({{"row", mean.label},
+                     {"seeds", mean.step_time.n},
+                     {"step_time_error", mean.step_time.mean},
+                     {"drop_rate_error", mean.drop_rate.mean},
+                     {"verdict", mean.verdict(tolerances).text()}});
   const auto json_of_note = [](const std::string& note) { return note.empty() ? Json(nullptr) : Json(note); };
   const Json json = {
       {"experiment", experiment},
@@ -263,7 +276,8 @@ std::string comparison_json(const std::string& experiment, std::span<const Compa
       {"all_within", all_within(runs, tolerances)},
       {"pace_note", json_of_note(pace_note(runs, tolerances))},
       {"network_note", json_of_note(network_note(runs, tolerances))},
-      {"runs", std::move(list)}};
+      {"runs", std::move(list)},
+      {"over_seeds", std::move(means)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -294,6 +308,7 @@ std::string comparison_markdown(const std::string& experiment, const std::string
         number(run.mpi.mean_staleness(), "{:.3f}"), number(run.simulated.final_test_loss),
         number(run.mpi.final_test_loss), parameters(run), verdict(run, tolerances).text());
   }
+  if (const auto means = mean_errors(runs); !means.empty()) text += "\n" + mean_errors_markdown(means, tolerances);
   return text + "\n" + notes(runs, tolerances);
 }
 

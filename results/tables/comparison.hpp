@@ -45,7 +45,7 @@ struct Verdict {
   std::string text() const;  // "within", "failed", or what is off: "step time, drop rate"
 };
 Verdict verdict(const ComparedRun& run, const Tolerances& tolerances);
-bool all_within(std::span<const ComparedRun> runs, const Tolerances& tolerances);
+bool all_within(std::span<const ComparedRun> runs, const Tolerances& tolerances);  // rows of several seeds by means
 
 // Where, and how busy the machine was when it began.
 struct ComparisonMachine {

@@ -139,7 +139,7 @@ TEST(Comparison, EveryValueOfTheFileStandsUnderItsOwnName) {
     "experiment": "e", "machine": {"processor": "P", "cores": 7, "load_before": 1.5},
     "tolerances": {"step_time": 0.0625, "drop_rate": 0.03125},
     "largest_errors": {"step_time": 0.125, "drop_rate": 0.0625}, "all_within": false, "pace_note": null,
-    "network_note": null})"));
+    "network_note": null, "over_seeds": []})"));
   const std::vector<ComparedRun> within{three_runs()[1]};
   EXPECT_EQ(nlohmann::json::parse(comparison_json("e", within, sixteenths, machine))["all_within"], true);
 }
@@ -284,6 +284,30 @@ TEST(Comparison, TheNetworkIsNotNamedWhereItIsNotWhatDiffers) {
                                         run_that_communicates("computes longer", 1.57, 0.03, 0.01)};
   EXPECT_EQ(network_note(silent, bars), "");
   EXPECT_TRUE(nlohmann::json::parse(comparison_json("e", silent, bars, {}))["network_note"].is_null());
+}
+
+// Errors of +4 and -2 % are 1 % on average; t(0.975, 1) = 12.706 times their standard error of 3 % is 38.12.
+TEST(Comparison, SeveralSeedsOfARowAreJudgedByTheirMeanErrors) {
+  std::vector<ComparedRun> runs{compared(1.04, 1.0, 3, 0), compared(0.98, 1.0, 0, 2)};
+  runs[0].simulated.seed = 1;
+  runs[1].simulated.seed = 2;
+  const Tolerances bars;
+  EXPECT_TRUE(all_within(runs, bars));
+  const std::string table = comparison_table(runs, bars);
+  EXPECT_THAT(table, HasSubstr("0 of 2 within"));
+  EXPECT_THAT(table, HasSubstr("+1.00 % [-37.12, +39.12]"));
+  EXPECT_THAT(comparison_markdown("e", "e.toml", runs, bars, {}),
+              HasSubstr("| method | 2 | +1.00 % [-37.12, +39.12] | +0.50 [-31.27, +32.27] | within |"));
+  const auto over_seeds = nlohmann::json::parse(comparison_json("e", runs, bars, {}))["over_seeds"];
+  ASSERT_EQ(over_seeds.size(), 1u);
+  EXPECT_EQ(over_seeds[0]["seeds"], 2);
+  EXPECT_NEAR(over_seeds[0]["step_time_error"], 0.01, 1e-12);
+  EXPECT_EQ(over_seeds[0]["verdict"], "within");
+
+  runs[1].failure = "under MPI: a reason";
+  EXPECT_FALSE(all_within(runs, bars));
+  EXPECT_THAT(comparison_table(runs, bars), Not(HasSubstr("over seeds")));
+  EXPECT_THAT(comparison_table(std::vector{runs[0]}, bars), Not(HasSubstr("over seeds")));
 }
 
 // The header is spelled out in NumPy's format 1.0: magic, version, length, a Python literal, blanks, a line feed.
