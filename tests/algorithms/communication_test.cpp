@@ -41,6 +41,7 @@ const std::vector<Method> methods = {
     {"sync-sgd", "compression = { name = \"random-k\", ratio = 0.25 }", S, 0, S * 2 * (N - 1) * 4},
     {"sync-sgd", "compression = { name = \"sign\" }", S, 0, S*(N - 1) * N * 8},
     {"sync-sgd", "compression = { name = \"majority\" }", S, 0, S*(N - 1) * N * 8},
+    {"sync-sgd", "compression = { name = \"majority\", zeros = \"abstain\" }", S, 0, S*(N - 1) * N * 2 * 8},
     {"sync-sgd", "compression = { name = \"qsgd\" }", S, 0, S*(N - 1) * N * 8},
     {"sync-sgd", "compression = { name = \"int8\" }", S, 0, S*(N - 1) * N*(1024 + 4)},
     {"sync-sgd", "compression = { name = \"fp4\" }", S, 0, S*(N - 1) * N * 8},
@@ -87,6 +88,8 @@ const std::vector<Method> methods = {
     {"mindflayer", "trials = 6\nlimit_s = 1000", 0, 2 * N* S, 2 * N* S* P},
     // Per round of 4 steps: models, news of the steps, news of the end, differences.
     {"stsyn", "quorum = 6\nlocal_steps = 4", 0, S / 4 * 4 * N, S / 4 * 2 * N* P},
+    {"stsyn", "quorum = 6\nlocal_steps = 4\ncompression = { name = \"top-k\", ratio = 0.25 }", 0, S / 4 * 4 * N,
+     S / 4 * N*(P + 8)},
     {"eager-sgd", "activation = \"solo\"", S, 0, S* A},
     {"eager-sgd", "activation = \"majority\"", S, 0, S* A},
     {"eager-sgd", "activation = \"majority\"\naverage_every = 4", S + S / 4, 0, (S + S / 4) * A},
@@ -130,6 +133,10 @@ const std::vector<Method> methods = {
      "regions = 2\nlocal_steps = 4\nlocal_update = { name = \"plain\" }\nglobal_update = { name = \"plain\" }\n"
      "merge_every = 3\nmixing = 0.5",
      0, 2 * K / 4 + N + 2 * K / 12 - 1, (2 * K / 4 + N + 2 * K / 12 - 1) * P},
+    {"halos",
+     "regions = 2\nlocal_steps = 4\nlocal_update = { name = \"plain\" }\nglobal_update = { name = \"plain\" }\n"
+     "merge_every = 3\nmixing = 0.5\ncompression = { name = \"top-k\", ratio = 0.25 }",
+     0, 2 * K / 4 + N + 2 * K / 12 - 1, K / 4 * 8 + (K / 4 + N + 2 * K / 12 - 1) * P},
     {"local-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"local-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},  // ceil(12 / 5)
     // A gathering of a loss after each average but the last, the first time of two.
@@ -183,6 +190,11 @@ const std::vector<Method> methods = {
      (2 * S / 4 - 1) * N*(P + 24)},
     {"decoupled-diloco", "merge = \"mean\"\nanchor = \"base\"\nouter = { name = \"plain\" }", 0, (2 * S - 1) * N,
      (2 * S - 1) * N*(P + 24)},
+    {"decoupled-diloco",
+     "merge = \"mean\"\nanchor = \"base\"\nouter = { name = \"plain\" }\ncompression = { name = \"int8\" }", 0,
+     (2 * S - 1) * N, S* N*(1024 + 4 + 24) + (S - 1) * N*(P + 24)},
+    {"decoupled-diloco", "fragments = 2\nouter = { name = \"plain\" }", 0, (2 * S - 1) * N,
+     (2 * S - 1) * N*(P / 2 + 24)},
     // One round late, as many averages.
     {"cocod-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"cocod-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},
@@ -224,6 +236,9 @@ const std::vector<Method> methods = {
     {"elastic-averaging", "beta = 0.9\nperiod = 4", S / 4 + 1, 0, S / 4 * A},  // and a barrier
     // A request without values, the centre, the difference.
     {"elastic-averaging", "exchange = \"asynchronous\"\nbeta = 0.9\nperiod = 4", 0, 3 * N* S / 4, 2 * N* S / 4 * P},
+    {"elastic-averaging",
+     "exchange = \"asynchronous\"\nbeta = 0.9\nperiod = 4\ncompression = { name = \"top-k\", ratio = 0.25 }", 0,
+     3 * N* S / 4, N* S / 4 * (P + 8)},
     {"gradient-coding", "code = \"fractional\"\nstragglers = 0", 0, 2 * N* S, 2 * N* S* P},
     {"gradient-coding", "code = \"ignore-stragglers\"\nstragglers = 2", 0, 2 * N* S - 2, (2 * N * S - 2) * P, true},
     // The last group's second message is late in every step.

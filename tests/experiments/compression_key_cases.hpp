@@ -53,7 +53,7 @@ inline const std::vector<KeyCase> compressed = {
     of_compression("name='random-k',ratio=0.2", {"ratio=0.5", "error_feedback=false", "residual='step'"}),
     of_compression("name='sign'",
                    {"scope='tensor'", "exchange='two-phase'", "error_feedback=false", "residual='step'"}),
-    of_compression("name='majority'", {"momentum=0.9"}),
+    of_compression("name='majority'", {"momentum=0.9", "zeros='abstain'"}),
     of_compression("name='qsgd',levels=7", {"levels=3", "bucket=16", "exchange='two-phase'"}),
     of_compression("name='powersgd',rank=1", {"rank=2", "least_rate=6.5", "warm_start=false", "error_feedback=false",
                                               "residual='step'", "removed='mean'", "factors='in-turn'"}),

@@ -107,6 +107,41 @@ TEST_F(MpiRun, ModelsThatWorkersHaveOfTheirOwnAreEvaluatedTogether) {
   }
 }
 
+// Which rows those are, and so what is sent, depends on each worker's texts. All of a row that is sent, or the loss would
+// not be that without compression.
+TEST_F(MpiRun, RowsOfEmbeddingsThatTextsTouchAreSentAsOnTheSimulatedCluster) {
+  std::ostringstream lines;
+  for (int i = 0; i < 120; ++i)
+    lines << (i % 3 == 0 ? "a" : "b") << "\tword" << i % 7 << " word" << i * i % 40 << " " << (i % 3 == 0 ? "x" : "y")
+          << "\n";
+  write("lines.txt", lines.str());
+  const std::string file = write("e.toml", with_servers);
+  const std::string command =
+      "run " + file +
+      " --quiet --results results cluster.workers=3 cluster.micro_batches=2 "
+      "\"training={model='text-transformer',dataset='text-lines',micro_batch_size=2,optimizer={name='sgd'},"
+      "learning_rate={schedule='constant',peak=0.1}}\" "
+      "\"datasets.text-lines={file='lines.txt',labelled=true,least=1}\" "
+      "\"models.text-transformer={width=8,depth=1,heads=2,mlp_width=8}\" \"methods=[{algorithm='sync-sgd'";
+  struct Found {
+    double loss = 0;
+    std::int64_t bytes = 0;
+  };
+  const auto found = [&](const std::string& method, int ranks) {
+    const auto outcome = syncopate(command + method + "}]\"" + (ranks == 1 ? " --cluster simulated" : ""), ranks);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const auto summary = nlohmann::json::parse(read(run_directory() / "summary.json"));
+    std::filesystem::remove_all(directory / "results");
+    return Found{summary["final_test_loss"], summary["communicated_bytes"]};
+  };
+  const std::string sparse = ",compression={name='sparse-rows'}";
+  const Found dense = found("", 1), simulated = found(sparse, 1), under_mpi = found(sparse, 3);
+  EXPECT_NEAR(simulated.loss, dense.loss, 1e-5 * dense.loss);
+  EXPECT_NEAR(under_mpi.loss, dense.loss, 1e-5 * dense.loss);
+  EXPECT_EQ(under_mpi.bytes, simulated.bytes);
+  EXPECT_NE(simulated.bytes, dense.bytes);
+}
+
 // On the wall clock: each row is the first step that has ended at or after a multiple of the interval, by what
 // steps.csv says of all steps; of the processes' own models each multiple has one row.
 TEST_F(MpiRun, EvaluationsAtTimesAreThoseOfTheFirstStepAtOrAfterThem) {

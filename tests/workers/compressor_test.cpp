@@ -169,6 +169,22 @@ TEST(MajorityVote, WhoHasNothingDoesNotVote) {
   EXPECT_EQ(step_of(*compressor, {{0, 0, 0}, {0, 0, 0}}).sum, (std::vector<float>{0, 0, 0}));
 }
 
+// Of 33 values, so that words are not full.
+TEST(MajorityVote, ZerosVotePlusOrNothing) {
+  std::vector<float> one(33), other(33);
+  one[0] = 2, one[1] = -1, one[32] = -3;
+  other[1] = 1, other[2] = -0.0F, other[31] = -4;
+  std::vector<float> plus(33, 2), abstain(33);
+  plus[1] = plus[2] = plus[31] = plus[32] = 0;  // of one minus, and one plus or zero; a negative zero is minus
+  abstain[0] = 2, abstain[31] = abstain[32] = -2;
+  CompressionOptions options{.kind = Kind::majority, .error_feedback = false};
+  EXPECT_EQ(step_of(*whole(options, 33), {one, other}).sum, plus);
+  options.zeros_abstain = true;
+  EXPECT_EQ(step_of(*whole(options, 33), {one, other}).sum, abstain);
+  const auto not_finite = step_of(*whole(options, 3), {{5, -1, not_a_number}, {1, 1, 1}});
+  for (const float value : not_finite.sum) EXPECT_TRUE(std::isnan(value));
+}
+
 TEST(Qsgd, IsExactForOneValueAndZeros) {
   const auto compressor = whole({.kind = Kind::qsgd, .error_feedback = false, .levels = 3, .bucket = 4}, 10);
   EXPECT_EQ(step_of(*compressor, {{0, -3, 0, 0, 0, 0, 0, 0, 0, 5}}).sum,
@@ -286,6 +302,7 @@ TEST(Compressors, SendAsMuchAsClosedFormsSay) {
   EXPECT_EQ(sent({.kind = Kind::random_k, .ratio = 0.01}), 75'000);
   EXPECT_EQ(sent({.kind = Kind::sign}), 1'875'000 + 15 * 4);
   EXPECT_EQ(sent({.kind = Kind::majority}), 1'875'000 + 15 * 4);
+  EXPECT_EQ(sent({.kind = Kind::majority, .zeros_abstain = true}), 2 * (1'875'000 + 15 * 4));
   EXPECT_EQ(sent({.kind = Kind::qsgd, .levels = 127, .bucket = 128}), 15 * (1'000'000 + 4 * 7813));
   EXPECT_EQ(sent({.kind = Kind::qsgd, .levels = 7, .bucket = 100}), 15 * (500'000 + 4 * 10'000));
   EXPECT_EQ(sent({.kind = Kind::power, .rank = 2}), 30'000);

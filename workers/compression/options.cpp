@@ -212,6 +212,10 @@ void read_keys(Settings& table, CompressionOptions& options, const CompressionCo
       options.momentum =
           table.number({"momentum", "Of the moving average of a worker's gradients whose signs it sends (beta)."},
                        Range{.low = 0, .high = 1, .high_open = true}, options.momentum);
+      options.zeros_abstain =
+          table.choice({"zeros", "What a value of 0 votes: plus, or nothing, which takes two bits."},
+                       {{"plus", false}, {"abstain", true}}, options.zeros_abstain);
+      leave_out_unwritten(table, {"zeros"});
       return;
     case Kind::qsgd:
       options.error_feedback = false;

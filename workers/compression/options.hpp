@@ -58,6 +58,7 @@ struct CompressionOptions {
   Dropped dropped = Dropped::lost;      // what becomes of a computed gradient that a step leaves out
   double filter = 1;                    // ScaleCom, beta: share of what a step leaves that its residual takes up
   double momentum = 0;                  // majority: of the average whose signs are sent; DGC: of what is accumulated
+  bool zeros_abstain = false;           // majority: values of 0 do not vote, else they vote plus
   bool masking = true;                  // DGC: a value that is sent loses its velocity
   bool nesterov = false;                // DGC: the velocity is Nesterov's
   std::optional<double> clip{};         // DGC: what a worker's mean gradient is clipped to; none: it is not

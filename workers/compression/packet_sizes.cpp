@@ -8,9 +8,10 @@ using Kind = CompressionOptions::Kind;
 
 std::size_t packet_words(const CompressionOptions& options, std::size_t size) {
   switch (options.kind) {
-    case Kind::sign:      // the mean magnitude
-    case Kind::majority:  // whether the gradient is finite
+    case Kind::sign:  // the mean magnitude
       return 1 + words_of_bits(size);
+    case Kind::majority:  // whether the gradient is finite
+      return (options.zeros_abstain ? 2 : 1) * (1 + words_of_bits(size));
     case Kind::qsgd: {
       const auto bucket = static_cast<std::size_t>(options.bucket);
       return (size + bucket - 1) / bucket + words_of_bits(size * bits_of_levels(options.levels));

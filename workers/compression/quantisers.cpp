@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <type_traits>
 
@@ -71,23 +72,46 @@ void ScaledSign::decode(const Received& received, std::span<float> sum) const {
   }
 }
 
+namespace {
+
+std::vector<float> negation_of(std::span<const float> values) {
+  std::vector<float> negated(values.size());
+  std::ranges::transform(values, negated.begin(), std::negate<>());
+  return negated;
+}
+
+}  // namespace
+
 MajorityVote::MajorityVote(const CompressionOptions& options, const std::vector<Part>& parts, std::uint64_t seed)
     : Compressor(options, seed) {
   exchanges_ = {{Operation::all_gather, bytes_of_words(packet_words(options, parts.front().size))}};
 }
 
-// What is in p stays: it is no residual. The packet's first number is what its signs count.
+// What is in p stays: it is no residual. The packet's first number is what its signs count. Where zeros abstain, each
+// value has two votes, which a zero gives to either side.
 void MajorityVote::encode(Rank, Step, const float*, std::span<float> p, float* packet) const {
   const double magnitude = sum_of_magnitudes(p.data(), p.size());
   *packet = !std::isfinite(magnitude) ? std::numeric_limits<float>::quiet_NaN() : magnitude > 0 ? 1 : 0;
   std::vector<std::uint32_t> words(words_of_bits(p.size()));
-  pack_signs(p.data(), p.size(), words.data());
+  if (!options_.zeros_abstain) {
+    pack_signs(p.data(), p.size(), words.data());
+    std::memcpy(packet + 1, words.data(), 4 * words.size());
+    return;
+  }
+  pack_below_zero(p.data(), p.size(), words.data());
   std::memcpy(packet + 1, words.data(), 4 * words.size());
+  float* const second = packet + 1 + words.size();
+  *second = *packet;
+  const std::vector<float> negated = negation_of(p);
+  pack_below_zero(negated.data(), negated.size(), words.data());
+  for (std::uint32_t& word : words) word = ~word;
+  std::memcpy(second + 1, words.data(), 4 * words.size());
 }
 
 // Times the number of micro-batches, by which a method divides.
 void MajorityVote::decode(const Received& received, std::span<float> sum) const {
   add_scaled_signs(received.packets, 0, sum);
+  if (options_.zeros_abstain) add_scaled_signs(received.packets, 1 + words_of_bits(sum.size()), sum);
   write_signs(sum.data(), static_cast<float>(received.micro_batches), sum.size());
 }
 
