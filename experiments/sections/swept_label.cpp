@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <map>
 #include <set>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -38,6 +40,9 @@ void add_leaves(const TomlNode& node, const std::string& member, const std::stri
   }
 }
 
+// What says which keys a table has beside it: delays and networks have kinds, optimizers and compressions names, and so on.
+constexpr std::array<std::string_view, 4> keys_of_kinds = {"kind", "name", "rule", "schedule"};
+
 struct Value {
   bool is_plain = false;       // neither a table nor a list of tables
   std::string kind{};          // empty: it has none
@@ -47,7 +52,8 @@ struct Value {
 Value read_value(const TomlNode& node) {
   Value value{.is_plain = !node.is_table() && !node.is_array_of_tables()};
   add_leaves(node, "", "", value.leaves);
-  const auto kind = std::ranges::find(value.leaves, "kind", &Leaf::key);
+  const auto kind = std::ranges::find_if(
+      value.leaves, [](const Leaf& leaf) { return std::ranges::find(keys_of_kinds, leaf.key) != keys_of_kinds.end(); });
   if (kind == value.leaves.end()) return value;
   value.kind = kind->written;
   value.leaves.erase(kind);

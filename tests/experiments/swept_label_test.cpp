@@ -23,6 +23,14 @@ TEST(SweptLabel, OfTablesIsTheirKindWhereTheseDiffer) {
   EXPECT_THAT(labels_of("[{kind=\"free\"}, {kind=\"fixed\", latency_s=0.5}]"), ElementsAre("free", "fixed"));
 }
 
+TEST(SweptLabel, OfTablesIsTheNameOrRuleThatChoosesTheirKeys) {
+  EXPECT_THAT(labels_of("[{rule=\"constant\", steps=4}, {rule=\"constant\", steps=8}, {rule=\"power\", power=2}]"),
+              ElementsAre("constant; steps = 4", "constant; steps = 8", "power"));
+  EXPECT_THAT(labels_of("[{momentum=0.9, name=\"sgd\"}, {name=\"adam\", beta1=0.9}]"), ElementsAre("sgd", "adam"));
+  EXPECT_THAT(labels_of("[{schedule=\"step\", peak=1}, {schedule=\"step\", peak=2}]"),
+              ElementsAre("step; peak = 1", "step; peak = 2"));
+}
+
 // The four of experiments/examples/stragglers.toml.
 TEST(SweptLabel, OfOneDelayAloneIsItsKindAndOfNoneIsNone) {
   EXPECT_THAT(labels_of("[[{kind=\"exponential\", mean=0.005}], []]"), ElementsAre("exponential", "none"));
