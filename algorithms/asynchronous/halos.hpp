@@ -7,7 +7,9 @@
 //          (utnslab/halos).
 // Shapes:  gradient, parameters, difference, U: (P,) flat float32.
 // Cost:    in a region 2 P floats per round of a worker; between regions 2 P floats per K rounds or more of a region.
-//          A local server holds its model, the one after the merge, and what its rule keeps.
+//          A local server holds its model, the one after the merge, and what its rule keeps. Workers' differences may
+//          be compressed; U is sent in full, since its residual would be the local server's, and neither the paper nor
+//          the code has one.
 // Differs: rules: any of server_update.hpp for each level. Published is delayed Nesterov at both; its rate here is n
 //          times theirs. Their n for larger models than the examples' is not established, nor what their proof asks
 //          for. As published, what a local server takes in after U has left and before it merges is in its model and in

@@ -24,8 +24,8 @@ class Pushes {
   Step exchanges() const { return sent_; }      // begun so far
   Step begun_at() const { return begun_at_; }   // the step in which the last one was
 
-  // Fails where less weight is left than `least` and all who send have left: what is missing then does not come back. (Of
-  // those that are only late it is under way.)
+  // Fails where less weight is left than `least` and all who send have left: what is missing then does not come back.
+  // (Of those that are only late it is under way.)
   void check_weight(double least);
   // Begins the next exchange: parts of what is here go to those whose turn it is, unless they have stopped.
   void send();

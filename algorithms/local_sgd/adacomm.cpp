@@ -84,7 +84,8 @@ std::unique_ptr<Algorithm> make_adacomm(Settings& settings, const AlgorithmConte
   if (context.time_only) settings.fault("algorithm", "needs a model: how long its rounds are follows from the loss");
   AdaCommOptions options;
   LossPeriod::Options& period = options.period;
-  const Key initial{"initial_period", "How many steps lie between two averages at first (tau_0).", "steps"};
+  const Key initial{"initial_period", "tau_0 of the formula; in adacomm's the first period, in Paddle's its root is.",
+                    "steps"};
   period.initial = settings.integer(initial, 1, most);
   using Form = LossPeriod::Form;
   period.form = settings.choice(

@@ -26,7 +26,7 @@ class HierarchicalSgd : public Algorithm {
   Traits traits() const override {
     return {.follows_clock = false,
             .publishes_rounds = true,
-            .exchanged_whole = "groups average whole models, and there is no model that all share to differ from"};
+            .exchanged_whole = "averages of groups and of all would each need a residual of their own"};
   }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override {

@@ -8,7 +8,8 @@
 //          (`shrink`), its gamma of 1/2 and its rounding (here up). min(tau_l, tau_{l-1}) (`keep`) is others' code. A
 //          value within rounding (1e-12) above a whole number is that number. Where it is no number, or infinite, as
 //          where F_0 or eta_l is 0, the period stays.
-// Checks:  constant loss and rate give tau_0 for ever; periods against formulas.
+// Checks:  constant loss and rate give tau_0 for ever, or ceil(sqrt(tau_0)) by Paddle's formula, which is its first
+//          period too; periods against formulas.
 #pragma once
 
 #include <optional>

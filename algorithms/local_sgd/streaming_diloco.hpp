@@ -14,7 +14,9 @@
 //          p H / P steps into the round (p = 1 to P), and comes back tau steps later; the code starts it tau steps
 //          before its turn, which shifts all by tau steps. The code wants H to be a multiple of P, and tau < H / P, so
 //          that one average is under way at a time; here turns are rounded up, and tau <= H. Averaged are the workers'
-//          models, whose mean lies as far from the outer model as the mean of their differences. What an outer step
+//          models, whose mean lies as far from the outer model as the mean of their differences. Where tau = H a
+//          fragment's next average starts before the outer step of the last one, so that its outer gradient is then
+//          the distance to the stepped model, not to the one at its start. What an outer step
 //          finds in a worker's fragment is mixed as (1 - mixing) new + mixing own: 0 takes the new one, 1 keeps the own
 //          one. The tau steps made meanwhile are not added back. Each fragment has its own outer momentum. What
 //          travels has single precision unless `compression` says otherwise: then it is the fragment's outer gradient,

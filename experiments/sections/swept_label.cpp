@@ -40,7 +40,8 @@ void add_leaves(const TomlNode& node, const std::string& member, const std::stri
   }
 }
 
-// What says which keys a table has beside it: delays and networks have kinds, optimizers and compressions names, and so on.
+// What says which keys a table has beside it: delays and networks have kinds, optimizers and compressions names, and
+// so on.
 constexpr std::array<std::string_view, 4> keys_of_kinds = {"kind", "name", "rule", "schedule"};
 
 struct Value {

@@ -57,8 +57,8 @@ bool is_rate(const std::string& value) {
   return unit == "bit/s" || unit == "B/s" || unit == "bytes/s";
 }
 
-// What says by itself what it is: a variant, "10 Gbit/s", also of a bandwidth in bytes; else empty. Figures have the same
-// rule (plots/variation.py).
+// What says by itself what it is: a variant, "10 Gbit/s", also of a bandwidth in bytes; else empty. Figures have the
+// same rule (plots/variation.py).
 std::string alone(const std::string& key, const std::string& value) {
   if (key == "variant") return value;
   if (!key.ends_with("bandwidth_bytes_per_s")) return {};

@@ -1,5 +1,5 @@
-// The simulation's errors over the seeds of a row. Where a moment decides what a method does next, two right runs differ
-// by more than the simulation does, and only their mean tells whether it is at fault.
+// The simulation's errors over the seeds of a row. Where a moment decides what a method does next, two right runs
+// differ by more than the simulation does, and only their mean tells whether it is at fault.
 #pragma once
 
 #include <span>

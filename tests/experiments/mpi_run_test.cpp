@@ -107,8 +107,8 @@ TEST_F(MpiRun, ModelsThatWorkersHaveOfTheirOwnAreEvaluatedTogether) {
   }
 }
 
-// Which rows those are, and so what is sent, depends on each worker's texts. All of a row that is sent, or the loss would
-// not be that without compression.
+// Which rows those are, and so what is sent, depends on each worker's texts. All of a row that is sent, or the loss
+// would not be that without compression.
 TEST_F(MpiRun, RowsOfEmbeddingsThatTextsTouchAreSentAsOnTheSimulatedCluster) {
   std::ostringstream lines;
   for (int i = 0; i < 120; ++i)

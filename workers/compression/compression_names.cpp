@@ -60,7 +60,8 @@ std::string_view why_not_of_averages(std::string_view name) {
            "those of sums of gradients alone";
   if (name == "sparse-rows")
     return "must not be given here: local steps with momentum or decay move rows that no token has touched";
-  if (name == "one-bit") return "must not be given here: it is for gradients, by columns; \"sign\" is for differences";
+  if (name == "one-bit")
+    return "must not be given here: its means are of columns of gradients; \"sign\" is for differences";
   return {};
 }
 
@@ -78,7 +79,8 @@ std::string_view why_not_of_messages(std::string_view name) {
   if (name == "sparse-rows")
     return "must not be given here: how long its packets are follows from what is computed, which messages do not wait "
            "for";
-  if (name == "one-bit") return "must not be given here: it is for sums of gradients; \"sign\" is for messages";
+  if (name == "one-bit")
+    return "must not be given here: its means are of columns of gradients; \"sign\" is for messages";
   return {};
 }
 

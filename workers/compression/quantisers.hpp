@@ -32,9 +32,9 @@ class ScaledSign : public Compressor {
 // Differs: a tie gives 0 (their code: +1 in one decoder, 0 in another); the sign of a value of 0 is +1, so that what no
 //          worker has a gradient of moves by the rate, such as rows of words that a step does not have. With `zeros =
 //          "abstain"` it is 0, as in the formula, which a bit cannot tell. A worker of whom nothing counts abstains:
-//          all is 0 (with momentum it votes by its average). Votes are gathered, not counted by a server. There is no residual: with
-//          momentum, a worker's state is its average. The step is the rate times the share of micro-batches that count,
-//          if a method divides by all of them.
+//          all is 0 (with momentum it votes by its average). Votes are gathered, not counted by a server. There is no
+//          residual: with momentum, a worker's state is its average. The step is the rate times the share of
+//          micro-batches that count, if a method divides by all of them.
 class MajorityVote : public Compressor {
  public:
   MajorityVote(const CompressionOptions& options, const std::vector<Part>& parts, std::uint64_t seed);
