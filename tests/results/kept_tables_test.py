@@ -68,6 +68,8 @@ class KeptTables(unittest.TestCase):
         said = re.search(r"figures\s+of a paper's text (\d+) of (\d+) are reproduced \((\d+) not\), of its code or "
                          r"derived (\d+) of (\d+)\.", (ROOT / "README.md").read_text())
         claims = claims_of(name for table in self.sections.values() for name in experiments_in(table))
+        for page in (ROOT / "README.md", KEPT / "README.md"):
+            self.assertRegex(page.read_text(), rf"\b{len(claims)}\s+claims\b")
         of = {certainty: verdicts([claim for claim in claims if claim.get("paper", {}).get("certainty") in certainty])
               for certainty in (("stated",), ("code", "derived"))}
         self.assertEqual(tuple(map(int, said.groups())), (*of["stated",][:3], *of["code", "derived"][:2]))
