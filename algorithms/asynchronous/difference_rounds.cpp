@@ -1,7 +1,8 @@
 #include "algorithms/asynchronous/difference_rounds.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <cstddef>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,15 @@ Message take_local_steps(Worker& worker, Step steps) {
   return Message::of_difference(worker.step(), difference, work);
 }
 
+// Of each worker, where all were drawn.
+std::vector<double> mean_steps(const PredictionInput& input) {
+  std::vector<double> means(static_cast<std::size_t>(input.workers), input.micro_batches * input.times.law.mean);
+  if (input.times.alike()) return means;
+  std::ranges::transform(input.times.laws, means.begin(),
+                         [&](const auto& of_one) { return input.micro_batches * of_one.law.mean; });
+  return means;
+}
+
 }  // namespace
 
 void run_rounds(Worker& worker, const DifferenceRounds& rounds) {
@@ -58,20 +68,26 @@ Forecast predict_rounds(const DifferenceRounds& rounds, const RoundCosts& costs,
   const auto most = static_cast<double>(rounds.local_steps.value());
   const double around_s = costs.difference_s + costs.model_s;
   Forecast forecast = predict_own_pace({around_s / most, costs.model_s / most}, input);
-  double fastest_s = input.times.law.mean;  // of a micro-batch
-  if (!input.times.alike()) fastest_s = std::numeric_limits<double>::infinity();
-  for (const auto& [law, workers] : input.times.laws) fastest_s = std::min(fastest_s, law.mean);
-  const auto steps_of = [&](const MicroBatchLaw& law) {
+  if (forecast.predictions.empty()) return forecast;
+  const auto steps_of = [&](double step_s, double fastest_s) {
     if (!rounds.steps_by_speed) return most;
-    return static_cast<double>(rounds.steps_by_speed->at(fastest_s / law.mean, rounds.local_steps).value());
+    return static_cast<double>(rounds.steps_by_speed->at(fastest_s / step_s, rounds.local_steps).value());
   };
-  const auto cycles_per_s = [&](const MicroBatchLaw& law) {
-    return 1 / (steps_of(law) * input.micro_batches * law.mean + around_s);
-  };
+  const std::vector<double> step_times = mean_steps(input);
+  const auto in_region = step_times.size() / static_cast<std::size_t>(costs.regions);
+  double steps_per_s = 0, cycles_per_s = 0;  // of all workers
+  for (std::size_t first = 0; first < step_times.size(); first += in_region) {
+    const auto region = std::span(step_times).subspan(first, in_region);
+    const double fastest_s = std::ranges::min(region);
+    for (const double step_s : region) {
+      const double steps = steps_of(step_s, fastest_s), cycle_s = steps * step_s + around_s;
+      steps_per_s += steps / cycle_s;
+      cycles_per_s += 1 / cycle_s;
+    }
+  }
   for (Prediction& prediction : forecast.predictions) {
-    const auto pace = [&](const MicroBatchLaw& law) { return steps_of(law) * cycles_per_s(law); };
-    prediction.step_time_s = 1 / mean_over_workers(input.times, pace);
-    prediction.communication_s = prediction.step_time_s * costs.model_s * mean_over_workers(input.times, cycles_per_s);
+    prediction.step_time_s = input.workers / steps_per_s;
+    prediction.communication_s = costs.model_s * cycles_per_s / steps_per_s;
   }
   return forecast;
 }

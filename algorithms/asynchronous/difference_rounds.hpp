@@ -27,10 +27,11 @@ struct DifferenceRounds {
 void run_rounds(Worker& worker, const DifferenceRounds& rounds);
 
 // Its pace, where messages to and from its server take so long: a cycle is H local steps, the difference and the next
-// model.
+// model. By `steps_by_speed` they are fewer, by the fastest worker of the server.
 struct RoundCosts {
   double difference_s = 0;
   double model_s = 0;
+  int regions = 1;  // of consecutive ranks, as many in each, with a server of their own
 };
 Forecast predict_rounds(const DifferenceRounds& rounds, const RoundCosts& costs, const PredictionInput& input);
 

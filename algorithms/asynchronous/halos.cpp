@@ -79,7 +79,7 @@ Forecast Halos::forecast(const PredictionInput& input) const {
                    .to = servers.server_of(Rank{0}, input.workers),
                    .payload = input.parameter_bytes,
                    .regions = servers.regions};
-  RoundCosts costs{.model_s = to_seconds(input.network.message(call))};
+  RoundCosts costs{.model_s = to_seconds(input.network.message(call)), .regions = options_.regions};
   call.payload = input.packet.value_or(input.parameter_bytes);
   costs.difference_s = to_seconds(input.network.message(call));
   Forecast forecast = predict_rounds(options_.rounds, costs, input);

@@ -238,6 +238,22 @@ TEST(Halos, IsPredictedByTheLinksInsideItsRegions) {
   EXPECT_NEAR(predictions[0].communication_s / simulated.communication_s, 1, 0.02);
 }
 
+// The rounds of the test above: 4 steps in 4.5 s, 2 in 6.5 s, 4 in 8.5 s and 2 in 12.5 s.
+TEST(Halos, IsPredictedByTheFastestOfEachRegion) {
+  PredictedRun setting{.workers = 4, .micro_batches = 1, .factors = {1, 3, 2, 6}, .delays = {}, .steps = 4000};
+  setting.network = regions_of(2, 4, 1);
+  const Halos method({.regions = 2, .rounds = {.local_steps = 4, .steps_by_speed = DynamicSteps{}}, .merge_every = 3});
+  const auto predictions = setting.predict(method);
+  ASSERT_EQ(predictions.size(), 1u);
+  const double steps_per_s = 4 / 4.5 + 2 / 6.5 + 4 / 8.5 + 2 / 12.5;
+  EXPECT_NEAR(predictions[0].step_time_s, 4 / steps_per_s, 1e-9);
+  const double models_per_s = 1 / 4.5 + 1 / 6.5 + 1 / 8.5 + 1 / 12.5;
+  EXPECT_NEAR(predictions[0].communication_s, 0.25 * models_per_s / steps_per_s, 1e-9);
+  const auto simulated = setting.simulate(method);
+  EXPECT_NEAR(predictions[0].step_time_s / simulated.step_s, 1, 0.01);
+  EXPECT_NEAR(predictions[0].communication_s / simulated.communication_s, 1, 0.01);
+}
+
 std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duration_s, bool loses_state) {
   return std::make_shared<OutagePlan>(
       1, std::vector<OutageEntry>{{.workers = {Rank{worker}},
