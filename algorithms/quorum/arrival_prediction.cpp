@@ -17,35 +17,65 @@
 namespace syncopate {
 namespace {
 
-// The K-th end of a step, done or given up at the limit, of those that each worker does one after the other from drawn
-// step `first` on; none where some worker would begin one more than `count` before that.
-std::optional<double> kth_end(const SampledTimes& times, double limit_s, std::size_t gradients, std::size_t first,
-                              std::size_t count) {
-  std::vector<double> ends;
-  double all_known_until = std::numeric_limits<double>::infinity();
+// What trials end with at the server: a gradient by the limit, else a note.
+struct TrialEnds {
+  double limit_s = 0;
+  double gradient_s = 0;
+  double note_s = 0;
+};
+
+struct Update {
+  double time_s = 0;
+  double kept = 0;  // share of the K
+};
+
+// The K-th arrival of a step's trials, or the first gradient if that is later. Each worker does one trial after the
+// other from drawn step `first` on. None where some worker would begin one more than `count` before that.
+std::optional<Update> update_of(const SampledTimes& times, const TrialEnds& ends, std::size_t gradients,
+                                std::size_t first, std::size_t count) {
+  struct Arrival {
+    double at_s = 0;
+    bool is_gradient = false;
+  };
+  std::vector<Arrival> arrivals;
+  double first_gradient_s = std::numeric_limits<double>::infinity(), all_known_until = first_gradient_s;
   for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker) {
     double end_s = 0;
-    for (const double step_s : std::span(times.step_times).subspan(worker * times.drawn_steps() + first, count))
-      ends.push_back(end_s += std::min(step_s, limit_s));
-    all_known_until = std::min(all_known_until, end_s);
+    for (const double step_s : std::span(times.step_times).subspan(worker * times.drawn_steps() + first, count)) {
+      const bool is_done = step_s < ends.limit_s;
+      end_s += std::min(step_s, ends.limit_s);
+      arrivals.push_back({end_s + (is_done ? ends.gradient_s : ends.note_s), is_done});
+      if (is_done) first_gradient_s = std::min(first_gradient_s, arrivals.back().at_s);
+    }
+    all_known_until = std::min(all_known_until, end_s + std::min(ends.gradient_s, ends.limit_s + ends.note_s));
   }
-  if (ends.size() < gradients) return std::nullopt;
-  const auto kth = ends.begin() + static_cast<std::ptrdiff_t>(gradients - 1);
-  std::ranges::nth_element(ends, kth);
-  if (*kth > all_known_until) return std::nullopt;
-  return *kth;
+  if (arrivals.size() < gradients) return std::nullopt;
+  const auto kth = arrivals.begin() + static_cast<std::ptrdiff_t>(gradients - 1);
+  std::ranges::nth_element(arrivals, kth, {}, &Arrival::at_s);
+  const double time_s = std::max(kth->at_s, first_gradient_s);
+  if (time_s > all_known_until) return std::nullopt;
+  const auto done = std::ranges::count_if(arrivals.begin(), kth + 1, &Arrival::is_gradient);
+  return Update{time_s, std::max(static_cast<double>(done), 1.0) / static_cast<double>(gradients)};
 }
 
-// Rounds of no more drawn steps of each worker than it takes to know all of their K-th ends.
-std::optional<SampledMean> sample_kth_end(const SampledTimes& times, double limit_s, std::size_t gradients) {
+struct SampledUpdates {
+  SampledMean time_s;
+  SampledMean kept;
+};
+
+// Rounds of no more drawn steps of each worker than it takes to know all of their K-th arrivals.
+std::optional<SampledUpdates> sample_updates(const SampledTimes& times, const TrialEnds& ends, std::size_t gradients) {
   for (std::size_t count = 1; count <= times.drawn_steps(); count *= 2) {
+    std::vector<double> kept;
     bool all_known = true;
-    const auto mean = sample_rounds(times, static_cast<std::int64_t>(count), [&](std::size_t first) {
-      const auto end_s = kth_end(times, limit_s, gradients, first, count);
-      all_known = all_known && end_s;
-      return end_s.value_or(0);
+    const auto time_s = sample_rounds(times, static_cast<std::int64_t>(count), [&](std::size_t first) {
+      const auto update = update_of(times, ends, gradients, first, count);
+      all_known = all_known && update;
+      kept.push_back(update ? update->kept : 0);
+      return update ? update->time_s : 0;
     });
-    if (!mean || all_known) return mean;
+    if (!time_s) return std::nullopt;
+    if (all_known) return SampledUpdates{*time_s, mean_of(kept)};
   }
   return std::nullopt;
 }
@@ -53,7 +83,7 @@ std::optional<SampledMean> sample_kth_end(const SampledTimes& times, double limi
 // From update to update, where the K workers of each begin anew and the others go on. Each takes its drawn steps one
 // after the other, and then the first again, over as many updates as all these gradients make. Their parts, which are
 // nearly independent, say how sure the mean is. None where they are too few for that.
-std::optional<SampledMean> sample_updates(const SampledTimes& times, int gradients, double around_s) {
+std::optional<SampledMean> follow_updates(const SampledTimes& times, int gradients, double around_s) {
   constexpr std::size_t parts = 8;
   std::vector<std::size_t> givers(static_cast<std::size_t>(gradients));
   const std::size_t steps = times.drawn_steps(), updates_in_part = times.step_times.size() / givers.size() / parts;
@@ -107,16 +137,22 @@ Forecast of_updates(std::string formula, int gradients, const SampledMean& updat
 // All compute until the next model comes, so that nothing is booked as communication.
 Forecast predict_arrivals(int gradients, const PredictionInput& input, double limit_s) {
   if (const std::string why = why_not_followed(input); !why.empty()) return Forecast::none(why);
-  auto update = sample_kth_end(input.times, limit_s, static_cast<std::size_t>(gradients));
-  if (!update) return Forecast::none("a step takes more of each worker's gradients than a few were drawn of");
-  update->mean = update->mean + input.message_s() + input.gradient_message_s();
-  return of_updates("sampled K-th arrival", gradients, *update, input);
+  const double note_s =
+      to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}, .payload = Bytes{}}));
+  auto updates =
+      sample_updates(input.times, {limit_s, input.gradient_message_s(), note_s}, static_cast<std::size_t>(gradients));
+  if (!updates) return Forecast::none("a step takes more of each worker's gradients than a few were drawn of");
+  updates->time_s.mean += input.message_s();
+  Forecast forecast = of_updates("sampled K-th arrival", gradients, updates->time_s, input);
+  forecast.predictions.front().kept = updates->kept.mean;
+  forecast.predictions.front().kept_error = updates->kept.error;
+  return forecast;
 }
 
 Forecast predict_arrivals_with_late_work(int gradients, const PredictionInput& input) {
   if (const std::string why = why_not_followed(input); !why.empty()) return Forecast::none(why);
   const double model_s = input.message_s();
-  const auto update = sample_updates(input.times, gradients, model_s + input.gradient_message_s());
+  const auto update = follow_updates(input.times, gradients, model_s + input.gradient_message_s());
   if (!update) return Forecast::none("too few steps were drawn to follow updates by");
   Forecast forecast = of_updates("sampled K-th arrival, late work goes on", gradients, *update, input);
   forecast.predictions.front().communication_s = model_s;

@@ -16,7 +16,8 @@ namespace syncopate {
 
 // K-batch-sync: the K-th arrival in N renewal processes that start together. By the drawn steps of all workers, which
 // are put together to rounds. None where they are too few for that, or messages wait for each other on shared links.
-// limit_s: where workers give up a gradient and begin the next, which is one of the K all the same.
+// limit_s: where workers give up a gradient, send a note without values and begin the next; notes are of the K as well,
+// but one gradient at least makes an update.
 Forecast predict_arrivals(int gradients, const PredictionInput& input,
                           double limit_s = std::numeric_limits<double>::infinity());
 

@@ -52,19 +52,14 @@ void Mindflayer::serve(Server& server) const {
   }
 }
 
-// As K-batch-sync's, of trials that end at the limit.
+// As K-batch-sync's, of trials that end at the limit. What is cancelled at a step's end is dropped as well.
 Forecast Mindflayer::forecast(const PredictionInput& input) const {
   const double limit_s = to_seconds(options_.limit);
-  Forecast forecast = predict_arrivals(options_.trials, input, limit_s);
   const auto& drawn = input.times.step_times;
-  if (drawn.empty()) return forecast;
-  const auto done = std::ranges::count_if(drawn, [limit_s](double step_s) { return step_s < limit_s; });
-  const double share = static_cast<double>(done) / static_cast<double>(drawn.size());
-  if (done == 0) return Forecast::none("no drawn gradient is done by limit_s");
-  for (Prediction& prediction : forecast.predictions) {
-    prediction.formula = "sampled S-th trial";
-    prediction.kept = share;  // what is cancelled at a step's end is dropped as well
-  }
+  if (!drawn.empty() && std::ranges::min(drawn) >= limit_s)
+    return Forecast::none("no drawn gradient is done by limit_s");
+  Forecast forecast = predict_arrivals(options_.trials, input, limit_s);
+  for (Prediction& prediction : forecast.predictions) prediction.formula = "sampled S-th trial";
   return forecast;
 }
 

@@ -35,7 +35,7 @@ PredictedRun::Simulated PredictedRun::simulate(const Algorithm& algorithm) const
   for (const StepRow& round : outcome.rounds) mean_s += to_seconds(round.duration) / rounds;
   for (const StepRow& round : outcome.rounds) squares += std::pow(to_seconds(round.duration) - mean_s, 2);
   return {to_seconds(outcome.totals.end) / steps, dropped / (kept + dropped), std::sqrt(squares) / steps,
-          communication_s};
+          communication_s, kept / workers / micro_batches / steps};
 }
 
 }  // namespace syncopate

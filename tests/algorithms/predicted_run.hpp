@@ -51,6 +51,7 @@ struct PredictedRun {
     double drop_rate;
     double error_s;          // standard error of step_s, for methods whose rounds are independent
     double communication_s;  // of a step, as accounts book it, over all workers
+    double kept;             // share of the micro-batches of all steps
   };
   Simulated simulate(const Algorithm& algorithm) const;
 };
