@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "workers/theory/sampled_rounds.hpp"
 
 namespace syncopate {
 
@@ -108,6 +112,19 @@ std::pair<double, std::string> order_statistic(int quorum, const PredictionInput
   return {sampled.mean, "order statistic, late together"};
 }
 
+// Of the message that brings a step's model, where all who still compute get it as well: as it is booked.
+double awaited_by_all(int quorum, const QuorumCosts& costs, const SampledTimes& times) {
+  std::vector<double> of_step(static_cast<std::size_t>(times.workers));
+  double sum_s = 0;
+  for (std::size_t step = 0; step < times.drawn_steps(); ++step) {
+    for (std::size_t i = 0; i < of_step.size(); ++i) of_step[i] = times.step_times[i * times.drawn_steps() + step];
+    const auto last = of_step.begin() + (quorum - 1);
+    std::ranges::nth_element(of_step, last);
+    sum_s += awaited_message(times, step, *last + costs.around_s, costs.communication_s);
+  }
+  return sum_s / static_cast<double>(times.drawn_steps());
+}
+
 }  // namespace
 
 Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, const PredictionInput& input) {
@@ -116,7 +133,7 @@ Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, cons
   const double step_s = computing_s + costs.around_s;
   return {{{.formula = cancels ? formula : formula + " (lower bound)",
             .step_time_s = step_s,
-            .communication_s = costs.communication_s,
+            .communication_s = cancels ? awaited_by_all(quorum, costs, input.times) : costs.communication_s,
             .kept = static_cast<double>(quorum) / input.workers,
             .drop_rate = {},
             .sync_step_time_s = *input.times.slowest_s + input.dense_all_reduce_s(),

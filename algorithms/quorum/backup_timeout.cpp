@@ -50,7 +50,7 @@ Forecast BackupTimeout::forecast(const PredictionInput& input) const {
   if (input.network.has_shared_links()) return Forecast::none("messages wait for each other on shared links");
   if (!cancels()) return Forecast::none("who is late for a step is late for the next one too");
   const double message_s = input.message_s(), around_s = message_s + input.gradient_message_s();
-  std::vector<double> kept;
+  std::vector<double> kept, communication_s;
   const auto time_s = sample_rounds(times, 1, [&](std::size_t step) {
     std::vector<double> arrivals;
     for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker)
@@ -60,13 +60,15 @@ Forecast BackupTimeout::forecast(const PredictionInput& input) const {
         options_.counted_from == CountedFrom::start ? std::max(timeout_s, first_s) : first_s + timeout_s;
     const auto in_time = std::ranges::count_if(arrivals, [&](double arrival_s) { return arrival_s <= end_s; });
     kept.push_back(static_cast<double>(in_time) / times.workers);
-    return std::min(end_s, *std::ranges::max_element(arrivals));
+    const double step_s = std::min(end_s, *std::ranges::max_element(arrivals));
+    communication_s.push_back(awaited_message(times, step, step_s, message_s));
+    return step_s;
   });
   if (!time_s) return Forecast::none("too few steps were drawn");
   const SampledMean share = mean_of(kept);
   return {{{.formula = "sampled time-out",
             .step_time_s = time_s->mean,
-            .communication_s = message_s,
+            .communication_s = mean_of(communication_s).mean,
             .kept = share.mean,
             .drop_rate = 1 - share.mean,
             .sync_step_time_s = *times.slowest_s + input.all_reduce_s(),

@@ -133,10 +133,23 @@ TEST(BackupTimeout, IsPredictedByTheDrawnSteps) {
       const Prediction& prediction = predictions[0];
       EXPECT_NEAR(prediction.step_time_s, simulated.step_s, 4 * std::hypot(prediction.step_error_s, simulated.error_s));
       EXPECT_NEAR(*prediction.drop_rate, simulated.drop_rate, 4 * prediction.kept_error + 0.01);
+      EXPECT_NEAR(prediction.communication_s, simulated.communication_s, 0.5 / 512);  // all await the first model
       EXPECT_GT(prediction.kept, 0);
     }
   const PredictedRun setting{.workers = 12, .steps = 64};
   EXPECT_NE(setting.why_not_predicted(timeout(2, CountedFrom::start, Late::finish)), "");
+}
+
+// The model is there after 0.5 s, the next one after 2.6 s, 2.1 s later: of its 0.5 s two wait for all, and who is done
+// 1.75 s after the first one for 0.35 s.
+TEST(BackupTimeout, WhoStillComputesDoesNotAwaitTheNextModel) {
+  const PredictedRun setting{
+      .workers = 4, .micro_batches = 1, .factors = {1, 1.25, 1.75, 5}, .delays = {}, .steps = 512};
+  const BackupTimeout method = timeout(2.1, CountedFrom::start, Late::cancel);
+  const auto predictions = setting.predict(method);
+  ASSERT_EQ(predictions.size(), 1u);
+  EXPECT_NEAR(predictions[0].communication_s, (0.5 + 0.5 + 0.35) / 4, 1e-9);
+  EXPECT_NEAR(predictions[0].communication_s, setting.simulate(method).communication_s, 0.5 / 512);
 }
 
 TEST(BackupTimeout, NeedsATime) {

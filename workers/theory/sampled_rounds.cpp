@@ -51,6 +51,13 @@ double slowest_sum(const SampledTimes& times, int begin, int end, std::size_t fi
   return slowest_s;
 }
 
+double awaited_message(const SampledTimes& times, std::size_t step, double next_s, double message_s) {
+  double sum_s = 0;
+  for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker)
+    sum_s += std::clamp(next_s - times.step_times[worker * times.drawn_steps() + step], 0.0, message_s);
+  return sum_s / times.workers;
+}
+
 std::optional<SampledMean> sample_rounds(const SampledTimes& times, std::int64_t period,
                                          const std::function<double(std::size_t first)>& time_s) {
   std::vector<double> rounds(rounds_in(times.drawn_steps(), period));

@@ -6,6 +6,7 @@
 //          in bursts, are taken as independent, as by the central limit.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -35,6 +36,10 @@ std::optional<SampledRounds> sample_rounds(const SampledTimes& times, std::int64
 // begins with drawn step `first`.
 std::optional<SampledMean> sample_rounds(const SampledTimes& times, std::int64_t period,
                                          const std::function<double(std::size_t first)>& time_s);
+
+// How long workers wait on average for a model that is under way for `message_s`, and comes `next_s` after the last one:
+// who has not done its drawn step `step` by then computes, and one that is done meanwhile waits for the rest.
+double awaited_message(const SampledTimes& times, std::size_t step, double next_s, double message_s);
 
 // The longest sum of `count` drawn steps from `first` on, over workers begin .. end - 1.
 double slowest_sum(const SampledTimes& times, int begin, int end, std::size_t first, std::size_t count);
