@@ -48,11 +48,12 @@ FileKeys read_file_keys(Settings& table) {
   FileKeys keys;
   keys.links.go_one_way =
       table.flag({"directed", "Whether a line links its workers one way, from `from` to `to`, or both ways."}, false);
+  keys.links.weights = table.has("weights") ? ListedWeights::passed_over : ListedWeights::refused;
   keys.weights = table.choice(
       {"weights",
        "1/(d + 1) by the sender's links (degree) or the larger of both workers' (metropolis), or a third column."},
       {{"degree", Weights::degree}, {"metropolis", Weights::metropolis}, {"given", Weights::given}}, Weights::degree);
-  keys.links.have_weights = keys.weights == Weights::given;
+  if (keys.weights == Weights::given) keys.links.weights = ListedWeights::read;
   if (keys.links.go_one_way && keys.weights == Weights::metropolis)
     table.fault("weights", "must be \"degree\" or \"given\" where links go one way");
   return keys;
@@ -69,7 +70,8 @@ std::optional<std::string> why_not(const WeightedGraph& graph, Mixing needed, We
 
 GossipGraphPtr read_file_graph(Settings& table, int workers, Mixing needed) {
   const std::size_t faults = table.faults_so_far();
-  const FileKeys keys = needed == Mixing::in_pairs ? FileKeys() : read_file_keys(table);
+  const FileKeys keys =
+      needed == Mixing::in_pairs ? FileKeys{.links = {.weights = ListedWeights::passed_over}} : read_file_keys(table);
   if (workers > most_workers_of_file)
     table.fault("kind", fmt::format("file is for at most {} workers, found {}", most_workers_of_file, workers));
   auto links = read_listed_links(table, workers, keys.links);

@@ -130,6 +130,10 @@ TEST_F(GraphSettings, AFileThatIsNoGraphIsAFaultOfItsLine) {
   };
   EXPECT_THAT(faults("a,b\n0,1\n"), HasSubstr("links.csv:1: the column from is missing"));
   EXPECT_THAT(faults("from,to\n0,1\n", ", weights = \"given\""), HasSubstr("the column weight is missing"));
+  const std::string weighted = "# a path\nweight,from,to\n0.5,0,1\n0.5,1,2\n0.5,2,3\n";
+  EXPECT_THAT(faults(weighted), HasSubstr("links.csv:2: there is a column weight; set weights = \"given\" to read it"));
+  EXPECT_EQ(faults(weighted, ", weights = \"metropolis\""), "");
+  EXPECT_EQ(reading("ad-psgd", file(weighted), 4).faults, "") << "where pairs meet there are no weights";
   EXPECT_THAT(faults("from,to\n0,4\n"), HasSubstr("links.csv:2: to = 4; must be an integer from 0 to 3"));
   EXPECT_THAT(faults("from,to\n0,x\n"), HasSubstr("links.csv:2: to = x; must be a finite number"));
   EXPECT_THAT(faults("from,to\n0,1\n1,0\n"), HasSubstr("links.csv:3: the link of 1 and 0 stands twice"));

@@ -25,11 +25,11 @@ inline std::vector<KeyCase> graphs() {
     cases.push_back(
         {on("'complete'"), {"methods.0.graph.kind='ring'", "methods.0.graph={kind='file',file='$/ring.csv'}"}});
     cases.push_back({on("'torus',rows=2"), {"methods.0.graph.rows=4"}});
-    cases.push_back({on("'file',file='$/ring.csv'"),
-                     {"methods.0.graph.file='$/shuffled.csv'", "methods.0.graph.weights='given'",
-                      "methods.0.graph.directed=true"}});
+    cases.push_back(
+        {on("'file',file='$/ring.csv'"), {"methods.0.graph.file='$/shuffled.csv'", "methods.0.graph.directed=true"}});
     cases.push_back({on("'file',file='$/wheel.csv',weights='metropolis'"), {"methods.0.graph.weights='given'"}});
-    cases.push_back({on("'file',file='$/ring.csv',weights='given'"), {"methods.0.graph.weights='degree'"}});
+    cases.push_back({on("'file',file='$/weighted_ring.csv',weights='degree'"), {"methods.0.graph.weights='given'"}});
+    cases.push_back({on("'file',file='$/weighted_ring.csv',weights='given'"), {"methods.0.graph.weights='degree'"}});
   }
   const auto in_pairs = [&](const std::string& keys) {
     return std::vector<std::string>{"cluster.workers=8", "cluster.worker_factors=[1,1.3,1.1,1.8,1,1.2,1.4,1]",
@@ -46,15 +46,22 @@ inline std::vector<KeyCase> graphs() {
   cases.push_back({in_pairs(",graph={kind='torus'}"), {"methods.0.graph.rows=4"}});
   cases.push_back({in_pairs(",graph={kind='file',file='$/ring.csv'}"), {"methods.0.graph.file='$/shuffled.csv'"}});
   cases.push_back({{"cluster.workers=8", "cluster.worker_factors=[1,1.3,1.1,1.8,1,1.2,1.4,1]",
-                    method("'stochastic-gradient-push',graph={kind='file',file='$/wheel.csv'}")},
+                    method("'stochastic-gradient-push',graph={kind='file',file='$/wheel.csv',weights='degree'}")},
                    {"methods.0.graph.weights='metropolis'"}});
   return cases;
 }
 
-// A ring of 8 in one direction, with weights, through the workers in steps of so many; and with three spokes more.
-inline std::string links_in_steps_of(int hop, bool has_spokes = false) {
+// A ring of 8 in one direction, through the workers in steps of so many.
+inline std::string links_in_steps_of(int hop) {
+  std::string text = "from,to\n";
+  for (int i = 0; i < 8; ++i) text += fmt::format("{},{}\n", i * hop % 8, (i + 1) * hop % 8);
+  return text;
+}
+
+// Worker after worker, with weights; and with three spokes more.
+inline std::string weighted_ring(bool has_spokes) {
   std::string text = "from,to,weight\n";
-  for (int i = 0; i < 8; ++i) text += fmt::format("{},{},0.125\n", i * hop % 8, (i + 1) * hop % 8);
+  for (int i = 0; i < 8; ++i) text += fmt::format("{},{},0.125\n", i, (i + 1) % 8);
   for (int i = 2; has_spokes && i < 5; ++i) text += fmt::format("0,{},0.0625\n", i);
   return text;
 }

@@ -97,7 +97,8 @@ TEST_F(KeyWalk, OfMethods) {
   write_texts("texts", 3);
   write("ring.csv", links_in_steps_of(1));
   write("shuffled.csv", links_in_steps_of(3));
-  write("wheel.csv", links_in_steps_of(1, true));
+  write("weighted_ring.csv", weighted_ring(false));
+  write("wheel.csv", weighted_ring(true));
   for (const auto& cases :
        {synchronous, compressed, more_compressed(), messages, averages, moments, old_gradients, thresholds, quorums,
         asynchronous, periods(), policies(), local, gossip_and_codes, graphs()})

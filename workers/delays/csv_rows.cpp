@@ -34,7 +34,7 @@ CsvRows::CsvRows(const std::string& file, std::string_view content, std::initial
   check();
 }
 
-void CsvRows::find_column(const std::string& name) {
+std::vector<std::size_t> CsvRows::places_of(std::string_view name) const {
   std::vector<std::size_t> found;
   std::string_view rest = row_;  // once: a damaged file's header may have millions of columns
   for (std::size_t position = 0; position < columns_; ++position) {
@@ -42,6 +42,11 @@ void CsvRows::find_column(const std::string& name) {
     if (trimmed(rest.substr(0, comma)) == name) found.push_back(position);
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
+  return found;
+}
+
+void CsvRows::find_column(const std::string& name) {
+  const auto found = places_of(name);
   positions_.push_back(found.empty() ? 0 : found.front());
   if (found.size() > 1) fault(fmt::format("the column {} stands twice", name));
   if (!found.empty()) return;

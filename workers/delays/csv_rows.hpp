@@ -28,6 +28,8 @@ class CsvRows {
   // Value `column` of the row, an integer from 0 to `most`; nothing, and a fault, if it is none.
   std::optional<std::int64_t> integer(std::size_t column, std::int64_t most);
   double number(std::size_t column) const { return values_[column]; }
+  // In the header, whether it was asked for or not; before the first row is read.
+  bool has_column(std::string_view name) const { return !places_of(name).empty(); }
 
   std::int64_t line() const { return line_; }
   void fault(const std::string& what) { fault_at(line_, what); }
@@ -41,6 +43,7 @@ class CsvRows {
   std::size_t cells() const;
   std::string_view cell(std::size_t position) const;
   void find_column(const std::string& name);
+  std::vector<std::size_t> places_of(std::string_view name) const;  // in the line that is read now
 
   std::string file_;
   TableText text_;

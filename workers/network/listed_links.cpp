@@ -13,8 +13,11 @@ namespace syncopate {
 namespace {
 
 std::vector<WeightedLink> links_in(const DataFile& file, int workers, const ListedLinks& what) {
-  CsvRows rows = what.have_weights ? CsvRows(file.name, file.content, {"from", "to", "weight"})
-                                   : CsvRows(file.name, file.content, {"from", "to"});
+  const bool have_weights = what.weights == ListedWeights::read;
+  CsvRows rows = have_weights ? CsvRows(file.name, file.content, {"from", "to", "weight"})
+                              : CsvRows(file.name, file.content, {"from", "to"});
+  if (what.weights == ListedWeights::refused && rows.has_column("weight"))
+    rows.fault("there is a column weight; set weights = \"given\" to read it, or another word to pass it over");
   std::vector<WeightedLink> links;
   std::set<std::pair<std::int64_t, std::int64_t>> seen;
   while (rows.next()) {
@@ -24,8 +27,8 @@ std::vector<WeightedLink> links_in(const DataFile& file, int workers, const List
       rows.fault(fmt::format("links worker {} with itself; must link two workers", *from));
       continue;
     }
-    const double weight = what.have_weights ? rows.number(2) : 0;
-    if (what.have_weights && !(weight > 0 && weight < 1))
+    const double weight = have_weights ? rows.number(2) : 0;
+    if (have_weights && !(weight > 0 && weight < 1))
       rows.fault(fmt::format("weight = {}; must be above 0 and below 1", weight));
     const bool is_new = seen.emplace(*from, *to).second;
     const bool is_new_back = what.go_one_way || seen.emplace(*to, *from).second;
