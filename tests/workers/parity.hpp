@@ -26,12 +26,14 @@ struct Outcome {
   RunTotals totals;
 };
 
-// Its parameters are a matrix, for compressors that want one.
+// Its parameters are a matrix and a vector, for compressors that treat them unlike.
 class MatrixQuadratic : public Quadratic {
  public:
   using Quadratic::Quadratic;
   std::vector<ParameterTensor> tensors() const override {
-    return {{.name = "matrix", .offset = 0, .size = parameters(), .place = 0, .rows = 20}};
+    const std::size_t of_matrix = parameters() - 100;
+    return {{.name = "matrix", .offset = 0, .size = of_matrix, .place = 0, .rows = 20},
+            {.name = "vector", .offset = of_matrix, .size = parameters() - of_matrix, .place = 1}};
   }
 };
 

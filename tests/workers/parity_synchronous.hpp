@@ -48,6 +48,11 @@ TEST(Parity, CompressedSums) {
   all.push_back({.kind = Kind::dgc, .ratio = 0.1, .nesterov = true, .clip = 0.5});
   all.push_back({.kind = Kind::one_bit, .scope = CompressionOptions::Scope::column});
   all.back().threshold = CompressionOptions::Threshold::mean;
+  all.push_back({.kind = Kind::majority, .zeros_abstain = true});
+  all.push_back({.kind = Kind::power, .removed = CompressionOptions::Removed::shared});
+  all.push_back({.kind = Kind::power, .warm_start = false});
+  all.push_back({.kind = Kind::dgc, .ratio = 0.1, .dense_vectors = true});
+  all.push_back({.kind = Kind::top_k, .ratio = 0.1, .units = CompressionOptions::Units::step});
   for (const CompressionOptions& options : all) {
     const Kind kind = options.kind;
     SyncSgd method;
