@@ -54,6 +54,7 @@ inline const std::vector<KeyCase> compressed = {
     of_compression("name='sign'",
                    {"scope='tensor'", "exchange='two-phase'", "error_feedback=false", "residual='step'"}),
     of_compression("name='majority'", {"momentum=0.9", "zeros='abstain'"}),
+    of_compression("name='majority',zeros='abstain'", {"zeros='plus'"}),
     of_compression("name='qsgd',levels=7", {"levels=3", "bucket=16", "exchange='two-phase'"}),
     of_compression("name='powersgd',rank=1", {"rank=2", "least_rate=6.5", "warm_start=false", "error_feedback=false",
                                               "residual='step'", "removed='mean'", "factors='in-turn'"}),
