@@ -422,7 +422,7 @@ TEST(CompressedAverages, AreRefusedWithTheirPlace) {
   EXPECT_THAT(faults_of("{ name = \"int8\" }",
                         "algorithm = \"hierarchical-sgd\"\ngroup_size = 2\ngroup_period = 1\n"
                         "period = { rule = \"constant\", steps = 3 }"),
-              HasSubstr("groups average whole models"));
+              HasSubstr("averages of groups and of all would each need a residual of their own"));
   EXPECT_THAT(faults_of("{ name = \"int8\", range_std = 0 }", local_sgd), HasSubstr("range_std = 0"));
   EXPECT_THAT(faults_of("{ name = \"fp4\", bucket = 0 }", local_sgd), HasSubstr("bucket = 0"));
   EXPECT_THAT(faults_of("{ name = \"fp4\", rounding = \"down\" }", local_sgd), HasSubstr("nearest"));
