@@ -119,9 +119,10 @@ std::size_t SharedRuns::make(std::vector<std::size_t> open, Progress& progress) 
 }
 
 // What the look at the others cost is at most a tenth of the time. Heard of an interrupt soon.
-void SharedRuns::wait_for_others(Progress& progress, double look_s) const {
-  std::vector<Progress::Elsewhere> under_way;
-  for (const LeaseNote& note : leases_.held())
+void SharedRuns::wait_for_others(Progress& progress, double look_s) {
+  const std::vector<LeaseNote> held = leases_.held();
+  std::vector<Progress::Elsewhere> under_way = common_phases_elsewhere(held, progress);
+  for (const LeaseNote& note : held)
     for (const Run& run : work_.experiment.runs)
       if (run.hash == note.what) under_way.push_back({.run = &run, .share = note.share_done});
   progress.show_elsewhere(ended_, under_way);
@@ -130,6 +131,24 @@ void SharedRuns::wait_for_others(Progress& progress, double look_s) const {
     throw_if_interrupted();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+}
+
+std::vector<Progress::Elsewhere> SharedRuns::common_phases_elsewhere(const std::vector<LeaseNote>& held,
+                                                                     Progress& progress) {
+  std::vector<Progress::Elsewhere> under_way;
+  std::set<std::string> seen;
+  for (const Run& run : work_.experiment.runs) {
+    const Run* const phase = run.common_phase.get();
+    if (!phase || counted_phases_.contains(phase->hash) || !seen.insert(phase->hash).second) continue;
+    const auto note = std::ranges::find(held, phase->hash, &LeaseNote::what);
+    if (note != held.end()) {
+      under_way.push_back({.run = phase, .share = note->share_done, .is_common_phase = true});
+    } else if (is_done(directory_of(*phase), *phase)) {
+      counted_phases_.insert(phase->hash);
+      progress.end_common_phase_elsewhere(*phase);
+    }
+  }
+  return under_way;
 }
 
 void SharedRuns::settle(std::size_t index, RunSummary summary) {
@@ -274,6 +293,7 @@ const CommonPhases::Phase* SharedRuns::ready_phase(std::size_t index, Progress& 
       phase, index + 1, progress, [&](const FileContents& files) { return publish(phase, files, *lease); });
   progress.tell({});
   if (made.end) {
+    counted_phases_.insert(phase.hash);
     attempts_.remove(phase.hash);
     return work_.phases.find(phase, may_be_found());
   }

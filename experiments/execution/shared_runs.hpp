@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -77,7 +78,9 @@ class SharedRuns {
   std::optional<RunSummary> done(std::size_t index);
   std::filesystem::path directory_of(const Run& run) const;
   std::string name_of(const Run& run) const;
-  void wait_for_others(Progress& progress, double look_s) const;
+  void wait_for_others(Progress& progress, double look_s);
+  // Of common phases: those under way in other processes; those that have ended there are counted, once each.
+  std::vector<Progress::Elsewhere> common_phases_elsewhere(const std::vector<LeaseNote>& held, Progress& progress);
   void remove_finished_leases() const;
 
   const Work work_;
@@ -87,6 +90,7 @@ class SharedRuns {
   AttemptRecords attempts_;
   std::map<std::size_t, std::string> looked_at_{};  // directories that are not done, by their identity on the disk
   std::size_t ended_ = 0;
+  std::set<std::string> counted_phases_{};  // common phases of which the progress has heard that they are done
 };
 
 }  // namespace syncopate

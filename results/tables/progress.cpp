@@ -111,7 +111,7 @@ double Progress::work(const Run& run) const {
   return found == expected_s_.end() ? 0 : found->second;
 }
 
-double Progress::work() const { return is_common_phase_ && expected_s_.empty() ? 0 : work(*run_); }
+double Progress::work() const { return is_common_phase_ ? work_of_common_phase(*run_) : work(*run_); }
 
 void Progress::begin_run(std::size_t number, const Run& run) {
   is_common_phase_ = false;
@@ -206,8 +206,8 @@ void Progress::show_elsewhere(std::size_t ended, std::span<const Elsewhere> unde
   if (!due() || style_ == Style::silent) return;
   double part = 0;
   std::string each;
-  for (const auto& [run, share] : under_way) {
-    part += share * work(*run);
+  for (const auto& [run, share, is_common_phase] : under_way) {
+    part += share * (is_common_phase ? work_of_common_phase(*run) : work(*run));
     each += fmt::format("{}{} {:.0f} %", each.empty() ? ": " : ", ", name_of(*run), std::floor(share * 100));
   }
   const std::string text = fmt::format("{} of {} ended, {} left, {} under way{}", ended, runs_, remaining_text(part),

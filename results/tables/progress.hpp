@@ -57,12 +57,14 @@ class Progress {
   // The share of the budget that the run under way has used up, whenever its place is due, in every style. Empty: none.
   void tell(std::function<void(double)> listener) { listener_ = std::move(listener); }
 
-  // Where other processes make runs too: one has ended there (shown, or only counted), and how far those are that are
-  // under way, by the shares of their budgets.
+  // Where other processes make runs too: one has ended there (shown, or only counted), or a common phase has, and how
+  // far those are that are under way, by the shares of their budgets.
   void end_elsewhere(std::size_t number, const Run& run, const RunSummary& summary, bool is_shown);
+  void end_common_phase_elsewhere(const Run& phase) { done_ += work_of_common_phase(phase); }
   struct Elsewhere {
     const Run* run = nullptr;
     double share = 0;
+    bool is_common_phase = false;
   };
   void show_elsewhere(std::size_t ended, std::span<const Elsewhere> under_way);
 
@@ -77,6 +79,7 @@ class Progress {
   void begin(std::size_t number, const Run& run);
   double work(const Run& run) const;  // as all_ counts
   double work() const;                // of what is under way
+  double work_of_common_phase(const Run& phase) const { return expected_s_.empty() ? 0 : work(phase); }
   std::string remaining_text(double under_way) const;
   std::string ended_text(const Run& run, const RunSummary& summary) const;
   void clear_line();

@@ -117,6 +117,30 @@ TEST(Progress, APlanThatIsFarTooShortDoesNotOutweighWhatIsSeen) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::ContainsRegex("0:(0[3-9]|[1-5][0-9]) left"));
 }
 
+// Of 10,000 s of work 6,000 are done in no time: the ten seconds that the plan counts for are spread over them, so that
+// 10 / 6,010 of the 4,000 are left.
+TEST(Progress, CommonPhasesOfOtherProcessesCountAsWork) {
+  syncopate::Run phase, other, run;
+  phase.method = other.method = "common phase";
+  phase.hash = "phase", other.hash = "other", run.hash = "run";
+  const Progress::Elsewhere half{.run = &other, .share = 0.5, .is_common_phase = true};
+  testing::internal::CaptureStderr();
+  Progress progress(Progress::Style::terminal, 1, 1);
+  progress.show_every(std::chrono::milliseconds(0));
+  progress.expect({{"phase", 4000}, {"other", 4000}, {"run", 2000}});
+  progress.end_common_phase_elsewhere(phase);
+  progress.show_elsewhere(0, {&half, 1});
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, HasSubstr("0 of 1 ended, 0:07 left, 1 under way: common phase, seed 0 50 %"));
+
+  // Where nothing is known of what runs take, all runs cost the same, and a phase nothing.
+  testing::internal::CaptureStderr();
+  Progress unknown(Progress::Style::terminal, 1, 1);
+  unknown.end_common_phase_elsewhere(phase);
+  unknown.show_elsewhere(0, {&half, 1});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("? left"));
+}
+
 TEST(Progress, TrialsShowWhatTheyAreJudgedBy) {
   syncopate::Run run;
   run.is_trial = true;
