@@ -14,6 +14,7 @@
 #include "results/directory/finished_run.hpp"
 #include "results/directory/found_runs.hpp"
 #include "results/directory/run_directory.hpp"
+#include "results/tables/folded_text.hpp"
 
 namespace syncopate {
 namespace {
@@ -65,7 +66,7 @@ std::string as_comment(const std::string& lines) {
 
 }  // namespace
 
-std::string claims_of(const ClaimsOptions& options) {
+std::string claims_of(const ClaimsOptions& options, std::size_t width) {
   std::vector<JudgedClaims> experiments;
   std::string faults;
   const auto add_fault = [&](const std::string& fault) { faults += (faults.empty() ? "" : "\n") + fault; };
@@ -108,7 +109,7 @@ std::string claims_of(const ClaimsOptions& options) {
     case TableFormat::text:
       break;
   }
-  return scoreboard_text(experiments) + "\n" + notes;
+  return scoreboard_text(experiments, width) + "\n" + fold_lines(notes, width);
 }
 
 }  // namespace syncopate

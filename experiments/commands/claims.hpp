@@ -1,6 +1,7 @@
 // `syncopate claims`: the scoreboard over experiments that have been run.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@ struct ClaimsOptions {
 };
 
 // Of all claims.json at or below the directories, by the names of their folders. Throws ConfigurationFault: no such
-// directory, no claims in any, a file that is no list of claims of this version.
-std::string claims_of(const ClaimsOptions& options);
+// directory, no claims in any, a file that is no list of claims of this version. `width`: of the terminal, in columns; 0: there is none.
+std::string claims_of(const ClaimsOptions& options, std::size_t width);
 
 }  // namespace syncopate

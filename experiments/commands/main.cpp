@@ -144,9 +144,10 @@ int print_predictions(const Experiment& experiment, const CommandLine& line, con
   try {
     auto methods = predict(experiment, line.against);
     if (target) predict_target(methods, experiment, *target);
+    const std::size_t width = terminal_width();
     print(session, standard_output,
           line.json ? predictions_json(experiment.name, methods)
-                    : prediction_table(methods) + (target ? "\n" + target_table(methods, *target) : ""));
+                    : prediction_table(methods, width) + (target ? "\n" + target_table(methods, *target, width) : ""));
     int status = exit_success;
     for (const PredictedMethod& method : methods) {
       if (!method.failed) continue;
@@ -210,7 +211,7 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
     return task;
   }
   if (line.command == "claims") {
-    task.text = claims_of(line.claims);
+    task.text = claims_of(line.claims, terminal_width());
     return task;
   }
   if (line.command == "export") {
@@ -257,7 +258,10 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
   if (line.command == "check" || line.command == "run")
     refuse_beyond_memory(*task.experiment, line, memory_use(line, session.active() ? session.size() : 0));
   if (line.command == "predict") check_against(*task.experiment, line.against);
-  if (!line.target_runs.empty()) task.target = read_target_runs(line.target_runs);
+  if (!line.target_runs.empty()) {
+    task.target = read_target_runs(line.target_runs);
+    check_target(*task.experiment, *task.target);
+  }
   return task;
 }
 
@@ -338,7 +342,7 @@ int execute(Task& task, const MpiSession& session) {
     return exit_success;
   }
   if (!line.accepted.empty()) {
-    const std::string accepted = accepted_claims(experiment, line.accepted);
+    const std::string accepted = accepted_claims(experiment, line.accepted, terminal_width());
     if (!accepted.empty()) {
       print(session, standard_output, printable_lines(accepted));
       return exit_success;

@@ -10,6 +10,7 @@
 
 #include "results/directory/formula_json.hpp"
 #include "results/formats/optional_json.hpp"
+#include "results/tables/folded_text.hpp"
 #include "results/tables/result_table.hpp"
 #include "results/tables/sampled_note.hpp"
 #include "results/tables/short_reason.hpp"
@@ -19,6 +20,8 @@ namespace syncopate {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr std::size_t leading_columns = 2;  // which method, and by what
 
 // An error that six digits do not show is left out.
 std::string seconds(std::optional<double> value, double error = 0) {
@@ -138,15 +141,19 @@ Json json_of(const PredictedMethod& method) {
 
 }  // namespace
 
-std::string prediction_table(std::span<const PredictedMethod> methods) {
-  TextTable table;
-  table.add_column("method", Align::left);
-  table.add_column("by", Align::left);
-  for (const char* heading : {"s/step", "S_eff", "dropped\n%", "communication\n%", "total\ns", "rounds", "sent\nbytes"})
-    table.add_column(heading, Align::right);
+std::string prediction_table(std::span<const PredictedMethod> methods, std::size_t width) {
+  TextTable table, narrow;
+  for (TextTable* one : {&table, &narrow}) {
+    for (const char* heading : {"method", "by"}) one->add_column(heading, Align::left);
+    for (const char* heading :
+         {"s/step", "S_eff", "dropped\n%", "communication\n%", "total\ns", "rounds", "sent\nbytes"})
+      one->add_column(heading, Align::right);
+  }
   const auto add = [&](const std::string& label, std::vector<std::string> cells) {
     cells.insert(cells.begin(), label);
-    table.add_row(std::move(cells));
+    table.add_row(cells);
+    for (std::size_t i = 1; i < cells.size(); ++i) cells[i] = squeezed(std::move(cells[i]));
+    narrow.add_row(std::move(cells));
   };
   std::string notes;
   bool is_sampled = false;
@@ -171,7 +178,9 @@ std::string prediction_table(std::span<const PredictedMethod> methods) {
     notes += "~: as in the steps that were simulated, drawn out\n";
   for (const std::string& baseline : compared_with) notes += fmt::format("S_eff: against {}\n", baseline);
   if (is_sampled) notes += note_of_sampled();
-  return notes.empty() ? table.text() : table.text() + "\n" + notes;
+  const std::string text =
+      width == 0 || table.width() <= width ? table.text() : narrow.folded_text(width, leading_columns);
+  return notes.empty() ? text : text + "\n" + fold_lines(notes, width);
 }
 
 std::string predictions_json(const std::string& experiment, std::span<const PredictedMethod> methods) {

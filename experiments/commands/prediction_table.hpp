@@ -1,6 +1,7 @@
 // Predictions of an experiment's methods, as a table and as JSON.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,7 +48,8 @@ struct PredictedMethod {
 };
 
 // A row for the simulation of each method, and one for each of its formulas, or for why there is none.
-std::string prediction_table(std::span<const PredictedMethod> methods);
+// `width`: of the terminal, at which the table is broken into several and text folded; 0: there is none.
+std::string prediction_table(std::span<const PredictedMethod> methods, std::size_t width = 0);
 std::string predictions_json(const std::string& experiment, std::span<const PredictedMethod> methods);
 
 }  // namespace syncopate

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
+#include <map>
 #include <set>
 #include <stdexcept>
 
@@ -12,6 +14,7 @@
 #include "results/directory/run_directory.hpp"
 #include "results/rows/measures.hpp"
 #include "results/statistics/statistics.hpp"
+#include "results/tables/folded_text.hpp"
 #include "results/tables/paired_table.hpp"
 #include "results/tables/ranking.hpp"
 #include "results/tables/result_rows.hpp"
@@ -61,15 +64,24 @@ std::vector<RunSummary> runs_on(const std::vector<ResultRow>& rows, bool wall_cl
   return runs;
 }
 
+// What methods are called of which a run above has its row's label.
+std::map<std::string, std::string> methods_of(const std::vector<ResultRow>& rows) {
+  std::map<std::string, std::string> methods;
+  for (const ResultRow& row : rows) methods.emplace(row.label, row.method);
+  return methods;
+}
+
+// Width 0: there is no terminal.
 std::string written(const TextTable& wide, const TextTable& narrow, TableFormat format, std::size_t width) {
   if (format == TableFormat::markdown) return wide.markdown();
   if (format == TableFormat::latex) return wide.latex();
-  return wide.width() <= width ? wide.text() : narrow.text(width);
+  if (wide.width() <= (width > 0 ? width : usual_width)) return wide.text();
+  return width > 0 ? narrow.folded_text(width) : narrow.text(usual_width);
 }
 
 // Markdown and LaTeX have no lines of their own below a table.
-std::string written_notes(const std::string& notes, TableFormat format) {
-  if (format == TableFormat::text || notes.empty()) return notes;
+std::string written_notes(const std::string& notes, TableFormat format, std::size_t width) {
+  if (format == TableFormat::text || notes.empty()) return fold_lines(notes, width);
   std::string text = "\n";
   for (std::size_t begin = 0, end = 0; (end = notes.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const bool is_last = end + 1 == notes.size();
@@ -117,10 +129,24 @@ std::string ranked(const std::vector<ResultRow>& rows, const Measure& measure, T
     const std::vector<Ranking> found = rankings(rows, measure);
     const TextTable places = ranking_table(found, measure), when = which_when_table(found);
     return "\n" + written(places, places, format, width) + "\n" + written(when, when, format, width) +
-           written_notes(ranking_notes(measure), format);
+           written_notes(ranking_notes(measure), format, width);
   } catch (const std::invalid_argument& fault) {
     throw ConfigurationFault(fmt::format("--rank: {}", fault.what()));
   }
+}
+
+// Of runs that have a target and missed it: how many, and when the first of them ended.
+std::string missed_target_of_csv(const std::string& experiment, const ResultRow& row, bool is_compared) {
+  std::size_t missed = 0;
+  double until_s = std::numeric_limits<double>::infinity();
+  for (const RunSummary& run : row.runs) {
+    if (!run.time_to_target || run.time_to_target->time_s) continue;
+    ++missed;
+    until_s = std::min(until_s, run.end_time_s);
+  }
+  if (missed == 0) return {};
+  return fmt::format("{},{},{},target_missed_until_s,{},{},0{}\n", csv_field(experiment), csv_field(row.label),
+                     csv_field(row.method), missed, until_s, is_compared ? ",,,,,,," : "");
 }
 
 void add_rows_of_csv(std::string& text, const std::string& experiment, const std::vector<ResultRow>& rows,
@@ -129,7 +155,8 @@ void add_rows_of_csv(std::string& text, const std::string& experiment, const std
   for (const Measure& measure : measures()) all.push_back(&measure);
   const std::vector<PairedRow> compared =
       options.against.empty() ? std::vector<PairedRow>() : paired(rows, options, all);
-  for (const ResultRow& row : rows)
+  for (const ResultRow& row : rows) {
+    text += missed_target_of_csv(experiment, row, !options.against.empty());
     for (const Measure* measure : all) {
       std::vector<double> values;
       for (const RunSummary& run : row.runs)
@@ -158,6 +185,7 @@ void add_rows_of_csv(std::string& text, const std::string& experiment, const std
       }
       text += "\n";
     }
+  }
 }
 
 }  // namespace
@@ -180,7 +208,6 @@ std::string tables_of(const TablesOptions& options, std::size_t width) {
     text = "experiment,row,method,measure,n,mean,std";
     text += options.against.empty() ? "\n" : ",against,pairs,difference,low,high,t_p,sign_flip_p\n";
   }
-  const std::size_t most = width > 0 ? width : usual_width;
   for (const std::vector<FoundRun>& members : experiments) {
     const std::string& name = members.front().summary.experiment;
     const std::vector<ResultRow> rows = result_rows(members);
@@ -190,19 +217,20 @@ std::string tables_of(const TablesOptions& options, std::size_t width) {
     }
     if (experiments.size() > 1) text += fmt::format("{}{}\n\n", text.empty() ? "" : "\n", name);
     for (const bool wall_clock : {false, true}) {
-      const ResultTable table = result_columns(runs_on(rows, wall_clock), wall_clock ? "wall" : "virtual");
+      const ResultTable table =
+          result_columns(runs_on(rows, wall_clock), wall_clock ? "wall" : "virtual", methods_of(rows));
       if (table.wide.width() == 0) continue;
       const std::string tuned = tuned_in(directory_of_experiment(members), wall_clock);
-      text +=
-          written(table.wide, table.narrow, options.format, most) + written_notes(table.notes + tuned, options.format);
+      text += written(table.wide, table.narrow, options.format, width) +
+              written_notes(table.notes + tuned, options.format, width);
     }
-    if (rank) text += ranked(rows, *rank, options.format, most);
+    if (rank) text += ranked(rows, *rank, options.format, width);
     if (options.against.empty()) continue;
     const std::vector<PairedRow> compared = paired(rows, options, measures);
     const TextTable table = paired_table(compared);
-    text +=
-        "\n" + written(table, table, options.format, most) +
-        written_notes(paired_notes(compared, options.against) + missing_of(compared, options.measures), options.format);
+    text += "\n" + written(table, table, options.format, width) +
+            written_notes(paired_notes(compared, options.against) + missing_of(compared, options.measures),
+                          options.format, width);
   }
   return text;
 }

@@ -1,13 +1,18 @@
 #include "experiments/commands/target_prediction.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "results/directory/found_runs.hpp"
 #include "results/directory/run_directory.hpp"
+#include "results/tables/folded_text.hpp"
 #include "results/tables/result_table.hpp"
 #include "results/tables/text_table.hpp"
 #include "workers/process/printable.hpp"
@@ -36,6 +41,42 @@ std::string label_of(const PredictedMethod& method) {
   return row_label(named);
 }
 
+// "an accuracy of 0.55", "a loss of 0.4", or both.
+std::string target_text(std::optional<double> accuracy, std::optional<double> loss) {
+  std::string text;
+  if (accuracy) text = fmt::format("an accuracy of {:.6g}", *accuracy);
+  if (loss) text += fmt::format("{}a loss of {:.6g}", text.empty() ? "" : " and ", *loss);
+  return text;
+}
+
+std::optional<double> number_of(const std::string& value) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const bool is_number = error == std::errc() && end == value.data() + value.size();
+  return is_number ? std::optional(number) : std::nullopt;
+}
+
+// Of the best setting's swept numbers those beyond which the file tries none: a better one may lie there.
+std::string edges_of(const PredictedMethod& best, std::span<const PredictedMethod> methods) {
+  std::string text;
+  for (const auto& [key, value] : best.sweep) {
+    const std::optional<double> own = number_of(value);
+    bool is_least = own.has_value(), is_most = own.has_value(), is_alone = true;
+    for (const PredictedMethod& other : methods)
+      for (const auto& [other_key, other_value] : other.sweep) {
+        const auto number = number_of(other_value);
+        if (!own || !number || other_key != key || other.method != best.method) continue;
+        is_least &= *own <= *number;
+        is_most &= *own >= *number;
+        is_alone &= *own == *number;
+      }
+    if (!is_alone && (is_least || is_most))
+      text += fmt::format("{} = {} is the {} that the file sweeps: a better one may lie beyond\n", printable(key),
+                          printable(value), is_least ? "least" : "most");
+  }
+  return text;
+}
+
 }  // namespace
 
 TargetRuns read_target_runs(const std::string& directory) {
@@ -48,15 +89,21 @@ TargetRuns read_target_runs(const std::string& directory) {
   for (const FoundRun& run : runs) methods.insert(run.summary.method);
   if (methods.size() > 1) throw fault("has runs of several methods; must be the directory of one method's runs");
   target.method = *methods.begin();
+  std::set<std::string> targets;
   for (const FoundRun& run : runs) {
     if (!run.summary.time_to_target)
       throw fault("its runs have no target; evaluation.target_accuracy or evaluation.target_loss sets one");
+    target.accuracy = run.summary.time_to_target->target_accuracy;
+    target.loss = run.summary.time_to_target->target_loss;
+    targets.insert(target_text(target.accuracy, target.loss));
     if (!run.summary.steps_by_batch) continue;
     ++target.count;
     target.steps.least += run.summary.steps_by_batch->least;
     target.steps.times_batch += run.summary.steps_by_batch->times_batch;
     target.steps.mean_noise_scale += run.summary.steps_by_batch->mean_noise_scale;
   }
+  if (targets.size() > 1)
+    throw fault(fmt::format("its runs have several targets, {}; must have one", fmt::join(targets, ", ")));
   if (target.count == 0)
     throw fault(
         fmt::format("none of its {} runs has both reached its target and measured noise scales before "
@@ -66,6 +113,19 @@ TargetRuns read_target_runs(const std::string& directory) {
   target.steps.times_batch /= target.count;
   target.steps.mean_noise_scale /= target.count;
   return target;
+}
+
+void check_target(const Experiment& experiment, const TargetRuns& target) {
+  for (const Run& run : experiment.runs) {
+    const EvaluationPlan& plan = run.evaluation;
+    const bool is_other = plan.target_accuracy != target.accuracy || plan.target_loss != target.loss;
+    if (!is_other || (!plan.target_accuracy && !plan.target_loss)) continue;
+    throw ConfigurationFault(
+        fmt::format("--to-target: {} has a target of {}, and the runs of \"{}\" had one of {}: must be the same, or "
+                    "left out in the file (~evaluation.target_accuracy, ~evaluation.target_loss)",
+                    experiment.file, target_text(plan.target_accuracy, plan.target_loss), printable(target.method),
+                    target_text(target.accuracy, target.loss)));
+  }
 }
 
 void predict_target(std::span<PredictedMethod> methods, const Experiment& experiment, const TargetRuns& target) {
@@ -85,7 +145,7 @@ void predict_target(std::span<PredictedMethod> methods, const Experiment& experi
   }
 }
 
-std::string target_table(std::span<const PredictedMethod> methods, const TargetRuns& target) {
+std::string target_table(std::span<const PredictedMethod> methods, const TargetRuns& target, std::size_t width) {
   std::vector<const PredictedMethod*> known;
   std::vector<std::string> unknown;
   for (const PredictedMethod& method : methods) {
@@ -108,21 +168,22 @@ std::string target_table(std::span<const PredictedMethod> methods, const TargetR
         {label_of(*method), fmt::format("{:.1f}", to_target.batch), fmt::format("{}{:.0f}", mark, to_target.steps),
          fmt::format("{:.4g}", method->simulated->step_time_s), fmt::format("{}{:.4g}", mark, to_target.time_s)});
   }
-  std::string text = fmt::format(
-      "To the target of \"{}\": at a batch of B samples {:.0f} + {:.0f} / B steps, by a mean noise scale of {:.0f} "
-      "samples ({} "
-      "run{})\n\n",
-      printable(target.method), target.steps.least, target.steps.times_batch, target.steps.mean_noise_scale,
-      target.count, target.count == 1 ? "" : "s");
-  text += table.text() + "\n";
+  const std::string heading = fmt::format(
+      "To {}, the target of \"{}\": at a batch of B samples {:.0f} + {:.0f} / B steps,\n"
+      "by a mean noise scale of {:.0f} samples ({} run{})\n\n",
+      target_text(target.accuracy, target.loss), printable(target.method), target.steps.least, target.steps.times_batch,
+      target.steps.mean_noise_scale, target.count, target.count == 1 ? "" : "s");
+  std::string text;
   const auto best =
       std::ranges::find_if(known, [](const PredictedMethod* method) { return !method->target->is_bound; });
-  if (best != known.end()) text += fmt::format("Best: {}, {:.4g} s\n", label_of(**best), (*best)->target->time_s);
+  if (best != known.end())
+    text += fmt::format("Best: {}, {:.4g} s\n{}", label_of(**best), (*best)->target->time_s, edges_of(**best, methods));
   if (has_bound) text += ">=: local steps, as if they were as good as steps along the mean of all gradients\n";
   for (const std::string& label : unknown)
     text += fmt::format(
         "{}: of gradients of an older model, or of what is not simulated, the noise scale says nothing\n", label);
-  return text;
+  return fold_lines(heading, width) + (width > 0 ? table.folded_text(width) : table.text()) + "\n" +
+         fold_lines(text, width);
 }
 
 }  // namespace syncopate

@@ -11,6 +11,7 @@
 #include "results/directory/run_directory.hpp"
 #include "results/formats/output.hpp"
 #include "results/rows/summary.hpp"
+#include "results/tables/folded_text.hpp"
 #include "results/tables/result_table.hpp"
 #include "workers/process/exit_status.hpp"
 #include "workers/process/printable.hpp"
@@ -34,17 +35,18 @@ int print_final_tables(const Experiment& experiment, const RunOptions& options, 
   for (const auto& summary : made.summaries()) {
     if (summary) runs.push_back(*summary);
   }
-  const std::string failures = failure_table(runs);
+  const std::string failures = failure_table(runs, options.table_width);
   if (options.tables) {
     const std::string results = result_table(runs, under_mpi ? "wall" : "virtual", options.table_width);
     if (!results.empty())
       standard_output.write(
-          fmt::format("\n{}{}{}", results, overrun_warnings(runs), printable_lines(experiment.notes)));
+          "\n" + results + fold_lines(overrun_warnings(runs) + printable_lines(experiment.notes), options.table_width));
     leave_tables(experiment, options, runs, under_mpi, made.number_to_do() > 0);
     if (!failures.empty())
       standard_output.write(fmt::format("\nRuns that did not finish; they are repeated next time:\n\n{}", failures));
     if (!under_mpi)
-      if (const std::string claims = judge_claims(experiment, options.results_directory); !claims.empty())
+      if (const std::string claims = judge_claims(experiment, options.results_directory, options.table_width);
+          !claims.empty())
         standard_output.write("\n" + printable_lines(claims));
   }
   return failures.empty() ? exit_success : exit_failure;

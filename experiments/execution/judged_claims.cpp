@@ -19,6 +19,7 @@
 #include "results/directory/run_directory.hpp"
 #include "results/formats/build_info.hpp"
 #include "results/formats/host.hpp"
+#include "results/tables/folded_text.hpp"
 #include "results/tables/result_rows.hpp"
 
 namespace syncopate {
@@ -33,7 +34,7 @@ JudgedAt here() {
 
 }  // namespace
 
-std::string judge_claims(const Experiment& experiment, const std::filesystem::path& results) {
+std::string judge_claims(const Experiment& experiment, const std::filesystem::path& results, std::size_t width) {
   if (experiment.claims.empty()) return {};
   const std::filesystem::path directory = experiment_directory(results, experiment.name);
   std::vector<FoundRun> runs = find_runs(directory);
@@ -48,18 +49,20 @@ std::string judge_claims(const Experiment& experiment, const std::filesystem::pa
                       .results = {}};
   for (const Claim& claim : experiment.claims) judged.results.push_back(judge(claim, rows));
   replace_file(directory / claims_file, to_json(judged));
-  return scoreboard_text(std::span(&judged, 1)) + scoreboard_notes(std::span(&judged, 1));
+  return scoreboard_text(std::span(&judged, 1), width) + fold_lines(scoreboard_notes(std::span(&judged, 1)), width);
 }
 
-std::string accepted_claims(const Experiment& experiment, const std::filesystem::path& directory) {
+std::string accepted_claims(const Experiment& experiment, const std::filesystem::path& directory, std::size_t width) {
   const std::filesystem::path file = experiment_directory(directory, experiment.name) / claims_file;
   const std::optional<std::string> text = read_file(file);
   const std::optional<JudgedClaims> judged = text ? claims_from_json(*text) : std::nullopt;
   if (!judged || judged->runs != experiment.digest) return {};
   if (!std::ranges::equal(judged->results, experiment.claims, {}, &ClaimResult::claim)) return {};
-  return fmt::format("{}\n{}: judged {} by the same runs (commit {}, {}, {} cores); nothing was run\n",
-                     scoreboard_text(std::span(&*judged, 1)), file.string(), judged->at.time, judged->at.commit,
-                     judged->at.processor, judged->at.cores);
+  return scoreboard_text(std::span(&*judged, 1), width) +
+         fold_lines(
+             fmt::format("\n{}: judged {} by the same runs (commit {}, {}, {} cores); nothing was run\n", file.string(),
+                         judged->at.time, judged->at.commit, judged->at.processor, judged->at.cores),
+             width);
 }
 
 }  // namespace syncopate

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "results/claims/shown_effect.hpp"
+#include "results/tables/folded_text.hpp"
 #include "workers/process/printable.hpp"
 
 namespace syncopate {
@@ -76,19 +77,22 @@ std::string our_figure(const ClaimResult& result) {
                      result.points.size());
 }
 
-std::string scoreboard_text(std::span<const JudgedClaims> experiments) {
-  constexpr std::size_t width = 16;
-  const std::string indent(width, ' ');
+std::string scoreboard_text(std::span<const JudgedClaims> experiments, std::size_t width) {
+  constexpr std::size_t place = 16, place_of_figures = 24;
+  const std::string indent(place, ' ');
   std::string text;
+  const auto add = [&](const char* what, const std::string& figures) {
+    text += fold_lines(fmt::format("{}{:<8}{}\n", indent, what, figures), width, place_of_figures);
+  };
   for (const JudgedClaims& experiment : experiments) {
     text += fmt::format("{}{}\n", text.empty() ? "" : "\n", printable(experiment.experiment));
     for (const ClaimResult& result : experiment.results) {
-      text += fmt::format("{:<{}}{}\n", to_string(result.verdict), width, printable(result.claim.sentence));
-      if (result.claim.published) text += fmt::format("{}paper:  {}\n", indent, printable(paper_of(result.claim)));
-      text += fmt::format("{}wanted: {}: {}\n", indent, printable(subject_of(result.claim)),
-                          wanted_by(result.claim, result.points));
-      text += fmt::format("{}ours:   {}{}\n", indent, our_figure(result), rule_of(result));
-      if (!goes_without_saying(result)) text += fmt::format("{}reason: {}\n", indent, printable(result.reason));
+      text += fold_lines(fmt::format("{:<{}}{}\n", to_string(result.verdict), place, printable(result.claim.sentence)),
+                         width, place);
+      if (result.claim.published) add("paper:", printable(paper_of(result.claim)));
+      add("wanted:", printable(subject_of(result.claim)) + ": " + wanted_by(result.claim, result.points));
+      add("ours:", our_figure(result) + rule_of(result));
+      if (!goes_without_saying(result)) add("reason:", printable(result.reason));
     }
   }
   return text;

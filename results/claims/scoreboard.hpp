@@ -1,6 +1,7 @@
 // Claims, what papers say, what our runs say, and the verdicts.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 
@@ -14,8 +15,8 @@ namespace syncopate {
 std::string our_figure(const ClaimResult& result);
 
 // For a terminal, experiment by experiment: verdict and claim, and below it what the paper says, what counts as
-// reproduced, and what we measured.
-std::string scoreboard_text(std::span<const JudgedClaims> experiments);
+// reproduced, and what we measured. `width`: at which lines are folded; 0: nowhere.
+std::string scoreboard_text(std::span<const JudgedClaims> experiments, std::size_t width = 0);
 
 // The same as a table, for pages: experiment, claim, wanted, paper, ours, verdict.
 TextTable scoreboard_table(std::span<const JudgedClaims> experiments);

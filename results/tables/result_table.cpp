@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "results/run/run_label.hpp"
+#include "results/tables/folded_text.hpp"
 #include "results/tables/sampled_note.hpp"
 #include "results/tables/short_reason.hpp"
 #include "results/tables/text_table.hpp"
@@ -113,21 +114,28 @@ std::vector<Column> columns_of_values(const std::string& clock) {
   };
 }
 
+using Methods = std::map<std::string, std::string>;  // by what runs call them
+const std::string& method_of(const RunSummary& run, const Methods& named) {
+  const auto found = named.find(run.method);
+  return found == named.end() ? run.method : found->second;
+}
+
 // Which formula each method's time in brackets is by, a line for each formula; of a method with several, each row's.
-std::string formulas_text(std::span<const RunSummary> runs) {
+std::string formulas_text(std::span<const RunSummary> runs, const Methods& named) {
   std::map<std::string, std::set<std::string>> formulas_of;  // by method
   const auto formula_of = [](const RunSummary& run) { return run.predicted.back().prediction.formula; };
   bool is_sampled = false;
   const auto counts = [](const RunSummary& run) { return run.status == RunStatus::finished && has_prediction(run); };
   for (const RunSummary& run : runs)
-    if (counts(run)) formulas_of[run.method].insert(formula_of(run));
+    if (counts(run)) formulas_of[method_of(run, named)].insert(formula_of(run));
   std::vector<std::pair<std::string, std::vector<std::string>>> methods_of;  // by formula
   for (const RunSummary& run : runs) {
     if (!counts(run)) continue;
     is_sampled |= run.predicted.back().prediction.is_sampled;
     auto found = std::ranges::find(methods_of, formula_of(run), [](const auto& entry) { return entry.first; });
     if (found == methods_of.end()) found = methods_of.insert(methods_of.end(), {formula_of(run), {}});
-    const std::string label = printable(formulas_of[run.method].size() == 1 ? run.method : row_label(run));
+    const std::string& name = method_of(run, named);
+    const std::string label = printable(formulas_of[name].size() == 1 ? name : row_label(run));
     if (std::ranges::find(found->second, label) == found->second.end()) found->second.push_back(label);
   }
   std::string text;
@@ -162,16 +170,16 @@ std::string own_training_of(const RunSummary& run) {
 
 // What methods have otherwise in [training], a line for each of their rows; for what three or more of them have alike
 // one line. What is swept stands in the table.
-std::string own_training_text(const std::vector<std::pair<std::string, Seeds>>& rows) {
+std::string own_training_text(const std::vector<std::pair<std::string, Seeds>>& rows, const Methods& named) {
   std::map<std::string, int> number;                             // of a method's rows
   std::map<std::pair<std::string, std::string>, int> with_keys;  // and of those that have the same keys
   for (const auto& [label, seeds] : rows) {
-    ++number[seeds.front().method];
-    ++with_keys[{seeds.front().method, own_training_of(seeds.front())}];
+    ++number[method_of(seeds.front(), named)];
+    ++with_keys[{method_of(seeds.front(), named), own_training_of(seeds.front())}];
   }
   std::string text;
   for (const auto& [label, seeds] : rows) {
-    const std::string keys = own_training_of(seeds.front()), &method = seeds.front().method;
+    const std::string keys = own_training_of(seeds.front()), &method = method_of(seeds.front(), named);
     int& alike = with_keys[{method, keys}];
     if (keys.empty() || alike == 0) continue;
     std::string who = label;
@@ -200,14 +208,14 @@ std::string cell(const Column& column, const Seeds& seeds) {
   return column.text ? column.text(over(seeds, column.value)) : column.of_seeds(seeds);
 }
 
-// "88.12 +- 0.10" without the blanks, for tables that would be too wide.
-void squeeze(std::string& text) {
-  for (std::size_t at = 0; (at = text.find(" +- ")) != std::string::npos;) text.erase(at + 3, 1).erase(at, 1);
-}
-
 }  // namespace
 
 std::string row_label(const RunSummary& run) { return run_label(run.method, run.sweep); }
+
+std::string squeezed(std::string text) {
+  for (std::size_t at = 0; (at = text.find(" +- ")) != std::string::npos;) text.erase(at + 3, 1).erase(at, 1);
+  return text;
+}
 
 std::string mean_and_deviation(const Statistics& statistics) {
   if (statistics.n == 0) return "-";
@@ -234,7 +242,8 @@ std::string time_to_target_text(std::span<const RunSummary> seeds) {
   return fmt::format("> {} ({}/{})", seconds_text(censored_at), reached.size(), with_target);
 }
 
-ResultTable result_columns(std::span<const RunSummary> runs, const std::string& clock) {
+ResultTable result_columns(std::span<const RunSummary> runs, const std::string& clock,
+                           const std::map<std::string, std::string>& methods) {
   const auto rows = rows_of(runs);
   ResultTable result;
   if (rows.empty()) return result;
@@ -261,12 +270,12 @@ ResultTable result_columns(std::span<const RunSummary> runs, const std::string& 
         std::ranges::any_of(cells, [](const std::string& one) { return one.find(" +- ") != std::string::npos; });
     cells.push_back(std::to_string(seeds.size()));
     result.wide.add_row(cells);
-    for (std::size_t index = 1; index < cells.size(); ++index) squeeze(cells[index]);
+    for (std::size_t index = 1; index < cells.size(); ++index) cells[index] = squeezed(std::move(cells[index]));
     result.narrow.add_row(std::move(cells));
   }
   if (std::ranges::any_of(shown, [](const Column* column) { return column->of_seeds == step_time_text; }))
-    result.notes += formulas_text(runs);
-  result.notes += own_training_text(rows);
+    result.notes += formulas_text(runs, methods);
+  result.notes += own_training_text(rows, methods);
   if (deviates) result.notes += "+-: standard deviation over n seeds.\n";
   const auto has_target = [](const RunSummary& run) { return run.time_to_target.has_value(); };
   const auto has_reached = [&](const RunSummary& run) { return has_target(run) && run.time_to_target->time_s; };
@@ -280,8 +289,9 @@ ResultTable result_columns(std::span<const RunSummary> runs, const std::string& 
 std::string result_table(std::span<const RunSummary> runs, const std::string& clock, std::size_t width) {
   const ResultTable table = result_columns(runs, clock);
   if (table.wide.width() == 0) return {};
-  if (table.wide.width() <= (width > 0 ? width : preferred_width)) return table.wide.text() + table.notes;
-  return (width > 0 ? table.narrow.text(width) : table.narrow.text()) + table.notes;
+  const std::string notes = fold_lines(table.notes, width);
+  if (table.wide.width() <= (width > 0 ? width : preferred_width)) return table.wide.text() + notes;
+  return (width > 0 ? table.narrow.folded_text(width) : table.narrow.text()) + notes;
 }
 
 std::string overrun_warnings(std::span<const RunSummary> runs) {
@@ -293,7 +303,7 @@ std::string overrun_warnings(std::span<const RunSummary> runs) {
   return text;
 }
 
-std::string failure_table(std::span<const RunSummary> runs) {
+std::string failure_table(std::span<const RunSummary> runs, std::size_t width) {
   TextTable table;
   table.add_column("method", Align::left);
   table.add_column("seed", Align::right);
@@ -308,7 +318,8 @@ std::string failure_table(std::span<const RunSummary> runs) {
     notes += note_of_reason(fmt::format("{}, seed {}", row_label(run), run.seed), run.reason);
   }
   if (!any) return {};
-  return notes.empty() ? table.text() : table.text() + "\n" + notes;
+  const std::string text = width > 0 ? table.folded_text(width) : table.text();
+  return notes.empty() ? text : text + "\n" + fold_lines(notes, width);
 }
 
 }  // namespace syncopate

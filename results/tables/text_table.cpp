@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "results/tables/folded_text.hpp"
 #include "results/tables/tidy.hpp"
 #include "workers/process/printable.hpp"
 
@@ -16,6 +17,7 @@ namespace syncopate {
 namespace {
 
 constexpr std::size_t gap = 2;
+constexpr std::size_t least_folded = 16;  // columns of a cell that is folded
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -122,25 +124,66 @@ std::size_t TextTable::width() const {
   return std::accumulate(widths.begin(), widths.end(), gap * (widths.size() - 1));
 }
 
-std::string TextTable::text(std::size_t most) const {
-  const auto widths = column_widths();
+std::string TextTable::text(std::size_t most) const { return broken(column_widths(), most, 1); }
+
+std::string TextTable::folded_text(std::size_t most, std::size_t leading) const {
+  return broken(widths_within(most, leading), most, leading);
+}
+
+// Half of the room, or less, is for the leading columns, and what they leave is enough for any other.
+std::vector<std::size_t> TextTable::widths_within(std::size_t most, std::size_t leading) const {
+  std::vector<std::size_t> widths = column_widths();
+  if (width() <= most) return widths;
+  const auto least = [this](std::size_t column) {
+    std::size_t width = least_folded;
+    for (const std::string& line : columns_[column].heading) width = std::max(width, display_width(line));
+    return width;
+  };
+  std::size_t numbers = 0, taken = gap * (leading - 1);
+  for (std::size_t column = 0; column < widths.size(); ++column) {
+    if (column < leading)
+      taken += widths[column];
+    else if (columns_[column].align == Align::right)
+      numbers = std::max(numbers, widths[column]);
+  }
+  const std::size_t room = std::min(most / 2, most > gap + numbers ? most - gap - numbers : 0);
+  while (taken > room) {
+    std::size_t widest = leading;
+    for (std::size_t column = 0; column < leading; ++column)
+      if (columns_[column].align == Align::left && widths[column] > least(column) &&
+          (widest == leading || widths[column] > widths[widest]))
+        widest = column;
+    if (widest == leading) break;
+    --widths[widest];
+    --taken;
+  }
+  const std::size_t left = most > gap + taken ? most - gap - taken : 0;
+  for (std::size_t column = leading; column < widths.size(); ++column)
+    if (columns_[column].align == Align::left) widths[column] = std::min(widths[column], std::max(left, least(column)));
+  return widths;
+}
+
+std::string TextTable::broken(const std::vector<std::size_t>& widths, std::size_t most, std::size_t leading) const {
   std::string text;
   std::vector<std::size_t> columns;
   std::size_t width = 0;
-  for (std::size_t column = 0; column < columns_.size(); ++column) {
-    if (columns.size() > 1 && width + gap + widths[column] > most) {
-      text += text_of(columns) + "\n";
-      columns = {0};
-      width = widths[0];
-    }
+  const auto add = [&](std::size_t column) {
     width += (columns.empty() ? 0 : gap) + widths[column];
     columns.push_back(column);
+  };
+  for (std::size_t column = 0; column < columns_.size(); ++column) {
+    if (columns.size() > leading && width + gap + widths[column] > most) {
+      text += text_of(columns, widths) + "\n";
+      columns.clear();
+      width = 0;
+      for (std::size_t again = 0; again < leading; ++again) add(again);
+    }
+    add(column);
   }
-  return text + text_of(columns);
+  return text + text_of(columns, widths);
 }
 
-std::string TextTable::text_of(const std::vector<std::size_t>& columns) const {
-  const auto widths = column_widths();
+std::string TextTable::text_of(const std::vector<std::size_t>& columns, const std::vector<std::size_t>& widths) const {
   std::size_t heading_lines = 0;
   for (const std::size_t column : columns) heading_lines = std::max(heading_lines, columns_[column].heading.size());
 
@@ -163,8 +206,17 @@ std::string TextTable::text_of(const std::vector<std::size_t>& columns) const {
   line.assign(whole, '-');
   finish_line(text, line);
   for (const auto& row : rows_) {
-    for (const std::size_t column : columns) append(column, row[column]);
-    finish_line(text, line);
+    std::vector<std::vector<std::string>> cells;
+    std::size_t lines = 1;
+    for (const std::size_t column : columns) {
+      const bool fits = display_width(row[column]) <= widths[column];
+      cells.push_back(fits ? std::vector{row[column]} : folded(row[column], widths[column], gap, LongWords::cut));
+      lines = std::max(lines, cells.back().size());
+    }
+    for (std::size_t i = 0; i < lines; ++i) {
+      for (std::size_t k = 0; k < columns.size(); ++k) append(columns[k], i < cells[k].size() ? cells[k][i] : "");
+      finish_line(text, line);
+    }
   }
   return text;
 }

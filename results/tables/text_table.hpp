@@ -23,6 +23,9 @@ class TextTable {
   // other, each with the first column.
   std::string text(std::size_t most = std::numeric_limits<std::size_t>::max()) const;
 
+  // Likewise, each with so many leading columns, and cells of left-aligned columns that leave too little room are folded.
+  std::string folded_text(std::size_t most, std::size_t leading = 1) const;
+
   std::string markdown() const;
   std::string latex() const;  // a tabular with booktabs' rules
   std::string csv() const;    // RFC 4180's
@@ -33,7 +36,9 @@ class TextTable {
     Align align;
   };
   std::vector<std::size_t> column_widths() const;
-  std::string text_of(const std::vector<std::size_t>& columns) const;
+  std::vector<std::size_t> widths_within(std::size_t most, std::size_t leading) const;
+  std::string broken(const std::vector<std::size_t>& widths, std::size_t most, std::size_t leading) const;
+  std::string text_of(const std::vector<std::size_t>& columns, const std::vector<std::size_t>& widths) const;
 
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;

@@ -77,6 +77,19 @@ TEST_F(Table, IsForProgramsAndPapersToo) {
   EXPECT_THAT(syncopate("table " + results + " --format latex").out, StartsWith("\\begin{tabular}{l"));
 }
 
+TEST_F(Table, SaysAsCsvWhoMissedTheTarget) {
+  EXPECT_THAT(syncopate("table " + results + " --format csv").out, Not(HasSubstr("target_missed")));
+  const std::string quadratic =
+      " 'training={model=\"quadratic\",micro_batch_size=1,learning_rate={schedule=\"constant\",peak=0.01},"
+      "optimizer={name=\"sgd\"}}'"
+      " 'evaluation={every_steps=10,target_loss=1e-9}' name=missed";
+  const Outcome run = syncopate("run " + file_ + " --quiet" + quadratic);
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Outcome csv = syncopate("table results/runs/missed --format csv --against A");
+  EXPECT_THAT(csv.out, HasSubstr("\nmissed,A,A,target_missed_until_s,3,0.")) << csv.err;
+  EXPECT_THAT(csv.out, testing::ContainsRegex("\nmissed,A,A,target_missed_until_s,3,[0-9.]+,0,,,,,,,\n"));
+}
+
 TEST_F(Table, ComparesWhatIsAskedFor) {
   const Outcome table = syncopate("table " + results + " --against A --measure end_time_s");
   EXPECT_THAT(table.out, AllOf(HasSubstr("\nmethod     "), Not(HasSubstr("S_eff  n"))));

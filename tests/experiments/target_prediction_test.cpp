@@ -1,10 +1,13 @@
 // `predict --to-target`: steps by the noise scale of a finished run, time by the simulation.
+#include "experiments/commands/target_prediction.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "tests/experiments/program.hpp"
 
@@ -92,7 +95,7 @@ TEST_F(TargetPrediction, OfTheRunsOwnSettingIsWhatItTook) {
 TEST_F(TargetPrediction, NamesTheBestSettingAndWhatItDoesNotKnow) {
   ASSERT_EQ(syncopate("run " + file).status, 0);
   const ProgramOutcome predicted = syncopate("predict " + file + " --to-target results/runs/noise/sync-sgd" + methods);
-  EXPECT_THAT(predicted.out, HasSubstr("To the target of \"sync-sgd\": at a batch of B samples"));
+  EXPECT_THAT(predicted.out, HasSubstr("To an accuracy of 0.8, the target of \"sync-sgd\": at a batch of B samples"));
   EXPECT_THAT(predicted.out, HasSubstr("\nBest: "));
   EXPECT_THAT(predicted.out, HasSubstr("\nasync-sgd: of gradients of an older model"));
 }
@@ -113,6 +116,42 @@ TEST_F(TargetPrediction, SaysWhatIsMissing) {
   EXPECT_THAT(fault("aimless"), HasSubstr("its runs have no target"));
   syncopate("run " + file + " --results several" + methods);
   EXPECT_THAT(fault("several"), HasSubstr("runs of several methods"));
+  syncopate("run " + file + " --results targets evaluation.target_accuracy=0.7,0.8");
+  EXPECT_THAT(fault("targets"), HasSubstr("several targets, an accuracy of 0.7, an accuracy of 0.8"));
+}
+
+TEST_F(TargetPrediction, IsForTheRunsTargetAlone) {
+  ASSERT_EQ(syncopate("run " + file).status, 0);
+  const std::string predict = "predict " + file + " --to-target results/runs/noise/sync-sgd ";
+  const ProgramOutcome other = syncopate(predict + "evaluation.target_accuracy=0.7");
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("e.toml has a target of an accuracy of 0.7, and the runs of \"sync-sgd\" had one of "
+                                   "an accuracy of 0.8: must be the same"));
+  EXPECT_EQ(syncopate(predict + "evaluation.target_loss=0.1").status, 2);
+  EXPECT_EQ(syncopate(predict + "~evaluation.target_accuracy").status, 0) << "the file says nothing else";
+}
+
+TEST(TargetTable, SaysWhereTheBestIsAtTheEdgeOfASweep) {
+  std::vector<PredictedMethod> methods;
+  const auto add = [&](const std::string& workers, const std::string& delay, double time_s) {
+    PredictedMethod& method = methods.emplace_back();
+    method.method = "m";
+    method.sweep = {{"cluster.workers", workers}, {"delays", delay}, {"cluster.micro_batches", "2"}};
+    method.simulated = SimulatedTime{.step_time_s = 0.5};
+    method.target = PredictedTarget{.batch = 8, .steps = 10, .time_s = time_s};
+  };
+  add("8", "heavy", 30);
+  add("16", "heavy", 20);
+  add("128", "heavy", 10);
+  const TargetRuns target{.method = "m", .loss = 0.5, .count = 1, .steps = {}};
+  EXPECT_THAT(target_table(methods, target), HasSubstr("To a loss of 0.5, the target of \"m\""));
+  EXPECT_THAT(target_table(methods, target),
+              HasSubstr("\nBest: m, workers = 128, delays = heavy, micro_batches = 2, 10 s\n"
+                        "cluster.workers = 128 is the most that the file sweeps: a better one may lie beyond\n"));
+  methods.back().target->time_s = 40;
+  EXPECT_THAT(target_table(methods, target), testing::Not(HasSubstr("that the file sweeps")));
+  methods.front().target->time_s = 5;
+  EXPECT_THAT(target_table(methods, target), HasSubstr("cluster.workers = 8 is the least that the file sweeps"));
 }
 
 }  // namespace

@@ -220,6 +220,7 @@ TEST(TextTable, IsBrokenWhereItIsTooWide) {
   EXPECT_EQ(table.text(3),
             "method  one\n-----------\nA       1\n\nmethod  two\n-----------\nA       2\n\n"
             "method  three\n-------------\nA       3\n");
+  EXPECT_EQ(table.folded_text(16), table.text(16)) << "nothing is long";
 }
 
 TEST(TextTable, IsWrittenAsMarkdownAndLatex) {

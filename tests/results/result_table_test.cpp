@@ -261,6 +261,11 @@ TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   const std::string table = result_table(runs);
   EXPECT_THAT(table, HasSubstr("\n(formula) by law L: A, C\n(formula) by law M: B\n"));
   EXPECT_THAT(table, Not(HasSubstr("first")));
+  // Where rows' labels stand for methods, as in `table`.
+  EXPECT_THAT(result_columns(runs, "virtual", {{"A", "m"}, {"C", "m"}, {"B", "n"}}).notes,
+              HasSubstr("(formula) by law L: m\n(formula) by law M: n\n"));
+  EXPECT_THAT(result_columns(runs, "virtual", {{"A", "m"}, {"C", "m"}, {"B", "m"}}).notes,
+              HasSubstr("(formula) by law L: A, C\n(formula) by law M: B\n"));
   // Of a method that has several, the rows are told apart.
   runs[3].method = "B";
   runs[3].sweep = {{"cluster.workers", "8"}};
