@@ -46,6 +46,11 @@ class Row:
     method: str
     measures: dict[str, Measured]
 
+    @property
+    def missed(self) -> Measured | None:
+        """Of seeds that missed the target: how many, and as a mean when the first of them ended."""
+        return self.measures.get("target_missed_until_s")
+
 
 class ProgramFault(Exception):
     """What the program said."""

@@ -144,10 +144,19 @@ def is_target_missed(comparisons: list[Comparison]) -> bool:
     return bool(targets) and all(target.get("time_s") is None for target in targets)
 
 
+def ends_by_time(comparisons: list[Comparison]) -> bool:
+    """All runs end by a budget in seconds, so that their ends say nothing of the methods."""
+    nearly = 0.99  # a run may stop short of a step that would end too late
+    def ends_by_it(run: Run) -> bool:
+        seconds = run.config.get("budget", {}).get("seconds")
+        return seconds is not None and run.summary.get("end_time_s", 0) >= nearly * seconds
+    return all(ends_by_it(run) for comparison in comparisons for run in comparison.runs)
+
+
 def named_sections(part: ExperimentPart) -> list[tuple[str, str, str]]:
     """Key, name and content of those that have anything to say."""
     return [(key, name, content) for key, name, content in (
-        ("results", "Results", results_table(part.rows, part.swatches) + results_notes(part.rows, part.against, part.why,
+        ("results", "Results", results_table(part.rows, part.swatches, ends_by_time(part.comparisons)) + results_notes(part.rows, part.against, part.why,
                                                                               is_target_missed(part.comparisons))
          + '<button type="button" class="save" data-name="' + escaped(part.file_name)
          + '.csv">Save all numbers as CSV</button>'),

@@ -24,10 +24,11 @@ class Column:
     kind: str = "number"  # or percent, time, bytes, count
 
 
+TIME_TO_TARGET, TIME_OF_RUN = "time_to_target_s", "end_time_s"
 COLUMNS = [Column("final_test_accuracy", "test accuracy", "percent"), Column("final_test_loss", "test loss"),
            Column("final_validation_accuracy", "validation accuracy", "percent"),
-           Column("time_to_target_s", "time to target", "time"),
-           Column("end_time_s", "time of the run", "time"), Column("step_time_s", "time per step", "time"),
+           Column(TIME_TO_TARGET, "time to target", "time"),
+           Column(TIME_OF_RUN, "time of the run", "time"), Column("step_time_s", "time per step", "time"),
            Column("communicated_bytes", "sent by all", "bytes"), Column("rounds", "synchronisations", "count"),
            Column("drop_rate", "dropped", "percent"), Column("final_train_loss", "training loss"),
            Column("samples_per_s", "samples per second", "count")]
@@ -94,19 +95,23 @@ def scale_of(column: Column, values: list[float]) -> Scale:
     return Scale(times, unit, min(max(decimals, 0), 6))
 
 
-def results_table(rows: list[Row], swatches: dict[str, str]) -> str:
-    """`swatches`: a piece of each method's line, by its label."""
-    columns = [(column, scale_of(column, [row.measures[column.measure].mean for row in rows
-                                          if column.measure in row.measures]))
-               for column in COLUMNS if any(column.measure in row.measures for row in rows)]
+def results_table(rows: list[Row], swatches: dict[str, str], ends_by_time: bool = False) -> str:
+    """`swatches`: a piece of each method's line, by its label. `ends_by_time`: a budget in seconds ends all runs."""
+    known = [(column, known_means(column, rows)) for column in COLUMNS]
+    columns = [(column, scale_of(column, means)) for column, means in known if means]
     columns = [(column, scale) for column, scale in columns if column.measure != "drop_rate" or is_anything_dropped(rows)]
     heads = "".join(f'<th scope="col">{column.heading}{f" <small>{scale.unit}</small>" if scale.unit else ""}</th>'
                     for column, scale in columns)
     lines = [f'<tr><th scope="row">{swatch_of(row, swatches)}{escaped(row.label)}</th>'
-             f'<td>{seeds_of(row)}</td>{"".join(cell(row, column, scale) for column, scale in columns)}</tr>' for row in rows]
+             f'<td>{seeds_of(row)}</td>{"".join(cell(row, column, scale, ends_by_time) for column, scale in columns)}</tr>' for row in rows]
     return ('<div class="scroll" tabindex="0" role="region" aria-label="Table of results"><table class="results"><thead><tr>'
             f'<th scope="col">method</th><th scope="col">seeds</th>{heads}</tr></thead>'
             f'<tbody>{"".join(lines)}</tbody></table></div>')
+
+
+def known_means(column: Column, rows: list[Row]) -> list[float]:
+    shown = [row.measures[column.measure].mean for row in rows if column.measure in row.measures]
+    return shown or [row.missed.mean for row in rows if row.missed and column.measure == TIME_TO_TARGET]
 
 
 def swatch_of(row: Row, swatches: dict[str, str]) -> str:
@@ -126,8 +131,12 @@ def seeds_of(row: Row) -> int:
     return max(measured.n for measured in row.measures.values())
 
 
-def cell(row: Row, column: Column, scale: Scale) -> str:
+def cell(row: Row, column: Column, scale: Scale, ends_by_time: bool) -> str:
     measured = row.measures.get(column.measure)
+    if column.measure == TIME_TO_TARGET and row.missed:
+        reached = measured.n if measured else 0
+        bound = f'&gt; {scale(row.missed.mean)}<small class="std">({reached}/{reached + row.missed.n})</small>'
+        return f'<td><span class="mean">{bound}</span>{difference(measured, scale) if measured else ""}</td>'
     if measured is None:
         return '<td class="none">–</td>'
     mean = scale(measured.mean)
@@ -135,6 +144,8 @@ def cell(row: Row, column: Column, scale: Scale) -> str:
         mean += f'<small class="std">{PLUS_MINUS}{finer(scale, measured.std, digits=1)(measured.std)}</small>'
     if measured.n < seeds_of(row):
         mean += f'<small class="std">of {measured.n}</small>'
+    if column.measure == TIME_OF_RUN and ends_by_time:
+        return f'<td><span class="mean">{mean}</span></td>'
     return f'<td><span class="mean">{mean}</span>{difference(measured, scale)}</td>'
 
 
@@ -176,8 +187,9 @@ def results_notes(rows: list[Row], against: str, why: str, missed: bool = False)
     else:
         notes.append(f"Second line: the difference from <b>{escaped(against)}</b>.")
     if any("time_to_target_s" in row.measures for row in rows):
-        notes.append("Times to the target are those of the seeds that reached it; their differences are of means restricted "
-                     "to the time up to which all runs are known.")
+        notes.append("Differences of times to the target are of means restricted to the time up to which all runs are known.")
     if missed:
         notes.append("No run reached the target: there are no times to it.")
+    if any(row.missed for row in rows):
+        notes.append("&gt; T (k/n): k of n seeds reached the target; the others had not by time T.")
     return f'<p class="note">{" ".join(notes)}</p>'

@@ -9,7 +9,7 @@ from with_results import WithDirectory, change, comparisons_below
 from plots.report import report
 from plots.report.claims import claims_table, read_claims
 from plots.report.measures import Measured, Row, rows_of
-from plots.report.page import is_target_missed
+from plots.report.page import ends_by_time, is_target_missed
 from plots.report.results import Column, Scale, baseline, results_notes, results_table, scale_of, swatch_of
 from plots.report.tuning import read_tunings, tuning_section
 from plots.runs import ResultsFault
@@ -72,8 +72,29 @@ class Table(WithDirectory):
         self.assertNotIn("interval of that mean", results_notes([row], "a", ""))
 
     def test_how_many_reached_the_target_is_said(self):
-        rows = rows_of(HEAD + "e,b,b,steps,3,5,1,,,,,,,\ne,b,b,time_to_target_s,2,50,1,,,,,,,\n", "e")
-        self.assertIn("of 2", results_table(rows, {}))
+        rows = rows_of(HEAD + "e,a,a,target_missed_until_s,3,180,0,,,,,,,\ne,a,a,steps,3,5,1,,,,,,,\n"
+                              "e,b,b,target_missed_until_s,1,90,0,,,,,,,\ne,b,b,steps,3,5,1,,,,,,,\n"
+                              "e,b,b,time_to_target_s,2,50,1,a,3,-20,,,,\ne,c,c,time_to_target_s,3,40,2,,,,,,,\n", "e")
+        table = results_table(rows, {})
+        for text in ('&gt; 180.00<small class="std">(0/3)</small>', '&gt; 90.00<small class="std">(2/3)</small>', "−20.00",
+                     '40.00<small class="std">±2.00</small>', "time to target"):
+            self.assertIn(text, table)
+        self.assertIn("(k/n): k of n seeds reached", results_notes(rows, "a", ""))
+        self.assertNotIn("(k/n)", results_notes(rows[2:], "a", ""))
+        self.assertIn('&gt; 3.000<small class="std">(0/3)</small>', results_table(rows[:1], {}))
+
+    def test_ends_that_a_budget_in_seconds_sets_are_not_compared(self):
+        row = self.row("e,b,b,end_time_s,3,128.9,0.0086,a,3,-0.16,-0.17,-0.15,0.01,0.25\n")
+        self.assertIn('class="difference', results_table([row], {}))
+        self.assertNotIn('class="difference', results_table([row], {}, ends_by_time=True))
+        run = write_run(self.directory / "a", "a", 1)
+        self.assertFalse(ends_by_time(comparisons_below(self.directory)))
+        config = run / "config.toml"
+        config.write_text(config.read_text() + "\n[budget]\nseconds = 10\n")
+        change(run / "summary.json", end_time_s=9.95)
+        self.assertTrue(ends_by_time(comparisons_below(self.directory)))
+        change(run / "summary.json", end_time_s=5)
+        self.assertFalse(ends_by_time(comparisons_below(self.directory)))
 
     def test_a_target_that_nobody_reached_is_said(self):
         for label in ("a", "b"):
