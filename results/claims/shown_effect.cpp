@@ -67,7 +67,8 @@ std::string wanted_by(const Claim& claim, std::span<const JudgedPoint> points) {
   if (wanted.within) bounds = fmt::format("from {} to {}", shown(wanted.within->low), shown(wanted.within->high));
   if (wanted.margin) {
     const bool is_ratio = claim.effect == Effect::ratio && claim.over.empty();
-    bounds = fmt::format("within {} of {}", shown(*wanted.margin), is_ratio ? 1 : 0);
+    return fmt::format("{} within {} of {}", kind_of(claim), with_unit(shown(*wanted.margin), effect.unit),
+                       is_ratio ? 1 : 0);
   }
   return fmt::format("{} {}", kind_of(claim), with_unit(bounds, effect.unit));
 }

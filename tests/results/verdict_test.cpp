@@ -264,7 +264,7 @@ TEST(Wanted, IsSaidInTheUnitThatIsShown) {
   Claim claim = ratio("final_test_accuracy");
   claim.effect = Effect::difference;
   claim.criterion = {.margin = 0.003};
-  EXPECT_EQ(wanted_by(claim), "a difference within 0.3 of 0 points");
+  EXPECT_EQ(wanted_by(claim), "a difference within 0.3 points of 0");
   EXPECT_EQ(subject_of(claim), "final_test_accuracy, B less A");
   claim.effect = Effect::ratio;
   EXPECT_EQ(wanted_by(claim), "a ratio within 0.003 of 1");
