@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
 
+#include "experiments/sections/document_changes.hpp"
 #include "results/claims/equal_loss.hpp"
 #include "results/rows/measures.hpp"
 #include "results/run/run_label.hpp"
+#include "workers/settings/key_path.hpp"
 #include "workers/settings/nearest_name.hpp"
 #include "workers/settings/settings_document.hpp"
 
@@ -167,13 +171,40 @@ std::string text_of(const TomlNode& value) {
   return text ? *text : inline_toml(value);
 }
 
+std::optional<double> number_of(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+// Numbers by their size, before other values.
+bool comes_before(const std::string& a, const std::string& b) {
+  const auto x = number_of(a), y = number_of(b);
+  if (x && y && *x != *y) return *x < *y;
+  return x.has_value() != y.has_value() ? x.has_value() : a < b;
+}
+
+// Whether the command line sets or sweeps the key.
+bool is_of_command_line(const TomlNode& root, const std::string& key) {
+  try {
+    if (is_set_by_command_line(root, split_key(key))) return true;
+  } catch (const KeyPathFault&) {
+    return false;  // it is no key
+  }
+  const TomlNode* const sweep = root.find("sweep");
+  return sweep && sweep->is_table() && std::ranges::any_of(sweep->table(), [&](const TomlNode::Member& member) {
+           return member.key == key && member.place.source == command_line_source;
+         });
+}
+
 constexpr const char* or_several = ", or say everywhere = true, or over what a slope goes";
 
 // What the runs know, for the checks of names.
 class Names {
  public:
-  Names(std::span<const std::string> methods, std::span<const Run> runs, const WhyNot& why_not, FaultList& faults)
-      : methods_(methods.begin(), methods.end()), runs_(runs), why_not_(why_not), faults_(faults) {
+  Names(const TomlNode& root, std::span<const std::string> methods, std::span<const Run> runs, const WhyNot& why_not,
+        FaultList& faults)
+      : root_(root), methods_(methods.begin(), methods.end()), runs_(runs), why_not_(why_not), faults_(faults) {
     for (const Run& run : runs) {
       rows_.insert(run_label(run.method, run.sweep));
       for (const auto& [key, value] : run.sweep) swept_[key].insert(value);
@@ -209,20 +240,22 @@ class Names {
     if (swept_.contains(key)) return true;
     std::vector<std::string> known;
     for (const auto& [other, values] : swept_) known.push_back(other);
-    faults_.add(node.place, fmt::format("{}; \"{}\" must be a key that is swept{}{}", name, key,
+    faults_.add(node.place, fmt::format("{}; \"{}\" must be a key that is swept{}{}{}", name, key,
                                         known.empty() ? ": the file sweeps none"
                                                       : fmt::format(", one of {}", fmt::join(known, ", ")),
-                                        suggestion(key, known)));
+                                        suggestion(key, known), or_no_claims(key)));
     return false;
   }
 
   void check_value(const std::string& key, const std::string& value, const TomlNode& written, const std::string& name) {
     const TomlNode& where = *written.find("where");
     if (!check_key(key, where, name + ".where")) return;
-    const std::vector<std::string> known(swept_[key].begin(), swept_[key].end());
+    std::vector<std::string> known(swept_[key].begin(), swept_[key].end());
+    std::ranges::sort(known, comes_before);
     if (std::ranges::find(known, value) == known.end())
-      faults_.add(where.place, fmt::format("{}.where; \"{}\" = {} must be a value of the sweep, one of {}{}", name, key,
-                                           value, fmt::join(known, ", "), suggestion(value, known)));
+      faults_.add(where.place,
+                  fmt::format("{}.where; \"{}\" = {} must be a value of the sweep, one of {}{}{}", name, key, value,
+                              fmt::join(known, ", "), suggestion(value, known), or_no_claims(key)));
   }
 
   // How many points of the method the claim means. An order has neither `everywhere` nor `over`.
@@ -242,6 +275,12 @@ class Names {
     }
   }
 
+  // Whoever sweeps a key otherwise than the file may not care for its claims.
+  const char* or_no_claims(const std::string& key) const {
+    return is_of_command_line(root_, key) ? "; ~claim leaves the claims out" : "";
+  }
+
+  const TomlNode& root_;
   std::vector<std::string> methods_;
   std::span<const Run> runs_;
   const WhyNot& why_not_;
@@ -286,7 +325,7 @@ std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string
   const FaultList found = document.check();
   faults.add(found);
   FaultList of_names;
-  Names names(methods, runs, why_not, of_names);
+  Names names(root, methods, runs, why_not, of_names);
   for (std::size_t i = 0; i < claims.size(); ++i) {
     const TomlNode& table = written->array()[i];
     const TomlNode* where = table.find("where");

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <map>
 #include <set>
@@ -87,6 +89,20 @@ bool is_alike(const std::string& member, const Value& value, const Counts& count
   });
 }
 
+// "1.25e+09" of 1250000000.0, where that is the same number.
+std::string short_number(const std::string& written) {
+  constexpr double shortened_from = 1e4;
+  double number = 0, shown = 0;
+  const auto is_read = [](const std::string& text, double& value) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size();
+  };
+  if (!is_read(written, number) || std::abs(number) < shortened_from) return written;
+  std::string text = fmt::format("{:.6g}", number);
+  const bool is_same = is_read(text, shown) && shown == number;
+  return is_same && text.size() < written.size() ? text : written;
+}
+
 // What a kind's values differ by: leaves; of a table that some have, and these alike, its name.
 std::string label_of(const Value& value, const Counts& counts, bool is_only_one) {
   if (value.is_plain) return value.leaves.front().written;
@@ -96,7 +112,8 @@ std::string label_of(const Value& value, const Counts& counts, bool is_only_one)
     if (alike == counts.of_kind.at(value.kind) && !is_only_one) continue;
     const bool is_within = leaf.key != leaf.member, is_name_enough = is_alike(leaf.member, value, counts);
     if (is_within && !is_name_enough && alike == counts.with_member.at({value.kind, leaf.member})) continue;
-    std::string part = is_within && is_name_enough ? leaf.member : leaf.key + " = " + shortened(leaf.written, 16);
+    std::string part =
+        is_within && is_name_enough ? leaf.member : leaf.key + " = " + shortened(short_number(leaf.written), 16);
     if (part == last) continue;
     label += (label.empty() ? "" : "; ") + part;
     last = std::move(part);

@@ -134,6 +134,18 @@ TEST_F(ClaimSection, NamesWhatIsThere) {
   EXPECT_THAT(with("below = 0", "below = 0\nblow = 1"), HasSubstr("claim.0.blow = 1; unknown key"));
 }
 
+TEST_F(ClaimSection, SaysHowTheCommandLineLeavesClaimsOut) {
+  write(std::string(small) + "[sweep]\n\"cluster.workers\" = [2, 4, 16]\n[[claim]]\n" + right +
+        "where = { \"cluster.workers\" = 2 }\n");
+  EXPECT_THAT(faults({"cluster.workers=32,8,16"}),
+              HasSubstr("= 2 must be a value of the sweep, one of 8, 16, 32; ~claim leaves the claims out"));
+  EXPECT_THAT(faults({"cluster.workers=8"}),
+              HasSubstr("must be a key that is swept: the file sweeps none; ~claim leaves the claims out"));
+  EXPECT_EQ(faults({"cluster.workers=8", "~claim"}), "");
+  write(small + sweep + "[[claim]]\n" + right + "where = { \"cluster.workers\" = 3, \"a..b\" = 1 }\n");
+  EXPECT_THAT(faults({"seeds=1,2"}), Not(HasSubstr("~claim"))) << "the file is wrong by itself";
+}
+
 TEST_F(ClaimSection, SaysWhatCountsAsReproduced) {
   const std::string open = right.substr(0, right.find("below"));
   EXPECT_THAT(faults_of(open), HasSubstr("must have one of above, below, within and margin"));

@@ -60,6 +60,14 @@ TEST(SweptLabel, OfTablesWithoutKindIsWhatTheyDifferBy) {
   EXPECT_THAT(labels_of("[{peak=0.1}]"), ElementsAre("peak = 0.1"));
 }
 
+TEST(SweptLabel, OfTablesHasLongNumbersInShort) {
+  EXPECT_THAT(
+      labels_of("[{kind=\"ring\", rate=1.25e9}, {kind=\"ring\", rate=1.25e8}, {kind=\"ring\", rate=1234567891.0}]"),
+      ElementsAre("ring; rate = 1.25e+09", "ring; rate = 1.25e+08", "ring; rate = 1234567891.0"));
+  EXPECT_THAT(labels_of("[{value=100.0}, {value=20000}]"), ElementsAre("value = 100.0", "value = 20000"));
+  EXPECT_THAT(labels_of("[1.25e9, 12500.0]"), ElementsAre("1250000000.0", "12500.0")) << "they name folders of runs";
+}
+
 TEST(SweptLabel, IsShortAndNobodyElses) {
   std::string numbers = "1";
   for (int i = 2; i < 100; ++i) numbers += ", " + std::to_string(i);
