@@ -15,7 +15,8 @@ struct ClaimsOptions {
 };
 
 // Of all claims.json at or below the directories, by the names of their folders. Throws ConfigurationFault: no such
-// directory, no claims in any, a file that is no list of claims of this version. `width`: of the terminal, in columns; 0: there is none.
+// directory, no claims in any, a file that is no list of claims of this version. `width`: of the
+// terminal, in columns; 0: there is none.
 std::string claims_of(const ClaimsOptions& options, std::size_t width);
 
 }  // namespace syncopate

@@ -22,7 +22,8 @@ ResultTable result_columns(std::span<const RunSummary> runs, const std::string& 
 
 // Rows in the order in which their methods first occur; only finished runs count. Empty if there are
 // none. A column that has no values is left out. `clock`: the name of the cluster's clock. A line below the
-// table names its formulas. `width`: of the terminal, in columns, at which the table is broken into several, and text folded; 0: none.
+// table names its formulas. `width`: of the terminal, in columns, at which the table is broken into several, and text
+// folded; 0: none.
 std::string result_table(std::span<const RunSummary> runs, const std::string& clock = "virtual", std::size_t width = 0);
 
 // Runs that are not finished: method, seed, reason. Empty if there are none. `width`: likewise.
