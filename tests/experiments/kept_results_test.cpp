@@ -22,7 +22,7 @@ TEST(KeptResults, AreAcceptedForTheExperimentsOfToday) {
     if (entry.path().extension() != ".toml") continue;
     const Experiment experiment = load_experiment(entry.path().string(), {});
     if (!fs::exists(kept / experiment.name / claims_file)) continue;
-    EXPECT_NE(accepted_claims(experiment, kept), "") << entry.path();
+    EXPECT_NE(accepted_claims(experiment, kept, 0), "") << entry.path();
     ++accepted;
   }
   EXPECT_GT(accepted, 40);
