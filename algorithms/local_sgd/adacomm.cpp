@@ -84,7 +84,7 @@ std::unique_ptr<Algorithm> make_adacomm(Settings& settings, const AlgorithmConte
   if (context.time_only) settings.fault("algorithm", "needs a model: how long its rounds are follows from the loss");
   AdaCommOptions options;
   LossPeriod::Options& period = options.period;
-  const Key initial{"initial_period", "tau_0 of the formula; in adacomm's the first period, in Paddle's its root is.",
+  const Key initial{"initial_period", "The formula's tau_0: the first period, or in Paddle's formula its square.",
                     "steps"};
   period.initial = settings.integer(initial, 1, most);
   using Form = LossPeriod::Form;

@@ -37,8 +37,8 @@ std::optional<SampledRounds> sample_rounds(const SampledTimes& times, std::int64
 std::optional<SampledMean> sample_rounds(const SampledTimes& times, std::int64_t period,
                                          const std::function<double(std::size_t first)>& time_s);
 
-// How long workers wait on average for a model that is under way for `message_s`, and comes `next_s` after the last one:
-// who has not done its drawn step `step` by then computes, and one that is done meanwhile waits for the rest.
+// How long workers wait on average for a model that is under way for `message_s`, and comes `next_s` after the last
+// one: who has not done its drawn step `step` by then computes, and one that is done meanwhile waits for the rest.
 double awaited_message(const SampledTimes& times, std::size_t step, double next_s, double message_s);
 
 // The longest sum of `count` drawn steps from `first` on, over workers begin .. end - 1.
