@@ -26,7 +26,9 @@
 //          Schedule: a local step's rate is that of the step which all had come to on average when the worker's newest
 //          fragment was sent, and of its own steps since. Inner moments stay.
 // Ends:    a quorum is never more than the workers left; one that is down is waited for where the quorum needs it, else
-//          no longer than the grace window. A lost state takes the steps since the last answer with it: the worker
+//          no longer than the grace window. When a budget of seconds is over, the others have left, and the open round
+//          waits for the rest: a worker that is down then, or far slower, makes the run that much longer (a budget of
+//          steps does not have this). A lost state takes the steps since the last answer with it: the worker
 //          waits for the server's newest model, goes on from that, and asks which round is open. A worker whose data
 //          are used up leaves; its steps since its last answer are lost.
 // Checks:  with all, equal batches, mean: DiLoCo; n local steps take the sum of their times, whatever K, grace and

@@ -70,7 +70,7 @@ Forecast BackupTimeout::forecast(const PredictionInput& input) const {
             .step_time_s = time_s->mean,
             .communication_s = mean_of(communication_s).mean,
             .kept = share.mean,
-            .drop_rate = 1 - share.mean,
+            .drop_rate = input.micro_batches == 1 ? std::optional(1 - share.mean) : std::nullopt,  // begun, and dropped
             .sync_step_time_s = *times.slowest_s + input.all_reduce_s(),
             .step_error_s = time_s->error,
             .kept_error = share.error,

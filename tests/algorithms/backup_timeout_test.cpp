@@ -136,6 +136,13 @@ TEST(BackupTimeout, IsPredictedByTheDrawnSteps) {
       EXPECT_NEAR(prediction.communication_s, simulated.communication_s, 0.5 / 512);  // all await the first model
       EXPECT_GT(prediction.kept, 0);
     }
+  // Of a step of several micro-batches those that were not begun are not dropped, and how many these are is not known.
+  const PredictedRun several{.workers = 12, .micro_batches = 4, .delays = {exponential_delay(1)}, .steps = 512};
+  const BackupTimeout cancelling = timeout(6, CountedFrom::start, Late::cancel);
+  const auto predictions = several.predict(cancelling);
+  ASSERT_EQ(predictions.size(), 1u);
+  EXPECT_EQ(predictions[0].drop_rate, std::nullopt);
+  EXPECT_LT(several.simulate(cancelling).drop_rate, 1 - predictions[0].kept);
   const PredictedRun setting{.workers = 12, .steps = 64};
   EXPECT_NE(setting.why_not_predicted(timeout(2, CountedFrom::start, Late::finish)), "");
 }
