@@ -104,6 +104,31 @@ PredictedMethod simulated(const Run& run, Step steps) {
   return method;
 }
 
+// Whether the steps that were simulated have their share of the run's rounds, where these are known: the first steps of
+// a schedule say nothing of the rest.
+bool speaks_for_the_rest(const PredictedMethod& method) {
+  constexpr double tolerance = 0.02;
+  if (!method.simulated || method.simulated->whole || !method.communicated || !method.communicated->is_exact)
+    return true;
+  const double rounds = method.communicated->rounds;
+  return std::abs(method.simulated->rounds - rounds) <= tolerance * rounds;
+}
+
+PredictedMethod simulated_and_communicated(const Run& run, Step steps) {
+  PredictedMethod method = simulated(run, steps);
+  method.communicated = communication_of(run, method.simulated);
+  if (speaks_for_the_rest(method)) return method;
+  const Step all = planned_steps(run).value_or(steps);
+  if (work_of(run, all) <= most_work_of_one) {
+    method = simulated(run, all);
+    method.communicated = communication_of(run, method.simulated);
+  } else {
+    method.simulated.reset();
+    method.not_simulated = "too long: its first steps have other rounds than the rest";
+  }
+  return method;
+}
+
 bool is_baseline(const Run& run) { return run.algorithm->traits().is_baseline; }
 
 // Synchronous SGD, trained as this run is.
@@ -258,8 +283,7 @@ std::vector<PredictedMethod> predict(const Experiment& experiment, const std::st
     return sample->second;
   };
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    methods.push_back(simulated(runs[i], steps[i]));
-    methods.back().communicated = communication_of(runs[i], methods.back().simulated);
+    methods.push_back(simulated_and_communicated(runs[i], steps[i]));
     FormulaTimes formulas = predict_by_formula(runs[i], sample_of(runs[i]));
     methods.back().formulas = std::move(formulas.all);
     methods.back().why_no_formula = std::move(formulas.why_none);
