@@ -249,7 +249,10 @@ int remove_leftovers(const fs::path& results, std::span<const Run> runs) {
   const fs::path experiment = experiment_directory(results, runs.front().experiment);
   std::set<fs::path> places{experiment, experiment / share_folder, experiment / share_folder / leases_folder,
                             experiment / share_folder / failed_folder};
-  for (const Run& run : runs) places.insert(run_directory(results, run, false).parent_path());
+  for (const Run& run : runs) {
+    places.insert(run_directory(results, run, false).parent_path());
+    if (run.common_phase) places.insert(run_directory(results, *run.common_phase, false).parent_path());
+  }
   int removed = 0;
   for (const fs::path& place : places) {
     std::error_code error;

@@ -238,6 +238,18 @@ TEST_F(RunDirectoryTest, LosesWhatDeadProcessesLeft) {
   EXPECT_TRUE(fs::exists(directory_.parent_path() / ".somebody.else"));
 }
 
+TEST_F(RunDirectoryTest, LosesWhatDeadProcessesLeftOfACommonPhase) {
+  auto phase = std::make_shared<syncopate::Run>(runs_[0]);
+  phase->method = "common phase";
+  runs_[0].common_phase = phase;
+  const fs::path directory = run_directory(results_, *phase, false);
+  const fs::path left = directory.parent_path() / fmt::format(".{}.partial.{}.{}", directory.filename().string(),
+                                                              number_of_a_dead_process(), host_name());
+  fs::create_directories(left);
+  EXPECT_EQ(remove_leftovers(results_, runs_), 1);
+  EXPECT_FALSE(fs::exists(left));
+}
+
 TEST_F(RunDirectoryTest, GetsItsFormerFilesBackWhenKilledBetweenTheRenames) {
   const pid_t dead = number_of_a_dead_process();
   write_directory(directory_, {{"a", "former"}});
