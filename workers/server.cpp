@@ -13,7 +13,7 @@ namespace syncopate {
 namespace {
 
 // Without this a run would go on for ever whose messages of old versions queue up before a shared link.
-constexpr std::int64_t most_stale_in_a_row_per_worker = 10'000;
+constexpr std::int64_t most_stale_in_a_row_per_worker = 1'000;
 
 Slice slice_of(const Cluster& cluster, Rank rank) {
   const Servers servers = cluster.servers();

@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "algorithms/registry.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
+#include "workers/compression/compression_names.hpp"
 #include "workers/network/ring.hpp"
 
 namespace syncopate {
@@ -64,6 +67,31 @@ TEST(CompressionSettings, AreRefusedWithTheMethodsReasonWhereNothingCanBeCompres
                 HasSubstr("compression = a table; must not be given: " + std::string(traits.exchanged_whole)));
   }
   EXPECT_GE(refused, 12);
+}
+
+// Whoever has compressed gradients with it wants to know why it is none for what this method sends.
+TEST(CompressionSettings, EachThatIsForGradientsAloneIsRefusedWithAReason) {
+  for (const auto& [what, method] :
+       {std::pair(Compresses::averages,
+                  std::string("algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 2 }")),
+        std::pair(Compresses::moments, std::string("algorithm = \"one-bit-adam\"\nfreeze_step = 2")),
+        std::pair(Compresses::messages, std::string("algorithm = \"async-sgd\""))}) {
+    ASSERT_EQ(read_method(method, {.workers = 4}).faults, "");
+    for (const CompressionRow& row : compressions_of(Compresses::gradients)) {
+      const auto known = compressions_of(what);
+      if (std::ranges::find(known, row.name, &CompressionRow::name) != known.end()) continue;
+      EXPECT_THAT(faults_of(fmt::format("{{ name = \"{}\" }}", row.name), method),
+                  HasSubstr("must not be given here: "))
+          << row.name << " in " << method;
+    }
+  }
+}
+
+TEST(CompressionSettings, OfTwoPhasesAreRefusedWithAReasonWhereThereIsOne) {
+  const std::string two_phases = "{ name = \"sign\", exchange = \"two-phase\" }";
+  EXPECT_THAT(faults_of(two_phases, "algorithm = \"async-sgd\""), HasSubstr("a message goes to one server"));
+  EXPECT_THAT(faults_of(two_phases, "algorithm = \"cocod-sgd\"\nperiod = { rule = \"constant\", steps = 2 }"),
+              HasSubstr("the second phase would follow the first while workers compute"));
 }
 
 TEST(CompressionSettings, OfTheWarmUpAreRefusedWithTheirPlace) {

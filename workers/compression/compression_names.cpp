@@ -65,6 +65,20 @@ std::string_view why_not_of_averages(std::string_view name) {
   return {};
 }
 
+std::string_view why_not_of_moments(std::string_view name) {
+  if (name == "dgc") return "must not be given here: it accumulates momentum, which a moment is already";
+  if (name == "majority")
+    return "must not be given here: a majority of signs has no length, and a step along a moment needs one";
+  if (name == "powersgd" || name == "scalecom")
+    return "must not be given here: its two exchanges, of which the second follows from the sum of the first, are "
+           "those of sums of gradients alone";
+  if (name == "sparse-rows")
+    return "must not be given here: a moment keeps rows that no token of this step has touched";
+  if (name == "one-bit")
+    return "must not be given here: its means are of columns of gradients; \"sign\" is for moments";
+  return {};
+}
+
 std::string_view why_not_of_messages(std::string_view name) {
   if (name == "powersgd")
     return "must not be given here: its second factor follows from the sum of all workers' first ones, which a message "
@@ -104,7 +118,19 @@ std::span<const CompressionRow> compressions_of(Compresses what) {
 }
 
 std::string_view why_not(Compresses what, std::string_view name) {
-  return what == Compresses::messages ? why_not_of_messages(name) : why_not_of_averages(name);
+  switch (what) {
+    case Compresses::nothing:
+    case Compresses::gradients:
+      return {};
+    case Compresses::averages:
+    case Compresses::averages_under_way:
+      return why_not_of_averages(name);
+    case Compresses::moments:
+      return why_not_of_moments(name);
+    case Compresses::messages:
+      return why_not_of_messages(name);
+  }
+  return {};
 }
 
 }  // namespace syncopate

@@ -105,9 +105,15 @@ void read_clip(Settings& table, CompressionOptions& options) {
   leave_out_unwritten(table, {"clip_by", "clip_scaling"});
 }
 
-// The second phase would follow the first while workers compute; a message has one.
 void read_pattern(Settings& table, CompressionOptions& options, const CompressionContext& context) {
-  if (context.compresses == Compresses::averages_under_way || options.of_messages) return;
+  if (context.compresses == Compresses::averages_under_way || options.of_messages) {  // which have one phase
+    if (!table.has("exchange")) return;
+    table.keep_as_written({"exchange"});
+    return table.fault("exchange", options.of_messages
+                                       ? "must not be given here: a message goes to one server, and has no second phase"
+                                       : "must not be given here: the second phase would follow the first while "
+                                         "workers compute");
+  }
   options.pattern = table.choice(
       {"exchange", "Packets go to all, or chunks of them to owners, who send their sum to all, compressed again."},
       {{"gather", Pattern::gather}, {"two-phase", Pattern::two_phase}}, options.pattern);
@@ -269,13 +275,13 @@ const char* sentence_of(Compresses what) {
 
 const CompressionRow* row_of(Settings& table, Compresses what) {
   const auto rows = compressions_of(what);
-  if (what == Compresses::moments)
-    return table.row({"name", "What is sent instead of the first moment."}, rows, "sign");
-  if (what == Compresses::gradients) return table.row({"name", "What is sent instead of the gradient."}, rows);
   if (const std::string_view why = why_not(what, table.word("name").value_or("")); !why.empty()) {
     table.fault("name", why);
     return nullptr;
   }
+  if (what == Compresses::moments)
+    return table.row({"name", "What is sent instead of the first moment."}, rows, "sign");
+  if (what == Compresses::gradients) return table.row({"name", "What is sent instead of the gradient."}, rows);
   const char* const sentence = what == Compresses::messages
                                    ? "What is sent instead of the gradient, or of the difference between models."
                                    : "What is sent instead of the difference to the last common model.";
