@@ -34,6 +34,14 @@ Forecast BranchTrainMerge::forecast(const PredictionInput& input) const {
   return predict_rounds(*make_swap_period(seed_steps_), policies_.average, input);
 }
 
+std::optional<Communicated> BranchTrainMerge::communication(const CommunicationInput& input) const {
+  Communicated sum = communicated_in_rounds(*make_swap_period(seed_steps_), policies_.average, input);
+  if (merge_ == Merge::ensemble && input.steps > seed_steps_)
+    sum.bytes =
+        Bytes{seed_steps_.value() * input.of_gradient().value() + (input.workers - 1) * input.parameter_bytes.value()};
+  return sum;
+}
+
 std::unique_ptr<Algorithm> make_branch_train_merge(Settings& settings, const AlgorithmContext& context) {
   const Step seed_steps = settings.integer({"seed_steps", "Synchronous steps before workers train alone.", "steps"}, 0,
                                            std::numeric_limits<Step::Rep>::max(), 0);

@@ -24,10 +24,12 @@ class BranchTrainMerge : public Algorithm {
   void run(Worker& worker) const override;
   Traits traits() const override {
     return {.follows_clock = false,
+            .settles_after = seed_steps_,
             .publishes_rounds = true,
             .exchanged_whole = "models are averaged once, at the end, and what a worker did not send would be lost"};
   }
   Forecast forecast(const PredictionInput& input) const override;
+  std::optional<Communicated> communication(const CommunicationInput& input) const override;
 
  private:
   void publish_ensemble(Worker& worker) const;

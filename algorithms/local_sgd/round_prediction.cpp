@@ -51,16 +51,26 @@ std::optional<Prediction> sum_of_rounds(const SyncPeriod& period, const RoundFor
   if (input.budget.bytes && steps == no_limit) return std::nullopt;
   const Step end = static_cast<Step::Rep>(std::ceil(steps));
   std::map<Step, std::optional<RoundTime>> rounds_of;  // by their length
+  const auto round_of_length = [&](Step length) -> const std::optional<RoundTime>& {
+    const auto [known, is_new] = rounds_of.try_emplace(length);
+    if (is_new) known->second = round(length);
+    return known->second;
+  };
   Prediction sum;
   sum.kept = 0;
   Step done{};
-  for (int rounds = 0; done < end && sum.step_time_s < input.budget.seconds.value_or(1e300); ++rounds) {
-    const Step length = period.at(done, input.learning_rate.at(done), end - done);
+  const double seconds = input.budget.seconds.value_or(1e300);
+  for (int rounds = 0; done < end && sum.step_time_s < seconds; ++rounds) {
+    Step length = period.at(done, input.learning_rate.at(done), end - done);
     if (length > longest_round || rounds == most_rounds) return std::nullopt;
-    const auto [known, is_new] = rounds_of.try_emplace(length);
-    if (is_new) known->second = round(length);
-    if (!known->second) return std::nullopt;
-    RoundTime one = *known->second;
+    std::optional<RoundTime> known = round_of_length(length);
+    const double left_s = seconds - sum.step_time_s;
+    if (const double computing_s = known ? known->time_s - known->communication_s : 0; computing_s > left_s) {
+      length = static_cast<Step::Rep>(std::ceil(static_cast<double>(length.value()) * left_s / computing_s));
+      known = round_of_length(length);  // workers begin no further step once the budget is over
+    }
+    if (!known) return std::nullopt;
+    RoundTime one = *known;
     if (done < period.synchronous_steps()) {  // gradients go around, without moments
       one.time_s += input.all_reduce_s() - one.communication_s;
       one.communication_s = input.all_reduce_s();

@@ -25,7 +25,9 @@ class OneBitAdam : public Algorithm {
   explicit OneBitAdam(Step freeze_step) : freeze_step_(freeze_step) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_clock = false, .same_course_from = 0, .sums_moments = true}; }
+  Traits traits() const override {
+    return {.follows_clock = false, .settles_after = freeze_step_, .same_course_from = 0, .sums_moments = true};
+  }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override;
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "algorithms/registry.hpp"
+#include "experiments/execution/first_steps.hpp"
 #include "workers/process/run_failure.hpp"
 #include "workers/settings/nearest_name.hpp"
 #include "workers/settings/toml_tree.hpp"
@@ -62,16 +63,8 @@ std::optional<PredictedCommunication> communication_of(const Run& run, const std
   if (simulated && simulated->whole) return PredictedCommunication{simulated->rounds, simulated->bytes, true};
   const Budget& budget = run.budget;
   const bool ends_by_steps = budget.steps && !budget.samples && !budget.seconds && !budget.bytes;
-  KnownExchanges exchanges = known_exchanges(run);
-  if (ends_by_steps && exchanges.why_none.empty() && run.cluster.data_of.empty() && !run.cluster.outages) {
-    const auto known = run.algorithm->communication({.workers = run.cluster.workers,
-                                                     .parameter_bytes = run.training.parameter_bytes,
-                                                     .moments = run.training.optimizer->moments(),
-                                                     .steps = *budget.steps,
-                                                     .learning_rate = *run.training.learning_rate,
-                                                     .exchanges = std::move(exchanges.all),
-                                                     .average_exchanges = std::move(exchanges.of_average),
-                                                     .packet = exchanges.packet});
+  if (ends_by_steps && run.cluster.data_of.empty() && !run.cluster.outages) {
+    const auto known = scheduled_communication(run, *budget.steps);
     if (known)
       return PredictedCommunication{static_cast<double>(known->rounds), static_cast<double>(known->bytes.value()),
                                     true};
@@ -85,7 +78,46 @@ std::string algorithm_of(const Run& run) {
   return std::get<std::string>(configuration.find("methods")->array().front().find("algorithm")->value);
 }
 
-PredictedMethod simulated(const Run& run, Step steps) {
+Step most_affordable(const Run& run) { return Step{most_work_of_one / work_of(run, 1)}; }
+
+// A part of a run ends with a round.
+Step part_of(const Run& run, Step steps) {
+  const std::optional<Step> planned = planned_steps(run);
+  if (planned && steps >= *planned) return steps;
+  return end_of_round(run, std::min(settles_after(run) + Step{steps_after_settling}, steps), steps,
+                      std::min(planned.value_or(most_affordable(run)), most_affordable(run)));
+}
+
+// Whether the steps that were simulated are like the rest: the first ones of a schedule may not be.
+bool speaks_for_the_rest(const Run& run, const SimulatedTime& simulated) {
+  if (simulated.whole || !simulated.total_time_s) return true;
+  const Step drawn_out = std::llround(*simulated.total_time_s / simulated.step_time_s);
+  return first_steps_stand_for_all(run, settles_after(run), simulated.steps, planned_steps(run).value_or(drawn_out));
+}
+
+struct Simulation {
+  std::optional<SimulatedTime> time{};
+  std::string why_none{};
+  bool failed = false;
+};
+
+// So many steps, or as many as there are where these do not stand for the rest.
+Simulation simulate(const Run& run, Step steps) {
+  if (std::string why = why_not_simulated(run, steps); !why.empty()) return {.why_none = std::move(why)};
+  try {
+    const SimulatedTime part = simulate_time(run, part_of(run, steps));
+    if (speaks_for_the_rest(run, part)) return {.time = part};
+    const Step all = planned_steps(run).value_or(most_affordable(run));
+    if (all <= most_affordable(run))
+      if (const SimulatedTime whole = simulate_time(run, all); whole.whole) return {.time = whole};
+    return {.why_none = "too long: its first steps have other rounds than the rest"};
+  } catch (const RunFailure& failure) {
+    return {.why_none = failure.what(), .failed = true};
+  }
+}
+
+PredictedMethod simulated_and_communicated(const Run& run, Step steps) {
+  Simulation simulation = simulate(run, steps);
   PredictedMethod method;
   method.method = run.method;
   method.algorithm = algorithm_of(run);
@@ -93,39 +125,10 @@ PredictedMethod simulated(const Run& run, Step steps) {
   method.seed = run.seed;
   method.planned_steps = planned_steps(run);
   method.solved = run.solved;
-  method.not_simulated = why_not_simulated(run, steps);
-  if (!method.not_simulated.empty()) return method;
-  try {
-    method.simulated = simulate_time(run, steps);
-  } catch (const RunFailure& failure) {
-    method.failed = true;
-    method.not_simulated = failure.what();
-  }
-  return method;
-}
-
-// Whether the steps that were simulated have their share of the run's rounds, where these are known: the first steps of
-// a schedule say nothing of the rest.
-bool speaks_for_the_rest(const PredictedMethod& method) {
-  constexpr double tolerance = 0.02;
-  if (!method.simulated || method.simulated->whole || !method.communicated || !method.communicated->is_exact)
-    return true;
-  const double rounds = method.communicated->rounds;
-  return std::abs(method.simulated->rounds - rounds) <= tolerance * rounds;
-}
-
-PredictedMethod simulated_and_communicated(const Run& run, Step steps) {
-  PredictedMethod method = simulated(run, steps);
+  method.simulated = std::move(simulation.time);
+  method.not_simulated = std::move(simulation.why_none);
+  method.failed = simulation.failed;
   method.communicated = communication_of(run, method.simulated);
-  if (speaks_for_the_rest(method)) return method;
-  const Step all = planned_steps(run).value_or(steps);
-  if (work_of(run, all) <= most_work_of_one) {
-    method = simulated(run, all);
-    method.communicated = communication_of(run, method.simulated);
-  } else {
-    method.simulated.reset();
-    method.not_simulated = "too long: its first steps have other rounds than the rest";
-  }
   return method;
 }
 
@@ -257,6 +260,12 @@ void compare_with(const SimulatedTime& baseline, bool is_baseline, PredictedMeth
 
 }  // namespace
 
+std::optional<SimulatedTime> simulate_first_steps(const Run& run, Step steps) {
+  Run first = run;
+  first.budget = {.steps = steps};
+  return simulate(first, std::min(steps, most_affordable(run))).time;
+}
+
 void check_against(const Experiment& experiment, const std::string& against) {
   if (against.empty() || std::ranges::find(experiment.methods, against) != experiment.methods.end()) return;
   std::string known;
@@ -300,7 +309,9 @@ std::vector<PredictedMethod> predict(const Experiment& experiment, const std::st
       methods[i].compared_with = named(runs[baseline], runs[i]);
       relate_to_method(methods[i].formulas, by_formula[baseline]);
     }
-    if (methods[i].simulated && methods[baseline].simulated)
+    if (!methods[baseline].simulated)
+      methods[i].compared_with += ", which is not simulated";
+    else if (methods[i].simulated)
       compare_with(*methods[baseline].simulated, baseline == i, methods[i]);
   }
   methods.resize(shown);

@@ -128,6 +128,7 @@ Json json_of(const PredictedMethod& method) {
           {"communication_is_exact", method.communicated ? Json(method.communicated->is_exact) : Json(nullptr)},
           {"to_target", method.target ? Json{{"batch", method.target->batch},
                                              {"steps", method.target->steps},
+                                             {"step_time_s", method.target->step_time_s},
                                              {"time_s", method.target->time_s},
                                              {"is_bound", method.target->is_bound}}
                                       : Json(nullptr)},

@@ -24,6 +24,7 @@ struct PredictedCommunication {
 struct PredictedTarget {
   double batch = 0;  // samples that go into a step, on average
   double steps = 0;
+  double step_time_s = 0;  // of these steps
   double time_s = 0;
   bool is_bound = false;  // local steps: as if they were as good as steps along the mean of all gradients
 };

@@ -5,13 +5,17 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "experiments/commands/predict.hpp"
+#include "experiments/execution/first_steps.hpp"
 #include "results/directory/found_runs.hpp"
 #include "results/directory/run_directory.hpp"
+#include "results/run/run_prediction.hpp"
 #include "results/tables/folded_text.hpp"
 #include "results/tables/result_table.hpp"
 #include "results/tables/text_table.hpp"
@@ -77,6 +81,16 @@ std::string edges_of(const PredictedMethod& best, std::span<const PredictedMetho
   return text;
 }
 
+// What a step takes on the way to a target so many steps away, where a schedule has other rounds there than in the whole
+// run; none where that is too long to simulate.
+std::optional<double> step_time_until(double steps, const Run& run, const SimulatedTime& whole) {
+  if (!whole.total_time_s) return whole.step_time_s;
+  const Step needed = std::llround(std::ceil(steps)), all = std::llround(*whole.total_time_s / whole.step_time_s);
+  if (first_steps_stand_for_all(run, settles_after(run), needed, all)) return whole.step_time_s;
+  const auto first = simulate_first_steps(run, needed);
+  return first ? std::optional(first->step_time_s) : std::nullopt;
+}
+
 }  // namespace
 
 TargetRuns read_target_runs(const std::string& directory) {
@@ -140,7 +154,10 @@ void predict_target(std::span<PredictedMethod> methods, const Experiment& experi
         time.micro_batches_per_s * time.step_time_s * static_cast<double>(run.training.samples_per_micro_batch);
     if (!(predicted.batch > 0)) continue;
     predicted.steps = target.steps.steps(predicted.batch);
-    predicted.time_s = predicted.steps * time.step_time_s;
+    const std::optional<double> step_time_s = step_time_until(predicted.steps, run, time);
+    if (!step_time_s) continue;
+    predicted.step_time_s = *step_time_s;
+    predicted.time_s = predicted.steps * *step_time_s;
     method.target = predicted;
   }
 }
@@ -164,9 +181,9 @@ std::string target_table(std::span<const PredictedMethod> methods, const TargetR
     const PredictedTarget& to_target = *method->target;
     const char* const mark = to_target.is_bound ? ">= " : "";
     has_bound |= to_target.is_bound;
-    table.add_row(
-        {label_of(*method), fmt::format("{:.1f}", to_target.batch), fmt::format("{}{:.0f}", mark, to_target.steps),
-         fmt::format("{:.4g}", method->simulated->step_time_s), fmt::format("{}{:.4g}", mark, to_target.time_s)});
+    table.add_row({label_of(*method), fmt::format("{:.1f}", to_target.batch),
+                   fmt::format("{}{:.0f}", mark, to_target.steps), fmt::format("{:.4g}", to_target.step_time_s),
+                   fmt::format("{}{:.4g}", mark, to_target.time_s)});
   }
   const std::string heading = fmt::format(
       "To {}, the target of \"{}\": at a batch of B samples {:.0f} + {:.0f} / B steps,\n"

@@ -173,7 +173,11 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   const Rates steady = rates_between(all[first], last);
 
   SimulatedTime result;
-  result.whole = last.step < static_cast<double>(at_most.value()) || (run.budget.steps && at_most >= *run.budget.steps);
+  const auto kept = static_cast<double>(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}));
+  const double samples = kept * static_cast<double>(run.training.samples_per_micro_batch);
+  result.whole = last.step < static_cast<double>(at_most.value()) ||
+                 (run.budget.steps && at_most >= *run.budget.steps) ||
+                 (run.budget.samples && samples >= static_cast<double>(*run.budget.samples));
   const std::vector<Waypoint> finest = waypoints.finest();
   const auto settled = std::ranges::find_if(finest, [&](const Waypoint& w) { return w.step >= all[first].step; });
   const auto from = static_cast<std::size_t>(settled - finest.begin());
@@ -181,7 +185,6 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   result.pace_error = standard_error(&Rates::micro_batches_per_s, finest, from);
   if (result.whole) {  // as its summary will count, also what comes after the last publication
     const double steps = std::max(last.step, finest.back().step);
-    const auto kept = static_cast<double>(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}));
     result.steps = static_cast<Step::Rep>(steps);
     result.total_time_s = end_s;
     result.step_time_s = end_s / steps;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "experiments/commands/predict.hpp"
+#include "experiments/execution/first_steps.hpp"
 #include "experiments/execution/time_simulation.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/run_results.hpp"
@@ -65,6 +66,9 @@ const std::vector<std::string> periodic = {
     "{algorithm='local-sgd',period={rule='swap',switch_step=13}}",
     "{algorithm='local-sgd',period={rule='power',coefficient=0.3,minimum=2}}",
     "{algorithm='local-sgd',period={rule='power',coefficient=0.3,minimum=2},local_phase={peak=0.3,schedule='linear'}}",
+    "{algorithm='branch-train-merge',seed_steps=13}",
+    "{algorithm='branch-train-merge',seed_steps=13,merge='ensemble'}",
+    "{algorithm='branch-train-merge',seed_steps=100}",
     "{algorithm='des-loc',period=7}",
     "{algorithm='des-loc',period=7,first_moment_period=5}",
     "{algorithm='outer-local-sgd',period={rule='constant',steps=7},outer={name='diloco',rate=0.7,momentum=0.5}}",
@@ -90,14 +94,7 @@ TEST_F(PredictedCommunicationOf, MethodsInRoundsIsInClosedFormWhatTheRunSends) {
   for (const std::string& method : periodic) {
     SCOPED_TRACE(method);
     const syncopate::Run run = with(method).runs.at(0);
-    const auto known = run.algorithm->communication({.workers = run.cluster.workers,
-                                                     .parameter_bytes = run.training.parameter_bytes,
-                                                     .moments = run.training.optimizer->moments(),
-                                                     .steps = *run.budget.steps,
-                                                     .learning_rate = *run.training.learning_rate,
-                                                     .exchanges = known_exchanges(run).all,
-                                                     .average_exchanges = known_exchanges(run).of_average,
-                                                     .packet = known_exchanges(run).packet});
+    const auto known = scheduled_communication(run, *run.budget.steps);
     ASSERT_TRUE(known);
     const Outcome outcome = outcome_of(run);
     ASSERT_EQ(outcome.failure, "");

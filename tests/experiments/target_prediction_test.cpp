@@ -92,6 +92,24 @@ TEST_F(TargetPrediction, OfTheRunsOwnSettingIsWhatItTook) {
   EXPECT_TRUE(list.at(3).at("to_target").is_null());
 }
 
+// On the way to the target each step of post-local SGD is a round, as synchronous SGD's; the rounds of the rest are longer.
+TEST_F(TargetPrediction, TakesThePaceOfTheStepsThatAreNeeded) {
+  ASSERT_EQ(syncopate("run " + file).status, 0);
+  const ProgramOutcome predicted = syncopate("predict " + file +
+                                             " --json --to-target results/runs/noise/sync-sgd delays=[] "
+                                             "'network={kind=\"fixed\",latency_s=0.03}' budget.steps=1000"
+                                             " 'methods=[{algorithm=\"sync-sgd\"},{algorithm=\"local-sgd\",period={"
+                                             "rule=\"post-local\",switch_step=200,steps=50}}]'");
+  ASSERT_EQ(predicted.status, 0) << predicted.err;
+  const auto list = nlohmann::json::parse(predicted.out).at("predictions");
+  const auto& late = list.at(1);
+  ASSERT_LT(late.at("to_target").at("steps"), 200);
+  EXPECT_NEAR(list.at(0).at("to_target").at("step_time_s"), 0.04, 1e-9);
+  EXPECT_NEAR(late.at("to_target").at("step_time_s"), 0.04, 1e-9);
+  EXPECT_LT(late.at("simulated").at("step_time_s"), 0.02);
+  EXPECT_NEAR(late.at("to_target").at("time_s"), late.at("to_target").at("steps").get<double>() * 0.04, 1e-9);
+}
+
 TEST_F(TargetPrediction, NamesTheBestSettingAndWhatItDoesNotKnow) {
   ASSERT_EQ(syncopate("run " + file).status, 0);
   const ProgramOutcome predicted = syncopate("predict " + file + " --to-target results/runs/noise/sync-sgd" + methods);

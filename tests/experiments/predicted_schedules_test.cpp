@@ -1,0 +1,187 @@
+// What `predict` says of methods whose rounds change in the course of a run: their first steps stand for all only where
+// the schedule has as many rounds in the rest. Without delays, and on a fixed network, a run takes 0.1 s per step and
+// 1 s per round.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "algorithms/registry.hpp"
+#include "experiments/commands/predict.hpp"
+#include "experiments/execution/first_steps.hpp"
+#include "tests/experiments/experiment_file.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* scheduled = R"(
+name = "scheduled"
+seeds = [1]
+[cluster]
+workers = 64
+micro_batch_s = 0.1
+[network]
+kind = "fixed"
+latency_s = 1.0
+[training]
+model = "none"
+parameters = 1000
+micro_batch_size = 8
+[training.learning_rate]
+schedule = "cosine"
+peak = 0.1
+final = 1e-4
+total_steps = 9000
+[budget]
+steps = 9000
+[[methods]]
+algorithm = "local-sgd"
+period = { rule = "power", power = 2, coefficient = 0.2, minimum = 4, maximum = 64 }
+)";
+
+struct PredictedSchedules : ExperimentFile {
+  PredictedMethod predicted(const Overrides& overrides) {
+    write(scheduled);
+    return predict(load(overrides)).at(0);
+  }
+  syncopate::Run run(const Overrides& overrides) {
+    write(scheduled);
+    return load(overrides).runs.at(0);
+  }
+};
+
+// Of whatever budget: 9,000 steps of 64 workers are 4,608,000 samples, and the seconds never end.
+TEST_F(PredictedSchedules, AreSimulatedWholeWhateverTheBudgetCounts) {
+  const PredictedMethod by_steps = predicted({});
+  ASSERT_TRUE(by_steps.simulated && by_steps.simulated->whole);
+  const double rounds = by_steps.simulated->rounds;
+  EXPECT_LT(rounds, 9000 / 4 * 0.9);
+  EXPECT_NEAR(*by_steps.simulated->total_time_s, 9000 * 0.1 + rounds, 1e-6);
+  for (const Overrides& budget : {Overrides{"budget.samples=4608000", "~budget.steps"},
+                                  Overrides{"budget.samples=4608000"}, Overrides{"budget.seconds=1e9"}}) {
+    const PredictedMethod other = predicted(budget);
+    ASSERT_TRUE(other.simulated) << other.not_simulated;
+    EXPECT_NEAR(*other.simulated->total_time_s, *by_steps.simulated->total_time_s, 1e-6) << budget[0];
+    EXPECT_NEAR(other.simulated->rounds, rounds, 1e-9) << budget[0];
+  }
+}
+
+TEST_F(PredictedSchedules, ThatAreTooLongAreLeftToTheFormulaWhateverTheBudgetCounts) {
+  const std::string total = "training.learning_rate.total_steps=90000";
+  for (const Overrides& budget :
+       {Overrides{total, "budget.steps=90000"}, Overrides{total, "budget.samples=46080000", "~budget.steps"},
+        Overrides{total, "budget.steps=90000", "budget.seconds=1e9"},
+        Overrides{total, "budget.seconds=15000", "~budget.steps"}}) {
+    const PredictedMethod longer = predicted(budget);
+    EXPECT_FALSE(longer.simulated) << budget[1];
+    EXPECT_THAT(longer.not_simulated, HasSubstr("other rounds than the rest"));
+    ASSERT_EQ(longer.formulas.size(), 1u);
+  }
+}
+
+TEST_F(PredictedSchedules, AnotherPhaseIsFoundUnderABudgetOfSeconds) {
+  const PredictedMethod late = predicted({"methods.0.period={rule='post-local',switch_step=6000,steps=50}",
+                                          "~budget.steps", "budget.seconds=8000", "cluster.workers=16"});
+  ASSERT_TRUE(late.simulated && late.simulated->whole) << late.not_simulated;
+  // 6,000 steps with a round each, then rounds of 6 s.
+  const double rest_s = 8000 - 6000 * 1.1, rounds = 6000 + std::ceil(rest_s / 6);
+  EXPECT_NEAR(late.simulated->rounds, rounds, 1);
+}
+
+// However the bound on work cuts them: rounds of the same length are the same everywhere.
+TEST_F(PredictedSchedules, RoundsOfOneLengthAreDrawnOut) {
+  for (const int period : {4, 30, 100, 128, 500, 1000, 3000}) {
+    const PredictedMethod constant =
+        predicted({"budget.steps=90000", "training.learning_rate.total_steps=90000",
+                   "methods.0.period={rule='constant',steps=" + std::to_string(period) + "}"});
+    ASSERT_TRUE(constant.simulated) << period << ": " << constant.not_simulated;
+    EXPECT_FALSE(constant.simulated->whole);
+    const double rounds = 90000.0 / period;
+    EXPECT_NEAR(*constant.simulated->total_time_s, 90000 * 0.1 + rounds, 1e-6 * rounds) << period;
+    EXPECT_NEAR(constant.simulated->rounds, rounds, 1e-6 * rounds) << period;
+  }
+}
+
+TEST_F(PredictedSchedules, FirstStepsOfEveryMethodWithOnePaceStandForAll) {
+  int known = 0;
+  for (const AlgorithmRow& row : algorithms()) {
+    const std::string example(row.example);
+    if (example.find('\n') != std::string::npos && example.find('[') != std::string::npos) continue;
+    write(std::string(scheduled).substr(0, std::string(scheduled).find("[[methods]]")) + "[[methods]]\nalgorithm = \"" +
+          std::string(row.name) + "\"\n" + example + "\n");
+    Experiment experiment;
+    try {
+      experiment = load({"training.optimizer.name=adamw"});
+    } catch (const std::exception&) {
+      continue;  // what needs a model
+    }
+    const auto& own = experiment.runs.at(0);
+    const auto communicated = scheduled_communication(own, 9000);
+    if (!communicated) continue;
+    ++known;
+    const Step part = end_of_round(own, 1, 3000, 9000);
+    const bool merges_once = communicated->rounds == 1;  // at the end, and after no third of it
+    EXPECT_EQ(first_steps_stand_for_all(own, own.algorithm->traits().settles_after, part, 9000), !merges_once)
+        << row.name;
+  }
+  EXPECT_GE(known, 12);
+}
+
+TEST_F(PredictedSchedules, APartEndsWithARound) {
+  const auto rounds = run({"methods.0.period={rule='constant',steps=100}"});
+  EXPECT_EQ(end_of_round(rounds, 1, 350, 9000), Step{300});
+  EXPECT_EQ(end_of_round(rounds, 1, 300, 9000), Step{300});
+  EXPECT_EQ(end_of_round(rounds, 320, 350, 9000), Step{400});
+  EXPECT_EQ(end_of_round(rounds, 1, 70, 9000), Step{100});
+  EXPECT_EQ(end_of_round(rounds, 1, 70, 90), Step{70}) << "none ends so soon";
+  const auto each = run({"methods.0={algorithm='sync-sgd'}"});
+  EXPECT_EQ(end_of_round(each, 1, 350, 9000), Step{350});
+}
+
+// As many rounds, but those of the second phase are others: 1-bit Adam's are of another size, and after its seed steps
+// branch-train-merge has none but the last.
+TEST_F(PredictedSchedules, TheSecondPhaseIsWhatIsDrawnOut) {
+  const Overrides common = {"budget.steps=300000", "cluster.workers=4",
+                            "network={kind='ring',latency_s=1e-3,bandwidth_bytes_per_s=1e6}",
+                            "training.optimizer={name='adam',bias_correction=false}"};
+  const auto with = [&](const std::string& method) {
+    Overrides all = common;
+    all.push_back("methods.0=" + method);
+    return predicted(all);
+  };
+  for (const char* method : {"{algorithm='branch-train-merge',seed_steps=20000,merge='average'}",
+                             "{algorithm='one-bit-adam',freeze_step=20000}"}) {
+    const PredictedMethod two = with(method);
+    ASSERT_TRUE(two.simulated) << two.not_simulated;
+    EXPECT_FALSE(two.simulated->whole);
+    ASSERT_GE(two.formulas.size(), 1u);
+    EXPECT_NEAR(*two.simulated->total_time_s / *two.formulas[0].total_time_s, 1, 1e-3) << method;
+  }
+}
+
+// Workers begin no further step once the time is over: a round that would be long after that is cut off.
+TEST_F(PredictedSchedules, TheFormulaCutsTheLastRoundAtTheBudgetOfSeconds) {
+  for (const char* seconds : {"budget.seconds=250", "budget.seconds=101", "budget.seconds=1999.95"}) {
+    const PredictedMethod cut =
+        predicted({"cluster.workers=4", "methods.0.period={rule='constant',steps=1000}", seconds, "~budget.steps"});
+    ASSERT_TRUE(cut.simulated && cut.simulated->whole);
+    ASSERT_EQ(cut.formulas.size(), 1u);
+    EXPECT_NEAR(cut.formulas[0].prediction.step_time_s, cut.simulated->step_time_s, 1e-9) << seconds;
+  }
+}
+
+// To a target within the phase in which each step is a round, however long the rounds of the rest.
+TEST_F(PredictedSchedules, FirstStepsAreSimulatedByThemselves) {
+  const auto two = run({"methods.0.period={rule='post-local',switch_step=6000,steps=50}"});
+  const auto first = simulate_first_steps(two, 5000);
+  ASSERT_TRUE(first);
+  EXPECT_NEAR(first->step_time_s, 1.1, 1e-9);
+  EXPECT_FALSE(first_steps_stand_for_all(two, 0, 5000, 9000));
+}
+
+}  // namespace
+}  // namespace syncopate
