@@ -1,4 +1,4 @@
-// What tests of compressed averages, fragments and messages share: gradients whose course under compression is known.
+// What tests of compression share: gradients whose course under compression is known.
 #pragma once
 
 #include <algorithm>
@@ -6,13 +6,14 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "tests/workers/listed_gradients.hpp"
 
 namespace syncopate {
 
-// Two workers' gradients in four rounds, and the steps along their mean that top-1 with error feedback makes of them.
+// Two workers' gradients, four in turn, and the steps along their mean that top-1 with error feedback makes of them.
 inline const std::vector<std::vector<std::vector<float>>> golden = {
     {{1, -0.5f, 0.25f}, {0.2f, 0.4f, -0.6f}, {0.3f, 0.3f, 0.3f}, {-1, 0.1f, 0.2f}},
     {{0, 1, -1}, {0.5f, 0.5f, 0.5f}, {-0.2f, 0.9f, 0.1f}, {0.4f, -0.4f, 0.8f}}};
@@ -25,13 +26,14 @@ inline float noise(const MicroBatch& at, std::size_t i) {
 }
 
 // In the first `active` steps of each worker gradients are noise, and then zeros, so that what is left comes out.
-inline std::shared_ptr<const Objective> noise_at_first(std::size_t size, int active) {
+inline std::shared_ptr<const Objective> noise_at_first(std::size_t size, int active,
+                                                       std::vector<ParameterTensor> tensors = {}) {
   const auto listed = [size, active](const MicroBatch& at) {
     std::vector<float> values(size);
     for (std::size_t i = 0; i < size && at.step < active; ++i) values[i] = noise(at, i);
     return values;
   };
-  return std::make_shared<ListedGradients>(size, listed);
+  return std::make_shared<ListedGradients>(size, listed, std::move(tensors));
 }
 
 inline double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
