@@ -1,26 +1,17 @@
 // Times that go by the lengths of sequences, from the experiment file to the run: hand-worked where all are of one
 // length, and against sums over what a sampler of the test's own draws.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "experiments/execution/execution.hpp"
 #include "results/directory/summary_json.hpp"
-#include "tests/experiments/experiment_file.hpp"
-#include "workers/datasets/registry.hpp"
-#include "workers/datasets/sampled_lengths.hpp"
-#include "workers/datasets/sampler.hpp"
-#include "workers/datasets/text_dataset.hpp"
-#include "workers/datasets/text_sources.hpp"
+#include "tests/experiments/text_lines.hpp"
 
 namespace syncopate {
 namespace {
@@ -28,109 +19,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-class NaturalTimes : public ExperimentFile {
- protected:
-  void SetUp() override {
-    ExperimentFile::SetUp();
-    text_ = file.parent_path() / (file.stem().string() + ".txt");
-    write_lines([](int i) { return 1 + i * i % 23; });
-  }
-  void TearDown() override {
-    std::filesystem::remove(text_);
-    ExperimentFile::TearDown();
-  }
+struct NaturalTimes : TextLines {};
 
-  // 700 lines of so many words, and one that tells them apart.
-  template <typename Words>
-  void write_lines(const Words& words) {
-    std::ofstream text(text_);
-    for (int i = 0; i < 700; ++i) {
-      text << (i % 3 == 0 ? "a" : "b") << "\tline" << i;
-      for (int j = 0; j < words(i); ++j) text << " word";
-      text << "\n";
-    }
-    text.close();
-    write(fmt::format(R"(
-seeds = [3]
-[cluster]
-workers = 4
-micro_batches = 3
-micro_batch_s = {{ base_s = 0.01, per_token_s = 0.001 }}
-[network]
-kind = "free"
-[training]
-model = "none"
-parameters = 10
-dataset = "text-lines"
-micro_batch_size = 4
-[datasets.text-lines]
-file = "{}"
-labelled = true
-[budget]
-steps = 20
-[[methods]]
-algorithm = "sync-sgd"
-)",
-                      text_.string()));
-  }
-
-  std::shared_ptr<const Dataset> dataset() const { return load_text_dataset(text_lines(true), {}, text_); }
-  // Of lines as they are after `longest` tokens of each.
-  Sampler sampler(Batching batching, std::int64_t token_budget = 0, std::int32_t longest = 1000) const {
-    const auto data = dataset();
-    auto lengths = training_lengths(*data);
-    for (std::int32_t& length : lengths) length = std::min(length, longest);
-    return Sampler({.samples = data->size().train,
-                    .workers = 4,
-                    .micro_batches = 3,
-                    .micro_batch_size = 4,
-                    .seed = 3,
-                    .batching = batching,
-                    .token_budget = token_budget,
-                    .lengths = std::make_shared<const std::vector<std::int32_t>>(std::move(lengths))});
-  }
-  std::vector<std::int32_t> lengths(const Sampler& sampler, int worker, int step, int m) const {
-    std::vector<std::uint32_t> samples;
-    sampler.append_samples({Rank{worker}, step, m}, samples);
-    std::vector<std::int32_t> lengths;
-    for (const std::uint32_t sample : samples) lengths.push_back((*sampler.options().lengths)[sample]);
-    return lengths;
-  }
-  // Of the slowest worker of each step together, with `of` giving a micro-batch's time.
-  template <typename TimeOf>
-  double slowest_s(const Sampler& sampler, const TimeOf& of) const {
-    double sum_s = 0;
-    for (int step = 0; step < 20; ++step) {
-      double slowest = 0;
-      for (int worker = 0; worker < 4; ++worker) {
-        double step_s = 0;
-        for (int m = 0; m < 3; ++m) step_s += of(lengths(sampler, worker, step, m));
-        slowest = std::max(slowest, step_s);
-      }
-      sum_s += slowest;
-    }
-    return sum_s;
-  }
-
-  static Outcome outcome_of(const syncopate::Run& run) {
-    Progress progress(Progress::Style::silent, 1, 1);
-    progress.begin_run(1, run);
-    Outcome outcome = execute(run, {.threads = 1}, progress, [](const Outcome&) {});
-    EXPECT_EQ(outcome.failure, "");
-    return outcome;
-  }
-  double seconds(const Overrides& overrides) const {
-    return to_seconds(outcome_of(load(overrides).runs.at(0)).totals->end);
-  }
-
-  std::filesystem::path text_;
-};
-
-double tokens_of(const std::vector<std::int32_t>& lengths) {
-  double sum = 0;
-  for (const std::int32_t length : lengths) sum += length;
-  return sum;
-}
 double padded_of(const std::vector<std::int32_t>& lengths) {
   return static_cast<double>(lengths.size()) * std::ranges::max(lengths);
 }
@@ -166,11 +56,6 @@ TEST_F(NaturalTimes, AreThoseOfWhatEachMicroBatchHolds) {
   EXPECT_NEAR(seconds({"training.batching='packed'", "training.token_budget=40"}),
               slowest_s(sampler(Batching::packed, 40), [](auto l) { return 0.01 + 0.001 * tokens_of(l); }), 1e-6);
 }
-
-const std::string cuts =
-    "training={model='text-transformer',dataset='text-lines',micro_batch_size=4,optimizer={name='sgd'},"
-    "learning_rate={schedule='constant',peak=0.1}}";
-const std::string cut_to_8 = "models.text-transformer={width=4,depth=1,heads=2,mlp_width=3,positions=8,cut=true}";
 
 // Times, packing, fits and what is told go by the tokens that are computed, of lines of 3 to 25.
 TEST_F(NaturalTimes, OfTextsThatAModelCutsAreThoseOfWhatIsLeft) {
@@ -293,139 +178,6 @@ TEST_F(NaturalTimes, AThresholdDropsWhatIsLong) {
   for (const std::int64_t of_worker : outcome.totals->kept) counted += of_worker;
   EXPECT_EQ(counted, kept);
   EXPECT_NEAR(to_seconds(outcome.totals->end), time_s, 1e-6);
-}
-
-// Of what a threshold leaves, and of all, by class and by length; with a model and without.
-TEST_F(NaturalTimes, WhatIsDroppedIsToldByClassAndLength) {
-  const std::string drop = "methods=[{algorithm='dropcompute',threshold_s=0.16}]";
-  const std::string trains =
-      "training={model='linear',dataset='text-lines',micro_batch_size=4,optimizer={name='sgd'},"
-      "learning_rate={schedule='constant',peak=0.1}}";
-  for (const Overrides& how :
-       {Overrides{drop, "recording={samples=true}"}, Overrides{drop, "recording={samples=true}", trains}}) {
-    SCOPED_TRACE(how.size());
-    const auto run = load(how).runs.at(0);
-    const Outcome outcome = outcome_of(run);
-    EXPECT_FALSE(outcome.durations.has_value());
-    const RunSummary summary = summarise(run, outcome);
-    ASSERT_TRUE(summary.samples_kept.has_value());
-    const KeptSamples& told = *summary.samples_kept;
-    const std::vector<std::int32_t>& longest = told.longest;
-    ASSERT_GE(longest.size(), 6u);
-    ASSERT_TRUE(std::ranges::is_sorted(longest));
-
-    KeptSamples expected{
-        .by_class = {{0, 0}, {0, 0}},
-        .by_length = {std::vector<std::int64_t>(longest.size()), std::vector<std::int64_t>(longest.size())},
-        .longest = longest};
-    const auto data = dataset();
-    const Sampler drawn = sampler(Batching::count);
-    const auto add = [&](int worker, int step, int m, bool kept) {
-      std::vector<std::uint32_t> samples;
-      drawn.append_samples({Rank{worker}, step, m}, samples);
-      std::vector<std::int64_t> labels(samples.size());
-      data->gather(Split::train, samples, nullptr, labels.data());
-      for (std::size_t i = 0; i < samples.size(); ++i) {
-        std::size_t bin = 0;
-        while (std::ssize(data->tokens(Split::train, samples[i])) > longest[bin]) ++bin;
-        const auto label = static_cast<std::size_t>(labels[i]);
-        expected.by_class.kept[label] += kept;
-        ++expected.by_class.offered[label];
-        expected.by_length.kept[bin] += kept;
-        ++expected.by_length.offered[bin];
-      }
-    };
-    for (int step = 0; step < 20; ++step)
-      for (int worker = 0; worker < 4; ++worker) {
-        double end_s = 0;
-        for (int m = 0; m < 3; ++m) {
-          end_s += 0.01 + 0.001 * tokens_of(lengths(drawn, worker, step, m));
-          add(worker, step, m, end_s < 0.16 - 1e-9);
-        }
-      }
-    // With a model there is its loss on the test samples of each length, whose mean is that on all of them.
-    EXPECT_EQ(told.test_loss.size(), run.training.time_only ? 0 : longest.size());
-    EXPECT_EQ(told.test_accuracy.size(), told.test_loss.size());
-    if (!told.test_loss.empty()) {
-      std::vector<double> samples(longest.size());
-      for (std::uint32_t sample = 0; sample < data->size().test; ++sample) {
-        std::size_t bin = 0;
-        while (bin + 1 < longest.size() && std::ssize(data->tokens(Split::test, sample)) > longest[bin]) ++bin;
-        ++samples[bin];
-      }
-      double sum = 0, right = 0;
-      for (std::size_t bin = 0; bin < longest.size(); ++bin) {
-        if (samples[bin] > 0) sum += samples[bin] * told.test_loss[bin];
-        if (samples[bin] > 0) right += samples[bin] * told.test_accuracy[bin];
-      }
-      EXPECT_NEAR(sum / static_cast<double>(data->size().test), summary.final_test_loss.value(), 1e-5);
-      EXPECT_NEAR(right / static_cast<double>(data->size().test), summary.final_test_accuracy.value(), 1e-9);
-    }
-    expected.test_loss = told.test_loss;
-    expected.test_accuracy = told.test_accuracy;
-    EXPECT_EQ(told, expected);
-    // Long ones are dropped more often: what DropCompute's assumption of independence leaves out.
-    const auto share = [&](std::size_t bin) {
-      return static_cast<double>(told.by_length.kept[bin]) / static_cast<double>(told.by_length.offered[bin]);
-    };
-    EXPECT_LT(share(longest.size() - 1), share(0));
-    EXPECT_EQ(summary_from_json(to_json(summary))->samples_kept, summary.samples_kept);
-  }
-}
-
-TEST_F(NaturalTimes, WithoutDroppingAllIsKept) {
-  for (const std::string method :
-       {"{algorithm='sync-sgd'}", "{algorithm='local-sgd',period={rule='constant',steps=4}}"}) {
-    const auto run = load({"methods=[" + method + "]", "recording.samples=true"}).runs.at(0);
-    const KeptSamples told = summarise(run, outcome_of(run)).samples_kept.value();
-    EXPECT_EQ(told.by_class.kept, told.by_class.offered);
-    EXPECT_EQ(told.by_length.kept, told.by_length.offered);
-    EXPECT_EQ(told.by_class.kept.at(0) + told.by_class.kept.at(1), 20 * 4 * 3 * 4);
-  }
-  const auto silent = load({}).runs.at(0);
-  EXPECT_FALSE(summarise(silent, outcome_of(silent)).samples_kept.has_value());
-}
-
-// What the accounts of kept and dropped micro-batches are of: other shares than their drop rate would be wrong.
-TEST_F(NaturalTimes, SharesThatAreToldAgreeWithTheDropRate) {
-  const std::string drops = "{algorithm='dropcompute',threshold_s=0.11";
-  for (const auto& [method, is_known] :
-       {std::pair<std::string, bool>{"{algorithm='sync-sgd'}", true},
-        {drops + "}", true},
-        {drops + ",compensation='extra-steps',redundancy=0.25}", true},
-        {drops + ",compensation='larger-batch',redundancy=0.34}", true},
-        {drops + ",compensation='recompute',recompute_every_steps=5}", false},
-        {drops + ",compensation='carry-over'}", false},
-        {"{algorithm='random-drop',drop_rate=0.3}", true},
-        {"{algorithm='local-sgd',period={rule='constant',steps=4}}", true},
-        {"{algorithm='local-sgd',period={rule='swap',switch_step=10},local_phase={micro_batches=1}}", true},
-        {"{algorithm='local-sgd',period={rule='swap',switch_step=10},local_phase={micro_batches=1,"
-         "sampling='own-order'}}",
-         false},
-        {"{algorithm='async-sgd',maximum_staleness=2}", true},
-        {"{algorithm='softsync',splitting=2}", true},
-        {"{algorithm='stale-synchronous',slack=1}", true},
-        {"{algorithm='backup-tokens',backups=1}", true}}) {
-    SCOPED_TRACE(method);
-    const auto run = load({cuts, cut_to_8, "methods=[" + method + "]", "recording.samples=true"}).runs.at(0);
-    const RunSummary summary = summarise(run, outcome_of(run));
-    const KeptSamples told = summary.samples_kept.value();
-    for (const KeptSamples::Kinds& kinds : {told.by_class, told.by_length}) {
-      EXPECT_EQ(!kinds.offered.empty(), is_known);
-      const auto kept = std::accumulate(kinds.kept.begin(), kinds.kept.end(), 0.0);
-      EXPECT_EQ(kept, 4 * static_cast<double>(summary.kept_micro_batches));
-      if (!kinds.offered.empty()) {
-        EXPECT_NEAR(kept / std::accumulate(kinds.offered.begin(), kinds.offered.end(), 0.0), 1 - summary.drop_rate(),
-                    1e-12);
-      }
-    }
-    if (method.starts_with(drops)) {
-      EXPECT_GT(summary.drop_rate(), 0.1);
-    }
-    const auto json = nlohmann::json::parse(to_json(summary));
-    EXPECT_EQ(json.at("samples_kept").at("by_length").contains("kept_share"), is_known);
-    EXPECT_EQ(summary_from_json(to_json(summary))->samples_kept->by_class, told.by_class);
-  }
 }
 
 TEST_F(NaturalTimes, AllMethodsMeetTheSame) {

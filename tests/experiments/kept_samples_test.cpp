@@ -1,0 +1,155 @@
+// Which samples are kept and which are dropped, by class and by length: what a run's summary tells, against what a
+// sampler of the test's own draws.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "results/directory/summary_json.hpp"
+#include "tests/experiments/text_lines.hpp"
+
+namespace syncopate {
+namespace {
+
+struct SamplesKept : TextLines {};
+
+// Of what a threshold leaves, and of all, by class and by length; with a model and without.
+TEST_F(SamplesKept, WhatIsDroppedIsToldByClassAndLength) {
+  const std::string drop = "methods=[{algorithm='dropcompute',threshold_s=0.16}]";
+  const std::string trains =
+      "training={model='linear',dataset='text-lines',micro_batch_size=4,optimizer={name='sgd'},"
+      "learning_rate={schedule='constant',peak=0.1}}";
+  for (const Overrides& how :
+       {Overrides{drop, "recording={samples=true}"}, Overrides{drop, "recording={samples=true}", trains}}) {
+    SCOPED_TRACE(how.size());
+    const auto run = load(how).runs.at(0);
+    const Outcome outcome = outcome_of(run);
+    EXPECT_FALSE(outcome.durations.has_value());
+    const RunSummary summary = summarise(run, outcome);
+    ASSERT_TRUE(summary.samples_kept.has_value());
+    const KeptSamples& told = *summary.samples_kept;
+    const std::vector<std::int32_t>& longest = told.longest;
+    ASSERT_GE(longest.size(), 6u);
+    ASSERT_TRUE(std::ranges::is_sorted(longest));
+
+    KeptSamples expected{
+        .by_class = {{0, 0}, {0, 0}},
+        .by_length = {std::vector<std::int64_t>(longest.size()), std::vector<std::int64_t>(longest.size())},
+        .longest = longest};
+    const auto data = dataset();
+    const Sampler drawn = sampler(Batching::count);
+    const auto add = [&](int worker, int step, int m, bool kept) {
+      std::vector<std::uint32_t> samples;
+      drawn.append_samples({Rank{worker}, step, m}, samples);
+      std::vector<std::int64_t> labels(samples.size());
+      data->gather(Split::train, samples, nullptr, labels.data());
+      for (std::size_t i = 0; i < samples.size(); ++i) {
+        std::size_t bin = 0;
+        while (std::ssize(data->tokens(Split::train, samples[i])) > longest[bin]) ++bin;
+        const auto label = static_cast<std::size_t>(labels[i]);
+        expected.by_class.kept[label] += kept;
+        ++expected.by_class.offered[label];
+        expected.by_length.kept[bin] += kept;
+        ++expected.by_length.offered[bin];
+      }
+    };
+    for (int step = 0; step < 20; ++step)
+      for (int worker = 0; worker < 4; ++worker) {
+        double end_s = 0;
+        for (int m = 0; m < 3; ++m) {
+          end_s += 0.01 + 0.001 * tokens_of(lengths(drawn, worker, step, m));
+          add(worker, step, m, end_s < 0.16 - 1e-9);
+        }
+      }
+    // With a model there is its loss on the test samples of each length, whose mean is that on all of them.
+    EXPECT_EQ(told.test_loss.size(), run.training.time_only ? 0 : longest.size());
+    EXPECT_EQ(told.test_accuracy.size(), told.test_loss.size());
+    if (!told.test_loss.empty()) {
+      std::vector<double> samples(longest.size());
+      for (std::uint32_t sample = 0; sample < data->size().test; ++sample) {
+        std::size_t bin = 0;
+        while (bin + 1 < longest.size() && std::ssize(data->tokens(Split::test, sample)) > longest[bin]) ++bin;
+        ++samples[bin];
+      }
+      double sum = 0, right = 0;
+      for (std::size_t bin = 0; bin < longest.size(); ++bin) {
+        if (samples[bin] > 0) sum += samples[bin] * told.test_loss[bin];
+        if (samples[bin] > 0) right += samples[bin] * told.test_accuracy[bin];
+      }
+      EXPECT_NEAR(sum / static_cast<double>(data->size().test), summary.final_test_loss.value(), 1e-5);
+      EXPECT_NEAR(right / static_cast<double>(data->size().test), summary.final_test_accuracy.value(), 1e-9);
+    }
+    expected.test_loss = told.test_loss;
+    expected.test_accuracy = told.test_accuracy;
+    EXPECT_EQ(told, expected);
+    // Long ones are dropped more often: what DropCompute's assumption of independence leaves out.
+    const auto share = [&](std::size_t bin) {
+      return static_cast<double>(told.by_length.kept[bin]) / static_cast<double>(told.by_length.offered[bin]);
+    };
+    EXPECT_LT(share(longest.size() - 1), share(0));
+    EXPECT_EQ(summary_from_json(to_json(summary))->samples_kept, summary.samples_kept);
+  }
+}
+
+TEST_F(SamplesKept, WithoutDroppingAllIsKept) {
+  for (const std::string method :
+       {"{algorithm='sync-sgd'}", "{algorithm='local-sgd',period={rule='constant',steps=4}}"}) {
+    const auto run = load({"methods=[" + method + "]", "recording.samples=true"}).runs.at(0);
+    const KeptSamples told = summarise(run, outcome_of(run)).samples_kept.value();
+    EXPECT_EQ(told.by_class.kept, told.by_class.offered);
+    EXPECT_EQ(told.by_length.kept, told.by_length.offered);
+    EXPECT_EQ(told.by_class.kept.at(0) + told.by_class.kept.at(1), 20 * 4 * 3 * 4);
+  }
+  const auto silent = load({}).runs.at(0);
+  EXPECT_FALSE(summarise(silent, outcome_of(silent)).samples_kept.has_value());
+}
+
+// What the accounts of kept and dropped micro-batches are of: other shares than their drop rate would be wrong.
+TEST_F(SamplesKept, SharesThatAreToldAgreeWithTheDropRate) {
+  const std::string drops = "{algorithm='dropcompute',threshold_s=0.11";
+  for (const auto& [method, is_known] :
+       {std::pair<std::string, bool>{"{algorithm='sync-sgd'}", true},
+        {drops + "}", true},
+        {drops + ",compensation='extra-steps',redundancy=0.25}", true},
+        {drops + ",compensation='larger-batch',redundancy=0.34}", true},
+        {drops + ",compensation='recompute',recompute_every_steps=5}", false},
+        {drops + ",compensation='carry-over'}", false},
+        {"{algorithm='random-drop',drop_rate=0.3}", true},
+        {"{algorithm='local-sgd',period={rule='constant',steps=4}}", true},
+        {"{algorithm='local-sgd',period={rule='swap',switch_step=10},local_phase={micro_batches=1}}", true},
+        {"{algorithm='local-sgd',period={rule='swap',switch_step=10},local_phase={micro_batches=1,"
+         "sampling='own-order'}}",
+         false},
+        {"{algorithm='async-sgd',maximum_staleness=2}", true},
+        {"{algorithm='softsync',splitting=2}", true},
+        {"{algorithm='stale-synchronous',slack=1}", true},
+        {"{algorithm='backup-tokens',backups=1}", true}}) {
+    SCOPED_TRACE(method);
+    const auto run = load({cuts, cut_to_8, "methods=[" + method + "]", "recording.samples=true"}).runs.at(0);
+    const RunSummary summary = summarise(run, outcome_of(run));
+    const KeptSamples told = summary.samples_kept.value();
+    for (const KeptSamples::Kinds& kinds : {told.by_class, told.by_length}) {
+      EXPECT_EQ(!kinds.offered.empty(), is_known);
+      const auto kept = std::accumulate(kinds.kept.begin(), kinds.kept.end(), 0.0);
+      EXPECT_EQ(kept, 4 * static_cast<double>(summary.kept_micro_batches));
+      if (!kinds.offered.empty()) {
+        EXPECT_NEAR(kept / std::accumulate(kinds.offered.begin(), kinds.offered.end(), 0.0), 1 - summary.drop_rate(),
+                    1e-12);
+      }
+    }
+    if (method.starts_with(drops)) {
+      EXPECT_GT(summary.drop_rate(), 0.1);
+    }
+    const auto json = nlohmann::json::parse(to_json(summary));
+    EXPECT_EQ(json.at("samples_kept").at("by_length").contains("kept_share"), is_known);
+    EXPECT_EQ(summary_from_json(to_json(summary))->samples_kept->by_class, told.by_class);
+  }
+}
+
+}  // namespace
+}  // namespace syncopate
