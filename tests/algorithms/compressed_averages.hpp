@@ -1,0 +1,62 @@
+// Methods that average models in rounds, and compressions of their averages.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "algorithms/local_sgd/co2.hpp"
+#include "algorithms/local_sgd/cocod_sgd.hpp"
+#include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "algorithms/local_sgd/overlap_local_sgd.hpp"
+#include "algorithms/local_sgd/palsgd.hpp"
+#include "tests/algorithms/simulated_run.hpp"
+
+namespace syncopate {
+
+inline CompressionOptions of(CompressionOptions::Kind kind, double ratio = 0.01) {
+  using Kind = CompressionOptions::Kind;
+  CompressionOptions options{.kind = kind, .of_averages = true, .ratio = ratio};
+  options.error_feedback = kind == Kind::top_k || kind == Kind::random_k || kind == Kind::sign;
+  return options;
+}
+
+using Methods = std::vector<std::pair<const char*, std::shared_ptr<Algorithm>>>;
+
+// All methods that average models in rounds of so many steps.
+inline Methods in_rounds(Step steps) {
+  using Averaged = OverlappedOuterOptions::Averaged;
+  using Update = OverlappedOuterOptions::Update;
+  const auto period = [&] { return make_constant_period(steps); };
+  const auto diloco = [] { return std::shared_ptr<const OuterOptimizer>(make_diloco(0.7, 0.5)); };
+  const auto heavy = [] { return std::shared_ptr<const OuterOptimizer>(make_heavy_ball(0.8, 0.5, 1)); };
+  const auto overlapped = [&](std::shared_ptr<const OuterOptimizer> outer, Update update, Averaged averaged) {
+    return std::make_shared<OverlappedOuter>(period(), std::move(outer), OverlappedOuterOptions{update, averaged},
+                                             StatePolicies{});
+  };
+  return {{"local-sgd", std::make_shared<LocalSgd>(period(), StatePolicies{})},
+          {"diloco", std::make_shared<OuterLocalSgd>(period(), diloco(), StatePolicies{})},
+          {"slowmo", std::make_shared<OuterLocalSgd>(
+                         period(), std::shared_ptr<const OuterOptimizer>(make_slowmo(1, 0.5)), StatePolicies{})},
+          {"palsgd", std::make_shared<PalSgd>(period(), diloco(), PullOptions{.probability = 0.3})},
+          {"cocod", std::make_shared<CocodSgd>(period(), StatePolicies{})},
+          {"overlap", std::make_shared<OverlapLocalSgd>(period(), OverlapLocalOptions{.mixing = 0.6, .momentum = 0.4},
+                                                        StatePolicies{})},
+          {"eager", overlapped(diloco(), Update::eager, Averaged::differences)},
+          {"delayed", overlapped(diloco(), Update::delayed, Averaged::differences)},
+          {"co2", overlapped(heavy(), Update::delayed, Averaged::models)}};
+}
+
+inline std::vector<float> compressed(const SimulatedRun& setup, Algorithm& method, const CompressionOptions& options) {
+  method.compress(options);
+  auto parameters = setup.run(method).parameters;
+  method.compress(std::nullopt);
+  return parameters;
+}
+
+// As an experiment file has it.
+inline const std::string local_sgd = "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 3 }";
+
+}  // namespace syncopate
