@@ -1,3 +1,4 @@
+// EDiT's penalty: limit cases bit for bit, all of it against a recursion in double precision, outliers, settings.
 #include "algorithms/local_sgd/edit.hpp"
 
 #include <gmock/gmock.h>
@@ -5,17 +6,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "tests/algorithms/edit_options.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/kicked_workers.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/layered_pull_objective.hpp"
-#include "workers/delays/outages.hpp"
 
 namespace syncopate {
 namespace {
@@ -23,24 +26,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using Scope = EditOptions::Scope;
-using From = TimedRounds::CountedFrom;
 
-constexpr double infinity = PenaltyOptions::infinity;
 const PenaltyOptions no_penalty{.outlier_factor = infinity, .temperature = infinity};
-
-std::shared_ptr<const OuterOptimizer> diloco(double rate = 0.7, double momentum = 0.8) {
-  return make_diloco(rate, momentum);
-}
-
-EditOptions by_steps(int period, const PenaltyOptions& penalty = {}) {
-  EditOptions options{.penalty = penalty, .period = make_constant_period(period), .outer = diloco()};
-  return options;
-}
-
-EditOptions by_time(double seconds, const PenaltyOptions& penalty = {}) {
-  EditOptions options{.penalty = penalty, .timed = {.length = from_seconds(seconds)}, .outer = diloco()};
-  return options;
-}
 
 TEST(Edit, WithoutAPenaltyEqualsLocalSgdAndDiLoCoBitForBit) {
   const SimulatedRun setup{.workers = 4, .micro_batches = 2, .momentum = 0.9, .rate = 0.05, .budget = {.steps = 18}};
@@ -62,24 +49,6 @@ TEST(Edit, WithEqualNormsEqualsDiLoCoBitForBit) {
   EditOptions options = by_steps(2);
   options.outer = make_plain_outer(1);
   EXPECT_EQ(run_kicked(setup, Edit(options)).outcome.parameters, std::vector(5, 1.0f / 5));
-}
-
-// Micro-batches of 1 s: 4 steps in 4 s. The last round is of 2.
-TEST(Edit, ByTimeAndWithEqualWorkersEqualsTheSameBySteps) {
-  SimulatedRun setup{.workers = 4, .momentum = 0.9, .rate = 0.05, .budget = {.steps = 18}};
-  const PenaltyOptions penalty{.outlier_factor = 1, .outlier_warmup = 2, .temperature = 5, .clip_norm = 8};
-  const auto timed = setup.run(Edit(by_time(4, penalty)));
-  EXPECT_EQ(timed.parameters, setup.run(Edit(by_steps(4, penalty))).parameters);
-  EXPECT_EQ(timed.log, setup.run(Edit(by_steps(4, penalty))).log);
-  EditOptions warmed = by_time(4, penalty), counted = by_steps(4, penalty);
-  warmed.timed.warmup_steps = 6;
-  counted.period = make_post_local_period(6, 4);
-  EXPECT_EQ(setup.run(Edit(warmed)).log, setup.run(Edit(counted)).log);
-  EXPECT_EQ(setup.run(Edit(warmed)).parameters, setup.run(Edit(counted)).parameters);
-  setup.network_s = 0;  // so that arrivals are the ends of synchronisations
-  EditOptions from_arrival = by_time(4, penalty);
-  from_arrival.timed.counted_from = From::arrival;
-  EXPECT_EQ(setup.run(Edit(from_arrival)).parameters, timed.parameters);
 }
 
 // The same in double precision: four tensors of 2, 4, 1 and 1 elements, three workers whose rounds have so many steps
@@ -214,81 +183,15 @@ TEST(Edit, IsTheRecursionInDoublePrecision) {
       }
 }
 
-// Steps of 1, 1.4 and 2 s; after 3.5 s of each round the workers end their 4th, 3rd and 2nd step.
-const SimulatedRun uneven{.rate = Recursion::rate,
-                          .budget = {.steps = 8},
-                          .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.4, 1.0})}};
-
 TEST(Edit, ByTimeIsTheRecursionWithEachWorkersOwnStepsAndData) {
   SimulatedRun setup = uneven;
+  setup.rate = Recursion::rate;
   setup.objective = std::make_shared<LayeredPullObjective>();
   setup.budget = {.steps = Recursion::rounds * Recursion::most};
   for (const double step_share : {0.0, 0.4}) {
     const EditOptions options = by_time(3.5, {.temperature = 6, .step_share = step_share, .clip_norm = 12});
     expect_recursion(setup, options, {.options = options, .steps = {4, 3, 2}});
   }
-}
-
-// An all-gather and an average of 0.5 s each.
-TEST(Edit, ByStepsWaitsForTheSlowest) {
-  EXPECT_EQ(uneven.run(Edit(by_steps(4))).log, (std::vector<std::string>{"step 4 at 9.000 s: kept 12, dropped 0",
-                                                                         "step 8 at 18.000 s: kept 12, dropped 0"}));
-}
-
-TEST(Edit, ByTimeEndsARoundWithTheStepThatIsThenUnderWay) {
-  const auto outcome = uneven.run(Edit(by_time(3.5)));
-  EXPECT_EQ(outcome.log, (std::vector<std::string>{"step 4 at 5.200 s: kept 9, dropped 3",
-                                                   "step 8 at 10.400 s: kept 9, dropped 3"}));
-  EXPECT_EQ(outcome.totals.accounts[0][Activity::wait], from_seconds(2 * 0.2));
-  EXPECT_EQ(outcome.totals.accounts[1][Activity::wait], Duration{});
-  EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{8, 6, 4}));
-}
-
-// From arrivals at 4, 4.2 and 4 s: the times are over at 7.5, 7.7 and 7.5 s, in steps that end at 8.2, 8.0 and 9.2 s.
-// So the fast fall behind: in the third round they take 2, 1 and 2 steps, from then on 1, 1 and 2.
-TEST(Edit, TimeMayCountFromAWorkersOwnArrival) {
-  EditOptions options = by_time(3.5);
-  options.timed.counted_from = From::arrival;
-  SimulatedRun setup = uneven;
-  setup.budget.steps = Step{11};
-  EXPECT_EQ(
-      setup.run(Edit(options)).log,
-      (std::vector<std::string>{"step 4 at 5.200 s: kept 9, dropped 3", "step 7 at 10.200 s: kept 7, dropped 2",
-                                "step 9 at 15.200 s: kept 5, dropped 1", "step 11 at 20.200 s: kept 4, dropped 2"}));
-}
-
-// 9 steps by 4.2 s, which the all-gather tells by 4.7 s; 9 more by 8.9 s.
-TEST(Edit, ASynchronisationWithTooFewStepsIsPutOff) {
-  EditOptions options = by_time(3.5);
-  options.timed.minimum_steps = 9;
-  EXPECT_EQ(uneven.run(Edit(options)).log, uneven.run(Edit(by_time(3.5))).log);
-  options.timed.minimum_steps = 10;
-  const auto outcome = uneven.run(Edit(options));
-  EXPECT_EQ(outcome.log, (std::vector<std::string>{"step 8 at 9.900 s: kept 18, dropped 6"}));
-  EXPECT_EQ(outcome.totals.collectives, 3);
-}
-
-// Its second round goes on with its third sample, not with its fifth, which its step would have.
-TEST(Edit, ByTimeAWorkerTakesItsDataInTurn) {
-  SimulatedRun setup = uneven;
-  const auto objective = std::make_shared<PullObjective>();
-  setup.objective = objective;
-  setup.run(Edit(by_time(3.5)));
-  for (int step = 0; step < 8; ++step) EXPECT_EQ(objective->evaluated.contains({Rank{2}, Step{step}, 0}), step < 4);
-}
-
-// What SlowMo divides by is the mean rate of all steps, so that all go on with one model.
-TEST(Edit, ByTimeAllGoOnWithOneModel) {
-  SimulatedRun setup = uneven;
-  setup.learning_rate = std::make_shared<LearningRate>(
-      LearningRate::Options{.shape = LearningRate::Shape::linear, .peak = 0.2, .total_steps = 12});
-  EditOptions options = by_time(3.5, {.temperature = 6});
-  options.outer = make_slowmo(0.9, 0.5);
-  const Edit method(options);
-  const WithLastModels recorded(method, 3);
-  setup.run(recorded);
-  EXPECT_EQ(recorded.models[1], recorded.models[0]);
-  EXPECT_EQ(recorded.models[2], recorded.models[0]);
 }
 
 // Norms above their mean are outliers' at once, and the mean, which begins at 0, stays below constant ones.
@@ -339,97 +242,6 @@ TEST(Edit, AWorkerThatGoesWildIsLeftOutOfThatRound) {
     setup.objective = std::make_shared<WildWorker>(std::numeric_limits<float>::quiet_NaN());
     EXPECT_TRUE(std::isnan(setup.run(Edit(options)).parameters[0])) << "shows where nobody looks for outliers";
   }
-}
-
-std::shared_ptr<const OutagePlan> outage(double at_s, double duration_s, bool loses_state) {
-  return std::make_shared<OutagePlan>(
-      1, std::vector<OutageEntry>{{.workers = {Rank{1}},
-                                   .when = ScheduledOutage{from_seconds(at_s), from_seconds(duration_s)},
-                                   .loses_state = loses_state}});
-}
-
-// Rounds of 4 s and 1 s of communication; the second begins at 5 s. The loss takes two steps along, and the rest of the
-// round is weighed as any: in double precision, of one element and two workers.
-TEST(Edit, AWorkerThatLosesItsStateGoesOnFromTheRoundsBegin) {
-  SimulatedRun setup{.workers = 2, .rate = 0.1, .budget = {.steps = 8}, .outages = outage(7.5, 0.25, true)};
-  setup.objective = std::make_shared<PullObjective>(1, 1);
-  EditOptions options = by_steps(4, {.temperature = 3});
-  options.outer = make_plain_outer(1);
-  double model = 1;
-  for (int round = 0; round < 2; ++round) {
-    double differences[2] = {}, weights[2] = {};
-    for (int k = 0; k < 2; ++k) {
-      double theta = model;
-      for (int step = 4 * round; step < 4 * round + 4; ++step) {
-        if (k == 1 && step == 6) theta = model;
-        theta -= 0.1 * (theta - PullObjective::target({Rank{k}, step, 0}, 0));
-      }
-      differences[k] = theta - model;
-      weights[k] = std::exp(-std::abs(differences[k]) / 3);
-    }
-    model += (weights[0] * differences[0] + weights[1] * differences[1]) / (weights[0] + weights[1]);
-  }
-  const auto outcome = setup.run(Edit(options));
-  EXPECT_NEAR(outcome.parameters[0], model, 1e-5 * std::abs(model));
-  EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>{0, 2}));
-  expect_exact_accounts(outcome);
-}
-
-TEST(Edit, OutagesHoldUpARoundAndNothingElse) {
-  for (const bool loses_state : {false, true})
-    for (const EditOptions& options : {by_steps(4), by_time(4)}) {
-      SimulatedRun setup{.budget = {.steps = 12}, .outages = outage(6.5, 3, loses_state)};
-      const auto outcome = setup.run(Edit(options));
-      EXPECT_EQ(outcome.published, Step{12});
-      EXPECT_EQ(sum(outcome.totals.kept) + sum(outcome.totals.dropped), 3 * 12);
-      expect_exact_accounts(outcome);
-    }
-  // Down, and back with what it had: by steps the round takes 3 s more, and nothing else differs.
-  const SimulatedRun setup{.budget = {.steps = 12}};
-  SimulatedRun down = setup;
-  down.outages = outage(6.5, 3, false);
-  EXPECT_EQ(down.run(Edit(by_steps(4))).parameters, setup.run(Edit(by_steps(4))).parameters);
-  EXPECT_EQ(to_seconds(down.run(Edit(by_steps(4))).totals.end), 3 * (4 + 1) + 3);
-  // By time the others end their 4 steps, and wait for its second, 4.5 s after the round's begin.
-  EXPECT_EQ(down.run(Edit(by_time(4))).log[1], "step 8 at 11.000 s: kept 10, dropped 2");
-}
-
-TEST(Edit, AWorkerWhoseDataAreUsedUpEndsTheRunWithAReason) {
-  for (const EditOptions& options : {by_steps(4), by_time(4)}) {
-    SimulatedRun setup{.budget = {.steps = 12}, .data_of = {std::nullopt, Step{5}, std::nullopt}};
-    try {
-      setup.run(Edit(options));
-      ADD_FAILURE() << "must end";
-    } catch (const RunFailure& failure) {
-      EXPECT_THAT(failure.what(), AllOf(HasSubstr("worker 1 left at"), HasSubstr("needs every worker")));
-    }
-    setup.data_of = {Step{5}, Step{5}, Step{5}};  // together: the last round is of one step
-    const auto outcome = setup.run(Edit(options));
-    EXPECT_EQ(outcome.published, Step{5});
-    EXPECT_EQ(sum(outcome.totals.kept), 3 * 5);
-  }
-}
-
-// However short a budget is, and whatever it counts, all workers meet, and a round that is put off ends with it.
-TEST(Edit, EndsTogetherUnderEveryBudget) {
-  std::vector<Budget> budgets;
-  for (const double seconds : {0.5, 2.0, 5.2, 7.2, 20.0}) budgets.push_back({.seconds = seconds});
-  for (const std::int64_t samples : {1, 5, 9, 10, 40}) budgets.push_back({.samples = samples});
-  for (const std::int64_t bytes : {1, 200, 1000}) budgets.push_back({.bytes = Bytes{bytes}});
-  budgets.push_back({.steps = 1});
-  budgets.push_back({.steps = 7, .seconds = 6.0});
-  for (const Budget& budget : budgets)
-    for (const std::int64_t minimum_steps : {1, 30})
-      for (EditOptions options : {by_steps(4), by_time(3.5)}) {
-        options.timed.minimum_steps = minimum_steps;
-        SimulatedRun setup = uneven;
-        setup.budget = budget;
-        const auto outcome = setup.run(Edit(options));
-        expect_exact_accounts(outcome);
-        EXPECT_GT(sum(outcome.totals.kept), 0);
-        EXPECT_EQ(outcome.publications.back().time, outcome.totals.end);
-        EXPECT_EQ(outcome.publications.back().samples, sum(outcome.totals.kept));
-      }
 }
 
 TEST(Edit, WhatItMustBeGivenIsAsked) {
