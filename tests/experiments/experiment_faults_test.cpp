@@ -1,0 +1,196 @@
+// Faults of an experiment file that several of its sections make together, and which of all faults are reported.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/experiments/experiment_file.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::HasSubstr;
+
+struct ExperimentFaults : ExperimentFile {};
+
+TEST_F(ExperimentFaults, LabelsAreUnique) {
+  EXPECT_THAT(faults({"methods.0.label=drop"}),
+              HasSubstr("methods.1.label = \"drop\"; must be a name that no other method has"));
+}
+
+TEST_F(ExperimentFaults, WhatFollowsFromAFaultIsNotReported) {
+  const auto only_fault = [&](const Overrides& overrides, const std::string& fault) {
+    const std::string report = faults(overrides);
+    EXPECT_THAT(report, HasSubstr(fault));
+    EXPECT_THAT(report, testing::Not(HasSubstr("\n"))) << report;
+  };
+  only_fault({"methods.drop={label=\"b\", algorithm=\"backup-workers\", backups=2}", "cluster.workers=1.5"},
+             "cluster.workers = 1.5; must be an integer");
+  only_fault({"cluster.worker_factors=[1,2,1,1]", "cluster.workers=1.5"}, "cluster.workers = 1.5");
+  only_fault({"cluster.slow_workers={count=2, factor=3}", "cluster.workers=0"}, "cluster.workers = 0");
+  only_fault({"cluster.leave=[{workers=[3], after_steps=1}]", "cluster.workers=0"}, "cluster.workers = 0");
+  only_fault({"cluster.worker_factors=[1,-2,1,1]"}, "cluster.worker_factors = -2");
+  only_fault({"seeds=[-1]"}, "seeds = -1; each element must be");
+  only_fault({"methods=5"}, "methods = 5; must be an array of tables");
+  only_fault({"budget.epochs=-1", "training.learning_rate.warmup_steps=20"}, "budget.epochs = -1; must be");
+  only_fault({"budget={steps=1.5}", "training.learning_rate.warmup_steps=20"}, "budget.steps = 1.5; must be");
+  only_fault({"budget={steps=20}", "training.learning_rate.warmup_epochs=1", "cluster.workers=0"},
+             "cluster.workers = 0");
+  only_fault({"training.learning_rate.total_steps=0", "training.learning_rate.warmup_steps=5"},
+             "training.learning_rate.total_steps = 0; must be");
+  only_fault({"training.optimizer={name=\"sgd\", momentum=2, nesterov=true}"}, "training.optimizer.momentum = 2");
+}
+
+// Two values of a sweep lack the same; where in the command line is not told.
+TEST_F(ExperimentFaults, WhatIsMissingOnTheCommandLineIsReportedOnce) {
+  EXPECT_EQ(faults({"sweep.network=[{kind=\"ring\",latency_s=1},{kind=\"ring\",latency_s=2}]"}),
+            "command line: network.bandwidth_bytes_per_s is missing; must be a number above 0");
+  EXPECT_EQ(faults({"sweep.cluster=[{workers=4},{workers=8},{workers=8,micro_batches=2}]"}),
+            "command line: cluster.micro_batch_s is missing; must be a number above 0 and at most 1000000000");
+}
+
+TEST_F(ExperimentFaults, MethodsAreCheckedAgainstTheRestOfTheFile) {
+  const auto with = [&](const std::string& method, Overrides overrides = {}) {
+    overrides.insert(overrides.begin(), "methods=[{" + method + "}]");
+    return faults(overrides);
+  };
+  const std::string epoch = "algorithm=\"random-drop\", drop_rate=0.1, from_epoch=1";
+  EXPECT_EQ(with(epoch), "");
+  EXPECT_THAT(with(epoch, {"training.model=quadratic", "budget={steps=5}"}), HasSubstr("methods.0.from_epoch = 1;"));
+
+  const std::string sharded = "algorithm=\"backup-workers\", backups=0, servers=2";
+  EXPECT_EQ(with(sharded), "");
+  EXPECT_EQ(with("algorithm=\"backup-workers\", backups=0", {"training.clip_norm=1"}), "");
+  EXPECT_THAT(with(sharded, {"training.clip_norm=1"}),
+              HasSubstr("training.clip_norm = 1; must be 0: with the servers of \"backup-workers\""));
+  for (const char* name : {"lars", "lamb", "lans"}) {
+    const std::string layer_wise = fmt::format("training.optimizer.name={}", name);
+    EXPECT_EQ(with("algorithm=\"backup-workers\", backups=0", {layer_wise}), "");
+    EXPECT_THAT(with(sharded, {layer_wise}),
+                HasSubstr(fmt::format("training.optimizer.name = \"{}\"; must be an optimizer that", name)));
+  }
+
+  const std::string distance = "algorithm=\"dynamic-averaging\", threshold=1, check_every=2";
+  EXPECT_EQ(with(distance), "");
+  EXPECT_THAT(with(distance, {"training={model=\"none\", parameters=1}"}),
+              HasSubstr("\"dynamic-averaging\"; needs a model"));
+
+  const std::string momentum = "algorithm=\"elastic-averaging\", beta=0.5, period=2, momentum=0.9";
+  EXPECT_EQ(with(momentum), "");
+  for (const char* optimizer :
+       {"{name=\"sgd\", momentum=0.5}", "{name=\"sgd\", weight_decay=0.1}", "{name=\"adamw\"}"}) {
+    const std::string key = "training.optimizer=";
+    EXPECT_THAT(with(momentum, {key + optimizer}), HasSubstr("methods.0.momentum = 0.9;")) << optimizer;
+  }
+
+  const std::string alone = "algorithm=\"branch-train-merge\"";
+  const Overrides total = {"training.learning_rate.total_steps=9"};
+  EXPECT_EQ(with(alone, {"budget={bytes=7, seconds=1}", total[0]}), "");
+  EXPECT_THAT(with(alone, {"budget={bytes=7}", total[0]}), HasSubstr("\"branch-train-merge\"; needs a budget"));
+}
+
+TEST_F(ExperimentFaults, LabelsAreSmoothedWhereThereAreSome) {
+  EXPECT_EQ(faults({"training.label_smoothing=0.1"}), "");
+  EXPECT_THAT(faults({"training.label_smoothing=0.1", "training.model=quadratic", "budget={steps=5}"}),
+              HasSubstr("training.label_smoothing = 0.1; must be 0: this model has no labels"));
+}
+
+// A list that fits no tensor would exclude nothing, unseen. Those of publications have the names of several codes.
+TEST_F(ExperimentFaults, OneOfTheExcludedTensorsMustBeThere) {
+  const auto with = [&](const std::string& words, const std::string& hidden = "4") {
+    return faults({"training.optimizer={name='lamb',exclude=[" + words + "]}", "training.model=mlp",
+                   "models.mlp.hidden=[" + hidden + "]"});
+  };
+  EXPECT_EQ(with("'bias', 'linear2'"), "");
+  EXPECT_EQ(with("'bias', 'gamma', 'beta', 'LayerNorm'"), "");
+  EXPECT_THAT(with("'norm'"), HasSubstr("[\"norm\"]; is in no tensor's name; one must be in one of linear1.weight, "
+                                        "linear2.weight, linear1.bias, linear2.bias"));
+  EXPECT_THAT(with("'norm', 'gamma'"),
+              HasSubstr("; are all in no tensor's name; one must be in one of linear1.weight"));
+  EXPECT_THAT(with("1"), HasSubstr("each element must be a string"));
+  EXPECT_THAT(
+      with("'gamma'", "4,4,4,4,4,4"),
+      testing::ContainsRegex("must be in one of (linear[1-7].weight, ){7}(linear[1-3].bias,? ){3}and 4 others"));
+}
+
+// Two matrices, of 16 x 12 and 10 x 16. Factors of rank r have 28 r and 26 r numbers instead of 192 and 160.
+TEST_F(ExperimentFaults, ARankWhoseFactorsMakeNoMatrixSmallerIsAFault) {
+  const auto with = [&](const std::string& keys, const std::string& model = "mlp") {
+    return faults({"methods=[{algorithm='sync-sgd',compression={name='powersgd'," + keys + "}}]",
+                   "training.model=" + model, "models.mlp.hidden=[16]", "datasets.gaussian-mixture.dimension=12",
+                   "datasets.gaussian-mixture.classes=10", "training.dataset=gaussian-mixture"});
+  };
+  EXPECT_EQ(with("rank=3"), "");
+  EXPECT_THAT(with("rank=4"), HasSubstr("methods.0.compression.rank = 4; must be at most 3: factors of a higher rank"));
+  EXPECT_EQ(with("rank=6,least_rate=1.0"), "");
+  EXPECT_EQ(with("rank=12,least_rate=0.0"), "");  // full rank of the first; the other one is sent whole
+  EXPECT_THAT(with("rank=13,least_rate=0.0"), HasSubstr("rank = 13; must be at most 12: no matrix of the model"));
+  EXPECT_THAT(with("rank=7,least_rate=1.0"), HasSubstr("rank = 7; must be at most 6"));
+  EXPECT_THAT(with("rank=1,least_rate=7.0"), HasSubstr("rank = 1; the model has no matrix that factors of any rank"));
+  EXPECT_THAT(with("least_rate=7.0"), HasSubstr("rank = 2 (the default); the model has no matrix"));
+}
+
+TEST_F(ExperimentFaults, RowsOfTablesThatTheModelDoesNotHaveAreAFault) {
+  const auto with = [&](const std::string& keys, const std::string& model = "mlp") {
+    return faults({"methods=[{algorithm='sync-sgd',compression={name='sparse-rows'" + keys + "}}]",
+                   "training.model=" + model, "models.mlp.hidden=[16]"});
+  };
+  EXPECT_EQ(with(",tables=['nothing','linear2']"), "");
+  EXPECT_THAT(with(",tables=['nothing']"),
+              HasSubstr("methods.0.compression.tables = [\"nothing\"]; one of them must be in the name of a matrix of "
+                        "the model: \"linear1.weight\", \"linear2.weight\""));
+  EXPECT_THAT(with(",tables=['bias']"), HasSubstr("must be in the name of a matrix"));
+  EXPECT_THAT(with("", "linear"), HasSubstr("(the default); one of them must be in the name of a matrix"));
+  EXPECT_EQ(with(",exchange='dense'", "linear"), "");
+}
+
+// 4 workers, so that a step has 4 gradients, of 16 samples each.
+TEST_F(ExperimentFaults, ARoundThatNeedsMoreThanTheWholeBudgetIsAFault) {
+  const auto with = [&](const std::string& budget, const std::string& method) {
+    return faults({"training.learning_rate.schedule=constant", "budget=" + budget, "methods=[{" + method + "}]"});
+  };
+  const auto batch = [](int gradients) { return "algorithm='k-batch-sync',gradients=" + std::to_string(gradients); };
+  EXPECT_EQ(with("{steps=40}", batch(160)), "");
+  EXPECT_THAT(with("{steps=40}", batch(161)),
+              HasSubstr("methods.0.gradients = 161; must be at most 160: the whole budget has no more gradients"));
+  EXPECT_EQ(with("{epochs=6}", batch(240)), "");
+  EXPECT_THAT(with("{epochs=6}", batch(241)), HasSubstr("must be at most 240"));
+  EXPECT_EQ(with("{samples=97}", batch(7)), "");  // six gradients have 96
+  EXPECT_THAT(with("{samples=97}", batch(8)), HasSubstr("must be at most 7"));
+  EXPECT_THAT(with("{samples=97,steps=1}", batch(5)), HasSubstr("must be at most 4"));
+  EXPECT_THAT(with("{steps=1,seconds=1000.0}", batch(5)), HasSubstr("must be at most 4"));
+  EXPECT_EQ(with("{seconds=0.1}", batch(1000)), "");
+  EXPECT_EQ(with("{bytes=100}", batch(1000)), "");
+  EXPECT_EQ(with("{steps=9223372036854775807}", batch(1000)), "");
+  // Trials that come to nothing have no samples.
+  const std::string trials = "algorithm='mindflayer',limit_s=0.02,trials=8";
+  EXPECT_THAT(with("{steps=1}", trials), HasSubstr("methods.0.trials = 8; must be at most 4"));
+  EXPECT_EQ(with("{samples=64}", trials), "");
+}
+
+TEST_F(ExperimentFaults, EmptyListsOfSeedsAndMethodsAreFaults) {
+  EXPECT_THAT(faults({"seeds=[]"}), HasSubstr("seeds = []; must hold at least one seed"));
+  EXPECT_THAT(faults({"methods=[]"}), HasSubstr("methods = []; must have at least one entry"));
+}
+
+TEST_F(ExperimentFaults, AnUnknownMethodIsReportedWithTheNearestAndNothingElse) {
+  const std::string report = faults({"methods.drop.algorithm=dropcomput"});
+  EXPECT_THAT(report, HasSubstr("command line: methods.1.algorithm = \"dropcomput\""));
+  EXPECT_THAT(report, HasSubstr("did you mean \"dropcompute\"?"));
+  EXPECT_THAT(report, testing::Not(HasSubstr("\n")));
+}
+
+TEST_F(ExperimentFaults, EpochsNeedADataSet) {
+  const std::string report = faults({"training.model=quadratic"});
+  EXPECT_THAT(report, HasSubstr("budget.epochs = 6; must not count epochs"));
+}
+
+TEST_F(ExperimentFaults, AnAccuracyTargetNeedsAModelWithAccuracy) {
+  EXPECT_EQ(load({"evaluation.target_accuracy=0.8"}).runs.at(0).evaluation.target_accuracy, 0.8);
+  EXPECT_THAT(faults({"evaluation.target_accuracy=0.8", "training.model=quadratic", "budget={steps=5}"}),
+              HasSubstr("this model has no accuracy"));
+}
+
+}  // namespace
+}  // namespace syncopate
