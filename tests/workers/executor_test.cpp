@@ -10,6 +10,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -86,6 +87,26 @@ TEST(Executor, NoMoreThanSoMuchWorkIsEverOutstanding) {
   executor.wait_all();
   EXPECT_EQ(done, 10'000);
   EXPECT_LE(most_outstanding, 4096);
+}
+
+TEST(Executor, WhatFollowsAFailedTaskIsNotRun) {
+  Executor executor(1);
+  bool ran = false;
+  const auto first = executor.submit([] { throw std::bad_alloc(); });
+  try {
+    const std::shared_ptr<Task> prerequisites[] = {first};
+    executor.submit([&] { ran = true; }, prerequisites);
+    executor.wait_all();
+    FAIL() << "the failure must be seen";
+  } catch (const std::bad_alloc&) {
+  }
+  EXPECT_FALSE(ran);
+}
+
+TEST(Executor, AFailingTaskReachesTheOneWhoWaits) {
+  Executor executor(2);
+  executor.submit([] { throw std::runtime_error("boom"); });
+  EXPECT_THROW(executor.wait_all(), std::runtime_error);
 }
 
 TEST(Executor, AfterAFailureNothingMoreIsTaken) {
