@@ -203,8 +203,8 @@ TEST(PredictionParts, RoundsAreThoseWithinTheBudget) {
   expect_rounds({.samples = 24 * 512 + 1}, 25, 12);  // the step in which they are used up is taken
   expect_rounds({.steps = 25, .samples = 31 * 512}, 25, 12);
   expect_rounds({.steps = 31, .samples = 25 * 512}, 25, 12);
-  // Rounds begin until the seconds are up: at 45, 85.5 and 126 s.
-  expect_rounds({.seconds = 86}, 30, 12);
+  // Steps begin until the seconds are up: rounds end at 45 and 85.5 s, and the last one, of a step, at 90 s.
+  expect_rounds({.seconds = 86}, 21, 12);
   expect_rounds({.steps = 25, .seconds = 1e6}, 25, 12);
   expect_rounds({.steps = 25, .bytes = Bytes{1'000'000'000}}, 25, 12);
   EXPECT_TRUE(under(setting, local, {.bytes = Bytes{1'000'000'000}}).empty());

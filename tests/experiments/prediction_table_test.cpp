@@ -77,7 +77,8 @@ TEST(PredictionTable, WhatASampleIsIsSaidWhereAFormulaGoesByOne) {
 TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
   std::vector<PredictedMethod> methods{by_simulation_and_two_formulas(), by_nothing()};
   methods[0].formulas[1].prediction.is_sampled = true;
-  methods[0].target = PredictedTarget{.batch = 12.5, .steps = 40.5, .time_s = 20.25, .is_bound = true};
+  methods[0].target =
+      PredictedTarget{.batch = 12.5, .steps = 40.5, .step_time_s = 0.5, .time_s = 20.25, .is_bound = true};
   auto json = nlohmann::json::parse(predictions_json("e", methods));
   auto& error = json["predictions"][0]["formulas"][0]["effective_speedup_standard_error"];
   EXPECT_NEAR(error, 2.25 * std::sqrt(4.0 / 9 + 1.0 / 576 + 1.0 / 4096), 1e-12);  // of 0.75, 6 and 2: shares of each
@@ -86,7 +87,7 @@ TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
     "experiment": "e", "predictions": [
       {"method": "m", "algorithm": "dropcompute", "sweep": [["cluster.workers", "2"]], "seed": 3, "planned_steps": 60,
        "rounds": 60, "communicated_bytes": 123456, "communication_is_exact": true,
-       "to_target": {"batch": 12.5, "steps": 40.5, "time_s": 20.25, "is_bound": true}, "solved": "period.steps = 9 makes 60 rounds", "against": "\"x\"",
+       "to_target": {"batch": 12.5, "steps": 40.5, "step_time_s": 0.5, "time_s": 20.25, "is_bound": true}, "solved": "period.steps = 9 makes 60 rounds", "against": "\"x\"",
        "simulated": {"steps": 20, "whole": false, "step_time_s": 0.5, "step_time_standard_error_s": 0.0625,
                      "effective_speedup": 1.5, "effective_speedup_standard_error": 0.375, "drop_rate": 0.25, "communication_share": 0.125, "total_time_s": 30.0},
        "not_simulated": null,

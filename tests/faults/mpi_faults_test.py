@@ -211,11 +211,11 @@ class Stopped(Ranks):
         each = [sum(seconds[activity][worker] for activity in seconds) for worker in range(WORKERS)]
         for total in each:  # every second of every worker is one of five
             self.assertAlmostEqual(total, summary["end_time_s"], delta=1e-6 * WORKERS)
-        # Others waited for it; or it took longer, also to send what it had; or what it did was too late for anybody; or less of
-        # its work is kept.
+        # Others waited for it; or it took longer, also to send what it had; or all did, where they had met by then; or what it
+        # did was too late for anybody; or less of its work is kept.
         least_s = 0.8 * STOPPED_S
         busy, kept = [sum(times) for times in zip(seconds["compute"], seconds["discarded"])], summary["kept_micro_batches_per_worker"]
-        shown = {"waited": max(seconds["wait"]) > least_s}
+        shown = {"waited": max(seconds["wait"]) > least_s, "all sent for longer": min(seconds["communicate"]) > least_s}
         if stopped < WORKERS:
             others = [worker for worker in range(WORKERS) if worker != stopped]
             shown["took longer"] = busy[stopped] - max(busy[other] for other in others) > least_s
