@@ -26,11 +26,16 @@ int largest_divisor_up_to_root(int workers) {
 }
 
 GossipGraphPtr read_torus(Settings& table, int workers) {
+  if (largest_divisor_up_to_root(workers) == 1) {
+    table.fault("kind",
+                fmt::format("needs a number of workers that can be laid into rows of at least 2, found {}", workers));
+    table.keep_as_written({"rows"});
+    return nullptr;
+  }
   const std::size_t faults = table.faults_so_far();
-  const int rows =
-      static_cast<int>(table.integer({"rows", "Into how many rows of equal length the workers are laid."}, 2, 1'000'000,
-                                     Stated(std::max(2, largest_divisor_up_to_root(workers)),
-                                            "the largest divisor of the number of workers up to its root")));
+  const int rows = static_cast<int>(table.integer(
+      {"rows", "Into how many rows of equal length the workers are laid."}, 2, 1'000'000,
+      Stated(largest_divisor_up_to_root(workers), "the largest divisor of the number of workers up to its root")));
   if (table.faults_so_far() > faults) return nullptr;
   if (workers % rows == 0 && workers / rows > 1) return torus(rows, workers / rows);
   table.fault("rows", fmt::format("must divide the number of workers, {}, into rows of at least 2", workers));

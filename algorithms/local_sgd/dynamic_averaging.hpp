@@ -44,6 +44,9 @@ class DynamicAveraging : public Algorithm {
             .publishes_rounds = is_gathered(),
             .exchanged_whole = "workers send whole models, of whom and when depends on how far they are apart"};
   }
+  Forecast forecast(const PredictionInput&) const override {
+    return Forecast::none("when models are averaged follows from how far they have moved");
+  }
 
  private:
   bool is_gathered() const { return options_.checks == DynamicOptions::Checks::gathered; }

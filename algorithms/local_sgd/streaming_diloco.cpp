@@ -58,6 +58,24 @@ std::optional<Communicated> StreamingDiloco::communication(const CommunicationIn
   return sum;
 }
 
+namespace {
+
+// Of the steps that the run is known to have; of a rate that is not known the first one.
+Step shortest_round(const SyncPeriod& period, const AlgorithmContext& context) {
+  constexpr Step endless = std::numeric_limits<Step::Rep>::max() / 2;
+  constexpr int most_rounds = 1'000'000;
+  Step shortest = endless, done = period.synchronous_steps();
+  const Step end = context.learning_rate ? context.total_steps.value_or(done) : done;
+  for (int rounds = 0; rounds == 0 || (done < end && rounds < most_rounds); ++rounds) {
+    const Step round = period.at(done, context.learning_rate ? context.learning_rate->at(done) : 1.0, endless);
+    shortest = std::min(shortest, round);
+    done += round;
+  }
+  return shortest;
+}
+
+}  // namespace
+
 std::unique_ptr<Algorithm> make_streaming_diloco(Settings& settings, const AlgorithmContext& context) {
   const std::size_t faults = settings.faults_so_far();
   auto period = read_sync_period(settings, context);
@@ -71,12 +89,8 @@ std::unique_ptr<Algorithm> make_streaming_diloco(Settings& settings, const Algor
   options.mixing =
       settings.number({"mixing", "How much of a worker's own fragment stays when a new one has come (alpha)."},
                       Range::between(0, 1), 0.0);
-  constexpr Step endless = std::numeric_limits<Step::Rep>::max() / 2;
-  const Step first = period->synchronous_steps();
-  const double rate = context.learning_rate ? context.learning_rate->at(first) : 1.0;
-  const Step round = period->at(first, rate, endless);
-  if (has_period && options.delay > round)
-    settings.fault("delay", fmt::format("must be at most {}, the steps of a round", round.value()));
+  if (const Step round = shortest_round(*period, context); has_period && options.delay > round)
+    settings.fault("delay", fmt::format("must be at most {}, the steps of the shortest round", round.value()));
   StatePolicies policies;
   read_buffer_policy(settings, policies);
   return std::make_unique<StreamingDiloco>(std::move(period), std::move(optimizer), std::move(options), policies);

@@ -53,7 +53,6 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
     return {.all = {}, .why_none = "workers that run out of data change who is waited for"};
   if (run.cluster.outages) return {.all = {}, .why_none = "outages change who is waited for"};
   if (run.cluster.pauses) return {.all = {}, .why_none = "sleeps and trailing work overlap with what comes next"};
-  if (run.algorithm->traits().follows_values) return {.all = {}, .why_none = "its course depends on what is computed"};
   KnownExchanges exchanges = known_exchanges(run);
   if (!exchanges.why_none.empty()) return {.all = {}, .why_none = exchanges.why_none};
   if (!times)
@@ -74,6 +73,7 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
                               .packet = exchanges.packet};
   FormulaTimes result;
   Forecast forecast = run.algorithm->forecast(input);
+  if (run.algorithm->traits().follows_values) return {.all = {}, .why_none = std::move(forecast.why_none)};
   for (Prediction& prediction : forecast.predictions) {
     const auto total_time_s = time_of_budget(input, prediction);
     result.all.push_back({std::move(prediction), total_time_s});

@@ -64,7 +64,8 @@ TEST_F(GraphSettings, WorkersThatDoNotFitTheGraphAreFaults) {
       reading(d_psgd, "kind = \"torus\", rows = 3", 8).faults,
       HasSubstr("test.toml:2:34: graph.rows = 3; must divide the number of workers, 8, into rows of at least 2"));
   EXPECT_THAT(reading(sgp, "kind = \"torus\", rows = 4", 4).faults, HasSubstr("into rows of at least 2"));
-  EXPECT_THAT(reading(d_psgd, "kind = \"torus\"", 7).faults, HasSubstr("must divide the number of workers, 7"));
+  EXPECT_THAT(reading(d_psgd, "kind = \"torus\"", 7).faults,
+              HasSubstr("needs a number of workers that can be laid into rows of at least 2, found 7"));
   EXPECT_THAT(reading(d_psgd, "kind = \"hypercube\"", 12).faults,
               HasSubstr("graph.kind = \"hypercube\"; needs a power of two workers, found 12"));
   EXPECT_THAT(reading(d_psgd, "kind = \"rings\"", 4).faults, HasSubstr("did you mean \"ring\""));

@@ -243,8 +243,22 @@ TEST(StreamingDilocoSettings, FaultsHaveTheirPlaces) {
   EXPECT_THAT(faults("fragments = 2\nmixing = -0.1"), HasSubstr("mixing = -0.1"));
   EXPECT_THAT(faults("fragments = 2\ndelay = -1"), HasSubstr("delay = -1"));
   EXPECT_THAT(faults("fragments = 2\ndelay = 9"),
-              HasSubstr("test.toml:5:9: delay = 9; must be at most 8, the steps of a round"));
+              HasSubstr("test.toml:5:9: delay = 9; must be at most 8, the steps of the shortest round"));
   EXPECT_EQ(faults("fragments = 3\ndelay = 8\nmixing = 1"), "");
+  // Longer rounds of a warm-up, and then shorter ones; at the end of the run the rate asks for longer ones again.
+  const LearningRate rate(
+      {.shape = LearningRate::Shape::linear, .peak = 0.1, .warmup_steps = 4, .total_steps = Step{100}});
+  const auto scheduled = [&](int delay) {
+    return read_method(
+               fmt::format("algorithm = \"streaming-diloco\"\nouter = {{ name = \"plain\" }}\nfragments = 1\n"
+                           "period = {{ rule = \"power\", minimum = 2, coefficient = 0.05, warmup_period = 4 }}\n"
+                           "delay = {}",
+                           delay),
+               {.workers = 4, .learning_rate_warmup = Step{4}, .total_steps = Step{100}, .learning_rate = &rate})
+        .faults;
+  };
+  EXPECT_EQ(scheduled(2), "");
+  EXPECT_THAT(scheduled(4), HasSubstr("delay = 4; must be at most 2, the steps of the shortest round"));
   EXPECT_THAT(
       read_method("algorithm = \"streaming-diloco\"\nfragments = 2\nperiod = { rule = \"constant\", steps = 8 }")
           .faults,

@@ -57,7 +57,7 @@ TEST_F(Predict, TheSimulatedTimeIsThatOfTheTrainedRun) {
   }
   EXPECT_EQ(*methods[0].simulated_speedup, 1);
   EXPECT_EQ(methods.back().not_simulated, "needs training");
-  EXPECT_EQ(methods.back().why_no_formula, "its course depends on what is computed");
+  EXPECT_EQ(methods.back().why_no_formula, "when models are averaged follows from how far they have moved");
   EXPECT_FALSE(methods.back().simulated);
   EXPECT_TRUE(methods.back().formulas.empty());
 }

@@ -40,7 +40,7 @@ TEST_F(PredictedFormulas, TheTableNamesMethodsAndSources) {
   const std::string table = prediction_table(methods);
   for (const char* text : {"sync-sgd", "simulation", "Eq. 4", "sampled E[T]", "Eqs. 4 to 6",
                            "order statistic (lower bound)", "rounds of normal sums", "mean pace", "needs training",
-                           "no formula: its course depends on what is computed", "S_eff", "+-"})
+                           "no formula: when models are averaged follows from how far they have moved", "S_eff", "+-"})
     EXPECT_THAT(table, HasSubstr(text));
   const auto json = nlohmann::json::parse(predictions_json("small", methods));
   EXPECT_EQ(json["experiment"], "small");
@@ -53,7 +53,7 @@ TEST_F(PredictedFormulas, TheTableNamesMethodsAndSources) {
   EXPECT_EQ(drop["planned_steps"], 60);
   EXPECT_TRUE(json["predictions"][5]["simulated"].is_null());
   EXPECT_EQ(json["predictions"][5]["not_simulated"], "needs training");
-  EXPECT_EQ(json["predictions"][5]["no_formula"], "its course depends on what is computed");
+  EXPECT_EQ(json["predictions"][5]["no_formula"], "when models are averaged follows from how far they have moved");
   EXPECT_TRUE(drop["no_formula"].is_null());
 }
 

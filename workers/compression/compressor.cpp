@@ -52,9 +52,12 @@ void Compressor::correct(const Received&, std::span<float>) const {}
 namespace {
 
 // Matrices whose names contain one of these have rows, and nothing else has.
-std::vector<Part> parts_with_tables(const std::vector<std::string>& tables, std::span<const ParameterTensor> tensors) {
+std::vector<Part> parts_with_tables(const CompressionOptions& options, std::span<const ParameterTensor> tensors) {
+  const std::vector<std::string>& tables = options.tables;
   if (!has_table(tables, tensors))
-    throw RunFailure(fmt::format("compression.tables = [{}]; {}", quoted(tables), must_name_a_matrix(tensors)));
+    throw RunFailure(fmt::format(
+        "{}; {}", options.written.empty() ? fmt::format("compression.tables = [{}]", quoted(tables)) : options.written,
+        must_name_a_matrix(tensors)));
   std::vector<Part> parts;
   for (const ParameterTensor& tensor : tensors)
     if (tensor.size > 0)
@@ -69,7 +72,7 @@ std::vector<Part> parts_of(const CompressionOptions& options, std::span<const Pa
                            Bytes parameters) {
   const auto size = static_cast<std::size_t>(parameters.value()) / sizeof(float);
   if (!options.needs_tensors()) return {{.offset = 0, .size = size}};
-  if (options.kind == Kind::rows) return parts_with_tables(options.tables, tensors);
+  if (options.kind == Kind::rows) return parts_with_tables(options, tensors);
   std::vector<Part> parts;
   for (const ParameterTensor& tensor : tensors)
     if (tensor.size > 0)

@@ -156,7 +156,7 @@ void read_ratio(Settings& table, CompressionOptions& options, const CompressionC
 void read_power(Settings& table, CompressionOptions& options, const CompressionContext& context) {
   constexpr int most = 1024;
   options.rank = static_cast<int>(table.integer({"rank", "Columns of each factor (r)."}, 1, most, options.rank));
-  options.written_rank = table.written("rank");
+  options.written = table.written("rank");
   options.least_rate = table.number(
       {"least_rate", "Matrices that the factors make smaller by this or less are sent as they are; with 0 none is."},
       Range::at_least(0), options.least_rate);
@@ -198,6 +198,7 @@ void read_keys(Settings& table, CompressionOptions& options, const CompressionCo
       options.dense_vectors =
           table.flag({"dense_vectors", "Whether tensors of one dimension are sent whole, with momentum of their mean."},
                      options.dense_vectors);
+      options.written = table.written("dense_vectors");
       return read_dropped(table, options, context);
     case Kind::random_k:
       read_ratio(table, options, context);
@@ -253,6 +254,7 @@ void read_keys(Settings& table, CompressionOptions& options, const CompressionCo
       options.tables =
           table.texts({"tables", "What the names of embeddings contain; other tensors are summed as they are."},
                       std::vector<std::string>{"words.weight", "places.weight", "bag_of_words"});
+      options.written = table.written("tables");
       if (options.tables.empty()) table.fault("tables", "must name at least one table");
       return;
     case Kind::power:

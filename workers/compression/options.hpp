@@ -77,7 +77,7 @@ struct CompressionOptions {
   bool warm_start = true;                 // PowerSGD: from the last step's factor
   Removed removed = Removed::own;         // PowerSGD: what a worker's residual is without
   bool returns_rejected = false;          // messages: what a server has not taken goes back into the residual
-  std::string written_rank{};             // where the rank stands, for what is found out with the model
+  std::string written{};                  // the key that only the model shows to be wrong, with its place
 
   // Whether packets depend on the model's tensors, beyond their number of values.
   bool needs_tensors() const {

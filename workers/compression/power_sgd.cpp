@@ -30,7 +30,7 @@ PowerSgd::PowerSgd(const CompressionOptions& options, const std::vector<Part>& p
   }
   if (factored_.empty())
     throw RunFailure(fmt::format("{}{}the model has no matrix that factors of rank {} make smaller by more than {}",
-                                 options.written_rank, options.written_rank.empty() ? "" : "; ", options.rank,
+                                 options.written, options.written.empty() ? "" : "; ", options.rank,
                                  options.least_rate));
   exchanges_ = {{Operation::all_reduce, bytes_of_words(left_words)},
                 {Operation::all_reduce, bytes_of_words(right_words_)}};

@@ -52,7 +52,8 @@ DeepGradientCompression::DeepGradientCompression(const CompressionOptions& optio
   if (options.clipped_by == CompressionOptions::ClippedBy::norm)
     clipped_ = {{.offset = 0, .size = parts.back().offset + parts.back().size}};
   for (const Part& part : parts) (options.dense_vectors && part.rows == 0 ? dense_ : parts_).push_back(part);
-  if (parts_.empty()) throw RunFailure("dense_vectors = true; the model has no matrix, so that nothing is compressed");
+  if (parts_.empty())
+    throw RunFailure(options.written + "; must be false: the model has no matrix, so that nothing is compressed");
   if (options.scope == CompressionOptions::Scope::model) {  // matrices come first, without gaps (Objective)
     const std::size_t begin = parts_.front().offset, end = parts_.back().offset + parts_.back().size;
     parts_ = {{.offset = begin, .size = end - begin}};
