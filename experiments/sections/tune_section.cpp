@@ -52,6 +52,7 @@ class TuneReader {
     section_.place = tune.place;
     read_settings(tune);
     read_methods();
+    if (section_.methods.empty()) return {};  // a fault of its own
     if (const TomlNode* where = tune.find("where")) read_where(*where);
     collect(tune, {}, "");
     check_seeds(tune);
@@ -81,7 +82,7 @@ class TuneReader {
 
   void read_methods() {
     const TomlNode* methods = root_.find("methods");
-    if (!methods || !methods->is_array_of_tables()) return;  // a fault of its own
+    if (!methods || !methods->is_array_of_tables()) return;
     for (const TomlNode& method : methods->array()) {
       const TomlNode* name = method.find("label") ? method.find("label") : method.find("algorithm");
       section_.methods.push_back(name ? text_of(*name) : std::to_string(section_.methods.size()));
