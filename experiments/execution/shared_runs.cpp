@@ -221,6 +221,9 @@ void SharedRuns::attempt(std::size_t index, Lease& lease, const CommonPhases::Ph
   Run run = work_.experiment.runs[index];
   if (copy_from_elsewhere(run, lease)) return;
   if (phase) start_at(run, *phase);
+  if (const LeaseNote* const former = lease.taken_from(); former && !former->host.empty())
+    progress.note(fmt::format("{}: taken over from {}, which {}", name_of(run), former->owner(),
+                              lease.former_is_gone() ? "is gone" : "was silent for too long"));
   progress.begin_run(index + 1, run);
   progress.tell([&lease](double share) { lease.tell(share); });
   // Who takes over the run of a lost process goes on from what that has left.

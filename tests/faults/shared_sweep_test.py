@@ -121,6 +121,7 @@ class LateOwner(SharedSweep):
         os.kill(first.pid, signal.SIGCONT)
         (_, of_first), (_, of_second) = self.finish(first), self.finish(second)
         self.assertRegex(of_first, r"another process has (taken it over|published it)")
+        self.assertIn(f", process {first.pid}, which was silent for too long", of_second)
         self.assertEqual((of_first + of_second).count(": finished after"), 1)
         self.check_ended(files_below(undisturbed / NAME, "metrics.csv", "steps.csv"))
 
