@@ -125,7 +125,7 @@ PredictedMethod simulated_and_communicated(const Run& run, Step steps) {
   method.seed = run.seed;
   method.planned_steps = planned_steps(run);
   method.solved = run.solved;
-  method.simulated = std::move(simulation.time);
+  method.simulated = simulation.time;
   method.not_simulated = std::move(simulation.why_none);
   method.failed = simulation.failed;
   method.communicated = communication_of(run, method.simulated);
