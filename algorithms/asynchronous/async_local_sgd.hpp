@@ -45,6 +45,7 @@ class AsyncLocalSgd : public Algorithm {
   void serve(Server& server) const override;
   Traits traits() const override {
     return {.servers = 1,
+            .settles_after = options_.local_steps,
             .publishes_rounds = true,
             .takes_data_in_turn = true,
             .sends_gradients = true,

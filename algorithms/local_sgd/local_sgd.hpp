@@ -28,6 +28,7 @@ class LocalSgd : public Algorithm {
   void run(Worker& worker) const override;
   Traits traits() const override {
     return {.follows_clock = false,
+            .settles_after = period_->synchronous_steps(),
             .same_course_from = 0,
             .judges_alone = true,
             .publishes_rounds = true,

@@ -45,11 +45,10 @@ std::optional<Prediction> sum_of_rounds(const SyncPeriod& period, const RoundFor
   constexpr double no_limit = 1e15;
   const double samples_per_step =
       static_cast<double>(input.samples_per_micro_batch) * input.workers * input.micro_batches;
-  const double steps =
-      std::min(input.budget.steps ? static_cast<double>(input.budget.steps->value()) : no_limit,
-               input.budget.samples ? static_cast<double>(*input.budget.samples) / samples_per_step : no_limit);
-  if (input.budget.bytes && steps == no_limit) return std::nullopt;
-  const Step end = static_cast<Step::Rep>(std::ceil(steps));
+  const double steps = input.budget.steps ? static_cast<double>(input.budget.steps->value()) : no_limit;
+  const double whole_steps =  // in samples
+      input.budget.samples ? static_cast<double>(*input.budget.samples) / samples_per_step : no_limit;
+  if (input.budget.bytes && std::min(steps, whole_steps) == no_limit) return std::nullopt;
   std::map<Step, std::optional<RoundTime>> rounds_of;  // by their length
   const auto round_of_length = [&](Step length) -> const std::optional<RoundTime>& {
     const auto [known, is_new] = rounds_of.try_emplace(length);
@@ -59,13 +58,17 @@ std::optional<Prediction> sum_of_rounds(const SyncPeriod& period, const RoundFor
   Prediction sum;
   sum.kept = 0;
   Step done{};
+  double kept_of_step = 1;  // as in the last round
   const double seconds = input.budget.seconds.value_or(1e300);
-  for (int rounds = 0; done < end && sum.step_time_s < seconds; ++rounds) {
-    Step length = period.at(done, input.learning_rate.at(done), end - done);
+  const auto steps_left = [&] {
+    return std::min(steps - static_cast<double>(done.value()), std::ceil((whole_steps - sum.kept) / kept_of_step));
+  };
+  for (int rounds = 0; steps_left() > 0 && sum.step_time_s < seconds; ++rounds) {
+    Step length = period.at(done, input.learning_rate.at(done), Step{static_cast<Step::Rep>(steps_left())});
     if (length > longest_round || rounds == most_rounds) return std::nullopt;
     std::optional<RoundTime> known = round_of_length(length);
     const double left_s = seconds - sum.step_time_s;
-    if (const double computing_s = known ? known->time_s - known->communication_s : 0; computing_s > left_s) {
+    if (const double computing_s = known ? known->time_s - known->average_s : 0; computing_s > left_s) {
       length = static_cast<Step::Rep>(std::ceil(static_cast<double>(length.value()) * left_s / computing_s));
       known = round_of_length(length);  // workers begin no further step once the budget is over
     }
@@ -78,6 +81,8 @@ std::optional<Prediction> sum_of_rounds(const SyncPeriod& period, const RoundFor
     const double further_s = formulas.further_communication_s ? formulas.further_communication_s(done + length) : 0.0;
     sum.step_time_s += one.time_s + further_s;
     sum.communication_s += one.communication_s + further_s;
+    kept_of_step = one.kept;
+    if (!(kept_of_step > 0)) return std::nullopt;
     sum.kept += one.kept * static_cast<double>(length.value());
     sum.step_error_s += one.error_s;  // of one sample, so that errors may all go the same way
     sum.kept_error += one.kept_error * static_cast<double>(length.value());
@@ -90,10 +95,14 @@ std::optional<Prediction> sum_of_rounds(const SyncPeriod& period, const RoundFor
   return sum;
 }
 
-RoundTime round_of(double computing_s, double average_s) { return {computing_s + average_s, average_s}; }
+RoundTime round_of(double computing_s, double average_s) { return {computing_s + average_s, average_s, average_s}; }
 
 RoundTime round_of(const SampledRounds& computing, double average_s) {
-  return {computing.time_s.mean + average_s, average_s, computing.kept.mean, computing.time_s.error,
+  return {computing.time_s.mean + average_s,
+          average_s,
+          average_s,
+          computing.kept.mean,
+          computing.time_s.error,
           computing.kept.error};
 }
 
@@ -178,7 +187,7 @@ RoundFormulas rounds_in_groups(const Groups& groups, const AveragePolicy& policy
     if (averages == 0)
       return round_of(expected_slowest_sum(input.times, static_cast<double>(length.value())), average_s);
     const Step rest = length - Step{averages * groups.period.value()};
-    RoundTime round{.communication_s = average_s};
+    RoundTime round{.communication_s = average_s, .average_s = average_s};
     std::vector<NormalTime> laws;
     for (int first = 0; first < input.workers; first += groups.size) {
       const int count = std::min(groups.size, input.workers - first);
@@ -191,7 +200,7 @@ RoundFormulas rounds_in_groups(const Groups& groups, const AveragePolicy& policy
   };
   const auto sampled = [=, &input](Step length) -> std::optional<RoundTime> {
     const std::int64_t averages = averages_in(length);
-    RoundTime round{.communication_s = average_s};
+    RoundTime round{.communication_s = average_s, .average_s = average_s};
     std::vector<double> averages_s;  // of each group, in the whole round
     for (int first = 0; first < input.workers; first += groups.size) {
       const int count = std::min(groups.size, input.workers - first);

@@ -21,6 +21,7 @@ namespace syncopate {
 struct RoundTime {
   double time_s = 0;
   double communication_s = 0;  // of it
+  double average_s = 0;        // of that, after the last local step
   double kept = 1;             // share of the micro-batches
   double error_s = 0;          // standard errors, of what is sampled
   double kept_error = 0;

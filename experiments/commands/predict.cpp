@@ -15,7 +15,8 @@
 #include <utility>
 
 #include "algorithms/registry.hpp"
-#include "experiments/execution/first_steps.hpp"
+#include "experiments/execution/scheduled_rounds.hpp"
+#include "experiments/execution/simulations.hpp"
 #include "workers/process/run_failure.hpp"
 #include "workers/settings/nearest_name.hpp"
 #include "workers/settings/toml_tree.hpp"
@@ -23,51 +24,17 @@
 namespace syncopate {
 namespace {
 
-// In the units of work_of: all simulations together, and one that needs more to show anything.
-constexpr std::int64_t most_work = 8'000'000;
-constexpr std::int64_t most_work_of_one = 12'000'000;
-constexpr std::int64_t fewest_steps = 8;
-constexpr std::int64_t steps_after_settling = 30;
-
-// How many steps each run is simulated for: all that it plans where the bound on work allows; what the short ones
-// do not need goes to the long ones.
-std::vector<Step> shared_out(const std::vector<Run>& runs) {
-  constexpr std::int64_t unplanned = std::numeric_limits<std::int32_t>::max();
-  const auto needed = [&](std::size_t i) { return planned_steps(runs[i]).value_or(unplanned); };
-  std::vector<std::size_t> order(runs.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return work_of(runs[i], needed(i)); });
-  std::vector<Step> steps(runs.size());
-  std::int64_t left = most_work;
-  for (std::size_t k = 0; k < order.size(); ++k) {
-    const Run& run = runs[order[k]];
-    const std::int64_t share = left / static_cast<std::int64_t>(order.size() - k);
-    std::int64_t affordable = std::max(fewest_steps, share / work_of(run, 1));
-    const Step settled = settles_after(run);
-    if (settled > 0) affordable = std::max(affordable, settled.value() + steps_after_settling);
-    steps[order[k]] = std::min(needed(order[k]), Step{affordable});
-    left = std::max<std::int64_t>(0, left - work_of(run, steps[order[k]]));
-  }
-  return steps;
-}
-
-std::string why_not_simulated(const Run& run, Step steps) {
-  if (run.algorithm->traits().follows_values) return "needs training";
-  if (const KnownExchanges exchanges = known_exchanges(run); !exchanges.why_none.empty()) return exchanges.why_none;
-  if (settles_after(run) > 0 && work_of(run, steps) > most_work_of_one) return "too long to simulate";
-  return "";
-}
-
 // Where only steps end a run, and nobody is missing in it, what it communicates may be known beforehand.
 std::optional<PredictedCommunication> communication_of(const Run& run, const std::optional<SimulatedTime>& simulated) {
   if (simulated && simulated->whole) return PredictedCommunication{simulated->rounds, simulated->bytes, true};
   const Budget& budget = run.budget;
   const bool ends_by_steps = budget.steps && !budget.samples && !budget.seconds && !budget.bytes;
   if (ends_by_steps && run.cluster.data_of.empty() && !run.cluster.outages) {
-    const auto known = scheduled_communication(run, *budget.steps);
-    if (known)
-      return PredictedCommunication{static_cast<double>(known->rounds), static_cast<double>(known->bytes.value()),
-                                    true};
+    const ScheduledRounds rounds(run);
+    if (rounds.are_known()) {
+      const Communicated all = rounds.until(*budget.steps);
+      return PredictedCommunication{static_cast<double>(all.rounds), static_cast<double>(all.bytes.value()), true};
+    }
   }
   if (!simulated || !simulated->total_time_s) return std::nullopt;
   return PredictedCommunication{simulated->rounds, simulated->bytes, false};
@@ -78,46 +45,7 @@ std::string algorithm_of(const Run& run) {
   return std::get<std::string>(configuration.find("methods")->array().front().find("algorithm")->value);
 }
 
-Step most_affordable(const Run& run) { return Step{most_work_of_one / work_of(run, 1)}; }
-
-// A part of a run ends with a round.
-Step part_of(const Run& run, Step steps) {
-  const std::optional<Step> planned = planned_steps(run);
-  if (planned && steps >= *planned) return steps;
-  return end_of_round(run, std::min(settles_after(run) + Step{steps_after_settling}, steps), steps,
-                      std::min(planned.value_or(most_affordable(run)), most_affordable(run)));
-}
-
-// Whether the steps that were simulated are like the rest: the first ones of a schedule may not be.
-bool speaks_for_the_rest(const Run& run, const SimulatedTime& simulated) {
-  if (simulated.whole || !simulated.total_time_s) return true;
-  const Step drawn_out = std::llround(*simulated.total_time_s / simulated.step_time_s);
-  return first_steps_stand_for_all(run, settles_after(run), simulated.steps, planned_steps(run).value_or(drawn_out));
-}
-
-struct Simulation {
-  std::optional<SimulatedTime> time{};
-  std::string why_none{};
-  bool failed = false;
-};
-
-// So many steps, or as many as there are where these do not stand for the rest.
-Simulation simulate(const Run& run, Step steps) {
-  if (std::string why = why_not_simulated(run, steps); !why.empty()) return {.why_none = std::move(why)};
-  try {
-    const SimulatedTime part = simulate_time(run, part_of(run, steps));
-    if (speaks_for_the_rest(run, part)) return {.time = part};
-    const Step all = planned_steps(run).value_or(most_affordable(run));
-    if (all <= most_affordable(run))
-      if (const SimulatedTime whole = simulate_time(run, all); whole.whole) return {.time = whole};
-    return {.why_none = "too long: its first steps have other rounds than the rest"};
-  } catch (const RunFailure& failure) {
-    return {.why_none = failure.what(), .failed = true};
-  }
-}
-
-PredictedMethod simulated_and_communicated(const Run& run, Step steps) {
-  Simulation simulation = simulate(run, steps);
+PredictedMethod simulated_and_communicated(const Run& run, const Simulation& simulation) {
   PredictedMethod method;
   method.method = run.method;
   method.algorithm = algorithm_of(run);
@@ -126,7 +54,7 @@ PredictedMethod simulated_and_communicated(const Run& run, Step steps) {
   method.planned_steps = planned_steps(run);
   method.solved = run.solved;
   method.simulated = simulation.time;
-  method.not_simulated = std::move(simulation.why_none);
+  method.not_simulated = simulation.why_none;
   method.failed = simulation.failed;
   method.communicated = communication_of(run, method.simulated);
   return method;
@@ -260,12 +188,6 @@ void compare_with(const SimulatedTime& baseline, bool is_baseline, PredictedMeth
 
 }  // namespace
 
-std::optional<SimulatedTime> simulate_first_steps(const Run& run, Step steps) {
-  Run first = run;
-  first.budget = {.steps = steps};
-  return simulate(first, std::min(steps, most_affordable(run))).time;
-}
-
 void check_against(const Experiment& experiment, const std::string& against) {
   if (against.empty() || std::ranges::find(experiment.methods, against) != experiment.methods.end()) return;
   std::string known;
@@ -282,7 +204,7 @@ std::vector<PredictedMethod> predict(const Experiment& experiment, const std::st
   const std::size_t shown = runs.size();
   const std::vector<std::size_t> baselines = against.empty() ? add_baselines(runs) : find_labelled(runs, against);
 
-  const std::vector<Step> steps = shared_out(runs);
+  const std::vector<Simulation> simulations = simulate_all(runs);
   std::vector<PredictedMethod> methods;
   std::map<decltype(drawn_by(runs.front())), std::optional<SampledTimes>> samples;
   const auto sample_of = [&](const Run& run) -> const std::optional<SampledTimes>& {
@@ -292,7 +214,7 @@ std::vector<PredictedMethod> predict(const Experiment& experiment, const std::st
     return sample->second;
   };
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    methods.push_back(simulated_and_communicated(runs[i], steps[i]));
+    methods.push_back(simulated_and_communicated(runs[i], simulations[i]));
     FormulaTimes formulas = predict_by_formula(runs[i], sample_of(runs[i]));
     methods.back().formulas = std::move(formulas.all);
     methods.back().why_no_formula = std::move(formulas.why_none);

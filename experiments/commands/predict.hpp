@@ -2,12 +2,10 @@
 // nothing is trained and no data are loaded.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "experiments/commands/prediction_table.hpp"
-#include "experiments/execution/time_simulation.hpp"
 #include "experiments/sections/experiment.hpp"
 
 namespace syncopate {
@@ -15,9 +13,6 @@ namespace syncopate {
 // Method by method, sweep point by sweep point, each with the first seed. S_eff is against the method of this label, at
 // the same point of the sweep, and if there is none against synchronous SGD. Throws Interrupted.
 std::vector<PredictedMethod> predict(const Experiment& experiment, const std::string& against = "");
-
-// What so many first steps of a run take, as if they were its budget; none where they are too many, or fail.
-std::optional<SimulatedTime> simulate_first_steps(const Run& run, Step steps);
 
 // Throws ConfigurationFault, with the nearest label, unless it is that of a method or empty.
 void check_against(const Experiment& experiment, const std::string& against);

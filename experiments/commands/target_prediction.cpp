@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/commands/predict.hpp"
-#include "experiments/execution/first_steps.hpp"
+#include "experiments/execution/scheduled_rounds.hpp"
+#include "experiments/execution/simulations.hpp"
 #include "results/directory/found_runs.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/run/run_prediction.hpp"
@@ -81,14 +81,29 @@ std::string edges_of(const PredictedMethod& best, std::span<const PredictedMetho
   return text;
 }
 
-// What a step takes on the way to a target so many steps away, where a schedule has other rounds there than in the whole
-// run; none where that is too long to simulate.
-std::optional<double> step_time_until(double steps, const Run& run, const SimulatedTime& whole) {
-  if (!whole.total_time_s) return whole.step_time_s;
-  const Step needed = std::llround(std::ceil(steps)), all = std::llround(*whole.total_time_s / whole.step_time_s);
-  if (first_steps_stand_for_all(run, settles_after(run), needed, all)) return whole.step_time_s;
-  const auto first = simulate_first_steps(run, needed);
-  return first ? std::optional(first->step_time_s) : std::nullopt;
+// Of the steps that are needed alone, where those of the whole run have another pace or batch; none where that is too
+// long to simulate.
+std::optional<PredictedTarget> way_to_target(const Run& run, const SimulatedTime& whole, const StepsByBatch& target) {
+  constexpr int most_rounds = 4;  // of better guesses
+  const ScheduledRounds rounds(run);
+  std::optional<SimulatedTime> time = whole;
+  PredictedTarget predicted;
+  for (int round = 0;; ++round) {
+    const Step last = std::llround(std::ceil(predicted.steps));
+    predicted.batch =
+        time->micro_batches_per_s * time->step_time_s * static_cast<double>(run.training.samples_per_micro_batch);
+    if (!(predicted.batch > 0)) return std::nullopt;
+    predicted.steps = target.steps(predicted.batch);
+    predicted.step_time_s = time->step_time_s;
+    predicted.time_s = predicted.steps * predicted.step_time_s;
+    if (!whole.total_time_s) return predicted;
+    const Step needed = std::llround(std::ceil(predicted.steps));
+    const Step all = std::llround(*whole.total_time_s / whole.step_time_s);
+    const bool are_like_all = settles_after(run) == 0 && rounds.stand_for_all(needed, all);
+    if (needed >= all || are_like_all || needed == last || round == most_rounds) return predicted;
+    time = simulate_first_steps(run, needed);
+    if (!time) return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -148,17 +163,8 @@ void predict_target(std::span<PredictedMethod> methods, const Experiment& experi
     const Run& run = run_of(method, experiment);
     const Traits traits = run.algorithm->traits();
     if (!traits.steps_along_fresh_mean && !traits.publishes_rounds) continue;
-    const SimulatedTime& time = *method.simulated;
-    PredictedTarget predicted{.is_bound = !traits.steps_along_fresh_mean};
-    predicted.batch =
-        time.micro_batches_per_s * time.step_time_s * static_cast<double>(run.training.samples_per_micro_batch);
-    if (!(predicted.batch > 0)) continue;
-    predicted.steps = target.steps.steps(predicted.batch);
-    const std::optional<double> step_time_s = step_time_until(predicted.steps, run, time);
-    if (!step_time_s) continue;
-    predicted.step_time_s = *step_time_s;
-    predicted.time_s = predicted.steps * *step_time_s;
-    method.target = predicted;
+    method.target = way_to_target(run, *method.simulated, target.steps);
+    if (method.target) method.target->is_bound = !traits.steps_along_fresh_mean;
   }
 }
 

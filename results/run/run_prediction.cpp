@@ -59,6 +59,10 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
     return {.all = {},
             .why_none = run.cluster.compute_time->has_finite_mean() ? "the trace is too short for a sample of its steps"
                                                                     : "a micro-batch has no expected duration"};
+  // Its share of the steps is not known where these are not.
+  if (const auto& compression = run.algorithm->compression();
+      compression && compression->warmup_steps > 0 && !run.budget.steps)
+    return {.all = {}, .why_none = "how much of it is the warm-up of its compression follows from how the run goes"};
   const PredictionInput input{.workers = run.cluster.workers,
                               .micro_batches = run.cluster.micro_batches,
                               .times = *times,

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "experiments/commands/predict.hpp"
-#include "experiments/execution/first_steps.hpp"
+#include "experiments/execution/scheduled_rounds.hpp"
 #include "experiments/execution/time_simulation.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/run_results.hpp"
@@ -94,12 +94,13 @@ TEST_F(PredictedCommunicationOf, MethodsInRoundsIsInClosedFormWhatTheRunSends) {
   for (const std::string& method : periodic) {
     SCOPED_TRACE(method);
     const syncopate::Run run = with(method).runs.at(0);
-    const auto known = scheduled_communication(run, *run.budget.steps);
-    ASSERT_TRUE(known);
+    const ScheduledRounds rounds(run);
+    ASSERT_TRUE(rounds.are_known());
+    const Communicated known = rounds.until(*run.budget.steps);
     const Outcome outcome = outcome_of(run);
     ASSERT_EQ(outcome.failure, "");
-    EXPECT_EQ(known->rounds, std::ssize(outcome.recording.rows));
-    EXPECT_EQ(known->bytes, outcome.totals->bytes);
+    EXPECT_EQ(known.rounds, std::ssize(outcome.recording.rows));
+    EXPECT_EQ(known.bytes, outcome.totals->bytes);
   }
 }
 

@@ -1,6 +1,7 @@
 // What `predict` says of methods whose rounds change in the course of a run: their first steps stand for all only where
 // the schedule has as many rounds in the rest. Without delays, and on a fixed network, a run takes 0.1 s per step and
 // 1 s per round.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +11,8 @@
 
 #include "algorithms/registry.hpp"
 #include "experiments/commands/predict.hpp"
-#include "experiments/execution/first_steps.hpp"
+#include "experiments/execution/scheduled_rounds.hpp"
+#include "experiments/execution/simulations.hpp"
 #include "tests/experiments/experiment_file.hpp"
 
 namespace syncopate {
@@ -42,6 +44,14 @@ steps = 9000
 algorithm = "local-sgd"
 period = { rule = "power", power = 2, coefficient = 0.2, minimum = 4, maximum = 64 }
 )";
+
+// Of the run itself, without an end but its budget's.
+double simulated_to_the_end_s(const Run& run) {
+  Run longer = run;
+  const SimulatedTime time = simulate_time(longer, 1'000'000);
+  EXPECT_TRUE(time.whole);
+  return *time.total_time_s;
+}
 
 struct PredictedSchedules : ExperimentFile {
   PredictedMethod predicted(const Overrides& overrides) {
@@ -86,7 +96,7 @@ TEST_F(PredictedSchedules, ThatAreTooLongAreLeftToTheFormulaWhateverTheBudgetCou
 TEST_F(PredictedSchedules, AnotherPhaseIsFoundUnderABudgetOfSeconds) {
   const PredictedMethod late = predicted({"methods.0.period={rule='post-local',switch_step=6000,steps=50}",
                                           "~budget.steps", "budget.seconds=8000", "cluster.workers=16"});
-  ASSERT_TRUE(late.simulated && late.simulated->whole) << late.not_simulated;
+  ASSERT_TRUE(late.simulated) << late.not_simulated;
   // 6,000 steps with a round each, then rounds of 6 s.
   const double rest_s = 8000 - 6000 * 1.1, rounds = 6000 + std::ceil(rest_s / 6);
   EXPECT_NEAR(late.simulated->rounds, rounds, 1);
@@ -107,39 +117,78 @@ TEST_F(PredictedSchedules, RoundsOfOneLengthAreDrawnOut) {
 }
 
 TEST_F(PredictedSchedules, FirstStepsOfEveryMethodWithOnePaceStandForAll) {
+  const std::string head = std::string(scheduled).substr(0, std::string(scheduled).find("[[methods]]"));
   int known = 0;
   for (const AlgorithmRow& row : algorithms()) {
-    const std::string example(row.example);
-    if (example.find('\n') != std::string::npos && example.find('[') != std::string::npos) continue;
-    write(std::string(scheduled).substr(0, std::string(scheduled).find("[[methods]]")) + "[[methods]]\nalgorithm = \"" +
-          std::string(row.name) + "\"\n" + example + "\n");
+    write(fmt::format("{}[[methods]]\nalgorithm = \"{}\"\n{}\n", head, row.name, row.example));
     Experiment experiment;
     try {
       experiment = load({"training.optimizer.name=adamw"});
-    } catch (const std::exception&) {
+    } catch (const ConfigurationFault&) {
       continue;  // what needs a model
     }
-    const auto& own = experiment.runs.at(0);
-    const auto communicated = scheduled_communication(own, 9000);
-    if (!communicated) continue;
+    const ScheduledRounds rounds(experiment.runs.at(0));
+    if (!rounds.are_known()) continue;
     ++known;
-    const Step part = end_of_round(own, 1, 3000, 9000);
-    const bool merges_once = communicated->rounds == 1;  // at the end, and after no third of it
-    EXPECT_EQ(first_steps_stand_for_all(own, own.algorithm->traits().settles_after, part, 9000), !merges_once)
-        << row.name;
+    const Step part = rounds.end_of_round(100, 3000, 9000, Step{9000});
+    const bool merges_once = rounds.until(9000).rounds == 1;  // at the end, and after no third of it
+    EXPECT_EQ(rounds.stand_for_all(part, 9000), !merges_once) << row.name;
   }
   EXPECT_GE(known, 12);
 }
 
 TEST_F(PredictedSchedules, APartEndsWithARound) {
-  const auto rounds = run({"methods.0.period={rule='constant',steps=100}"});
-  EXPECT_EQ(end_of_round(rounds, 1, 350, 9000), Step{300});
-  EXPECT_EQ(end_of_round(rounds, 1, 300, 9000), Step{300});
-  EXPECT_EQ(end_of_round(rounds, 320, 350, 9000), Step{400});
-  EXPECT_EQ(end_of_round(rounds, 1, 70, 9000), Step{100});
-  EXPECT_EQ(end_of_round(rounds, 1, 70, 90), Step{70}) << "none ends so soon";
-  const auto each = run({"methods.0={algorithm='sync-sgd'}"});
-  EXPECT_EQ(end_of_round(each, 1, 350, 9000), Step{350});
+  const auto end = [&](const std::string& method, Step at_least, Step at_most, Step limit) {
+    const auto run_of_method = run({"methods.0=" + method, "training.optimizer.name=adamw"});
+    return ScheduledRounds(run_of_method).end_of_round(at_least, at_most, limit, Step{9000});
+  };
+  const std::string rounds = "{algorithm='local-sgd',period={rule='constant',steps=100}}";
+  EXPECT_EQ(end(rounds, 1, 350, 9000), Step{300});
+  EXPECT_EQ(end(rounds, 1, 300, 9000), Step{300});
+  EXPECT_EQ(end(rounds, 320, 350, 9000), Step{400});
+  EXPECT_EQ(end(rounds, 1, 70, 9000), Step{100});
+  EXPECT_EQ(end(rounds, 1, 70, 90), Step{70}) << "none ends so soon";
+  EXPECT_EQ(end("{algorithm='sync-sgd'}", 1, 350, 9000), Step{350});
+  // Parameters are averaged every 100 steps, first moments every 300, second ones every 600.
+  EXPECT_EQ(end("{algorithm='des-loc',period=100}", 1, 1000, 9000), Step{600});
+}
+
+// With few rounds, and dear ones, one more or less is what a forecast is about.
+TEST_F(PredictedSchedules, OfFewRoundsEachCounts) {
+  for (const char* method :
+       {"{algorithm='local-sgd',period={rule='constant',steps=7500}}", "{algorithm='branch-train-merge'}",
+        "{algorithm='local-sgd',period={rule='power',coefficient=1e9,minimum=1,maximum=100000}}",
+        "{algorithm='local-sgd',period={rule='power',coefficient=0.4,minimum=1500}}",
+        "{algorithm='local-sgd',period={rule='power',coefficient=0.5,minimum=1500}}"})
+    for (const Overrides& budget :
+         {Overrides{"budget.steps=7500"}, Overrides{"~budget.steps", "budget.samples=3840000"},
+          Overrides{"budget.steps=7500", "budget.seconds=1e9"}}) {
+      Overrides all = {"network.latency_s=500", "training.learning_rate.total_steps=7500",
+                       std::string("methods.0=") + method};
+      all.insert(all.end(), budget.begin(), budget.end());
+      if (std::string(method).find("power") != std::string::npos && budget.size() > 1)
+        all.push_back("methods.0.period.maximum=100000");
+      const auto own = run(all);
+      const double rounds = static_cast<double>(ScheduledRounds(own).until(7500).rounds);
+      const PredictedMethod few = predicted(all);
+      ASSERT_TRUE(few.simulated) << method << ": " << few.not_simulated;
+      EXPECT_NEAR(*few.simulated->total_time_s, 750 + 500 * rounds, 1e-6) << method << ", " << budget[0];
+    }
+}
+
+// What a threshold drops is not of the budget's samples: the run takes more steps than it would without.
+TEST_F(PredictedSchedules, SamplesLastForMoreStepsWhereSomeAreDropped) {
+  write(std::string(scheduled) + "\n[[delays]]\nkind = \"exponential\"\nmean = 0.1\n");
+  const Overrides overrides = {"cluster.workers=4", "~budget.steps", "budget.samples=9600",
+                               "methods.0={algorithm='dropcompute-local-sgd',threshold_s=0.2,clock='step',"
+                               "period={rule='post-local',switch_step=330,steps=100}}"};
+  const Experiment experiment = load(overrides);
+  const PredictedMethod method = predict(experiment).at(0);
+  ASSERT_TRUE(method.simulated && method.simulated->whole);
+  EXPECT_GT(method.simulated->steps, Step{400});
+  EXPECT_NEAR(*method.simulated->total_time_s, simulated_to_the_end_s(experiment.runs.at(0)), 1e-9);
+  ASSERT_GE(method.formulas.size(), 1u);
+  EXPECT_NEAR(method.formulas.back().total_time_s.value() / *method.simulated->total_time_s, 1, 0.03);
 }
 
 // As many rounds, but those of the second phase are others: 1-bit Adam's are of another size, and after its seed steps
@@ -163,15 +212,30 @@ TEST_F(PredictedSchedules, TheSecondPhaseIsWhatIsDrawnOut) {
   }
 }
 
-// Workers begin no further step once the time is over: a round that would be long after that is cut off.
+// Workers begin no further step once the time is over: a round that would be long after that is cut off. Its groups'
+// averages before that are part of what it takes.
 TEST_F(PredictedSchedules, TheFormulaCutsTheLastRoundAtTheBudgetOfSeconds) {
-  for (const char* seconds : {"budget.seconds=250", "budget.seconds=101", "budget.seconds=1999.95"}) {
-    const PredictedMethod cut =
-        predicted({"cluster.workers=4", "methods.0.period={rule='constant',steps=1000}", seconds, "~budget.steps"});
-    ASSERT_TRUE(cut.simulated && cut.simulated->whole);
-    ASSERT_EQ(cut.formulas.size(), 1u);
-    EXPECT_NEAR(cut.formulas[0].prediction.step_time_s, cut.simulated->step_time_s, 1e-9) << seconds;
-  }
+  const std::string groups =
+      "{algorithm='hierarchical-sgd',group_size=2,group_period=100,period={rule='constant',steps=1000}}";
+  for (const auto& [method, tolerance] :
+       {std::pair(std::string("{algorithm='local-sgd',period={rule='constant',steps=1000}}"), 1e-9),
+        std::pair(groups, 0.005)})  // a group may be cut off within its average
+    for (const char* seconds : {"budget.seconds=250", "budget.seconds=101", "budget.seconds=1999.95"}) {
+      const PredictedMethod cut = predicted({"cluster.workers=4", "methods.0=" + method, seconds, "~budget.steps"});
+      ASSERT_TRUE(cut.simulated && cut.simulated->whole);
+      ASSERT_EQ(cut.formulas.size(), 1u);
+      EXPECT_NEAR(cut.formulas[0].prediction.step_time_s / cut.simulated->step_time_s, 1, tolerance)
+          << method << " " << seconds;
+    }
+}
+
+TEST_F(PredictedSchedules, OfACompressionsWarmUpThereIsNoFormulaWhereItsShareIsNotKnown) {
+  const std::string method =
+      "methods.0={algorithm='sync-sgd',compression={name='top-k',ratio=0.01,warmup_ratios=[0.5],warmup_steps=50}}";
+  EXPECT_FALSE(predicted({method}).formulas.empty());
+  const PredictedMethod open = predicted({method, "~budget.steps", "budget.seconds=50"});
+  EXPECT_TRUE(open.formulas.empty());
+  EXPECT_THAT(open.why_no_formula, HasSubstr("the warm-up of its compression"));
 }
 
 // To a target within the phase in which each step is a round, however long the rounds of the rest.
@@ -180,7 +244,7 @@ TEST_F(PredictedSchedules, FirstStepsAreSimulatedByThemselves) {
   const auto first = simulate_first_steps(two, 5000);
   ASSERT_TRUE(first);
   EXPECT_NEAR(first->step_time_s, 1.1, 1e-9);
-  EXPECT_FALSE(first_steps_stand_for_all(two, 0, 5000, 9000));
+  EXPECT_FALSE(ScheduledRounds(two).stand_for_all(5000, 9000));
 }
 
 }  // namespace
