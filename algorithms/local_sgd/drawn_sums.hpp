@@ -3,6 +3,7 @@
 // Cost:    one addition per drawn step once, then two look-ups per sum.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -21,6 +22,12 @@ class DrawnSums {
     return until(worker, first + count) - until(worker, first);
   }
   Step drawn() const { return static_cast<Step::Rep>(drawn_); }
+  // How many steps workers begin in so many seconds, on average.
+  Step begun_within(double seconds) const {
+    double sum_s = 0;
+    for (std::size_t last = drawn_ - 1; last < sums_.size(); last += drawn_) sum_s += sums_[last];
+    return static_cast<Step::Rep>(std::ceil(seconds * static_cast<double>(sums_.size()) / sum_s));
+  }
 
  private:
   double until(std::size_t worker, Step step) const {

@@ -61,7 +61,9 @@ std::optional<Prediction> drawn_rounds(const SyncPeriod& period, const AveragePo
   Clocks clocks{.at = std::vector<double>(static_cast<std::size_t>(input.workers))};
   Step done{};
   for (std::int64_t work = 0; done < end && clocks.latest < input.budget.seconds.value_or(1e300);) {
-    const Step length = period.at(done, input.learning_rate.at(done), end - done);
+    Step left = end - done;
+    if (input.budget.seconds) left = std::min(left, sums.begun_within(*input.budget.seconds - clocks.latest));
+    const Step length = period.at(done, input.learning_rate.at(done), left);
     if (length > longest_round || (work += input.workers) > most_work) return std::nullopt;
     take_round(clocks, sums, done, length, average_s);
     if (done < period.synchronous_steps()) meet(clocks, input.all_reduce_s());

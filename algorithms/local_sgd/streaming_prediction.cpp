@@ -108,7 +108,9 @@ Forecast predict_fragments(const SyncPeriod& period, const Fragments& fragments,
   double begun = 0;
   for (std::int64_t work = 0; clocks.step() < end && begun < input.budget.seconds.value_or(1e300);) {
     const Step done = clocks.step();
-    const Step length = period.at(done, input.learning_rate.at(done), end - done);
+    Step left = end - done;
+    if (input.budget.seconds) left = std::min(left, sums.begun_within(*input.budget.seconds - begun));
+    const Step length = period.at(done, input.learning_rate.at(done), left);
     work += static_cast<std::int64_t>(input.workers) * fragments.count();
     if (length > longest_round || work > most_work) return Forecast::none(unknown);
     if (done < period.synchronous_steps())

@@ -219,7 +219,11 @@ TEST_F(PredictedSchedules, TheFormulaCutsTheLastRoundAtTheBudgetOfSeconds) {
       "{algorithm='hierarchical-sgd',group_size=2,group_period=100,period={rule='constant',steps=1000}}";
   for (const auto& [method, tolerance] :
        {std::pair(std::string("{algorithm='local-sgd',period={rule='constant',steps=1000}}"), 1e-9),
-        std::pair(groups, 0.005)})  // a group may be cut off within its average
+        std::pair(std::string("{algorithm='cocod-sgd',period={rule='constant',steps=1000}}"), 0.005),
+        std::pair(std::string("{algorithm='streaming-diloco',fragments=2,outer={name='plain'},period={rule='constant',"
+                              "steps=1000}}"),
+                  0.005),
+        std::pair(groups, 0.005)})  // they may be cut off while an average is under way
     for (const char* seconds : {"budget.seconds=250", "budget.seconds=101", "budget.seconds=1999.95"}) {
       const PredictedMethod cut = predicted({"cluster.workers=4", "methods.0=" + method, seconds, "~budget.steps"});
       ASSERT_TRUE(cut.simulated && cut.simulated->whole);
