@@ -45,7 +45,8 @@ class AsyncLocalSgd : public Algorithm {
   void serve(Server& server) const override;
   Traits traits() const override {
     return {.servers = 1,
-            .settles_after = options_.local_steps,
+            .settles_after = options_.local_steps,  // all begin together, and may go on so
+            .cycle = options_.local_steps,
             .publishes_rounds = true,
             .takes_data_in_turn = true,
             .sends_gradients = true,

@@ -34,6 +34,7 @@ class DesLoc : public Algorithm {
   void run(Worker& worker) const override;
   Traits traits() const override {
     return {.follows_clock = false,
+            .cycle = schedule_.cycle(),
             .same_course_from = 0,
             .judges_alone = true,
             .publishes_rounds = true,

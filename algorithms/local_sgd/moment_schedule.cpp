@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <stdexcept>
 
 namespace syncopate {
@@ -31,6 +32,17 @@ AveragePolicy MomentSchedule::due(Step done, Step end) const {
   return {.moments = {due_after(done, moments_[0]), due_after(done, moments_[1])},
           .buffers = parameters == StatePolicy::average ? buffers_ : StatePolicy::keep,
           .parameters = parameters};
+}
+
+Step MomentSchedule::cycle() const {
+  constexpr Step::Rep longest = 1'000'000'000;
+  Step::Rep cycle = parameters_.value(), largest = cycle;
+  for (const Step period : moments_) {
+    if (period == never) continue;
+    largest = std::max(largest, period.value());
+    if (cycle <= longest) cycle *= period.value() / std::gcd(cycle, period.value());
+  }
+  return Step{cycle <= longest ? cycle : largest};
 }
 
 double half_life(double beta) { return beta > 0 ? std::log(0.5) / std::log(beta) : 0; }

@@ -25,6 +25,8 @@ class MomentSchedule final : public SyncPeriod {
   Step at(Step done, double learning_rate, Step left) const override;
   // What is averaged after so many steps. After the run's last, `end`, the parameters are.
   AveragePolicy due(Step done, Step end) const;
+  // After so many steps all of it comes again; the longest period where that would be more than 10^9.
+  Step cycle() const;
 
  private:
   Step parameters_;

@@ -23,6 +23,8 @@ struct Traits {
   bool follows_clock = true;
   // Steps after which its pace is that of the rest of the run, so that a short simulation can be drawn out.
   Step settles_after{};
+  // Steps after which the same comes again, where that is more than a round: part of it says nothing of the pace.
+  Step cycle{1};
   // The step from which on all workers take the same course: between two meetings of all, none decides by its own
   // clock, rank or gradients what it does next. (A deadline of compute_gradient is the same for all, and no decision of
   // the worker's.) None: some always may.

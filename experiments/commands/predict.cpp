@@ -28,10 +28,9 @@ namespace {
 std::optional<PredictedCommunication> communication_of(const Run& run, const std::optional<SimulatedTime>& simulated) {
   if (simulated && simulated->whole) return PredictedCommunication{simulated->rounds, simulated->bytes, true};
   const Budget& budget = run.budget;
-  const bool ends_by_steps = budget.steps && !budget.samples && !budget.seconds && !budget.bytes;
-  if (ends_by_steps && run.cluster.data_of.empty() && !run.cluster.outages) {
+  if (ends_by_steps(budget) && run.cluster.data_of.empty() && !run.cluster.outages) {
     const ScheduledRounds rounds(run);
-    if (rounds.are_known()) {
+    if (rounds.are_known() && rounds.are_countable(*budget.steps)) {
       const Communicated all = rounds.until(*budget.steps);
       return PredictedCommunication{static_cast<double>(all.rounds), static_cast<double>(all.bytes.value()), true};
     }

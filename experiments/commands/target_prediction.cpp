@@ -81,12 +81,15 @@ std::string edges_of(const PredictedMethod& best, std::span<const PredictedMetho
   return text;
 }
 
-// Of the steps that are needed alone, where those of the whole run have another pace or batch; none where that is too
-// long to simulate.
-std::optional<PredictedTarget> way_to_target(const Run& run, const SimulatedTime& whole, const StepsByBatch& target) {
+// Of the steps that are needed alone, where those of the whole run have another pace or batch, or are too many to
+// simulate; none where those needed are, too.
+std::optional<PredictedTarget> way_to_target(const Run& run, const std::optional<SimulatedTime>& whole,
+                                             const StepsByBatch& target) {
   constexpr int most_rounds = 4;  // of better guesses
+  constexpr Step first_guess = 100;
   const ScheduledRounds rounds(run);
-  std::optional<SimulatedTime> time = whole;
+  std::optional<SimulatedTime> time = whole ? whole : simulate_first_steps(run, first_guess);
+  if (!time) return std::nullopt;
   PredictedTarget predicted;
   for (int round = 0;; ++round) {
     const Step last = std::llround(std::ceil(predicted.steps));
@@ -96,11 +99,13 @@ std::optional<PredictedTarget> way_to_target(const Run& run, const SimulatedTime
     predicted.steps = target.steps(predicted.batch);
     predicted.step_time_s = time->step_time_s;
     predicted.time_s = predicted.steps * predicted.step_time_s;
-    if (!whole.total_time_s) return predicted;
+    if (whole && !whole->total_time_s) return predicted;
     const Step needed = std::llround(std::ceil(predicted.steps));
-    const Step all = std::llround(*whole.total_time_s / whole.step_time_s);
-    const bool are_like_all = settles_after(run) == 0 && rounds.stand_for_all(needed, all);
-    if (needed >= all || are_like_all || needed == last || round == most_rounds) return predicted;
+    if (needed == last || round == most_rounds) return predicted;
+    if (whole) {
+      const Step all = std::llround(*whole->total_time_s / whole->step_time_s);
+      if (needed >= all || (settles_after(run) == 0 && rounds.stand_for_all(needed, all))) return predicted;
+    }
     time = simulate_first_steps(run, needed);
     if (!time) return std::nullopt;
   }
@@ -159,11 +164,10 @@ void check_target(const Experiment& experiment, const TargetRuns& target) {
 
 void predict_target(std::span<PredictedMethod> methods, const Experiment& experiment, const TargetRuns& target) {
   for (PredictedMethod& method : methods) {
-    if (!method.simulated) continue;
     const Run& run = run_of(method, experiment);
     const Traits traits = run.algorithm->traits();
     if (!traits.steps_along_fresh_mean && !traits.publishes_rounds) continue;
-    method.target = way_to_target(run, *method.simulated, target.steps);
+    method.target = way_to_target(run, method.simulated, target.steps);
     if (method.target) method.target->is_bound = !traits.steps_along_fresh_mean;
   }
 }

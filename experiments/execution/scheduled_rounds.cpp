@@ -1,6 +1,7 @@
 #include "experiments/execution/scheduled_rounds.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -42,26 +43,24 @@ Communicated ScheduledRounds::until(Step steps) const {
   return found->second;
 }
 
-// A round begins after the step at which the one before it ends.
-Step ScheduledRounds::last_end(Step at_most) const {
-  if (ends_round(at_most)) return at_most;
-  const std::int64_t with_the_open_one = until(at_most).rounds;
-  return first_in(Step{}, at_most, [&](Step steps) { return until(steps).rounds >= with_the_open_one; }) - Step{1};
+bool ScheduledRounds::are_countable(Step steps) const {
+  constexpr double most_rounds = 1e8;
+  const Step few = std::min(steps, Step{1'000'000});
+  const double per_step = static_cast<double>(until(few).rounds) / static_cast<double>(few.value());
+  return per_step * static_cast<double>(steps.value()) <= most_rounds;
 }
 
-Step ScheduledRounds::end_of_round(Step at_least, Step at_most, Step limit, std::optional<Step> all) const {
-  constexpr int most_tried = 16;
-  if (!known_) return at_most;
-  std::optional<Step> best;
-  double least = std::numeric_limits<double>::infinity();
-  Step end = last_end(at_most);
-  for (int tried = 0; tried < most_tried && end > 0 && end >= at_least; ++tried, end = last_end(end - Step{1})) {
-    const double misfit_of_this = all ? misfit(end, *all) : 0;
-    if (misfit_of_this < least) best = end, least = misfit_of_this;
-    if (least == 0 || end <= 1) break;
+Step ScheduledRounds::end_of_round(Step at_least, Step at_most, Step limit) const {
+  if (const std::int64_t cycle = run_.algorithm->traits().cycle.value(); cycle > 1) {
+    const Step last{at_most.value() / cycle * cycle}, next{last.value() + cycle};
+    if (last > 0 && last >= at_least) return last;
+    return next <= limit ? next : at_most;
   }
-  if (best) return *best;
+  if (!known_ || ends_round(at_most)) return at_most;
+  // A round begins after the step at which the one before it ends.
   const std::int64_t rounds = until(at_most).rounds;
+  const Step end = first_in(Step{}, at_most, [&](Step steps) { return until(steps).rounds >= rounds; }) - Step{1};
+  if (end > 0 && end >= at_least) return end;
   if (limit <= at_most || until(limit).rounds == rounds) return at_most;
   return first_in(at_most, limit, [&](Step steps) { return until(steps).rounds > rounds; }) - Step{1};
 }
@@ -79,8 +78,7 @@ double ScheduledRounds::misfit(Step first, Step all) const {
   const auto of_count = [&](auto count) {
     const auto of_part = static_cast<double>(count(part)), of_whole = static_cast<double>(count(whole));
     const double drawn_out = of_part + further * (of_part - static_cast<double>(count(before)));
-    const double cut_off = of_whole / static_cast<double>(whole.rounds);  // the last one counts as a whole one
-    return std::max({0.0, drawn_out - of_whole, of_whole - drawn_out - cut_off}) / of_whole;
+    return std::abs(drawn_out - of_whole) / of_whole;
   };
   return std::max(of_count([](const Communicated& one) { return one.rounds; }),
                   of_count([](const Communicated& one) { return one.bytes.value(); }));
@@ -88,9 +86,11 @@ double ScheduledRounds::misfit(Step first, Step all) const {
 
 bool ScheduledRounds::stand_for_all(Step first, Step all) const {
   constexpr double tolerance = 0.01;
-  if (!known_ || first >= all) return true;
+  const std::int64_t cycle = run_.algorithm->traits().cycle.value();
+  if (cycle > 1 && first.value() % cycle != 0) return first >= all;
+  if (!known_) return true;
   const bool is_cut_off = !ends_round(first) && tolerance * static_cast<double>(until(first).rounds) < 1;
-  return !is_cut_off && misfit(first, all) <= tolerance;
+  return !is_cut_off && (first >= all || misfit(first, all) <= tolerance);
 }
 
 }  // namespace syncopate

@@ -14,13 +14,17 @@
 namespace syncopate {
 namespace {
 
-// In the units of work_of: the first steps of all runs together, what one needs at most to show anything, and what all
-// may take beyond their first steps.
+// In the units of work_of: the first steps of all runs together; what a method may need to settle, which comes on top; and
+// what all together may take beyond that, to end with a round or to be simulated whole.
 constexpr std::int64_t most_work = 8'000'000;
 constexpr std::int64_t most_work_of_one = 12'000'000;
 constexpr std::int64_t most_further_work = 12'000'000;
 constexpr std::int64_t fewest_steps = 8;
-constexpr std::int64_t steps_after_settling = 30;
+
+Step steps_after_settling(const Run& run) {
+  constexpr Step fewest = 30;
+  return std::max(fewest, run.algorithm->traits().cycle);
+}
 
 // How many steps each run is simulated for, if it has as many: what the short ones do not need goes to the long ones.
 // Of samples a run takes as many steps as they last, which drops make more than planned.
@@ -37,7 +41,7 @@ std::vector<Step> shared_out(const std::vector<Run>& runs) {
     const std::int64_t share = left / static_cast<std::int64_t>(order.size() - k);
     std::int64_t affordable = std::max(fewest_steps, share / work_of(run, 1));
     const Step settled = settles_after(run);
-    if (settled > 0) affordable = std::max(affordable, settled.value() + steps_after_settling);
+    if (settled > 0) affordable = std::max(affordable, settled.value() + steps_after_settling(run).value());
     steps[order[k]] = std::min(run.budget.steps.value_or(unplanned), Step{affordable});
     left = std::max<std::int64_t>(0, left - work_of(run, std::min(needed(order[k]), steps[order[k]])));
   }
@@ -74,25 +78,22 @@ class Simulator {
     Step all = std::llround(std::min(1e15, *first.total_time_s / first.step_time_s));
     if (run.budget.steps) all = std::min(all, *run.budget.steps);
     if (rounds.stand_for_all(first.steps, all)) return {.time = first};
-    // Of other limits it is the pace of the first ones that says how many steps there are.
-    const bool ends_by_steps = run.budget.steps && !run.budget.seconds && !run.budget.samples && !run.budget.bytes;
-    const Step expected{all.value() / (ends_by_steps ? 1 : 2)};
+    // How many steps other limits leave is told by the first ones' pace, which may be too slow.
+    const Step expected{all.value() / (ends_by_steps(run.budget) ? 1 : 2)};
     if (const Step most = affordable(run); expected <= most && most > first.steps) {
       const SimulatedTime whole = simulate_time(run, std::min(most, run.budget.steps.value_or(most)));
       further_work_ -= work_of(run, whole.steps);
       if (whole.whole) return {.time = whole};
     }
-    return {.why_none = rounds.ends_round(first.steps)
-                            ? "too long: its first steps have other rounds than the rest"
-                            : "too long: none of its rounds ends within the steps that are simulated"};
+    return {.why_none = "too long: its first steps do not stand for the rest"};
   }
 
   // It ends with a round.
   Step part_of(const Run& run, const ScheduledRounds& rounds, Step steps) const {
     const Step all = run.budget.steps.value_or(Step{std::numeric_limits<Step::Rep>::max() / 2});
     if (steps >= all) return steps;
-    return rounds.end_of_round(std::min(settles_after(run) + Step{steps_after_settling}, steps), steps,
-                               std::min(all, steps + affordable(run)), planned_steps(run));
+    return rounds.end_of_round(settles_after(run) > 0 ? settles_after(run) + steps_after_settling(run) : Step{1}, steps,
+                               std::min(all, steps + affordable(run)));
   }
 
   Step affordable(const Run& run) const { return Step{std::max<std::int64_t>(0, further_work_ / work_of(run, 1))}; }

@@ -1,5 +1,5 @@
 // How much of each run `predict` simulates: all of it where a bound on the work of all runs together allows, else its
-// first steps, where these stand for the rest.
+// first steps, where these stand for the rest. What methods need to settle comes on top of that bound.
 // Units:   as time_simulation.hpp.
 #pragma once
 

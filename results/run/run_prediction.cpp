@@ -47,6 +47,8 @@ Step settles_after(const Run& run) {
   return std::max(run.algorithm->traits().settles_after, compression ? compression->warmup_steps : Step{});
 }
 
+bool ends_by_steps(const Budget& budget) { return budget.steps && !budget.seconds && !budget.samples && !budget.bytes; }
+
 FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes>& times) {
   // Who leaves, or is down for a while, changes the maximum, which no formula follows.
   if (!run.cluster.data_of.empty())
@@ -61,8 +63,8 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
                                                                     : "a micro-batch has no expected duration"};
   // Its share of the steps is not known where these are not.
   if (const auto& compression = run.algorithm->compression();
-      compression && compression->warmup_steps > 0 && !run.budget.steps)
-    return {.all = {}, .why_none = "how much of it is the warm-up of its compression follows from how the run goes"};
+      compression && compression->warmup_steps > 0 && !ends_by_steps(run.budget))
+    return {.all = {}, .why_none = "how much of it is its compression's warm-up is known where steps alone end it"};
   const PredictionInput input{.workers = run.cluster.workers,
                               .micro_batches = run.cluster.micro_batches,
                               .times = *times,

@@ -31,6 +31,8 @@ KnownExchanges known_exchanges(const Run& run);
 
 // Steps after which its pace is that of the rest of the run.
 Step settles_after(const Run& run);
+// Whether nothing but a number of steps ends it.
+bool ends_by_steps(const Budget& budget);
 
 struct FormulaTimes {
   std::vector<FormulaTime> all;

@@ -164,7 +164,7 @@ period = { rule = "power", power = 2, coefficient = 0.2, minimum = 4 }
 
   const auto longer = predict(load({"budget.steps=90000"}));
   EXPECT_FALSE(longer[0].simulated);
-  EXPECT_THAT(longer[0].not_simulated, HasSubstr("other rounds than the rest"));
+  EXPECT_THAT(longer[0].not_simulated, HasSubstr("do not stand for the rest"));
   ASSERT_EQ(longer[0].formulas.size(), 1u);
 
   // As many in all steps: the first ones are drawn out.

@@ -88,7 +88,7 @@ TEST_F(PredictedSchedules, ThatAreTooLongAreLeftToTheFormulaWhateverTheBudgetCou
         Overrides{total, "budget.seconds=15000", "~budget.steps"}}) {
     const PredictedMethod longer = predicted(budget);
     EXPECT_FALSE(longer.simulated) << budget[1];
-    EXPECT_THAT(longer.not_simulated, HasSubstr("other rounds than the rest"));
+    EXPECT_THAT(longer.not_simulated, HasSubstr("do not stand for the rest"));
     ASSERT_EQ(longer.formulas.size(), 1u);
   }
 }
@@ -130,7 +130,7 @@ TEST_F(PredictedSchedules, FirstStepsOfEveryMethodWithOnePaceStandForAll) {
     const ScheduledRounds rounds(experiment.runs.at(0));
     if (!rounds.are_known()) continue;
     ++known;
-    const Step part = rounds.end_of_round(100, 3000, 9000, Step{9000});
+    const Step part = rounds.end_of_round(100, 3000, 9000);
     const bool merges_once = rounds.until(9000).rounds == 1;  // at the end, and after no third of it
     EXPECT_EQ(rounds.stand_for_all(part, 9000), !merges_once) << row.name;
   }
@@ -140,7 +140,7 @@ TEST_F(PredictedSchedules, FirstStepsOfEveryMethodWithOnePaceStandForAll) {
 TEST_F(PredictedSchedules, APartEndsWithARound) {
   const auto end = [&](const std::string& method, Step at_least, Step at_most, Step limit) {
     const auto run_of_method = run({"methods.0=" + method, "training.optimizer.name=adamw"});
-    return ScheduledRounds(run_of_method).end_of_round(at_least, at_most, limit, Step{9000});
+    return ScheduledRounds(run_of_method).end_of_round(at_least, at_most, limit);
   };
   const std::string rounds = "{algorithm='local-sgd',period={rule='constant',steps=100}}";
   EXPECT_EQ(end(rounds, 1, 350, 9000), Step{300});
@@ -174,6 +174,50 @@ TEST_F(PredictedSchedules, OfFewRoundsEachCounts) {
       ASSERT_TRUE(few.simulated) << method << ": " << few.not_simulated;
       EXPECT_NEAR(*few.simulated->total_time_s, 750 + 500 * rounds, 1e-6) << method << ", " << budget[0];
     }
+}
+
+// Where they cannot be simulated whole nothing is said rather than something wrong.
+TEST_F(PredictedSchedules, OfFewRoundsTheLastOneIsNotForgotten) {
+  struct Case {
+    Overrides overrides;
+    int steps;
+    double total_s;
+  };
+  const std::string hundreds = "methods.0={algorithm='local-sgd',period={rule='constant',steps=500}}";
+  const std::string thousands = "methods.0={algorithm='local-sgd',period={rule='constant',steps=4000}}";
+  for (const Case& one :
+       {Case{{hundreds, "budget.steps=5100", "network.latency_s=100"}, 5100, 510 + 11 * 100},
+        Case{{thousands, "budget.steps=5000", "network.latency_s=1000"}, 5000, 500 + 2 * 1000},
+        Case{{thousands, "~budget.steps", "budget.samples=5120000", "network.latency_s=300"}, 5000, 500 + 2 * 300}}) {
+    Overrides all = one.overrides;
+    all.push_back("cluster.workers=128");
+    const PredictedMethod method = predicted(all);
+    if (method.simulated) {
+      EXPECT_NEAR(*method.simulated->total_time_s, one.total_s, 1e-6) << all[1];
+    }
+    ASSERT_EQ(method.formulas.size(), 1u);
+    EXPECT_NEAR(method.formulas[0].prediction.step_time_s * one.steps, one.total_s, 1e-6) << all[1];
+  }
+}
+
+// Workers that all begin together come together: a part ends when all have come, and has done so before.
+TEST_F(PredictedSchedules, MethodsWhoseCyclesAreLongerThanRoundsAreDrawnOutByCycles) {
+  for (const int steps : {300, 1000, 5000}) {
+    const PredictedMethod together = predicted(
+        {"budget.steps=90000", "training.learning_rate.total_steps=90000",
+         fmt::format("methods.0={{algorithm='async-local-sgd',local_steps={},update={{name='plain',rate=0.2}}}}",
+                     steps)});
+    ASSERT_TRUE(together.simulated) << together.not_simulated;
+    EXPECT_NEAR(together.simulated->step_time_s, 0.1 + 2.0 / steps, 1e-6) << steps;
+  }
+  for (const int period : {100, 300, 900}) {  // all moments after six of them
+    const PredictedMethod moments =
+        predicted({"budget.steps=90000", "training.learning_rate.total_steps=90000", "training.optimizer.name=adam",
+                   fmt::format("methods.0={{algorithm='des-loc',period={}}}", period)});
+    ASSERT_TRUE(moments.simulated) << moments.not_simulated;
+    EXPECT_EQ(moments.simulated->steps.value() % (6 * period), 0);
+    EXPECT_NEAR(moments.simulated->step_time_s, 0.1 + 1.0 / period, 1e-6) << period;
+  }
 }
 
 // What a threshold drops is not of the budget's samples: the run takes more steps than it would without.
@@ -239,7 +283,7 @@ TEST_F(PredictedSchedules, OfACompressionsWarmUpThereIsNoFormulaWhereItsShareIsN
   EXPECT_FALSE(predicted({method}).formulas.empty());
   const PredictedMethod open = predicted({method, "~budget.steps", "budget.seconds=50"});
   EXPECT_TRUE(open.formulas.empty());
-  EXPECT_THAT(open.why_no_formula, HasSubstr("the warm-up of its compression"));
+  EXPECT_THAT(open.why_no_formula, HasSubstr("its compression's warm-up"));
 }
 
 // To a target within the phase in which each step is a round, however long the rounds of the rest.
