@@ -115,6 +115,18 @@ std::optional<double> end_of_budget(const Run& run, const Waypoint& so_far, cons
   return time_s;
 }
 
+// Whether what ended it was not the number of steps that are simulated at most. What is published may be of an earlier
+// step than workers have come to.
+bool has_ended(const Run& run, Step at_most, const Waypoint& last, double kept, const RunTotals& totals) {
+  const Budget& budget = run.budget;
+  if (budget.steps && at_most >= *budget.steps) return true;
+  if (budget.seconds && to_seconds(totals.end) >= *budget.seconds) return true;
+  if (budget.bytes && totals.bytes >= *budget.bytes) return true;
+  const double samples = kept * static_cast<double>(run.training.samples_per_micro_batch);
+  if (budget.samples && samples >= static_cast<double>(*budget.samples)) return true;
+  return !run.cluster.data_of.empty() && last.step < static_cast<double>(at_most.value());  // data may be used up
+}
+
 RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& observer) {
   RunTraining nothing(run, nullptr, 0);
   const auto cluster = make_simulated_cluster(run, *nothing.training, &observer, nullptr);
@@ -174,10 +186,7 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
 
   SimulatedTime result;
   const auto kept = static_cast<double>(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}));
-  const double samples = kept * static_cast<double>(run.training.samples_per_micro_batch);
-  result.whole = last.step < static_cast<double>(at_most.value()) ||
-                 (run.budget.steps && at_most >= *run.budget.steps) ||
-                 (run.budget.samples && samples >= static_cast<double>(*run.budget.samples));
+  result.whole = has_ended(run, at_most, last, kept, totals);
   const std::vector<Waypoint> finest = waypoints.finest();
   const auto settled = std::ranges::find_if(finest, [&](const Waypoint& w) { return w.step >= all[first].step; });
   const auto from = static_cast<std::size_t>(settled - finest.begin());

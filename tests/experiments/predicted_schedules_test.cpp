@@ -220,6 +220,17 @@ TEST_F(PredictedSchedules, MethodsWhoseCyclesAreLongerThanRoundsAreDrawnOutByCyc
   }
 }
 
+// Its server's model is of fewer steps than its workers have come to: that does not mean that they have come to the end.
+TEST_F(PredictedSchedules, APartIsNotTakenForTheWholeWhereLessIsPublished) {
+  const PredictedMethod part =
+      predicted({"budget.steps=20000", "training.learning_rate.total_steps=20000",
+                 "methods.0={algorithm='elastic-averaging',exchange='asynchronous',period=10,beta=0.9}"});
+  ASSERT_TRUE(part.simulated);
+  EXPECT_FALSE(part.simulated->whole);
+  EXPECT_NEAR(*part.simulated->total_time_s / (20000 * part.simulated->step_time_s), 1, 0.01);
+  EXPECT_GT(*part.simulated->total_time_s, 20000 * 0.1);
+}
+
 // What a threshold drops is not of the budget's samples: the run takes more steps than it would without.
 TEST_F(PredictedSchedules, SamplesLastForMoreStepsWhereSomeAreDropped) {
   write(std::string(scheduled) + "\n[[delays]]\nkind = \"exponential\"\nmean = 0.1\n");
