@@ -128,51 +128,6 @@ TEST_F(Predict, StepsBeforeAMethodSettlesCountOnce) {
   EXPECT_NEAR(part.communication_share, whole.communication_share, 0.01);
 }
 
-// QSR averages more often in the first steps of a cosine than in the rest, so that these cannot be drawn out: it is
-// simulated whole, or not at all. Without delays a run takes its steps and, on a fixed network, a second per round.
-TEST_F(Predict, ScheduledPeriodsAreNotDrawnOutFromTheFirstSteps) {
-  const std::string text = R"(
-name = "scheduled"
-seeds = [1]
-[cluster]
-workers = 64
-micro_batch_s = 0.1
-[network]
-kind = "fixed"
-latency_s = 1.0
-[training]
-model = "none"
-parameters = 1000
-micro_batch_size = 8
-[training.learning_rate]
-schedule = "cosine"
-peak = 0.1
-final = 1e-4
-[budget]
-steps = 9000
-[[methods]]
-algorithm = "local-sgd"
-period = { rule = "power", power = 2, coefficient = 0.2, minimum = 4 }
-)";
-  write(text);
-  const auto whole = predict(load());
-  ASSERT_EQ(whole.size(), 1u);
-  ASSERT_TRUE(whole[0].simulated && whole[0].communicated);
-  EXPECT_TRUE(whole[0].simulated->whole);
-  EXPECT_LT(whole[0].communicated->rounds, 9000 / 4 * 0.9);
-  EXPECT_NEAR(*whole[0].simulated->total_time_s, 9000 * 0.1 + whole[0].communicated->rounds * 1.0, 1e-6);
-
-  const auto longer = predict(load({"budget.steps=90000"}));
-  EXPECT_FALSE(longer[0].simulated);
-  EXPECT_THAT(longer[0].not_simulated, HasSubstr("do not stand for the rest"));
-  ASSERT_EQ(longer[0].formulas.size(), 1u);
-
-  // As many in all steps: the first ones are drawn out.
-  const auto constant = predict(load({"budget.steps=90000", "methods.0.period={rule='constant',steps=4}"}));
-  ASSERT_TRUE(constant[0].simulated);
-  EXPECT_FALSE(constant[0].simulated->whole);
-}
-
 TEST_F(Predict, BudgetsThatDoNotCountSteps) {
   for (const char* budget : {"budget.seconds=3", "budget.samples=3000", "budget.bytes=20000000"}) {
     std::string text = std::string(small) + delayed;
