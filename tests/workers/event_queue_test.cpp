@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -13,38 +16,68 @@ namespace syncopate {
 namespace {
 
 struct Numbered {
-  int at;
+  std::int64_t at;
   int number;
+  std::uint64_t ticks() const { return static_cast<std::uint64_t>(at); }
   bool before(const Numbered& other) const { return at != other.at ? at < other.at : number < other.number; }
 };
 
-// Against an ordered set, while events come and go.
-TEST(EventQueue, GivesTheEarliestAndOfEqualTimesTheFirst) {
-  const auto later = [](const Numbered& a, const Numbered& b) { return a.before(b); };
-  std::set<Numbered, decltype(later)> expected(later);
+// Against an ordered set, while events come and go; `time_of(now, u)`: of an event that is pushed at `now`, u in [0, 1).
+void expect_order(const std::function<std::int64_t(std::int64_t, double)>& time_of) {
+  const auto earlier = [](const Numbered& a, const Numbered& b) { return a.before(b); };
+  std::set<Numbered, decltype(earlier)> expected(earlier);
   EventQueue<Numbered> queue;
   const RandomStream stream{.seed = 5, .purpose = Purpose::algorithm, .worker = {}, .step = {}};
+  std::int64_t now = 0;
   int popped = 0;
-  for (std::uint32_t i = 0; i < 20'000; ++i) {
-    const bool grows = i < 10'000 ? stream.uniform(2 * i) < 0.6 : stream.uniform(2 * i) < 0.4;
+  for (std::uint32_t i = 0; i < 60'000; ++i) {
+    const bool grows = i < 30'000 ? stream.uniform(2 * i) < 0.6 : stream.uniform(2 * i) < 0.4;
     if (grows || expected.empty()) {
-      const Numbered event{static_cast<int>(stream.uniform(2 * i + 1) * 100), static_cast<int>(i)};
+      const Numbered event{time_of(now, stream.uniform(2 * i + 1)), static_cast<int>(i)};
       queue.push(event);
       expected.insert(event);
     } else {
       ++popped;
-      ASSERT_EQ(queue.pop().number, expected.begin()->number);
+      if (i % 2 == 0) {  // to look at the first changes nothing
+        ASSERT_EQ(queue.first().number, expected.begin()->number);
+      }
+      const Numbered event = queue.pop();
+      ASSERT_EQ(event.number, expected.begin()->number);
       expected.erase(expected.begin());
+      now = event.at;
     }
     ASSERT_EQ(queue.empty(), expected.empty());
-    const auto next = queue.next_few();
-    if (expected.empty()) continue;
-    ASSERT_EQ(next[0].number, expected.begin()->number);
-    if (expected.size() < 2) continue;
-    const int second = std::next(expected.begin())->number;
-    ASSERT_TRUE(std::any_of(next.begin() + 1, next.end(), [&](const Numbered& e) { return e.number == second; }));
+    const auto next = queue.next();
+    ASSERT_TRUE(std::is_sorted(next.rbegin(), next.rend(), earlier));
+    if (!next.empty()) {  // those that lie between have been pushed since
+      ASSERT_TRUE(expected.contains(next.back()));
+      ASSERT_FALSE(expected.begin()->at > next.back().at);
+    }
   }
-  EXPECT_GT(popped, 5'000);
+  EXPECT_GT(popped, 20'000);
+}
+
+TEST(EventQueue, GivesTheEarliestAndOfEqualTimesTheFirst) {
+  expect_order([](std::int64_t now, double u) { return now + static_cast<std::int64_t>(100 * u); });
+}
+
+TEST(EventQueue, KeepsTheOrderOfTimesOfAllSizes) {
+  expect_order([](std::int64_t now, double u) { return now + static_cast<std::int64_t>(std::pow(10, 12 * u)); });
+  expect_order([](std::int64_t now, double u) { return u < 0.5 ? now : now + 1'000'000'000; });
+  constexpr std::int64_t end = std::numeric_limits<std::int64_t>::max();
+  expect_order([=](std::int64_t now, double u) { return u < 0.3 ? end : now + (end - now) / 1'000; });
+}
+
+// The programs of workers run ahead of the clock, but an event may also lie before those that are sorted already.
+TEST(EventQueue, TakesEventsBeforeThoseThatAreSorted) {
+  EventQueue<Numbered> queue;
+  for (int i = 0; i < 10; ++i) queue.push({1000 + i, i});
+  EXPECT_EQ(queue.first().number, 0);
+  queue.push({10, 10});
+  queue.push({1004, 11});
+  std::vector<int> order;
+  while (!queue.empty()) order.push_back(queue.pop().number);
+  EXPECT_EQ(order, (std::vector<int>{10, 0, 1, 2, 3, 4, 11, 5, 6, 7, 8, 9}));
 }
 
 TEST(Inbox, GivesTheFirstThatFitsAndKeepsTheOrderOfTheOthers) {

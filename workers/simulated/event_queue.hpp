@@ -1,65 +1,113 @@
-// The earliest of many events first: a heap in which each has four followers, so that with thousands of events
-// it is half as deep as a binary one.
+// The earliest of very many events first. A heap of a million events takes a miss of the cache at each of its ten levels
+// for each event. Here those that are far away lie unsorted in buckets by time, which get finer the closer they are
+// (a radix heap), and only the next few are sorted: memory is gone through in order, and who comes next is known.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <span>
-#include <type_traits>
 #include <vector>
+
+#include "workers/simulated/event_heap.hpp"
 
 namespace syncopate {
 
-// An Event is small and has a strict order, `bool before(const Event&) const`.
+// An Event has its time, `std::uint64_t ticks() const`, and a strict order in which time comes first,
+// `bool before(const Event&) const`.
 template <typename Event>
 class EventQueue {
-  static_assert(std::is_trivially_copyable_v<Event>);
-
  public:
-  bool empty() const { return heap_.empty(); }
+  bool empty() const { return size_ == 0; }
 
   void push(const Event& event) {
-    std::size_t hole = heap_.size();
-    heap_.push_back(event);
-    while (hole > 0) {
-      const std::size_t parent = (hole - 1) / followers;
-      if (!event.before(heap_[parent])) break;
-      heap_[hole] = heap_[parent];
-      hole = parent;
-    }
-    heap_[hole] = event;
+    ++size_;
+    if (event.ticks() <= sorted_until_)
+      inserted_.push(event);
+    else
+      put(event);
   }
 
-  // Of a queue that is not empty.
+  // Of a queue that is not empty; so also pop.
+  const Event& first() {
+    if (next_.empty() && inserted_.empty()) sort_next();
+    return inserted_is_first() ? inserted_.first() : next_.back();
+  }
+
   Event pop() {
-    const Event first = heap_.front();
-    const Event last = heap_.back();
-    heap_.pop_back();
-    if (!heap_.empty()) sink(last);
-    return first;
+    if (next_.empty() && inserted_.empty()) sort_next();
+    --size_;
+    if (inserted_is_first()) return inserted_.pop();
+    const Event event = next_.back();
+    next_.pop_back();
+    return event;
   }
 
-  // The first event, and behind it the few among which the second one is.
-  std::span<const Event> next_few() const { return {heap_.data(), std::min(heap_.size(), followers + 1)}; }
+  // The next events, in reverse order; without those that have been pushed since these were sorted.
+  std::span<const Event> next() const { return next_; }
 
  private:
-  static constexpr std::size_t followers = 4;
+  using Bucket = std::vector<Event>;
+  static constexpr std::size_t most_sorted = 64;        // at a time, unless more have the same time
+  static constexpr std::size_t most_kept_room = 4'096;  // of a bucket that is empty
+  static constexpr int digit_bits = 4, digits = 16, levels = 64 / digit_bits;
 
-  // Puts the event in the place of the first.
-  void sink(const Event& event) {
-    std::size_t hole = 0;
-    for (std::size_t child = 1; child < heap_.size(); child = followers * hole + 1) {
-      const std::size_t end = std::min(child + followers, heap_.size());
-      for (std::size_t other = child + 1; other < end; ++other)
-        if (heap_[other].before(heap_[child])) child = other;
-      if (!heap_[child].before(event)) break;
-      heap_[hole] = heap_[child];
-      hole = child;
-    }
-    heap_[hole] = event;
+  // Of two that are not both empty.
+  bool inserted_is_first() const {
+    return next_.empty() || (!inserted_.empty() && inserted_.first().before(next_.back()));
   }
 
-  std::vector<Event> heap_;
+  // A time's level is its highest digit that differs from `sorted_until_`: all events of a level come before those of a
+  // higher one, and within a level those with a smaller digit come first.
+  void put(const Event& event) {
+    const std::uint64_t ticks = event.ticks();
+    const int level = (std::bit_width((ticks ^ sorted_until_) | 1) - 1) / digit_bits;
+    const int digit = static_cast<int>(ticks >> (digit_bits * level)) & (digits - 1);
+    buckets_[level][digit].push_back(event);
+    filled_[level] |= 1u << digit;
+    filled_levels_ |= 1u << level;
+  }
+
+  Bucket& take_first_bucket(int level) {
+    const int digit = std::countr_zero(filled_[level]);
+    filled_[level] &= filled_[level] - 1;
+    if (filled_[level] == 0) filled_levels_ &= ~(1u << level);
+    return buckets_[level][digit];
+  }
+
+  static void empty(Bucket& bucket) {
+    bucket.clear();
+    if (bucket.capacity() > most_kept_room) bucket.shrink_to_fit();
+  }
+
+  // Sorts the first bucket; one that has too many for that is divided among those of lower levels before.
+  void sort_next() {
+    int level = std::countr_zero(filled_levels_);
+    for (;; level = std::countr_zero(filled_levels_)) {
+      Bucket& bucket = take_first_bucket(level);
+      if (bucket.size() <= most_sorted || level == 0) {
+        next_.assign(bucket.begin(), bucket.end());
+        empty(bucket);
+        break;
+      }
+      const auto earlier = [](const Event& a, const Event& b) { return a.ticks() < b.ticks(); };
+      sorted_until_ = std::min_element(bucket.begin(), bucket.end(), earlier)->ticks();
+      for (const Event& event : bucket) put(event);
+      empty(bucket);
+    }
+    std::sort(next_.begin(), next_.end(), [](const Event& a, const Event& b) { return b.before(a); });
+    sorted_until_ = next_.front().ticks();
+  }
+
+  std::size_t size_ = 0;
+  std::uint64_t sorted_until_ = 0;  // what is in buckets is later, or is put at the lowest level
+  std::vector<Event> next_;         // the first is at the end
+  EventHeap<Event> inserted_;       // pushed since, and not after the last of next_
+  std::array<std::array<Bucket, digits>, levels> buckets_;
+  std::array<std::uint32_t, levels> filled_{};  // one bit for each bucket
+  std::uint32_t filled_levels_ = 0;
 };
 
 }  // namespace syncopate

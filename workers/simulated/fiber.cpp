@@ -16,6 +16,9 @@ constexpr std::size_t dense_stack_bytes = frame_growth * 32 * 1024 + 64;
 // More fibers than that have dense stacks: guards split a mapping, whose parts the kernel counts, and the page tables
 // of tops that lie far apart are what a switch then waits for.
 constexpr std::size_t most_guarded_fibers = 1024;
+// So many dense stacks are few enough to lie in huge pages, which are there as a whole, however deep fibers go: 256 MB.
+// A switch then does not wait for page tables, which is a sixth of an event's time among 4,096 workers.
+constexpr std::size_t most_in_huge_pages = 8192;
 
 // Hands out a slice of the pool; the pool frees the memory.
 struct PooledStack {
@@ -38,8 +41,8 @@ StackPool::StackPool(std::size_t fibers, std::size_t most_with_own_stacks)
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   memory_ = static_cast<char*>(memory);
-  // A huge page would be there as a whole, however few fibers go how deep.
-  madvise(memory_, count_ * stride_, MADV_NOHUGEPAGE);
+  const bool in_huge_pages = !guarded_ && count_ <= most_in_huge_pages;
+  madvise(memory_, count_ * stride_, in_huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   for (std::size_t i = 0; guarded_ && i < count_; ++i) mprotect(memory_ + i * stride_, guard, PROT_NONE);
 }
 

@@ -33,6 +33,7 @@ struct Event {
   Rank rank{};
   Kind kind;
   bool before(const Event& other) const { return at != other.at ? at < other.at : number < other.number; }
+  std::uint64_t ticks() const { return static_cast<std::uint64_t>(at.time_since_epoch().count()); }
 };
 
 class Stage {
@@ -67,13 +68,13 @@ class Stage {
     const Timer timer = timers_.pop();
     return {timer.at, timer.number, {}, timer.rank, Event::Kind::resume};
   }
-  // The two queues that pop_event takes from: in each the first, and behind it the few among which the second one is.
-  std::span<const Event> next_few_events() const { return events_.next_few(); }
+  // The two queues that pop_event takes from.
+  std::span<const Event> next_events() const { return events_.next(); }
   std::span<const Timer> next_few_timers() const { return timers_.next_few(); }
-  bool timer_is_next() const {
+  bool timer_is_next() {
     if (timers_.empty() || events_.empty()) return events_.empty();
     const Timer& timer = timers_.first();
-    const Event& event = events_.next_few().front();
+    const Event& event = events_.first();
     return timer.at != event.at ? timer.at < event.at : timer.number < event.number;
   }
   void advance_to(Time now) { now_ = now; }
