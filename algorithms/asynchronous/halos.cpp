@@ -94,7 +94,7 @@ std::unique_ptr<Algorithm> make_halos(Settings& settings, const AlgorithmContext
   options.regions = static_cast<int>(settings.integer(
       {"regions", "How many regions the workers form, of consecutive ranks, each with a local server."}, 1,
       Stated(context.workers, "workers")));
-  if (context.workers % options.regions != 0) {
+  if (!context.are_divided_by(options.regions)) {
     settings.fault("regions",
                    fmt::format("must divide the number of workers, {}: all regions have as many", context.workers));
     options.regions = 1;

@@ -63,10 +63,10 @@ std::unique_ptr<Algorithm> make_ad_psgd(Settings& settings, const AlgorithmConte
   const GossipGraphPtr graph =
       read_graph(settings, context, Mixing::in_pairs,
                  "Who may meet whom, with two sides; left out: all pairs of an even rank and an odd one.");
-  if (graph && graph->workers() > most_workers_of_graph) {
+  if (graph && context.workers_known && graph->workers() > most_workers_of_graph) {
     settings.fault("graph", fmt::format("is for at most {} workers, found {}; left out, for any number",
                                         most_workers_of_graph, graph->workers()));
-  } else if (graph) {
+  } else if (graph && context.workers_known) {
     if (auto sides = TwoSides::of(*graph))
       options.sides = std::make_shared<TwoSides>(*std::move(sides));
     else

@@ -25,7 +25,8 @@ int largest_divisor_up_to_root(int workers) {
   return rows;
 }
 
-GossipGraphPtr read_torus(Settings& table, int workers) {
+GossipGraphPtr read_torus(Settings& table, const AlgorithmContext& context) {
+  const int workers = context.workers;
   if (largest_divisor_up_to_root(workers) == 1) {
     table.fault("kind",
                 fmt::format("needs a number of workers that can be laid into rows of at least 2, found {}", workers));
@@ -37,6 +38,7 @@ GossipGraphPtr read_torus(Settings& table, int workers) {
       {"rows", "Into how many rows of equal length the workers are laid."}, 2, 1'000'000,
       Stated(largest_divisor_up_to_root(workers), "the largest divisor of the number of workers up to its root")));
   if (table.faults_so_far() > faults) return nullptr;
+  if (!context.workers_known) return nullptr;
   if (workers % rows == 0 && workers / rows > 1) return torus(rows, workers / rows);
   table.fault("rows", fmt::format("must divide the number of workers, {}, into rows of at least 2", workers));
   return nullptr;
@@ -73,14 +75,15 @@ std::optional<std::string> why_not(const WeightedGraph& graph, Mixing needed, We
   return why;
 }
 
-GossipGraphPtr read_file_graph(Settings& table, int workers, Mixing needed) {
+GossipGraphPtr read_file_graph(Settings& table, const AlgorithmContext& context, Mixing needed) {
+  const int workers = context.workers;
   const std::size_t faults = table.faults_so_far();
   const FileKeys keys =
       needed == Mixing::in_pairs ? FileKeys{.links = {.weights = ListedWeights::passed_over}} : read_file_keys(table);
-  if (workers > most_workers_of_file)
+  if (context.workers_known && workers > most_workers_of_file)
     table.fault("kind", fmt::format("file is for at most {} workers, found {}", most_workers_of_file, workers));
   auto links = read_listed_links(table, workers, keys.links);
-  if (!links || table.faults_so_far() > faults) return nullptr;
+  if (!links || !context.workers_known || table.faults_so_far() > faults) return nullptr;
   if (keys.weights != Weights::given)
     weigh(*links, workers, keys.weights == Weights::degree ? LinkWeights::degree : LinkWeights::metropolis);
   auto graph = std::make_shared<WeightedGraph>(workers, *links);
@@ -117,7 +120,7 @@ GossipGraphPtr read_graph(Settings& settings, const AlgorithmContext& context, M
     case Kind::ring:
       return ring(workers);
     case Kind::torus:
-      return read_torus(table, workers);
+      return read_torus(table, context);
     case Kind::hypercube:
       if (std::has_single_bit(static_cast<unsigned>(workers))) return hypercube(workers);
       table.fault("kind", fmt::format("needs a power of two workers, found {}", workers));
@@ -129,7 +132,7 @@ GossipGraphPtr read_graph(Settings& settings, const AlgorithmContext& context, M
     case Kind::complete:
       return complete_graph(workers);
     case Kind::file:
-      return read_file_graph(table, workers, needed);
+      return read_file_graph(table, context, needed);
   }
   return nullptr;
 }

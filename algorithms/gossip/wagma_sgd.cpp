@@ -94,7 +94,7 @@ std::unique_ptr<Algorithm> make_wagma_sgd(Settings& settings, const AlgorithmCon
   options.group_size = static_cast<int>(
       settings.integer({"group_size", "How many workers average together in a round (S); it divides their number."}, 2,
                        Stated(std::max(context.workers, 2), "workers")));
-  if (settings.faults_so_far() == faults && context.workers % options.group_size != 0)
+  if (settings.faults_so_far() == faults && !context.are_divided_by(options.group_size))
     settings.fault(
         "group_size",
         fmt::format("must divide the number of workers, {}: groups of a round are equally large", context.workers));

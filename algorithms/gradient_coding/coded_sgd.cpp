@@ -112,14 +112,26 @@ std::uint64_t read_seed(Settings& settings) {
       settings.integer({"code_seed", "What the code is drawn with."}, 0, std::numeric_limits<std::int64_t>::max(), 1));
 }
 
+// A list of parts for each worker, in every run of an experiment.
+constexpr int most_coded_workers = 1 << 18;
+
+// With a fault where there are too many workers; not where their number is not known.
+bool can_lay_out(Settings& settings, const AlgorithmContext& context) {
+  const bool is_too_large = context.workers > most_coded_workers;
+  if (context.workers_known && is_too_large)
+    settings.fault("code", fmt::format("is for at most {} workers, found {}", most_coded_workers, context.workers));
+  return context.workers_known && !is_too_large;
+}
+
 enum class Code { fractional, cyclic, stochastic, ignore_stragglers };
 
-// Nothing, with a fault, where the code does not fit the number of workers.
-std::optional<GradientCode> read_exact_code(Settings& settings, Code kind, int workers) {
+// Nothing, with a fault, where the code does not fit the number of workers; nothing, too, where that is not known.
+std::optional<GradientCode> read_exact_code(Settings& settings, Code kind, const AlgorithmContext& context) {
+  const int workers = context.workers;
   const std::size_t faults = settings.faults_so_far();
   const int stragglers = read_stragglers(settings, workers);
   const std::uint64_t seed = kind == Code::cyclic ? read_seed(settings) : 0;
-  if (settings.faults_so_far() > faults) return std::nullopt;
+  if (!can_lay_out(settings, context) || settings.faults_so_far() > faults) return std::nullopt;
   if (kind == Code::ignore_stragglers) return ignore_stragglers(workers, stragglers);
   if (kind == Code::fractional) {
     if (workers % (stragglers + 1) == 0) return fractional_repetition(workers, stragglers);
@@ -155,13 +167,13 @@ std::unique_ptr<Algorithm> make_coded_sgd(Settings& settings, const AlgorithmCon
       settings.choice({"late", "Whether late work is finished, and dropped on arrival, or cancelled."},
                       {{"finish", LateWork::finish}, {"cancel", LateWork::cancel}}, LateWork::finish);
   if (kind != Code::stochastic) {
-    auto code = read_exact_code(settings, kind, context.workers);
+    auto code = read_exact_code(settings, kind, context);
     return std::make_unique<CodedSgd>(code ? *std::move(code) : GradientCode{}, late);
   }
   const std::size_t faults = settings.faults_so_far();
   StochasticRule rule = read_stochastic_rule(settings, context.workers);
   rule.code.seed = read_seed(settings);
-  const bool is_read = settings.faults_so_far() == faults;
+  const bool is_read = can_lay_out(settings, context) && settings.faults_so_far() == faults;
   return std::make_unique<CodedSgd>(is_read ? stochastic_code(context.workers, rule.code) : GradientCode{}, late,
                                     rule.threshold);
 }

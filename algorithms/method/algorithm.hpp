@@ -48,6 +48,8 @@ class Algorithm {
 // What an algorithm may need to know to check its settings.
 struct AlgorithmContext {
   int workers = 1;
+  bool workers_known =
+      true;  // false: `workers` is the most there can be, which no fault names and no list has room for
   int micro_batches = 1;
   bool time_only = false;                    // without a model: what a rule would measure does not exist
   bool plain_sgd = true;                     // the optimizer has neither moments nor weight decay
@@ -67,6 +69,9 @@ struct AlgorithmContext {
   std::optional<int> tensors{};                 // of the model; none: without one, or not known before it is loaded
   std::optional<std::int64_t> parameters{};     // of the model, or that a run without one sends; none: not known
   WorkInBudget work{};                          // by the steps or samples of the budget
+
+  // Whether so many form groups that are equally large; true where their number is not known.
+  bool are_divided_by(int groups) const { return !workers_known || workers % groups == 0; }
 };
 
 // Gives the context what compresses as the method says (Algorithm::compress); run_algorithm does.

@@ -74,6 +74,7 @@ AlgorithmContext algorithm_context(const Definition& definition) {
   const int tensors = static_cast<int>(training.objective.tensors.size());
   const std::int64_t parameters = training.objective.parameters;
   return {.workers = cluster.workers_known ? cluster.plan.workers : most_workers,
+          .workers_known = cluster.workers_known,
           .micro_batches = cluster.plan.micro_batches,
           .time_only = training.plan.time_only,
           .plain_sgd = training.plan.optimizer->moments() == 0 && training.plan.optimizer->weight_decay().rate == 0,

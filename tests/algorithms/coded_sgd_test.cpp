@@ -337,6 +337,8 @@ TEST(CodedSgdSettings, ACodeThatDoesNotFitTheWorkerCountIsAFault) {
   EXPECT_THAT(read("code = \"stochastic\"\ncopies = 2\nstragglers = 1\nthreshold_s = 1\nstraggler_share = 0.1").faults,
               HasSubstr("must not be given together with stragglers"));
   EXPECT_THAT(read("code = \"stochastic\"\ncopies = 2").faults, HasSubstr("stragglers"));
+  EXPECT_THAT(read("code = \"ignore-stragglers\"\nstragglers = 1", 262'145).faults,
+              HasSubstr("code = \"ignore-stragglers\"; is for at most 262144 workers, found 262145"));
   EXPECT_THAT(read("code = \"fountain\"\nstragglers = 1").faults, HasSubstr("code = \"fountain\""));
 }
 

@@ -30,6 +30,15 @@ TEST_F(ExperimentFaults, WhatFollowsFromAFaultIsNotReported) {
   only_fault({"cluster.worker_factors=[1,2,1,1]", "cluster.workers=1.5"}, "cluster.workers = 1.5");
   only_fault({"cluster.slow_workers={count=2, factor=3}", "cluster.workers=0"}, "cluster.workers = 0");
   only_fault({"cluster.leave=[{workers=[3], after_steps=1}]", "cluster.workers=0"}, "cluster.workers = 0");
+  for (const char* method :
+       {"algorithm=\"gradient-coding\", code=\"fractional\", stragglers=2", "algorithm=\"wagma-sgd\", group_size=3",
+        "algorithm=\"gradient-coding\", code=\"cyclic\", stragglers=2",
+        "algorithm=\"halos\", regions=3, local_steps=2, merge_every=1, mixing=0.5, local_update={name=\"plain\"}, "
+        "global_update={name=\"plain\"}",
+        "algorithm=\"gradient-coding\", code=\"stochastic\", copies=2, stragglers=1",
+        "algorithm=\"ad-psgd\", graph={kind=\"ring\"}",
+        "algorithm=\"decentralized-sgd\", graph={kind=\"torus\", rows=3}"})
+    only_fault({std::string("methods=[{label=\"a\", ") + method + "}]", "cluster.workers=0"}, "cluster.workers = 0");
   only_fault({"cluster.worker_factors=[1,-2,1,1]"}, "cluster.worker_factors = -2");
   only_fault({"seeds=[-1]"}, "seeds = -1; each element must be");
   only_fault({"methods=5"}, "methods = 5; must be an array of tables");
