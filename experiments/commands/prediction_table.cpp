@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "results/directory/formula_json.hpp"
+#include "results/formats/json.hpp"
 #include "results/formats/optional_json.hpp"
 #include "results/tables/folded_text.hpp"
 #include "results/tables/result_table.hpp"
@@ -18,8 +18,6 @@
 
 namespace syncopate {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t leading_columns = 2;  // which method, and by what
 

@@ -8,7 +8,6 @@
 #include <ctime>
 #include <exception>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -20,6 +19,7 @@
 #include "results/directory/run_directory.hpp"
 #include "results/directory/run_files.hpp"
 #include "results/directory/summary_json.hpp"
+#include "results/formats/json.hpp"
 #include "results/run/run_label.hpp"
 #include "results/tables/progress.hpp"
 #include "results/tables/short_reason.hpp"
@@ -27,8 +27,6 @@
 namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // What host seconds finished runs took.
 class PastCosts {

@@ -4,15 +4,13 @@
 #include <cmath>
 #include <cstddef>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "experiments/commands/thresholds.hpp"
+#include "results/formats/json.hpp"
 #include "results/tables/text_table.hpp"
 
 namespace syncopate {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // So many digits after the point; of what is too large for that, four in all.
 std::string number(double value, int digits) {

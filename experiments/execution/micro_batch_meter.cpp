@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <stop_token>
 #include <system_error>
@@ -24,6 +23,7 @@
 #include "results/directory/run_directory.hpp"
 #include "results/formats/digested_json.hpp"
 #include "results/formats/host.hpp"
+#include "results/formats/json.hpp"
 #include "results/formats/output.hpp"
 #include "workers/datasets/batch_lengths.hpp"
 #include "workers/mpi/mpi_session.hpp"
@@ -34,8 +34,6 @@ namespace syncopate {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
 // One number after the other, and that there is a fit. `meanwhile`: what this rank does until the first is there.
 MeasuredMicroBatch shared_from_rank_0(const MpiSession& session, MeasuredMicroBatch value,
                                       const std::function<void()>& meanwhile) {

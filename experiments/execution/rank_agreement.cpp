@@ -9,18 +9,17 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
 #include "experiments/execution/mpi_exchange.hpp"
 #include "results/formats/host.hpp"
+#include "results/formats/json.hpp"
 #include "workers/cluster/rank_ranges.hpp"
 
 namespace syncopate {
 namespace {
 
-using Json = nlohmann::json;
 using Ranks = std::vector<int>;
 
 constexpr std::size_t most_lines = 10;  // of faults or keys that differ

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <exception>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "results/directory/finished_run.hpp"
 #include "results/directory/summary_json.hpp"
 #include "results/formats/host.hpp"
+#include "results/formats/json.hpp"
 #include "results/run/work_kind.hpp"
 #include "workers/settings/toml_tree.hpp"
 
@@ -65,7 +65,7 @@ std::optional<KnownCost> read_cost(const fs::path& directory) {
              metadata = read_file(directory / "metadata.json");
   if (!summary_text || !config || !metadata) return {};
   static const std::string processor = processor_name();
-  if (nlohmann::json::parse(*metadata).value("processor", "") != processor) return {};
+  if (Json::parse(*metadata).value("processor", "") != processor) return {};
   const std::optional<RunSummary> summary = summary_from_json(*summary_text);
   if (!summary || summary->status != RunStatus::finished || summary->steps == 0) return {};
   const TomlNode document = parse_toml(*config, "config.toml");

@@ -1,16 +1,14 @@
 #include "results/claims/claims_json.hpp"
 
 #include <exception>
-#include <nlohmann/json.hpp>
 
 #include "results/claims/shown_effect.hpp"
 #include "results/formats/digested_json.hpp"
+#include "results/formats/json.hpp"
 #include "results/formats/optional_json.hpp"
 
 namespace syncopate {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 const char* word_of(Effect effect) {
   return effect == Effect::value        ? "value"

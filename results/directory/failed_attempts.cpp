@@ -4,18 +4,17 @@
 
 #include <algorithm>
 #include <exception>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "results/directory/finished_run.hpp"
 #include "results/directory/replaced_file.hpp"
+#include "results/formats/json.hpp"
 
 namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr const char* ending = ".json";
 
 }  // namespace

@@ -2,12 +2,12 @@
 
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <system_error>
 
 #include "results/directory/run_files.hpp"
 #include "results/directory/summary_json.hpp"
+#include "results/formats/json.hpp"
 
 namespace syncopate {
 
@@ -49,7 +49,7 @@ std::optional<RunSummary> tried_before(const std::filesystem::path& directory, c
 
 bool was_made_by(const std::filesystem::path& directory, const std::string& call) {
   try {
-    return nlohmann::json::parse(read_file(directory / "metadata.json").value_or("")).at("call") == call;
+    return Json::parse(read_file(directory / "metadata.json").value_or("")).at("call") == call;
   } catch (const std::exception&) {
     return false;
   }

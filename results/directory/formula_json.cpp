@@ -1,14 +1,10 @@
 #include "results/directory/formula_json.hpp"
 
-#include <nlohmann/json.hpp>
-
+#include "results/formats/json.hpp"
 #include "results/formats/optional_json.hpp"
 
 namespace syncopate {
-namespace {
-
-using Json = nlohmann::ordered_json;
-}  // namespace
+namespace {}  // namespace
 
 Json json_of_error(double error) { return error > 0 ? Json(error) : Json(nullptr); }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <regex>
 #include <set>
@@ -15,6 +14,7 @@
 #include "results/directory/run_files.hpp"
 #include "results/directory/schema_version.hpp"
 #include "results/directory/summary_json.hpp"
+#include "results/formats/json.hpp"
 #include "workers/process/printable.hpp"
 #include "workers/settings/toml_tree.hpp"
 
@@ -104,7 +104,7 @@ std::optional<OtherSchema> other_schema(const fs::path& directory) try {
   auto version = other_schema_version(summary);
   if (!version) version = other_schema_version(read_file(directory / list_of_files).value_or(""));
   if (!version) return {};
-  const auto json = nlohmann::json::parse(summary, nullptr, false);
+  const auto json = Json::parse(summary, nullptr, false);
   const bool is_named = json.is_object() && json.contains("experiment") && json["experiment"].is_string();
   return OtherSchema{*std::move(version), is_named
                                               ? fmt::format("\"{}\"", printable(json["experiment"].get<std::string>()))

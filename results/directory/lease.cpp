@@ -12,7 +12,6 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <system_error>
 #include <thread>
@@ -20,13 +19,12 @@
 
 #include "results/directory/finished_run.hpp"
 #include "results/formats/host.hpp"
+#include "results/formats/json.hpp"
 #include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t block = 512;  // a note is written at once, in as many whole blocks as it needed first
 

@@ -1,10 +1,10 @@
 #include "results/directory/metadata.hpp"
 
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "results/formats/build_info.hpp"
 #include "results/formats/host.hpp"
+#include "results/formats/json.hpp"
 #include "results/rows/summary.hpp"
 #include "results/run/results_version.hpp"
 
@@ -12,12 +12,12 @@ namespace syncopate {
 
 std::string to_json(const RunMetadata& metadata) {
   const BuildInfo& build = build_info();
-  nlohmann::ordered_json json;
+  Json json;
   json["schema_version"] = results_schema_version;
   json["results_version"] = results_version;
   json["syncopate_version"] = build.version;
   json["commit"] = build.commit;
-  json["dirty"] = build.dirty ? nlohmann::ordered_json(*build.dirty) : nlohmann::ordered_json(nullptr);
+  json["dirty"] = build.dirty ? Json(*build.dirty) : Json(nullptr);
   json["host"] = host_name();
   json["operating_system"] = operating_system();
   json["processor"] = processor_name();
@@ -41,7 +41,7 @@ std::string to_json(const RunMetadata& metadata) {
                             {"largest_residual_s", metadata.measured_fit->largest_residual_s},
                             {"typical_residual_s", metadata.measured_fit->typical_residual_s},
                             {"micro_batches", metadata.measured_fit->points}};
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace syncopate

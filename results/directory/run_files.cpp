@@ -8,13 +8,13 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
 
 #include "results/directory/finished_run.hpp"
 #include "results/directory/schema_version.hpp"
+#include "results/formats/json.hpp"
 #include "results/rows/summary.hpp"
 #include "workers/process/printable.hpp"
 
@@ -23,8 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::array files_of_every_run = {"config.toml", "metadata.json", "metrics.csv", "steps.csv", "summary.json"};
-using Json = nlohmann::ordered_json;
-
 struct Digest {
   std::size_t bytes = 0;
   uLong crc = crc32_z(0, nullptr, 0);

@@ -1,20 +1,18 @@
 #include "results/directory/runs_elsewhere.hpp"
 
 #include <exception>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <vector>
 
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/directory/summary_json.hpp"
+#include "results/formats/json.hpp"
 #include "results/rows/summary.hpp"
 
 namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::vector<fs::path> folders_in(const fs::path& directory) {
   std::vector<fs::path> folders;

@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
+#include "results/formats/json.hpp"
 #include "results/rows/summary.hpp"
 
 namespace syncopate {
 
 std::optional<std::string> other_schema_version(const std::string& text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = Json::parse(text, nullptr, false);
   if (!json.is_object() || !json.contains("schema_version")) return {};
   const auto& version = json["schema_version"];
   if (!version.is_number_integer() || version == results_schema_version) return {};

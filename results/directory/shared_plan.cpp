@@ -2,18 +2,16 @@
 
 #include <exception>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "results/directory/finished_run.hpp"
 #include "results/directory/replaced_file.hpp"
 #include "results/directory/run_directory.hpp"
+#include "results/formats/json.hpp"
 #include "results/run/run_label.hpp"
 
 namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* of_runs = "runs.json";
 constexpr const char* of_trials = "trials.json";

@@ -1,17 +1,15 @@
 #include "results/directory/summary_json.hpp"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "results/directory/formula_json.hpp"
 #include "results/formats/exact_seconds.hpp"
+#include "results/formats/json.hpp"
 #include "results/formats/optional_json.hpp"
 
 namespace syncopate {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json json_of(const TimeToTarget& target) {
   Json json;

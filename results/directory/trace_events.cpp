@@ -6,14 +6,12 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "results/formats/exact_seconds.hpp"
+#include "results/formats/json.hpp"
 
 namespace syncopate {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int process = 1;  // viewers take process and thread 0 for the idle ones
 

@@ -1,15 +1,14 @@
 #include "results/directory/tuning_json.hpp"
 
 #include <exception>
-#include <nlohmann/json.hpp>
 
 #include "results/formats/digested_json.hpp"
+#include "results/formats/json.hpp"
 #include "results/formats/optional_json.hpp"
 
 namespace syncopate {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Names = std::vector<std::pair<std::string, std::string>>;
 
 Json json_of(const Names& names) {

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
-#include <nlohmann/json.hpp>
+#include "results/formats/json.hpp"
 
 namespace syncopate {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr std::string_view key = "crc32", end = "\n}\n";
 
 std::string digest_of(const std::string& text) {

@@ -2,21 +2,21 @@
 // there to find accidents, not forgeries, as that of files.json is.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+
+#include "results/formats/json.hpp"
 
 namespace syncopate {
 
 // 8 hexadecimal digits of a value as it is written on one line.
-std::string json_digest(const nlohmann::ordered_json& value);
+std::string json_digest(const Json& value);
 
 // The object, which has a member, with its digest.
-std::string with_digest(const nlohmann::ordered_json& object);
+std::string with_digest(const Json& object);
 
 // `text` and what it was parsed to. A file without a digest is of an earlier program: its last member is `last`, or
 // `or_last`, and it is taken as it is.
-bool is_as_written(std::string_view text, const nlohmann::ordered_json& object, std::string_view last,
-                   std::string_view or_last = {});
+bool is_as_written(std::string_view text, const Json& object, std::string_view last, std::string_view or_last = {});
 
 }  // namespace syncopate

@@ -1,14 +1,13 @@
 #include "results/rows/recording_bytes.hpp"
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 
+#include "results/formats/json.hpp"
+
 namespace syncopate {
 namespace {
-
-using Json = nlohmann::json;
 
 Json json_of(const MetricsRow& row) {
   Json evaluation;

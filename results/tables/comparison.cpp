@@ -6,10 +6,10 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "results/formats/build_info.hpp"
 #include "results/formats/host.hpp"
+#include "results/formats/json.hpp"
 #include "results/formats/optional_json.hpp"
 #include "results/tables/mean_errors.hpp"
 #include "results/tables/result_table.hpp"
@@ -18,8 +18,6 @@
 
 namespace syncopate {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::optional<double> seconds_to_target(const RunSummary& run) {
   return run.time_to_target ? run.time_to_target->time_s : std::nullopt;
