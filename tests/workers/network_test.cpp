@@ -370,6 +370,18 @@ TEST(Network, BytesOfAnAllReduceAreTwoPassesOfAllButOneWorker) {
   EXPECT_EQ(all_reduce_bytes(1, Bytes{100}), Bytes{0});
 }
 
+TEST(Network, NoCostIsLongerThanTheLongestDuration) {
+  constexpr int workers = 4;
+  const Link slow{.latency_s = 1, .bandwidth_bytes_per_s = 1e-9};
+  for (const auto& network :
+       {make_ring_network(1, 1e-9), make_tree_network(1, 1e-9), make_parameter_server_network(workers, slow),
+        with_serial_latency(make_parameter_server_network(workers, slow), 1e9),
+        with_jitter(make_parameter_server_network(workers, slow), 2, 7)}) {
+    EXPECT_EQ(network->all_reduce(workers, Bytes{1'000'000}), longest_duration);
+    EXPECT_EQ(network->message({.from = Rank{0}, .to = Rank{1}, .payload = Bytes{1'000'000}}), longest_duration);
+  }
+}
+
 TEST(Network, RefusesWhatIsNoLatencyOrBandwidth) {
   EXPECT_THROW(make_fixed_network(-1), std::invalid_argument);
   for (const Link& link : {Link{-1, 1}, Link{0, 0}, Link{0, -5}, Link{0, std::nan("")}}) {

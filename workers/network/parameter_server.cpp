@@ -46,8 +46,9 @@ class ParameterServerNetwork final : public NetworkModel {
   }
   static Duration length_of(const Route& route) {
     Duration length{};
-    for (const Hop& hop : route) length = std::min(length + hop.occupied, longest_duration) + hop.latency;
-    return std::min(length, longest_duration);
+    for (const Hop& hop : route)
+      for (const Duration part : {hop.occupied, hop.latency}) length = std::min(length + part, longest_duration);
+    return length;
   }
 
   int workers_;
