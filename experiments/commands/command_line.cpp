@@ -87,6 +87,14 @@ void add_choice_of_cluster(CLI::App& command, CommandLine& line) {
       ->option_text("auto|simulated|mpi [auto]");
 }
 
+// CLI::Range alone takes "nan".
+CLI::Validator number_between(double low, double high) {
+  const auto is_number = [](const std::string& text) {
+    return std::isnan(std::strtod(text.c_str(), nullptr)) ? fmt::format("must be a number, found {}", text) : "";
+  };
+  return CLI::Range(low, high) & CLI::Validator(is_number, "");
+}
+
 void add_side_by_side(CLI::App& command, CommandLine& line) {
   SideBySideOptions& options = line.side_by_side;
   const auto is_number_or_auto = [](const std::string& text) {
@@ -108,7 +116,7 @@ void add_side_by_side(CLI::App& command, CommandLine& line) {
   command
       .add_option("--lease-timeout", options.time_out_s,
                   "another process takes a run over from one that has been silent for so long")
-      ->check(CLI::Range(0.1, 86400.0))
+      ->check(number_between(0.1, 86400))
       ->option_text(fmt::format("SECONDS [{}]", options.time_out_s));
   command.add_option("--retry", line.options.retries, "try a run that has failed so many times more")
       ->check(CLI::Range(0, 1000))
@@ -122,7 +130,7 @@ void add_compare_options(CLI::App& command, CompareOptions& options) {
     command
         .add_option_function<double>(
             name, [&tolerance](double percent) { tolerance = percent / 100; }, text)
-        ->check(CLI::Range(0.0, 100.0))
+        ->check(number_between(0, 100))
         ->option_text(fmt::format("PERCENT [{}]", 100 * tolerance));
   };
   add_tolerance("--step-time-tolerance", options.tolerances.step_time, "how far times per step may differ");

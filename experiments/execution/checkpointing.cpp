@@ -188,6 +188,7 @@ void RunCheckpoints::write_if_due() {
   if (!due()) return;
   const auto computed = HostClock::now();
   if (recorder_.has_diverged()) return;  // it is about to end
+  if (use_.is_mine && !use_.is_mine()) return;
   try {
     wait_for_disk();
     CheckpointCost cost = write();
@@ -205,7 +206,7 @@ void RunCheckpoints::write_if_due() {
 }
 
 CheckpointCost RunCheckpoints::write() {
-  auto writer = std::make_shared<CheckpointWriter>(use_.file, checkpoint_identity(run_));
+  auto writer = std::make_shared<CheckpointWriter>(use_.file, checkpoint_identity(run_), use_.below);
   put(*writer, host_s_before_ + seconds(HostClock::now() - begin_));
   put(*writer, recorder_.evaluated());
   log_.write_course(*writer);

@@ -37,9 +37,11 @@ struct CheckpointCost {
 
 struct CheckpointUse {
   std::filesystem::path file;
-  bool is_taken_up = true;  // false: one that is there is left out of account
+  std::filesystem::path below{};  // the experiment's directory: without it nothing is written
+  bool is_taken_up = true;        // false: one that is there is left out of account
   // Whether one is written before a step, which is the n-th of all models'; without it the clock says so. May throw.
   std::function<bool(std::int64_t step)> due{};
+  std::function<bool()> is_mine{};  // without it: the run is; else nothing is written once another process has it
   std::function<void(const CheckpointCost&)> on_written{};
   // Under MPI: whether the run ends at a checkpoint (LeftAtCheckpoint), by its number, once that is on the disk; alike
   // on all ranks.

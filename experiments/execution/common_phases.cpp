@@ -103,7 +103,9 @@ CommonPhases::Phase CommonPhases::made(const Run& run, std::size_t before_run, P
   };
   progress.begin_common_phase(before_run, run);
   const auto directory = run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
-  const CheckpointUse checkpoints{.file = checkpoint_of(directory), .is_taken_up = !options_.rerun};
+  const CheckpointUse checkpoints{.file = checkpoint_of(directory),
+                                  .below = experiment_directory(options_.results_directory, run.experiment),
+                                  .is_taken_up = !options_.rerun};
   const Outcome outcome = execute(run, machinery_, progress, write, &checkpoints);
   progress.end_common_phase();
   if (!is_rank_0()) return {};

@@ -142,7 +142,7 @@ RankStore::Written RankCheckpoints::write(std::int64_t number, const std::functi
   try {
     wait_for_disk();
     const fs::path part = part_of_checkpoint(use_.file, number, session_.rank());
-    auto writer = std::make_shared<CheckpointWriter>(part, identity(session_.rank()));
+    auto writer = std::make_shared<CheckpointWriter>(part, identity(session_.rank()), use_.below);
     contents(*writer);
     writer->finish();
     const std::uint64_t digest = writer->digest();
@@ -186,16 +186,17 @@ void RankCheckpoints::publish_if_there() {
 void RankCheckpoints::publish(const Common& common) {
   if (published_.valid()) published_.get();
   const double host_s = host_s_before_ + seconds(HostClock::now() - begin_);
-  published_ = std::async(std::launch::async, [file = use_.file, identity = identity(no_rank), common, host_s] {
-    CheckpointWriter writer(file, identity);
-    StateArchive archive(static_cast<ByteSink&>(writer));
-    Common written = common;
-    double took_s = host_s;
-    archive(written.number, written.digests, took_s);
-    writer.finish();
-    writer.publish();
-    remove_parts(file, common.number, common.number);
-  });
+  published_ = std::async(std::launch::async,
+                          [file = use_.file, below = use_.below, identity = identity(no_rank), common, host_s] {
+                            CheckpointWriter writer(file, identity, below);
+                            StateArchive archive(static_cast<ByteSink&>(writer));
+                            Common written = common;
+                            double took_s = host_s;
+                            archive(written.number, written.digests, took_s);
+                            writer.finish();
+                            writer.publish();
+                            remove_parts(file, common.number, common.number);
+                          });
 }
 
 void RankCheckpoints::settle() {

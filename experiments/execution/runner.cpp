@@ -79,7 +79,11 @@ class ExperimentRunner {
   std::string save(std::size_t index, const Outcome& outcome);
   bool starts(Run& run, std::size_t index, Progress& progress);
   void report_interruption() const;
-  int print_tables() const { return print_final_tables(experiment_, options_, runs_, machinery_.mpi != nullptr); }
+  void require_finished_there() const;
+  int print_tables() const {
+    require_finished_there();
+    return print_final_tables(experiment_, options_, runs_, machinery_.mpi != nullptr);
+  }
 
   const Experiment& experiment_;
   const RunOptions& options_;
@@ -259,7 +263,8 @@ void ExperimentRunner::run_one(std::size_t index, Progress& progress) {
   const auto save_what_is_there = [&](const Outcome& outcome) {
     if (is_rank_0()) save(index, outcome);
   };
-  const CheckpointUse checkpoints{.file = checkpoint_of(runs_.directory_of(run)), .is_taken_up = !options_.rerun};
+  const CheckpointUse checkpoints{
+      .file = checkpoint_of(runs_.directory_of(run)), .below = own_directory(), .is_taken_up = !options_.rerun};
   for (int retries = 0;; ++retries) {
     const Outcome outcome = execute(run, machinery_, progress, save_what_is_there, &checkpoints);
     if (!is_rank_0()) return;
@@ -309,6 +314,20 @@ std::string ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
   }
   runs_.settle(index, std::move(summary));
   return fault;
+}
+
+// The numbers of one that somebody has removed meanwhile are known here, and nowhere else.
+void ExperimentRunner::require_finished_there() const {
+  std::size_t gone = 0;
+  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+    const auto& summary = runs_.summaries()[index];
+    const auto directory = runs_.directory_of(experiment_.runs[index]);
+    if (summary && is_finished(*summary) && !std::filesystem::exists(directory)) ++gone;
+  }
+  if (gone > 0)
+    throw ResultsDirectoryFault(
+        fmt::format("{}: {} of {} {}s {} removed while others were made; the next start makes what is missing",
+                    own_directory().string(), gone, experiment_.runs.size(), noun(), gone == 1 ? "was" : "were"));
 }
 
 void ExperimentRunner::report_interruption() const {

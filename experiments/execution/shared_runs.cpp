@@ -224,16 +224,22 @@ void SharedRuns::attempt(std::size_t index, Lease& lease, const CommonPhases::Ph
   if (const LeaseNote* const former = lease.taken_from(); former && !former->host.empty())
     progress.note(fmt::format("{}: taken over from {}, which {}", name_of(run), former->owner(),
                               lease.former_is_gone() ? "is gone" : "was silent for too long"));
+  progress.tell([&lease](double share) { lease.tell(share); });  // before it begins: how often it is told depends on it
   progress.begin_run(index + 1, run);
-  progress.tell([&lease](double share) { lease.tell(share); });
   // Who takes over the run of a lost process goes on from what that has left.
-  const CheckpointUse checkpoints{.file = checkpoint_of(directory_of(run)), .is_taken_up = !work_.options.rerun};
+  const CheckpointUse checkpoints{.file = checkpoint_of(directory_of(run)),
+                                  .below = folder_,
+                                  .is_taken_up = !work_.options.rerun,
+                                  .is_mine = [&lease] { return lease.is_mine(); }};
   const Outcome outcome = execute(
       run, work_.machinery, progress, [](const Outcome&) {}, &checkpoints);
   progress.tell({});
   RunSummary summary = summarise(run, outcome);
   try {
-    if (!publish(run, files_of(run, outcome, summary, work_.machinery), lease)) return;
+    if (!publish(run, files_of(run, outcome, summary, work_.machinery), lease)) {
+      if (is_done(directory_of(run), run)) remove_checkpoint(checkpoints.file);
+      return;
+    }
     if (summary.status != RunStatus::failed) remove_checkpoint(checkpoints.file);
   } catch (const std::bad_alloc&) {
     summary.status = RunStatus::failed;

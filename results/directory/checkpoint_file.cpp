@@ -12,6 +12,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "results/directory/disk_fault.hpp"
 #include "results/directory/run_directory.hpp"
 #include "workers/process/interrupt.hpp"
 
@@ -59,8 +60,9 @@ struct CheckpointWriter::Digest {
   XXH3_state_t state;
 };
 
-CheckpointWriter::CheckpointWriter(fs::path file, const CheckpointIdentity& identity)
+CheckpointWriter::CheckpointWriter(fs::path file, const CheckpointIdentity& identity, const fs::path& below)
     : file_(std::move(file)), aside_(written_aside(file_)), digest_(std::make_unique<Digest>()) {
+  if (!below.empty()) require_there(below);
   fs::create_directories(file_.parent_path());
   XXH3_64bits_reset(&digest_->state);
   buffer_.reserve(piece);
@@ -115,9 +117,11 @@ void CheckpointWriter::publish() {
   Descriptor(file_.parent_path(), O_RDONLY | O_DIRECTORY).sync();
 }
 
-CheckpointReader::CheckpointReader(const fs::path& file, const CheckpointIdentity& identity)
-    : stream_(file, std::ios::binary) {
+CheckpointReader::CheckpointReader(const fs::path& file, const CheckpointIdentity& identity) {
   std::error_code error;
+  if (!fs::is_regular_file(file, error))
+    throw CheckpointFault("it is not a regular file");  // a pipe would be waited for
+  stream_.open(file, std::ios::binary);
   const auto size = fs::file_size(file, error);
   std::uint64_t written = 0;
   if (error || !stream_) throw CheckpointFault("it cannot be read");

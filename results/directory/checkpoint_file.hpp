@@ -31,8 +31,9 @@ struct CheckpointFault : std::runtime_error {
 // All throw std::filesystem::filesystem_error where the disk does not do what it should.
 class CheckpointWriter : public ByteSink {
  public:
-  // Creates the folder of the file, if it is not there.
-  CheckpointWriter(std::filesystem::path file, const CheckpointIdentity& identity);
+  // Creates the folder of the file, if it is not there; but not `below`, which has been removed if it is not.
+  CheckpointWriter(std::filesystem::path file, const CheckpointIdentity& identity,
+                   const std::filesystem::path& below = {});
   ~CheckpointWriter() override;  // of one that is not published nothing stays
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <chrono>
@@ -164,6 +165,37 @@ TEST_F(CheckpointProgram, WritesNoneWhereItIsToldSoOrTrainsNothing) {
   const auto none = syncopate("run e.toml checkpoint.write=false budget.steps=3000");
   EXPECT_EQ(none.status, 0) << none.err;
   EXPECT_THAT(syncopate("check e.toml checkpoint.every_s=0").err, HasSubstr("checkpoint.every_s = 0"));
+}
+
+// Nothing of what has been removed is made anew in part.
+TEST_F(CheckpointProgram, ResultsThatAreRemovedMeanwhileAreSaid) {
+  const auto run_and_remove = [&](const std::string& removed) {
+    shell("{ ('" SYNCOPATE_PROGRAM
+          "' run e.toml --quiet --threads 1 checkpoint.every_s=0.05 'seeds=[1,2]' "
+          ">out.txt 2>err.txt; echo $? >status.txt) & made=$!; "
+          "until ls results/runs/long/*/seed=1-*/summary.json results/runs/long/*/seed=2-*.checkpoint; do "
+          "kill -0 $made || break; sleep 0.01; done >ls.txt 2>&1; mv " +
+          removed + " gone; wait; }");
+    EXPECT_EQ(read("status.txt"), "1\n") << read("err.txt") << read("out.txt");
+    EXPECT_EQ(read("out.txt"), "");
+    fs::remove_all(directory / "gone");
+  };
+  run_and_remove("results/runs/long");
+  EXPECT_THAT(read("err.txt"),
+              HasSubstr("long: the results directory was removed while runs were made; the next start"));
+  EXPECT_FALSE(fs::exists(directory / "results/runs/long"));
+  run_and_remove("results/runs/long/local-sgd");
+  EXPECT_THAT(read("err.txt"), HasSubstr("long: 1 of 2 runs was removed while others were made; the next start"));
+}
+
+TEST_F(CheckpointProgram, APipeInItsPlaceIsNotWaitedFor) {
+  ASSERT_TRUE(stop(SIGKILL)) << "it had ended";
+  const fs::path file = checkpoint();
+  fs::remove(file);
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+  const auto outcome = syncopate("run e.toml --quiet");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.err, HasSubstr(": it is not a regular file; the run begins anew\n"));
 }
 
 // A folder in which nothing can be made is met before anything runs; here it goes while the run goes on.

@@ -139,8 +139,8 @@ TEST_F(InterruptionTest, InOneMicroBatchOfALargeModel) {
                 "summary.json");
   expect_soon(outcome);
   EXPECT_THAT(read("err.txt"),
-              testing::EndsWith("interrupted; finished runs stay, and the same command continues with the others "
-                                "(1 of 2 runs are finished)\n"));
+              testing::EndsWith("interrupted; finished runs stay, and the same command continues with the others, "
+                                "from their newest checkpoints (1 of 2 runs are finished)\n"));
   EXPECT_EQ(read("out.txt"), "");
 }
 

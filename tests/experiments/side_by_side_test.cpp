@@ -336,6 +336,17 @@ TEST_F(SideBySide, NoWaitEndsWhenAllIsTaken) {
   EXPECT_THAT(outcome.err, EndsWith("nothing is left to take; 1 run is under way in other processes\n"));
 }
 
+TEST_F(SideBySide, HowFarARunIsStandsInItsLeaseWithoutATerminalToo) {
+  write("e.toml", std::string(sweep));
+  shell("{ '" SYNCOPATE_PROGRAM
+        "' run e.toml --share --lease-timeout 1 --threads 1 budget.steps=10000000 'seeds=[1]' "
+        "checkpoint.write=false '~claim' '~sweep' --only sync-sgd >out.txt 2>err.txt & made=$!; "
+        "for try in $(seq 500); do kill -0 $made || break; sleep 0.02; "
+        "grep -q 'share_done.:0[.]0*[1-9]' results/runs/e/.shared/leases/* && echo found && break; "
+        "done >found.txt 2>none.txt; kill -9 $made; wait; }");
+  EXPECT_EQ(read("found.txt"), "found\n") << read("err.txt");
+}
+
 TEST_F(SideBySide, ResultsThatAreRemovedMeanwhileAreSaid) {
   write("e.toml", std::string(sweep));
   const std::string run = "'" SYNCOPATE_PROGRAM "' run e.toml --share --threads 1 cluster.micro_batches=2000 '~claim'";
