@@ -75,6 +75,8 @@ void check_side_by_side(const CommandLine& line, bool under_mpi) {
     throw ConfigurationFault(
         "--rerun with --share: each process would repeat what another has just made; use --jobs, or remove the runs");
   if (!options.waits && !options.shares) throw ConfigurationFault("--no-wait is for --share");
+  if (options.time_out_s != SideBySideOptions().time_out_s && !divides)
+    throw ConfigurationFault("--lease-timeout is for --share and --jobs");
   if (!options.waits && !options.jobs.empty())
     throw ConfigurationFault("--no-wait with --jobs: leave one of them out; the processes of --jobs are waited for");
   if (!options.waits && launched_by_mpi())

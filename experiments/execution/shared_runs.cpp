@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <new>
 #include <set>
 #include <system_error>
@@ -310,19 +311,20 @@ const CommonPhases::Phase* SharedRuns::ready_phase(std::size_t index, Progress& 
   return nullptr;
 }
 
-// Of processes that were killed after they had published, and of those that were silent.
+// Of processes that were killed after they had published, and of those that were silent; and of those that are gone, with
+// runs that this call does not have.
 void SharedRuns::remove_finished_leases() const {
-  std::set<std::string> done;
-  const auto add = [&](const Run& run) {
-    if (is_done(directory_of(run), run)) done.insert(run.hash);
-  };
-  const std::vector<LeaseNote> held = leases_.held();
-  for (const LeaseNote& note : held)
-    for (const Run& run : work_.experiment.runs) {
-      if (run.hash == note.what) add(run);
-      if (run.common_phase && run.common_phase->hash == note.what) add(*run.common_phase);
-    }
-  for (const std::string& what : done) leases_.remove(what);
+  std::map<std::string, const Run*> own;
+  for (const Run& run : work_.experiment.runs) {
+    own.emplace(run.hash, &run);
+    if (run.common_phase) own.emplace(run.common_phase->hash, run.common_phase.get());
+  }
+  for (const LeaseNote& note : leases_.held()) {
+    const auto found = own.find(note.what);
+    const bool is_over = found == own.end() ? state_of(note.process) == ProcessState::gone
+                                            : is_done(directory_of(*found->second), *found->second);
+    if (is_over) leases_.remove(note.what);
+  }
 }
 
 }  // namespace syncopate

@@ -189,6 +189,7 @@ TEST_F(SideBySide, WhatDoesNotGoTogetherIsRefused) {
   refused("--jobs 2 --cluster mpi", "--jobs divides runs among processes, and --cluster mpi a run's workers");
   refused("--jobs 2", "leave it out under mpirun", 2);
   refused("--no-wait", "--no-wait is for --share");
+  refused("--lease-timeout 5", "--lease-timeout is for --share and --jobs");
   refused("--share --no-wait --jobs 2", "--no-wait with --jobs");
   refused("--share --no-wait", "a launcher waits for all its processes", 2);
   refused("--retry 1 cluster.workers=2", "--retry is for the simulated cluster", 2);
@@ -345,6 +346,9 @@ TEST_F(SideBySide, HowFarARunIsStandsInItsLeaseWithoutATerminalToo) {
         "grep -q 'share_done.:0[.]0*[1-9]' results/runs/e/.shared/leases/* && echo found && break; "
         "done >found.txt 2>none.txt; kill -9 $made; wait; }");
   EXPECT_EQ(read("found.txt"), "found\n") << read("err.txt");
+  // That process is gone, and nobody else has its run.
+  EXPECT_EQ(syncopate("run e.toml --share '~claim'").status, 0);
+  EXPECT_TRUE(std::filesystem::is_empty(directory / "results/runs/e/.shared/leases"));
 }
 
 TEST_F(SideBySide, ResultsThatAreRemovedMeanwhileAreSaid) {
