@@ -213,6 +213,7 @@ measure = "final_validation_loss"
   EXPECT_EQ(runs, others);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they take more addresses than the limit leaves
 TEST_F(DividedProgram, AFailureOfOneProcessFailsTheRunAndTheNextOnesAreMade) {
   write("e.toml", experiment + "[sweep]\n\"models.mlp.hidden\" = [[40000, 2000], [16]]\n");
   const std::string run = "run e.toml --cluster simulated --threads 1 --results results --only synchronous";
@@ -225,6 +226,7 @@ TEST_F(DividedProgram, AFailureOfOneProcessFailsTheRunAndTheNextOnesAreMade) {
   for (const auto& [name, text] : summaries) finished += nlohmann::json::parse(text)["status"] == "finished" ? 1 : 0;
   EXPECT_EQ(finished, 1u) << outcome.out;
 }
+#endif
 
 TEST_F(DividedProgram, EndsOnAllProcessesWhenItIsInterrupted) {
   const auto outcome = launch(2, [](const std::vector<pid_t>& ranks) { kill(launcher_of(ranks.front()), SIGINT); });
