@@ -158,11 +158,13 @@ void SharedRuns::settle(std::size_t index, RunSummary summary) {
 }
 
 // What has been recorded of it, if there is anything.
-void SharedRuns::settle_failed(std::size_t index, const std::string& reason) {
+void SharedRuns::settle_failed(std::size_t index, const std::string& reason, Progress& progress) {
   const Run& run = work_.experiment.runs[index];
   auto recorded = summary_of(directory_of(run), run);
   const bool tells = recorded && recorded->status != RunStatus::finished;
-  settle(index, tells ? *std::move(recorded) : failed_summary(run, reason));
+  RunSummary summary = tells ? *std::move(recorded) : failed_summary(run, reason);
+  if (!sharing_.takes) progress.end_elsewhere(index + 1, run, summary, true);  // else who has made it says so
+  settle(index, std::move(summary));
 }
 
 // Nothing where it is still to be made.
@@ -175,7 +177,7 @@ std::optional<SharedRuns::Turn> SharedRuns::settle_if_done(std::size_t index, Pr
   }
   const auto failed = attempts_.of(run.hash);
   if (!attempts_.are_used_up(failed)) return {};
-  settle_failed(index, failed->reason);
+  settle_failed(index, failed->reason, progress);
   return Turn::settled;
 }
 
@@ -186,7 +188,7 @@ SharedRuns::Turn SharedRuns::turn(std::size_t index, Progress& progress) {
     if (!run.common_phase) return Turn::others;
     const auto failed = attempts_.of(run.common_phase->hash);
     if (!attempts_.are_used_up(failed)) return Turn::others;
-    settle_failed(index, fmt::format("its common phase failed: {}", failed->reason));
+    settle_failed(index, fmt::format("its common phase failed: {}", failed->reason), progress);
     return Turn::settled;
   }
   return take(index, progress);
@@ -199,7 +201,7 @@ SharedRuns::Turn SharedRuns::take(std::size_t index, Progress& progress) {
     phase = ready_phase(index, progress);
     if (!phase) return Turn::others;
     if (!phase->failure.empty()) {
-      settle_failed(index, fmt::format("its common phase failed: {}", phase->failure));
+      settle_failed(index, fmt::format("its common phase failed: {}", phase->failure), progress);
       return Turn::settled;
     }
   }

@@ -64,7 +64,7 @@ class SharedRuns {
   bool copy_from_elsewhere(const Run& run, Lease& lease);
   bool publish(const Run& run, const FileContents& files, Lease& lease) const;
   void settle(std::size_t index, RunSummary summary);
-  void settle_failed(std::size_t index, const std::string& reason);
+  void settle_failed(std::size_t index, const std::string& reason, Progress& progress);
   std::optional<Turn> settle_if_done(std::size_t index, Progress& progress);
 
   // The common phase that a run starts from, with its end or why it has none; null: somebody else makes it.

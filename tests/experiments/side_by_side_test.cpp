@@ -264,6 +264,7 @@ TEST_F(SideBySide, AFailedRunIsTriedAgainListedAndStopsNoOther) {
     const ProgramOutcome outcome = syncopate("run " + file + " --retry 2 " + how);
     EXPECT_EQ(outcome.status, 1) << outcome.err;
     EXPECT_THAT(outcome.out, AllOf(HasSubstr("Runs that did not finish"), HasSubstr("t.csv"))) << how << outcome.err;
+    EXPECT_THAT(outcome.err, testing::ContainsRegex("run [12] of 2: .*: failed")) << how;
     const auto told = status("results/runs/f").at(0);
     EXPECT_EQ(told["finished"], 1) << how;
     EXPECT_EQ(told["failed"].size(), 1u) << how;
