@@ -48,8 +48,7 @@ class Algorithm {
 // What an algorithm may need to know to check its settings.
 struct AlgorithmContext {
   int workers = 1;
-  bool workers_known =
-      true;  // false: `workers` is the most there can be, which no fault names and no list has room for
+  bool workers_known = true;  // false: `workers` is the most there can be, to be neither named nor made room for
   int micro_batches = 1;
   bool time_only = false;                    // without a model: what a rule would measure does not exist
   bool plain_sgd = true;                     // the optimizer has neither moments nor weight decay
