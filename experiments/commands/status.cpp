@@ -4,14 +4,18 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <ctime>
 #include <exception>
+#include <iterator>
 #include <map>
-#include <set>
+#include <span>
+#include <system_error>
 #include <utility>
 
 #include "experiments/execution/tuned_runs.hpp"
+#include "results/directory/experiment_folders.hpp"
 #include "results/directory/failed_attempts.hpp"
 #include "results/directory/finished_run.hpp"
 #include "results/directory/found_runs.hpp"
@@ -19,10 +23,7 @@
 #include "results/directory/run_directory.hpp"
 #include "results/directory/run_files.hpp"
 #include "results/directory/summary_json.hpp"
-#include "results/formats/json.hpp"
 #include "results/run/run_label.hpp"
-#include "results/tables/progress.hpp"
-#include "results/tables/short_reason.hpp"
 
 namespace syncopate {
 namespace fs = std::filesystem;
@@ -81,82 +82,71 @@ RunningRun running(const PlannedRun& run, const LeaseNote& note, const fs::path&
           .time_out_s = note.time_out_s};
 }
 
-bool is_silent(const RunningRun& run) { return run.is_lost || (run.time_out_s > 0 && run.silent_s > run.time_out_s); }
-
-std::string name_of(const PlannedRun& run) { return fmt::format("{}, seed {}", run.label, run.seed); }
-
-std::string local_time(std::chrono::system_clock::time_point time) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
-  std::tm parts{};
-  localtime_r(&seconds, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts)};
+double seconds_since(fs::file_time_type time) {
+  return std::max(0.0, std::chrono::duration<double>(fs::file_time_type::clock::now() - time).count());
 }
 
-std::string heading(const ExperimentStatus& status) {
-  if (!status.runs)
-    return fmt::format("{}: {} finished, {} failed; how many it has, its file says: syncopate status FILE\n",
-                       status.name, status.finished, status.failed.size());
-  std::string text = fmt::format("{}: {} run{}: {} finished, {} running, {} failed, {} remaining", status.name,
-                                 *status.runs, *status.runs == 1 ? "" : "s", status.finished, status.running.size(),
-                                 status.failed.size(), status.remaining.value_or(0));
-  const auto at_work = std::ranges::count_if(status.running, [](const RunningRun& run) { return !is_silent(run); });
-  if (!status.left_s) return text + "\n";
-  if (at_work == 0)
-    return text + fmt::format("; nobody is at work, once somebody is about {} are left\n", clock_text(*status.left_s));
-  const auto end = std::chrono::system_clock::now() + std::chrono::seconds(std::llround(*status.left_s));
-  return text + fmt::format("; about {} left, until {}\n", clock_text(*status.left_s), local_time(end));
+// The same run under MPI has its own directory beside it.
+fs::path without_mpi(fs::path directory) {
+  const std::string name = directory.filename().string();
+  return name.ends_with("-mpi") ? directory.replace_filename(name.substr(0, name.size() - 4)) : directory;
 }
 
-Json json_of(const ExperimentStatus& status) {
-  Json json = {{"experiment", status.name}, {"directory", status.directory.string()}};
-  json["runs"] = status.runs ? Json(*status.runs) : Json(nullptr);
-  json["finished"] = status.finished;
-  json["running"] = Json::array();
-  for (const RunningRun& run : status.running)
-    json["running"].push_back({{"hash", run.run.hash},
-                               {"label", run.run.label},
-                               {"seed", run.run.seed},
-                               {"host", run.host},
-                               {"process", run.process},
-                               {"since", run.since},
-                               {"share_done", run.share_done},
-                               {"lost", run.is_lost},
-                               {"silent_s", run.silent_s},
-                               {"time_out_s", run.time_out_s}});
-  json["failed"] = Json::array();
-  for (const FailedRun& run : status.failed)
-    json["failed"].push_back(
-        {{"hash", run.run.hash}, {"label", run.run.label}, {"seed", run.run.seed}, {"reason", run.reason}});
-  json["remaining"] = status.remaining ? Json(*status.remaining) : Json(nullptr);
-  json["left_s"] = status.left_s ? Json(*status.left_s) : Json(nullptr);
-  return json;
+// By the names of its folders, where no plan tells.
+PlannedRun by_folders(const fs::path& directory) {
+  PlannedRun run{.label = directory.parent_path().filename().string(), .directory = directory};
+  const std::string name = directory.filename().string();  // seed=<number>-<hash>
+  std::from_chars(name.data() + name.find('=') + 1, name.data() + name.size(), run.seed);
+  run.hash = name.substr(name.find('-') + 1);
+  return run;
 }
 
-// Of runs that no plan names.
-ExperimentStatus status_of_found(const fs::path& directory) {
-  ExperimentStatus status{.name = directory.filename().string(), .directory = directory};
-  for (const FoundRun& run : find_runs(directory)) {
-    if (run.summary.status == RunStatus::finished)
-      ++status.finished;
-    else
-      status.failed.push_back(
-          {.run = {.hash = run.summary.hash,
-                   .label = run_label(run.summary.method, run.summary.sweep),
-                   .seed = run.summary.seed,
-                   .directory = run.directory},
-           .reason = run.summary.reason.empty() ? to_string(run.summary.status) : run.summary.reason});
+std::vector<LeaseNote> held_in(const fs::path& directory) {
+  return Leases(directory / share_folder / leases_folder, std::chrono::seconds(1)).held();
+}
+
+// Of those that belong; not what a run has left that has ended since, and not where a lease says who makes it.
+template <class Belongs>
+std::vector<UnfinishedRun> unfinished_in(const ExperimentFolder& folder, std::span<const PlannedRun> known,
+                                         const Belongs& belongs) {
+  const std::vector<LeaseNote> held = held_in(folder.directory);
+  std::vector<UnfinishedRun> unfinished;
+  for (const auto& [directory, files] : folder.unfinished) {
+    std::error_code error;
+    const auto ended = fs::last_write_time(directory / "summary.json", error);
+    if (!error && ended >= files.written) continue;
+    const auto of_plan = std::ranges::find(known, without_mpi(directory), &PlannedRun::directory);
+    if (!belongs(directory, of_plan != known.end())) continue;
+    PlannedRun run = of_plan != known.end() ? *of_plan : by_folders(directory);
+    const bool is_shared = std::ranges::any_of(
+        held, [&](const LeaseNote& note) { return note.what.substr(0, 8) == run.hash.substr(0, 8); });
+    const bool is_under_mpi = without_mpi(directory) != directory;
+    if (is_shared && !is_under_mpi) continue;
+    if (is_under_mpi) run.label += ", under MPI";
+    unfinished.push_back(
+        {.run = std::move(run), .has_checkpoint = files.has_checkpoint, .written_s_ago = seconds_since(files.written)});
   }
-  return status;
+  return unfinished;
 }
 
-}  // namespace
+// Of an experiment's folder.
+void add_found(ExperimentStatus& status, const FoundRun& run) {
+  if (run.summary.status == RunStatus::finished) {
+    ++status.finished;
+    return;
+  }
+  status.failed.push_back({.run = {.hash = run.summary.hash,
+                                   .label = run_label(run.summary.method, run.summary.sweep),
+                                   .seed = run.summary.seed,
+                                   .directory = run.directory},
+                           .reason = run.summary.reason.empty() ? to_string(run.summary.status) : run.summary.reason});
+}
 
+// Of one experiment's directory with these runs.
 ExperimentStatus status_of(const std::string& name, const fs::path& directory, const std::vector<PlannedRun>& runs) {
   const fs::path shared = directory / share_folder;
   std::map<std::string, LeaseNote> held;
-  for (LeaseNote& note : Leases(shared / leases_folder, std::chrono::seconds(1)).held())
-    held[note.what] = std::move(note);
+  for (LeaseNote& note : held_in(directory)) held[note.what] = std::move(note);
   const AttemptRecords attempts(shared / failed_folder, "", 0);
   ExperimentStatus status{.name = name, .directory = directory, .runs = runs.size()};
   PastCosts costs;
@@ -190,71 +180,123 @@ ExperimentStatus status_of(const std::string& name, const fs::path& directory, c
     if (!cost) return status;
     sum_s += share * *cost;
   }
-  const auto at_work = std::ranges::count_if(status.running, [](const RunningRun& run) { return !is_silent(run); });
+  const auto at_work = std::ranges::count_if(status.running, [](const RunningRun& run) { return !run.is_silent(); });
   if (!left.empty()) status.left_s = sum_s / static_cast<double>(std::max<std::ptrdiff_t>(1, at_work));
   return status;
 }
 
+// Of another launch, or of a common phase: the file says no more than which hash it is.
+std::vector<RunningRun> running_elsewhere(const fs::path& directory, std::span<const PlannedRun> plan,
+                                          std::span<const FoundRun> found) {
+  std::vector<RunningRun> others;
+  for (const LeaseNote& note : held_in(directory)) {
+    const bool is_known = std::ranges::find(plan, note.what, &PlannedRun::hash) != plan.end() ||
+                          std::ranges::any_of(found, [&](const FoundRun& run) {
+                            return run.summary.hash == note.what && run.summary.status == RunStatus::finished;
+                          });
+    if (!is_known) others.push_back(running({.hash = note.what}, note, directory / share_folder / leases_folder));
+  }
+  return others;
+}
+
+bool says_something(const ExperimentStatus& status) {
+  return status.runs || status.finished > 0 || !status.failed.empty() || !status.unfinished.empty() ||
+         !status.running_elsewhere.empty() || !status.faults.empty();
+}
+
+// Trials and runs apart, as for a file. `above`: where the status is asked for.
+std::vector<ExperimentStatus> status_of_folder(const ExperimentFolder& folder, const fs::path& above) {
+  const fs::path& directory = folder.directory;
+  const std::string name = directory == above ? fs::canonical(directory).filename().string()
+                                              : directory.lexically_relative(above).generic_string();
+  std::vector<std::string> faults = folder.faults;
+  const auto plan = saved_plan(directory, &faults).value_or(std::vector<PlannedRun>{});
+  RunsAndFaults found = read_runs(folder.runs, directory);
+  std::ranges::move(found.faults, std::back_inserter(faults));
+  std::vector<ExperimentStatus> parts;
+  for (const bool of_trials : {true, false}) {
+    const auto belongs = [&](const fs::path& run) {
+      return (*run.lexically_relative(directory).begin() == trials_folder) == of_trials;
+    };
+    const std::string part_name = of_trials ? name + ", trials" : name;
+    std::vector<PlannedRun> planned = plan;
+    std::erase_if(planned, [&](const PlannedRun& run) { return !belongs(run.directory); });
+    ExperimentStatus status{.name = part_name, .directory = directory};
+    if (!planned.empty()) status = status_of(part_name, directory, planned);
+    for (const FoundRun& run : found.runs) {
+      if (!belongs(run.directory) || std::ranges::find(planned, run.directory, &PlannedRun::directory) != planned.end())
+        continue;
+      add_found(status, run);
+      if (!status.runs) continue;
+      ++*status.runs;
+      ++status.of_other_launches;
+    }
+    status.unfinished = unfinished_in(folder, planned, [&](const fs::path& run, bool) { return belongs(run); });
+    if (!of_trials) {
+      status.running_elsewhere = running_elsewhere(directory, plan, found.runs);
+      status.faults = std::move(faults);
+    }
+    if (says_something(status) || (!of_trials && parts.empty())) parts.push_back(std::move(status));
+  }
+  return parts;
+}
+
+// Each once.
+std::vector<PlannedRun> common_phases(const fs::path& results, std::span<const Run> runs) {
+  std::vector<Run> phases;
+  for (const Run& run : runs)
+    if (run.common_phase && std::ranges::find(phases, run.common_phase->hash, &Run::hash) == phases.end())
+      phases.push_back(*run.common_phase);
+  return planned_runs(results, phases);
+}
+
+// With what there is of runs that are not finished.
+ExperimentStatus status_of(const std::string& name, const fs::path& directory, std::vector<PlannedRun> runs,
+                           std::vector<PlannedRun> phases) {
+  ExperimentStatus status = status_of(name, directory, runs);
+  runs.insert(runs.end(), std::move_iterator(phases.begin()), std::move_iterator(phases.end()));
+  for (const ExperimentFolder& folder : experiment_folders(directory))
+    std::ranges::move(unfinished_in(folder, runs, [](const fs::path&, bool is_known) { return is_known; }),
+                      std::back_inserter(status.unfinished));
+  return status;
+}
+
+}  // namespace
+
 std::vector<ExperimentStatus> status_of(const Experiment& experiment, const fs::path& results) {
   const fs::path directory = experiment_directory(results, experiment.name);
-  if (!experiment.tuning) return {status_of(experiment.name, directory, planned_runs(results, experiment.runs))};
-  std::vector<ExperimentStatus> both = {
-      status_of(experiment.name + ", trials", directory, planned_runs(results, first_trials(experiment)))};
+  const auto all = [&](const std::string& name, const std::vector<Run>& runs) {
+    return status_of(name, directory, planned_runs(results, runs), common_phases(results, runs));
+  };
+  if (!experiment.tuning) return {all(experiment.name, experiment.runs)};
+  std::vector<ExperimentStatus> both = {all(experiment.name + ", trials", first_trials(experiment))};
   // Runs are known once all trials have ended, to who has begun with them.
   std::vector<PlannedRun> known = saved_plan(directory).value_or(std::vector<PlannedRun>{});
   std::erase_if(known, [&](const PlannedRun& run) {
     const fs::path within = run.directory.lexically_relative(directory);
     return within.empty() || *within.begin() == trials_folder;
   });
-  if (!known.empty()) both.push_back(status_of(experiment.name, directory, known));
+  if (!known.empty()) both.push_back(status_of(experiment.name, directory, known, {}));
   return both;
 }
 
 std::vector<ExperimentStatus> status_of_directory(const fs::path& directory) {
-  std::error_code error;
   const std::string expected = "expected an experiment's file, or a directory such as results/runs/<experiment>";
+  std::error_code error;
   if (!fs::is_directory(directory, error))
     throw ConfigurationFault(fmt::format("{}: no such directory; {}", directory.string(), expected));
-  const fs::path here = fs::canonical(directory);
-  if (const auto plan = saved_plan(here)) return {status_of(here.filename().string(), directory, *plan)};
-  std::set<fs::path> folders;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
-    if (entry->is_directory(error) && saved_plan(entry->path())) folders.insert(entry->path());
+  const fs::path above = directory.has_filename() ? directory : directory.parent_path();  // of "runs/": "runs"
   std::vector<ExperimentStatus> all;
-  for (const fs::path& folder : folders)
-    all.push_back(status_of(folder.filename().string(), folder, *saved_plan(folder)));
-  if (!all.empty()) return all;
-  try {
-    return {status_of_found(here)};
-  } catch (const ResultsDirectoryFault& fault) {
-    throw ConfigurationFault(fault.what());
+  for (const ExperimentFolder& folder : experiment_folders(above))
+    std::ranges::move(status_of_folder(folder, above), std::back_inserter(all));
+  if (all.empty()) {
+    const bool is_kept = fs::is_regular_file(directory / "claims.json", error);
+    throw ConfigurationFault(
+        fmt::format("{}: holds neither runs (directories named seed=<number>-<hash>) nor checkpoints of any{}; {}",
+                    directory.string(),
+                    is_kept ? "; these are kept summaries of finished runs, which ./dev report shows" : "", expected));
   }
-}
-
-std::string status_text(const std::vector<ExperimentStatus>& experiments) {
-  std::string text;
-  for (const ExperimentStatus& status : experiments) {
-    text += heading(status);
-    for (const RunningRun& run : status.running) {
-      const std::string who = run.host.empty()
-                                  ? "a process that left no name"
-                                  : fmt::format("{}, process {}, since {}", run.host, run.process, run.since);
-      const std::string lost = run.is_lost      ? "; it is gone, and who looks next takes the run over"
-                               : is_silent(run) ? fmt::format("; silent for {}", clock_text(run.silent_s))
-                                                : "";
-      text += fmt::format("  running  {:>3.0f} %  {}: {}{}\n", std::floor(100 * run.share_done), name_of(run.run), who,
-                          lost);
-    }
-    for (const FailedRun& run : status.failed)
-      text += fmt::format("  failed          {}: {}\n", name_of(run.run), run.reason);
-  }
-  return text;
-}
-
-std::string status_json(const std::vector<ExperimentStatus>& experiments) {
-  Json json = Json::array();
-  for (const ExperimentStatus& status : experiments) json.push_back(json_of(status));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return all;
 }
 
 }  // namespace syncopate

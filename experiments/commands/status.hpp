@@ -21,6 +21,15 @@ struct RunningRun {
   bool is_lost = false;   // a process of this machine that is gone: the next one that looks takes it over
   double silent_s = 0;    // since its lease was written last, by the clocks of the file system and of this machine
   double time_out_s = 0;
+
+  bool is_silent() const { return is_lost || (time_out_s > 0 && silent_s > time_out_s); }
+};
+
+// Under way in processes that do not share it, or left so: it has a checkpoint, or files without their names.
+struct UnfinishedRun {
+  PlannedRun run{};
+  bool has_checkpoint = false;
+  double written_s_ago = 0;
 };
 
 struct FailedRun {
@@ -32,19 +41,21 @@ struct ExperimentStatus {
   std::string name{};
   std::filesystem::path directory{};
   std::optional<std::size_t> runs{};  // nothing where it is not known: there is no file, and no process has shared it
+  std::size_t of_other_launches = 0;  // of these: on the disk, and not among those that were shared last
   std::size_t finished = 0;
   std::vector<RunningRun> running{};
+  std::vector<RunningRun> running_elsewhere{};  // shared by another launch, or common phases: not among the runs
   std::vector<FailedRun> failed{};
-  std::optional<std::size_t> remaining{};  // neither of these
-  std::optional<double> left_s{};          // by finished runs of the same method or else of any, and by those at work
+  std::optional<std::size_t> remaining{};   // neither of these
+  std::vector<UnfinishedRun> unfinished{};  // of those that remain, and common phases
+  std::optional<double> left_s{};           // by finished runs of the same method or else of any, and by those at work
+  std::vector<std::string> faults{};        // what is damaged, or cannot be read, a line each
 };
 
-// Of one experiment's directory with these runs.
-ExperimentStatus status_of(const std::string& name, const std::filesystem::path& directory,
-                           const std::vector<PlannedRun>& runs);
 // Of the file's runs; with [tune] of the trials and what has come of them so far.
 std::vector<ExperimentStatus> status_of(const Experiment& experiment, const std::filesystem::path& results);
-// Of the experiment in the directory, or of those in its folders. Throws ConfigurationFault where there is none.
+// Of the experiment in the directory, or of each one below it: the runs that were shared last, and all others that are
+// on the disk. Throws ConfigurationFault where there is none.
 std::vector<ExperimentStatus> status_of_directory(const std::filesystem::path& directory);
 
 std::string status_text(const std::vector<ExperimentStatus>& experiments);

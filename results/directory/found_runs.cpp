@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <optional>
-#include <regex>
 #include <set>
 #include <system_error>
 #include <utility>
 
+#include "results/directory/experiment_folders.hpp"
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/directory/run_files.hpp"
@@ -26,8 +26,7 @@ namespace fs = std::filesystem;
 constexpr const char* common_phase = "common phase";
 
 bool is_run_directory(const fs::path& path) {
-  static const std::regex name("seed=[0-9]+-[0-9a-f]+(-mpi)?");
-  return std::regex_match(path.filename().string(), name) && fs::is_directory(path);
+  return is_name_of_run(path.filename().string()) && fs::is_directory(path);
 }
 
 bool is_among(const fs::path& path, const char* folder) {
@@ -135,28 +134,26 @@ FoundRun read_run(const fs::path& directory) {
 
 }  // namespace
 
-std::vector<FoundRun> find_runs(const fs::path& directory, bool with_trials) {
-  std::vector<FoundRun> runs;
-  std::string faults;
-  const auto add_fault = [&](const std::string& fault) { faults += (faults.empty() ? "" : "\n") + fault; };
+RunsAndFaults read_runs(std::span<const fs::path> directories, const fs::path& above) {
+  RunsAndFaults read;
+  std::vector<FoundRun>& runs = read.runs;
   std::map<std::pair<std::string, std::string>, int> of_others;  // by experiment and version
-  for (const fs::path& path : run_directories(directory, with_trials)) {
+  for (const fs::path& path : directories) {
     try {
       if (const auto other = other_schema(path))
         ++of_others[{other->experiment, other->version}];
       else
         runs.push_back(read_run(path));
     } catch (const std::exception& fault) {
-      add_fault(fault.what());
+      read.faults.emplace_back(fault.what());
     }
   }
   for (const auto& [kind, count] : of_others)
-    add_fault(
+    read.faults.push_back(
         fmt::format("{}: {} of {} {} {}; read them with the program that made them: the experiment's next start "
                     "repeats them",
-                    directory.string(), count == 1 ? "1 run" : fmt::format("{} runs", count), kind.first,
+                    above.string(), count == 1 ? "1 run" : fmt::format("{} runs", count), kind.first,
                     count == 1 ? "is" : "are", of_other_schema(kind.second)));
-  if (!faults.empty()) throw ResultsDirectoryFault(faults);
   std::set<std::string> with_common_phase;
   const auto is_of_phase = [](const auto& leaf) { return leaf.first.starts_with("training.common."); };
   for (const FoundRun& run : runs)
@@ -165,7 +162,13 @@ std::vector<FoundRun> find_runs(const fs::path& directory, bool with_trials) {
   std::erase_if(runs, [&](const FoundRun& run) {
     return run.summary.method == common_phase && with_common_phase.contains(run.summary.experiment);
   });
-  return runs;
+  return read;
+}
+
+std::vector<FoundRun> find_runs(const fs::path& directory, bool with_trials) {
+  RunsAndFaults read = read_runs(run_directories(directory, with_trials), directory);
+  if (!read.faults.empty()) throw ResultsDirectoryFault(fmt::format("{}", fmt::join(read.faults, "\n")));
+  return std::move(read.runs);
 }
 
 std::vector<std::vector<FoundRun>> by_experiment(std::vector<FoundRun> runs) {

@@ -28,6 +28,13 @@ struct FoundRun {
 // missing, a summary of another schema version.
 std::vector<FoundRun> find_runs(const std::filesystem::path& directory, bool with_trials = false);
 
+// The runs in these directories, likewise; what is wrong is told, a line each, and the others are there.
+struct RunsAndFaults {
+  std::vector<FoundRun> runs{};
+  std::vector<std::string> faults{};
+};
+RunsAndFaults read_runs(std::span<const std::filesystem::path> directories, const std::filesystem::path& above);
+
 // By the names of their experiments, in the order in which these are first met.
 std::vector<std::vector<FoundRun>> by_experiment(std::vector<FoundRun> runs);
 

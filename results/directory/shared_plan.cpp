@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <iterator>
+#include <stdexcept>
 
 #include "results/directory/finished_run.hpp"
 #include "results/directory/replaced_file.hpp"
@@ -20,6 +21,21 @@ constexpr const char* of_trials = "trials.json";
 bool stays_within(const fs::path& path) {
   const fs::path normal = path.lexically_normal();
   return !normal.empty() && normal.is_relative() && *normal.begin() != "..";
+}
+
+std::vector<PlannedRun> runs_in(const std::string& text, const fs::path& experiment_directory) {
+  const Json json = Json::parse(text);
+  if (!json.is_array()) throw std::runtime_error("no list");
+  std::vector<PlannedRun> runs;
+  for (const Json& run : json) {
+    const fs::path directory = run.at("directory").get<std::string>();
+    if (!stays_within(directory)) throw std::runtime_error("leads elsewhere");
+    runs.push_back({.hash = run.at("hash"),
+                    .label = run.at("label"),
+                    .seed = run.at("seed"),
+                    .directory = experiment_directory / directory});
+  }
+  return runs;
 }
 
 }  // namespace
@@ -47,24 +63,22 @@ void save_plan(const fs::path& folder, std::span<const Run> runs) {
                json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-std::optional<std::vector<PlannedRun>> saved_plan(const fs::path& experiment_directory) {
+std::optional<std::vector<PlannedRun>> saved_plan(const fs::path& experiment_directory,
+                                                  std::vector<std::string>* faults) {
   std::optional<std::vector<PlannedRun>> plan;
-  for (const char* const file : {of_trials, of_runs}) try {
-      const auto text = read_file(experiment_directory / share_folder / file);
+  for (const char* const name : {of_trials, of_runs}) {
+    const fs::path file = experiment_directory / share_folder / name;
+    try {
+      const auto text = read_file(file);
       if (!text) continue;
-      std::vector<PlannedRun> runs;
-      for (const Json& run : Json::parse(*text)) {
-        const fs::path directory = run.at("directory").get<std::string>();
-        if (stays_within(directory))
-          runs.push_back({.hash = run.at("hash"),
-                          .label = run.at("label"),
-                          .seed = run.at("seed"),
-                          .directory = experiment_directory / directory});
-      }
+      std::vector<PlannedRun> runs = runs_in(*text, experiment_directory);
       if (!plan) plan.emplace();
       plan->insert(plan->end(), std::move_iterator(runs.begin()), std::move_iterator(runs.end()));
     } catch (const std::exception&) {
+      if (faults)
+        faults->push_back(file.string() + ": is no list of runs; the next process that shares writes it anew");
     }
+  }
   return plan;
 }
 

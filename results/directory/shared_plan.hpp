@@ -23,7 +23,9 @@ std::vector<PlannedRun> planned_runs(const std::filesystem::path& results, std::
 
 // <folder>/runs.json or trials.json, whichever they are. Throws std::system_error.
 void save_plan(const std::filesystem::path& folder, std::span<const Run> runs);
-// Trials and runs, of an experiment's directory; nothing where it was never shared, or what stands there is no plan.
-std::optional<std::vector<PlannedRun>> saved_plan(const std::filesystem::path& experiment_directory);
+// Trials and runs, of an experiment's directory; nothing where it was never shared, or what stands there is no plan,
+// which is added to the faults, a line for each file.
+std::optional<std::vector<PlannedRun>> saved_plan(const std::filesystem::path& experiment_directory,
+                                                  std::vector<std::string>* faults = nullptr);
 
 }  // namespace syncopate

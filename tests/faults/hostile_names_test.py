@@ -177,7 +177,7 @@ class ReadBack(Hostile):
         plan = [{"hash": "0", "label": "a", "seed": 1, "directory": place} for place in ("../../x", "/", "/etc", "..")]
         (shared / "runs.json").write_text(json.dumps(plan), encoding="utf-8")
         done = self.run_program("status", "results/e")
-        self.assertRegex(done.stdout, "^e: 0 runs")
+        self.assertRegex(done.stdout, "^e: 1 finished, 0 failed;.*\n  problem .*/runs.json: is no list of runs")
 
     def test_labels_of_summaries_are_no_places(self):
         run = self.a_run()
