@@ -304,4 +304,17 @@ CommandLine parse_command_line(int argc, char** argv) {
   return line;
 }
 
+void refuse_keys_of_file(const CommandLine& line) {
+  std::vector<std::string> found = line.overrides;
+  for (const std::string& name : line.only) found.push_back("--only " + name);
+  for (const std::string& name : line.profiles) found.push_back("--profile " + name);
+  if (line.most_runs != LoadOptions().most_runs) found.push_back(fmt::format("--limit {}", line.most_runs));
+  if (line.options.results_directory != RunOptions().results_directory)
+    found.push_back("--results " + line.options.results_directory);
+  if (found.empty()) return;
+  throw ConfigurationFault(
+      fmt::format("{}: a directory, of which all runs are shown; {} {} for an experiment's file, and must be left out",
+                  line.file, fmt::join(found, ", "), found.size() == 1 ? "is" : "are"));
+}
+
 }  // namespace syncopate

@@ -45,4 +45,7 @@ struct CommandLine {
 // Throws ConfigurationFault, with what is wrong.
 CommandLine parse_command_line(int argc, char** argv);
 
+// Where `status` is asked for a directory: what would choose or change the runs of a file. Throws ConfigurationFault.
+void refuse_keys_of_file(const CommandLine& line);
+
 }  // namespace syncopate

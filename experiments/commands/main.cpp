@@ -226,6 +226,7 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
     return task;
   }
   if (line.command == "status" && std::filesystem::is_directory(line.file)) {
+    refuse_keys_of_file(line);
     const auto experiments = status_of_directory(line.file);
     task.text = line.json ? status_json(experiments) : status_text(experiments);
     return task;

@@ -172,5 +172,18 @@ TEST_F(Status, WhatIsDamagedIsSaidBesideTheOthers) {
   EXPECT_THAT(syncopate("status results/runs/time").out, HasSubstr("/runs.json: is no list of runs"));
 }
 
+TEST_F(Status, OfADirectoryWhatChoosesRunsIsRefused) {
+  run("seeds=[1]");
+  for (const char* const what : {"--only zzz", "'seeds=[1]'", "stray", "--profile p", "--limit 7", "--results here"}) {
+    const ProgramOutcome outcome = syncopate(std::string("status results/runs/time ") + what);
+    EXPECT_EQ(outcome.status, 2) << what;
+    EXPECT_EQ(outcome.out, "") << what;
+    EXPECT_THAT(outcome.err, HasSubstr(" for an experiment's file, and must be left out")) << what;
+  }
+  fs::create_directories(directory / "results/other");
+  write("results/other/notes.txt", "no runs");
+  EXPECT_EQ(syncopate("status results/other").status, 2);
+}
+
 }  // namespace
 }  // namespace syncopate
