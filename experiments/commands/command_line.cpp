@@ -123,6 +123,7 @@ void add_side_by_side(CLI::App& command, CommandLine& line) {
       ->option_text("N [0]");
   command.add_option("--job-of", options.job_of)->group("");  // of the children of --jobs
   command.add_option("--token", options.token)->group("");    // likewise
+  command.add_option("--memory-part", options.memory_part_bytes)->group("");
 }
 
 void add_compare_options(CLI::App& command, CompareOptions& options) {

@@ -40,11 +40,11 @@ pid_t JobProcesses::started() const {
   std::vector<std::string> command = options_.command;
   command.insert(command.begin(), own_program());
   command.insert(command.end(), {"--token", std::to_string(token_.descriptor())});
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return start_child(std::move(command));  // sanitizers take whole address spaces for themselves
-#else
-  return start_child(std::move(command), options_.memory_bytes);
+  // Sanitizers take whole address spaces for themselves.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  command.insert(command.end(), {"--memory-part", std::to_string(options_.memory_bytes)});
 #endif
+  return start_child(std::move(command));
 }
 
 void JobProcesses::start() {

@@ -15,7 +15,7 @@ namespace syncopate {
 class JobProcesses {
  public:
   struct Options {
-    std::vector<std::string> command;  // of this program; --token is added
+    std::vector<std::string> command;  // of this program; --token and --memory-part are added
     int number = 1;
     std::int64_t memory_bytes = 0;               // the most that each may take
     std::filesystem::path experiment_directory;  // where they take runs

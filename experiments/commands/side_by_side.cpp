@@ -20,6 +20,7 @@
 #include "results/directory/run_directory.hpp"
 #include "workers/mpi/mpi_session.hpp"
 #include "workers/process/free_memory.hpp"
+#include "workers/process/memory_part.hpp"
 #include "workers/process/shared_token.hpp"
 
 namespace syncopate {
@@ -130,6 +131,10 @@ int run_side_by_side(const Experiment& experiment, const CommandLine& line) {
   const SideBySideOptions& side = line.side_by_side;
   RunOptions options = line.options;
   if (side.shares) options.sharing = sharing_of(side);
+  if (side.memory_part_bytes > 0)
+    keep_to_memory_part({.bytes = side.memory_part_bytes,
+                         .threads = options.threads,
+                         .hardly_held = static_cast<std::int64_t>(stack_room(experiment.runs))});
   if (side.jobs.empty()) return run_experiment(experiment, options);
 
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));

@@ -18,12 +18,13 @@ namespace syncopate {
 struct CommandLine;
 
 struct SideBySideOptions {
-  std::string jobs{};       // --jobs: a number, "auto", or empty
-  bool shares = false;      // --share
-  bool waits = true;        // not --no-wait
-  double time_out_s = 120;  // --lease-timeout
-  std::string job_of{};     // of a child: the call of its parent; empty: it is none
-  int token = -1;           // of a child: the descriptor of its parent's SharedToken
+  std::string jobs{};                  // --jobs: a number, "auto", or empty
+  bool shares = false;                 // --share
+  bool waits = true;                   // not --no-wait
+  double time_out_s = 120;             // --lease-timeout
+  std::string job_of{};                // of a child: the call of its parent; empty: it is none
+  int token = -1;                      // of a child: the descriptor of its parent's SharedToken
+  std::int64_t memory_part_bytes = 0;  // of a child: the most that it may take; 0: no limit
 };
 
 // Throws ConfigurationFault for what does not go together. `under_mpi`: this process is one of MPI's.

@@ -28,19 +28,25 @@ constexpr double simulated_worker_bytes = 30e3;         // tests/README.md: 28 t
 constexpr double time_only_worker_bytes = 6.5e3;        // on a stack of its own
 constexpr double worker_on_shared_stack_bytes = 3.2e3;  // in turn with others
 constexpr double worker_in_lockstep_bytes = 0.6e3;
-constexpr double row_text_bytes = 100;   // of a row in a file, which is put together in memory
-constexpr int most_own_stacks = 65'536;  // of SimulatedOptions
+constexpr double row_text_bytes = 100;     // of a row in a file, which is put together in memory
+constexpr int most_own_stacks = 65'536;    // of SimulatedOptions
+constexpr int most_guarded_stacks = 1024;  // of StackPool, as the next two
+constexpr double guarded_stack_bytes = 132 * 1024;
+constexpr double dense_stack_bytes = 33 * 1024;
 constexpr int most_rehearsed_workers = 1024;
 
-// When it is first asked: what rehearsals leave behind is used again.
-double program_bytes() {
-  static const double resident = [] {
-    std::ifstream file("/proc/self/statm");
-    double size = 0, pages = 0;
-    file >> size >> pages;
-    return pages * static_cast<double>(sysconf(_SC_PAGESIZE));
-  }();
-  return std::max(resident, least_program_bytes);
+double resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  double size = 0, pages = 0;
+  file >> size >> pages;
+  return pages * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+// When it is first asked: what rehearsals leave behind is used again, and LibTorch may be loaded between two questions.
+double program_bytes(bool trains_network) {
+  static const double resident = std::max(resident_bytes(), least_program_bytes);
+  static const bool has_library = torch_is_loaded();
+  return trains_network && !has_library ? resident + library_bytes : resident;
 }
 
 bool trains(const Run& run) { return !run.training.time_only && run.training.parameter_bytes > Bytes{0}; }
@@ -129,10 +135,9 @@ double record_bytes(const Run& run, bool mpi) {
 }  // namespace
 
 MemoryNeed memory_need(const Run& run, const MemoryOptions& options) {
-  MemoryNeed need{.program = program_bytes()};
+  MemoryNeed need{.program = program_bytes(run.training.trains_network)};
   need.records = record_bytes(run, options.is_mpi_rank);
   need.workers = options.is_mpi_rank ? 0 : worker_bytes(run);
-  if (run.training.trains_network && !torch_is_loaded()) need.program += library_bytes;
   if (!trains(run)) return need;
   const ObjectiveMemory& objective = run.training.memory;
   need.is_complete = objective.is_known;
@@ -164,6 +169,15 @@ LargestNeed largest_need(std::span<const Run* const> runs, const MemoryOptions& 
     if (!result.run || need.total() > result.need.total()) result = {candidate.second, need};
   }
   return result;
+}
+
+double stack_room(std::span<const Run> runs) {
+  double most = 0;
+  for (const Run& run : runs) {
+    const double each = run.cluster.workers <= most_guarded_stacks ? guarded_stack_bytes : dense_stack_bytes;
+    most = std::max(most, each * std::min(run.cluster.workers, most_own_stacks));
+  }
+  return most;
 }
 
 std::string memory_text(double bytes) { return fmt::format("{:.2g} GiB", bytes / (1 << 30)); }

@@ -48,6 +48,9 @@ struct LargestNeed {
 };
 LargestNeed largest_need(std::span<const Run* const> runs, const MemoryOptions& options);
 
+// What a process maps beside, and hardly touches: stacks of the workers that one of these runs simulates.
+double stack_room(std::span<const Run> runs);
+
 // "0.51 GiB", and of what: "models, optimizer states and gradients (34 times 1.86e+06 parameters) 0.24 GiB, ...".
 std::string memory_text(double bytes);
 std::string parts_text(const Run& run, const MemoryNeed& need, int threads);

@@ -108,6 +108,66 @@ period = { rule = "constant", steps = 4 }
   EXPECT_GT(one - four, 12 * model) << one << " " << four;
 }
 
+constexpr const char* two_small_networks = R"(name = "n"
+[cluster]
+workers = 4
+micro_batch_s = 0.01
+[network]
+kind = "free"
+[training]
+model = "linear"
+dataset = "gaussian-mixture"
+micro_batch_size = 4
+learning_rate = { schedule = "constant", peak = 0.05 }
+optimizer.name = "sgd"
+[budget]
+steps = 20
+[[methods]]
+algorithm = "sync-sgd"
+[[methods]]
+label = "other"
+algorithm = "sync-sgd"
+)";
+
+// What LibTorch takes counts alike, though one process may have loaded it by then.
+TEST_F(MemoryLimits, APartThatIsTooSmallForOneOfSeveralProcessesIsRefusedAsItIsForOne) {
+  write("n.toml", two_small_networks);
+  const auto limited = [&](const std::string& options) {
+    return shell("timeout 60 '" SYNCOPATE_PROGRAM "' run n.toml " + options);
+  };
+  const Outcome one = limited("--threads 1 --memory 150MiB"), two = limited("--threads 2 --jobs 2 --memory 300MiB");
+  for (const Outcome& outcome : {one, two}) {
+    EXPECT_EQ(outcome.status, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("\" needs about "), HasSubstr("--memory leaves a process 0.15 GiB")));
+  }
+  EXPECT_THAT(two.err, HasSubstr("0.15 GiB of 0.29 GiB that 2 processes divide"));
+  EXPECT_FALSE(std::filesystem::exists(directory / "results"));
+  const Outcome as_many_as_fit = limited("--threads 2 --jobs auto --memory 300MiB");
+  EXPECT_EQ(as_many_as_fit.status, 0) << as_many_as_fit.err;
+  EXPECT_THAT(as_many_as_fit.err, Not(HasSubstr("processes")));
+}
+
+// BLAS maps 128 MiB for each thread, and a simulated worker's stack is 128 KiB: hardly any of it is held.
+TEST_F(MemoryLimits, APartThatSufficesIsEnoughForWhatIsMappedAndHardlyHeld) {
+  write("n.toml", two_small_networks);
+  write("e.toml", std::string(time_only) + "[[methods]]\nlabel = \"other\"\nalgorithm = \"async-sgd\"\n");
+  for (const char* const arguments :
+       {"n.toml --threads 2 --jobs 2 --memory 420MiB", "n.toml --threads 6 --jobs 2 --memory 420MiB",
+        "e.toml --threads 2 --jobs 2 --memory 80MiB cluster.workers=1000"}) {
+    const Outcome outcome = shell("timeout 60 '" SYNCOPATE_PROGRAM "' run --rerun " + std::string(arguments));
+    EXPECT_EQ(outcome.status, 0) << arguments << "\n" << outcome.out << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("in 2 processes")) << arguments;
+  }
+}
+
+// OpenBLAS tries for ever to map what it does not get.
+TEST_F(MemoryLimits, AProcessInWhichBlasGetsNoBufferEnds) {
+  write("n.toml", two_small_networks);
+  const Outcome child = shell("(ulimit -d 300000 && timeout 60 '" SYNCOPATE_PROGRAM
+                              "' run n.toml --share --job-of 1 --threads 1 --memory-part 200000000 --quiet)");
+  EXPECT_LE(child.status, 1) << child.err;
+}
+
 // A copy of the list of all values at each of them would take 4 GB.
 TEST_F(MemoryLimits, AnAxisOfThousandsOfValuesTakesMemoryByTheirNumberNotItsSquare) {
   std::string values;

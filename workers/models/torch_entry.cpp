@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 
+#include "workers/models/one_thread.hpp"
 #include "workers/models/script_module.hpp"
 #include "workers/models/text_objective.hpp"
 #include "workers/models/torch_library.hpp"
@@ -24,6 +25,9 @@ extern "C" [[gnu::visibility("default")]] void syncopate_torch_functions(bool (*
                                                                          syncopate::TorchFunctions& functions) {
   using namespace syncopate;  // NOLINT: their own namespace
   interrupted_program = interrupted;
+  // LibTorch then starts a pool's threads, and waits for ever for one that a limit on memory does not let begin: so now,
+  // as memory_part.hpp limits it later.
+  use_one_thread();
   functions = {.make_objective = [](const TorchRequest& request) -> std::shared_ptr<const Objective> {
                  if (request.network.input().has_tokens())
                    return std::make_shared<TextObjective>(request.network, request.dataset, request.sampling,

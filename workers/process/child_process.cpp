@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,15 +32,11 @@ void redirect(int descriptor, const char* file, int flags) {
 }
 
 // Between fork and exec: only what signal handlers may do too.
-[[noreturn]] void become(char* const* command, pid_t parent, int failed, rlim_t data_bytes) {
+[[noreturn]] void become(char* const* command, pid_t parent, int failed) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(1);
   for (const int ignored : {SIGPIPE, SIGXFSZ}) signal(ignored, SIG_DFL);  // here, which others do not expect
-  if (data_bytes != RLIM_INFINITY) {
-    const rlimit limit{.rlim_cur = data_bytes, .rlim_max = data_bytes};
-    setrlimit(RLIMIT_DATA, &limit);
-  }
   redirect(STDIN_FILENO, "/dev/null", O_RDONLY);
   redirect(STDOUT_FILENO, "/dev/null", O_WRONLY);
   execvp(command[0], command);
@@ -52,14 +47,13 @@ void redirect(int descriptor, const char* file, int flags) {
 
 }  // namespace
 
-pid_t start_child(std::vector<std::string> command, std::optional<std::int64_t> data_bytes) {
+pid_t start_child(std::vector<std::string> command) {
   int failed[2];
   if (pipe2(failed, O_CLOEXEC) != 0) fail_to_start(command.front(), errno);
   const std::vector<char*> words = pointers(command);
-  const rlim_t limit = data_bytes ? static_cast<rlim_t>(*data_bytes) : RLIM_INFINITY;
   const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child == 0) become(words.data(), parent, failed[1], limit);
+  if (child == 0) become(words.data(), parent, failed[1]);
   int error = child < 0 ? errno : 0;
   close(failed[1]);
   if (child > 0) (void)!read(failed[0], &error, sizeof error);  // until it is another program, or cannot become it

@@ -3,8 +3,6 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,9 +10,8 @@ namespace syncopate {
 
 // Without input and with its output on standard error alone. In a process group of its own, so that Ctrl-C reaches it
 // only through this process; however this process ends, it gets SIGTERM. (The kernel sends it at the end of the thread
-// that calls this, so that must be the main one.) `data_bytes`: the most memory that it may take. Throws
-// std::runtime_error if it cannot be started.
-pid_t start_child(std::vector<std::string> command, std::optional<std::int64_t> data_bytes = {});
+// that calls this, so that must be the main one.) Throws std::runtime_error if it cannot be started.
+pid_t start_child(std::vector<std::string> command);
 
 // This program, for children that are to be the same.
 std::string own_program();

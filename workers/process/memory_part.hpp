@@ -1,0 +1,19 @@
+// The part of a machine's memory that is this process's own, where several divide it (`run --jobs`).
+#pragma once
+
+#include <cstdint>
+
+namespace syncopate {
+
+struct MemoryPart {
+  std::int64_t bytes = 0;
+  int threads = 1;               // that compute
+  std::int64_t hardly_held = 0;  // bytes that are going to be mapped, and of which little is touched
+};
+// What this process takes beyond its part is refused from now on (std::bad_alloc); what it holds already stays. The
+// system limits what is mapped, not what is held, so what is mapped and not held is allowed on top: by now, for stacks
+// of threads, and `hardly_held`. Called when LibTorch has been loaded. Throws std::runtime_error where BLAS would not
+// get what it maps.
+void keep_to_memory_part(const MemoryPart& part);
+
+}  // namespace syncopate
