@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "experiments/commands/listing.hpp"
+#include "experiments/commands/memory_size.hpp"
 #include "workers/settings/nearest_name.hpp"
 
 namespace syncopate {
@@ -68,11 +69,14 @@ void add_run_options(CLI::App& command, RunOptions& options) {
 }
 
 void add_memory(CLI::App& command, CommandLine& line) {
+  const auto is_size = [](const std::string& text) {
+    return memory_size(text) ? "" : fmt::format("must be a size such as 8GiB, 0.5GiB or 500MB; found {}", text);
+  };
   command
-      .add_option("--memory", line.memory_bytes,
-                  "refuse runs for which a process would need more, such as 8GiB; --jobs divide it")
-      ->transform(CLI::AsSizeValue(true))
-      ->check(CLI::Range(std::int64_t{1}, std::numeric_limits<std::int64_t>::max()))
+      .add_option_function<std::string>(
+          "--memory", [&line](const std::string& text) { line.memory_bytes = *memory_size(text); },
+          "refuse runs for which a process would need more, such as 8GiB; --jobs divide it")
+      ->check(is_size)
       ->option_text("SIZE");
 }
 

@@ -80,14 +80,17 @@ void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line,
   const LargestNeed largest = largest_need(all, options_of(use));
   const double limit = static_cast<double>(use.limit_bytes) / use.processes;
   if (!largest.run || largest.need.total() <= limit) return;
+  int digits = 2;  // until one sees which is larger
+  while (digits < 9 && memory_text(largest.need.total(), digits) == memory_text(limit, digits)) ++digits;
   const std::string divided = use.processes > 1
                                   ? fmt::format(" of {} that {} processes divide",
                                                 memory_text(static_cast<double>(use.limit_bytes)), use.processes)
                                   : "";
-  throw ConfigurationFault(fmt::format(
-      "{}: \"{}\" needs about {}: {}; --memory leaves a process {}{}; must be more, or the need less: {}", line.file,
-      printable(run_label(largest.run->method, largest.run->sweep)), memory_text(largest.need.total()),
-      parts_text(*largest.run, largest.need, use.threads), memory_text(limit), divided, advice(largest.need, use)));
+  throw ConfigurationFault(
+      fmt::format("{}: \"{}\" needs about {}: {}; --memory leaves a process {}{}; must be more, or the need less: {}",
+                  line.file, printable(run_label(largest.run->method, largest.run->sweep)),
+                  memory_text(largest.need.total(), digits), parts_text(*largest.run, largest.need, use.threads),
+                  memory_text(limit, digits), divided, advice(largest.need, use)));
 }
 
 }  // namespace syncopate

@@ -180,7 +180,7 @@ double stack_room(std::span<const Run> runs) {
   return most;
 }
 
-std::string memory_text(double bytes) { return fmt::format("{:.2g} GiB", bytes / (1 << 30)); }
+std::string memory_text(double bytes, int digits) { return fmt::format("{:.{}g} GiB", bytes / (1 << 30), digits); }
 
 std::string parts_text(const Run& run, const MemoryNeed& need, int threads) {
   std::string parts;

@@ -52,7 +52,7 @@ LargestNeed largest_need(std::span<const Run* const> runs, const MemoryOptions& 
 double stack_room(std::span<const Run> runs);
 
 // "0.51 GiB", and of what: "models, optimizer states and gradients (34 times 1.86e+06 parameters) 0.24 GiB, ...".
-std::string memory_text(double bytes);
+std::string memory_text(double bytes, int digits = 2);
 std::string parts_text(const Run& run, const MemoryNeed& need, int threads);
 
 }  // namespace syncopate

@@ -8,6 +8,7 @@
 #include <regex>
 #include <string>
 
+#include "experiments/commands/memory_size.hpp"
 #include "experiments/execution/rehearsal.hpp"
 #include "experiments/sections/experiment.hpp"
 #include "tests/experiments/peak_memory.hpp"
@@ -201,6 +202,31 @@ TEST_F(Memory, ThatDoesNotSufficeIsRefusedBeforeAnythingRuns) {
               AllOf(HasSubstr("0.25 GiB of 1 GiB that 4 processes divide"), HasSubstr("fewer --jobs than 4")));
   EXPECT_EQ(syncopate("run " + file + " --results results --memory 1GiB").status, 0);
   EXPECT_EQ(syncopate("run " + file + " --memory much").status, 2);
+}
+
+TEST_F(Memory, SizesAreTakenAsUsersWriteThem) {
+  EXPECT_EQ(memory_size("8GiB"), std::int64_t{8} << 30);
+  EXPECT_EQ(memory_size("0.5 gib"), std::int64_t{1} << 29);
+  EXPECT_EQ(memory_size("1.5k"), 1500);
+  EXPECT_EQ(memory_size("20MB"), 20'000'000);
+  EXPECT_EQ(memory_size("2Ki"), 2048);
+  EXPECT_EQ(memory_size("123"), 123);
+  for (const char* const wrong : {"", "much", "GiB", "-1GiB", "0", "0.4", "nan", "inf", "1e9", "1GiBit", "1 G B", "1bb",
+                                  "8EiB", "99999999999999999999", "1,5GiB"})
+    EXPECT_EQ(memory_size(wrong), std::nullopt) << wrong;
+  const std::string check = "check " + write("e.toml", quadratic) + " --memory ";
+  for (const char* const wrong : {"-1GiB", "0.0GiB", "much"}) {
+    const ProgramOutcome outcome = syncopate(check + wrong);
+    EXPECT_EQ(outcome.status, 2) << outcome.out;
+    EXPECT_THAT(outcome.err, HasSubstr("must be a size such as 8GiB, 0.5GiB or 500MB; found " + std::string(wrong)));
+  }
+  EXPECT_EQ(syncopate(check + "0.5GiB").status, 0);
+}
+
+TEST_F(Memory, ThatIsALittleTooLargeIsSaidWithSoManyDigits) {
+  write("e.toml", std::string(time_only));
+  const ProgramOutcome outcome = syncopate("check e.toml --memory 19MiB");
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("needs about 0.01863 GiB"), HasSubstr("a process 0.01855 GiB;")));
 }
 
 }  // namespace
