@@ -1,5 +1,5 @@
-// The JSON of result files. Whole numbers are read as what they are: where one is asked for, the library by itself takes
-// 1.5 for 1 and -1 for 2^64 - 1, and for 1e300 its behaviour is undefined.
+// The JSON of result files. Whole numbers are read as what they are: where one is asked for, the library by itself
+// takes 1.5 for 1 and -1 for 2^64 - 1, and for 1e300 its behaviour is undefined.
 #pragma once
 
 #include <concepts>

@@ -1,4 +1,5 @@
-// The earliest of some events first: a heap in which each has four followers, so that it is half as deep as a binary one.
+// The earliest of some events first: a heap in which each has four followers, so that it is half as deep as a binary
+// one.
 #pragma once
 
 #include <algorithm>

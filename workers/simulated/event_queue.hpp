@@ -1,6 +1,6 @@
-// The earliest of very many events first. A heap of a million events takes a miss of the cache at each of its ten levels
-// for each event. Here those that are far away lie unsorted in buckets by time, which get finer the closer they are
-// (a radix heap), and only the next few are sorted: memory is gone through in order, and who comes next is known.
+// The earliest of very many events first. A heap of a million events takes a miss of the cache at each of its ten
+// levels for each event. Here those that are far away lie unsorted in buckets by time, which get finer the closer they
+// are (a radix heap), and only the next few are sorted: memory is gone through in order, and who comes next is known.
 #pragma once
 
 #include <algorithm>
