@@ -234,7 +234,7 @@ std::vector<ExperimentStatus> status_of_folder(const ExperimentFolder& folder, c
     status.unfinished = unfinished_in(folder, planned, [&](const fs::path& run, bool) { return belongs(run); });
     if (!of_trials) {
       status.running_elsewhere = running_elsewhere(directory, plan, found.runs);
-      status.faults = std::move(faults);
+      status.faults = faults;
     }
     if (says_something(status) || (!of_trials && parts.empty())) parts.push_back(std::move(status));
   }
