@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <string>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 
@@ -22,6 +24,7 @@
 namespace syncopate {
 namespace {
 
+constexpr int no_process = -1;     // of what is common to all
 constexpr double last_part = 0.9;  // of the interval: from then on a round's end will do
 
 double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
@@ -113,9 +116,9 @@ CheckpointIdentity checkpoint_identity(const Run& run) {
 }
 
 RunCheckpoints::RunCheckpoints(const Run& run, const CheckpointUse& use, CourseLog& log, Executor& executor,
-                               Recorder& recorder, Progress& progress)
-    : run_(run), use_(use), log_(log), executor_(executor), recorder_(recorder) {
-  if (use_.is_taken_up && std::filesystem::exists(use_.file)) open(progress);
+                               Recorder& recorder, DividedWork* divided, Progress& progress)
+    : run_(run), use_(use), log_(log), executor_(executor), recorder_(recorder), divided_(divided) {
+  open(progress);
   log_.at_position = [this] { take_up(); };
   log_.between_steps = [this] { write_if_due(); };
 }
@@ -128,19 +131,83 @@ RunCheckpoints::~RunCheckpoints() {
   }
 }
 
+CheckpointIdentity RunCheckpoints::identity(int process) const {
+  CheckpointIdentity identity = checkpoint_identity(run_);
+  identity.emplace_back("number of processes", fmt::format("{}", divided_ ? divided_->processes() : 1));
+  identity.emplace_back("process", process == no_process ? "none" : fmt::format("{}", process));
+  return identity;
+}
+
 void RunCheckpoints::open(Progress& progress) {
+  std::string problem;
+  Parts parts;
+  std::unique_ptr<CheckpointReader> reader;
   try {
-    auto reader = std::make_unique<CheckpointReader>(use_.file, checkpoint_identity(run_));
-    host_s_before_ = take<double>(*reader);
-    evaluated_before_ = take_evaluated(*reader);
-    log_.replay(*reader);
-    reader_ = std::move(reader);
-    progress.note(fmt::format("goes on from its checkpoint, which it wrote after {} of this machine's time",
-                              clock_text(host_s_before_)));
+    if (use_.is_taken_up && std::filesystem::exists(use_.file))
+      reader = divided_ ? open_part(parts) : std::make_unique<CheckpointReader>(use_.file, identity(no_process));
   } catch (const CheckpointFault& fault) {
-    host_s_before_ = 0;
-    report(fmt::format("{}; the run begins anew", fault.what()));
+    problem = fault.what();
   }
+  if (divided_) {
+    problem = problem_of_all(parts.number, problem);
+    if (!problem.empty()) reader = nullptr;
+    if (!reader) remove_what_is_there();
+  }
+  try {
+    if (reader) {
+      host_s_before_ = take<double>(*reader);
+      evaluated_before_ = take_evaluated(*reader);
+      log_.replay(*reader);
+      reader_ = std::move(reader);
+      progress.note(fmt::format("goes on from its checkpoint, which it wrote after {} of this machine's time",
+                                clock_text(host_s_before_)));
+    }
+  } catch (const CheckpointFault& fault) {
+    if (divided_) throw AnotherCourse(fault.what());  // so that the others hear of it
+    problem = fault.what();
+    host_s_before_ = 0;
+  }
+  if (!problem.empty() && is_first()) report(fmt::format("{}; the run begins anew", problem));
+}
+
+std::unique_ptr<CheckpointReader> RunCheckpoints::open_part(Parts& parts) const {
+  CheckpointReader common(use_.file, identity(no_process));
+  parts.number = take<std::int64_t>(common);
+  for (int process = 0; process < divided_->processes(); ++process)
+    parts.digests.push_back(take<std::uint64_t>(common));
+  const int self = divided_->self();
+  const auto part = part_of_checkpoint(use_.file, parts.number, self);
+  std::error_code none;
+  if (!std::filesystem::exists(part, none)) throw CheckpointFault("its part is not there");
+  auto reader = std::make_unique<CheckpointReader>(part, identity(self));
+  if (reader->digest() != parts.digests[static_cast<std::size_t>(self)])
+    throw CheckpointFault("its part is of another one");
+  return reader;
+}
+
+// Called by all, and the same on all: why they do not go on from one; empty: they do, or none of them finds any.
+// `number`: which one this process finds; 0: none.
+std::string RunCheckpoints::problem_of_all(std::int64_t number, const std::string& own) const {
+  const auto told = divided_->exchanged_numbers(divided_->all(), [&] {
+    DividedWork::Numbers numbers{static_cast<double>(number)};
+    numbers.insert(numbers.end(), own.begin(), own.end());
+    return numbers;
+  });
+  const bool is_of_all = std::ranges::all_of(told, [&](const auto& of_one) { return of_one == told.front(); });
+  for (std::size_t process = 0; process < told.size(); ++process) {
+    const std::string problem(told[process].begin() + 1, told[process].end());
+    if (!problem.empty()) return is_of_all ? problem : fmt::format("process {}: {}", process, problem);
+  }
+  return is_of_all ? "" : "some processes do not find it: is the results directory one for all?";
+}
+
+// Called by all: no part that was there before is taken for one of this attempt.
+void RunCheckpoints::remove_what_is_there() const {
+  if (is_first()) {
+    remove_checkpoint(use_.file);
+    remove_parts(use_.file, std::numeric_limits<std::int64_t>::max());
+  }
+  divided_->exchanged_numbers(ProcessSet::only(0), [] { return DividedWork::Numbers{0}; });
 }
 
 // In the middle of a program, with what has been submitted so far skipped.
@@ -161,25 +228,34 @@ void RunCheckpoints::check_end() const {
   if (log_.replays()) throw AnotherCourse("it ends before the step that it had come to");
 }
 
+// By the clock, too, where one process makes the run.
+bool RunCheckpoints::is_looked_at() const {
+  const double part = has_round_ended_ ? last_part : 1;
+  const auto steps = static_cast<double>(log_.steps() - last_step_);
+  return steps >= part * static_cast<double>(looked_at_after_) ||
+         (!divided_ && seconds(HostClock::now() - last_) >= part * run_.checkpoint.every_s);
+}
+
 // Returns once nothing is outstanding, where one is.
 bool RunCheckpoints::due() {
-  const double part = std::exchange(has_round_ended_, false) ? last_part : 1;
-  if (use_.due) {
-    if (!use_.due(log_.steps())) return false;
-    executor_.wait_all();
-    return true;
-  }
-  const double every_s = run_.checkpoint.every_s;
-  const auto steps = static_cast<double>(log_.steps() - last_step_);
-  const bool is_looked_at =
-      steps >= part * static_cast<double>(looked_at_after_) || seconds(HostClock::now() - last_) >= part * every_s;
+  const bool is_looked_at = use_.due ? use_.due(log_.steps()) : this->is_looked_at();
+  has_round_ended_ = false;
   if (!is_looked_at) return false;
   executor_.wait_all();
-  const double since_s = seconds(HostClock::now() - last_);
-  const bool is_due = since_s >= last_part * every_s;
+  if (divided_) divided_->settle();
+  if (use_.due) return true;
+  const double every_s = run_.checkpoint.every_s, since_s = seconds(HostClock::now() - last_);
+  const auto steps = static_cast<double>(log_.steps() - last_step_);
+  bool is_due = since_s >= last_part * every_s;
   const double by_pace = since_s > 0 ? steps * every_s / since_s : 2 * steps;
-  looked_at_after_ =
-      static_cast<std::int64_t>(is_due ? std::max(1.0, by_pace) : std::max(steps + 1, std::min(by_pace, 2 * steps)));
+  double next = is_due ? std::max(1.0, by_pace) : std::max(steps + 1, std::min(by_pace, 2 * steps));
+  if (divided_) {
+    const auto first = ProcessSet::only(0);
+    const auto told = divided_->exchanged_numbers(first, [&] { return std::vector{is_due ? 1.0 : 0.0, next}; }).front();
+    is_due = told[0] != 0;
+    next = told[1];
+  }
+  looked_at_after_ = static_cast<std::int64_t>(next);
   return is_due;
 }
 
@@ -189,38 +265,81 @@ void RunCheckpoints::write_if_due() {
   const auto computed = HostClock::now();
   if (recorder_.has_diverged()) return;  // it is about to end
   if (use_.is_mine && !use_.is_mine()) return;
+  std::optional<CheckpointCost> cost;
   try {
     wait_for_disk();
-    CheckpointCost cost = write();
-    cost.tasks_s = seconds(computed - begin);
-    cost.written_s = seconds(HostClock::now() - computed);
-    if (use_.on_written) use_.on_written(cost);
+    cost = write();
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& problem) {
-    if (!std::exchange(has_failed_, true))
-      report(fmt::format("there is no newer one, and the run goes on: {}", problem.what()));
+    report_failure(problem.what());
+  }
+  if (divided_) publish_parts(log_.steps(), cost ? std::optional(cost->digest) : std::nullopt);
+  if (cost) {
+    cost->tasks_s = seconds(computed - begin);
+    cost->written_s = seconds(HostClock::now() - computed);
+    if (use_.on_written) use_.on_written(*cost);
   }
   last_ = HostClock::now();
   last_step_ = log_.steps();
 }
 
 CheckpointCost RunCheckpoints::write() {
-  auto writer = std::make_shared<CheckpointWriter>(use_.file, checkpoint_identity(run_), use_.below);
+  const int self = divided_ ? divided_->self() : no_process;
+  const auto file = divided_ ? part_of_checkpoint(use_.file, log_.steps(), self) : use_.file;
+  auto writer = std::make_shared<CheckpointWriter>(file, identity(self), use_.below);
   put(*writer, host_s_before_ + seconds(HostClock::now() - begin_));
   put(*writer, recorder_.evaluated());
   log_.write_course(*writer);
   log_.write_values(*writer);
   writer->finish();
-  on_its_way_ = std::async(std::launch::async, [writer] { writer->publish(); });
-  return {.step = log_.steps(), .values = static_cast<std::int64_t>(log_.live_values()), .bytes = writer->bytes()};
+  const CheckpointCost cost{.step = log_.steps(),
+                            .values = static_cast<std::int64_t>(log_.live_values()),
+                            .bytes = writer->bytes(),
+                            .digest = writer->digest()};
+  if (divided_)
+    writer->publish();
+  else
+    on_its_way_ = std::async(std::launch::async, [writer] { writer->publish(); });
+  return cost;
+}
+
+// Called by all: by who has no part, too. Parts of an older one go once nothing names them.
+void RunCheckpoints::publish_parts(std::int64_t number, std::optional<std::uint64_t> digest) {
+  constexpr int half = 32;
+  constexpr std::uint64_t low = 0xffffffff;  // a number holds 53 bits
+  const auto told = divided_->exchanged_numbers(divided_->all(), [&] {
+    if (!digest) return std::vector<double>{};
+    return std::vector{static_cast<double>(*digest >> half), static_cast<double>(*digest & low)};
+  });
+  if (!is_first() || !std::ranges::all_of(told, [](const auto& halves) { return halves.size() == 2; })) return;
+  try {
+    CheckpointWriter writer(use_.file, identity(no_process), use_.below);
+    put(writer, number);
+    for (const auto& halves : told)
+      put(writer, (static_cast<std::uint64_t>(halves[0]) << half) | static_cast<std::uint64_t>(halves[1]));
+    writer.finish();
+    writer.publish();
+    remove_parts(use_.file, number, number);
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& problem) {
+    report_failure(problem.what());
+  }
 }
 
 void RunCheckpoints::wait_for_disk() {
   if (on_its_way_.valid()) on_its_way_.get();
 }
 
-void RunCheckpoints::report(const std::string& what) {
+// Once.
+void RunCheckpoints::report_failure(const std::string& why) {
+  if (std::exchange(has_failed_, true)) return;
+  const std::string who = divided_ ? fmt::format("process {}: ", divided_->self()) : "";
+  report(fmt::format("there is no newer one, and the run goes on: {}{}", who, why));
+}
+
+void RunCheckpoints::report(const std::string& what) const {
   standard_error.write(printable_lines(fmt::format("checkpoint {}: {}", use_.file.string(), what)) + "\n");
 }
 

@@ -10,6 +10,9 @@
 // interval's work is lost, the run is looked at after so many steps as an interval has by the pace so far, and never
 // after more than twice those whose time is known. Then it waits for its tasks, and the clock says whether a checkpoint
 // is due. Few values are alive where a round has just ended: in the last tenth of the interval it is looked at there.
+//
+// Processes that divide a simulation look at it after the same steps, which the first one says at each look, and each
+// writes its part. What names the parts is written once all of them are on the disk.
 #pragma once
 
 #include <chrono>
@@ -18,12 +21,15 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "results/directory/checkpoint_file.hpp"
 #include "results/rows/recorder.hpp"
 #include "results/run/run.hpp"
 #include "results/tables/progress.hpp"
 #include "workers/training/course_log.hpp"
+#include "workers/training/divided_work.hpp"
 
 namespace syncopate {
 
@@ -31,6 +37,7 @@ struct CheckpointCost {
   std::int64_t step = 0;  // before which it was written, of all models'
   std::int64_t values = 0;
   std::int64_t bytes = 0;
+  std::uint64_t digest = 0;
   double tasks_s = 0;    // until what was submitted had been computed
   double written_s = 0;  // from then on, until the run went on
 };
@@ -59,8 +66,9 @@ class RunCheckpoints {
  public:
   // What is given outlives it. To be made before anything is submitted. If there is a checkpoint that cannot be used,
   // that is said in one line, and the run begins anew.
+  // `divided`: who divides the run; null: one process makes it. Of several, all make one, and take part.
   RunCheckpoints(const Run& run, const CheckpointUse& use, CourseLog& log, Executor& executor, Recorder& recorder,
-                 Progress& progress);
+                 DividedWork* divided, Progress& progress);
   ~RunCheckpoints();  // the last one is on the disk
   RunCheckpoints(const RunCheckpoints&) = delete;
   RunCheckpoints& operator=(const RunCheckpoints&) = delete;
@@ -75,19 +83,34 @@ class RunCheckpoints {
  private:
   using HostClock = std::chrono::steady_clock;
 
+  // Of a divided run: which checkpoint it is, and each part's digest by its process.
+  struct Parts {
+    std::int64_t number = 0;
+    std::vector<std::uint64_t> digests;
+  };
+
+  CheckpointIdentity identity(int process) const;
   void open(Progress& progress);
+  std::unique_ptr<CheckpointReader> open_part(Parts& parts) const;
+  std::string problem_of_all(std::int64_t number, const std::string& own) const;
+  void remove_what_is_there() const;
+  bool is_first() const { return !divided_ || divided_->self() == 0; }
   void take_up();
+  bool is_looked_at() const;
   bool due();
   void write_if_due();
   CheckpointCost write();
+  void publish_parts(std::int64_t number, std::optional<std::uint64_t> digest);
   void wait_for_disk();
-  void report(const std::string& what);
+  void report_failure(const std::string& why);
+  void report(const std::string& what) const;
 
   const Run& run_;
   const CheckpointUse& use_;
   CourseLog& log_;
   Executor& executor_;
   Recorder& recorder_;
+  DividedWork* const divided_;
   HostClock::time_point begin_ = HostClock::now();
   HostClock::time_point last_ = begin_;  // checkpoint, or where the run began or was taken up
   std::int64_t last_step_ = 0;           // then

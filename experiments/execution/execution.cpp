@@ -289,7 +289,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
   if (use && machinery.mpi)
     of_ranks.emplace(run, *use, *machinery.mpi, progress, [&kept](StateArchive& archive) { kept.keep(archive); });
   else if (use)
-    checkpoints.emplace(run, *use, log, training.executor, recorder, progress);
+    checkpoints.emplace(run, *use, log, training.executor, recorder, training.training->divided(), progress);
   run_recorded(run, machinery, training, recorder, outcome, kept.needs_durations(), save_before_abort,
                checkpoints ? &*checkpoints : nullptr, of_ranks ? &*of_ranks : nullptr);
   if (of_ranks) of_ranks->settle();
@@ -307,7 +307,10 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
 
 Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
                 const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints) {
-  if (machinery.processes || !has_checkpoints(run, machinery.mpi != nullptr)) checkpoints = nullptr;
+  if (!has_checkpoints(run, machinery.mpi != nullptr)) checkpoints = nullptr;
+  // Of processes that divide the run all hear of one whose run takes another course, as of a failure.
+  constexpr const char* of_another_course = "it takes another course";
+  std::optional<std::string> another_course;
   Outcome outcome;
   outcome.start = std::chrono::system_clock::now();
   outcome.on_virtual_clock = machinery.mpi == nullptr;
@@ -316,17 +319,24 @@ Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
   } catch (const Interrupted&) {
     throw;
   } catch (const AnotherCourse& other) {
-    const std::string why =
-        fmt::format("checkpoint {}: {}; the run begins anew", checkpoints->file.string(), other.what());
-    if (!machinery.mpi || machinery.mpi->rank() == 0) standard_error.write(printable_lines(why) + "\n");
-    CheckpointUse anew = *checkpoints;
-    anew.is_taken_up = false;
-    return execute(run, machinery, progress, before_abort, &anew);
+    another_course = other.what();
+    if (machinery.processes) outcome.failure = fmt::format("{}: {}", of_another_course, other.what());
   } catch (const std::exception& problem) {  // data that cannot be loaded, memory that is not there
     outcome.failure = reason_of(problem, run);
     if (machinery.mpi) machinery.mpi->abort(outcome.failure);
   }
-  if (machinery.processes) outcome.failure = machinery.processes->close(outcome.failure);
+  if (machinery.processes) {
+    outcome.failure = machinery.processes->close(outcome.failure);
+    if (outcome.failure.find(of_another_course) != std::string::npos) another_course = outcome.failure;
+  }
+  if (another_course) {
+    const std::string why =
+        fmt::format("checkpoint {}: {}; the run begins anew", checkpoints->file.string(), *another_course);
+    if (!machinery.together() || machinery.together()->rank() == 0) standard_error.write(printable_lines(why) + "\n");
+    CheckpointUse anew = *checkpoints;
+    anew.is_taken_up = false;
+    return execute(run, machinery, progress, before_abort, &anew);
+  }
   outcome.end = std::chrono::system_clock::now();
   return outcome;
 }

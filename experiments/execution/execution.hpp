@@ -55,7 +55,7 @@ struct CheckpointUse;
 // Under MPI a failure ends all ranks, after `before_abort` has seen what rank 0 has recorded. Processes that divide a
 // simulation all call it too, and all have what is recorded; where one of them fails, all do.
 // With `checkpoints` (null: none) the run goes on from one and leaves others, where runs like it have any: for who
-// saves the outcome to remove (checkpointing.hpp, rank_checkpoints.hpp). Not in a divided simulation.
+// saves the outcome to remove (checkpointing.hpp, rank_checkpoints.hpp).
 Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
                 const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints = nullptr);
 

@@ -91,7 +91,8 @@ class ExperimentRunner {
   Machinery machinery_;
   RunsElsewhere elsewhere_{options_.results_directory};
   CommonPhases common_phases_{options_, machinery_, elsewhere_};
-  RunsSoFar runs_{experiment_, options_, machinery_.mpi != nullptr};  // what is to do is the same on every rank
+  // What is to do is the same on every rank.
+  RunsSoFar runs_{experiment_, options_, machinery_.mpi != nullptr, machinery_.together() != nullptr};
 };
 
 int ExperimentRunner::run() {
@@ -249,11 +250,8 @@ void ExperimentRunner::report_skipped(Progress& progress) const {
 
 void ExperimentRunner::report_division(Progress& progress) const {
   if (!machinery_.processes || runs_.number_to_do() == 0) return;
-  const bool would_have_checkpoints =
-      std::ranges::any_of(experiment_.runs, [](const Run& run) { return has_checkpoints(run, false); });
-  progress.note(fmt::format("{} processes divide each run, by {} thread{} each{}", machinery_.processes->size(),
-                            machinery_.threads, machinery_.threads == 1 ? "" : "s",
-                            would_have_checkpoints ? "; such runs have no checkpoints" : ""));
+  progress.note(fmt::format("{} processes divide each run, by {} thread{} each", machinery_.processes->size(),
+                            machinery_.threads, machinery_.threads == 1 ? "" : "s"));
 }
 
 void ExperimentRunner::run_one(std::size_t index, Progress& progress) {

@@ -13,10 +13,11 @@ namespace syncopate {
 
 bool is_finished(const std::optional<RunSummary>& summary) { return summary && summary->status == RunStatus::finished; }
 
-RunsSoFar::RunsSoFar(const Experiment& experiment, const RunOptions& options, bool under_mpi)
+RunsSoFar::RunsSoFar(const Experiment& experiment, const RunOptions& options, bool under_mpi, bool in_parts)
     : experiment_(experiment),
       options_(options),
       under_mpi_(under_mpi),
+      in_parts_(in_parts),
       summaries_(experiment.runs.size()),
       to_do_(experiment.runs.size(), 1) {}
 
@@ -67,7 +68,7 @@ void RunsSoFar::settle(std::size_t index, RunSummary summary) {
 void RunsSoFar::remove_checkpoint_of(const Run& run) const {
   const std::filesystem::path file = checkpoint_of(directory_of(run));
   remove_checkpoint(file);
-  if (under_mpi_) remove_parts(file, std::numeric_limits<std::int64_t>::max());
+  if (in_parts_) remove_parts(file, std::numeric_limits<std::int64_t>::max());
 }
 
 std::size_t RunsSoFar::number_to_do() const { return static_cast<std::size_t>(std::ranges::count(to_do_, 1)); }

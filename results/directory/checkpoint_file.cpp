@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <limits>
 #include <string_view>
 #include <system_error>
 
@@ -187,7 +188,7 @@ void remove_parts(const fs::path& file, std::int64_t last, std::int64_t but) {
 
 void remove_checkpoint(const fs::path& file) {
   std::error_code ignored;
-  fs::remove(file, ignored);
+  if (fs::remove(file, ignored)) remove_parts(file, std::numeric_limits<std::int64_t>::max());
 }
 
 }  // namespace syncopate

@@ -1,7 +1,6 @@
 // A run that is stopped at a checkpoint and taken up again comes to the same, to the bit: every method of the registry,
 // and what else workers may hold, each at random steps, with one thread before and two after it, and the other way
 // round.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,63 +8,20 @@
 #include <filesystem>
 #include <optional>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "algorithms/registry.hpp"
-#include "experiments/execution/checkpointing.hpp"
-#include "results/directory/summary_json.hpp"
+#include "tests/experiments/checkpointed_runs.hpp"
 #include "tests/experiments/held_by_workers.hpp"
 #include "tests/experiments/loaded_text.hpp"
-#include "tests/experiments/run_results.hpp"
 #include "workers/random/random.hpp"
 
 namespace syncopate {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Four unlike workers; all that can be recorded.
-const std::string cluster = R"(name = "checkpoints"
-[cluster]
-workers = 4
-micro_batches = 2
-micro_batch_s = 1.0
-worker_factors = [1, 1.3, 1.1, 1.8]
-[network]
-kind = "fixed"
-latency_s = 0.1
-[[delays]]
-kind = "exponential"
-mean = 0.5
-[budget]
-steps = 12
-[recording]
-trace = true
-durations = true
-arrivals = true
-samples = true
-parameters = true
-)";
-
-const std::string linear = held::linear_training(320) + held::measurements;
-
-struct Stopped : std::runtime_error {
-  Stopped() : std::runtime_error("stopped by the test") {}
-};
-
-// Without what the host's clock says.
-std::string all_of(const syncopate::Run& run, Outcome outcome) {
-  outcome.host_s = 0;
-  std::string text = results_text(run, outcome);
-  if (outcome.timeline) text += trace_events(*outcome.timeline, {});
-  if (outcome.durations) text += durations_csv(*outcome.durations);
-  if (outcome.arrivals) text += arrivals_csv(*outcome.arrivals);
-  for (const auto& buffers : outcome.recording.buffers)
-    for (const float value : buffers) text += fmt::format("{} ", value);
-  return text + to_json(summarise(run, outcome));
-}
+using namespace checkpointed;
 
 class CheckpointedMethods : public LoadedText {
  protected:

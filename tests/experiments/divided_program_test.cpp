@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -78,7 +79,11 @@ struct DividedProgram : ProgramTest {
     ProgramTest::SetUp();
     write("e.toml", experiment);
     // Open MPI kills the survivors a second after it has told them to end, on a busy machine before they can speak.
-    ::setenv("OMPI_MCA_odls_base_sigkill_timeout", "5", 1);
+    kill_survivors_after_s("5");
+  }
+
+  static void kill_survivors_after_s(const char* seconds) {
+    ::setenv("OMPI_MCA_odls_base_sigkill_timeout", seconds, 1);
   }
 
   // By the path below the results.
@@ -122,6 +127,32 @@ struct DividedProgram : ProgramTest {
         }
     }
     EXPECT_EQ(files(results, "steps.csv"), files(others, "steps.csv"));
+  }
+
+  std::vector<fs::path> checkpoints(const std::string& results) const {
+    std::vector<fs::path> found;
+    std::error_code none;
+    for (const auto& entry : fs::recursive_directory_iterator(directory / results, none))
+      if (entry.path().filename().string().find(".checkpoint") != std::string::npos) found.push_back(entry.path());
+    return found;
+  }
+
+  // Starts a run on two processes, which are killed once all parts of a checkpoint are there.
+  void kill_at_checkpoint(const std::string& run, const std::string& results) {
+    kill_survivors_after_s("0");  // there are none
+    ProgramOutcome outcome;
+    std::thread launcher([&] { outcome = syncopate(run + " checkpoint.every_s=0.05 --results " + results, 2); });
+    const auto is_whole = [](const fs::path& file) { return file.extension() == ".checkpoint"; };
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(100);
+    while (!std::ranges::any_of(checkpoints(results), is_whole) && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    const std::vector<pid_t> processes = processes_in(directory, SYNCOPATE_PROGRAM);
+    for (const pid_t process : processes) kill(process, SIGKILL);
+    launcher.join();
+    EXPECT_EQ(processes.size(), 2u) << "it had ended";
+    EXPECT_NE(outcome.status, 0) << outcome.err;
+    for (int i = 0; i < 100 && !processes_in(directory, SYNCOPATE_PROGRAM).empty(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 
   bool a_run_is_there() const {
@@ -241,11 +272,38 @@ TEST_F(DividedProgram, EndsWhenAProcessIsKilledAndSaysWhich) {
   EXPECT_THAT(outcome.err, Not(HasSubstr("interrupted;")));
 }
 
-TEST_F(DividedProgram, WritesNoCheckpointsAndSaysSo) {
-  const auto outcome = syncopate("run e.toml --cluster simulated --threads 1 --results results --only local", 2);
-  EXPECT_EQ(outcome.status, 0);
-  EXPECT_EQ(times("2 processes divide each run, by 1 thread each; such runs have no checkpoints", outcome.err), 1u)
-      << outcome.err;
+TEST_F(DividedProgram, KilledGoesOnFromTheLastCheckpointOfAll) {
+  const std::string run = "run e.toml --cluster simulated --threads 1 budget.steps=2000 evaluation.every_steps=500 ";
+  for (const std::string only : {"local", "asynchronous"}) {
+    SCOPED_TRACE(only);
+    const auto whole = syncopate(run + "checkpoint.write=false --quiet --results whole --only " + only, 2);
+    ASSERT_EQ(whole.status, 0) << whole.err;
+    kill_at_checkpoint(run + "--only " + only, "killed");
+    const auto last = syncopate(run + "--results killed --only " + only, 2);
+    EXPECT_EQ(last.status, 0) << last.err;
+    EXPECT_EQ(times("goes on from its checkpoint", last.err), 1u) << last.err;
+    EXPECT_THAT(last.err, Not(HasSubstr("begins anew")));
+  }
+  EXPECT_EQ(files("killed", "metrics.csv"), files("whole", "metrics.csv"));
+  EXPECT_EQ(files("killed", "steps.csv"), files("whole", "steps.csv"));
+  EXPECT_THAT(checkpoints("killed"), testing::IsEmpty());
+}
+
+TEST_F(DividedProgram, WithoutAPartOfItsCheckpointItBeginsAnew) {
+  const std::string run =
+      "run e.toml --cluster simulated --threads 1 budget.steps=2000 evaluation.every_steps=500 --only local ";
+  ASSERT_EQ(syncopate(run + "checkpoint.write=false --quiet --results whole", 2).status, 0);
+  kill_at_checkpoint(run, "killed");
+  for (const auto& file : checkpoints("killed"))
+    if (file.extension() == ".1") fs::remove(file);
+  const auto last = syncopate(run + "--results killed", 2);
+  EXPECT_EQ(last.status, 0) << last.err;
+  EXPECT_EQ(times("process 1: its part is not there; the run begins anew", last.err), 1u) << last.err;
+  kill_at_checkpoint(run, "other");
+  const auto other = syncopate(run + "--results other", 3);
+  EXPECT_EQ(other.status, 0) << other.err;
+  EXPECT_EQ(times("its number of processes is 2, not 3; the run begins anew", other.err), 1u) << other.err;
+  EXPECT_EQ(files("killed", "metrics.csv"), files("whole", "metrics.csv"));
 }
 
 TEST_F(DividedProgram, WhatDoesNotGoTogetherIsRefused) {

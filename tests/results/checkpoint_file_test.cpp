@@ -90,6 +90,8 @@ TEST_F(CheckpointFile, HasItsNameOnceItIsWhole) {
   }  // never published
   EXPECT_EQ(bytes(), before);
   EXPECT_THAT(names(), testing::ElementsAre("seed=1-0123abcd.checkpoint"));
+  std::ofstream(part_of_checkpoint(file(), 12, 0)) << "part";
+  std::ofstream(part_of_checkpoint(file(), 12, 1)) << "part";
   remove_checkpoint(file());
   EXPECT_TRUE(names().empty());
   remove_checkpoint(file());  // of none

@@ -1,5 +1,5 @@
-// Processes that divide a simulation, as threads of a test: exchanges are handed over in memory. What is lost with a
-// process, or is slow, is not to be seen here; the same tests under mpirun see it.
+// Processes that divide a simulation, as threads of a test: exchanges are handed over in memory, as copies. What is
+// lost with a process, or is slow, is not to be seen here; the same tests under mpirun see it.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace syncopate {
 
 class ThreadsAsProcesses {
  public:
-  explicit ThreadsAsProcesses(int size) {
+  explicit ThreadsAsProcesses(int size) : calls_(static_cast<std::size_t>(size)) {
     for (int process = 0; process < size; ++process) members_.push_back(std::make_unique<Member>(*this, process));
   }
   ProcessGroup& member(int process) { return *members_[static_cast<std::size_t>(process)]; }
@@ -54,12 +54,13 @@ class ThreadsAsProcesses {
       if (const auto why = all_.failure()) fail(*why);  // of one that was faster
     }
     void begin(Exchange&& exchange) override { all_.begin(self_, std::move(exchange)); }
+    void settle() override { all_.settle(self_); }
     void forget() override {
       const std::lock_guard lock(calling_);
       is_forgotten_ = true;
       on_failure_ = nullptr;
     }
-    std::string close(const std::string& failure) override { return all_.close(self_, failure); }
+    std::string close(const std::string& failure) override { return all_.close(failure); }
 
     void call(const std::function<void()>& what) {
       const std::lock_guard lock(calling_);
@@ -81,40 +82,75 @@ class ThreadsAsProcesses {
   struct Open {
     std::map<int, Payload> given;
     std::map<int, ProcessGroup::Exchange> taking;  // by process, until it has got all
+    int missing = 0;                               // so many have not got all
   };
+  using Calls = std::vector<std::pair<int, std::function<void()>>>;  // by process
 
   void begin(int self, ProcessGroup::Exchange&& exchange) {
-    std::vector<std::function<void()>> calls;
+    Calls calls;
     {
       const std::lock_guard lock(mutex_);
-      Open& open = open_[exchange.number];
+      const auto [at, is_first] = open_.try_emplace(exchange.number);
+      Open& open = at->second;
+      if (is_first) open.missing = exchange.to.count(size());
       const bool takes = exchange.to.has(self);
       if (exchange.from.has(self)) {
         open.given.emplace(self, exchange.mine);
         moved_bytes_ +=
             exchange.mine.bytes * static_cast<std::size_t>(exchange.to.without(ProcessSet::only(self)).count(size()));
-        if (!takes) calls.push_back(call_of(self, exchange, {}));
+        if (!takes) calls.emplace_back(self, call_of(self, exchange, {}));
       }
-      if (takes) open.taking.emplace(self, exchange);
-      for (auto at = open.taking.begin(); at != open.taking.end();) {
-        const auto& [process, taken] = *at;
-        std::vector<Payload> payloads;
-        bool is_complete = true;
-        for (int from = 0; from < size(); ++from) {
-          if (!taken.from.has(from) || from == process) continue;
-          const auto found = open.given.find(from);
-          is_complete &= found != open.given.end();
-          if (is_complete) payloads.push_back(found->second);
-        }
-        if (is_complete) calls.push_back(call_of(process, taken, std::move(payloads)));
-        at = is_complete ? open.taking.erase(at) : std::next(at);
-      }
+      if (takes) open.taking.emplace(self, std::move(exchange));
+      hand_out(open, calls);
+      if (open.missing == 0) open_.erase(at);
+      for (const auto& [process, call] : calls) ++calls_[static_cast<std::size_t>(process)];
     }
-    for (const auto& call : calls) call();
+    changed_.notify_all();
+    for (auto& [process, call] : calls) {
+      std::exchange(call, nullptr)();
+      const std::lock_guard lock(mutex_);
+      --calls_[static_cast<std::size_t>(process)];
+      changed_.notify_all();
+    }
   }
 
-  std::function<void()> call_of(int process, const ProcessGroup::Exchange& exchange, std::vector<Payload> payloads) {
-    return [member = members_[static_cast<std::size_t>(process)].get(), done = exchange.done,
+  // To all that have got all.
+  void hand_out(Open& open, Calls& calls) const {
+    for (auto at = open.taking.begin(); at != open.taking.end();) {
+      auto& [process, taken] = *at;
+      std::vector<Payload> payloads;
+      bool is_complete = true;
+      for (int from = 0; from < size() && is_complete; ++from) {
+        if (!taken.from.has(from) || from == process) continue;
+        const auto found = open.given.find(from);
+        is_complete = found != open.given.end();
+        if (is_complete) payloads.push_back(copy_of(found->second));
+      }
+      if (is_complete) {
+        calls.emplace_back(process, call_of(process, std::move(taken), std::move(payloads)));
+        --open.missing;
+      }
+      at = is_complete ? open.taking.erase(at) : std::next(at);
+    }
+  }
+
+  static Payload copy_of(const Payload& payload) {
+    const auto* const bytes = reinterpret_cast<const char*>(payload.data);
+    const auto owner = std::make_shared<const std::vector<char>>(bytes, bytes + payload.bytes);
+    return {.owner = owner, .data = owner->data(), .bytes = payload.bytes};
+  }
+
+  void settle(int self) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] {
+      const bool is_held =
+          std::ranges::any_of(open_, [&](const auto& open) { return open.second.given.contains(self); });
+      return failure_ || (!is_held && calls_[static_cast<std::size_t>(self)] == 0);
+    });
+  }
+
+  std::function<void()> call_of(int process, ProcessGroup::Exchange exchange, std::vector<Payload> payloads) const {
+    return [member = members_[static_cast<std::size_t>(process)].get(), done = std::move(exchange.done),
             payloads = std::move(payloads)] { member->call([&] { done(payloads); }); };
   }
 
@@ -123,31 +159,40 @@ class ThreadsAsProcesses {
     return failure_;
   }
 
-  // All that wait for somebody who has failed fail too.
-  std::string close(int self, const std::string& failure) {
+  // All that wait for somebody who has failed fail too. What comes after the last one's is another run.
+  std::string close(const std::string& failure) {
     std::unique_lock lock(mutex_);
     if (!failure.empty() && !failure_) failure_ = failure;
-    ends_.push_back(self);
     if (failure_) {
       const std::string why = *failure_;
       lock.unlock();
+      changed_.notify_all();
       for (const auto& member : members_) member->fail(why);
       lock.lock();
     }
-    all_ended_.notify_all();
-    all_ended_.wait(lock, [this] { return static_cast<int>(ends_.size()) == size(); });
-    return failure_.value_or("");
+    const int run = runs_;
+    if (++ended_ == size()) {
+      result_ = std::exchange(failure_, std::nullopt).value_or("");
+      open_.clear();
+      ended_ = 0;
+      ++runs_;
+      changed_.notify_all();
+    }
+    changed_.wait(lock, [&] { return runs_ != run; });
+    return result_;
   }
 
   int size() const { return static_cast<int>(members_.size()); }
 
   std::vector<std::unique_ptr<Member>> members_;
   mutable std::mutex mutex_;
-  std::condition_variable all_ended_;
+  std::condition_variable changed_;
   std::map<std::uint64_t, Open> open_;
+  std::vector<int> calls_;  // that are under way, by process
   std::size_t moved_bytes_ = 0;
-  std::vector<int> ends_;
-  std::optional<std::string> failure_;
+  std::optional<std::string> failure_;  // of this run
+  std::string result_;                  // the last run's failure
+  int ended_ = 0, runs_ = 0;
 };
 
 }  // namespace syncopate

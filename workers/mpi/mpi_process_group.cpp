@@ -75,6 +75,27 @@ void MpiProcessGroup::begin(Exchange&& exchange) {
   changed_.notify_one();
 }
 
+void MpiProcessGroup::settle() {
+  std::unique_lock lock(mutex_);
+  is_settling_ = true;
+  changed_.notify_one();
+  constexpr std::chrono::milliseconds look_at_interrupts{50};
+  while (is_settling_) {
+    settled_.wait_for(lock, look_at_interrupts, [this] { return !is_settling_; });
+    if (interrupted()) throw Interrupted();
+  }
+}
+
+// True if it has let somebody go on.
+bool MpiProcessGroup::settle_if_idle() {
+  const std::lock_guard lock(mutex_);
+  const bool is_idle = handed_in_.empty() && awaited_.empty() && sendings_.empty() && receivings_.empty();
+  if (!is_settling_ || !(is_idle || has_anybody_failed())) return false;
+  is_settling_ = false;
+  settled_.notify_one();
+  return true;
+}
+
 void MpiProcessGroup::forget() {
   const std::lock_guard lock(calling_);
   is_forgotten_ = true;
@@ -134,6 +155,7 @@ void MpiProcessGroup::serve() {
     has_come |= receive_what_has_come();
     has_come |= end_sendings();
     has_come |= look_for_ends();
+    has_come |= settle_if_idle();
     look_for_lost();
     if (has_anybody_failed()) drain();
     const std::int64_t now = monotonic_ns();
@@ -156,7 +178,8 @@ bool MpiProcessGroup::take_handed_in() {
     const bool is_idle = awaited_.empty() && sendings_.empty() && receivings_.empty() && !has_sent_end_;
     constexpr std::chrono::milliseconds look_at_interrupts{50};
     if (is_idle)
-      changed_.wait_for(lock, look_at_interrupts, [this] { return !handed_in_.empty() || is_closing_ || is_left_; });
+      changed_.wait_for(lock, look_at_interrupts,
+                        [this] { return !handed_in_.empty() || is_settling_ || is_closing_ || is_left_; });
     taken.swap(handed_in_);
   }
   for (Exchange& exchange : taken) start(std::move(exchange));

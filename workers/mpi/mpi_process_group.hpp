@@ -36,6 +36,7 @@ class MpiProcessGroup : public ProcessGroup {
   int size() const override { return session_.size(); }
   void open(std::function<void(std::exception_ptr)> on_failure) override;
   void begin(Exchange&& exchange) override;
+  void settle() override;
   void forget() override;
   std::string close(const std::string& failure) override;
 
@@ -67,6 +68,7 @@ class MpiProcessGroup : public ProcessGroup {
   bool end_sendings();
   bool look_for_ends();
   bool has_anybody_failed() const;
+  bool settle_if_idle();
   void look_for_lost();
   void drain();
   bool finish_closing();
@@ -82,9 +84,10 @@ class MpiProcessGroup : public ProcessGroup {
   int highest_tag_ = 32767;
 
   std::mutex mutex_;  // of these
-  std::condition_variable changed_;
+  std::condition_variable changed_, settled_;
   std::vector<Exchange> handed_in_;
   bool is_closing_ = false;
+  bool is_settling_ = false;
   bool is_left_ = false;  // the group goes, in the middle of a run
   std::string own_failure_;
 

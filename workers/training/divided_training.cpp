@@ -56,14 +56,14 @@ ProcessSet Training::place_of_step(const ModelState& state, const Gradient& grad
 
 std::vector<double> Training::told(std::size_t count, ProcessSet places,
                                    const std::function<std::vector<double>()>& numbers) {
-  if (!divided_) {
-    CourseLog* const log = CourseLog::here();
-    return log ? log->told(count, numbers) : numbers();
-  }
-  if (places.is_everywhere()) return numbers();
-  auto all = divided_->exchanged_numbers(ProcessSet::only(places.lowest()), numbers);
-  assert(all.front().size() == count);
-  return std::move(all.front());
+  const auto told_to_all = [&] {
+    if (!divided_ || places.is_everywhere()) return numbers();
+    auto all = divided_->exchanged_numbers(ProcessSet::only(places.lowest()), numbers);
+    assert(all.front().size() == count);
+    return std::move(all.front());
+  };
+  CourseLog* const log = CourseLog::here();
+  return log ? log->told(count, told_to_all) : told_to_all();
 }
 
 // Each has those of the micro-batches that it evaluates.

@@ -63,6 +63,9 @@ class DividedWork {
   // The same, with `give` at once on this thread; returns what all give.
   std::vector<Numbers> exchanged_numbers(ProcessSet from, const std::function<Numbers()>& give);
 
+  // Once all tasks have ended: returns when nothing of what they have given is held by the group any more.
+  void settle() { group_.settle(); }
+
   // From then on the cell is at all of `places` too.
   void bring(const CellPtr& cell, ProcessSet places);
 

@@ -44,6 +44,8 @@ class ProcessGroup {
   virtual void open(std::function<void(std::exception_ptr)> on_failure) = 0;
   // Each process that gives or gets begins it, in any order. From any thread.
   virtual void begin(Exchange&& exchange) = 0;
+  // Once nothing is awaited here: returns when nothing is held any more that was given, either. Throws Interrupted.
+  virtual void settle() = 0;
   // From when it returns nothing that was given to this run is called any more, and what is begun is left out.
   virtual void forget() = 0;
   // The run ends, on all processes: waits for them. `failure`: why it has failed on this one; empty: it has not.

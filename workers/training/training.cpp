@@ -204,8 +204,8 @@ double Training::loss(const Gradient& gradient) {
   double scale = 1;
   const auto sum = fixed(gradient, scale);
   submit_chunks(sum, objective_, executor_, divided_.get());
-  if (divided_) return loss_of_processes(*sum);
   return told_number([&] {
+    if (divided_) return loss_of_processes(*sum);
     for (const auto& task : sum->tasks) executor_.wait(task);
     const LossSum total = loss_of(*sum);
     return total.micro_batches > 0 ? total.loss / static_cast<double>(total.micro_batches) : unknown;

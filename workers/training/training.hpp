@@ -130,6 +130,7 @@ class Training {
   // Nothing that other processes send reaches the executor any more: before either ends.
   void leave_processes();
   bool is_divided() const { return divided_ != nullptr; }
+  DividedWork* divided() const { return divided_.get(); }  // null: it is not
   // Where it belongs what they ask for now; and whether that is here.
   ProcessSet place() const { return divided_ ? divided_->asker() : ProcessSet::everywhere(); }
   bool is_here(ProcessSet places) const { return !divided_ || divided_->is_here(places); }

@@ -1,0 +1,128 @@
+"""Simulations that two processes divide, killed at random moments and started again: one of the processes, or both.
+
+Needs SYNCOPATE_PROGRAM and SYNCOPATE_MPIEXEC; SYNCOPATE_LONG=1 is the long set. SYNCOPATE_SEED repeats what was printed.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+from pathlib import Path
+
+from shared_sweep import NAME, PROGRAM, SharedSweep, files_below
+
+LONG = os.environ.get("SYNCOPATE_LONG") == "1"
+PROCESSES = 2
+LONGEST_PAUSE_S = 3
+
+# A run takes a second or two.
+EXPERIMENT = """name = "sweep"
+[cluster]
+workers = 8
+micro_batch_s = 0.01
+micro_batches = 2
+[network]
+kind = "free"
+[[delays]]
+kind = "exponential"
+mean = 0.005
+[training]
+model = "mlp"
+dataset = "gaussian-mixture"
+micro_batch_size = 8
+optimizer = { name = "sgd", momentum = 0.9 }
+learning_rate = { schedule = "constant", peak = 0.1 }
+[models.mlp]
+hidden = [16]
+[datasets.gaussian-mixture]
+train = 1280
+test = 200
+[budget]
+steps = 1500
+[evaluation]
+every_steps = 300
+[checkpoint]
+every_s = 0.1
+[[methods]]
+algorithm = "sync-sgd"
+compression = { name = "top-k", ratio = 0.1, error_feedback = true }
+[[methods]]
+algorithm = "local-sgd"
+period = { rule = "constant", steps = 4 }
+[[methods]]
+algorithm = "async-sgd"
+[[methods]]
+algorithm = "decentralized-sgd"
+"""
+
+
+class Killed(SharedSweep):
+    def start(self, file: Path, *arguments: str, results: Path | None = None) -> subprocess.Popen:
+        command = [os.environ["SYNCOPATE_MPIEXEC"], "--quiet", "--bind-to", "none", "--oversubscribe", "-n", str(PROCESSES), PROGRAM,
+                   "run", str(file), "--cluster", "simulated", "--results", str(results or self.results), "--threads", "1", *arguments]
+        environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                       "OMPI_MCA_odls_base_sigkill_timeout": "1"}
+        process = subprocess.Popen(command, cwd=self.directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
+        self.started.append(process)
+        return process
+
+    def of_program(self) -> list[int]:
+        """The numbers of its processes that are there."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and os.readlink(entry / "cwd") == str(self.directory.resolve()) \
+                        and os.readlink(entry / "exe") == str(Path(PROGRAM).resolve()):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+    def kill(self) -> int:
+        victims = self.of_program()
+        victims = self.random.sample(victims, min(len(victims), self.random.choice([1, PROCESSES])))
+        for victim in victims:
+            try:
+                os.kill(victim, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        return len(victims)
+
+    def check_ended(self, reference: dict[str, bytes]):
+        self.check_published()
+        self.assertEqual(files_below(self.results / NAME, "metrics.csv", "steps.csv"), reference)
+        left = [path for path in self.results.rglob("*") if ".checkpoint" in path.name or path.name.startswith(".")]
+        self.assertEqual(left, [])
+
+    def test_at_random_moments(self):
+        file = self.write(EXPERIMENT)
+        reference = self.reference(file)
+        killed, sweeps, goes_on, begins_anew = 0, 0, 0, 0
+        begin = time.monotonic()
+        while killed < (100 if LONG else 4):
+            launch = self.start(file)
+            time.sleep(self.random.uniform(0.2, LONGEST_PAUSE_S))
+            killed += self.kill()
+            _, said = launch.communicate(timeout=60)
+            self.assertEqual(self.of_program(), [], "none stays behind")
+            self.check_published()
+            goes_on += said.count("goes on from its checkpoint")
+            begins_anew += said.count("the run begins anew")
+            if launch.returncode == 0:  # it was sooner
+                self.check_ended(reference)
+                shutil.rmtree(self.results)
+                sweeps += 1
+        self.finish(self.start(file, "--quiet"))
+        self.check_ended(reference)
+        self.assertEqual(begins_anew, 0)
+        if LONG:
+            self.assertGreater(goes_on, 0)
+        print(f"{killed} processes killed, {goes_on} times a run went on from its checkpoint, {sweeps + 1} sweeps, "
+              f"{time.monotonic() - begin:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
