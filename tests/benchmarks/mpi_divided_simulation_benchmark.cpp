@@ -1,5 +1,5 @@
 // A simulation that two processes of one thread divide, against one process of two threads:
-//   mpirun -n 2 bin/mpi_divided_simulation_benchmark
+//   mpirun --bind-to none -n 2 bin/mpi_divided_simulation_benchmark
 // ResNet-8 with group normalisation on Fashion-MNIST, 64 workers, momentum; the same run on both sides, which take
 // turns within each iteration, so the ratio is of one run. While one process computes, the other one sleeps.
 #include <benchmark/benchmark.h>
