@@ -327,7 +327,9 @@ Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
   }
   if (machinery.processes) {
     outcome.failure = machinery.processes->close(outcome.failure);
-    if (outcome.failure.find(of_another_course) != std::string::npos) another_course = outcome.failure;
+    // Else another one has failed in earnest, and with it all.
+    const bool is_another_course = outcome.failure.find(of_another_course) != std::string::npos;
+    another_course = is_another_course ? std::optional(outcome.failure) : std::nullopt;
   }
   if (another_course) {
     const std::string why =
