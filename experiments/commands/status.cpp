@@ -92,6 +92,12 @@ fs::path without_mpi(fs::path directory) {
   return name.ends_with("-mpi") ? directory.replace_filename(name.substr(0, name.size() - 4)) : directory;
 }
 
+bool is_finished_under_mpi(PlannedRun run) {
+  run.directory += "-mpi";
+  const auto summary = summary_in(run);
+  return summary && summary->status == RunStatus::finished && damage_of(run.directory).empty();
+}
+
 // By the names of its folders, where no plan tells.
 PlannedRun by_folders(const fs::path& directory) {
   PlannedRun run{.label = directory.parent_path().filename().string(), .directory = directory};
@@ -254,6 +260,7 @@ std::vector<PlannedRun> common_phases(const fs::path& results, std::span<const R
 ExperimentStatus status_of(const std::string& name, const fs::path& directory, std::vector<PlannedRun> runs,
                            std::vector<PlannedRun> phases) {
   ExperimentStatus status = status_of(name, directory, runs);
+  status.finished_under_mpi = static_cast<std::size_t>(std::ranges::count_if(runs, is_finished_under_mpi));
   runs.insert(runs.end(), std::move_iterator(phases.begin()), std::move_iterator(phases.end()));
   for (const ExperimentFolder& folder : experiment_folders(directory))
     std::ranges::move(unfinished_in(folder, runs, [](const fs::path&, bool is_known) { return is_known; }),

@@ -43,6 +43,7 @@ struct ExperimentStatus {
   std::optional<std::size_t> runs{};  // nothing where it is not known: there is no file, and no process has shared it
   std::size_t of_other_launches = 0;  // of these: on the disk, and not among those that were shared last
   std::size_t finished = 0;
+  std::size_t finished_under_mpi = 0;  // of a file's runs, besides
   std::vector<RunningRun> running{};
   std::vector<RunningRun> running_elsewhere{};  // shared by another launch, or common phases: not among the runs
   std::vector<FailedRun> failed{};

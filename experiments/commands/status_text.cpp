@@ -60,6 +60,7 @@ Json json_of(const ExperimentStatus& status) {
   json["runs"] = status.runs ? Json(*status.runs) : Json(nullptr);
   json["of_other_launches"] = status.of_other_launches;
   json["finished"] = status.finished;
+  json["finished_under_mpi"] = status.finished_under_mpi;
   json["running"] = Json::array();
   for (const RunningRun& run : status.running) json["running"].push_back(json_of(run));
   json["running_elsewhere"] = Json::array();
@@ -89,6 +90,8 @@ std::string status_text(const std::vector<ExperimentStatus>& experiments) {
   std::string text;
   for (const ExperimentStatus& status : experiments) {
     text += heading(status);
+    if (status.finished_under_mpi > 0)
+      text += fmt::format("  under MPI       {} of {} finished\n", status.finished_under_mpi, status.runs.value_or(0));
     for (const RunningRun& run : status.running) text += line_of(run, name_of(run.run));
     for (const RunningRun& run : status.running_elsewhere)
       text += line_of(run, fmt::format("{:.8}, of another launch or a common phase", run.run.hash));

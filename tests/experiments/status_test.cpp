@@ -120,6 +120,16 @@ TEST_F(Status, AllThatIsInADirectoryCountsWhoeverMadeIt) {
               HasSubstr("  running    0 %  01234567, of another launch or a common phase: "));
 }
 
+TEST_F(Status, OfAFileHowManyHaveFinishedUnderMpiIsSaidBesides) {
+  run("seeds=[1]");
+  EXPECT_EQ(of("e.toml seeds=[1,2]")[0]["finished_under_mpi"], 0);
+  fs::copy(place("time", 1), place("time", 1).string() + "-mpi", fs::copy_options::recursive);
+  const auto told = of("e.toml seeds=[1,2]")[0];
+  EXPECT_EQ(told["finished"], 1);
+  EXPECT_EQ(told["finished_under_mpi"], 1);
+  EXPECT_THAT(syncopate("status e.toml seeds=[1,2]").out, HasSubstr("\n  under MPI       1 of 2 finished\n"));
+}
+
 TEST_F(Status, TrialsAndRunsAreApart) {
   write("e.toml", R"(name = "time"
 [cluster]
