@@ -218,6 +218,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_experiment(*check, line);
   check->add_flag("--ranks", line.ranks, "print only the number of processes that it needs under MPI");
   add_memory(*check, line);
+  add_choice_of_cluster(*check, line);
   add_results_directory(*check, line.options);
   check->add_option("--threads", line.options.threads, "threads that will compute; 0: one per core")
       ->check(CLI::Range(0, 4096))

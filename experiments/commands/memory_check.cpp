@@ -18,7 +18,7 @@ namespace syncopate {
 namespace {
 
 MemoryOptions options_of(const MemoryUse& use) {
-  return {.threads = use.threads, .share_of_workers = use.share_of_workers, .is_mpi_rank = use.is_mpi_rank};
+  return {.threads = use.threads, .share_of_workers = 1.0 / use.dividing, .is_mpi_rank = use.is_mpi_rank};
 }
 
 // With the common phases that they start from.
@@ -38,6 +38,9 @@ std::string advice(const MemoryNeed& need, const MemoryUse& use) {
   if (use.threads > 1 && need.passes > 0.1 * need.total())
     text += fmt::format(", fewer --threads than {}", use.threads);
   if (use.processes > 1) text += fmt::format(", fewer --jobs than {}", use.processes);
+  if (use.processes == 1 && !use.is_mpi_rank && need.models >= need.passes)
+    text += use.dividing > 1 ? fmt::format(", or more than {} processes that divide a run", use.dividing)
+                             : ", or several processes that divide a run (mpirun, --cluster simulated)";
   return text;
 }
 
@@ -50,7 +53,7 @@ MemoryUse memory_use(const CommandLine& line, int ranks) {
   const int dividing = is_rank ? 1 : std::max(1, ranks);
   return {.threads = line.options.threads > 0 ? line.options.threads : std::max(1, cores / dividing),
           .is_mpi_rank = is_rank,
-          .share_of_workers = 1.0 / dividing,
+          .dividing = dividing,
           .limit_bytes = line.memory_bytes};
 }
 
@@ -61,7 +64,9 @@ std::string memory_line(const Experiment& experiment, const MemoryUse& use) {
   add(experiment.runs, {}, all);
   const LargestNeed largest = largest_need(all, options_of(use));
   if (!largest.run) return {};
-  return fmt::format("memory of a process: about {}, most of all for \"{}\": {}", memory_text(largest.need.total()),
+  const std::string whose =
+      use.dividing > 1 ? fmt::format("each of {} processes that divide a run", use.dividing) : "a process";
+  return fmt::format("memory of {}: about {}, most of all for \"{}\": {}", whose, memory_text(largest.need.total()),
                      printable(run_label(largest.run->method, largest.run->sweep)),
                      parts_text(*largest.run, largest.need, use.threads));
 }

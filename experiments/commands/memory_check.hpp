@@ -15,7 +15,7 @@ struct MemoryUse {
   int threads = 1;
   int processes = 1;             // of `--jobs`, among which --memory is divided
   bool is_mpi_rank = false;      // one worker of an MPI cluster
-  double share_of_workers = 1;   // of a simulation that several processes divide
+  int dividing = 1;              // so many processes divide each simulation
   std::int64_t limit_bytes = 0;  // of --memory; 0: none
 };
 // `ranks`: that a launcher has started, which are workers of an MPI cluster or divide simulations; 0: there is none.

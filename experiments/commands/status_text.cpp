@@ -97,7 +97,7 @@ std::string status_text(const std::vector<ExperimentStatus>& experiments) {
       text += line_of(run, fmt::format("{:.8}, of another launch or a common phase", run.run.hash));
     for (const UnfinishedRun& run : status.unfinished)
       text += fmt::format("  unfinished      {}: under way or left unfinished; {} written {} ago\n", name_of(run.run),
-                          run.has_checkpoint ? "its checkpoint was" : "it has none, other files were",
+                          run.has_checkpoint ? "its checkpoint was" : "it has no whole checkpoint, other files were",
                           clock_text(run.written_s_ago));
     for (const FailedRun& run : status.failed)
       text += fmt::format("  failed          {}: {}\n", name_of(run.run), run.reason);

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
+#include "results/directory/disk_fault.hpp"
 #include "results/directory/finished_run.hpp"
 #include "results/formats/build_info.hpp"
 #include "results/formats/output.hpp"
@@ -24,7 +27,10 @@
 namespace syncopate {
 namespace {
 
-constexpr int no_process = -1;     // of what is common to all
+constexpr int no_process = -1;  // of what is common to all
+constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
+constexpr std::chrono::seconds patience{2};  // with a file system of several machines, once
+constexpr const char* is_it_one = "is the results directory one for all?";
 constexpr double last_part = 0.9;  // of the interval: from then on a round's end will do
 
 double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
@@ -81,6 +87,15 @@ Recorder::Evaluated take_evaluated(ByteSource& in) {
   return evaluated;
 }
 
+// It is on another machine's disk already.
+bool comes_to_be_there(const std::filesystem::path& file, std::chrono::seconds patience) {
+  std::error_code none;
+  for (const auto end = std::chrono::steady_clock::now() + patience; !std::filesystem::exists(file, none);
+       std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+    if (std::chrono::steady_clock::now() > end) return false;
+  return true;
+}
+
 // What a run starts at is the end of another one, which its configuration only describes.
 std::string start_of(const Run& run) {
   if (!run.training.start) return "the model's own";
@@ -88,6 +103,26 @@ std::string start_of(const Run& run) {
     return content_hash({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
   };
   return hash(run.training.start->parameters) + hash(run.training.start->buffers);
+}
+
+// Numbers that processes tell each other: some, and a text behind them.
+DividedWork::Numbers with_text(DividedWork::Numbers numbers, const std::string& text) {
+  numbers.insert(numbers.end(), text.begin(), text.end());
+  return numbers;
+}
+
+std::string text_behind(const DividedWork::Numbers& told, std::ptrdiff_t numbers) {
+  return {told.begin() + numbers, told.end()};
+}
+
+// Of the first process that has one behind its numbers, with its name; empty: nobody has.
+std::string first_problem(const std::vector<DividedWork::Numbers>& told, std::ptrdiff_t numbers) {
+  std::vector<std::string> texts;
+  for (const auto& of_one : told) texts.push_back(text_behind(of_one, numbers));
+  const auto first = std::ranges::find_if(texts, [](const std::string& text) { return !text.empty(); });
+  if (first == texts.end()) return {};
+  const bool is_of_all = std::ranges::all_of(texts, [&](const std::string& text) { return text == *first; });
+  return is_of_all ? *first : fmt::format("process {}: {}", first - texts.begin(), *first);
 }
 
 // A commit says what a program computes, unless there are changes to it.
@@ -105,14 +140,15 @@ std::string program() {
 // To go through a simulation of time alone anew takes as long as it took; of waits on the wall clock that is nothing.
 bool has_checkpoints(const Run& run, bool mpi) { return run.checkpoint.is_written && (mpi || !run.training.time_only); }
 
-CheckpointIdentity checkpoint_identity(const Run& run) {
-  return {{"run", run.hash},
-          {"program", program()},
-          {"compiler", build_info().compiler + " " + build_info().flags},
-          {"LibTorch", torch_is_loaded() ? torch_version() : "none loaded"},
-          {"BLAS kernel", torch_is_loaded() ? blas_kernel() : "none loaded"},
-          {"start", start_of(run)},
-          {"kept model", run.recording.parameters || run.recording.samples ? "the last" : "none"}};
+CheckpointIdentity checkpoint_identity(const Run& run, bool is_common) {
+  CheckpointIdentity identity{{"run", run.hash},
+                              {"program", program()},
+                              {"compiler", build_info().compiler + " " + build_info().flags},
+                              {"LibTorch", torch_is_loaded() ? torch_version() : "none loaded"},
+                              {"start", start_of(run)},
+                              {"kept model", run.recording.parameters || run.recording.samples ? "the last" : "none"}};
+  if (!is_common) identity.emplace_back("BLAS kernel", torch_is_loaded() ? blas_kernel() : "none loaded");
+  return identity;
 }
 
 RunCheckpoints::RunCheckpoints(const Run& run, const CheckpointUse& use, CourseLog& log, Executor& executor,
@@ -132,7 +168,7 @@ RunCheckpoints::~RunCheckpoints() {
 }
 
 CheckpointIdentity RunCheckpoints::identity(int process) const {
-  CheckpointIdentity identity = checkpoint_identity(run_);
+  CheckpointIdentity identity = checkpoint_identity(run_, divided_ && process == no_process);
   identity.emplace_back("number of processes", fmt::format("{}", divided_ ? divided_->processes() : 1));
   identity.emplace_back("process", process == no_process ? "none" : fmt::format("{}", process));
   return identity;
@@ -151,7 +187,8 @@ void RunCheckpoints::open(Progress& progress) {
   if (divided_) {
     problem = problem_of_all(parts.number, problem);
     if (!problem.empty()) reader = nullptr;
-    if (!reader) remove_what_is_there();
+    if (!reader) parts.number = 0;
+    remove_others(parts.number);
   }
   try {
     if (reader) {
@@ -188,26 +225,19 @@ std::unique_ptr<CheckpointReader> RunCheckpoints::open_part(Parts& parts) const 
 // Called by all, and the same on all: why they do not go on from one; empty: they do, or none of them finds any.
 // `number`: which one this process finds; 0: none.
 std::string RunCheckpoints::problem_of_all(std::int64_t number, const std::string& own) const {
-  const auto told = divided_->exchanged_numbers(divided_->all(), [&] {
-    DividedWork::Numbers numbers{static_cast<double>(number)};
-    numbers.insert(numbers.end(), own.begin(), own.end());
-    return numbers;
-  });
-  const bool is_of_all = std::ranges::all_of(told, [&](const auto& of_one) { return of_one == told.front(); });
-  for (std::size_t process = 0; process < told.size(); ++process) {
-    const std::string problem(told[process].begin() + 1, told[process].end());
-    if (!problem.empty()) return is_of_all ? problem : fmt::format("process {}: {}", process, problem);
-  }
-  return is_of_all ? "" : "some processes do not find it: is the results directory one for all?";
+  const auto told =
+      divided_->exchanged_numbers(divided_->all(), [&] { return with_text({static_cast<double>(number)}, own); });
+  const std::string problem = first_problem(told, 1);
+  if (!problem.empty()) return problem;
+  const bool find_the_same = std::ranges::all_of(told, [&](const auto& of_one) { return of_one == told.front(); });
+  return find_the_same ? "" : fmt::format("some processes do not find it: {}", is_it_one);
 }
 
-// Called by all: no part that was there before is taken for one of this attempt.
-void RunCheckpoints::remove_what_is_there() const {
-  if (is_first()) {
-    remove_checkpoint(use_.file);
-    remove_parts(use_.file, std::numeric_limits<std::int64_t>::max());
-  }
-  divided_->exchanged_numbers(ProcessSet::only(0), [] { return DividedWork::Numbers{0}; });
+// Called by all: no part of another attempt is taken for one of this. Each does it, where their directories are not one.
+void RunCheckpoints::remove_others(std::int64_t number) const {
+  if (number == 0) remove_checkpoint(use_.file);
+  remove_parts(use_.file, any_number, number);
+  divided_->exchanged_numbers(divided_->all(), [] { return DividedWork::Numbers{0}; });
 }
 
 // In the middle of a program, with what has been submitted so far skipped.
@@ -266,15 +296,17 @@ void RunCheckpoints::write_if_due() {
   if (recorder_.has_diverged()) return;  // it is about to end
   if (use_.is_mine && !use_.is_mine()) return;
   std::optional<CheckpointCost> cost;
+  std::string problem;
   try {
     wait_for_disk();
     cost = write();
   } catch (const Interrupted&) {
     throw;
-  } catch (const std::exception& problem) {
-    report_failure(problem.what());
+  } catch (const std::exception& fault) {
+    problem = disk_problem(fault);
   }
-  if (divided_) publish_parts(log_.steps(), cost ? std::optional(cost->digest) : std::nullopt);
+  if (divided_) problem = publish_parts(log_.steps(), cost ? cost->digest : 0, problem);
+  if (!problem.empty()) report_failure(problem);
   if (cost) {
     cost->tasks_s = seconds(computed - begin);
     cost->written_s = seconds(HostClock::now() - computed);
@@ -286,6 +318,8 @@ void RunCheckpoints::write_if_due() {
 
 CheckpointCost RunCheckpoints::write() {
   const int self = divided_ ? divided_->self() : no_process;
+  if (!is_first() && !use_.below.empty() && !std::filesystem::exists(use_.below))
+    throw std::runtime_error(fmt::format("{} is not there: {}", use_.below.string(), is_it_one));
   const auto file = divided_ ? part_of_checkpoint(use_.file, log_.steps(), self) : use_.file;
   auto writer = std::make_shared<CheckpointWriter>(file, identity(self), use_.below);
   put(*writer, host_s_before_ + seconds(HostClock::now() - begin_));
@@ -304,27 +338,45 @@ CheckpointCost RunCheckpoints::write() {
   return cost;
 }
 
-// Called by all: by who has no part, too. Parts of an older one go once nothing names them.
-void RunCheckpoints::publish_parts(std::int64_t number, std::optional<std::uint64_t> digest) {
+// Called by all: by who has no part, too; returns the same on all: why there is none. A part that nothing names goes.
+std::string RunCheckpoints::publish_parts(std::int64_t number, std::uint64_t digest, const std::string& own) {
   constexpr int half = 32;
   constexpr std::uint64_t low = 0xffffffff;  // a number holds 53 bits
   const auto told = divided_->exchanged_numbers(divided_->all(), [&] {
-    if (!digest) return std::vector<double>{};
-    return std::vector{static_cast<double>(*digest >> half), static_cast<double>(*digest & low)};
+    return with_text({static_cast<double>(digest >> half), static_cast<double>(digest & low)}, own);
   });
-  if (!is_first() || !std::ranges::all_of(told, [](const auto& halves) { return halves.size() == 2; })) return;
+  std::string problem = first_problem(told, 2);
+  if (problem.empty()) {
+    std::vector<std::uint64_t> digests;
+    for (const auto& of_one : told)
+      digests.push_back((static_cast<std::uint64_t>(of_one[0]) << half) | static_cast<std::uint64_t>(of_one[1]));
+    const auto named = divided_->exchanged_numbers(
+        ProcessSet::only(0), [&] { return with_text({}, name_parts({.number = number, .digests = digests})); });
+    problem = text_behind(named.front(), 0);
+  }
+  std::error_code ignored;
+  if (!problem.empty()) std::filesystem::remove(part_of_checkpoint(use_.file, number, divided_->self()), ignored);
+  return problem;
+}
+
+// Parts of an older one go once nothing names them.
+std::string RunCheckpoints::name_parts(const Parts& parts) const {
   try {
+    for (int process = 0; process < divided_->processes(); ++process)
+      if (!comes_to_be_there(part_of_checkpoint(use_.file, parts.number, process),
+                             has_failed_ ? std::chrono::seconds(0) : patience))
+        return fmt::format("the part of process {} is not to be seen by process 0: {}", process, is_it_one);
     CheckpointWriter writer(use_.file, identity(no_process), use_.below);
-    put(writer, number);
-    for (const auto& halves : told)
-      put(writer, (static_cast<std::uint64_t>(halves[0]) << half) | static_cast<std::uint64_t>(halves[1]));
+    put(writer, parts.number);
+    for (const std::uint64_t digest : parts.digests) put(writer, digest);
     writer.finish();
     writer.publish();
-    remove_parts(use_.file, number, number);
+    remove_parts(use_.file, parts.number, parts.number);
+    return {};
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& problem) {
-    report_failure(problem.what());
+    return disk_problem(problem);
   }
 }
 
@@ -332,11 +384,10 @@ void RunCheckpoints::wait_for_disk() {
   if (on_its_way_.valid()) on_its_way_.get();
 }
 
-// Once.
+// Once, by one process.
 void RunCheckpoints::report_failure(const std::string& why) {
-  if (std::exchange(has_failed_, true)) return;
-  const std::string who = divided_ ? fmt::format("process {}: ", divided_->self()) : "";
-  report(fmt::format("there is no newer one, and the run goes on: {}{}", who, why));
+  if (std::exchange(has_failed_, true) || !is_first()) return;
+  report(fmt::format("there is no newer one, and the run goes on: {}", why));
 }
 
 void RunCheckpoints::report(const std::string& what) const {

@@ -5,14 +5,15 @@
 // course again without arithmetic (workers/training/course_log.hpp). So runs of time alone have none: to replay one
 // takes as long as to run it.
 //
-// The run waits while tasks that have been submitted come to their end and values are written, not for the disk.
+// The run waits while tasks that have been submitted come to their end and values are written; for the disk it waits
+// where several processes divide it, and else not.
 // Programs may be ahead of the arithmetic by thousands of tasks, with large models by minutes: so that no more than an
 // interval's work is lost, the run is looked at after so many steps as an interval has by the pace so far, and never
 // after more than twice those whose time is known. Then it waits for its tasks, and the clock says whether a checkpoint
 // is due. Few values are alive where a round has just ended: in the last tenth of the interval it is looked at there.
 //
 // Processes that divide a simulation look at it after the same steps, which the first one says at each look, and each
-// writes its part. What names the parts is written once all of them are on the disk.
+// writes its part. Once all parts are on the disk the first one writes what names them; if one is not, none stays.
 #pragma once
 
 #include <chrono>
@@ -21,7 +22,6 @@
 #include <functional>
 #include <future>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "results/directory/checkpoint_file.hpp"
@@ -60,7 +60,8 @@ struct CheckpointUse {
 bool has_checkpoints(const Run& run, bool mpi);
 
 // What decides to the bit what the run computes, and which course it takes.
-CheckpointIdentity checkpoint_identity(const Run& run);
+// `is_common`: to several processes, whose processors may be unlike: what depends on them stands in each part.
+CheckpointIdentity checkpoint_identity(const Run& run, bool is_common = false);
 
 class RunCheckpoints {
  public:
@@ -93,14 +94,15 @@ class RunCheckpoints {
   void open(Progress& progress);
   std::unique_ptr<CheckpointReader> open_part(Parts& parts) const;
   std::string problem_of_all(std::int64_t number, const std::string& own) const;
-  void remove_what_is_there() const;
+  void remove_others(std::int64_t number) const;
   bool is_first() const { return !divided_ || divided_->self() == 0; }
   void take_up();
   bool is_looked_at() const;
   bool due();
   void write_if_due();
   CheckpointCost write();
-  void publish_parts(std::int64_t number, std::optional<std::uint64_t> digest);
+  std::string publish_parts(std::int64_t number, std::uint64_t digest, const std::string& own);
+  std::string name_parts(const Parts& parts) const;
   void wait_for_disk();
   void report_failure(const std::string& why);
   void report(const std::string& what) const;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "experiments/execution/mpi_exchange.hpp"
+#include "results/directory/disk_fault.hpp"
 #include "results/formats/output.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/process/printable.hpp"
@@ -54,7 +55,7 @@ RankCheckpoints::~RankCheckpoints() {
 }
 
 CheckpointIdentity RankCheckpoints::identity(int rank) const {
-  CheckpointIdentity identity = checkpoint_identity(run_);
+  CheckpointIdentity identity = checkpoint_identity(run_, rank == no_rank);
   const RecordingPlan& plan = run_.recording;
   identity.emplace_back("number of ranks", fmt::format("{}", session_.size()));
   identity.emplace_back("rank", rank == no_rank ? "none" : fmt::format("{}", rank));
@@ -152,8 +153,9 @@ RankStore::Written RankCheckpoints::write(std::int64_t number, const std::functi
     throw;
   } catch (const std::exception& problem) {
     if (!std::exchange(has_failed_, true))
-      report(fmt::format("there is no newer one, and the run goes on: rank {}: {}", session_.rank(), problem.what()));
-    return {.problem = problem.what()};
+      report(fmt::format("there is no newer one, and the run goes on: rank {}: {}", session_.rank(),
+                         disk_problem(problem)));
+    return {.problem = disk_problem(problem)};
   }
 }
 
@@ -162,6 +164,7 @@ bool RankCheckpoints::written(std::int64_t number, const std::vector<std::option
   took_ = last_ - called_;
   number_ = number;
   const bool is_whole = std::ranges::all_of(digests, [](const auto& digest) { return digest.has_value(); });
+  if (!is_whole) unwanted_ = number;
   if (is_whole && session_.rank() == 0) {
     open_ = {.number = number};
     for (const auto& digest : digests) open_->digests.push_back(*digest);
@@ -210,7 +213,18 @@ void RankCheckpoints::settle() {
 }
 
 void RankCheckpoints::wait_for_disk() {
-  if (on_its_way_.valid()) on_its_way_.get();
+  const auto unwanted = std::exchange(unwanted_, std::nullopt);
+  const auto remove_it = [&] {
+    std::error_code ignored;
+    if (unwanted) fs::remove(part_of_checkpoint(use_.file, *unwanted, session_.rank()), ignored);
+  };
+  try {
+    if (on_its_way_.valid()) on_its_way_.get();
+  } catch (...) {
+    remove_it();
+    throw;
+  }
+  remove_it();
 }
 
 void RankCheckpoints::report(const std::string& what) {

@@ -75,9 +75,10 @@ class RankCheckpoints : public RankStore {
   bool goes_on_ = false;
   bool has_failed_ = false;  // which is said once
   std::unique_ptr<CheckpointReader> reader_;
-  std::future<void> on_its_way_;  // this rank's part, to the disk
-  std::optional<Common> open_;    // rank 0: written by all, and not published yet
-  std::future<void> published_;   // likewise
+  std::future<void> on_its_way_;          // this rank's part, to the disk
+  std::optional<std::int64_t> unwanted_;  // its number, where other ranks have none
+  std::optional<Common> open_;            // rank 0: written by all, and not published yet
+  std::future<void> published_;           // likewise
 };
 
 }  // namespace syncopate

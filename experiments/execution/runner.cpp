@@ -91,8 +91,7 @@ class ExperimentRunner {
   Machinery machinery_;
   RunsElsewhere elsewhere_{options_.results_directory};
   CommonPhases common_phases_{options_, machinery_, elsewhere_};
-  // What is to do is the same on every rank.
-  RunsSoFar runs_{experiment_, options_, machinery_.mpi != nullptr, machinery_.together() != nullptr};
+  RunsSoFar runs_{experiment_, options_, machinery_.mpi != nullptr};  // what is to do is the same on every rank
 };
 
 int ExperimentRunner::run() {

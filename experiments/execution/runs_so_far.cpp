@@ -1,8 +1,8 @@
 #include "experiments/execution/runs_so_far.hpp"
 
 #include <algorithm>
-#include <cstdint>
-#include <limits>
+#include <map>
+#include <system_error>
 #include <utility>
 
 #include "experiments/execution/checkpointing.hpp"
@@ -13,11 +13,10 @@ namespace syncopate {
 
 bool is_finished(const std::optional<RunSummary>& summary) { return summary && summary->status == RunStatus::finished; }
 
-RunsSoFar::RunsSoFar(const Experiment& experiment, const RunOptions& options, bool under_mpi, bool in_parts)
+RunsSoFar::RunsSoFar(const Experiment& experiment, const RunOptions& options, bool under_mpi)
     : experiment_(experiment),
       options_(options),
       under_mpi_(under_mpi),
-      in_parts_(in_parts),
       summaries_(experiment.runs.size()),
       to_do_(experiment.runs.size(), 1) {}
 
@@ -25,13 +24,19 @@ std::filesystem::path RunsSoFar::directory_of(const Run& run) const {
   return run_directory(options_.results_directory, run, under_mpi_);
 }
 
+// Of a process killed after it had written the results; folders are looked through once, however many runs they have.
 void RunsSoFar::find_finished() {
+  std::map<std::filesystem::path, bool> folders;
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
     const Run& run = experiment_.runs[index];
     summaries_[index] = run.is_trial ? tried_before(directory_of(run), run) : finished_before(directory_of(run), run);
     if (!summaries_[index]) continue;
     to_do_[index] = 0;
-    remove_checkpoint_of(run);  // of a process killed after it had written the results
+    const auto checkpoint = checkpoint_of(directory_of(run));
+    const auto [folder, is_new] = folders.try_emplace(checkpoint.parent_path());
+    if (is_new) folder->second = has_parts(folder->first);
+    std::error_code none;
+    if (folder->second || std::filesystem::exists(checkpoint, none)) remove_checkpoint(checkpoint);
   }
   count_finished();
 }
@@ -65,11 +70,7 @@ void RunsSoFar::settle(std::size_t index, RunSummary summary) {
   if (is_finished(summaries_[index])) ++finished_;
 }
 
-void RunsSoFar::remove_checkpoint_of(const Run& run) const {
-  const std::filesystem::path file = checkpoint_of(directory_of(run));
-  remove_checkpoint(file);
-  if (in_parts_) remove_parts(file, std::numeric_limits<std::int64_t>::max());
-}
+void RunsSoFar::remove_checkpoint_of(const Run& run) const { remove_checkpoint(checkpoint_of(directory_of(run))); }
 
 std::size_t RunsSoFar::number_to_do() const { return static_cast<std::size_t>(std::ranges::count(to_do_, 1)); }
 

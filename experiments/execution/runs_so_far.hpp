@@ -21,9 +21,8 @@ bool is_finished(const std::optional<RunSummary>& summary);
 // have to know they are told by `to_do`.
 class RunsSoFar {
  public:
-  // The arguments outlive it. Nothing is looked for yet: all runs are to be made. `in_parts`: several
-  // processes make each run, on either cluster.
-  RunsSoFar(const Experiment& experiment, const RunOptions& options, bool under_mpi, bool in_parts);
+  // The arguments outlive it. Nothing is looked for yet: all runs are to be made.
+  RunsSoFar(const Experiment& experiment, const RunOptions& options, bool under_mpi);
 
   std::filesystem::path directory_of(const Run& run) const;
 
@@ -51,7 +50,6 @@ class RunsSoFar {
   const Experiment& experiment_;
   const RunOptions& options_;
   bool under_mpi_;
-  bool in_parts_;
   std::vector<std::optional<RunSummary>> summaries_;
   std::vector<int> to_do_;
   std::ptrdiff_t copied_ = 0;

@@ -21,6 +21,7 @@ namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr std::string_view ending = ".checkpoint";
 constexpr std::string_view magic = "SYNCKPT\n";
 constexpr std::uint64_t format = 1;
 constexpr std::size_t piece = 1 << 20;
@@ -161,7 +162,7 @@ void CheckpointReader::read(void* data, std::size_t size) {
 
 fs::path checkpoint_of(const fs::path& run_directory) {
   fs::path file = run_directory;
-  file += ".checkpoint";
+  file += ending;
   return file;
 }
 
@@ -169,6 +170,13 @@ fs::path part_of_checkpoint(const fs::path& file, std::int64_t number, int rank)
   fs::path part = file;
   part += fmt::format(".{}.{}", number, rank);
   return part;
+}
+
+bool has_parts(const fs::path& folder) {
+  std::error_code ignored;
+  for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored))
+    if (entry->path().filename().string().find(std::string(ending) + ".") != std::string::npos) return true;
+  return false;
 }
 
 void remove_parts(const fs::path& file, std::int64_t last, std::int64_t but) {
@@ -188,7 +196,8 @@ void remove_parts(const fs::path& file, std::int64_t last, std::int64_t but) {
 
 void remove_checkpoint(const fs::path& file) {
   std::error_code ignored;
-  if (fs::remove(file, ignored)) remove_parts(file, std::numeric_limits<std::int64_t>::max());
+  fs::remove(file, ignored);
+  remove_parts(file, std::numeric_limits<std::int64_t>::max());
 }
 
 }  // namespace syncopate

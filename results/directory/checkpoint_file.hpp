@@ -81,7 +81,9 @@ std::filesystem::path checkpoint_of(const std::filesystem::path& run_directory);
 std::filesystem::path part_of_checkpoint(const std::filesystem::path& file, std::int64_t number, int rank);
 // Those with numbers up to `last`, but for one; errors are left to who finds them in the way.
 void remove_parts(const std::filesystem::path& file, std::int64_t last, std::int64_t but = -1);
-// If there is one; with all its parts.
+// Of any run there.
+bool has_parts(const std::filesystem::path& folder);
+// What there is of one, with all parts of whichever attempt.
 void remove_checkpoint(const std::filesystem::path& file);
 
 }  // namespace syncopate

@@ -16,6 +16,8 @@ const char* what_helps(int error) {
       return "make room there, or name another directory with --results";
     case EFBIG:
       return "allow larger files (ulimit -f), or name another directory with --results";
+    case EISDIR:
+      return "remove the directory that has its name";
     case EROFS:
     case EACCES:
     case EPERM:
@@ -37,6 +39,13 @@ std::string disk_fault(const fs::path& directory, const fs::filesystem_error& pr
       "{}: results cannot be written there: {}; {}; what is finished stays, and the next start makes the "
       "rest",
       directory.string(), problem.code().message(), what_helps(problem.code().value()));
+}
+
+std::string disk_problem(const std::exception& problem) {
+  const auto* const of_disk = dynamic_cast<const fs::filesystem_error*>(&problem);
+  if (!of_disk) return problem.what();
+  if (of_disk->code() == std::errc::no_such_file_or_directory) return "the results directory was removed";
+  return fmt::format("{}; {}", of_disk->code().message(), what_helps(of_disk->code().value()));
 }
 
 void require_there(const fs::path& directory) {

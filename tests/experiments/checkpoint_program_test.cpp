@@ -198,6 +198,27 @@ TEST_F(CheckpointProgram, APipeInItsPlaceIsNotWaitedFor) {
   EXPECT_THAT(outcome.err, HasSubstr(": it is not a regular file; the run begins anew\n"));
 }
 
+// Which processes that divide a run have left before their first checkpoint was whole.
+TEST_F(CheckpointProgram, PartsThatNothingNamesDoNotStayBesideAFinishedRun) {
+  const std::string run = "run e.toml budget.steps=50 --quiet ";
+  ASSERT_EQ(syncopate(run + "--results first").status, 0);
+  fs::path part;
+  for (const auto& entry : fs::recursive_directory_iterator(directory / "first"))
+    if (entry.path().filename() == "summary.json") part = entry.path().parent_path();
+  part = fs::relative(part, directory / "first").string() + ".checkpoint.12.1";
+  for (const std::string how : {"", "--share ", "--jobs 2 "}) {
+    const fs::path left = directory / "results" / part;
+    for (const bool is_finished : {false, true}) {
+      fs::create_directories(left.parent_path());
+      std::ofstream(left) << "part";
+      const auto outcome = syncopate(run + how + "--results results");
+      EXPECT_EQ(outcome.status, 0) << outcome.err;
+      EXPECT_FALSE(fs::exists(left)) << how << is_finished;
+    }
+    fs::remove_all(directory / "results");
+  }
+}
+
 // A folder in which nothing can be made is met before anything runs; here it goes while the run goes on.
 TEST_F(CheckpointProgram, WhatCannotBeWrittenIsSaidOnceAndTheRunGoesOn) {
   const auto first = syncopate("run e.toml budget.steps=200");

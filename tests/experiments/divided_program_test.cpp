@@ -306,6 +306,22 @@ TEST_F(DividedProgram, WithoutAPartOfItsCheckpointItBeginsAnew) {
   EXPECT_EQ(files("killed", "metrics.csv"), files("whole", "metrics.csv"));
 }
 
+TEST_F(DividedProgram, CheckSaysWhatEachNeeds) {
+  const auto need_of = [&](const std::string& options, int processes, const std::string& whose) {
+    const auto outcome = syncopate("check e.toml models.mlp.hidden=[2000,2000] " + options, processes);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const std::string begin = "# memory of " + whose + ": about ";
+    const auto at = outcome.out.find(begin);
+    EXPECT_NE(at, std::string::npos) << outcome.out;
+    return at == std::string::npos ? 0.0 : std::stod(outcome.out.substr(at + begin.size()));
+  };
+  const double one = need_of("", 0, "a process");
+  const double two = need_of("--cluster simulated", 2, "each of 2 processes that divide a run");
+  const double four = need_of("--cluster simulated", 4, "each of 4 processes that divide a run");
+  EXPECT_LT(two, one);
+  EXPECT_LT(four, two);
+}
+
 TEST_F(DividedProgram, WhatDoesNotGoTogetherIsRefused) {
   const auto refused = [&](const std::string& options, const std::string& why) {
     const auto outcome = syncopate("run e.toml --cluster simulated " + options, 2);

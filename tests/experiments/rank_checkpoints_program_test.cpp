@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -167,6 +168,28 @@ TEST_F(RankCheckpointsProgram, OfADamagedPartItBeginsAnew) {
   const auto outcome = syncopate("run e.toml --quiet --results results", 3);
   EXPECT_EQ(outcome.status, 0);
   EXPECT_THAT(outcome.err, HasSubstr(": the part of rank 1: it is damaged or cut off; the run begins anew\n"));
+  expect_undisturbed();
+}
+
+// What the others have written is of no use then.
+TEST_F(RankCheckpointsProgram, WhereARankCannotWriteNoPartsPileUp) {
+  const std::string run = std::string(SYNCOPATE_PROGRAM) + " run e.toml --results results";
+  std::atomic<bool> has_ended = false;
+  std::thread launcher([&] {
+    outcome_ = mpirun({{2, run}, {1, "sh -c 'ulimit -f 1; exec " + run + "'"}});
+    has_ended = true;
+  });
+  std::size_t most = 0;
+  while (!has_ended) {
+    most = std::max(most, checkpoint_files().size());
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  launcher.join();
+  EXPECT_EQ(outcome_.status, 0) << outcome_.err;
+  EXPECT_THAT(outcome_.err,
+              HasSubstr("there is no newer one, and the run goes on: rank 2: File too large; allow larger"));
+  EXPECT_GT(most, 0U);
+  EXPECT_LE(most, 6U) << "of each rank the last one and the one before, or what they have not got their names yet";
   expect_undisturbed();
 }
 

@@ -1,4 +1,5 @@
-"""Simulations that two processes divide, killed at random moments and started again: one of the processes, or both.
+"""Simulations that two processes divide: killed at random moments and started again, one of the processes or both; and one
+process that cannot write its part of a checkpoint, finds another results directory, or has another processor.
 
 Needs SYNCOPATE_PROGRAM and SYNCOPATE_MPIEXEC; SYNCOPATE_LONG=1 is the long set. SYNCOPATE_SEED repeats what was printed.
 """
@@ -45,12 +46,14 @@ steps = 1500
 every_steps = 300
 [checkpoint]
 every_s = 0.1
-[[methods]]
-algorithm = "sync-sgd"
-compression = { name = "top-k", ratio = 0.1, error_feedback = true }
-[[methods]]
+"""
+LOCAL_SGD = """[[methods]]
 algorithm = "local-sgd"
 period = { rule = "constant", steps = 4 }
+"""
+OTHERS = """[[methods]]
+algorithm = "sync-sgd"
+compression = { name = "top-k", ratio = 0.1, error_feedback = true }
 [[methods]]
 algorithm = "async-sgd"
 [[methods]]
@@ -58,10 +61,13 @@ algorithm = "decentralized-sgd"
 """
 
 
-class Killed(SharedSweep):
-    def start(self, file: Path, *arguments: str, results: Path | None = None) -> subprocess.Popen:
-        command = [os.environ["SYNCOPATE_MPIEXEC"], "--quiet", "--bind-to", "none", "--oversubscribe", "-n", str(PROCESSES), PROGRAM,
-                   "run", str(file), "--cluster", "simulated", "--results", str(results or self.results), "--threads", "1", *arguments]
+class Divided(SharedSweep):
+    def start(self, file: Path, *arguments: str, results: Path | None = None, second: str = "true") -> subprocess.Popen:
+        """`second`: what a shell of the second process does before."""
+        script = f'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then {second}; fi; exec "$@"'
+        command = [os.environ["SYNCOPATE_MPIEXEC"], "--quiet", "--bind-to", "none", "--oversubscribe", "-n", str(PROCESSES),
+                   "sh", "-c", script, "sh", PROGRAM, "run", str(file), "--cluster", "simulated", "--threads", "1",
+                   "--results", str(results or self.results), *arguments]
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                        "OMPI_MCA_odls_base_sigkill_timeout": "1"}
         process = subprocess.Popen(command, cwd=self.directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -81,6 +87,9 @@ class Killed(SharedSweep):
                 continue
         return found
 
+    def checkpoints(self) -> list[str]:
+        return [path.name for path in self.directory.rglob("*.checkpoint*")]
+
     def kill(self) -> int:
         victims = self.of_program()
         victims = self.random.sample(victims, min(len(victims), self.random.choice([1, PROCESSES])))
@@ -97,8 +106,10 @@ class Killed(SharedSweep):
         left = [path for path in self.results.rglob("*") if ".checkpoint" in path.name or path.name.startswith(".")]
         self.assertEqual(left, [])
 
+
+class Killed(Divided):
     def test_at_random_moments(self):
-        file = self.write(EXPERIMENT)
+        file = self.write(EXPERIMENT + LOCAL_SGD + OTHERS)
         reference = self.reference(file)
         killed, sweeps, goes_on, begins_anew = 0, 0, 0, 0
         begin = time.monotonic()
@@ -122,6 +133,56 @@ class Killed(SharedSweep):
             self.assertGreater(goes_on, 0)
         print(f"{killed} processes killed, {goes_on} times a run went on from its checkpoint, {sweeps + 1} sweeps, "
               f"{time.monotonic() - begin:.1f} s", flush=True)
+
+
+class OneOfThem(Divided):
+    def goes_on_without(self, why: str, second: str, results: Path | None = None):
+        """No checkpoint can be had, which one process says once; the run comes to its end, and nothing is left."""
+        file = self.write(EXPERIMENT + LOCAL_SGD)
+        reference = self.reference(file)
+        launch = self.start(file, results=results, second=second)
+        most = 0
+        while launch.poll() is None:
+            most = max(most, len(self.checkpoints()))
+            time.sleep(0.02)
+        _, said = launch.communicate(timeout=60)
+        self.assertEqual(launch.returncode, 0, said)
+        self.assertEqual(said.count("there is no newer one, and the run goes on: "), 1, said)
+        self.assertRegex(said, why)
+        self.assertLessEqual(most, PROCESSES + 1, "parts do not pile up")
+        self.assertEqual(self.checkpoints(), [])
+        self.assertEqual(files_below(self.results / NAME, "metrics.csv", "steps.csv"), reference)
+
+    def test_cannot_write_its_part(self):
+        self.goes_on_without(r"process 1: File too large; allow larger files \(ulimit -f\)", "ulimit -f 1")
+
+    def test_has_another_results_directory(self):
+        (self.directory / "elsewhere").mkdir()
+        self.goes_on_without(r"process 1: results/sweep is not there: is the results directory one for all\?", "cd elsewhere",
+                             Path("results"))
+
+    def test_has_another_results_directory_with_the_same_experiment(self):
+        (self.directory / "elsewhere" / "results" / NAME).mkdir(parents=True)
+        self.goes_on_without(r"the part of process 1 is not to be seen by process 0: is the results directory one for all\?",
+                             "cd elsewhere", Path("results"))
+
+    def test_has_another_processor(self):
+        """Its kernels compute other bits than those of the first one: each goes on with its own."""
+        if "avx512f" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+            self.skipTest("this processor has one kind of kernels that OpenBLAS would use")
+        file, second = self.write(EXPERIMENT + LOCAL_SGD), "export OPENBLAS_CORETYPE=Haswell"
+        undisturbed = self.directory / "unlike"
+        self.finish(self.start(file, "--quiet", results=undisturbed, second=second))
+        launch = self.start(file, second=second)
+        until = time.monotonic() + 60
+        while not any(name.endswith(".checkpoint") for name in self.checkpoints()) and time.monotonic() < until:
+            time.sleep(0.01)
+        self.kill()
+        launch.communicate(timeout=60)
+        self.assertNotEqual(launch.returncode, 0, "it had ended")
+        _, said = self.finish(self.start(file, second=second))
+        self.assertEqual(said.count("goes on from its checkpoint"), 1, said)
+        self.assertEqual(files_below(self.results / NAME, "metrics.csv"), files_below(undisturbed / NAME, "metrics.csv"))
 
 
 if __name__ == "__main__":
