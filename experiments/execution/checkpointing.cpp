@@ -4,33 +4,19 @@
 
 #include <algorithm>
 #include <exception>
-#include <limits>
-#include <stdexcept>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <type_traits>
 #include <utility>
 
+#include "experiments/execution/checkpoint_identity.hpp"
 #include "results/directory/disk_fault.hpp"
-#include "results/directory/finished_run.hpp"
-#include "results/formats/build_info.hpp"
 #include "results/formats/output.hpp"
-#include "results/run/results_version.hpp"
-#include "workers/files/content_hash.hpp"
-#include "workers/models/registry.hpp"
-#include "workers/models/torch_library.hpp"
-#include "workers/process/blas_kernel.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/process/printable.hpp"
 
 namespace syncopate {
 namespace {
 
-constexpr int no_process = -1;  // of what is common to all
-constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
-constexpr std::chrono::seconds patience{2};  // with a file system of several machines, once
-constexpr const char* is_it_one = "is the results directory one for all?";
 constexpr double last_part = 0.9;  // of the interval: from then on a round's end will do
 
 double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
@@ -87,73 +73,15 @@ Recorder::Evaluated take_evaluated(ByteSource& in) {
   return evaluated;
 }
 
-// It is on another machine's disk already.
-bool comes_to_be_there(const std::filesystem::path& file, std::chrono::seconds patience) {
-  std::error_code none;
-  for (const auto end = std::chrono::steady_clock::now() + patience; !std::filesystem::exists(file, none);
-       std::this_thread::sleep_for(std::chrono::milliseconds(10)))
-    if (std::chrono::steady_clock::now() > end) return false;
-  return true;
-}
-
-// What a run starts at is the end of another one, which its configuration only describes.
-std::string start_of(const Run& run) {
-  if (!run.training.start) return "the model's own";
-  const auto hash = [](const std::vector<float>& values) {
-    return content_hash({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
-  };
-  return hash(run.training.start->parameters) + hash(run.training.start->buffers);
-}
-
-// Numbers that processes tell each other: some, and a text behind them.
-DividedWork::Numbers with_text(DividedWork::Numbers numbers, const std::string& text) {
-  numbers.insert(numbers.end(), text.begin(), text.end());
-  return numbers;
-}
-
-std::string text_behind(const DividedWork::Numbers& told, std::ptrdiff_t numbers) {
-  return {told.begin() + numbers, told.end()};
-}
-
-// Of the first process that has one behind its numbers, with its name; empty: nobody has.
-std::string first_problem(const std::vector<DividedWork::Numbers>& told, std::ptrdiff_t numbers) {
-  std::vector<std::string> texts;
-  for (const auto& of_one : told) texts.push_back(text_behind(of_one, numbers));
-  const auto first = std::ranges::find_if(texts, [](const std::string& text) { return !text.empty(); });
-  if (first == texts.end()) return {};
-  const bool is_of_all = std::ranges::all_of(texts, [&](const std::string& text) { return text == *first; });
-  return is_of_all ? *first : fmt::format("process {}: {}", first - texts.begin(), *first);
-}
-
-// A commit says what a program computes, unless there are changes to it.
-std::string program() {
-  const BuildInfo& build = build_info();
-  static const std::string changes = build.dirty.value_or(true)
-                                         ? " with changes " + content_hash(read_file("/proc/self/exe").value_or(""))
-                                         : std::string();
-  return fmt::format("Syncopate {} of commit {}{}, results version {}", build.version, build.commit, changes,
-                     results_version);
-}
-
 }  // namespace
 
 // To go through a simulation of time alone anew takes as long as it took; of waits on the wall clock that is nothing.
 bool has_checkpoints(const Run& run, bool mpi) { return run.checkpoint.is_written && (mpi || !run.training.time_only); }
 
-CheckpointIdentity checkpoint_identity(const Run& run, bool is_common) {
-  CheckpointIdentity identity{{"run", run.hash},
-                              {"program", program()},
-                              {"compiler", build_info().compiler + " " + build_info().flags},
-                              {"LibTorch", torch_is_loaded() ? torch_version() : "none loaded"},
-                              {"start", start_of(run)},
-                              {"kept model", run.recording.parameters || run.recording.samples ? "the last" : "none"}};
-  if (!is_common) identity.emplace_back("BLAS kernel", torch_is_loaded() ? blas_kernel() : "none loaded");
-  return identity;
-}
-
 RunCheckpoints::RunCheckpoints(const Run& run, const CheckpointUse& use, CourseLog& log, Executor& executor,
                                Recorder& recorder, DividedWork* divided, Progress& progress)
     : run_(run), use_(use), log_(log), executor_(executor), recorder_(recorder), divided_(divided) {
+  if (divided_) parts_.emplace(run_, use_.file, use_.below, *divided_);
   open(progress);
   log_.at_position = [this] { take_up(); };
   log_.between_steps = [this] { write_if_due(); };
@@ -167,30 +95,19 @@ RunCheckpoints::~RunCheckpoints() {
   }
 }
 
-CheckpointIdentity RunCheckpoints::identity(int process) const {
-  CheckpointIdentity identity = checkpoint_identity(run_, divided_ && process == no_process);
-  identity.emplace_back("number of processes", fmt::format("{}", divided_ ? divided_->processes() : 1));
-  identity.emplace_back("process", process == no_process ? "none" : fmt::format("{}", process));
-  return identity;
+// As processes that divide a run have it.
+CheckpointIdentity RunCheckpoints::own_identity() const {
+  return checkpoint_identity(run_, {{"number of processes", "1"}, {"process", "none"}});
 }
 
 void RunCheckpoints::open(Progress& progress) {
   std::string problem;
-  Parts parts;
   std::unique_ptr<CheckpointReader> reader;
   try {
-    if (use_.is_taken_up && std::filesystem::exists(use_.file))
-      reader = divided_ ? open_part(parts) : std::make_unique<CheckpointReader>(use_.file, identity(no_process));
-  } catch (const CheckpointFault& fault) {
-    problem = fault.what();
-  }
-  if (divided_) {
-    problem = problem_of_all(parts.number, problem);
-    if (!problem.empty()) reader = nullptr;
-    if (!reader) parts.number = 0;
-    remove_others(parts.number);
-  }
-  try {
+    if (parts_)
+      reader = parts_->open(use_.is_taken_up, problem);
+    else if (use_.is_taken_up && std::filesystem::exists(use_.file))
+      reader = std::make_unique<CheckpointReader>(use_.file, own_identity());
     if (reader) {
       host_s_before_ = take<double>(*reader);
       evaluated_before_ = take_evaluated(*reader);
@@ -205,39 +122,6 @@ void RunCheckpoints::open(Progress& progress) {
     host_s_before_ = 0;
   }
   if (!problem.empty() && is_first()) report(fmt::format("{}; the run begins anew", problem));
-}
-
-std::unique_ptr<CheckpointReader> RunCheckpoints::open_part(Parts& parts) const {
-  CheckpointReader common(use_.file, identity(no_process));
-  parts.number = take<std::int64_t>(common);
-  for (int process = 0; process < divided_->processes(); ++process)
-    parts.digests.push_back(take<std::uint64_t>(common));
-  const int self = divided_->self();
-  const auto part = part_of_checkpoint(use_.file, parts.number, self);
-  std::error_code none;
-  if (!std::filesystem::exists(part, none)) throw CheckpointFault("its part is not there");
-  auto reader = std::make_unique<CheckpointReader>(part, identity(self));
-  if (reader->digest() != parts.digests[static_cast<std::size_t>(self)])
-    throw CheckpointFault("its part is of another one");
-  return reader;
-}
-
-// Called by all, and the same on all: why they do not go on from one; empty: they do, or none of them finds any.
-// `number`: which one this process finds; 0: none.
-std::string RunCheckpoints::problem_of_all(std::int64_t number, const std::string& own) const {
-  const auto told =
-      divided_->exchanged_numbers(divided_->all(), [&] { return with_text({static_cast<double>(number)}, own); });
-  const std::string problem = first_problem(told, 1);
-  if (!problem.empty()) return problem;
-  const bool find_the_same = std::ranges::all_of(told, [&](const auto& of_one) { return of_one == told.front(); });
-  return find_the_same ? "" : fmt::format("some processes do not find it: {}", is_it_one);
-}
-
-// Called by all: no part of another attempt is taken for one of this. Each does it, where their directories are not one.
-void RunCheckpoints::remove_others(std::int64_t number) const {
-  if (number == 0) remove_checkpoint(use_.file);
-  remove_parts(use_.file, any_number, number);
-  divided_->exchanged_numbers(divided_->all(), [] { return DividedWork::Numbers{0}; });
 }
 
 // In the middle of a program, with what has been submitted so far skipped.
@@ -305,7 +189,7 @@ void RunCheckpoints::write_if_due() {
   } catch (const std::exception& fault) {
     problem = disk_problem(fault);
   }
-  if (divided_) problem = publish_parts(log_.steps(), cost ? cost->digest : 0, problem);
+  if (parts_) problem = parts_->publish(log_.steps(), cost ? cost->digest : 0, problem);
   if (!problem.empty()) report_failure(problem);
   if (cost) {
     cost->tasks_s = seconds(computed - begin);
@@ -317,11 +201,11 @@ void RunCheckpoints::write_if_due() {
 }
 
 CheckpointCost RunCheckpoints::write() {
-  const int self = divided_ ? divided_->self() : no_process;
-  if (!is_first() && !use_.below.empty() && !std::filesystem::exists(use_.below))
-    throw std::runtime_error(fmt::format("{} is not there: {}", use_.below.string(), is_it_one));
-  const auto file = divided_ ? part_of_checkpoint(use_.file, log_.steps(), self) : use_.file;
-  auto writer = std::make_shared<CheckpointWriter>(file, identity(self), use_.below);
+  std::shared_ptr<CheckpointWriter> writer;
+  if (parts_)
+    writer = parts_->part(log_.steps());
+  else
+    writer = std::make_shared<CheckpointWriter>(use_.file, own_identity(), use_.below);
   put(*writer, host_s_before_ + seconds(HostClock::now() - begin_));
   put(*writer, recorder_.evaluated());
   log_.write_course(*writer);
@@ -331,53 +215,11 @@ CheckpointCost RunCheckpoints::write() {
                             .values = static_cast<std::int64_t>(log_.live_values()),
                             .bytes = writer->bytes(),
                             .digest = writer->digest()};
-  if (divided_)
+  if (parts_)
     writer->publish();
   else
     on_its_way_ = std::async(std::launch::async, [writer] { writer->publish(); });
   return cost;
-}
-
-// Called by all: by who has no part, too; returns the same on all: why there is none. A part that nothing names goes.
-std::string RunCheckpoints::publish_parts(std::int64_t number, std::uint64_t digest, const std::string& own) {
-  constexpr int half = 32;
-  constexpr std::uint64_t low = 0xffffffff;  // a number holds 53 bits
-  const auto told = divided_->exchanged_numbers(divided_->all(), [&] {
-    return with_text({static_cast<double>(digest >> half), static_cast<double>(digest & low)}, own);
-  });
-  std::string problem = first_problem(told, 2);
-  if (problem.empty()) {
-    std::vector<std::uint64_t> digests;
-    for (const auto& of_one : told)
-      digests.push_back((static_cast<std::uint64_t>(of_one[0]) << half) | static_cast<std::uint64_t>(of_one[1]));
-    const auto named = divided_->exchanged_numbers(
-        ProcessSet::only(0), [&] { return with_text({}, name_parts({.number = number, .digests = digests})); });
-    problem = text_behind(named.front(), 0);
-  }
-  std::error_code ignored;
-  if (!problem.empty()) std::filesystem::remove(part_of_checkpoint(use_.file, number, divided_->self()), ignored);
-  return problem;
-}
-
-// Parts of an older one go once nothing names them.
-std::string RunCheckpoints::name_parts(const Parts& parts) const {
-  try {
-    for (int process = 0; process < divided_->processes(); ++process)
-      if (!comes_to_be_there(part_of_checkpoint(use_.file, parts.number, process),
-                             has_failed_ ? std::chrono::seconds(0) : patience))
-        return fmt::format("the part of process {} is not to be seen by process 0: {}", process, is_it_one);
-    CheckpointWriter writer(use_.file, identity(no_process), use_.below);
-    put(writer, parts.number);
-    for (const std::uint64_t digest : parts.digests) put(writer, digest);
-    writer.finish();
-    writer.publish();
-    remove_parts(use_.file, parts.number, parts.number);
-    return {};
-  } catch (const Interrupted&) {
-    throw;
-  } catch (const std::exception& problem) {
-    return disk_problem(problem);
-  }
 }
 
 void RunCheckpoints::wait_for_disk() {

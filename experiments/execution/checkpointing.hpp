@@ -13,7 +13,7 @@
 // is due. Few values are alive where a round has just ended: in the last tenth of the interval it is looked at there.
 //
 // Processes that divide a simulation look at it after the same steps, which the first one says at each look, and each
-// writes its part. Once all parts are on the disk the first one writes what names them; if one is not, none stays.
+// writes its part (checkpoint_parts.hpp).
 #pragma once
 
 #include <chrono>
@@ -22,8 +22,10 @@
 #include <functional>
 #include <future>
 #include <memory>
-#include <vector>
+#include <optional>
+#include <string>
 
+#include "experiments/execution/checkpoint_parts.hpp"
 #include "results/directory/checkpoint_file.hpp"
 #include "results/rows/recorder.hpp"
 #include "results/run/run.hpp"
@@ -59,10 +61,6 @@ struct CheckpointUse {
 // Whether runs like this one have checkpoints, on the simulated cluster or under MPI.
 bool has_checkpoints(const Run& run, bool mpi);
 
-// What decides to the bit what the run computes, and which course it takes.
-// `is_common`: to several processes, whose processors may be unlike: what depends on them stands in each part.
-CheckpointIdentity checkpoint_identity(const Run& run, bool is_common = false);
-
 class RunCheckpoints {
  public:
   // What is given outlives it. To be made before anything is submitted. If there is a checkpoint that cannot be used,
@@ -84,25 +82,14 @@ class RunCheckpoints {
  private:
   using HostClock = std::chrono::steady_clock;
 
-  // Of a divided run: which checkpoint it is, and each part's digest by its process.
-  struct Parts {
-    std::int64_t number = 0;
-    std::vector<std::uint64_t> digests;
-  };
-
-  CheckpointIdentity identity(int process) const;
+  CheckpointIdentity own_identity() const;
   void open(Progress& progress);
-  std::unique_ptr<CheckpointReader> open_part(Parts& parts) const;
-  std::string problem_of_all(std::int64_t number, const std::string& own) const;
-  void remove_others(std::int64_t number) const;
   bool is_first() const { return !divided_ || divided_->self() == 0; }
   void take_up();
   bool is_looked_at() const;
   bool due();
   void write_if_due();
   CheckpointCost write();
-  std::string publish_parts(std::int64_t number, std::uint64_t digest, const std::string& own);
-  std::string name_parts(const Parts& parts) const;
   void wait_for_disk();
   void report_failure(const std::string& why);
   void report(const std::string& what) const;
@@ -113,6 +100,7 @@ class RunCheckpoints {
   Executor& executor_;
   Recorder& recorder_;
   DividedWork* const divided_;
+  std::optional<CheckpointParts> parts_;  // of a divided run
   HostClock::time_point begin_ = HostClock::now();
   HostClock::time_point last_ = begin_;  // checkpoint, or where the run began or was taken up
   std::int64_t last_step_ = 0;           // then

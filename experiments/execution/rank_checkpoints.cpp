@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "experiments/execution/checkpoint_identity.hpp"
 #include "experiments/execution/mpi_exchange.hpp"
 #include "results/directory/disk_fault.hpp"
 #include "results/formats/output.hpp"
@@ -55,14 +56,15 @@ RankCheckpoints::~RankCheckpoints() {
 }
 
 CheckpointIdentity RankCheckpoints::identity(int rank) const {
-  CheckpointIdentity identity = checkpoint_identity(run_, rank == no_rank);
   const RecordingPlan& plan = run_.recording;
-  identity.emplace_back("number of ranks", fmt::format("{}", session_.size()));
-  identity.emplace_back("rank", rank == no_rank ? "none" : fmt::format("{}", rank));
-  identity.emplace_back("recording", fmt::format("trace {} to {} s or {} spans, durations {}, arrivals {}, samples {}",
-                                                 plan.trace, plan.trace_seconds.value_or(0), plan.trace_events,
-                                                 plan.records_durations(true), plan.arrivals, plan.samples));
-  return identity;
+  const std::string recording = fmt::format("trace {} to {} s or {} spans, durations {}, arrivals {}, samples {}",
+                                            plan.trace, plan.trace_seconds.value_or(0), plan.trace_events,
+                                            plan.records_durations(true), plan.arrivals, plan.samples);
+  return checkpoint_identity(run_,
+                             {{"number of ranks", fmt::format("{}", session_.size())},
+                              {"rank", rank == no_rank ? "none" : fmt::format("{}", rank)},
+                              {"recording", recording}},
+                             rank == no_rank);
 }
 
 // The number of the one that the run goes on from; 0: it begins.

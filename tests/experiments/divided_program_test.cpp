@@ -304,6 +304,9 @@ TEST_F(DividedProgram, WithoutAPartOfItsCheckpointItBeginsAnew) {
   EXPECT_EQ(other.status, 0) << other.err;
   EXPECT_EQ(times("its number of processes is 2, not 3; the run begins anew", other.err), 1u) << other.err;
   EXPECT_EQ(files("killed", "metrics.csv"), files("whole", "metrics.csv"));
+  kill_at_checkpoint(run, "alone");
+  EXPECT_THAT(syncopate(run + "--results alone").err, HasSubstr("its number of processes is 2, not 1; the run begins"));
+  EXPECT_THAT(checkpoints("alone"), testing::IsEmpty());
 }
 
 TEST_F(DividedProgram, CheckSaysWhatEachNeeds) {

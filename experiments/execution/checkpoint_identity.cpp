@@ -1,0 +1,52 @@
+#include "experiments/execution/checkpoint_identity.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "results/directory/finished_run.hpp"
+#include "results/formats/build_info.hpp"
+#include "results/run/results_version.hpp"
+#include "workers/files/content_hash.hpp"
+#include "workers/models/registry.hpp"
+#include "workers/models/torch_library.hpp"
+#include "workers/process/blas_kernel.hpp"
+
+namespace syncopate {
+namespace {
+
+// What a run starts at is the end of another one, which its configuration only describes.
+std::string start_of(const Run& run) {
+  if (!run.training.start) return "the model's own";
+  const auto hash = [](const std::vector<float>& values) {
+    return content_hash({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+  };
+  return hash(run.training.start->parameters) + hash(run.training.start->buffers);
+}
+
+// A commit says what a program computes, unless there are changes to it.
+std::string program() {
+  const BuildInfo& build = build_info();
+  static const std::string changes = build.dirty.value_or(true)
+                                         ? " with changes " + content_hash(read_file("/proc/self/exe").value_or(""))
+                                         : std::string();
+  return fmt::format("Syncopate {} of commit {}{}, results version {}", build.version, build.commit, changes,
+                     results_version);
+}
+
+}  // namespace
+
+CheckpointIdentity checkpoint_identity(const Run& run, const CheckpointIdentity& besides, bool is_common) {
+  CheckpointIdentity identity{{"run", run.hash},
+                              {"program", program()},
+                              {"compiler", build_info().compiler + " " + build_info().flags},
+                              {"LibTorch", torch_is_loaded() ? torch_version() : "none loaded"},
+                              {"start", start_of(run)},
+                              {"kept model", run.recording.parameters || run.recording.samples ? "the last" : "none"}};
+  identity.insert(identity.end(), besides.begin(), besides.end());
+  const std::string kernel = torch_is_loaded() ? blas_kernel() : "none loaded";
+  identity.emplace_back("BLAS kernel", is_common ? "as each part says" : kernel);
+  return identity;
+}
+
+}  // namespace syncopate
