@@ -18,7 +18,7 @@ namespace syncopate {
 namespace {
 
 MemoryOptions options_of(const MemoryUse& use) {
-  return {.threads = use.threads, .share_of_workers = 1.0 / use.dividing, .is_mpi_rank = use.is_mpi_rank};
+  return {.threads = use.threads, .dividing = use.dividing, .is_mpi_rank = use.is_mpi_rank};
 }
 
 // With the common phases that they start from.

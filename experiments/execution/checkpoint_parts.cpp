@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
-constexpr std::chrono::seconds patience{2};
+constexpr std::chrono::seconds patience{5};
 constexpr const char* nobody = "none";
 constexpr const char* is_it_one = "is the results directory one for all?";
 
@@ -55,7 +56,7 @@ bool is_there(const fs::path& file) {
   return fs::exists(file, none);
 }
 
-// On another machine's disk it is already.
+// Who has written it may be on another machine, and the file system late.
 bool comes_to_be_there(const fs::path& file, std::chrono::seconds within) {
   const auto end = std::chrono::steady_clock::now() + within;
   while (!is_there(file)) {
@@ -93,10 +94,6 @@ std::unique_ptr<CheckpointReader> CheckpointParts::open(bool is_taken_up, std::s
   }
   problem = problem_of_all(parts.number, own);
   if (!problem.empty()) part = nullptr;
-  // No part of another attempt is taken for one of this. Each does it, where their directories are not one.
-  if (!part) remove_checkpoint(file_);
-  remove_parts(file_, any_number, part ? parts.number : 0);
-  divided_.exchanged_numbers(divided_.all(), [] { return DividedWork::Numbers{0}; });
   return part;
 }
 
@@ -147,24 +144,26 @@ std::string CheckpointParts::publish(std::int64_t number, std::uint64_t digest, 
 }
 
 std::string CheckpointParts::name(const Parts& parts) {
+  std::optional<CheckpointWriter> writer;
   try {
     for (int process = 0; process < divided_.processes(); ++process) {
-      is_patient_ &= comes_to_be_there(part_of_checkpoint(file_, parts.number, process),
-                                       is_patient_ ? patience : std::chrono::seconds(0));
-      if (!is_there(part_of_checkpoint(file_, parts.number, process)))
+      is_patient_ = comes_to_be_there(part_of_checkpoint(file_, parts.number, process),
+                                      is_patient_ ? patience : std::chrono::seconds(0));
+      if (!is_patient_)
         return fmt::format("the part of process {} is not to be seen by process 0: {}", process, is_it_one);
     }
-    CheckpointWriter writer(file_, identity(nobody), below_);
-    put(writer, static_cast<std::uint64_t>(parts.number));
-    for (const std::uint64_t digest : parts.digests) put(writer, digest);
-    writer.finish();
-    writer.publish();
-    remove_parts(file_, parts.number, parts.number);
+    writer.emplace(file_, identity(nobody), below_);
+    put(*writer, static_cast<std::uint64_t>(parts.number));
+    for (const std::uint64_t digest : parts.digests) put(*writer, digest);
+    writer->finish();
+    writer->publish();
+    remove_parts(file_, any_number, parts.number);  // nobody writes another one before all have heard of this
     return {};
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& problem) {
-    return disk_problem(problem);
+    // It names these parts: they stay, and the older ones too, in case the disk has the older file.
+    return writer && writer->is_published() ? "" : disk_problem(problem);
   }
 }
 

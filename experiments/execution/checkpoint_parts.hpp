@@ -1,5 +1,6 @@
 // The checkpoint of a run that several processes divide: each writes a part, and the first one a file that names the
-// parts, once it sees all of them. Where a process has none, none is kept.
+// parts, once it sees all of them. If one process cannot write its part, the others remove theirs. What was there
+// before stays until a new one is whole.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +23,12 @@ class CheckpointParts {
                   DividedWork& divided);
 
   // This process's part of the one that all have; null: all begin, and `problem` is why, the same on all, where there is
-  // one. What is there of others, or of any with `is_taken_up` false, is removed.
+  // one. `is_taken_up` false: all begin.
   std::unique_ptr<CheckpointReader> open(bool is_taken_up, std::string& problem);
 
   // This process's part of a new one, to be written. `number`: higher than those before.
   std::unique_ptr<CheckpointWriter> part(std::int64_t number) const;
-  // Once it is on the disk: gives them their common file, after which those of older ones go. `digest`: of this process's
+  // Once it is on the disk: all parts get their common file, after which all others go. `digest`: of this process's
   // part; `problem`: why it has none, or empty. Returns, the same on all, why there is no new checkpoint, or nothing.
   std::string publish(std::int64_t number, std::uint64_t digest, const std::string& problem);
 
@@ -47,7 +48,7 @@ class CheckpointParts {
   const std::filesystem::path& file_;
   const std::filesystem::path& below_;
   DividedWork& divided_;
-  bool is_patient_ = true;  // with a file system of several machines, until it has been in vain
+  bool is_patient_ = true;  // the last look saw all parts: the next one waits for them
 };
 
 }  // namespace syncopate

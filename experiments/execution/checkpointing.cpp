@@ -95,7 +95,7 @@ RunCheckpoints::~RunCheckpoints() {
   }
 }
 
-// As processes that divide a run have it.
+// With the entries of a divided run's, so that one tells the other.
 CheckpointIdentity RunCheckpoints::own_identity() const {
   return checkpoint_identity(run_, {{"number of processes", "1"}, {"process", "none"}});
 }
@@ -191,7 +191,7 @@ void RunCheckpoints::write_if_due() {
   }
   if (parts_) problem = parts_->publish(log_.steps(), cost ? cost->digest : 0, problem);
   if (!problem.empty()) report_failure(problem);
-  if (cost) {
+  if (cost && problem.empty()) {
     cost->tasks_s = seconds(computed - begin);
     cost->written_s = seconds(HostClock::now() - computed);
     if (use_.on_written) use_.on_written(*cost);

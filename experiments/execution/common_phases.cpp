@@ -79,6 +79,7 @@ const CommonPhases::Phase& CommonPhases::fail(const Run& run, const std::string&
 CommonPhases::Phase CommonPhases::found(const std::filesystem::path& directory, const Run& run) const {
   try {
     if (!finished_before(directory, run)) return {};
+    remove_checkpoint(checkpoint_of(directory));  // of who was killed after it had written the results
     const auto parameters = read_file(directory / "parameters.npy");
     const auto buffers = read_file(directory / "buffers.npy");
     if (!parameters) return {};

@@ -328,7 +328,7 @@ Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
   if (machinery.processes) {
     outcome.failure = machinery.processes->close(outcome.failure);
     // Else another one has failed in earnest, and with it all.
-    const bool is_another_course = outcome.failure.find(of_another_course) != std::string::npos;
+    const bool is_another_course = checkpoints && outcome.failure.find(of_another_course) != std::string::npos;
     another_course = is_another_course ? std::optional(outcome.failure) : std::nullopt;
   }
   if (another_course) {

@@ -97,7 +97,8 @@ double vectors_of(const Run& run, const MemoryOptions& options) {
   double vectors = found ? found->vectors : most_vectors(run);
   if (found && !found->is_whole && may_part_later(run)) vectors = std::max(vectors, most_vectors(run));
   const double of_all = 2 * state;  // what is there once, whoever has the workers
-  vectors = std::max(std::min(vectors, of_all), vectors * options.share_of_workers);
+  const int largest_block = (run.cluster.workers + options.dividing - 1) / options.dividing;
+  vectors = std::max(std::min(vectors, of_all), vectors * largest_block / run.cluster.workers);
   vectors *= 1 + slack(run, options.threads);
   // Evaluations go on beside the next steps, which then cannot take place in the model's own memory; and each thread
   // has a gradient under way.

@@ -28,9 +28,8 @@ struct MemoryNeed {
 
 struct MemoryOptions {
   int threads = 1;
-  // Of all simulated workers, whose models and gradients this process holds; 1: it simulates them all.
-  double share_of_workers = 1;
-  bool is_mpi_rank = false;            // one worker of an MPI cluster; threads do not count
+  int dividing = 1;          // so many processes divide the simulated workers, whose models and gradients each holds
+  bool is_mpi_rank = false;  // one worker of an MPI cluster; threads do not count
   std::int64_t worker_steps = 10'000;  // of the rehearsal, see rehearsal.hpp; 0: none
 };
 

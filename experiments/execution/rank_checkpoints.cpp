@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 
 constexpr auto patience = std::chrono::milliseconds(20);  // between two looks for parts
 constexpr double longest_wait_s = 30;                     // for them, before a newer one
-constexpr int no_rank = -1;                               // of what is common to all
+constexpr const char* is_it_one = "is the results directory one for all?";
+constexpr int no_rank = -1;  // of what is common to all
 constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
 
 double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
@@ -39,6 +40,7 @@ RankCheckpoints::RankCheckpoints(const Run& run, const CheckpointUse& use, const
                                  Progress& progress, std::function<void(StateArchive&)> besides)
     : run_(run), use_(use), session_(session), besides_(std::move(besides)) {
   number_ = open(progress);
+  if (number_ > 0) named_ = number_;
   if (session_.rank() == 0) {  // no part that was there before is taken for one of this attempt
     if (!goes_on_) remove_checkpoint(use_.file);
     remove_parts(use_.file, any_number, number_ > 0 ? number_ : -1);
@@ -74,6 +76,7 @@ std::int64_t RankCheckpoints::open(Progress& progress) {
   Common common;
   std::string problem;
   try {
+    if (!is_there(use_.file)) throw CheckpointFault(fmt::format("it is not there: {}", is_it_one));
     CheckpointReader reader(use_.file, identity(no_rank));
     StateArchive archive(static_cast<ByteSource&>(reader));
     archive(common.number, common.digests, host_s_before_);
@@ -83,6 +86,7 @@ std::int64_t RankCheckpoints::open(Progress& progress) {
     if (!problem.empty()) problem = fmt::format("the part of rank {}: {}", session_.rank(), problem);
   } catch (const std::exception& fault) {
     problem = fault.what();
+    if (session_.rank() > 0) problem = fmt::format("rank {}: {}", session_.rank(), problem);
   }
   // Who finds another file than rank 0 has none of its own.
   const auto number = static_cast<std::int64_t>(from_rank_0(session_, static_cast<double>(common.number)));
@@ -102,6 +106,7 @@ std::int64_t RankCheckpoints::open(Progress& progress) {
 }
 
 std::string RankCheckpoints::open_part(std::int64_t number) {
+  if (!is_there(part_of_checkpoint(use_.file, number, session_.rank()))) return "it is not there";
   try {
     reader_ = std::make_unique<CheckpointReader>(part_of_checkpoint(use_.file, number, session_.rank()),
                                                  identity(session_.rank()));
@@ -132,11 +137,17 @@ std::optional<std::int64_t> RankCheckpoints::due() {
     last_look_ = now;
     publish_if_there();
   }
+  if (published_.valid()) {
+    if (published_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
+    settle_published();
+  }
   const double interval_s = std::max({run_.checkpoint.every_s, seconds(took_), open_ ? longest_wait_s : 0.0});
   if (seconds(now - last_) < interval_s) return std::nullopt;
-  if (std::exchange(open_, std::nullopt) && !std::exchange(has_failed_, true))
-    report(fmt::format("parts of ranks have not come to the disk in {:.0f} s: is the results directory one for all?",
-                       seconds(now - last_)));
+  if (const auto given_up = std::exchange(open_, std::nullopt)) {
+    remove_parts(use_.file, given_up->number, named_);
+    report_failure(
+        fmt::format("parts of ranks have not come to the disk in {:.0f} s: {}", seconds(now - last_), is_it_one));
+  }
   called_ = now;
   return ++number_;
 }
@@ -144,6 +155,8 @@ std::optional<std::int64_t> RankCheckpoints::due() {
 RankStore::Written RankCheckpoints::write(std::int64_t number, const std::function<void(ByteSink&)>& contents) {
   try {
     wait_for_disk();
+    // On another machine's own disk nobody names them; a file system of all may be late to show who does.
+    if (session_.rank() > 0 && !is_there(use_.file)) remove_parts(use_.file, number - 3);
     const fs::path part = part_of_checkpoint(use_.file, number, session_.rank());
     auto writer = std::make_shared<CheckpointWriter>(part, identity(session_.rank()), use_.below);
     contents(*writer);
@@ -154,9 +167,8 @@ RankStore::Written RankCheckpoints::write(std::int64_t number, const std::functi
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& problem) {
-    if (!std::exchange(has_failed_, true))
-      report(fmt::format("there is no newer one, and the run goes on: rank {}: {}", session_.rank(),
-                         disk_problem(problem)));
+    report_failure(
+        fmt::format("there is no newer one, and the run goes on: rank {}: {}", session_.rank(), disk_problem(problem)));
     return {.problem = disk_problem(problem)};
   }
 }
@@ -177,7 +189,7 @@ bool RankCheckpoints::written(std::int64_t number, const std::vector<std::option
     publish_if_there();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  if (published_.valid()) published_.get();
+  settle_published();
   return true;
 }
 
@@ -187,21 +199,41 @@ void RankCheckpoints::publish_if_there() {
   publish(*std::exchange(open_, std::nullopt));
 }
 
-// Older parts go once nothing names them.
+// Older parts go once nothing names them; these, if nothing comes to name them.
 void RankCheckpoints::publish(const Common& common) {
-  if (published_.valid()) published_.get();
+  settle_published();
   const double host_s = host_s_before_ + seconds(HostClock::now() - begin_);
-  published_ = std::async(std::launch::async,
-                          [file = use_.file, below = use_.below, identity = identity(no_rank), common, host_s] {
-                            CheckpointWriter writer(file, identity, below);
-                            StateArchive archive(static_cast<ByteSink&>(writer));
-                            Common written = common;
-                            double took_s = host_s;
-                            archive(written.number, written.digests, took_s);
-                            writer.finish();
-                            writer.publish();
-                            remove_parts(file, common.number, common.number);
-                          });
+  published_ = std::async(std::launch::async, [file = use_.file, below = use_.below, identity = identity(no_rank),
+                                               common, host_s, named = named_] {
+    std::optional<CheckpointWriter> writer;
+    try {
+      writer.emplace(file, identity, below);
+      StateArchive archive(static_cast<ByteSink&>(*writer));
+      Common written = common;
+      double took_s = host_s;
+      archive(written.number, written.digests, took_s);
+      writer->finish();
+      writer->publish();
+    } catch (...) {
+      const bool is_named = writer && writer->is_published();  // by what may not be on the disk
+      if (!is_named) remove_parts(file, common.number, named);
+      throw;
+    }
+    remove_parts(file, common.number, common.number);
+  });
+  publishing_ = common.number;
+}
+
+void RankCheckpoints::settle_published() {
+  if (!published_.valid()) return;
+  try {
+    published_.get();
+    named_ = publishing_;
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& problem) {
+    report_failure(fmt::format("there is no newer one, and the run goes on: {}", disk_problem(problem)));
+  }
 }
 
 void RankCheckpoints::settle() {
@@ -212,6 +244,7 @@ void RankCheckpoints::settle() {
   } catch (const std::exception&) {  // what it was for has ended
   }
   reduced(session_, 0.0, MPI_SUM);
+  if (session_.rank() > 0 && !is_there(use_.file)) remove_parts(use_.file, any_number);
 }
 
 void RankCheckpoints::wait_for_disk() {
@@ -227,6 +260,10 @@ void RankCheckpoints::wait_for_disk() {
     throw;
   }
   remove_it();
+}
+
+void RankCheckpoints::report_failure(const std::string& what) {
+  if (!std::exchange(has_failed_, true)) report(what);
 }
 
 void RankCheckpoints::report(const std::string& what) {

@@ -58,7 +58,9 @@ class RankCheckpoints : public RankStore {
   CheckpointIdentity identity(int rank) const;
   void publish_if_there();
   void publish(const Common& common);
+  void settle_published();
   void wait_for_disk();
+  void report_failure(const std::string& what);
   void report(const std::string& what);
 
   const Run& run_;
@@ -74,6 +76,8 @@ class RankCheckpoints : public RankStore {
   double host_s_before_ = 0;
   bool goes_on_ = false;
   bool has_failed_ = false;  // which is said once
+  // Rank 0's: of the newest one that is known to be whole, of which the parts stay, and of one that is being published.
+  std::int64_t named_ = -1, publishing_ = -1;
   std::unique_ptr<CheckpointReader> reader_;
   std::future<void> on_its_way_;          // this rank's part, to the disk
   std::optional<std::int64_t> unwanted_;  // its number, where other ranks have none

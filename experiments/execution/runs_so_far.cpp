@@ -24,7 +24,7 @@ std::filesystem::path RunsSoFar::directory_of(const Run& run) const {
   return run_directory(options_.results_directory, run, under_mpi_);
 }
 
-// Of a process killed after it had written the results; folders are looked through once, however many runs they have.
+// Removes what a process has left that was killed after it had written the results.
 void RunsSoFar::find_finished() {
   std::map<std::filesystem::path, bool> folders;
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
@@ -48,6 +48,7 @@ void RunsSoFar::copy_from(RunsElsewhere& elsewhere) {
     const auto files = elsewhere.files_for(run);
     if (!files) continue;
     write_directory(directory_of(run), *files);
+    remove_checkpoint_of(run);
     summaries_[index] = finished_before(directory_of(run), run);
     to_do_[index] = summaries_[index] ? 0 : 1;
     copied_ += to_do_[index] ? 0 : 1;

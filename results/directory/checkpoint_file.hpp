@@ -41,6 +41,7 @@ class CheckpointWriter : public ByteSink {
   void write(const void* data, std::size_t size) override;
   void finish();   // nothing comes after it
   void publish();  // puts it on the disk, and gives it its name; any thread may do it
+  bool is_published() const { return is_published_; }  // it has its name, also where publish() has thrown after that
   std::int64_t bytes() const { return bytes_; }
   std::uint64_t digest() const { return finished_digest_; }  // of what is finished
 
@@ -81,7 +82,7 @@ std::filesystem::path checkpoint_of(const std::filesystem::path& run_directory);
 std::filesystem::path part_of_checkpoint(const std::filesystem::path& file, std::int64_t number, int rank);
 // Those with numbers up to `last`, but for one; errors are left to who finds them in the way.
 void remove_parts(const std::filesystem::path& file, std::int64_t last, std::int64_t but = -1);
-// Of any run there.
+// Whether there are any, of whichever run.
 bool has_parts(const std::filesystem::path& folder);
 // What there is of one, with all parts of whichever attempt.
 void remove_checkpoint(const std::filesystem::path& file);

@@ -309,6 +309,41 @@ TEST_F(DividedProgram, WithoutAPartOfItsCheckpointItBeginsAnew) {
   EXPECT_THAT(checkpoints("alone"), testing::IsEmpty());
 }
 
+TEST_F(DividedProgram, WhereWhatNamesThePartsCannotBeWrittenTheRunGoesOn) {
+  const std::string run =
+      "run e.toml --cluster simulated --threads 1 budget.steps=1000 --only local checkpoint.every_s=0.05 ";
+  ASSERT_EQ(syncopate(run + "--quiet --results whole", 2).status, 0);
+  const std::string place = files("whole", "metrics.csv").begin()->first + ".checkpoint";
+  fs::create_directories(directory / "results" / place / "in-its-place");
+  const auto outcome = syncopate(run + "--results results", 2);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const std::string word = "there is no newer one, and the run goes on: Is a directory; remove the directory";
+  EXPECT_EQ(times(word, outcome.err), 1u) << outcome.err;
+  EXPECT_THAT(checkpoints("results"), testing::ElementsAre(directory / "results" / place)) << "and no parts stay";
+  EXPECT_EQ(files("results", "metrics.csv"), files("whole", "metrics.csv"));
+}
+
+// By mistake; the right command goes on from it still.
+TEST_F(DividedProgram, ACheckpointOfOtherProcessesStaysUntilThereIsANewOne) {
+  const std::string run = "run e.toml --cluster simulated --threads 1 budget.steps=2000 --only local --results killed ";
+  kill_at_checkpoint("run e.toml --cluster simulated --threads 1 budget.steps=2000 --only local", "killed");
+  const auto there = checkpoints("killed");
+  std::thread launcher([&] { syncopate(run, 3); });  // writes none for a minute
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  std::vector<pid_t> processes;
+  while (processes.size() < 3 && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    processes = processes_in(directory, SYNCOPATE_PROGRAM);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  for (const pid_t process : processes) kill(process, SIGKILL);
+  launcher.join();
+  EXPECT_THAT(checkpoints("killed"), testing::UnorderedElementsAreArray(there));
+  const auto last = syncopate(run, 2);
+  EXPECT_EQ(times("goes on from its checkpoint", last.err), 1u) << last.err;
+  EXPECT_THAT(checkpoints("killed"), testing::IsEmpty());
+}
+
 TEST_F(DividedProgram, CheckSaysWhatEachNeeds) {
   const auto need_of = [&](const std::string& options, int processes, const std::string& whose) {
     const auto outcome = syncopate("check e.toml models.mlp.hidden=[2000,2000] " + options, processes);

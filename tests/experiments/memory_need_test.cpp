@@ -142,7 +142,7 @@ TEST_F(Memory, CountsAModelPerWorkerWhereTheMethodMayComeToThat) {
                                          "methods.m.period={rule=\"post-local\", steps=4, switch_step=50000}"};
   const MemoryNeed need = memory_need(run_of(quadratic, late), {.threads = 1, .worker_steps = 1000});
   EXPECT_GE(need.vectors, 2 * 8);
-  const MemoryNeed part = memory_need(run_of(quadratic, late), {.threads = 1, .share_of_workers = 0.25});
+  const MemoryNeed part = memory_need(run_of(quadratic, late), {.threads = 1, .dividing = 4});
   EXPECT_LT(part.vectors, need.vectors);
   EXPECT_GE(part.vectors, 2 * 2);
 }

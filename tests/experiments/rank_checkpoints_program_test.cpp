@@ -193,6 +193,19 @@ TEST_F(RankCheckpointsProgram, WhereARankCannotWriteNoPartsPileUp) {
   expect_undisturbed();
 }
 
+TEST_F(RankCheckpointsProgram, WhereWhatNamesThePartsCannotBeWrittenTheRunGoesOn) {
+  ASSERT_EQ(syncopate("run e.toml budget.steps=240 checkpoint.write=false --quiet --results plain", 3).status, 0);
+  const std::string place = fs::relative(run_directory("plain"), directory / "plain").string() + ".checkpoint";
+  fs::create_directories(directory / "results" / place / "in-its-place");
+  const auto outcome = syncopate("run e.toml --results results", 3);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const std::string word = "there is no newer one, and the run goes on: Is a directory; remove the directory";
+  const auto at = outcome.err.find(word);
+  ASSERT_NE(at, std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find(word, at + 1), std::string::npos) << "once";
+  EXPECT_THAT(checkpoint_files(), testing::ElementsAre(directory / "results" / place)) << "and no parts stay";
+}
+
 TEST_F(RankCheckpointsProgram, RepeatedFromTheBeginningItTakesNoneUp) {
   stop([](const std::vector<pid_t>& ranks) { kill(ranks[0], SIGKILL); }, std::chrono::milliseconds(0));
   EXPECT_THAT(syncopate("run e.toml --rerun --results results", 3).err, Not(HasSubstr("goes on")));
