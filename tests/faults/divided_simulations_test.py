@@ -88,7 +88,7 @@ class Divided(SharedSweep):
         return found
 
     def checkpoints(self) -> list[str]:
-        return [path.name for path in self.directory.rglob("*.checkpoint*")]
+        return [name for _, _, names in os.walk(self.directory) for name in names if ".checkpoint" in name]
 
     def kill(self) -> int:
         victims = self.of_program()

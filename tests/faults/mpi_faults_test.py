@@ -99,7 +99,8 @@ class Launch:
         return found
 
     def finished(self) -> list[Path]:
-        return sorted(self.directory.glob("results/ranks/*/seed=*/summary.json"))
+        # Hidden folders come and go while they are looked through, which glob does not forgive.
+        return sorted(self.directory.glob("results/ranks/[!.]*/seed=*/summary.json"))
 
     def wait_for_the_second_run(self) -> dict[int, int]:
         until = time.monotonic() + 120
