@@ -14,7 +14,7 @@ import time
 import unittest
 from pathlib import Path
 
-from shared_sweep import EXPERIMENT, NAME, PROGRAM, TRAINED, SharedSweep, files_below
+from shared_sweep import EXPERIMENT, NAME, PROGRAM, TRAINED, SharedSweep, files_below, run_directories
 from small_disk import NOT_ALLOWED, SmallDisk, may_mount, with_own_mounts
 
 LONG = os.environ.get("SYNCOPATE_LONG") == "1"
@@ -148,7 +148,7 @@ class ReadOnly(OnADisk):
         reference = self.reference(file)
         for how in [[], ["--share"]] * (10 if LONG else 1):
             process = self.start(file, "--quiet", *how)
-            while not list(self.results.rglob("seed=*/summary.json")):
+            while not run_directories(self.results):
                 self.assertIsNone(process.poll())
                 time.sleep(0.005)
             time.sleep(self.random.uniform(0, 0.3))
@@ -171,7 +171,7 @@ class Removed(OnADisk):
         reference = self.reference(file)
         for how in [[], ["--share"]] * (10 if LONG else 1):
             process = self.start(file, "--quiet", *how)
-            while not list(self.results.rglob("seed=*/summary.json")):
+            while not run_directories(self.results):
                 self.assertIsNone(process.poll())
                 time.sleep(0.005)
             time.sleep(self.random.uniform(0, 0.2))

@@ -77,6 +77,15 @@ period = {{ rule = "constant", steps = 4 }}
 """
 
 
+def run_directories(results: Path) -> list[Path]:
+    """Those that have their names. Hidden ones come and go while others are looked through, which rglob does not forgive."""
+    found = []
+    for place, folders, _ in os.walk(results):
+        folders[:] = [folder for folder in folders if not folder.startswith(".")]
+        found += [Path(place) / folder for folder in folders if folder.startswith("seed=")]
+    return found
+
+
 def files_below(directory: Path, *names: str) -> dict[str, bytes]:
     """By their paths below the experiment's directory; hidden folders left out."""
     found = {}
@@ -134,9 +143,7 @@ class SharedSweep(unittest.TestCase):
 
     def check_published(self):
         """Each run whose directory has its name is whole, by its list of files."""
-        for directory in self.results.rglob("seed=*"):
-            if any(part.startswith(".") for part in directory.relative_to(self.results).parts) or ".checkpoint" in directory.name:
-                continue
+        for directory in run_directories(self.results):
             listed = json.loads((directory / "files.json").read_text(encoding="utf-8"))
             names = {path.name for path in directory.iterdir()} - {"files.json"}
             files = listed["files"] if "files" in listed else listed
