@@ -6,8 +6,9 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <string_view>
 
-#include "results/run/results_version.hpp"
+#include "experiments/sections/results_changes.hpp"
 
 namespace syncopate {
 namespace {
@@ -15,12 +16,13 @@ namespace {
 // Where files lie decides nothing; what they hold does, and is in `file_hash`, `directory_hash`, `start_hash`. What a
 // number was solved for decides nothing beside the number.
 constexpr const char* solved_for = "solved_for";
-// A key that came later decides nothing at what went without saying before: runs made until then keep their hash.
+// A key that was added later is left out of the hash at the value that held before it existed, so that runs made until
+// then keep their hash.
 struct LaterKey {
-  const char* key;
-  bool was;
+  std::string_view key;
+  std::string_view value_before;  // as TOML
 };
-constexpr LaterKey later_keys[] = {{"bias_correction", true}};  // of Adam and AdamW
+constexpr LaterKey later_keys[] = {{"bias_correction", "true"}};  // of Adam and AdamW
 void erase_what_decides_nothing(TomlNode& node) {
   if (node.is_array())
     for (TomlNode& element : node.array()) erase_what_decides_nothing(element);
@@ -28,21 +30,20 @@ void erase_what_decides_nothing(TomlNode& node) {
   for (const char* place : {"file", "directory", "start"})
     if (node.find(fmt::format("{}_hash", place))) node.erase(place);
   node.erase(solved_for);
-  for (const auto& [key, was] : later_keys)
-    if (const TomlNode* const later = node.find(key);
-        later && std::get_if<bool>(&later->value) && std::get<bool>(later->value) == was)
-      node.erase(key);
+  for (const auto& [key, value_before] : later_keys)
+    if (const TomlNode* const later = node.find(key); later && inline_toml(*later) == value_before) node.erase(key);
   for (TomlNode::Member& member : node.table()) erase_what_decides_nothing(member.value);
 }
 
 }  // namespace
 
 std::string configuration_hash(TomlNode resolved) {
+  const int version = results_version_of(resolved);
   erase_what_decides_nothing(resolved);
   resolved.erase("description");
   resolved.erase("recording");
   resolved.erase("checkpoint");
-  const std::string text = fmt::format("{}\nresults_version = {}\n", write_toml(resolved), results_version);
+  const std::string text = fmt::format("{}\nresults_version = {}\n", write_toml(resolved), version);
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
