@@ -7,6 +7,7 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <memory>
 #include <set>
 #include <sstream>
 
@@ -37,9 +38,18 @@ Exit status:
   130  interrupted (Ctrl-C)
 )";
 
+// Shows the overrides as key=value, which CLI11 2.4 takes for no option's name.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    const std::string name = CLI::Formatter::make_option_name(option, is_positional);
+    return name == "key_value" ? "key=value" : name;
+  }
+};
+
 void add_experiment(CLI::App& command, CommandLine& line, const char* file = "the experiment, a TOML file") {
   command.add_option("FILE", line.file, file)->required();
-  command.add_option("key=value", line.overrides,
+  command.add_option("key_value", line.overrides,
                      "set a key of the file, such as training.learning_rate.peak=0.1; sweep it with key=a,b,c; "
                      "remove it with ~key");
   command.add_option("--profile", line.profiles, "put the keys of the file's [profiles.NAME] into it")
@@ -195,6 +205,7 @@ void add_tables_options(CLI::App& command, TablesOptions& options) {
 }
 
 void add_commands(CLI::App& app, CommandLine& line) {
+  app.formatter(std::make_shared<HelpFormatter>());
   app.footer(examples);
   app.require_subcommand(1);
   app.set_version_flag(

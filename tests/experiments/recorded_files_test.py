@@ -40,7 +40,7 @@ class RecordedFiles(unittest.TestCase):
     def run_program(self, *overrides: str, ranks: int = 0, experiment: Path = EXPERIMENT) -> list[Path]:
         """The runs' directories."""
         environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        launcher = [os.environ["SYNCOPATE_MPIEXEC"], "--quiet", "--oversubscribe", "-n", str(ranks)] if ranks else []
+        launcher = [os.environ["SYNCOPATE_MPIEXEC"], "--oversubscribe", "-n", str(ranks)] if ranks else []
         done = subprocess.run([*launcher, os.environ["SYNCOPATE_PROGRAM"], "run", str(experiment), "--results",
                                str(self.directory), *overrides], capture_output=True, text=True, env=environment,
                               check=False, timeout=300)

@@ -4,15 +4,14 @@
 // counted, are digested. What arithmetic gives differs in its last digits among C libraries and BLAS kernels.
 #pragma once
 
-#define XXH_INLINE_ALL
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "experiments/execution/execution.hpp"
+#include "workers/files/content_hash.hpp"
 
 namespace syncopate {
 
@@ -40,7 +39,7 @@ inline std::string digest_of(const Outcome& outcome, Losses losses) {
   for (const auto* counts : {&totals.kept, &totals.dropped, &totals.staleness})
     for (const std::int64_t count : *counts) add(count);
   add(totals.end.time_since_epoch().count(), totals.bytes.value(), totals.collectives, totals.messages);
-  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+  return content_hash(text);
 }
 
 inline double seven_digits(double number) { return std::stod(fmt::format("{:.7g}", number)); }

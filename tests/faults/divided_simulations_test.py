@@ -65,7 +65,7 @@ class Divided(SharedSweep):
     def start(self, file: Path, *arguments: str, results: Path | None = None, second: str = "true") -> subprocess.Popen:
         """`second`: what a shell of the second process does before."""
         script = f'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then {second}; fi; exec "$@"'
-        command = [os.environ["SYNCOPATE_MPIEXEC"], "--quiet", "--bind-to", "none", "--oversubscribe", "-n", str(PROCESSES),
+        command = [os.environ["SYNCOPATE_MPIEXEC"], "--bind-to", "none", "--oversubscribe", "-n", str(PROCESSES),
                    "sh", "-c", script, "sh", PROGRAM, "run", str(file), "--cluster", "simulated", "--threads", "1",
                    "--results", str(results or self.results), *arguments]
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

@@ -70,7 +70,7 @@ class Launch:
         (directory / "e.toml").write_text(
             EXPERIMENT.format(workers=WORKERS, method=method, steps=steps, micro_batch_s=MICRO_BATCH_S), encoding="utf-8")
         program = [PROGRAM, "run", "e.toml", "--quiet", "--results", "results"]
-        command = [MPIEXEC, "--quiet", "--bind-to", "none", "--oversubscribe"]
+        command = [MPIEXEC, "--bind-to", "none", "--oversubscribe"]
         if late is None:
             command += ["-n", str(self.ranks), *program]
         else:  # that rank comes later

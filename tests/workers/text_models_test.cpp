@@ -255,7 +255,7 @@ TEST(TextModels, WordsAreHiddenAnewInEachPassThroughAWorkersOwnTexts) {
     }
     const double loss = at::cross_entropy_loss(torch::cat(logits), torch::cat(answers)).item<double>();
     const MicroBatch micro_batch{.worker = Rank{0}, .step = pass / 3, .index = pass % 3};
-    torch::AutoGradMode with_gradients(true);
+    c10::AutoGradMode with_gradients(true);
     EXPECT_NEAR(objective.gradient(flat.data(), nullptr, {&micro_batch, 1}).loss_sum, loss, 1e-5 * loss) << pass;
   }
 }

@@ -143,7 +143,7 @@ EvaluationSums TextObjective::evaluate_texts(std::span<const float* const> param
 std::vector<double> TextObjective::derivative(const float* parameters, const float*, Split split, std::int64_t begin,
                                               std::int64_t end, std::span<const double> direction) const {
   use_one_thread();
-  const at::AutoGradMode differentiates(true);
+  const c10::AutoGradMode differentiates(true);
   Derivatives sum(network_, parameters, direction);
   std::int64_t answers = 0;
   for (std::int64_t first = begin; first < end; first += chunk_samples_) {

@@ -242,7 +242,7 @@ std::vector<double> TorchObjective::derivative(const float* parameters, const fl
                                                std::int64_t begin, std::int64_t end,
                                                std::span<const double> direction) const {
   use_one_thread();
-  const at::AutoGradMode differentiates(true);
+  const c10::AutoGradMode differentiates(true);
   Derivatives sum(network_, parameters, direction);
   auto statistics = Member(network_, parameters, buffers).buffers;
   for (auto& each : statistics) each = each.to(at::kDouble);
