@@ -8,6 +8,7 @@ printed is said of a source by itself. Whether each source includes all that it 
 --since sees it. Exit status: 1 where something is found.
 """
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -17,7 +18,7 @@ from itertools import groupby
 from pathlib import Path
 
 AT_ONCE = 6
-TIDY = ["clang-tidy-14", "--quiet", r"--header-filter=/(workers|algorithms|results|experiments)/.*\.[ch]pp$"]
+TIDY = [os.environ.get("CXX", "clang++-14").replace("clang++", "clang-tidy"), "--quiet", r"--header-filter=/(workers|algorithms|results|experiments)/.*\.[ch]pp$"]
 
 
 def run(command):

@@ -9,6 +9,7 @@
 
 #include "experiments/commands/listing.hpp"
 #include "results/formats/build_info.hpp"
+#include "results/formats/host.hpp"
 #include "workers/models/registry.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/process/blas_kernel.hpp"
@@ -36,12 +37,14 @@ std::string version_text() {
   const auto add = [&](std::string_view part, std::string_view version) {
     result += fmt::format("{:<12}{}\n", part, version);
   };
+  add("system", fmt::format("{}; {}", distribution_name(), operating_system()));
   add("compiler", build.compiler);
-  add("LibTorch", torch_version());
   try {
     load_torch();
+    add("LibTorch", fmt::format("{} ({})", torch_version(), loaded_torch_file()));
     add("BLAS kernel", blas_kernel() + (blas_is_reference() ? " (the reference BLAS: slow)" : ""));
   } catch (const std::runtime_error& fault) {  // a damaged installation: its version is what is asked for
+    add("LibTorch", torch_version());
     add("BLAS kernel", fmt::format("unknown: {}", fault.what()));
   }
   add("MPI", mpi_version());

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <string_view>
 
 namespace syncopate {
 namespace {
@@ -20,6 +21,17 @@ utsname system_names() {
 }  // namespace
 
 std::string host_name() { return system_names().nodename; }
+
+std::string distribution_name() {
+  std::ifstream file("/etc/os-release");
+  for (std::string line; std::getline(file, line);)
+    if (constexpr std::string_view key = "PRETTY_NAME="; line.starts_with(key)) {
+      std::string name = line.substr(key.size());
+      std::erase(name, '"');
+      return name;
+    }
+  return "unknown distribution";
+}
 
 std::string operating_system() {
   const utsname names = system_names();

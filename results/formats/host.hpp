@@ -7,7 +7,8 @@
 namespace syncopate {
 
 std::string host_name();
-std::string operating_system();  // "Linux 6.1.0 x86_64"
+std::string distribution_name();  // "Debian GNU/Linux 13 (trixie)"
+std::string operating_system();   // "Linux 6.1.0 x86_64"
 // As the system names it; "unknown" where it does not.
 std::string processor_name();
 // Mean number of processes that were ready to run, over the last minute; 0 where that is not known.

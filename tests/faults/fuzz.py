@@ -40,13 +40,18 @@ def fuzz(program: Path, parser: str, inputs: int, made: Path, corpus: Path, envi
         sys.exit(f"{parser}: an input was found that it does not take: see {found}")
 
 
+def tool(name: str) -> str:
+    """The program of LLVM that the fuzzers' compiler brings: of Debian 12's version, or of 13's."""
+    return next((found for version in (14, 19) if (found := shutil.which(f"{name}-{version}"))), f"{name}-14")
+
+
 def share_of_lines(program: Path, parser: str, sources: list[str], inputs: list[Path], environment: dict) -> float:
     with tempfile.TemporaryDirectory() as folder:
         raw, merged = Path(folder) / "raw", Path(folder) / "merged"
         subprocess.run([program, "-runs=0", *inputs], capture_output=True, check=True,
                        env={**environment, "LLVM_PROFILE_FILE": str(raw)})
-        subprocess.run(["llvm-profdata-14", "merge", "-sparse", raw, "-o", merged], check=True)
-        report = subprocess.run(["llvm-cov-14", "export", "-summary-only", f"-instr-profile={merged}", program,
+        subprocess.run([tool("llvm-profdata"), "merge", "-sparse", raw, "-o", merged], check=True)
+        report = subprocess.run([tool("llvm-cov"), "export", "-summary-only", f"-instr-profile={merged}", program,
                                  *[CHECKOUT / source for source in sources]], capture_output=True, text=True, check=True)
     reached = lines = 0
     for file in json.loads(report.stdout)["data"][0]["files"]:
@@ -63,7 +68,7 @@ def share_of_lines(program: Path, parser: str, sources: list[str], inputs: list[
 def main(parser: str, inputs: int, sources: list[str]) -> None:
     program = Path(os.environ["SYNCOPATE_FUZZERS"]) / f"fuzz_{parser}"
     if not program.exists():
-        sys.exit(f"{program} is not there: it needs clang-14, lld-14, llvm-14 and libclang-rt-14-dev, and is built by "
+        sys.exit(f"{program} is not there: it needs clang, lld, llvm and libclang-rt of version 14 or 19, and is built by "
                  "./dev test --all")
     corpus = CHECKOUT / "tests" / "faults" / "corpus" / parser
     with tempfile.TemporaryDirectory() as made:

@@ -2,7 +2,7 @@
 # of addresses and of undefined behaviour, and for the measure of coverage; all else is linked as the release has it. They
 # are built by `./dev test --all` alone (target fuzzers); the short set takes the same functions without any of that
 # (parsers_test.cpp).
-find_program(SYNCOPATE_FUZZ_COMPILER clang++-14)
+find_program(SYNCOPATE_FUZZ_COMPILER NAMES clang++-14 clang++-19)
 
 # What is compiled so, and whose lines each parser's coverage is of.
 set(fuzzed_toml workers/settings/toml_parser.cpp workers/settings/toml_nesting.cpp workers/settings/toml_tree.cpp

@@ -1,6 +1,7 @@
 #include "workers/models/text_objective.hpp"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <cassert>

@@ -2,12 +2,14 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -52,6 +54,18 @@ const TorchFunctions& torch_functions() {
 
 void load_torch() { torch_functions(); }
 bool torch_is_loaded() { return loaded; }
+
+std::string loaded_torch_file() {
+  std::string file;
+  dl_iterate_phdr(
+      [](dl_phdr_info* library, std::size_t, void* found) {
+        if (std::string_view(library->dlpi_name).find("/libtorch_cpu.") == std::string_view::npos) return 0;
+        *static_cast<std::string*>(found) = library->dlpi_name;
+        return 1;
+      },
+      &file);
+  return file;
+}
 
 // Debian's LibTorch writes them by glog, which reads this when it is loaded.
 void silence_torch_warnings() { setenv("GLOG_minloglevel", "2", /*overwrite=*/0); }

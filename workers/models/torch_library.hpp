@@ -18,6 +18,8 @@ namespace syncopate {
 // call it. Throws std::runtime_error with the loader's reason.
 void load_torch();
 bool torch_is_loaded();
+// The path of libtorch_cpu, as the loader found it; empty before load_torch.
+std::string loaded_torch_file();
 
 // LibTorch's warnings are for who writes its modules, and would stand between lines of progress. Called while there is
 // one thread; who sets $GLOG_minloglevel sees them.

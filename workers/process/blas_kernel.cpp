@@ -61,7 +61,25 @@ bool blas_is_reference() {
   });
 }
 
+namespace {
+
+// Intel's MKL, which PyTorch from pip has inside: "MKL 2024.2"; empty where there is none.
+std::string mkl_version() {
+  auto* const version_string = loaded_function<void(char*, int)>("MKL_Get_Version_String");
+  if (!version_string) return "";
+  std::array<char, 200> text{};
+  version_string(text.data(), static_cast<int>(text.size()));
+  // "Intel(R) oneAPI Math Kernel Library Version 2024.2-Product Build 20240605 for ..."
+  const std::string version(text.data());
+  const std::size_t begin = version.find_first_of("0123456789");
+  return begin == std::string::npos ? "MKL"
+                                    : "MKL " + version.substr(begin, version.find_first_of("- ", begin) - begin);
+}
+
+}  // namespace
+
 std::string blas_kernel() {
+  if (const std::string mkl = mkl_version(); !mkl.empty()) return mkl;
   auto* const kernel_name = loaded_function<char*()>("openblas_get_corename");
   return kernel_name && !blas_is_reference() ? kernel_name() : "not OpenBLAS";
 }

@@ -6,7 +6,8 @@
 
 namespace syncopate {
 
-// Name of the kernel in use: "SkylakeX", "Haswell", ... or "not OpenBLAS".
+// Name of the kernel in use: "SkylakeX", "Haswell", ... of OpenBLAS; "MKL 2024.2", which PyTorch from pip has inside; or
+// "not OpenBLAS".
 std::string blas_kernel();
 
 // Whether BLAS is the reference library, slower by an order of magnitude: worth a warning.
