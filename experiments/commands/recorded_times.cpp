@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* wanted =
-    "must be a CSV file with worker,step,micro_batch,duration_s, or a run's directory with durations.csv.gz";
+    "must be a CSV file with worker,step,duration_s (and micro_batch), or a run's directory with durations.csv.gz";
 
 // The recorded steps in which every worker has all M micro-batches.
 std::vector<Step> whole_steps(const Trace& trace) {

@@ -222,12 +222,12 @@ TEST_F(Thresholds, WhatCannotBeReadIsOneMessage) {
     EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
   };
   write("bad.csv", "worker,step,micro_batch,duration_s\n0,0,0,-1\n");
-  write("other.csv", "worker,step,duration_s\n0,0,1\n");
+  write("other.csv", "worker,step,micro_batch\n0,0,1\n");
   write("good.csv", "worker,step,micro_batch,duration_s\n0,0,0,1\n1,0,0,2\n");
   expect_fault("nowhere.csv", AllOf(HasSubstr("nowhere.csv: there is no such file"), HasSubstr("duration_s")));
   expect_fault(".", AllOf(HasSubstr("no durations.csv.gz"), HasSubstr("durations = true")));
   expect_fault("bad.csv", HasSubstr("bad.csv:2: duration_s = -1"));
-  expect_fault("other.csv", HasSubstr("other.csv:1: the column micro_batch is missing"));
+  expect_fault("other.csv", HasSubstr("other.csv:1: the column duration_s is missing"));
   expect_fault("good.csv --json nowhere/out.json",
                AllOf(HasSubstr("nowhere/out.json"), HasSubstr("cannot be written")));
   for (const char* wrong :

@@ -104,5 +104,77 @@ TEST_F(CsvFiles, ATableThatCannotBeReadToItsEndIsNoShorterOne) {
               HasSubstr("/proc/self/mem: cannot be read: Input/output error"));
 }
 
+// RFC 4180: any value may stand between quotation marks, which then may have commas, and marks that are doubled.
+TEST(CsvRows, ValuesMayStandBetweenQuotationMarks) {
+  const std::string text =
+      "\"name\",\"a\" , b,\"a \"\"third\"\"\"\r\n"
+      "\"Smith, J.\",\"1\",2,3\n"
+      "\"said \"\"a, b\"\"\", \"-4.5e1\" ,\"5\",\"\"\n"
+      "\"\",\" 6 \",7\n"
+      "plain,8,9,\"\"\"\"\n";
+  CsvRows csv("t.csv", text, {"b", "a"});
+  for (const auto& [b, a] : {std::pair{2.0, 1.0}, {5.0, -45.0}, {7.0, 6.0}, {9.0, 8.0}}) {
+    ASSERT_TRUE(csv.next());
+    EXPECT_EQ(csv.number(0), b);
+    EXPECT_EQ(csv.number(1), a);
+  }
+  EXPECT_FALSE(csv.next());
+  csv.check();
+}
+
+TEST(CsvRows, AMarkThatIsLeftOpenIsAFaultOfItsLineAlone) {
+  const std::string text = "a,b,size\n\"1,2\n3,4,5\" disk\n\"5\"\"\",6\n";
+  CsvRows csv("t.csv", text, {"a"});
+  ASSERT_TRUE(csv.next());
+  EXPECT_EQ(csv.number(0), 3);
+  EXPECT_FALSE(csv.next());
+  const std::string faults = message_of<FileFault>([&] { csv.check(); });
+  EXPECT_THAT(faults, HasSubstr("t.csv:2: a quotation mark is left open; must be closed in the same line"));
+  EXPECT_THAT(faults, HasSubstr("t.csv:4: a = 5\"\"; must be a finite number"));
+}
+
+TEST(CsvRows, AColumnMayBeMissingThatHasAValueThen) {
+  const std::string without = "a\n1\n2\n", with = "b,a\n7,1\n8,2\n", twice = "b,a,b\n7,1,1\n";
+  CsvRows missing("t.csv", without, {"a", {"b", 5}}), there("t.csv", with, {"a", {"b", 5}});
+  for (const double a : {1.0, 2.0}) {
+    ASSERT_TRUE(missing.next() && there.next());
+    EXPECT_EQ(missing.number(0), a);
+    EXPECT_EQ(missing.number(1), 5);
+    EXPECT_EQ(there.number(0), a);
+    EXPECT_EQ(there.number(1), a + 6);
+  }
+  EXPECT_THAT(message_of<FileFault>([&] {
+                CsvRows("t.csv", twice, {"a", {"b", 5}});
+              }),
+              HasSubstr("the column b stands twice"));
+}
+
+// What spreadsheets of other countries write, and files that are no such text.
+TEST(CsvRows, OtherFormsOfTablesAreNamed) {
+  const auto fault = [](const std::string& text) {
+    return message_of<FileFault>([&] {
+      CsvRows csv("t.csv", text, {"a", "b"});
+      while (csv.next()) continue;
+      csv.check();
+    });
+  };
+  EXPECT_THAT(fault("a;b\n1,5;2\n"),
+              HasSubstr("t.csv:1: the column a is missing; its header has semicolons between the "
+                        "columns; must have commas, and numbers decimal points"));
+  EXPECT_THAT(fault("\"a\";\"b\"\n1;2\n"), HasSubstr("its header has semicolons between the columns"));
+  EXPECT_THAT(fault("a\tb\n1\t2\n"), HasSubstr("its header has tabs between the columns"));
+  EXPECT_THAT(fault("a,c\n1,2\n"), HasSubstr("the column b is missing; there are a,c"));
+  EXPECT_THAT(fault("a,b\n\"1,5\",2\n"), HasSubstr("t.csv:2: a = 1,5; must be a finite number, with a decimal point"));
+  EXPECT_THAT(fault("a,b\n1,5,2\n"),
+              HasSubstr("t.csv:2: there are 3 values for 2 columns; a number must have no comma"));
+  const std::string plain = "a,b\n1,2\n3,4\n";
+  std::string wide;
+  for (const char letter : plain) wide += std::string{letter, '\0'};
+  for (const std::string& mark : {std::string(), std::string("\xff\xfe")})
+    EXPECT_THAT(fault(mark + wide), HasSubstr("t.csv:1: the file is UTF-16 (little-endian), which iconv -f UTF-16LE -t "
+                                              "UTF-8 converts; must be a table of comma-separated values in UTF-8"));
+  EXPECT_THAT(fault("PK\x03\x04 and more"), HasSubstr("the file is a zip archive, as spreadsheets (.xlsx, .ods)"));
+}
+
 }  // namespace
 }  // namespace syncopate

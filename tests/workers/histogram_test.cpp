@@ -149,7 +149,9 @@ TEST_F(HistogramFiles, FaultsNameFileAndLine) {
   EXPECT_THAT(faults(header + "1,2,-1\n2,x,nan\n3,3,1\n"),
               AllOf(HasSubstr("bad.csv:2: density = -1"), HasSubstr("bad.csv:3: bin_right_s = x"),
                     HasSubstr("bad.csv:3: density = nan"), HasSubstr("bad.csv:4: bin_right_s = 3")));
-  EXPECT_THAT(faults("a;b\n1;2\n"), AllOf(HasSubstr("bin_left_s is missing; there are a;b"), HasSubstr("density is")));
+  EXPECT_THAT(faults("a;b\n1;2\n"),
+              AllOf(HasSubstr("bin_left_s is missing; its header has semicolons between the columns"),
+                    HasSubstr("density is")));
   std::string many = header;
   for (int i = 0; i < 100; ++i) many += "1,2,-1\n";
   EXPECT_THAT(faults(many), AllOf(HasSubstr("bad.csv:2:"), HasSubstr("bad.csv: and 179 more faults")));

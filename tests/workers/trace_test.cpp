@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <map>
+#include <sstream>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -55,6 +57,39 @@ TEST(Trace, ReadsDurationsWithTheLastColumnThatRunsHaveRecordedBefore) {
   const auto read = std::make_shared<const Trace>(
       "durations.csv", "worker,step,micro_batch,duration_s,added_s,kept\n0,0,0,1.500000000,0.500000000,1\n");
   EXPECT_EQ(added(*trace_delay(read, {}), 0, 0, 1), (Seconds{1.5}));
+}
+
+// As R's write.csv and Python's csv.QUOTE_ALL write it.
+TEST(Trace, ReadsQuotedColumnsAndValues) {
+  std::string header_alone = recorded, all;
+  header_alone.replace(0, header_alone.find('\n'), "\"step\",\"worker\",\"start_s\",\"micro_batch\",\"duration_s\"");
+  std::istringstream lines(recorded);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line.front() == '#') continue;
+    all += '"';
+    for (const char letter : line) all += letter == ',' ? std::string("\",\"") : std::string{letter};
+    all += "\"\r\n";
+  }
+  for (const std::string& text : {header_alone, all}) {
+    const Trace read("run.csv", text);
+    ASSERT_EQ(read.workers(), 2);
+    ASSERT_EQ(read.steps(), Step{2});
+    for (int worker = 0; worker < 2; ++worker)
+      for (Step step = 0; step < read.steps(); ++step)
+        EXPECT_THAT(read.durations_s(worker, step, 0, 9),
+                    testing::ElementsAreArray(trace()->durations_s(worker, step, 0, 9)));
+  }
+}
+
+TEST(Trace, OfOneRowPerStepHasOneMicroBatchInEach) {
+  const auto read =
+      std::make_shared<const Trace>("run.csv", "worker,step,duration_s\n0,0,1.5\n0,1,2.5\n1,1,4\n1,0,3\n");
+  EXPECT_EQ(read->workers(), 2);
+  EXPECT_EQ(read->steps(), Step{2});
+  EXPECT_EQ(read->micro_batches(), 1);
+  EXPECT_EQ(added(*trace_delay(read, {}), 0, 1, 1), (Seconds{2.5}));
+  EXPECT_EQ(added(*trace_delay(read, {}), 1, 1, 1), (Seconds{4}));
+  EXPECT_EQ(read->step_law(1, 1).mean_s, 3.5);
 }
 
 TEST(Trace, ReadsRowsInAnyOrder) {
@@ -217,7 +252,10 @@ TEST_F(TraceFiles, FaultsNameFileAndLine) {
     return read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"").faults;
   };
   const std::string header = "worker,step,micro_batch,duration_s\n";
-  EXPECT_THAT(faults("worker,step,duration_s\n0,0,1\n"), HasSubstr("bad.csv:1: the column micro_batch is missing"));
+  EXPECT_THAT(faults("worker,step,micro_batch\n0,0,1\n"), HasSubstr("bad.csv:1: the column duration_s is missing"));
+  EXPECT_THAT(faults("worker,step,duration_s\n0,0,1\n0,1,1\n0,0,2\n"),
+              HasSubstr("bad.csv:4: worker 0, step 0 stands in line 2 already; several rows of a step need a column "
+                        "micro_batch, which numbers them from 0"));
   EXPECT_THAT(faults(header), HasSubstr("bad.csv:1: there are no rows"));
   EXPECT_THAT(faults(header + "0,0,0,-1\n"), HasSubstr("bad.csv:2: duration_s = -1"));
   EXPECT_THAT(faults(header + "0,0,0,1\n0,0,1,one\n"), HasSubstr("bad.csv:3: duration_s = one"));

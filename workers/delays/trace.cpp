@@ -39,7 +39,8 @@ class Moments {
 }  // namespace
 
 Trace::Trace(std::string file, std::string_view content) : file_(std::move(file)) {
-  CsvRows csv(file_, content, {"worker", "step", "micro_batch", "duration_s"});
+  CsvRows csv(file_, content, {"worker", "step", {"micro_batch", 0}, "duration_s"});
+  const bool has_micro_batches = csv.has_column("micro_batch");
   std::vector<Row> rows;
   while (csv.next()) {
     const auto worker = csv.integer(0, most_workers), step = csv.integer(1, most_steps),
@@ -60,8 +61,13 @@ Trace::Trace(std::string file, std::string_view content) : file_(std::move(file)
   std::ranges::stable_sort(rows, {}, place);
   for (auto row = rows.begin(); row != rows.end() && std::next(row) != rows.end(); ++row)
     if (place(*row) == place(*std::next(row)))
-      csv.fault_at(std::next(row)->line, fmt::format("worker {}, step {}, micro-batch {} stands in line {} already",
-                                                     row->worker, row->step, row->micro_batch, row->line));
+      csv.fault_at(std::next(row)->line,
+                   has_micro_batches
+                       ? fmt::format("worker {}, step {}, micro-batch {} stands in line {} already", row->worker,
+                                     row->step, row->micro_batch, row->line)
+                       : fmt::format("worker {}, step {} stands in line {} already; several rows of a step need a "
+                                     "column micro_batch, which numbers them from 0",
+                                     row->worker, row->step, row->line));
 
   // A number that none below has brought is a wrong one, or rows are missing altogether.
   std::int64_t next_worker = 0;

@@ -16,8 +16,9 @@ namespace syncopate {
 class Trace {
  public:
   // What a file holds, compressed or not: comma-separated worker, step, micro_batch, duration_s, in any order, all from
-  // 0; other columns are passed over. Every worker and every step has a row, no row stands twice, but rows may be
-  // missing. Throws FileFault, which names `file` and the line.
+  // 0; other columns are passed over. Without the column micro_batch each step has one micro-batch. Every worker and
+  // every step has a row, no row stands twice, but rows may be missing. Throws FileFault, which names `file` and the
+  // line.
   Trace(std::string file, std::string_view content);
 
   const std::string& file() const { return file_; }
