@@ -99,6 +99,42 @@ TEST_F(TextLines, WithoutLabelsAllAreOfOneCategory) {
   EXPECT_EQ(corpus.texts[1].label, 0);
 }
 
+TEST_F(TextLines, WithoutAWordAreCounted) {
+  EXPECT_EQ(read_text_lines(file("a\tb\n\na\t...\na\t\nb\tc\n"), true).left_out, 2);
+  EXPECT_EQ(read_text_lines(file("a\n\n***\nb\n"), false).left_out, 1) << "an empty line is none";
+}
+
+// Also where each byte is UTF-8, as in UTF-16 without a mark: its words would be letters.
+TEST_F(TextLines, OtherEncodingsAreNamed) {
+  const std::string plain = "sport\tA ball and a net\nart\tcanvas\n";
+  const auto widened = [&](std::size_t bytes, bool is_little) {
+    std::string text;
+    for (const char letter : plain) {
+      std::string one(bytes, '\0');
+      one[is_little ? 0 : bytes - 1] = letter;
+      text += one;
+    }
+    return text;
+  };
+  const auto says = [](const std::string& form) {
+    return AllOf(HasSubstr("a.txt: is " + form), HasSubstr("must be a text in UTF-8, line by line"));
+  };
+  for (const bool has_mark : {false, true}) {
+    const auto mark = [&](const std::string& bytes) { return has_mark ? bytes : std::string(); };
+    EXPECT_THAT(fault(mark("\xff\xfe") + widened(2, true)),
+                says("UTF-16 (little-endian), which iconv -f UTF-16LE -t UTF-8 converts"));
+    EXPECT_THAT(fault(mark("\xfe\xff") + widened(2, false)),
+                says("UTF-16 (big-endian), which iconv -f UTF-16BE -t UTF-8 converts"));
+    EXPECT_THAT(fault(mark(std::string("\xff\xfe\0\0", 4)) + widened(4, true)), says("UTF-32 (little-endian)"));
+    EXPECT_THAT(fault(mark(std::string("\0\0\xfe\xff", 4)) + widened(4, false)), says("UTF-32 (big-endian)"));
+  }
+  EXPECT_THAT(fault("\x1f\x8b\x08 and more"), says("compressed with gzip"));
+  EXPECT_THAT(fault(std::string(64, '\0')), says("full of zero bytes"));
+  EXPECT_THAT(
+      fault("caf\xe9\tau lait\n"),
+      HasSubstr("a.txt:1: byte 0xe9 is no UTF-8; a text in Latin-1 is converted by iconv -f ISO-8859-1 -t UTF-8"));
+}
+
 TEST_F(TextLines, WhatIsNoSuchFileIsNamedWithItsLine) {
   EXPECT_THAT(fault("a\tb\nno label\n"), AllOf(HasSubstr("a.txt:2"), HasSubstr("a label, a tab and a text")));
   EXPECT_THAT(fault("a\tb\n\tno label\n"), HasSubstr("a.txt:2"));

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <system_error>
 
 #include "workers/files/whole_file.hpp"
 #include "workers/process/printable.hpp"
+#include "workers/process/utf8.hpp"
 #include "workers/settings/key_path.hpp"
 #include "workers/settings/settings_node.hpp"
 
@@ -37,7 +39,10 @@ void check_file(const std::string& file) {
 TomlNode load_toml(const std::string& file) {
   check_file(file);
   try {
-    return parse_toml(whole_file(file, most_bytes), file);
+    const std::string text = whole_file(file, most_bytes);
+    if (const std::string form = foreign_form(text); !form.empty())
+      throw TomlSyntaxFault(fmt::format("{}: is {}; must be an experiment file in UTF-8", file, form));
+    return parse_toml(text, file);
   } catch (const std::system_error& problem) {
     throw TomlSyntaxFault(fmt::format("{}: cannot be read: {}", file, problem.code().message()));
   }

@@ -18,6 +18,7 @@ struct LabelledText {
 struct Corpus {
   std::vector<LabelledText> texts;
   std::vector<std::string> categories;  // by label; one where there are no labels
+  std::int64_t left_out = 0;            // lines that are not empty and have no word
 };
 
 // Whether a text is held out, by a hash of what it says: equal texts are on one side, and a corpus that grows keeps its

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <system_error>
 
 #include "workers/files/data_fault.hpp"
@@ -29,12 +30,14 @@ void for_each_line(const std::filesystem::path& file,
                    const std::function<void(std::string_view line, const std::string& place)>& line) {
   const std::string content = content_of(file);
   if (content.empty()) throw DataFault(fmt::format("{}: is empty; must be a text, line by line", file.string()));
+  if (const std::string form = foreign_form(content); !form.empty())
+    throw DataFault(fmt::format("{}: is {}; must be a text in UTF-8, line by line", file.string(), form));
   const std::size_t valid = utf8_until(content);
   if (valid < content.size())
-    throw DataFault(
-        fmt::format("{}:{}: byte 0x{:02x} is no UTF-8", file.string(),
-                    1 + std::count(content.begin(), content.begin() + static_cast<std::ptrdiff_t>(valid), '\n'),
-                    static_cast<unsigned char>(content[valid])));
+    throw DataFault(fmt::format(
+        "{}:{}: byte 0x{:02x} is no UTF-8; a text in Latin-1 is converted by iconv -f ISO-8859-1 -t UTF-8",
+        file.string(), 1 + std::count(content.begin(), content.begin() + static_cast<std::ptrdiff_t>(valid), '\n'),
+        static_cast<unsigned char>(content[valid])));
   std::size_t number = 0;
   std::string_view rest = content;
   if (rest.starts_with(byte_order_mark)) rest.remove_prefix(byte_order_mark.size());

@@ -37,7 +37,10 @@ Corpus read_text_lines(const std::filesystem::path& file, bool labelled) {
   for_each_line(file, [&](std::string_view line, const std::string& place) {
     if (line.empty()) return;
     const auto [label, text] = labelled ? parts_of(line, place) : std::pair(std::string_view(), line);
-    if (!has_words(text)) return;
+    if (!has_words(text)) {
+      ++corpus.left_out;
+      return;
+    }
     corpus.texts.push_back({.text = std::string(text)});
     labels.emplace_back(label);
     numbers.emplace(label, 0);

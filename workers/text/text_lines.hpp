@@ -7,7 +7,8 @@
 
 namespace syncopate {
 
-// Labels are words, numbered in the order of their bytes. Lines without any word are passed over. Throws DataFault,
+// Labels are words, numbered in the order of their bytes. Lines without any word are passed over,
+// and counted where they are not empty. Throws DataFault,
 // which names the file and the line.
 Corpus read_text_lines(const std::filesystem::path& file, bool labelled);
 
