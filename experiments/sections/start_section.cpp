@@ -21,8 +21,10 @@ std::vector<float> floats_in(const std::filesystem::path& file) {
   try {
     const NpyArray array(file);
     if (array.shape().size() != 1 || array.type() != "<f4")
-      throw NpyFault(fmt::format("has {} dimensions and elements of type '{}'; must be one model's parameters, float32",
-                                 array.shape().size(), array.type()));
+      throw NpyFault(
+          fmt::format("has {} dimensions and elements of type {}; must be one model's parameters, (n,) of "
+                      "float32: numpy.save(\"{}\", a.astype(\"<f4\").ravel())",
+                      array.shape().size(), described_type(array.type()), file.filename().string()));
     std::vector<float> values(array.data<float>(), array.data<float>() + array.shape().front());
     const auto wrong = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
     if (wrong != values.end())

@@ -55,7 +55,8 @@ TEST_F(Idx, AFileOfAnotherFormatIsToldFromItsFirstBytes) {
 }
 
 TEST_F(Idx, ElementsMustBeUnsignedBytes) {
-  EXPECT_THAT(fault_of(write("floats", idx_header(0x0d, {1})), 1), AllOf(HasSubstr("0x0d"), HasSubstr("must be 0x08")));
+  EXPECT_THAT(fault_of(write("floats", idx_header(0x0d, {1})), 1),
+              AllOf(HasSubstr("0x0d (float32)"), HasSubstr("must be 0x08 (uint8)")));
 }
 
 TEST_F(Idx, LabelsInPlaceOfImagesAreTold) {

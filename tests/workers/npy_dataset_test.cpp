@@ -198,7 +198,8 @@ TEST_F(NpyDataset, LabelsOfTokensThatAreNoneAreFaults) {
   EXPECT_THAT(fault_of("(2,)", {1, 1}),
               AllOf(HasSubstr("y_test.npy"), HasSubstr("has shape (1, 2)"), HasSubstr("the training set's are (2,)")));
   write("y_train.npy", npy_file("|u1", "(2, 3)", {1, 1, 1, 1, 1, 1}));
-  EXPECT_THAT(fault(), HasSubstr("has elements of type '|u1'; labels of tokens must be int64 or int32"));
+  EXPECT_THAT(fault(), HasSubstr("has elements of type uint8 ('|u1'); labels of tokens must be int64 or int32: "
+                                 "numpy.save(\"y_train.npy\", a.astype(\"<i8\"))"));
 }
 
 TEST_F(NpyDataset, TheDigestIsThatOfAllFourFiles) {
@@ -237,7 +238,9 @@ TEST_F(NpyDataset, OtherTypesShapesAndLabelsAreRefused) {
   write("x_train.npy", npy_file("<f4", "(6,)", FileBytes(24)));
   EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("(6,)"), HasSubstr("(n, features)")));
   write("x_train.npy", npy_file("<f4", "(0, 2)", {}));
-  EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("(0, 2)")));
+  EXPECT_THAT(fault(), HasSubstr("x_train.npy: has 0 samples, its shape is (0, 2); must have one at least"));
+  write("x_train.npy", npy_file("<f4", "(0,)", {}));
+  EXPECT_THAT(fault(), HasSubstr("has 0 samples"));
   SetUp();
   write("y_train.npy", npy_file("<f8", "(3,)", FileBytes(24)));
   EXPECT_THAT(fault(), AllOf(HasSubstr("y_train.npy"), HasSubstr("uint8, int32 or int64 of classes, or float32")));
@@ -316,6 +319,43 @@ TEST_F(NpyDataset, AMissingFileOrDirectoryIsNamed) {
   EXPECT_THAT(fault(), AllOf(HasSubstr(directory_.string()), HasSubstr("no file y_test.npy")));
   std::filesystem::remove_all(directory_);
   EXPECT_THAT(fault(), HasSubstr("no such directory"));
+}
+
+// Whatever NumPy saves: what it is, and what would be right.
+TEST_F(NpyDataset, TypesThatAreNotReadAreNamedWithTheWayToTheRightOne) {
+  const auto fault_of_x = [&](const std::string& type, std::size_t bytes, const std::string& shape = "(3, 2)") {
+    write("x_train.npy", npy_file(type, shape, FileBytes(bytes)));
+    return fault();
+  };
+  const std::string as_numbers = "numpy.save(\"x_train.npy\", a.astype(\"<f4\"))",
+                    as_tokens = "numpy.save(\"x_train.npy\", a.astype(\"<i8\"))";
+  EXPECT_THAT(fault_of_x("<f2", 12), AllOf(HasSubstr("float16 ('<f2'); must be float32"), HasSubstr(as_numbers)));
+  EXPECT_THAT(fault_of_x(">f4", 24), AllOf(HasSubstr("float32 in big-endian order ('>f4')"), HasSubstr(as_numbers)));
+  EXPECT_THAT(fault_of_x("<f8", 48), AllOf(HasSubstr("float64 ('<f8')"), HasSubstr(as_numbers)));
+  EXPECT_THAT(fault_of_x("|b1", 6), AllOf(HasSubstr("bool ('|b1')"), HasSubstr(as_numbers)));
+  for (const auto& [type, name, each] : {std::tuple{"<u2", "uint16 ('<u2')", 2},
+                                         {"<i2", "int16 ('<i2')", 2},
+                                         {"<u4", "uint32 ('<u4')", 4},
+                                         {">i8", "int64 in big-endian order ('>i8')", 8}})
+    EXPECT_THAT(fault_of_x(type, 6 * static_cast<std::size_t>(each)),
+                AllOf(HasSubstr(name), HasSubstr(as_numbers), HasSubstr(as_tokens)));
+  EXPECT_THAT(fault_of_x("<u2", 24, "(3, 2, 2)"), testing::Not(HasSubstr(as_tokens))) << "images are no tokens";
+  EXPECT_THAT(fault_of_x("|O", 48),
+              AllOf(HasSubstr("x_train.npy: holds objects of Python"), HasSubstr("fill the rows")));
+  EXPECT_THAT(fault_of_x("<U7", 168), HasSubstr("holds texts ('<U7'); must hold numbers"));
+  EXPECT_THAT(fault_of_x("<M8[s]", 48), HasSubstr("'<M8[s]'"));
+  EXPECT_THAT(fault_of_x("<f2", 10), HasSubstr("truncated")) << "of any type";
+  write("x_train.npy", {'P', 'K', 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+  EXPECT_THAT(fault(), HasSubstr("is a zip archive, such as .npz; must be one array, as numpy.save writes it"));
+  SetUp();
+  for (const auto& [type, name, bytes] : {std::tuple{"<u2", "uint16 ('<u2')", 6},
+                                          {"<f8", "float64 ('<f8')", 24},
+                                          {">i8", "int64 in big-endian order ('>i8')", 24}}) {
+    write("y_train.npy", npy_file(type, "(3,)", FileBytes(static_cast<std::size_t>(bytes))));
+    EXPECT_THAT(fault(), AllOf(HasSubstr("y_train.npy"), HasSubstr(name),
+                               HasSubstr("numpy.save(\"y_train.npy\", a.astype(\"<i8\"))"),
+                               HasSubstr("numpy.save(\"y_train.npy\", a.astype(\"<f4\"))")));
+  }
 }
 
 }  // namespace

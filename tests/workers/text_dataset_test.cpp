@@ -98,6 +98,14 @@ TEST_F(TextDataset, LabelsStandBesideTheirTexts) {
   EXPECT_EQ(sample, labels.size());
 }
 
+TEST_F(TextDataset, LinesWithoutAWordAreNoted) {
+  const TextOptions options{.test_share = 0.5, .least = 1};
+  EXPECT_THAT(text_dataset_size(text_lines(true), options, file(many_lines())).notes, testing::IsEmpty());
+  const auto path = file(many_lines() + "other\t\n");
+  EXPECT_THAT(text_dataset_size(text_lines(true), options, path).notes,
+              ElementsAre(path.string() + ": 1 line has no word and is left out"));
+}
+
 TEST_F(TextDataset, WhatLeavesNothingToTrainOrTestOnIsAFault) {
   EXPECT_THAT(fault("one line\n", {.least = 1}), AllOf(StartsWith((directory_ / "a.txt").string()),
                                                        HasSubstr("test_share = 0.1"), HasSubstr("both need some")));
@@ -125,7 +133,8 @@ class VocabularyFiles : public IdxFiles {
  protected:
   static TextContents some() {
     return {.size = {.train = 7, .test = 3, .shape = {.width = 9, .vocabulary = 7}, .classes = 2, .shortest = 4},
-            .words = {"the", "\u00e9tude"}};
+            .words = {"the", "\u00e9tude"},
+            .left_out = 6};
   }
   // Whether it had to be made anew, by a process that begins.
   bool is_built(const std::string& name = "abc") const {
@@ -143,6 +152,7 @@ class VocabularyFiles : public IdxFiles {
       EXPECT_EQ(found.size.classes, 2);
       EXPECT_EQ(found.size.shape, some().size.shape);
       EXPECT_EQ(found.size.shortest, 4);
+      EXPECT_EQ(found.left_out, some().left_out);
     }
     return built;
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "workers/files/data_fault.hpp"  // what loading one throws
@@ -26,7 +27,8 @@ struct SampleShape {
 struct TokenMarks {
   std::int32_t mask = -1;                    // stands for what a masked language model has to find; -1: there is none
   std::vector<std::int32_t> never_masked{};  // such as those at a sequence's ends
-  std::int32_t padding = -1;  // stands behind a sequence's end where others are longer; -1: there is none
+  std::int32_t padding = -1;                // stands behind a sequence's end where others are longer; -1: there is none
+  bool never_masked_stand_at_ends = false;  // one at each end of every sequence, and no others of them
 };
 
 // Of a token that is asked for nothing: what torch.nn.CrossEntropyLoss ignores unless it is told otherwise.
@@ -47,12 +49,13 @@ struct DatasetSize {
   std::int64_t test = 0;
   SampleShape shape;
   std::int64_t classes = 0;
-  std::int64_t targets = 0;        // numbers that each sample has instead of a class; 0: it has a class
-  std::int64_t token_classes = 0;  // of the labels that each token has, instead of one for all; 0: there are none
-  TokenMarks marks{};              // of tokens
-  bool has_byte_images = false;    // rather than vectors, or images of numbers
-  std::int64_t validation = 0;     // no part of `train` (validation.hpp)
-  std::int64_t shortest = 0;       // tokens of the shortest sequence; 0: all may be as long as the longest
+  std::int64_t targets = 0;          // numbers that each sample has instead of a class; 0: it has a class
+  std::int64_t token_classes = 0;    // of the labels that each token has, instead of one for all; 0: there are none
+  TokenMarks marks{};                // of tokens
+  bool has_byte_images = false;      // rather than vectors, or images of numbers
+  std::int64_t validation = 0;       // no part of `train` (validation.hpp)
+  std::int64_t shortest = 0;         // tokens of the shortest sequence; 0: all may be as long as the longest
+  std::vector<std::string> notes{};  // what is worth knowing of the files, and is no fault; a sentence each
   std::int64_t samples(Split split) const {
     return split == Split::train ? train : split == Split::test ? test : validation;
   }

@@ -25,6 +25,25 @@ constexpr std::int64_t largest_bytes = std::int64_t{1} << 34;  // beyond it a he
   throw DataFault(fmt::format("{}: {}", file.string(), message));
 }
 
+std::string_view name_of_type(int type) {
+  switch (type) {
+    case 0x08:
+      return "uint8";
+    case 0x09:
+      return "int8";
+    case 0x0b:
+      return "int16";
+    case 0x0c:
+      return "int32";
+    case 0x0d:
+      return "float32";
+    case 0x0e:
+      return "float64";
+    default:
+      return "none of the format's";
+  }
+}
+
 // What an array of this many dimensions holds in an MNIST-style directory.
 std::string kind(int rank) {
   if (rank == 1) return "labels (1 dimension)";
@@ -77,7 +96,9 @@ std::vector<std::int64_t> read_dimensions(Stream& stream, const std::filesystem:
   if (magic[0] != 0 || magic[1] != 0)
     fail(file, fmt::format("begins with bytes {:02x} {:02x}; an IDX file begins with 00 00", magic[0], magic[1]));
   if (magic[2] != unsigned_byte)
-    fail(file, fmt::format("holds elements of type 0x{:02x}; must be 0x08 (unsigned byte)", magic[2]));
+    fail(file, fmt::format("holds elements of type 0x{:02x} ({}); must be 0x08 (uint8); numbers of other types can be "
+                           "arrays of NumPy's, dataset = \"npy\"",
+                           magic[2], name_of_type(magic[2])));
   if (magic[3] != rank) fail(file, fmt::format("holds {}; must hold {}", kind(magic[3]), kind(rank)));
 
   std::vector<std::int64_t> dimensions;

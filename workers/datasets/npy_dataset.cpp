@@ -67,14 +67,19 @@ NpyArray array_in(const path& file) {
 // Of one sample, from the shape of all.
 SampleShape shape_of(const path& file, const NpyArray& x) {
   const std::vector<std::int64_t>& shape = x.shape();
+  if (!shape.empty() && shape.front() == 0)
+    fail(file, fmt::format("has 0 samples, its shape is {}; must have one at least", text_of(shape)));
   if (shape.size() < 2 || shape.size() > 4 || std::ranges::find(shape, 0) != shape.end())
     fail(file, fmt::format("has shape {}; must be (n, features), (n, height, width) or (n, channels, height, width)",
                            text_of(shape)));
   if (holds_tokens(x)) {
     if (shape.size() != 2) fail(file, fmt::format("has shape {}; tokens must be (n, length)", text_of(shape)));
   } else if (x.type() != "<f4" && x.type() != "|u1") {
-    fail(file,
-         fmt::format("has elements of type '{}'; must be float32 or uint8, or int32 or int64 of tokens", x.type()));
+    const bool are_integers = x.type()[1] == 'i' || x.type()[1] == 'u';
+    const std::string of_tokens =
+        are_integers && shape.size() == 2 ? fmt::format(", or of tokens {}", way_to_save(file, "<i8")) : "";
+    fail(file, fmt::format("has elements of type {}; must be float32 or uint8, or int32 or int64 of tokens: {}{}",
+                           described_type(x.type()), way_to_save(file, "<f4"), of_tokens));
   }
   if (shape.size() == 2) return {.channels = 1, .height = 1, .width = shape[1]};
   return {.channels = shape.size() == 4 ? shape[1] : 1, .height = shape.end()[-2], .width = shape.end()[-1]};
@@ -96,8 +101,9 @@ std::vector<std::int64_t> labels_in(const path& file, const NpyArray& y) {
   else if (y.type() == "<i8")
     labels = widened<std::int64_t>(y);
   else
-    fail(file, fmt::format("has elements of type '{}'; must be uint8, int32 or int64 of classes, or float32 of numbers",
-                           y.type()));
+    fail(file, fmt::format("has elements of type {}; must be uint8, int32 or int64 of classes, or float32 of numbers: "
+                           "{}, or {}",
+                           described_type(y.type()), way_to_save(file, "<i8"), way_to_save(file, "<f4")));
   const auto wrong = std::ranges::find_if(labels, [](auto label) { return label < 0 || label >= most_classes; });
   if (wrong != labels.end())
     fail(file, fmt::format("label {} = {}; must be in 0 .. {}", wrong - labels.begin(), *wrong, most_classes - 1));
@@ -120,7 +126,9 @@ SplitData read_split(const path& directory, Split split, std::int32_t padding) {
   SplitData data{.x = std::move(x), .y = array_in(files.y), .shape = shape, .labels = {}, .targets = 0};
   if (holds_targets(data.y)) {
     if (holds_tokens(data.x))
-      fail(files.y, "has elements of type '<f4'; must be uint8, int32 or int64: tokens have classes, not numbers");
+      fail(files.y, fmt::format("has elements of type {}; must be uint8, int32 or int64: tokens have classes, not "
+                                "numbers: {}",
+                                described_type(data.y.type()), way_to_save(files.y, "<i8")));
     data.targets = targets_of(files.y, data.y);
     data.labels.resize(static_cast<std::size_t>(data.y.shape()[0]));
   } else if (holds_tokens(data.x) && data.y.shape().size() == 2) {
@@ -147,8 +155,9 @@ BothSplits read_both(const path& directory, std::int32_t padding) {
     fail(file, fmt::format("has shape {}; the training set's is {}", text_of(splits.test.x.shape()),
                            text_of(splits.train.x.shape())));
   if (splits.test.x.type() != splits.train.x.type())
-    fail(file, fmt::format("has elements of type '{}'; the training set's are of '{}'", splits.test.x.type(),
-                           splits.train.x.type()));
+    fail(file,
+         fmt::format("has elements of type {}; the training set's are of {}: {}", described_type(splits.test.x.type()),
+                     described_type(splits.train.x.type()), way_to_save(file, splits.train.x.type())));
   if (splits.test.targets != splits.train.targets ||
       splits.test.token_labels.empty() != splits.train.token_labels.empty())
     fail(files_of(directory, Split::test).y,
@@ -225,7 +234,19 @@ BothTokens tokens_of(const path& directory, const BothSplits& splits, std::int32
   return {.train = read(Split::train, splits.train), .test = read(Split::test, splits.test)};
 }
 
-DatasetSize size_of(const BothSplits& splits, const BothTokens& tokens, const NpyTokens& known) {
+// Padding is cut off at a row's end alone.
+std::string note_of_padding(const path& file, const TokenSequences& rows, std::int32_t padding) {
+  std::int64_t padded = 0;
+  for (std::int64_t row = 0; row < rows.count(); ++row)
+    padded += rows.tokens(static_cast<std::uint32_t>(row)).front() == padding ? 1 : 0;
+  if (padded == 0) return {};
+  return fmt::format(
+      "{}: {} of its {} rows begin{} with the padding, {}; that is taken for a token of the row: only "
+      "padding at a row's end is cut off",
+      file.string(), padded, rows.count(), padded == 1 ? "s" : "", padding);
+}
+
+DatasetSize size_of(const path& directory, const BothSplits& splits, const BothTokens& tokens, const NpyTokens& known) {
   DatasetSize size = size_of(splits);
   const std::int32_t largest = std::max({tokens.train.largest(), tokens.test.largest(), known.mask, known.padding});
   size.shape = {.width = std::max(tokens.train.longest(), tokens.test.longest()),
@@ -240,6 +261,9 @@ DatasetSize size_of(const BothSplits& splits, const BothTokens& tokens, const Np
   size.marks.mask = known.mask;
   size.marks.padding = known.padding;
   size.marks.never_masked.assign(known.never_masked.begin(), known.never_masked.end());
+  for (const auto& [split, rows] : {std::pair{Split::train, &tokens.train}, std::pair{Split::test, &tokens.test}})
+    if (std::string note = note_of_padding(files_of(directory, split).x, *rows, known.padding); !note.empty())
+      size.notes.push_back(std::move(note));
   return size;
 }
 
@@ -254,7 +278,8 @@ void check_keys(const path& directory, const NpyTokens& known) {
 
 DatasetSize npy_dataset_size(const path& directory, const NpyTokens& tokens) {
   const BothSplits splits = read_both(directory, tokens.padding);
-  if (holds_tokens(splits.train.x)) return size_of(splits, tokens_of(directory, splits, tokens.padding), tokens);
+  if (holds_tokens(splits.train.x))
+    return size_of(directory, splits, tokens_of(directory, splits, tokens.padding), tokens);
   check_keys(directory, tokens);
   return size_of(splits);
 }
@@ -272,7 +297,7 @@ std::shared_ptr<const Dataset> load_npy_dataset(const path& directory, const Npy
   BothSplits splits = read_both(directory, tokens.padding);
   if (!holds_tokens(splits.train.x)) return std::make_shared<NpyDataset>(std::move(splits));
   BothTokens both = tokens_of(directory, splits, tokens.padding);
-  const DatasetSize size = size_of(splits, both, tokens);
+  const DatasetSize size = size_of(directory, splits, both, tokens);
   return make_token_dataset(size, std::move(both.train), std::move(both.test));
 }
 

@@ -57,7 +57,8 @@ std::vector<std::int32_t> token_labels_in(const std::filesystem::path& file, con
   if (y.type() == "<i4")
     return wide_tokens ? labels_of<std::int32_t, std::int64_t>(file, y, x, padding)
                        : labels_of<std::int32_t, std::int32_t>(file, y, x, padding);
-  fail(file, fmt::format("has elements of type '{}'; labels of tokens must be int64 or int32", y.type()));
+  fail(file, fmt::format("has elements of type {}; labels of tokens must be int64 or int32: {}",
+                         described_type(y.type()), way_to_save(file, "<i8")));
 }
 
 }  // namespace syncopate

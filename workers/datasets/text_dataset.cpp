@@ -25,6 +25,7 @@ using std::filesystem::path;
 
 TextContents contents_of(const Corpus& corpus, const TextOptions& options, const path& file) {
   TextContents contents;
+  contents.left_out = corpus.left_out;
   DatasetSize& size = contents.size;
   ByWord<std::int64_t> counts;
   for (const LabelledText& one : corpus.texts) {
@@ -61,7 +62,8 @@ TextContents known_contents(const TextSource& source, const TextOptions& options
 DatasetSize with_marks(DatasetSize size) {
   size.marks = {.mask = token_of(SpecialToken::mask),
                 .never_masked = {token_of(SpecialToken::first), token_of(SpecialToken::last)},
-                .padding = token_of(SpecialToken::padding)};
+                .padding = token_of(SpecialToken::padding),
+                .never_masked_stand_at_ends = true};
   return size;
 }
 
@@ -72,7 +74,13 @@ std::string text_variant(const TextSource& source, const TextOptions& options) {
 }
 
 DatasetSize text_dataset_size(const TextSource& source, const TextOptions& options, const path& file) {
-  return with_marks(known_contents(source, options, file).size);
+  const TextContents contents = known_contents(source, options, file);
+  DatasetSize size = with_marks(contents.size);
+  if (contents.left_out > 0)
+    size.notes.push_back(contents.left_out == 1 ? fmt::format("{}: 1 line has no word and is left out", file.string())
+                                                : fmt::format("{}: {} lines have no word and are left out",
+                                                              file.string(), contents.left_out));
+  return size;
 }
 
 std::shared_ptr<const Dataset> load_text_dataset(const TextSource& source, const TextOptions& options,

@@ -20,13 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view format = "syncopate-vocabulary-2";
+constexpr std::string_view format = "syncopate-vocabulary-3";
 
 // The first line is a digest of the rest: what is damaged is nothing.
 std::string text_of(const TextContents& contents) {
   const DatasetSize& size = contents.size;
-  std::string rest = fmt::format("{} {} {} {} {} {} {} {}\n", format, size.train, size.test, size.classes,
-                                 size.shape.width, size.shortest, size.shape.vocabulary, contents.words.size());
+  std::string rest =
+      fmt::format("{} {} {} {} {} {} {} {} {}\n", format, size.train, size.test, size.classes, size.shape.width,
+                  size.shortest, size.shape.vocabulary, contents.left_out, contents.words.size());
   for (const std::string& word : contents.words) rest += word + "\n";
   return content_hash(rest) + "\n" + rest;
 }
@@ -39,7 +40,7 @@ std::optional<TextContents> read(const fs::path& file) {
   TextContents contents;
   DatasetSize& size = contents.size;
   text >> digest >> word >> size.train >> size.test >> size.classes >> size.shape.width >> size.shortest >>
-      size.shape.vocabulary >> words;
+      size.shape.vocabulary >> contents.left_out >> words;
   while (contents.words.size() < words && text >> word) contents.words.push_back(word);
   return text_of(contents) == text.str() ? std::optional(std::move(contents)) : std::nullopt;
 }

@@ -2,6 +2,7 @@
 // nothing needs no more, and need not read the text.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -14,8 +15,9 @@
 namespace syncopate {
 
 struct TextContents {
-  DatasetSize size;  // without marks
+  DatasetSize size;  // without marks and notes
   std::vector<std::string> words;
+  std::int64_t left_out = 0;  // lines without a word
 };
 
 // Thread-safe, and safe beside other processes with the same directory.

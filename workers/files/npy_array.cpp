@@ -53,11 +53,57 @@ std::vector<std::int64_t> tuple(std::string_view value) {
   }
 }
 
+// A type in NumPy's letters: its byte order, its kind, the bytes of an element.
+struct Letters {
+  char order = 0, kind = 0;
+  std::size_t bytes = 0;
+};
+
+Letters letters_of(std::string_view type) {
+  Letters letters;
+  if (type.size() < 2) return letters;
+  std::size_t bytes = 0;
+  const auto [end, error] = std::from_chars(type.data() + 2, type.data() + type.size(), bytes);
+  const bool is_object = type == "|O";
+  if (!is_object && (error != std::errc() || end != type.data() + type.size())) return letters;
+  return {.order = type[0], .kind = type[1], .bytes = bytes};
+}
+
+constexpr std::string_view kinds_of_numbers = "fiubc";
+constexpr std::size_t widest = 32;  // two numbers of 16 bytes
+
 std::size_t bytes_of(std::string_view type) {
-  static const std::map<std::string_view, std::size_t> known = {{"<f4", 4}, {"<f8", 8}, {"|u1", 1}, {"|i1", 1},
-                                                                {"<i2", 2}, {"<i4", 4}, {"<i8", 8}, {"|b1", 1}};
-  const auto found = known.find(type);
-  return found == known.end() ? 0 : found->second;
+  const Letters letters = letters_of(type);
+  const bool is_number = kinds_of_numbers.find(letters.kind) != kinds_of_numbers.npos;
+  return is_number && letters.bytes <= widest ? letters.bytes : 0;
+}
+
+// Of elements that are no numbers.
+std::string why_no_numbers(std::string_view type) {
+  switch (letters_of(type).kind) {
+    case 'O':
+      return "holds objects of Python ('|O'), as lists of rows of unlike lengths become; must hold numbers: fill the "
+             "rows "
+             "up to one length, and save them with a.astype(\"<i8\") or a.astype(\"<f4\")";
+    case 'U':
+    case 'S':
+      return fmt::format(
+          "holds texts ('{}'); must hold numbers: classes are numbered from 0, as "
+          "numpy.unique(a, return_inverse=True)[1] gives them",
+          type);
+    case 'M':
+    case 'm':
+      return fmt::format("holds dates or times ('{}'); must hold numbers", type);
+    default:
+      return fmt::format("has elements of type '{}', which is not known; must hold numbers", type);
+  }
+}
+
+// Of a file that does not begin as arrays do.
+std::string why_no_array(std::string_view bytes) {
+  if (bytes.starts_with("PK")) return "is a zip archive, such as .npz; must be one array, as numpy.save writes it";
+  if (bytes.starts_with("\x1f\x8b")) return "is compressed with gzip; must be unpacked";
+  return "is no array of NumPy's, as numpy.save writes it";
 }
 
 }  // namespace
@@ -68,9 +114,23 @@ std::int64_t NpyHeader::elements() const {
   return product;
 }
 
+std::string described_type(std::string_view type) {
+  const Letters letters = letters_of(type);
+  static const std::map<char, std::string_view> names = {
+      {'f', "float"}, {'i', "int"}, {'u', "uint"}, {'b', "bool"}, {'c', "complex"}};
+  const auto name = names.find(letters.kind);
+  if (name == names.end()) return fmt::format("'{}'", type);
+  const std::string bits = letters.kind == 'b' ? "" : std::to_string(8 * letters.bytes);
+  return fmt::format("{}{}{} ('{}')", name->second, bits, letters.order == '>' ? " in big-endian order" : "", type);
+}
+
+std::string way_to_save(const std::filesystem::path& file, std::string_view as) {
+  return fmt::format("numpy.save(\"{}\", a.astype(\"{}\"))", file.filename().string(), as);
+}
+
 NpyHeader npy_header(std::string_view bytes) {
   const auto byte = [&](std::size_t at) { return static_cast<std::size_t>(static_cast<unsigned char>(bytes[at])); };
-  if (bytes.size() < 12 || !bytes.starts_with(magic)) throw NpyFault("is no array of NumPy's");
+  if (bytes.size() < 12 || !bytes.starts_with(magic)) throw NpyFault(why_no_array(bytes));
   const std::size_t version = byte(6);
   if (version < 1 || version > 3)
     throw NpyFault(fmt::format("has version {} of NumPy's format; must be 1, 2 or 3", version));
@@ -104,7 +164,7 @@ NpyArray::NpyArray(const std::filesystem::path& file) {
                                        [size](const char* begin) { munmap(const_cast<char*>(begin), size); });
   header_ = npy_header({bytes_.get(), size});
   const std::size_t each = bytes_of(header_.type);
-  if (each == 0) throw NpyFault(fmt::format("has elements of type '{}', which is not known", header_.type));
+  if (each == 0) throw NpyFault(why_no_numbers(header_.type));
   const std::size_t declared = header_.begin + static_cast<std::size_t>(header_.elements()) * each;
   if (size != declared)
     throw NpyFault(fmt::format("has {} bytes; its header declares {}{}", size, declared,

@@ -29,10 +29,15 @@ struct NpyHeader {
 // Of what a file begins with. Throws NpyFault, also for arrays in Fortran's order.
 NpyHeader npy_header(std::string_view bytes);
 
+// For messages, of a type that does not suit: what it is, and how an array is saved as another one.
+std::string described_type(std::string_view type);  // "float16 ('<f2')"
+std::string way_to_save(const std::filesystem::path& file,
+                        std::string_view as);  // numpy.save("a.npy", a.astype("<f4"))
+
 class NpyArray {
  public:
-  // Throws std::system_error for a file that cannot be mapped, and NpyFault for one that is no array or that is shorter
-  // or longer than its header says.
+  // Throws std::system_error for a file that cannot be mapped, and NpyFault for one that is no array of numbers or that
+  // is shorter or longer than its header says. The numbers may be of any type that NumPy has.
   explicit NpyArray(const std::filesystem::path& file);
 
   const std::string& type() const { return header_.type; }
