@@ -400,5 +400,58 @@ TEST_F(ScriptModules, ATensorThatChangesUnseenFailsTheRun) {
   EXPECT_THROW(objective->gradient(theta.data(), nullptr, std::span(micro_batches.data(), 1)), ScriptFault);
 }
 
+// The same layers on copies of what is given, and in place.
+TEST_F(ScriptModules, MayChangeTheirInputsInPlace) {
+  const std::vector<ScriptTensor> tensors = {
+      {.name = "weight", .shape = {4, 3}},
+      {.name = "mean", .shape = {3}, .values = {0, 0, 0}, .kind = Kind::buffer},
+      {.name = "variance", .shape = {3}, .values = {1, 1, 1}, .kind = Kind::buffer}};
+  const auto of = [&](const std::string& doubled, const std::string& rest) {
+    save_script(file(), tensors, fmt::format("x = {}\n{}return torch.linear(x, self.weight)", doubled, rest));
+    return objective_of(load());
+  };
+  const std::string normalised =
+      "x = torch.batch_norm(x, None, None, self.mean, self.variance, self.training, 0.1, 1e-05, False)\n";
+  for (const std::string& rest : {std::string(), normalised}) {
+    const auto expected = of("x * 2 + 1", rest), found = of("x.mul_(2).add_(1)", rest);
+    const auto theta = expected->initial_parameters(1), buffers = expected->initial_buffers();
+    const auto other = expected->initial_parameters(1);
+    EXPECT_EQ(flatten(found->gradient(theta.data(), buffers.data(), micro_batches)),
+              flatten(expected->gradient(theta.data(), buffers.data(), micro_batches)));
+    const std::vector<const float*> members = {theta.data(), other.data()},
+                                    of_members = {buffers.data(), buffers.data()};
+    EXPECT_EQ(found->evaluate_ensemble(members, of_members, Split::test, 0, 50).loss,
+              expected->evaluate_ensemble(members, of_members, Split::test, 0, 50).loss);
+    if (!rest.empty()) {
+      EXPECT_EQ(found->batch_statistics(theta.data(), micro_batches),
+                expected->batch_statistics(theta.data(), micro_batches));
+    }
+  }
+}
+
+// A trace writes the mode that it was made in as a constant.
+TEST_F(ScriptModules, WhatATraceHasFixedIsSaid) {
+  const auto note = [&](const std::string& lines) {
+    save_linear(lines, {{.name = "mean", .shape = {4}, .kind = Kind::buffer},
+                        {.name = "variance", .shape = {4}, .values = {1, 1, 1, 1}, .kind = Kind::buffer}});
+    return load().note();
+  };
+  const std::string norm = "y = torch.batch_norm(y, None, None, self.mean, self.variance, {}, 0.1, 1e-05, False)\n",
+                    dropout = "y = torch.dropout(y, 0.5, {})\n";
+  const auto with = [](const std::string& line, const char* mode) { return fmt::format(fmt::runtime(line), mode); };
+  EXPECT_EQ(note(with(norm, "self.training") + with(dropout, "self.training")), "");
+  EXPECT_THAT(note(with(norm, "self.training") + with(dropout, "False") + with(dropout, "False")),
+              HasSubstr("its code has 2 dropouts without effect, in training and in evaluation alike"));
+  EXPECT_THAT(note(with(norm, "False") + with(dropout, "self.training")),
+              HasSubstr("its code has 1 normalisation by the file's statistics, in training and"));
+  EXPECT_THAT(note(with(norm, "False") + with(dropout, "False")),
+              HasSubstr("1 dropout without effect and 1 normalisation by the file's statistics"));
+  EXPECT_THAT(note("if x.size(0) > 2:\n    " + with(dropout, "False")), HasSubstr("1 dropout"));
+  save_linear(with(dropout, "True"));
+  EXPECT_THAT(fault(), HasSubstr("draws random numbers in evaluation; it may in training alone: its code has 1 dropout "
+                                 "in effect, in training and in evaluation alike, as torch.jit.trace of a module in "
+                                 "train() writes it; torch.jit.script keeps both modes"));
+}
+
 }  // namespace
 }  // namespace syncopate

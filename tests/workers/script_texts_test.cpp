@@ -299,5 +299,25 @@ TEST_F(ScriptsOfTexts, WhatCannotBeTrainedIsAFault) {
               HasSubstr("its buffer seen changes in training; a module of tokens must have none that does"));
 }
 
+// Both the tokens and their lengths.
+TEST_F(ScriptsOfTexts, MayChangeTheirInputsInPlace) {
+  const std::string rest =
+      "e = torch.embedding(self.weight, x)\n"
+      "held = (torch.arange(x.size(1)).unsqueeze(0) < lengths.unsqueeze(1)).unsqueeze(2)\n"
+      "return (e * held).sum(1) / lengths.unsqueeze(1) + self.offset";
+  const std::string next = fmt::format("(x + 1) % {}", vocabulary);
+  const auto expected =
+      saved(bag, fmt::format("x = {}\nlengths = (lengths + 1) // 2\n{}", next, rest), {}, "x, lengths");
+  const auto found =
+      saved(bag, fmt::format("x = x.copy_({})\nlengths = lengths.copy_((lengths + 1) // 2)\n{}", next, rest), {},
+            "x, lengths");
+  const auto theta = expected->initial_parameters(1), other = found->initial_parameters(2);
+  EXPECT_EQ(flatten(found->gradient(theta.data(), nullptr, micro_batches)),
+            flatten(expected->gradient(theta.data(), nullptr, micro_batches)));
+  const std::vector<const float*> members = {theta.data(), other.data()}, none = {nullptr, nullptr};
+  EXPECT_EQ(found->evaluate_ensemble(members, none, Split::test, 0, 50).loss,
+            expected->evaluate_ensemble(members, none, Split::test, 0, 50).loss);
+}
+
 }  // namespace
 }  // namespace syncopate

@@ -65,6 +65,7 @@ Network& Network::script(std::shared_ptr<const ScriptModule> module, const Scrip
   mixes_samples_ = contents.mixes_samples;
   draws_ = contents.draws;
   why_no_derivative_ = contents.why_no_derivative;
+  note_ = contents.note;
   shape_ = {.channels = outputs};
   form_ = Form::vector;
   return append(layer::Script{std::move(module)});

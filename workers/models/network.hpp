@@ -69,6 +69,7 @@ struct ScriptContents {
   bool mixes_samples = false;   // micro-batches that are evaluated together would disturb each other
   bool draws = false;           // in training it asks for random numbers
   std::string why_no_derivative{};
+  std::string note{};  // what the user should know of it and is no fault
 };
 
 class Network {
@@ -153,6 +154,8 @@ class Network {
   bool draws() const { return draws_; }
   // Why derivatives of an evaluation cannot be had; empty: they can.
   const std::string& why_no_derivative() const { return why_no_derivative_; }
+  // What the user should know of a module's file; empty: nothing.
+  const std::string& note() const { return note_; }
 
   std::size_t parameter_floats() const;
   std::size_t weight_floats() const;  // the first, decayed range of the flat vector
@@ -186,6 +189,7 @@ class Network {
   bool mixes_samples_ = false;
   bool draws_ = false;
   std::string why_no_derivative_;
+  std::string note_;
 };
 
 }  // namespace syncopate

@@ -58,4 +58,8 @@ at::Tensor call(torch::jit::Module& module, const at::Tensor& inputs, const at::
   return output.toTensor();
 }
 
+at::Tensor call_on_copies(torch::jit::Module& module, const at::Tensor& inputs, const at::Tensor& lengths) {
+  return call(module, inputs.clone(), lengths.defined() ? lengths.clone() : lengths);
+}
+
 }  // namespace syncopate

@@ -27,4 +27,7 @@ bool takes_lengths(const torch::jit::Module& module);
 // What forward gives, one tensor. `lengths`: its second argument; undefined: it has none. Throws ScriptFault.
 at::Tensor call(torch::jit::Module& module, const at::Tensor& inputs, const at::Tensor& lengths = {});
 
+// The same on copies of inputs and lengths, which forward may change in place.
+at::Tensor call_on_copies(torch::jit::Module& module, const at::Tensor& inputs, const at::Tensor& lengths = {});
+
 }  // namespace syncopate

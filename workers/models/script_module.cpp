@@ -80,6 +80,8 @@ struct ScriptModule::Tensors {
   bool mixes_samples = false;
   bool draws = false;
   bool bears_padding = true;
+  bool changes_inputs = false;  // in place
+  std::string note{};           // what the user should know and is no fault
   std::int64_t outputs = 0;
   std::string why_no_derivative{};
   std::mutex mutex;
@@ -196,7 +198,9 @@ at::Tensor ScriptModule::forward(const std::vector<at::Tensor>& parameters, cons
   }
   if (in_doubles) copy->bind(tensors_->fixed, fixed);
   const bool with_lengths = tensors_->takes_lengths && lengths != nullptr;
-  at::Tensor outputs = copy->forward(inputs, with_lengths ? *lengths : at::Tensor(), mode != Mode::evaluate);
+  // An ensemble's members, and measured statistics, take the same inputs one after another.
+  const auto own = [&](const at::Tensor& given) { return tensors_->changes_inputs ? given.clone() : given; };
+  at::Tensor outputs = copy->forward(own(inputs), with_lengths ? own(*lengths) : at::Tensor(), mode != Mode::evaluate);
   for (std::size_t b = 0; b < buffers.size(); ++b) {
     const at::Tensor after = copy->value(tensors_->buffers[b]);
     if (!after.is_same(buffers[b])) at::Tensor(buffers[b]).copy_(after.detach());
@@ -214,7 +218,8 @@ ScriptContents ScriptModule::contents(const ScriptOptions& options) const {
                           .buffers = {},
                           .mixes_samples = !options.fused || tensors_->mixes_samples,
                           .draws = tensors_->draws,
-                          .why_no_derivative = tensors_->why_no_derivative};
+                          .why_no_derivative = tensors_->why_no_derivative,
+                          .note = tensors_->note};
   for (const Named& parameter : tensors_->parameters)
     contents.parameters.push_back(description_of(parameter, options.drawn));
   for (const Named& buffer : tensors_->buffers)
@@ -251,7 +256,7 @@ namespace {
 
 at::Tensor first_call(Module& module, const ProbeInputs& samples, const SampleShape& shape) {
   try {
-    return call(module, samples.inputs, samples.lengths);
+    return call_on_copies(module, samples.inputs, samples.lengths);
   } catch (const ScriptFault& problem) {
     if (!shape.has_tokens()) throw;
     throw ScriptFault(fmt::format("{}; the {} tokens of the data set are below {}, and its longest sequence has {}",
@@ -261,7 +266,7 @@ at::Tensor first_call(Module& module, const ProbeInputs& samples, const SampleSh
 
 bool gives_numbers(Module& module, const ProbeInputs& samples) {
   try {
-    return call(module, samples.inputs, samples.lengths).isfinite().all().item<bool>();
+    return call_on_copies(module, samples.inputs, samples.lengths).isfinite().all().item<bool>();
   } catch (const ScriptFault&) {
     return false;
   }
@@ -273,6 +278,8 @@ void ScriptModule::probe(const ScriptDemand& demand) {
   Module trial = tensors_->module.deepcopy();
   const ProbeInputs samples = probe_inputs(demand, tensors_->takes_lengths);
   const SeededDraws draws(0);
+  std::string why_traced = fixed_by_trace(tensors_->module, /*in_training=*/true);
+  if (!why_traced.empty()) why_traced = ": " + why_traced;
   trial.eval();
   const auto drawn_before = SeededDraws::drawn();
   const at::Tensor first = first_call(trial, samples, demand.shape);
@@ -280,16 +287,18 @@ void ScriptModule::probe(const ScriptDemand& demand) {
   tensors_->outputs = first.size(-1);
   check_finite(first, samples.inputs);
   if (SeededDraws::drawn() > drawn_before)
-    throw ScriptFault("its forward draws random numbers in evaluation; it may in training alone");
+    throw ScriptFault("its forward draws random numbers in evaluation; it may in training alone" + why_traced);
   Module moved = tensors_->module.deepcopy();
   moved.eval();
   move_parameters(tensors_->parameters_of(parts_of(moved)));
   if (!gives_numbers(moved, samples)) moved = trial.deepcopy();
+  tensors_->changes_inputs = changes_inputs(moved, samples);
   if (mixes(moved, samples))
-    throw ScriptFault(demand.shape.has_tokens()
-                          ? "its outputs for a sequence depend on those that stand beside it; they must not"
-                          : "its outputs for a sample depend in evaluation on those that stand beside it; they may in "
-                            "training alone");
+    throw ScriptFault((demand.shape.has_tokens()
+                           ? "its outputs for a sequence depend on those that stand beside it; they must not"
+                           : "its outputs for a sample depend in evaluation on those that stand beside it; they may in "
+                             "training alone") +
+                      why_traced);
   if (demand.shape.has_tokens()) {
     if (demand.task.kind == TextTask::Kind::causal_lm) check_causality(moved, samples);
     tensors_->bears_padding = syncopate::bears_padding(moved, demand, samples);
@@ -298,7 +307,7 @@ void ScriptModule::probe(const ScriptDemand& demand) {
   trial.train();
   moved.train();
   const auto drawn = SeededDraws::drawn();
-  const at::Tensor outputs = call(trial, samples.inputs, samples.lengths);
+  const at::Tensor outputs = call_on_copies(trial, samples.inputs, samples.lengths);
   check_outputs(outputs, samples.inputs, demand);
   tensors_->draws = SeededDraws::drawn() > drawn;
   std::vector<std::string> names;
@@ -309,6 +318,8 @@ void ScriptModule::probe(const ScriptDemand& demand) {
   if (demand.shape.has_tokens() && !tensors_->buffers.empty())
     throw ScriptFault(fmt::format("its buffer {} changes in training; a module of tokens must have none that does",
                                   tensors_->buffers.front().name));
+  tensors_->changes_inputs = changes_inputs(moved, samples) || tensors_->changes_inputs;
+  tensors_->note = fixed_by_trace(tensors_->module, /*in_training=*/false);
   tensors_->mixes_samples = tensors_->draws || !tensors_->buffers.empty() || mixes(moved, samples);
   if (demand.shape.has_tokens()) {
     tensors_->why_no_derivative = "those of a module of one's own are not there for texts";
@@ -330,7 +341,7 @@ void ScriptModule::try_batches(const ScriptDemand& demand, const ScriptOptions::
     Module module = tensors_->module.deepcopy();
     module.train(in_training);
     try {
-      check_outputs(call(module, inputs.inputs, inputs.lengths), inputs.inputs, demand);
+      check_outputs(call_on_copies(module, inputs.inputs, inputs.lengths), inputs.inputs, demand);
     } catch (const ScriptFault& problem) {
       throw ScriptFault(fmt::format("{}; {}", problem.what(), fmt::format(fmt::runtime(meaning), samples)));
     }

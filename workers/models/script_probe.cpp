@@ -2,7 +2,10 @@
 
 #include <c10/util/StringUtil.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +13,7 @@
 #include <cstdint>
 #include <exception>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -82,7 +86,7 @@ std::vector<std::pair<std::string, c10::IValue>> scalars_of(const torch::jit::Mo
 at::Tensor call_on_shorter(torch::jit::Module& module, const at::Tensor& tokens, const at::Tensor& lengths,
                            const ScriptDemand& demand) {
   try {
-    return call(module, tokens, lengths);
+    return call_on_copies(module, tokens, lengths);
   } catch (const ScriptFault& problem) {
     if (demand.shortest == 0) throw;
     throw ScriptFault(
@@ -106,6 +110,83 @@ ProbeInputs repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::
   const bool are_sequences = demand.shape.has_tokens();
   return {.inputs = few.index_select(0, numbers),
           .lengths = are_sequences && with_lengths ? at::full({samples}, few.size(1), at::kLong) : at::Tensor()};
+}
+
+bool changes_inputs(torch::jit::Module& module, const ProbeInputs& samples) {
+  // Whatever writes to a tensor counts its version up, also where these samples stay as they are.
+  const at::Tensor inputs = samples.inputs.clone();
+  const at::Tensor lengths = samples.lengths.defined() ? samples.lengths.clone() : at::Tensor();
+  const auto version_of = [](const at::Tensor& tensor) { return tensor.defined() ? tensor._version() : 0; };
+  const auto of_inputs = version_of(inputs), of_lengths = version_of(lengths);
+  call(module, inputs, lengths);
+  return version_of(inputs) != of_inputs || version_of(lengths) != of_lengths;
+}
+
+namespace {
+
+// Operators that do something else in training than in evaluation, and which of their inputs says so.
+struct ModalOperator {
+  const char* name;
+  const char* says_training;
+};
+constexpr ModalOperator dropouts[] = {{"aten::dropout", "train"},
+                                      {"aten::dropout_", "train"},
+                                      {"aten::feature_dropout", "train"},
+                                      {"aten::feature_dropout_", "train"},
+                                      {"aten::alpha_dropout", "train"},
+                                      {"aten::alpha_dropout_", "train"},
+                                      {"aten::feature_alpha_dropout", "train"},
+                                      {"aten::feature_alpha_dropout_", "train"}};
+constexpr ModalOperator normalisations[] = {{"aten::batch_norm", "training"},
+                                            {"aten::native_batch_norm", "training"},
+                                            {"aten::instance_norm", "use_input_stats"}};
+
+// Whether a constant has one of these operators always act as in training, or always as in evaluation.
+bool is_fixed(const torch::jit::Node& node, std::span<const ModalOperator> operators, bool in_training) {
+  const std::string name = node.kind().toQualString();
+  const auto found = std::ranges::find_if(operators, [&](const ModalOperator& one) { return name == one.name; });
+  if (found == operators.end()) return false;
+  const auto says = torch::jit::toIValue(node.namedInput(found->says_training));
+  return says && says->isBool() && says->toBool() == in_training;
+}
+
+std::int64_t count_fixed(const torch::jit::Block& block, std::span<const ModalOperator> operators, bool in_training) {
+  std::int64_t count = 0;
+  for (const torch::jit::Node* node : block.nodes()) {
+    if (is_fixed(*node, operators, in_training)) ++count;
+    for (const torch::jit::Block* inner : node->blocks()) count += count_fixed(*inner, operators, in_training);
+  }
+  return count;
+}
+
+std::int64_t count_fixed(const torch::jit::Module& module, std::span<const ModalOperator> operators, bool in_training) {
+  std::int64_t count = 0;
+  for (const torch::jit::Module& part : module.modules())
+    for (const torch::jit::Method& method : part.get_methods())
+      count += count_fixed(*method.graph()->block(), operators, in_training);
+  return count;
+}
+
+std::string counted(std::int64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string fixed_by_trace(const torch::jit::Module& module, bool in_training) {
+  const std::int64_t of_dropouts = count_fixed(module, dropouts, in_training);
+  const std::int64_t of_norms = count_fixed(module, normalisations, in_training);
+  std::vector<std::string> parts;
+  if (of_dropouts > 0)
+    parts.push_back(counted(of_dropouts, "dropout") + (in_training ? " in effect" : " without effect"));
+  if (of_norms > 0)
+    parts.push_back(counted(of_norms, "normalisation") +
+                    (in_training ? " by each batch's statistics" : " by the file's statistics"));
+  if (parts.empty()) return {};
+  return fmt::format(
+      "its code has {}, in training and in evaluation alike, as torch.jit.trace of a module in {}() writes "
+      "it; torch.jit.script keeps both modes",
+      fmt::join(parts, " and "), in_training ? "train" : "eval");
 }
 
 void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const ScriptDemand& demand) {
@@ -179,13 +260,13 @@ void check_scalars(const torch::jit::Module& before, const torch::jit::Module& a
 }
 
 bool mixes(torch::jit::Module& module, const ProbeInputs& samples) {
-  const at::Tensor together = call(module, samples.inputs, samples.lengths);
+  const at::Tensor together = call_on_copies(module, samples.inputs, samples.lengths);
   std::vector<at::Tensor> apart;
   for (const std::int64_t begin : {std::int64_t{0}, probed_samples / 2}) {
     const auto half = [&](const at::Tensor& of) {
       return of.defined() ? of.narrow(0, begin, probed_samples / 2) : at::Tensor();
     };
-    apart.push_back(call(module, half(samples.inputs), half(samples.lengths)));
+    apart.push_back(call_on_copies(module, half(samples.inputs), half(samples.lengths)));
   }
   return !are_near(together, at::cat(apart));
 }
@@ -196,8 +277,8 @@ void check_causality(torch::jit::Module& module, const ProbeInputs& longest) {
   // Other tokens, not fewer: what needs all sequences to be as long as each other may be causal.
   const at::Tensor later = longest.inputs.narrow(1, earlier, length - earlier).flip({0});
   const at::Tensor changed = at::cat({longest.inputs.narrow(1, 0, earlier), later}, 1);
-  const at::Tensor before = call(module, longest.inputs, longest.lengths).narrow(1, 0, earlier);
-  if (!are_near(before, call(module, changed, longest.lengths).narrow(1, 0, earlier)))
+  const at::Tensor before = call_on_copies(module, longest.inputs, longest.lengths).narrow(1, 0, earlier);
+  if (!are_near(before, call_on_copies(module, changed, longest.lengths).narrow(1, 0, earlier)))
     throw ScriptFault(
         "its logits at a place depend on later tokens; with loss = \"causal\" they must follow from those up to it");
 }
@@ -216,7 +297,7 @@ bool bears_padding(torch::jit::Module& module, const ScriptDemand& demand, const
     check_outputs(alone, tokens, demand);
     if (!demand.has_padding) continue;
     const at::Tensor padding = at::full({probed_samples, length - own}, std::int64_t{demand.task.padding}, at::kLong);
-    const at::Tensor padded = call(module, at::cat({tokens, padding}, 1), lengths);
+    const at::Tensor padded = call_on_copies(module, at::cat({tokens, padding}, 1), lengths);
     bears = bears && are_near(alone, demand.asks_for_tokens() ? padded.narrow(1, 0, own) : padded);
   }
   return bears;
@@ -225,7 +306,7 @@ bool bears_padding(torch::jit::Module& module, const ScriptDemand& demand, const
 std::string why_no_derivative(torch::jit::Module& module, const std::vector<at::Tensor>& parameters,
                               const ProbeInputs& samples) {
   try {
-    const at::Tensor loss = call(module, samples.inputs.to(at::kDouble)).square().sum();
+    const at::Tensor loss = call_on_copies(module, samples.inputs.to(at::kDouble)).square().sum();
     const auto gradients = torch::autograd::grad({loss}, parameters, {}, {}, /*create_graph=*/true,
                                                  /*allow_unused=*/true);
     at::Tensor product = at::zeros({}, at::kDouble);
