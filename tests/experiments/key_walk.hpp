@@ -143,8 +143,9 @@ class KeyWalk : public testing::Test {
     put("train", 240);
     put("test", 40);
   }
-  // 300 lines with labels; and NumPy's arrays of tokens, 240 and 40 sequences of up to 6, behind which there is 0.
-  void write_texts(const std::string& name, int stride) const {
+  // 300 lines with labels; and NumPy's arrays of tokens, 240 and 40 sequences of `shortest` to 6, behind which there is
+  // 0.
+  void write_texts(const std::string& name, int stride, std::int32_t shortest = 1) const {
     std::string text;
     for (int i = 0; i < 300; ++i) {
       text += i % 3 == 0 ? "a\t" : "b\t";
@@ -157,7 +158,8 @@ class KeyWalk : public testing::Test {
       std::vector<std::int32_t> tokens;
       FileBytes labels;
       for (std::int32_t i = 0; i < rows; ++i) {
-        for (std::int32_t j = 0; j < 6; ++j) tokens.push_back(j <= i % 6 ? 1 + (i + j) * stride % 17 : 0);
+        for (std::int32_t j = 0; j < 6; ++j)
+          tokens.push_back(j < shortest + i % (7 - shortest) ? 1 + (i + j) * stride % 17 : 0);
         labels.push_back(static_cast<std::uint8_t>(i % 3));
       }
       const FileBytes x = npy_file("<i4", fmt::format("({}, 6)", rows), bytes_of(tokens)),

@@ -209,7 +209,11 @@ const std::vector<KeyCase> models_and_datasets = {
       "models.text-transformer={task='masked-lm',masked_share=0.5,width=4,depth=1,heads=2,mlp_width=3,positions=8}",
       "training.dataset='npy'", "datasets.npy={directory='$/texts',padding=0,mask=18}"},
      {"models.text-transformer.masked_share=0.9", "models.text-transformer.most_masked=1",
-      "models.text-transformer.masking='static'", "datasets.npy.never_masked=[4,5]", "datasets.npy.mask=17"}},
+      "models.text-transformer.masking='static'", "datasets.npy.mask=17"}},
+    {{"training.model='text-transformer'",
+      "models.text-transformer={task='masked-lm',masked_share=0.5,width=4,depth=1,heads=2,mlp_width=3,positions=8}",
+      "training.dataset='npy'", "datasets.npy={directory='$/pairs',padding=0,mask=18}"},
+     {"datasets.npy.never_masked=[4]"}},
     {{"training.model='text-transformer'", "budget={steps=33}",
       "models.text-transformer={task='masked-lm',masking='static',width=4,depth=1,heads=2,mlp_width=3,positions=8}",
       "training.dataset='npy'", "datasets.npy={directory='$/texts',padding=0,mask=18}"},
@@ -221,7 +225,7 @@ const std::vector<KeyCase> models_and_datasets = {
       "datasets.npy={directory='$/numbers'}"},
      {"models.torchscript.initial='drawn'"}},
     {{"training.model='torchscript'", "models.torchscript={file='$/decoder.pt',loss='causal'}",
-      "training.dataset='npy'", "datasets.npy={directory='$/texts',padding=0,mask=18}"},
+      "training.dataset='npy'", "datasets.npy={directory='$/pairs',padding=0,mask=18}"},
      {"models.torchscript.loss='masked'", "models.torchscript.longest=4"}},
     {{"training.model='torchscript'", "models.torchscript={file='$/decoder.pt',loss='masked',masked_share=0.5}",
       "training.dataset='npy'", "datasets.npy={directory='$/texts',padding=0,mask=18}"},
@@ -295,6 +299,7 @@ TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
   write_own("own2", 7);
   write_texts("texts", 3);
   write_texts("texts2", 7);
+  write_texts("pairs", 3, 2);
   write_numbers("numbers");
   write_token_labels("labels");
   write_glosses("glosses", 7);

@@ -216,5 +216,157 @@ TEST_F(ModelDemands, LabelsOfTokensNeedALossThatIsOfThem) {
   EXPECT_THAT(report, HasSubstr("returns shape [4, 3, 3] for inputs of shape [4, 3]; must return (4, 3, 4 or more)"));
 }
 
+// Rows with nothing to ask for: each added a loss of 0 to the means of micro-batches.
+class AskedRows : public PlannedObjective {
+ protected:
+  using Tokens = std::vector<std::int64_t>;
+
+  // Six rows for training and two for tests, of six tokens.
+  void save(const Tokens& x_train, const Tokens& x_test, const Tokens& y_train, const Tokens& y_test) {
+    write("x_train.npy", npy_file("<i8", "(6, 6)", bytes_of(x_train)));
+    write("x_test.npy", npy_file("<i8", "(2, 6)", bytes_of(x_test)));
+    const bool of_tokens = y_train.size() == x_train.size();
+    write("y_train.npy", npy_file("<i8", of_tokens ? "(6, 6)" : "(6,)", bytes_of(y_train)));
+    write("y_test.npy", npy_file("<i8", of_tokens ? "(2, 6)" : "(2,)", bytes_of(y_test)));
+    save_script((directory_ / "model.pt").string(),
+                {{.name = "words", .shape = {9, 3}}, {.name = "output", .shape = {9, 3}}},
+                "return torch.linear(torch.embedding(self.words, x), self.output)");
+  }
+  std::string report_of(const std::string& loss, const std::string& model, std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"training.model=\"torchscript\"", "training.dataset=\"npy\"",
+                             "training.micro_batch_size=1", fmt::format("models.torchscript.loss=\"{}\"", loss),
+                             fmt::format("datasets.npy.directory=\"{}\"", directory_.string()),
+                             fmt::format("models.torchscript.file=\"{}\"", (directory_ / "model.pt").string())});
+    if (!model.empty()) more.push_back("models.torchscript." + model);
+    workers = micro_batches = 1;
+    const bool is_planned = plan(more).load != nullptr;
+    EXPECT_TRUE(is_planned);
+    return report;
+  }
+};
+
+// Rows 1, 2 and 4 have their only label at place 4, 5 or 4; the test's second at place 5.
+TEST_F(AskedRows, MustKeepALabelWhereTheyAreCut) {
+  constexpr std::int64_t no = -100;
+  const Tokens y = {1,  no, no, no, no, no, no, no, no, no, 2, no, no, no, no, no, no, 2,
+                    no, 3,  no, no, no, no, no, no, no, no, 1, no, no, no, 0,  no, 1,  no};
+  save(Tokens(36, 4), Tokens(12, 4), y, {0, no, no, no, no, no, no, no, no, no, no, 0});
+  EXPECT_EQ(report_of("masked", ""), "");
+  EXPECT_EQ(report_of("masked", "longest=6"), "");
+  EXPECT_THAT(
+      report_of("masked", "longest=4"),
+      HasSubstr("models.torchscript.longest = 4; must be at least 6: row 1 of the training set and 3 others are "
+                "asked for nothing in the first 4 tokens; each must keep a label other than -100"));
+  EXPECT_THAT(
+      report_of("masked", "longest=5"),
+      HasSubstr("longest = 5; must be at least 6: row 2 of the training set and 1 other are asked for nothing"));
+  EXPECT_THAT(report_of("masked", "longest=4", {"training.validation_samples=2", "training.subset_samples=1"}),
+              HasSubstr("row 1 of the training set and 3 others"))
+      << "rows have the numbers of the file, whichever of them are trained on";
+}
+
+TEST_F(AskedRows, MustHaveANextTokenWhereThatIsAskedFor) {
+  const Tokens x = {1, 2, 0, 0, 0, 0, 1, 2, 3, 4, 5, 8, 1, 2, 3, 0, 0, 0,
+                    1, 2, 3, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 2, 3, 4, 5, 0};
+  const std::vector<std::string> padded = {"datasets.npy.padding=0"};
+  save(x, {1, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0}, Tokens(6), Tokens(2));
+  EXPECT_THAT(
+      report_of("causal", "", padded),
+      HasSubstr("training.dataset = \"npy\"; row 1 of the test set is asked for nothing; each row must have two "
+                "tokens, of which the second is asked for"));
+  save(x, {1, 2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0}, Tokens(6), Tokens(2));
+  EXPECT_EQ(report_of("causal", "", padded), "");
+  EXPECT_EQ(report_of("causal", "longest=2", padded), "");
+  EXPECT_THAT(
+      report_of("causal", "longest=1", padded),
+      HasSubstr("models.torchscript.longest = 1; must be at least 2: row 0 of the training set and 7 others are "
+                "asked for nothing in the first token; each must keep two tokens"));
+}
+
+TEST_F(AskedRows, MustHaveATokenThatMayBeHidden) {
+  Tokens x(36, 4);
+  for (const std::size_t never : {6, 7, 8, 30, 31}) x[never] = 7;
+  std::vector<std::string> keys = {"datasets.npy.mask=8", "datasets.npy.never_masked=[7, 8]"};
+  save(x, Tokens(12, 4), Tokens(6), Tokens(2));
+  EXPECT_EQ(report_of("masked", "", keys), "");
+  EXPECT_EQ(report_of("masked", "longest=4", keys), "");
+  EXPECT_THAT(
+      report_of("masked", "longest=3", keys),
+      HasSubstr("longest = 3; must be at least 4: row 1 of the training set is asked for nothing in the first 3 "
+                "tokens; each must keep a token that may be hidden, one that is not in never_masked"));
+  EXPECT_THAT(report_of("masked", "longest=2", keys), HasSubstr("row 1 of the training set and 1 other are"));
+  for (const std::size_t never : {9, 10, 11}) x[never] = 7;
+  save(x, Tokens(12, 4), Tokens(6), Tokens(2));
+  EXPECT_THAT(
+      report_of("masked", "", keys),
+      HasSubstr("training.dataset = \"npy\"; row 1 of the training set is asked for nothing; each row must have "
+                "a token that may be hidden"));
+  keys.back() = "datasets.npy.never_masked=[]";
+  EXPECT_EQ(report_of("masked", "longest=1", keys), "");
+}
+
+// A text is a first token, its words and a last one.
+TEST_F(AskedRows, OfTextsKeepAWord) {
+  std::string text;
+  for (int line = 0; line < 40; ++line) text += fmt::format("word{}\n", line);
+  write("a.txt", {text.begin(), text.end()});
+  const auto report_with = [&](const std::string& task, int positions) {
+    workers = micro_batches = 1;
+    plan({"training.model=\"text-transformer\"", "training.dataset=\"text-lines\"", "training.micro_batch_size=1",
+          fmt::format("datasets.text-lines={{file=\"{}\",test_share=0.5,least=1}}", (directory_ / "a.txt").string()),
+          fmt::format("models.text-transformer={{task=\"{}\",cut=true,positions={}}}", task, positions)});
+    return report;
+  };
+  for (const char* task : {"masked-lm", "causal-lm"}) {
+    EXPECT_EQ(report_with(task, 2), "") << task;
+    EXPECT_THAT(report_with(task, 1),
+                AllOf(HasSubstr("models.text-transformer.positions = 1; must be at least 2: row 0 of the training set"),
+                      HasSubstr("asked for nothing in the first token")))
+        << task;
+  }
+}
+
+// What is no fault, and worth knowing.
+TEST_F(ModelDemands, FilesHaveTheirNotes) {
+  write("x_train.npy", npy_file("<i4", "(4, 3)", bytes_of<std::int32_t>({0, 0, 1, 1, 2, 0, 0, 3, 4, 2, 2, 2})));
+  write("y_train.npy", npy_file("|u1", "(4,)", {0, 1, 0, 1}));
+  write("x_test.npy", npy_file("<i4", "(1, 3)", bytes_of<std::int32_t>({1, 2, 3})));
+  write("y_test.npy", npy_file("|u1", "(1,)", {1}));
+  workers = micro_batches = 1;
+  const std::string data = fmt::format("datasets.npy={{directory=\"{}\",padding=0}}", directory_.string());
+  const auto padded =
+      plan({"training.model=\"linear\"", "training.dataset=\"npy\"", "training.micro_batch_size=1", data});
+  EXPECT_EQ(report, "");
+  EXPECT_THAT(padded.notes, testing::ElementsAre(fmt::format(
+                                "{}: 2 of its 4 rows begin with the padding, 0; that is taken for a token of the row: "
+                                "only padding at a row's end is cut off",
+                                (directory_ / "x_train.npy").string())));
+
+  std::string lines = "label\t...\nlabel\t\n";
+  for (int line = 0; line < 40; ++line) lines += fmt::format("{}\tword{}\n", line % 2 == 0 ? "a" : "b", line);
+  write("a.txt", {lines.begin(), lines.end()});
+  const auto texts =
+      plan({"training.model=\"linear\"", "training.dataset=\"text-lines\"", "training.micro_batch_size=1",
+            fmt::format("datasets.text-lines={{file=\"{}\",labelled=true,test_share=0.5,least=1}}",
+                        (directory_ / "a.txt").string())});
+  EXPECT_EQ(report, "");
+  EXPECT_THAT(texts.notes, testing::ElementsAre(fmt::format("{}: 2 lines have no word and are left out",
+                                                            (directory_ / "a.txt").string())));
+
+  const auto of_script = [&](const std::string& forward) {
+    save_script((directory_ / "model.pt").string(), {{.name = "weight", .shape = {3, 5}}}, forward);
+    return plan({"training.model=\"torchscript\"", "training.dataset=\"gaussian-mixture\"",
+                 "datasets.gaussian-mixture={classes=3,dimension=5,train=100,test=10}", "training.micro_batch_size=4",
+                 fmt::format("models.torchscript.file=\"{}\"", (directory_ / "model.pt").string())})
+        .notes;
+  };
+  EXPECT_THAT(of_script("return torch.dropout(torch.linear(x, self.weight), 0.5, self.training)"), testing::IsEmpty());
+  EXPECT_THAT(
+      of_script("return torch.dropout(torch.linear(x, self.weight), 0.5, False)"),
+      testing::ElementsAre(AllOf(HasSubstr("models.torchscript.file = "),
+                                 HasSubstr("its code has 1 dropout without effect, in training and in evaluation "
+                                           "alike, as torch.jit.trace of a module in eval() writes it"))));
+}
+
 }  // namespace
 }  // namespace syncopate

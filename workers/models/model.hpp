@@ -48,6 +48,7 @@ struct Model {
   bool learns_targets = false;       // numbers instead of classes
   bool learns_token_labels = false;  // a label of each token instead of one for all
   ComputedTokens computed{};         // of sequences
+  std::string longest_key{};         // what they are cut by
   // Samples of a network that are evaluated together, for the best speed on one core with the kernels that
   // blas_kernel.hpp chooses.
   std::int64_t chunk_samples = 0;

@@ -19,6 +19,7 @@
 #include "workers/models/pass_memory.hpp"
 #include "workers/models/registry.hpp"
 #include "workers/models/torch_library.hpp"
+#include "workers/models/unasked_rows.hpp"
 
 namespace syncopate {
 namespace {
@@ -193,6 +194,33 @@ void check_partition(const DatasetPlan& data, const NetworkTraining& how, Settin
   }
 }
 
+// What a task asks of each row, and what its key could be instead.
+const char* needed_by(const TextTask& task) {
+  if (task.kind == TextTask::Kind::causal_lm) return "two tokens, of which the second is asked for";
+  return task.own_labels ? "a label other than -100" : "a token that may be hidden, one that is not in never_masked";
+}
+
+// Faults where some row of the data set would be asked for nothing.
+void check_rows(const DatasetPlan& data, const TextTask& task, const ModelRow& row, const Model& model,
+                Settings& training, Settings& root) {
+  if (!may_leave_unasked(data.size, task)) return;
+  try {
+    const UnaskedByTask unasked = unasked_rows(*data.load(), task);
+    if (unasked.whole)
+      training.fault("dataset", fmt::format("{} {} asked for nothing; each row must have {}", unasked.whole->text(),
+                                            unasked.whole->others == 0 ? "is" : "are", needed_by(task)));
+    if (unasked.cut)
+      root.section("models").section(row.name).fault(
+          model.longest_key,
+          fmt::format("must be at least {}: {} {} asked for nothing in the first {}; each must "
+                      "keep {}",
+                      unasked.longest, unasked.cut->text(), unasked.cut->others == 0 ? "is" : "are",
+                      task.longest == 1 ? "token" : fmt::format("{} tokens", task.longest), needed_by(task)));
+  } catch (const DataFault& problem) {
+    training.fault("dataset", problem.what());
+  }
+}
+
 std::int64_t bytes_of_data(const DatasetSize& data) {
   const std::int64_t values = data.shape.features() * (data.has_byte_images ? 1 : std::int64_t{sizeof(float)});
   return (data.train + data.test) * values;
@@ -277,6 +305,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
     return plan;
   }
   plan.validation_samples = how.validation.samples;
+  plan.notes = data->size.notes;
   how.computed = model.computed;
   how.sampling = {.samples = how.validation.subset.value_or(kept),
                   .workers = context.workers,
@@ -310,7 +339,12 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   check_targets(how, data->size, dataset_row.name, training);
   if (how.partition && plan.steps_per_epoch >= 1) check_partition(*data, how, training);
   try {
-    plan_network(model, model.network(data->size), *data, how, plan);
+    const Network built = model.network(data->size);
+    plan_network(model, built, *data, how, plan);
+    if (!built.note().empty())
+      plan.notes.push_back(
+          fmt::format("{}; {}", root.section("models").section(model_row->name).written("file"), built.note()));
+    if (built.input().has_tokens()) check_rows(*data, built.task(), *model_row, model, training, root);
     const bool has_batches = plan.steps_per_epoch >= 1 && how.batching.kind != Batching::packed;
     if (model.try_micro_batch && has_batches) model.try_micro_batch(data->size, batch_size);
   } catch (const ModelFault& problem) {

@@ -50,7 +50,8 @@ struct ObjectivePlan {
   // Virtual and emulated times are those of a micro-batch whose sequences are padded to its longest; what is computed
   // of it has no padding, and is the same.
   bool pads = false;
-  bool asks_for_tokens = false;  // a language model's task: more is asked of a longer sequence
+  bool asks_for_tokens = false;      // a language model's task: more is asked of a longer sequence
+  std::vector<std::string> notes{};  // what is worth knowing of the data's and the model's files; a sentence each
 };
 
 // Reads training.model, training.dataset, training.micro_batch_size and how sequences make micro-batches, and all

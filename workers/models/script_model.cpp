@@ -141,6 +141,7 @@ Model read_torchscript(Settings& table) {
           .learns_targets = options.squared_error,
           .learns_token_labels = loss == Loss::masked,
           .computed = computed_by(options.task),
+          .longest_key = "longest",
           .chunk_samples = chunk_samples};
 }
 

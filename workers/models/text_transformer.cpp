@@ -125,6 +125,7 @@ Model read_text_transformer(Settings& table) {
       .network =
           [options](const DatasetSize& data) { return text_transformer_network(data.shape, data.classes, options); },
       .computed = computed_by(options.task),
+      .longest_key = "positions",
       .chunk_samples = 64};
 }
 
