@@ -313,6 +313,13 @@ std::optional<Task> prepare_together(int argc, char** argv, const MpiSession& se
   }
 }
 
+// Not by what runs side by side with others: whoever started it has said it.
+void print_file_notes(const Experiment& experiment, const CommandLine& line, const MpiSession& session) {
+  if (line.options.quiet || !line.side_by_side.job_of.empty()) return;
+  for (const std::string& note : experiment.file_notes)
+    print(session, standard_error, fmt::format("note: {}\n", printable(note)));
+}
+
 int execute(Task& task, const MpiSession& session) {
   CommandLine& line = task.line;
   if (!task.experiment && !task.thresholds && !task.exported) {
@@ -332,6 +339,7 @@ int execute(Task& task, const MpiSession& session) {
     return exit_success;
   }
   const Experiment& experiment = *task.experiment;
+  if (!line.ranks) print_file_notes(experiment, line, session);
   if (line.command == "predict" && experiment.tuning)
     print(session, standard_error, "predicted with the file's own values of what [tune] tunes\n");
   if (line.command == "predict") return print_predictions(experiment, line, task.target, session);

@@ -138,6 +138,15 @@ std::string lines_without(const std::string& text, const std::string& other) {
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
+// Each once, of all methods' data and models.
+void add_file_notes(const Reading& reading, std::vector<std::string>& notes) {
+  for (const std::string& note : reading.definition.training.objective.notes)
+    if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+  for (const auto& own : reading.own)
+    if (own) add_file_notes(*own, notes);
+  if (reading.common_phase) add_file_notes(*reading.common_phase, notes);
+}
+
 }  // namespace
 
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
@@ -182,6 +191,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
                         .methods = {},
                         .seeds = first.seeds};
   for (const Method& method : first.methods) experiment.methods.push_back(method.label);
+  for (const Reading& reading : readings) add_file_notes(reading, experiment.file_notes);
   const auto all = std::make_shared<const Expansion>(Expansion{.file = file,
                                                                .options = options,
                                                                .axes = axes,

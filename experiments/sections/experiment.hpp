@@ -29,7 +29,8 @@ struct Experiment {
   std::string digest{};               // of what the file means: of its runs, and of what is tried for them
   // What is to be tuned first; null: nothing. Until then the runs are those of the file's own values.
   std::shared_ptr<const TuningPlan> tuning{};
-  std::string notes{};  // lines that stand below the table of results
+  std::string notes{};                    // lines that stand below the table of results
+  std::vector<std::string> file_notes{};  // what is worth knowing of the data's and the models' files, a line each
 };
 
 // A micro-batch whose time is to be measured.

@@ -103,5 +103,62 @@ algorithm = "sync-sgd"
                              "= 99; must be in 0 .. 9\n");
 }
 
+// As PowerShell writes what is sent to a file.
+TEST_F(HostileInput, AnExperimentInUtf16IsNamed) {
+  std::string wide = "\xff\xfe";
+  for (const char* letter = time_only; *letter != '\0'; ++letter) wide += std::string{*letter, '\0'};
+  const Outcome outcome = syncopate("check " + write("e.toml", wide));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err,
+              HasSubstr("e.toml: is UTF-16 (little-endian), which iconv -f UTF-16LE -t UTF-8 converts; must "
+                        "be an experiment file in UTF-8"));
+}
+
+TEST_F(HostileInput, WhatIsWorthKnowingOfFilesIsNotedOnce) {
+  std::string lines = "a\t***\n";
+  for (int line = 0; line < 40; ++line) lines += (line % 2 == 0 ? "a\tword" : "b\tword") + std::to_string(line) + "\n";
+  write("a.txt", lines);
+  write("e.toml", R"(name = "noted"
+seeds = [1, 2]
+[cluster]
+workers = 1
+micro_batch_s = 0.01
+[network]
+kind = "free"
+[training]
+model = "linear"
+dataset = "text-lines"
+micro_batch_size = 1
+learning_rate = { schedule = "constant", peak = 0.05 }
+optimizer = { name = "sgd" }
+[datasets.text-lines]
+file = "a.txt"
+labelled = true
+test_share = 0.5
+least = 1
+[budget]
+steps = 1
+[[methods]]
+algorithm = "sync-sgd"
+[[methods]]
+algorithm = "sync-sgd"
+label = "again"
+)");
+  const std::string note = "a.txt: 1 line has no word and is left out\n";
+  const auto times = [&](const std::string& text) {
+    int count = 0;
+    for (auto at = text.find(note); at != text.npos; at = text.find(note, at + 1)) ++count;
+    return count;
+  };
+  const Outcome check = syncopate("check e.toml");
+  EXPECT_EQ(check.status, 0) << check.err;
+  EXPECT_THAT(check.err, testing::StartsWith("note: "));
+  EXPECT_EQ(times(check.err), 1);
+  EXPECT_EQ(times(check.out), 0);
+  EXPECT_EQ(times(syncopate("predict e.toml").err), 1);
+  EXPECT_EQ(times(syncopate("run e.toml --results results").err), 1);
+  EXPECT_EQ(times(syncopate("run e.toml --results results --quiet").err), 0);
+}
+
 }  // namespace
 }  // namespace syncopate
