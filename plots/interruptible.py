@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from zlib import crc32
 
 from plots import progress
 
@@ -15,8 +16,16 @@ INTERRUPTIONS = {signal.SIGINT, signal.SIGTERM}
 
 
 def aside(directory: Path, process: int) -> Path:
-    """Where such a process writes what is not complete yet."""
-    return directory / f".plots-{process}"
+    """Where such a process of this machine and container writes what is not complete yet."""
+    return directory / f".plots-{process}-{crc32(this_machine().encode()):08x}"
+
+
+def this_machine() -> str:
+    """The system's start, and the space that process numbers belong to: containers may share a directory."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8") + os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return os.uname().nodename
 
 
 def run_interruptibly(work, directories: list[Path]) -> int:

@@ -1,9 +1,11 @@
 """Finding and reading runs: <experiment>/<what varies>/seed=<seed>-<hash>/ with metrics.csv and config.toml."""
 
 import json
+import os
 import re
+import stat
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
@@ -14,6 +16,7 @@ from pandas.api.types import is_numeric_dtype
 
 RUN_DIRECTORY = re.compile(r"seed=(\d+)-[0-9a-f]+(-mpi)?")  # -mpi: on a wall clock, not the simulated cluster
 
+COMMON_PHASE = re.compile(r"common-phase(_.*)?")  # the folder of the phase that an experiment's runs start from, if any
 TRIALS = "Trials"  # the folder of an experiment's trials, which are no part of its results
 
 DOCUMENTS = {"summary.json", "config.toml", "metadata.json"}  # short ones; the other files may be of any length
@@ -23,6 +26,8 @@ MEASURED = "measurements.csv"  # where something is measured beside the evaluati
 END = b"\n}\n"  # of a JSON file that the program writes
 
 REPEATS = "the experiment's next start repeats the run"  # what helps where a file is damaged
+
+MOST_BYTES = 1 << 28  # of a file that is parsed at once
 
 SCHEMA_VERSION = 2  # of the results that this program writes (results/rows/summary.hpp)
 UNLISTED = (None, 1)  # schema versions of results without a list of files, which are read as they are
@@ -107,6 +112,23 @@ def read_documents(directory: Path) -> Run:
                written=read_time(directory / "metadata.json"))
 
 
+def read_all_documents(paths: Iterable[Path]) -> list[Run]:
+    """Of a common phase that is damaged nothing is needed: its experiment's next start repeats it."""
+    runs, phases = [], []
+    for path in paths:
+        try:
+            runs.append(read_documents(path))
+        except ResultsFault as fault:
+            if not COMMON_PHASE.fullmatch(path.parent.name):
+                raise
+            phases.append((path, fault))
+    started_from_one = {run.directory.parent.parent for run in runs if "common" in run.config.get("training", {})}
+    for path, fault in phases:
+        if path.parent.parent not in started_from_one:
+            raise fault
+    return runs
+
+
 def read_tables(run: Run) -> None:
     check_files(run.directory, run.summary, lambda name: name not in DOCUMENTS)
     run.metrics = read_table(run.directory / "metrics.csv", METRICS)
@@ -137,6 +159,9 @@ def check_files(directory: Path, summary: dict, is_asked: Callable[[str], bool])
         if (directory / name).exists() and not (directory / name).is_file():  # a pipe would be waited for
             raise ResultsFault(f"{directory / name}: is no file; expected one of {size} bytes; {REPEATS}")
         try:
+            if (has := (directory / name).stat().st_size) != size:
+                raise ResultsFault(f"{directory / name}: damaged: has {has} bytes; expected {size}, as they were written; "
+                                   f"{REPEATS}")
             found = size_and_digest(directory / name)
         except FileNotFoundError:
             continue
@@ -162,10 +187,22 @@ def size_and_digest(path: Path) -> tuple[int, int]:
     return size, digest
 
 
+def own_bytes(path: Path) -> bytes:
+    """Of a file that the program writes: whoever may write in its folder may have put a pipe in its place, which would be
+    waited for, or more than there is memory. Throws OSError, ValueError."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("is not a regular file")
+        if status.st_size > MOST_BYTES:
+            raise ValueError(f"has {status.st_size} bytes; must have at most {MOST_BYTES}")
+        return file.read()
+
+
 def read_digested(path: Path, last: set[str]) -> dict:
     """A JSON file whose last member is the CRC-32 of the rest (results/formats/digested_json.hpp). One without it is of an
     earlier program, and has one of `last` there. Throws OSError, ValueError."""
-    content = path.read_bytes()
+    content = own_bytes(path)
     document = json.loads(content)
     if not isinstance(document, dict) or not document:
         raise ValueError("is no object")
@@ -185,7 +222,7 @@ def read_time(path: Path) -> str:
 
 def read_document(path: Path, parse, what: str) -> dict:
     try:
-        document = parse(path.read_text(encoding="utf-8"))
+        document = parse(own_bytes(path).decode())
     except FileNotFoundError:
         raise ResultsFault(f"{path}: not there; expected {what}; {REPEATS}") from None
     except (OSError, ValueError) as fault:

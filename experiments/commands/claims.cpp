@@ -6,15 +6,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <stdexcept>
 #include <vector>
 
 #include "experiments/sections/experiment.hpp"
 #include "results/claims/claims_json.hpp"
 #include "results/claims/scoreboard.hpp"
-#include "results/directory/finished_run.hpp"
 #include "results/directory/found_runs.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/tables/folded_text.hpp"
+#include "workers/files/own_file.hpp"
 
 namespace syncopate {
 namespace {
@@ -81,7 +82,13 @@ std::string claims_of(const ClaimsOptions& options, std::size_t width) {
   }
   for (const std::string& directory : directories)
     for (const fs::path& file : files_below(directory)) {
-      std::optional<JudgedClaims> claims = claims_from_json(read_file(file).value_or(""));
+      std::optional<JudgedClaims> claims;
+      try {
+        claims = claims_from_json(read_file(file).value_or(""));
+      } catch (const std::runtime_error& fault) {  // no file of ours
+        add_fault(fault.what());
+        continue;
+      }
       if (!claims)
         add_fault(
             fmt::format("{}: is no list of claims of schema version {}, or is no longer as it was written; the "

@@ -122,8 +122,8 @@ void Comparison::launch(const std::vector<std::string>& launcher, const Run& run
 
 // ||a - b|| / ||b|| of what both runs have saved.
 std::optional<double> distance_of_models(const fs::path& simulated, const fs::path& mpi) {
-  const auto a_bytes = read_file(simulated / "parameters.npy");
-  const auto b_bytes = read_file(mpi / "parameters.npy");
+  const auto a_bytes = read_file(simulated / "parameters.npy", any_size);
+  const auto b_bytes = read_file(mpi / "parameters.npy", any_size);
   if (!a_bytes || !b_bytes) return {};
   const auto a = floats_from_npy(*a_bytes);
   const auto b = floats_from_npy(*b_bytes);
@@ -173,10 +173,10 @@ ComparedRun Comparison::compared(std::size_t index) const {
 void Comparison::write(const std::vector<ComparedRun>& runs) const {
   const std::string json = comparison_json(experiment_.name, runs, options_.tolerances, machine_);
   replace_file(experiment_directory(options_.run.results_directory, experiment_.name) / "compare.json", json);
-  if (!options_.json.empty()) replace_file(options_.json, json);
+  if (!options_.json.empty()) replace_named_file(options_.json, json);
   if (!options_.markdown.empty())
-    replace_file(options_.markdown,
-                 comparison_markdown(experiment_.name, experiment_.file, runs, options_.tolerances, machine_));
+    replace_named_file(options_.markdown,
+                       comparison_markdown(experiment_.name, experiment_.file, runs, options_.tolerances, machine_));
 }
 
 int Comparison::run() {

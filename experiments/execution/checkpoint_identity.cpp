@@ -4,10 +4,10 @@
 
 #include <string>
 
-#include "results/directory/finished_run.hpp"
 #include "results/formats/build_info.hpp"
 #include "results/run/results_version.hpp"
 #include "workers/files/content_hash.hpp"
+#include "workers/files/own_file.hpp"
 #include "workers/models/registry.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/process/blas_kernel.hpp"
@@ -27,9 +27,9 @@ std::string start_of(const Run& run) {
 // A commit says what a program computes, unless there are changes to it.
 std::string program() {
   const BuildInfo& build = build_info();
-  static const std::string changes = build.dirty.value_or(true)
-                                         ? " with changes " + content_hash(read_file("/proc/self/exe").value_or(""))
-                                         : std::string();
+  static const std::string changes =
+      build.dirty.value_or(true) ? " with changes " + content_hash(read_file("/proc/self/exe", any_size).value_or(""))
+                                 : std::string();
   return fmt::format("Syncopate {} of commit {}{}, results version {}", build.version, build.commit, changes,
                      results_version);
 }

@@ -13,7 +13,6 @@
 #include "results/claims/claims_json.hpp"
 #include "results/claims/scoreboard.hpp"
 #include "results/claims/verdict.hpp"
-#include "results/directory/finished_run.hpp"
 #include "results/directory/found_runs.hpp"
 #include "results/directory/replaced_file.hpp"
 #include "results/directory/run_directory.hpp"
@@ -21,6 +20,7 @@
 #include "results/formats/host.hpp"
 #include "results/tables/folded_text.hpp"
 #include "results/tables/result_rows.hpp"
+#include "workers/files/own_file.hpp"
 
 namespace syncopate {
 namespace {
@@ -48,6 +48,7 @@ std::string judge_claims(const Experiment& experiment, const std::filesystem::pa
                       .judged_runs = runs.size(),
                       .results = {}};
   for (const Claim& claim : experiment.claims) judged.results.push_back(judge(claim, rows));
+  require_no_link(directory);
   replace_file(directory / claims_file, to_json(judged));
   return scoreboard_text(std::span(&judged, 1), width) + fold_lines(scoreboard_notes(std::span(&judged, 1)), width);
 }

@@ -18,7 +18,6 @@
 
 #include "experiments/execution/mpi_exchange.hpp"
 #include "experiments/execution/rank_agreement.hpp"
-#include "results/directory/finished_run.hpp"
 #include "results/directory/replaced_file.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/formats/digested_json.hpp"
@@ -26,6 +25,7 @@
 #include "results/formats/json.hpp"
 #include "results/formats/output.hpp"
 #include "workers/datasets/batch_lengths.hpp"
+#include "workers/files/own_file.hpp"
 #include "workers/mpi/mpi_session.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/training/objective.hpp"
@@ -348,6 +348,7 @@ MeasuredMicroBatch MicroBatchMeter::kept_or_measured(const MicroBatchWork& work,
       entries.push_back(std::move(entry));
     }
     if (options_.keep) {
+      require_no_link(file.parent_path());
       fs::create_directories(file.parent_path());
       replace_file(file, entries.dump(2) + "\n");
     }

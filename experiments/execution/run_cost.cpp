@@ -5,11 +5,11 @@
 #include <system_error>
 #include <utility>
 
-#include "results/directory/finished_run.hpp"
 #include "results/directory/summary_json.hpp"
 #include "results/formats/host.hpp"
 #include "results/formats/json.hpp"
 #include "results/run/work_kind.hpp"
+#include "workers/files/own_file.hpp"
 #include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {

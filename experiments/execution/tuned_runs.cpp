@@ -13,7 +13,6 @@
 
 #include "experiments/execution/mpi_exchange.hpp"
 #include "experiments/execution/tuner.hpp"
-#include "results/directory/finished_run.hpp"
 #include "results/directory/replaced_file.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/directory/tuning_json.hpp"
@@ -21,6 +20,7 @@
 #include "results/rows/measures.hpp"
 #include "results/run/run_label.hpp"
 #include "results/tables/tuning_lines.hpp"
+#include "workers/files/own_file.hpp"
 #include "workers/mpi/mpi_session.hpp"
 #include "workers/process/exit_status.hpp"
 #include "workers/process/printable.hpp"

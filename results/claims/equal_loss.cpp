@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "results/claims/claim.hpp"
-#include "results/directory/finished_run.hpp"
+#include "workers/files/own_file.hpp"
 
 namespace syncopate {
 namespace {
@@ -26,7 +26,7 @@ std::vector<std::string> fields_of(const std::string& line) {
 }
 
 std::vector<Point> points_of(const std::filesystem::path& file) {
-  const auto text = read_file(file);
+  const auto text = read_file(file, any_size);
   if (!text) throw std::runtime_error(file.string() + ": not there; expected the run's evaluations");
   std::istringstream lines(*text);
   std::vector<std::string> heading;

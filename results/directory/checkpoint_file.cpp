@@ -70,7 +70,9 @@ CheckpointWriter::CheckpointWriter(fs::path file, const CheckpointIdentity& iden
   buffer_.reserve(piece);
   {
     const auto held = hold_off_end();
-    descriptor_ = std::make_unique<Descriptor>(aside_, O_WRONLY | O_CREAT | O_TRUNC);
+    std::error_code ignored;
+    fs::remove(aside_, ignored);  // of this process, where it could not be removed before
+    descriptor_ = std::make_unique<Descriptor>(aside_, O_WRONLY | O_CREAT | O_EXCL);
   }
   write(magic.data(), magic.size());
   put_number(*this, format);

@@ -21,17 +21,22 @@ const char* what_helps(int error) {
     case EROFS:
     case EACCES:
     case EPERM:
-      return "make it writable, or name another directory with --results";
+      return "make it readable and writable, with the folders above, or name another directory with --results";
     default:
       return "see to the disk, or name another directory with --results";
   }
 }
 
+// Not where a folder above cannot be looked into.
+bool is_gone(const fs::path& directory) {
+  std::error_code unknown;
+  return fs::status(directory, unknown).type() == fs::file_type::not_found;
+}
+
 }  // namespace
 
 std::string disk_fault(const fs::path& directory, const fs::filesystem_error& problem) {
-  std::error_code none;
-  if (problem.code() == std::errc::no_such_file_or_directory || !fs::exists(directory, none))
+  if (problem.code() == std::errc::no_such_file_or_directory || is_gone(directory))
     return fmt::format(
         "{}: the results directory was removed while runs were made; the next start makes what is missing",
         directory.string());

@@ -7,9 +7,10 @@
 #include <system_error>
 #include <utility>
 
-#include "results/directory/finished_run.hpp"
 #include "results/directory/replaced_file.hpp"
+#include "results/formats/digested_json.hpp"
 #include "results/formats/json.hpp"
+#include "workers/files/own_file.hpp"
 
 namespace syncopate {
 namespace fs = std::filesystem;
@@ -39,6 +40,7 @@ std::optional<FailedAttempts> AttemptRecords::last(const std::string& what) cons
     const auto text = read_file(file(what));
     if (!text) return {};
     const Json json = Json::parse(*text);
+    if (!is_as_written(*text, json, "reason")) return {};
     return FailedAttempts{.call = json.at("call"),
                           .failures = json.at("failures"),
                           .lost = json.at("lost"),
@@ -55,7 +57,7 @@ void AttemptRecords::write(const std::string& what, const FailedAttempts& attemp
                      {"lost", attempts.lost},
                      {"is_final", attempts.is_final},
                      {"reason", attempts.reason}};
-  replace_file(file(what), json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  replace_file(file(what), with_digest(json));
 }
 
 std::optional<FailedAttempts> AttemptRecords::of(const std::string& what) const {

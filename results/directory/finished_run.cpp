@@ -1,9 +1,7 @@
 #include "results/directory/finished_run.hpp"
 
-#include <fstream>
-#include <iterator>
+#include <exception>
 #include <stdexcept>
-#include <system_error>
 
 #include "results/directory/run_files.hpp"
 #include "results/directory/summary_json.hpp"
@@ -11,22 +9,14 @@
 
 namespace syncopate {
 
-std::optional<std::string> read_file(const std::filesystem::path& path) {
-  std::error_code none;
-  const auto status = std::filesystem::status(path, none);
-  if (std::filesystem::is_directory(status)) throw std::runtime_error(path.string() + ": is a directory");
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))  // a pipe would be waited for
-    throw std::runtime_error(path.string() + ": is not a regular file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return {};
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 // The hash stands for all of the configuration but the description, which may have been another one.
 std::optional<RunSummary> summary_of(const std::filesystem::path& directory, const Run& run) {
-  const auto text = read_file(directory / "summary.json");
-  if (!text) return {};
-  auto summary = summary_from_json(*text);
+  std::optional<std::string> text;
+  try {
+    text = read_file(directory / "summary.json");
+  } catch (const std::runtime_error&) {  // damage_of says what stands there
+  }
+  auto summary = text ? summary_from_json(*text) : std::nullopt;
   if (!summary || summary->hash != run.hash) return {};
   summary->method_index = run.method_index;
   summary->point_index = run.point_index;

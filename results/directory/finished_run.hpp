@@ -7,11 +7,9 @@
 
 #include "results/rows/summary.hpp"
 #include "results/run/run.hpp"
+#include "workers/files/own_file.hpp"
 
 namespace syncopate {
-
-// Nothing if it cannot be opened. Throws std::runtime_error if it is a directory, a pipe or a device.
-std::optional<std::string> read_file(const std::filesystem::path& path);
 
 // The summary in the directory, if it is one of this configuration, however the run ended.
 std::optional<RunSummary> summary_of(const std::filesystem::path& directory, const Run& run);

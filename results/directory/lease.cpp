@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,20 +14,26 @@
 #include <functional>
 #include <mutex>
 #include <random>
+#include <stdexcept>
 #include <system_error>
 #include <thread>
 #include <utility>
 
-#include "results/directory/finished_run.hpp"
+#include "results/directory/hidden_names.hpp"
+#include "results/directory/run_directory.hpp"
 #include "results/formats/host.hpp"
 #include "results/formats/json.hpp"
+#include "workers/files/own_file.hpp"
 #include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t block = 512;  // a note is written at once, in as many whole blocks as it needed first
+constexpr std::uint64_t most_lease_bytes = 1 << 16;
+constexpr int last_number = 999'999'999;       // of a file's name; beyond it a file is no lease
+constexpr double longest_time_out_s = 86'400;  // that --lease-timeout takes
+constexpr std::size_t block = 512;             // a note is written at once, in as many whole blocks as it needed first
 
 struct LeaseFile {
   std::string what;
@@ -39,7 +46,9 @@ std::optional<LeaseFile> parsed(const std::string& name) {
   LeaseFile file{.what = name.substr(0, dot)};
   const char* const end = name.data() + name.size();
   const auto [stop, error] = std::from_chars(name.data() + dot + 1, end, file.generation);
-  if (error != std::errc{} || stop != end || file.generation < 1 || file.what.front() == '.') return {};
+  if (error != std::errc{} || stop != end || file.generation < 1 || file.generation > last_number ||
+      file.what.front() == '.')
+    return {};
   return file;
 }
 
@@ -82,13 +91,34 @@ std::string padded(std::string text, std::size_t size) {
   return text;
 }
 
+// What stands under a lease's name. Of what this process may not read, and of what is no file of ours, the text is what
+// the system says of it, which changes where an owner beats.
+struct Content {
+  std::string text;
+  std::optional<LeaseNote> note;
+};
+
+std::optional<Content> content_of(const fs::path& file) {
+  struct stat found {};
+  if (lstat(file.c_str(), &found) != 0 && errno == ENOENT) return {};
+  if (S_ISREG(found.st_mode)) try {
+      const auto text = read_file(file, most_lease_bytes);
+      if (!text) return {};  // given back meanwhile
+      return Content{*text, lease_note_from_text(*text)};
+    } catch (const std::runtime_error&) {
+    }
+  return Content{fmt::format("{} {} {} {} {} {}", found.st_mode, found.st_dev, found.st_ino, found.st_size,
+                             found.st_mtim.tv_sec, found.st_mtim.tv_nsec),
+                 {}};
+}
+
 // Of a file that its owner may be writing at this moment.
 std::optional<LeaseNote> note_in(const fs::path& file) {
   constexpr int tries = 5;
   for (int tried = 0; tried < tries; ++tried) {
-    const auto text = read_file(file);
-    if (!text) return {};
-    if (auto note = lease_note_from_text(*text)) return note;
+    auto content = content_of(file);
+    if (!content) return {};
+    if (content->note) return std::move(content->note);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return {};
@@ -115,7 +145,7 @@ bool write_whole(int file, const std::string& text) {
 int create_linked(const fs::path& directory, const std::string& name, const std::string& token,
                   const std::string& text) {
   const auto held = hold_off_end();  // so that no file aside is left
-  const fs::path aside = directory / fmt::format(".{}.{}.partial.{}.{}", name, token, getpid(), host_name());
+  const fs::path aside = hidden_sibling(directory / fmt::format("{}.{}", name, token), partial_kind);
   const fs::path file = directory / name;
   const int descriptor = open(aside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor < 0) fail(file, errno);
@@ -240,11 +270,15 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
   std::optional<LeaseNote> former;
   if (last > 0) {
     const std::string name = file_name(what, last);
-    const auto text = read_file(directory_ / name);
-    if (!text) return nullptr;  // given back meanwhile: the next look takes it
-    former = lease_note_from_text(*text);
-    if (!is_lost(name, *text, former)) return nullptr;
+    auto content = content_of(directory_ / name);
+    if (!content) return nullptr;  // given back meanwhile: the next look takes it
+    former = std::move(content->note);
+    if (!is_lost(name, content->text, former)) return nullptr;
     if (!former) former.emplace();
+    if (last == last_number)
+      throw ResultsDirectoryFault(
+          fmt::format("{}: has the last number that a lease may have, and no process keeps it; remove it",
+                      (directory_ / name).string()));
   }
   using Seconds = std::chrono::duration<double>;
   LeaseNote note{.what = what,
@@ -279,7 +313,7 @@ bool Leases::is_lost(const std::string& file, const std::string& text, const std
   if (!is_new && seen->second.text != text) seen->second = {text, now};
   const double stated_s = note ? note->time_out_s : 0;
   const auto own = std::chrono::duration<double>(time_out_);
-  const auto limit = stated_s > 0 ? std::chrono::duration<double>(stated_s) : own;
+  const auto limit = stated_s > 0 && stated_s <= longest_time_out_s ? std::chrono::duration<double>(stated_s) : own;
   return now - seen->second.since > limit;
 }
 
@@ -292,14 +326,9 @@ std::vector<LeaseNote> Leases::held() const {
   std::vector<LeaseNote> notes;
   for (const auto& [what, generation] : last) {
     const std::string name = file_name(what, generation);
-    std::optional<std::string> text;
-    try {
-      text = read_file(directory_ / name);
-    } catch (const std::exception&) {  // a directory of that name
-      continue;
-    }
-    if (!text) continue;
-    LeaseNote note = lease_note_from_text(*text).value_or(LeaseNote{});
+    const auto content = content_of(directory_ / name);
+    if (!content) continue;
+    LeaseNote note = content->note.value_or(LeaseNote{});
     note.what = what;
     note.file_name = name;
     notes.push_back(std::move(note));

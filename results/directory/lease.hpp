@@ -77,7 +77,10 @@ class Leases {
   // The directory is there. An owner beats ten times within its time-out, and every ten seconds at least.
   Leases(std::filesystem::path directory, std::chrono::milliseconds time_out);
 
-  // Null: another process has it. Throws std::filesystem::filesystem_error where it cannot be written.
+  // Null: another process has it. A file that cannot be read, or what is none of ours under a lease's name (a dangling
+  // link, a pipe), counts as lost where it has not changed for this process's time-out. Throws
+  // std::filesystem::filesystem_error where it cannot be written, and ResultsDirectoryFault, which names the file,
+  // where no further number is left.
   std::unique_ptr<Lease> take(const std::string& what);
   // The last of each that is taken.
   std::vector<LeaseNote> held() const;

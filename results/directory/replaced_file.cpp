@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "results/directory/descriptor.hpp"
-#include "results/formats/host.hpp"
+#include "results/directory/hidden_names.hpp"
 #include "workers/files/directory_check.hpp"
 #include "workers/process/interrupt.hpp"
 
@@ -40,9 +40,7 @@ fs::path followed(const fs::path& named) {
   return none ? named : file;
 }
 
-fs::path aside_of(const fs::path& file) {
-  return file.parent_path() / fmt::format(".{}.partial.{}.{}", file.filename().string(), getpid(), host_name());
-}
+fs::path aside_of(const fs::path& file) { return hidden_sibling(file, partial_kind); }
 
 void remove_hidden(const fs::path& aside) {
   std::error_code ignored;
@@ -72,14 +70,10 @@ std::string why_not_replaceable(const fs::path& named) {
   return {};
 }
 
-void replace_file(const fs::path& named, std::string_view contents) {
-  std::error_code none;
-  const fs::path file = followed(named);
-  if (fs::exists(file, none) && !fs::is_regular_file(file, none)) return Descriptor(file, O_WRONLY).write(contents);
-
+void replace_file(const fs::path& file, std::string_view contents) {
   const fs::path aside = aside_of(file);
   const LastAct leave_nothing_hidden([&aside] { remove_hidden(aside); });
-  remove_hidden(aside);  // of a process that was killed and had this one's number
+  remove_hidden(aside);  // where it could not be removed before
   try {
     write_and_sync(aside, contents);
     give_name(aside, file);
@@ -87,6 +81,13 @@ void replace_file(const fs::path& named, std::string_view contents) {
     remove_hidden(aside);
     throw;
   }
+}
+
+void replace_named_file(const fs::path& named, std::string_view contents) {
+  std::error_code none;
+  const fs::path file = followed(named);
+  if (fs::exists(file, none) && !fs::is_regular_file(file, none)) return Descriptor(file, O_WRONLY).write(contents);
+  replace_file(file, contents);
 }
 
 }  // namespace syncopate

@@ -2,19 +2,17 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
-#include <array>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
+#include <chrono>
 #include <optional>
 #include <set>
 #include <system_error>
 
 #include "results/directory/descriptor.hpp"
-#include "results/formats/host.hpp"
+#include "results/directory/hidden_names.hpp"
 #include "workers/files/content_hash.hpp"
 #include "workers/files/directory_check.hpp"
 #include "workers/process/interrupt.hpp"
@@ -23,36 +21,29 @@ namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view partial = "partial";    // being written
-constexpr std::string_view replaced = "replaced";  // the former contents, until the new ones have their name
-
-// ".seed=1-0123abcd.partial.17.node3": the process number, then the host, which may itself contain dots.
-fs::path hidden_sibling(const fs::path& directory, std::string_view kind) {
-  const std::string name = directory.filename().string();
-  return directory.parent_path() / fmt::format(".{}.{}.{}.{}", name, kind, getpid(), host_name());
+// By the clock of the file system that has it; none of a host is read.
+std::optional<fs::file_time_type> time_of_file_system(const fs::path& directory) {
+  std::error_code error, ignored;
+  const fs::path probe = hidden_sibling(directory / "clock", partial_kind);
+  if (!fs::create_directory(probe, error) && error) return {};
+  const auto now = fs::last_write_time(probe, error);
+  fs::remove(probe, ignored);
+  return error ? std::nullopt : std::optional(now);
 }
 
-struct Leftover {
-  std::string name;  // of the directory it was meant for
-  bool replaced = false;
-};
+bool has_not_changed_lately(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_symlink(path, error)) return false;
+  const auto changed = fs::last_write_time(path, error);
+  const auto now = time_of_file_system(path.parent_path());
+  return !error && now && *now - changed > std::chrono::duration<double>(lost_after_s);
+}
 
-// What a hidden directory is, if it is ours and its process is gone.
-std::optional<Leftover> as_leftover(const std::string& name) {
-  for (const std::string_view kind : {partial, replaced}) {
-    const std::string mark = fmt::format(".{}.", kind);
-    const auto at = name.rfind(mark);
-    if (name.empty() || name.front() != '.' || at == std::string::npos || at == 0) continue;
-    const std::string_view rest = std::string_view(name).substr(at + mark.size());
-    pid_t process = 0;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), process);
-    if (error != std::errc{} || process <= 0) continue;
-    const std::string_view host(end, static_cast<std::size_t>(rest.data() + rest.size() - end));
-    if (host != fmt::format(".{}", host_name())) continue;
-    if (kill(process, 0) == 0 || errno != ESRCH) continue;
-    return Leftover{name.substr(1, at - 1), kind == replaced};
-  }
-  return {};
+// What a hidden file or directory stands for, if no process is at it any more.
+std::optional<HiddenName> as_leftover(const fs::path& path) {
+  auto hidden = read_hidden_name(path.filename().string());
+  if (!hidden || hidden->state == ProcessState::gone) return hidden;
+  return hidden->state == ProcessState::unknown && has_not_changed_lately(path) ? hidden : std::nullopt;
 }
 
 void sync_directory(const fs::path& directory) {
@@ -116,7 +107,8 @@ bool give_free_name(const fs::path& written, const fs::path& directory, const fs
     std::error_code error, ignored;
     fs::rename(written, directory, error);
     if (!error) return true;
-    if (error != std::errc::directory_not_empty && error != std::errc::file_exists)
+    const bool is_link = error == std::errc::not_a_directory && fs::is_symlink(directory, ignored);
+    if (!is_link && error != std::errc::directory_not_empty && error != std::errc::file_exists)
       throw fs::filesystem_error("cannot name", written, directory, error);
     if (is_done(directory)) return false;
     fs::remove_all(former, ignored);
@@ -228,17 +220,33 @@ fs::path run_directory(const fs::path& results, const Run& run, bool mpi) {
   return (run.is_trial ? experiment / trials_folder : experiment) / what_varies(run) / name;
 }
 
+void require_no_link(const fs::path& directory) {
+  std::error_code error;
+  if (!fs::is_symlink(directory, error)) return;
+  throw ResultsDirectoryFault(fmt::format(
+      "{}: is a link to {}; below the directory that --results names, results are not written through links: put a "
+      "directory there, or name another one with --results",
+      directory.string(), fs::read_symlink(directory, error).string()));
+}
+
 void require_usable(const fs::path& results, std::span<const Run> runs) {
   const fs::path directory = experiment_directory(results, runs.front().experiment);
+  const fs::path shared = directory / share_folder;
+  for (const fs::path& place :
+       {directory, directory / trials_folder, shared, shared / leases_folder, shared / failed_folder})
+    require_no_link(place);
   create(directory);
   require_access(directory);
+  for (const fs::path& place : {shared / leases_folder, shared / failed_folder}) require_access(place);
   for (const Run& run : runs) {
     const fs::path place = run_directory(results, run, false);
+    require_no_link(place.parent_path());
+    if (run.common_phase) require_no_link(run_directory(results, *run.common_phase, false).parent_path());
     require_access(place.parent_path());
     require_access(place);
   }
   // access() knows neither full nor read-only file systems, so something is really written.
-  const fs::path probe = hidden_sibling(directory / "probe", partial);
+  const fs::path probe = hidden_sibling(directory / "probe", partial_kind);
   std::error_code error;
   if (!fs::create_directory(probe, error) && error)
     fault(directory, "cannot write into the results directory (--results names another one)", error);
@@ -261,11 +269,11 @@ int remove_leftovers(const fs::path& results, std::span<const Run> runs) {
       entries.push_back(entry->path());
     }
     for (const fs::path& entry : entries) {
-      const auto leftover = as_leftover(entry.filename().string());
+      const auto leftover = as_leftover(entry);
       if (!leftover) continue;
       // Killed between the two renames of write_directory: the former results get their name back.
       const fs::path directory = place / leftover->name;
-      if (leftover->replaced && !fs::exists(directory, error)) {
+      if (leftover->is_replaced && !fs::exists(directory, error)) {
         fs::rename(entry, directory, error);
       } else {
         fs::remove_all(entry, error);
@@ -276,14 +284,14 @@ int remove_leftovers(const fs::path& results, std::span<const Run> runs) {
   return removed;
 }
 
-fs::path written_aside(const fs::path& path) { return hidden_sibling(path, partial); }
+fs::path written_aside(const fs::path& path) { return hidden_sibling(path, partial_kind); }
 
 namespace {
 
 // `give`: the new directory its name; true if it has it. `written` is gone afterwards in any case.
 template <class Give>
 bool write_and_name(const fs::path& directory, const FileContents& files, const fs::path& former, const Give& give) {
-  const fs::path written = hidden_sibling(directory, partial);
+  const fs::path written = hidden_sibling(directory, partial_kind);
   create_lasting(directory.parent_path());
   fs::remove_all(written);
   const LastAct leave_nothing_hidden([&] {
@@ -308,7 +316,7 @@ bool write_and_name(const fs::path& directory, const FileContents& files, const 
 }  // namespace
 
 void write_directory(const fs::path& directory, const FileContents& files) {
-  const fs::path former = hidden_sibling(directory, replaced);
+  const fs::path former = hidden_sibling(directory, replaced_kind);
   write_and_name(directory, files, former, [&](const fs::path& written) {
     give_name(written, directory, former);
     return true;
@@ -316,7 +324,7 @@ void write_directory(const fs::path& directory, const FileContents& files) {
 }
 
 bool publish_directory(const fs::path& directory, const FileContents& files, const IsDone& is_done) {
-  const fs::path former = hidden_sibling(directory, replaced);
+  const fs::path former = hidden_sibling(directory, replaced_kind);
   return write_and_name(directory, files, former,
                         [&](const fs::path& written) { return give_free_name(written, directory, former, is_done); });
 }

@@ -37,13 +37,18 @@ inline constexpr const char* leases_folder = "leases";
 inline constexpr const char* failed_folder = "failed";
 std::filesystem::path run_directory(const std::filesystem::path& results, const Run& run, bool mpi);
 
+// Throws ResultsDirectoryFault where the directory, which is below that of --results, is a link: it may lead to where
+// somebody else's files are.
+void require_no_link(const std::filesystem::path& directory);
+
 // Creates <results>/<experiment> and proves that it, and what is already there for these runs of one experiment, can be
-// read and written. For runs that are to be made: a finished experiment's results may be read-only. Throws
+// read and written, and that no link leads elsewhere. For runs that are to be made: a finished experiment's results may be read-only. Throws
 // ResultsDirectoryFault.
 void require_usable(const std::filesystem::path& results, std::span<const Run> runs);
 
-// Removes what killed processes have left in the directories of an experiment's runs; what a process that still
-// exists (or one on another host) is writing stays. Returns how many directories went.
+// Removes what killed processes have left in the directories of an experiment's runs. What a process that still exists
+// is writing stays, and so does that of a process that cannot be seen from here (on another host, in another
+// container), until it has not changed for lost_after_s. Returns how many went.
 int remove_leftovers(const std::filesystem::path& results, std::span<const Run> runs);
 
 // The hidden name beside it under which a directory or a file is written before it has its own: what a killed process

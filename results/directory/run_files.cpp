@@ -4,18 +4,15 @@
 #include <zlib.h>
 
 #include <array>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <memory>
+#include <cstdint>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
 
-#include "results/directory/finished_run.hpp"
 #include "results/directory/schema_version.hpp"
 #include "results/formats/json.hpp"
 #include "results/rows/summary.hpp"
+#include "workers/files/own_file.hpp"
 #include "workers/process/printable.hpp"
 
 namespace syncopate {
@@ -35,30 +32,21 @@ struct Digest {
 };
 
 // Piece by piece: files of durations and traces may be large. Throws std::runtime_error: why it cannot be read.
-Digest digest_of_file(const fs::path& path) {
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  std::error_code none;
-  const fs::file_status status = fs::status(path, none);
-  if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status))  // a pipe would be waited for
-    throw std::runtime_error("is not a regular file");
-  const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "rb"));
-  if (!file) throw std::runtime_error(errno == ENOENT ? "is not there" : std::strerror(errno));
+Digest digest_of(OwnFile& file) {
   Digest digest;
   std::vector<char> piece(1 << 18);
-  while (const std::size_t got = std::fread(piece.data(), 1, piece.size(), file.get())) digest.add({piece.data(), got});
-  if (std::ferror(file.get())) throw std::runtime_error(fmt::format("cannot be read: {}", std::strerror(errno)));
+  while (const std::size_t got = file.read(piece.data(), piece.size())) digest.add({piece.data(), got});
   return digest;
 }
 
 // Empty: the file is as it is listed.
 std::string wrong_with(const fs::path& path, const Json& entry) {
+  const auto bytes = entry.at("bytes").get<std::uint64_t>();
+  const auto crc = entry.at("crc32").get<std::string>();
   try {
-    const Digest found = digest_of_file(path);
-    const std::size_t bytes = entry.at("bytes");
-    if (found.bytes != bytes) return fmt::format("has {} bytes, where {} were written", found.bytes, bytes);
-    return found.text() == entry.at("crc32") ? "" : "has other contents than were written: its digest differs";
+    OwnFile file(path);
+    if (file.size() != bytes) return fmt::format("has {} bytes, where {} were written", file.size(), bytes);
+    return digest_of(file).text() == crc ? "" : "has other contents than were written: its digest differs";
   } catch (const std::runtime_error& problem) {
     return problem.what();
   }

@@ -4,11 +4,11 @@
 #include <system_error>
 #include <vector>
 
-#include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/directory/summary_json.hpp"
 #include "results/formats/json.hpp"
 #include "results/rows/summary.hpp"
+#include "workers/files/own_file.hpp"
 
 namespace syncopate {
 namespace fs = std::filesystem;
@@ -41,8 +41,9 @@ std::vector<fs::path> run_folders(const fs::path& results) {
 FileContents files_in(const fs::path& directory) {
   FileContents files;
   if (!damage_of(directory).empty()) return files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory))
-    if (const auto contents = read_file(entry.path())) files[entry.path().filename().string()] = *contents;
+  const Json listed_files = Json::parse(read_file(directory / list_of_files).value_or("")).at("files");
+  for (const auto& [name, entry] : listed_files.items())
+    if (auto contents = read_file(directory / name, any_size)) files[name] = *std::move(contents);
   return files;
 }
 

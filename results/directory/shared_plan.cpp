@@ -3,12 +3,14 @@
 #include <exception>
 #include <iterator>
 #include <stdexcept>
+#include <utility>
 
-#include "results/directory/finished_run.hpp"
 #include "results/directory/replaced_file.hpp"
 #include "results/directory/run_directory.hpp"
+#include "results/formats/digested_json.hpp"
 #include "results/formats/json.hpp"
 #include "results/run/run_label.hpp"
+#include "workers/files/own_file.hpp"
 
 namespace syncopate {
 namespace fs = std::filesystem;
@@ -23,8 +25,13 @@ bool stays_within(const fs::path& path) {
   return !normal.empty() && normal.is_relative() && *normal.begin() != "..";
 }
 
+// A list alone, without a digest, is of an earlier program.
 std::vector<PlannedRun> runs_in(const std::string& text, const fs::path& experiment_directory) {
-  const Json json = Json::parse(text);
+  Json json = Json::parse(text);
+  if (json.is_object()) {
+    if (!is_as_written(text, json, {})) throw std::runtime_error("not as it was written");
+    json = Json(json.at("runs"));
+  }
   if (!json.is_array()) throw std::runtime_error("no list");
   std::vector<PlannedRun> runs;
   for (const Json& run : json) {
@@ -59,8 +66,7 @@ void save_plan(const fs::path& folder, std::span<const Run> runs) {
                     {"label", run.label},
                     {"seed", run.seed},
                     {"directory", run.directory.lexically_relative(experiment).generic_string()}});
-  replace_file(folder / (runs.front().is_trial ? of_trials : of_runs),
-               json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  replace_file(folder / (runs.front().is_trial ? of_trials : of_runs), with_digest({{"runs", std::move(json)}}));
 }
 
 std::optional<std::vector<PlannedRun>> saved_plan(const fs::path& experiment_directory,
@@ -76,7 +82,9 @@ std::optional<std::vector<PlannedRun>> saved_plan(const fs::path& experiment_dir
       plan->insert(plan->end(), std::move_iterator(runs.begin()), std::move_iterator(runs.end()));
     } catch (const std::exception&) {
       if (faults)
-        faults->push_back(file.string() + ": is no list of runs; the next process that shares writes it anew");
+        faults->push_back(
+            file.string() +
+            ": is no list of runs, or is no longer as it was written; the next process that shares writes it");
     }
   }
   return plan;

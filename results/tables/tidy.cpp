@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "results/directory/finished_run.hpp"
 #include "results/rows/measures.hpp"
+#include "workers/files/own_file.hpp"
 #include "workers/settings/key_path.hpp"
 
 namespace syncopate {
@@ -106,7 +106,7 @@ TidyTables tidy_tables(std::span<const FoundRun> runs) {
     tables.runs_csv += "\n";
 
     const std::filesystem::path file = runs[i].directory / "metrics.csv";
-    const auto text = read_file(file);
+    const auto text = read_file(file, any_size);
     if (!text) throw std::runtime_error(file.string() + ": not there; expected the run's evaluations");
     std::istringstream lines(*text);
     bool is_heading = true;

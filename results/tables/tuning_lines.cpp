@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/run/run_label.hpp"
+#include "workers/files/own_file.hpp"
 
 namespace syncopate {
 namespace {

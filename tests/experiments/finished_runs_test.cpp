@@ -5,8 +5,8 @@
 #include <map>
 
 #include "results/directory/finished_run.hpp"
+#include "results/directory/hidden_names.hpp"
 #include "results/directory/run_files.hpp"
-#include "results/formats/host.hpp"
 #include "tests/experiments/runner_case.hpp"
 
 namespace syncopate {
@@ -72,7 +72,7 @@ TEST_F(FinishedRuns, AreRepeatedWhereTheSummaryIsADirectory) {
   fs::create_directory(directory(0) / "summary.json");
   EXPECT_EQ(repeated(), 1);
   EXPECT_THAT(err_, HasSubstr((directory(0) / "summary.json").string() + ": "));
-  EXPECT_THAT(err_, HasSubstr("Is a directory"));
+  EXPECT_THAT(err_, HasSubstr("is a directory"));
   EXPECT_TRUE(fs::is_regular_file(directory(0) / "summary.json"));
 }
 
@@ -128,9 +128,9 @@ TEST_F(FinishedRuns, HaveTheirMethodsPresentPlace) {
 
 // A process that was killed between taking a run's name away and giving it to the new files.
 TEST_F(FinishedRuns, AreFoundUnderTheNameThatAKilledProcessLeft) {
-  fs::path aside = directory(0);
-  aside.replace_filename("." + directory(0).filename().string() + ".replaced.999999999." + host_name());
-  fs::rename(directory(0), aside);
+  ProcessIdentity killed = this_process();
+  killed.number = 999'999'999;
+  fs::rename(directory(0), hidden_sibling(directory(0), replaced_kind, killed));
   fs::remove_all(directory(1));
   EXPECT_EQ(repeated(), 1);
   EXPECT_THAT(err_, HasSubstr("1 of 2 runs are there already"));

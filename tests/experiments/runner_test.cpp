@@ -17,10 +17,10 @@
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
-#include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "tests/experiments/runner_case.hpp"
 #include "workers/files/data_fault.hpp"
+#include "workers/files/own_file.hpp"
 #include "workers/models/quadratic.hpp"
 #include "workers/process/interrupt.hpp"
 

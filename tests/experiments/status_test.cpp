@@ -1,8 +1,10 @@
 // `status`, of a file and of directories: nothing that is on the disk is left out silently.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -180,6 +182,47 @@ TEST_F(Status, WhatIsDamagedIsSaidBesideTheOthers) {
     EXPECT_EQ(without["faults"].size(), 2u) << plan;
   }
   EXPECT_THAT(syncopate("status results/runs/time").out, HasSubstr("/runs.json: is no list of runs"));
+}
+
+TEST_F(Status, APlanThatIsNotAsItWasWrittenIsNone) {
+  run("seeds=[1,2,3] --share");
+  EXPECT_EQ(of("results/runs/time")[0]["runs"], 3);
+  const std::string plan = "results/runs/time/.shared/runs.json";
+  std::string text = read(plan);
+  const auto at = text.find("\"seed\": 2");
+  ASSERT_NE(at, text.npos) << text;
+  text[at + 8] = '7';
+  write(plan, text);
+  const auto told = of("results/runs/time")[0];
+  EXPECT_TRUE(told["runs"].is_null()) << told;
+  EXPECT_EQ(told["finished"], 3);
+  ASSERT_EQ(told["faults"].size(), 1u);
+  EXPECT_THAT(std::string(told["faults"][0]), HasSubstr("runs.json: is no list of runs, or is no longer as it was"));
+  run("seeds=[1,2,3,4] --share");
+  EXPECT_EQ(of("results/runs/time")[0]["runs"], 4);
+}
+
+// A pipe would be waited for, and 3 GB would not be held.
+TEST_F(Status, WhatIsPutInThePlaceOfOurFilesIsNamed) {
+  run("seeds=[1,2] --share 'claim=[{sentence=\"it takes time\",measure=\"step_time_s\",method=\"sync-sgd\",above=0}]'");
+  for (const char* const name : {".shared/runs.json", "claims.json"}) {
+    const fs::path file = directory / "results/runs/time" / name;
+    const std::string command = name[0] == '.' ? "status" : "claims";
+    for (const bool is_pipe : {true, false}) {
+      fs::remove(file);
+      if (is_pipe) {
+        ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+      } else {
+        std::ofstream(file) << "";
+        fs::resize_file(file, 3'000'000'000);
+      }
+      const ProgramOutcome outcome =
+          shell("(ulimit -v 1500000; timeout 60 '" SYNCOPATE_PROGRAM "' " + command + " results/runs/time)");
+      EXPECT_EQ(outcome.status, command == "status" ? 0 : 2) << name << outcome.err;
+      EXPECT_THAT(outcome.out + outcome.err, HasSubstr(file.lexically_relative(directory).string() + ": ")) << name;
+    }
+    fs::remove(file);
+  }
 }
 
 TEST_F(Status, OfADirectoryWhatChoosesRunsIsRefused) {

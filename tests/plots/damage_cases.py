@@ -1,6 +1,7 @@
 """Runs whose files are not as the program wrote them: named, and not plotted."""
 
 import json
+import os
 
 from synthetic_results import write_run
 from with_results import WithDirectory, change
@@ -48,6 +49,42 @@ class DamagedFiles(WithDirectory):
         path = self.run_directory / "steps.csv"
         path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
         self.assert_damaged("steps.csv")
+
+    def test_pipes_and_what_is_too_large_are_not_read(self):
+        for name in ("summary.json", "config.toml", "metadata.json", "files.json", "metrics.csv"):
+            path = self.run_directory / name
+            content = path.read_bytes()
+            path.unlink()
+            os.mkfifo(path)
+            self.assert_damaged(name)
+            path.unlink()
+            with path.open("wb") as file:
+                file.truncate(3_000_000_000)  # takes no room on the disk
+            self.assert_damaged(name)
+            path.write_bytes(content)
+
+    def test_figures_are_not_written_through_links(self):
+        elsewhere = self.directory.parent / f"{self.directory.name}-elsewhere"
+        elsewhere.mkdir()
+        self.addCleanup(elsewhere.rmdir)
+        (self.directory / "plots").symlink_to(elsewhere)
+        status, message = self.status_and_message(self.directory)
+        self.assertEqual(status, 2, message)
+        self.assertIn(f"{self.directory / 'plots'}: is a link to {elsewhere}", message)
+        self.assertEqual(list(elsewhere.iterdir()), [])
+
+    def test_damaged_common_phases_are_not_needed(self):
+        phase = write_run(self.directory / "common-phase", "common phase", 1)
+        (phase / "summary.json").write_text("{", encoding="utf-8")
+        status, message = self.status_and_message(self.directory)
+        self.assertEqual(status, 2, "there is no run that starts from it")
+        self.assertIn(str(phase), message)
+        config = self.run_directory / "config.toml"
+        config.write_text(config.read_text(encoding="utf-8").replace("[training]", "[training]\ncommon.steps = 4", 1),
+                          encoding="utf-8")
+        (self.run_directory / "files.json").unlink()
+        list_files(self.run_directory)
+        self.assertEqual(self.status_and_message(self.directory)[0], 0)
 
     def test_damaged_list_is_named(self):
         for text in ("", "{}", '{"files": {"metrics.csv": {"bytes": 3}}}', '{"files": [1]}'):

@@ -28,6 +28,19 @@ sys.exit(run_interruptibly(lambda: plot.main(sys.argv[1:]), [Path(sys.argv[1])])
 """
 
 
+# As where a file is on a disk that does not answer.
+READS_WITHOUT_END = f"""
+import sys
+from pathlib import Path
+from plots import plot, runs
+from plots.interruptible import run_interruptibly
+def own_bytes(_):
+    exec({ENDLESS!r})
+runs.own_bytes = own_bytes
+sys.exit(run_interruptibly(lambda: plot.main(sys.argv[1:]), [Path(sys.argv[1])]))
+"""
+
+
 class Interruption(WithDirectory):
     def start(self, *program, stderr=subprocess.PIPE, **options):
         def block():  # as `dev` does: what is signalled while Python begins is heard later
@@ -81,28 +94,23 @@ class Interruption(WithDirectory):
     def test_on_a_terminal_in_place_of_the_line_of_progress(self):
         for workers in (1, 2):
             write_run(self.directory / f"{workers}", "m", 1, workers=workers)
-        summary = min(self.directory.rglob("summary.json"))
-        summary.unlink()
-        os.mkfifo(summary)
         terminal, program_side = os.openpty()
-        process = self.start("-m", "plots", stderr=program_side)
+        process = self.start("-c", READS_WITHOUT_END, stderr=program_side)
         os.close(program_side)
-        with open(summary, "w"):  # once the other side reads
-            process.send_signal(signal.SIGINT)
-            self.assertEqual(process.wait(SOON_S), 130)
+        self.assertEqual(process.stdout.readline(), "begun\n")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(SOON_S), 130)
         said = os.read(terminal, 10000).decode()
         os.close(terminal)
         process.stdout.close()
         self.assertEqual(said, "\r\x1b[Kplot: 0 of 2 summaries read\r\x1b[Kplot: interrupted\r\n")
 
     def test_while_results_are_read(self):
-        summary = write_run(self.directory / "m", "m", 1) / "summary.json"
-        summary.unlink()
-        os.mkfifo(summary)
-        process = self.start("-m", "plots")
-        with open(summary, "w"):  # once the other side reads
-            process.send_signal(signal.SIGINT)
-            self.assert_interrupted(process)
+        write_run(self.directory / "m", "m", 1)
+        process = self.start("-c", READS_WITHOUT_END)
+        self.assertEqual(process.stdout.readline(), "begun\n")
+        process.send_signal(signal.SIGINT)
+        self.assert_interrupted(process)
 
     def test_other_signals_are_named(self):
         (self.directory / "pandas.py").write_text("import os\nos.abort()\n")

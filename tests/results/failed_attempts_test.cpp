@@ -40,6 +40,22 @@ TEST_F(FailedAttemptsTest, OneIsEnoughWithoutRetries) {
   EXPECT_FALSE(is_used_up(records));
 }
 
+TEST_F(FailedAttemptsTest, ARecordThatIsNotAsItWasWrittenIsNone) {
+  const AttemptRecords records = of_call("a");
+  records.add_failure("run", "it has failed", false);
+  const fs::path file = directory / "run.json";
+  std::string text;
+  std::getline(std::ifstream(file), text, '\0');
+  const auto at = text.find("\"failures\": 1");
+  ASSERT_NE(at, text.npos);
+  text[at + 12] = '3';
+  std::ofstream(file) << text;
+  EXPECT_FALSE(is_used_up(records));
+  // An earlier program's, without a digest.
+  std::ofstream(file) << R"({"call": "a", "failures": 1, "lost": 0, "is_final": false, "reason": "it has failed"})";
+  EXPECT_TRUE(is_used_up(records));
+}
+
 TEST_F(FailedAttemptsTest, EachRetryIsOneMore) {
   const AttemptRecords records = of_call("a", 2);
   for (int failures = 1; failures <= 3; ++failures) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,8 @@
 #include <iterator>
 #include <latch>
 #include <thread>
+
+#include "results/directory/run_directory.hpp"
 
 namespace syncopate {
 namespace {
@@ -228,12 +231,90 @@ TEST_F(LeaseTest, IsRefusedWithThePathWhereTheDirectoryIsGone) {
   }
 }
 
+// Whatever somebody has put there: it is not waited for longer than for a lease that does not change.
+TEST_F(LeaseTest, WhatIsNoFileIsTakenAfterTheObserversTimeOut) {
+  const auto put = [&](int kind) {
+    const fs::path file = directory / "run.1";
+    if (kind == 0) fs::create_symlink("nowhere", file);
+    if (kind == 1) fs::create_symlink("/dev/zero", file);
+    if (kind == 2) mkfifo(file.c_str(), 0600);
+    if (kind == 3) fs::create_directory(file);
+    if (kind == 4) write("run.1", ""), fs::resize_file(file, 3'000'000'000);
+  };
+  for (int kind = 0; kind < 5; ++kind) {
+    put(kind);
+    Leases leases(directory, 100ms);
+    EXPECT_EQ(leases.held().size(), 1u) << kind;
+    EXPECT_EQ(leases.take("run"), nullptr) << kind;
+    std::this_thread::sleep_for(120ms);
+    auto lease = leases.take("run");
+    ASSERT_TRUE(lease) << kind;
+    EXPECT_TRUE(lease->is_mine()) << kind;
+    EXPECT_EQ(lease->taken_from()->owner(), "a process that left no name") << kind;
+    lease.reset();
+    EXPECT_THAT(names(), testing::IsEmpty()) << kind;
+  }
+}
+
+// Another user's, whose umask is 077. That it changes can be seen nevertheless.
+TEST_F(LeaseTest, ThatCannotBeReadIsTakenOnceItHasNotChangedForTheTimeOut) {
+  write("run.1", to_text(foreign(0.3)));
+  fs::permissions(directory, fs::perms::all);
+  fs::permissions(directory / "run.1", fs::perms::none);
+  const auto look = [&] {
+    if (getuid() == 0 && setuid(65534) != 0) return 3;  // root may read everything
+    Leases leases(directory, 300ms);
+    for (int i = 0; i < 30; ++i) {
+      if (leases.take("run")) return 4;
+      fs::last_write_time(directory / "run.1", fs::file_time_type::clock::now() + std::chrono::seconds(i));
+      std::this_thread::sleep_for(20ms);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begin < 10s) {
+      if (leases.take("run")) return std::chrono::steady_clock::now() - begin < 250ms ? 5 : 0;
+      std::this_thread::sleep_for(5ms);
+    }
+    return 6;
+  };
+  // The file's times are the owner's to change.
+  const bool is_theirs = getuid() != 0 || chown((directory / "run.1").c_str(), 65534, 65534) == 0;
+  ASSERT_TRUE(is_theirs);
+  const pid_t child = fork();
+  if (child == 0) _exit(look());
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST_F(LeaseTest, ATimeOutThatNobodyCanHaveSetIsTheObservers) {
+  write("run.1", to_text(foreign(1e300)));
+  Leases leases(directory, 50ms);
+  EXPECT_EQ(leases.take("run"), nullptr);
+  std::this_thread::sleep_for(70ms);
+  EXPECT_TRUE(leases.take("run"));
+}
+
+TEST_F(LeaseTest, ItsNumberEndsWithAFaultThatNamesTheFile) {
+  write("run.999999999", "");
+  Leases leases(directory, 50ms);
+  EXPECT_EQ(leases.take("run"), nullptr);
+  std::this_thread::sleep_for(70ms);
+  try {
+    leases.take("run");
+    FAIL();
+  } catch (const ResultsDirectoryFault& fault) {
+    EXPECT_THAT(fault.what(), testing::StartsWith((directory / "run.999999999").string() + ": has the last number"));
+  }
+}
+
 TEST_F(LeaseTest, NamesThatAreNoLeasesAreLeftAlone) {
-  for (const char* name : {"run", "run.0", "run.x", "run.-1", ".run.1.partial", "run.1x"}) write(name, "");
+  for (const char* name :
+       {"run", "run.0", "run.x", "run.-1", ".run.1.partial", "run.1x", "run.2147483647", "run.99999999999"})
+    write(name, "");
   Leases leases(directory, time_out);
   EXPECT_THAT(leases.held(), testing::IsEmpty());
   EXPECT_TRUE(leases.take("run"));
-  EXPECT_EQ(names().size(), 6u);
+  EXPECT_EQ(names().size(), 8u);
 }
 
 }  // namespace

@@ -111,19 +111,34 @@ TEST_F(WholeFile, IsWholeAndAloneWhereTheUserInterruptsItsWriter) {
   EXPECT_THAT(names(), testing::Each(testing::StartsWith("file-")));
 }
 
-TEST_F(WholeFile, IsWhatALinkLeadsTo) {
+// Else who may write in a results directory could have others write over their files.
+TEST_F(WholeFile, TakesThePlaceOfALinkOrAPipe) {
   replace_file(directory_ / "file", "old");
   fs::create_symlink("file", directory_ / "link");
-  replace_file(directory_ / "link", "new");
+  fs::create_symlink("nowhere", directory_ / "dangling");
+  ASSERT_EQ(mkfifo((directory_ / "pipe").c_str(), 0600), 0);
+  for (const char* const name : {"link", "dangling", "pipe"}) {
+    replace_file(directory_ / name, "new");
+    EXPECT_EQ(fs::symlink_status(directory_ / name).type(), fs::file_type::regular) << name;
+    EXPECT_EQ(read(directory_ / name), "new") << name;
+  }
+  EXPECT_EQ(read(directory_ / "file"), "old");
+  EXPECT_FALSE(fs::exists(directory_ / "nowhere"));
+}
+
+TEST_F(WholeFile, ThatIsNamedIsWhatALinkLeadsTo) {
+  replace_file(directory_ / "file", "old");
+  fs::create_symlink("file", directory_ / "link");
+  replace_named_file(directory_ / "link", "new");
   EXPECT_EQ(read(directory_ / "file"), "new");
   EXPECT_TRUE(fs::is_symlink(directory_ / "link"));
 }
 
-TEST_F(WholeFile, IsNotMadeOfAPipe) {
+TEST_F(WholeFile, ThatIsNamedIsNotMadeOfAPipe) {
   const fs::path pipe = directory_ / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   auto received = std::async(std::launch::async, [&] { return read(pipe); });
-  replace_file(pipe, "text");
+  replace_named_file(pipe, "text");
   EXPECT_EQ(received.get(), "text");
   EXPECT_TRUE(fs::is_fifo(pipe));
 }

@@ -14,6 +14,7 @@
 #include <set>
 #include <thread>
 
+#include "results/directory/hidden_names.hpp"
 #include "results/formats/host.hpp"
 #include "workers/process/interrupt.hpp"
 
@@ -52,8 +53,14 @@ class RunDirectoryTest : public testing::Test {
     return child;
   }
 
-  fs::path hidden(std::string_view kind, pid_t process, const std::string& host = host_name()) const {
-    return directory_.parent_path() / fmt::format(".{}.{}.{}.{}", directory_.filename().string(), kind, process, host);
+  static ProcessIdentity dead_process() {
+    ProcessIdentity process = this_process();
+    process.number = number_of_a_dead_process();
+    return process;
+  }
+
+  fs::path hidden(std::string_view kind, const ProcessIdentity& process) const {
+    return hidden_sibling(directory_, kind, process);
   }
 
   std::vector<std::string> beside_directory() const {
@@ -226,16 +233,33 @@ TEST_F(RunDirectoryTest, IsWholeAndAloneWhenTheUserInterruptsItsWriter) {
 }
 
 TEST_F(RunDirectoryTest, LosesWhatDeadProcessesLeft) {
-  const pid_t dead = number_of_a_dead_process();
+  const ProcessIdentity dead = dead_process();
   fs::create_directories(hidden("partial", dead));
-  fs::create_directories(hidden("partial", getpid()));
-  fs::create_directories(hidden("partial", dead, "another.host"));
+  fs::create_directories(hidden("partial", this_process()));
   fs::create_directories(directory_.parent_path() / ".somebody.else");
   EXPECT_EQ(remove_leftovers(results_, runs_), 1);
   EXPECT_FALSE(fs::exists(hidden("partial", dead)));
-  EXPECT_TRUE(fs::exists(hidden("partial", getpid()))) << "that process is still writing";
-  EXPECT_TRUE(fs::exists(hidden("partial", dead, "another.host"))) << "its processes cannot be seen from here";
+  EXPECT_TRUE(fs::exists(hidden("partial", this_process()))) << "that process is still writing";
   EXPECT_TRUE(fs::exists(directory_.parent_path() / ".somebody.else"));
+}
+
+// A container that has this host's name, and processes with the same numbers, is another one: its process may be
+// writing, whether or not one here has that number. What has not changed for a day nobody is writing.
+TEST_F(RunDirectoryTest, LeavesWhatProcessesThatItCannotSeeWroteLately) {
+  ProcessIdentity elsewhere = dead_process();
+  elsewhere.machine += " in another container";
+  const fs::path by_host = directory_.parent_path() / fmt::format(".{}.partial.{}.{}", directory_.filename().string(),
+                                                                  elsewhere.number, host_name());  // as once
+  for (const fs::path& left : {hidden("partial", elsewhere), by_host}) fs::create_directories(left);
+  EXPECT_EQ(remove_leftovers(results_, runs_), 0);
+  for (const fs::path& left : {hidden("partial", elsewhere), by_host}) {
+    EXPECT_TRUE(fs::exists(left)) << left;
+    fs::last_write_time(left, fs::last_write_time(left) - std::chrono::hours(23));
+  }
+  EXPECT_EQ(remove_leftovers(results_, runs_), 0);
+  fs::last_write_time(by_host, fs::last_write_time(by_host) - std::chrono::hours(2));
+  EXPECT_EQ(remove_leftovers(results_, runs_), 1);
+  EXPECT_EQ(beside_directory(), std::vector{hidden("partial", elsewhere).filename().string()});
 }
 
 TEST_F(RunDirectoryTest, LosesWhatDeadProcessesLeftOfACommonPhase) {
@@ -243,15 +267,14 @@ TEST_F(RunDirectoryTest, LosesWhatDeadProcessesLeftOfACommonPhase) {
   phase->method = "common phase";
   runs_[0].common_phase = phase;
   const fs::path directory = run_directory(results_, *phase, false);
-  const fs::path left = directory.parent_path() / fmt::format(".{}.partial.{}.{}", directory.filename().string(),
-                                                              number_of_a_dead_process(), host_name());
+  const fs::path left = hidden_sibling(directory, partial_kind, dead_process());
   fs::create_directories(left);
   EXPECT_EQ(remove_leftovers(results_, runs_), 1);
   EXPECT_FALSE(fs::exists(left));
 }
 
 TEST_F(RunDirectoryTest, GetsItsFormerFilesBackWhenKilledBetweenTheRenames) {
-  const pid_t dead = number_of_a_dead_process();
+  const ProcessIdentity dead = dead_process();
   write_directory(directory_, {{"a", "former"}});
   fs::rename(directory_, hidden("replaced", dead));
   fs::create_directories(hidden("partial", dead));
@@ -284,6 +307,51 @@ TEST_F(RunDirectoryTest, NamesTheFileInTheWayOfOneMethod) {
 TEST_F(RunDirectoryTest, CannotBeWhereNobodyMayWrite) {
   // Not even root may create directories in the process file system.
   EXPECT_THROW(require_usable("/proc/syncopate", runs_), ResultsDirectoryFault);
+}
+
+// Below the directory that --results names, which may be a link itself.
+TEST_F(RunDirectoryTest, IsNotUsableWhereALinkLeadsElsewhere) {
+  const fs::path elsewhere = results_.string() + "-elsewhere",
+                 experiment = experiment_directory(results_, "Quick Start");
+  fs::remove_all(elsewhere);
+  fs::create_directories(elsewhere);
+  fs::create_directory_symlink(elsewhere, results_);
+  EXPECT_NO_THROW(require_usable(results_, runs_));
+  fs::remove(results_);
+  for (const fs::path& place : {experiment, directory_.parent_path(), experiment / share_folder,
+                                experiment / share_folder / leases_folder, experiment / share_folder / failed_folder}) {
+    fs::remove_all(results_);
+    fs::create_directories(place.parent_path());
+    fs::create_directory_symlink(elsewhere, place);
+    try {
+      require_usable(results_, runs_);
+      ADD_FAILURE() << place;
+    } catch (const ResultsDirectoryFault& fault) {
+      EXPECT_THAT(fault.what(), HasSubstr(fmt::format("{}: is a link to {}; ", place.string(), elsewhere.string())));
+    }
+  }
+  fs::remove_all(elsewhere);
+}
+
+// The directory of the run itself is replaced, so that what the link leads to stays.
+TEST_F(RunDirectoryTest, TakesThePlaceOfALink) {
+  const fs::path elsewhere = results_ / "elsewhere";
+  fs::create_directories(elsewhere);
+  std::ofstream(elsewhere / "a") << "theirs";
+  fs::create_directories(directory_.parent_path());
+  const auto link = [&] {
+    fs::remove_all(directory_);
+    fs::create_directory_symlink(elsewhere, directory_);
+  };
+  link();
+  write_directory(directory_, {{"a", "ours"}});
+  EXPECT_EQ(read(directory_ / "a"), "ours");
+  link();
+  EXPECT_TRUE(publish_directory(directory_, {{"a", "ours"}}, [](const fs::path&) { return false; }));
+  EXPECT_EQ(read(directory_ / "a"), "ours");
+  EXPECT_FALSE(fs::is_symlink(directory_));
+  EXPECT_EQ(read(elsewhere / "a"), "theirs");
+  EXPECT_THAT(beside_directory(), testing::ElementsAre("seed=3-01234567"));
 }
 
 TEST_F(RunDirectoryTest, WithoutPermissionIsNotUsable) {

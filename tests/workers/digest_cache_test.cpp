@@ -69,6 +69,17 @@ TEST_F(DigestCacheTest, ReadsASettledFileOnce) {
   EXPECT_EQ(later.files_read(), 0) << "another process finds it in the file";
 }
 
+// Opening it would wait for a process at its other end.
+TEST_F(DigestCacheTest, DoesWithoutAFileWhereAPipeHasItsName) {
+  const fs::path file = write("a", "some data");
+  let_the_clock_go_on();
+  fs::create_directories(cache_file_.parent_path());
+  ASSERT_EQ(mkfifo(cache_file_.c_str(), 0600), 0);
+  DigestCache cache(cache_file_, 0ns);
+  EXPECT_EQ(cache.digest(file), DigestCache("").digest(file));
+  EXPECT_TRUE(fs::is_fifo(cache_file_));
+}
+
 TEST_F(DigestCacheTest, SeesOtherContentsOfTheSameSizeAndTime) {
   const fs::path file = write("a", "some data");
   let_the_clock_go_on();

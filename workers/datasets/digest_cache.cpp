@@ -22,6 +22,7 @@
 
 #include "workers/files/content_hash.hpp"
 #include "workers/files/data_fault.hpp"
+#include "workers/files/own_file.hpp"
 #include "workers/files/users_cache.hpp"
 
 namespace syncopate {
@@ -77,6 +78,15 @@ class OpenFile {
   int number_;
 };
 
+// What cannot be read is read from the data once more.
+std::string text_or_nothing(const fs::path& file) {
+  try {
+    return read_file(file).value_or("");
+  } catch (const std::runtime_error&) {
+    return "";
+  }
+}
+
 fs::path users_cache_file() {
   const fs::path cache = users_cache();
   return cache.empty() ? cache : cache / "digests";
@@ -118,7 +128,7 @@ std::string DigestCache::line_of(const std::string& path, const Entry& entry) {
 // Of a file that was read again after it had changed the last line counts.
 void DigestCache::read() {
   std::vector<std::string> lines, paths;
-  std::ifstream file(file_);
+  std::istringstream file(text_or_nothing(file_));
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
     std::string check, path;
@@ -147,7 +157,8 @@ void DigestCache::append(const std::string& path, const Entry& entry) const {
   if (file_.empty() || path.find('\n') != path.npos) return;
   std::error_code ignored;
   fs::create_directories(file_.parent_path(), ignored);
-  const int number = open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  constexpr int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;  // a pipe is not waited for
+  const int number = open(file_.c_str(), flags, S_IRUSR | S_IWUSR);
   if (number < 0) return;
   const std::string line = line_of(path, entry);
   // What is written in part is no line to whoever reads it.

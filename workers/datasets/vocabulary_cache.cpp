@@ -5,14 +5,15 @@
 
 #include <cstdint>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "workers/files/content_hash.hpp"
+#include "workers/files/own_file.hpp"
 #include "workers/files/users_cache.hpp"
 
 namespace syncopate {
@@ -33,8 +34,12 @@ std::string text_of(const TextContents& contents) {
 }
 
 std::optional<TextContents> read(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::istringstream text(std::string(std::istreambuf_iterator<char>(in), {}));
+  std::istringstream text;
+  try {
+    text.str(read_file(file).value_or(""));
+  } catch (const std::runtime_error&) {  // nothing of ours: it is built once more
+    return {};
+  }
   std::string digest, word;
   std::size_t words = 0;
   TextContents contents;
