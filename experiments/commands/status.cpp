@@ -17,13 +17,13 @@
 #include "experiments/execution/tuned_runs.hpp"
 #include "results/directory/experiment_folders.hpp"
 #include "results/directory/failed_attempts.hpp"
-#include "results/directory/finished_run.hpp"
 #include "results/directory/found_runs.hpp"
 #include "results/directory/lease.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/directory/run_files.hpp"
 #include "results/directory/summary_json.hpp"
 #include "results/run/run_label.hpp"
+#include "workers/files/own_file.hpp"
 
 namespace syncopate {
 namespace fs = std::filesystem;
@@ -219,6 +219,7 @@ std::vector<ExperimentStatus> status_of_folder(const ExperimentFolder& folder, c
   const auto plan = saved_plan(directory, &faults).value_or(std::vector<PlannedRun>{});
   RunsAndFaults found = read_runs(folder.runs, directory);
   std::ranges::move(found.faults, std::back_inserter(faults));
+  std::ranges::move(found.faults_of_common_phases, std::back_inserter(faults));
   std::vector<ExperimentStatus> parts;
   for (const bool of_trials : {true, false}) {
     const auto belongs = [&](const fs::path& run) {

@@ -80,8 +80,8 @@ CommonPhases::Phase CommonPhases::found(const std::filesystem::path& directory, 
   try {
     if (!finished_before(directory, run)) return {};
     remove_checkpoint(checkpoint_of(directory));  // of who was killed after it had written the results
-    const auto parameters = read_file(directory / "parameters.npy");
-    const auto buffers = read_file(directory / "buffers.npy");
+    const auto parameters = read_file(directory / "parameters.npy", any_size);
+    const auto buffers = read_file(directory / "buffers.npy", any_size);
     if (!parameters) return {};
     return end_of(run, {.parameters = floats_from_npy(*parameters),
                         .buffers = buffers ? floats_from_npy(*buffers) : std::vector<float>{}});

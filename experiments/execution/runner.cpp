@@ -75,6 +75,7 @@ class ExperimentRunner {
   void report_skipped(Progress& progress) const;
   void report_division(Progress& progress) const;
   void run_one(std::size_t index, Progress& progress);
+  bool repeat_damaged_phases(Progress& progress);
   int make_shared(Progress& progress);
   std::string save(std::size_t index, const Outcome& outcome);
   bool starts(Run& run, std::size_t index, Progress& progress);
@@ -92,6 +93,7 @@ class ExperimentRunner {
   RunsElsewhere elsewhere_{options_.results_directory};
   CommonPhases common_phases_{options_, machinery_, elsewhere_};
   RunsSoFar runs_{experiment_, options_, machinery_.mpi != nullptr};  // what is to do is the same on every rank
+  std::map<std::size_t, std::string> damaged_phases_{};               // by the first run of each; why, on rank 0
 };
 
 int ExperimentRunner::run() {
@@ -110,7 +112,7 @@ int ExperimentRunner::run() {
 int ExperimentRunner::run_all() {
   look_for_finished_runs();
   std::map<std::string, double> expected_s;
-  if (runs_.number_to_do() > 0) {  // else nothing is read or written
+  if (runs_.number_to_do() > 0 || !damaged_phases_.empty()) {  // else nothing is read or written
     agree_on(fault_of_data());
     int status = is_rank_0() ? prepare() : exit_success;
     if (const auto* all = machinery_.together()) status = from_rank_0(*all, std::vector{status}).front();
@@ -129,7 +131,9 @@ int ExperimentRunner::run_all() {
     if (interrupted()) throw Interrupted();
     if (runs_.is_to_do(index)) run_one(index, progress);
   }
-  const int result = is_rank_0() ? print_tables() : exit_success;
+  const bool are_phases_well = repeat_damaged_phases(progress);
+  int result = is_rank_0() ? print_tables() : exit_success;
+  if (!are_phases_well) result = exit_failure;
   return machinery_.together() ? from_rank_0(*machinery_.together(), std::vector<int>{result}).front() : result;
 }
 
@@ -138,11 +142,13 @@ int ExperimentRunner::make_shared(Progress& progress) {
   std::vector<std::size_t> open;
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index)
     if (runs_.is_to_do(index)) open.push_back(index);
+  std::vector<std::size_t> phases;
+  for (const auto& [index, damage] : damaged_phases_) phases.push_back(index);
   std::size_t left = 0;
-  if (!open.empty()) {
+  if (!open.empty() || !phases.empty()) {
     const auto settled = [this](std::size_t index, RunSummary summary) { runs_.settle(index, std::move(summary)); };
     SharedRuns shared({experiment_, options_, machinery_, elsewhere_, common_phases_, settled});
-    left = shared.make(std::move(open), progress);
+    left = shared.make(std::move(open), phases, progress);
   }
   if (left == 0 && speaks()) return print_tables();
   if (left > 0 && options_.sharing->takes)
@@ -160,7 +166,10 @@ int ExperimentRunner::make_shared(Progress& progress) {
 void ExperimentRunner::look_for_finished_runs() {
   std::string fault;
   try {
-    if (is_rank_0() && !options_.rerun) runs_.find_finished();
+    if (is_rank_0() && !options_.rerun) {
+      runs_.find_finished();
+      damaged_phases_ = runs_.damaged_phases();
+    }
   } catch (const std::exception& problem) {
     fault = problem.what();
   }
@@ -169,7 +178,14 @@ void ExperimentRunner::look_for_finished_runs() {
 }
 
 void ExperimentRunner::tell_what_is_to_do() {
-  if (const auto* all = machinery_.together()) runs_.set_to_do(from_rank_0(*all, runs_.to_do()));
+  const auto* const all = machinery_.together();
+  if (!all) return;
+  runs_.set_to_do(from_rank_0(*all, runs_.to_do()));
+  std::vector<int> is_damaged(experiment_.runs.size());
+  for (const auto& [index, damage] : damaged_phases_) is_damaged[index] = 1;
+  is_damaged = from_rank_0(*all, std::move(is_damaged));
+  for (std::size_t index = 0; index < is_damaged.size(); ++index)
+    if (is_damaged[index]) damaged_phases_.try_emplace(index);
 }
 
 // Returns if no rank has a fault.
@@ -217,6 +233,8 @@ void ExperimentRunner::report_damaged() const {
   if (options_.rerun) return;
   for (const std::string& damage : runs_.damage())
     standard_error.write(fmt::format("{}; the run is repeated\n", damage));
+  for (const auto& [index, damage] : damaged_phases_)
+    standard_error.write(fmt::format("{}; the common phase is repeated\n", damage));
 }
 
 std::map<std::string, double> ExperimentRunner::print_plan() const {
@@ -286,6 +304,19 @@ bool ExperimentRunner::starts(Run& run, std::size_t index, Progress& progress) {
   save(index, outcome);
   progress.end_run(*runs_.summaries()[index]);
   return false;
+}
+
+// Those that a run of this start has needed are made already. False, having said why, where one has failed.
+bool ExperimentRunner::repeat_damaged_phases(Progress& progress) {
+  bool are_well = true;
+  for (const auto& [index, damage] : damaged_phases_) {
+    if (interrupted()) throw Interrupted();
+    const CommonPhases::Phase& phase = common_phases_.phase(*experiment_.runs[index].common_phase, index + 1, progress);
+    if (phase.failure.empty()) continue;
+    if (is_rank_0()) standard_error.write(printable_lines(fmt::format("the common phase failed: {}\n", phase.failure)));
+    are_well = false;
+  }
+  return are_well;
 }
 
 // What cannot be written has not been run, as far as the next start is concerned. Returns what is wrong with the disk,

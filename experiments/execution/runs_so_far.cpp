@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "experiments/execution/checkpointing.hpp"
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
+#include "results/directory/run_files.hpp"
 
 namespace syncopate {
 
@@ -62,6 +64,17 @@ std::vector<std::string> RunsSoFar::damage() const {
     if (!to_do_[index]) continue;
     std::string damage = damage_of(directory_of(experiment_.runs[index]));
     if (!damage.empty()) found.push_back(std::move(damage));
+  }
+  return found;
+}
+
+std::map<std::size_t, std::string> RunsSoFar::damaged_phases() const {
+  std::map<std::size_t, std::string> found;
+  std::set<std::string> seen;
+  for (std::size_t index = 0; index < experiment_.runs.size() && !options_.rerun; ++index) {
+    const Run* const phase = experiment_.runs[index].common_phase.get();
+    if (!phase || !seen.insert(phase->hash).second) continue;
+    if (std::string damage = damage_of(directory_of(*phase)); !damage.empty()) found[index] = std::move(damage);
   }
   return found;
 }

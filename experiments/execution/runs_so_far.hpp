@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,9 @@ class RunsSoFar {
   void copy_from(RunsElsewhere& elsewhere);
   // Of directories of runs that are to be made, why these are damaged: a line each.
   std::vector<std::string> damage() const;
+  // Common phases whose directories are damaged, also where all their runs are finished: why, by the first run that
+  // starts from each. None where all is to be repeated.
+  std::map<std::size_t, std::string> damaged_phases() const;
   // How a run has ended, now.
   void settle(std::size_t index, RunSummary summary);
   void remove_checkpoint_of(const Run& run) const;

@@ -88,7 +88,8 @@ std::optional<RunSummary> SharedRuns::done(std::size_t index) {
   return summary;
 }
 
-std::size_t SharedRuns::make(std::vector<std::size_t> open, Progress& progress) {
+std::size_t SharedRuns::make(std::vector<std::size_t> open, const std::vector<std::size_t>& damaged_phases,
+                             Progress& progress) {
   using Clock = std::chrono::steady_clock;
   ended_ = work_.experiment.runs.size() - open.size();
   if (sharing_.start_others) sharing_.start_others();
@@ -111,6 +112,8 @@ std::size_t SharedRuns::make(std::vector<std::size_t> open, Progress& progress) 
       is_last_look = !sharing_.takes && !sharing_.others_are_there();
       if (!is_last_look) wait_for_others(progress, std::chrono::duration<double>(Clock::now() - begin).count());
     }
+    for (const std::size_t index : damaged_phases)  // unless another process is at it
+      if (sharing_.takes) ready_phase(index, progress);
     remove_finished_leases();
     remove_leftovers(work_.options.results_directory, work_.experiment.runs);
   } catch (const fs::filesystem_error& problem) {

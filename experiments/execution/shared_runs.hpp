@@ -53,7 +53,8 @@ class SharedRuns {
   // Makes these of the experiment's runs, or waits until others have. Returns how many are left to others: none, unless
   // the process is not to wait, or all who were to make them have ended. Throws Interrupted; ResultsDirectoryFault
   // where the folders are gone or cannot be written.
-  std::size_t make(std::vector<std::size_t> open, Progress& progress);
+  // `damaged_phases`: the first runs of common phases that are to be made once more, also where no run needs them.
+  std::size_t make(std::vector<std::size_t> open, const std::vector<std::size_t>& damaged_phases, Progress& progress);
 
  private:
   enum class Turn { settled, tried, others };

@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "results/directory/experiment_folders.hpp"
-#include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/directory/run_files.hpp"
 #include "results/directory/schema_version.hpp"
 #include "results/directory/summary_json.hpp"
 #include "results/formats/json.hpp"
+#include "workers/files/own_file.hpp"
 #include "workers/process/printable.hpp"
 #include "workers/settings/toml_tree.hpp"
 
@@ -92,6 +92,14 @@ std::pair<Leaves, Leaves> configuration_of(const fs::path& file) {
   }
 }
 
+// <experiment>/common-phase.../<run>, as a method of that name would have it.
+bool may_be_common_phase(const fs::path& directory) {
+  const std::string folder = fs::absolute(directory).parent_path().filename().string(), name = slug(common_phase);
+  return folder == name || folder.starts_with(name + "_");
+}
+
+fs::path experiment_of(const fs::path& run) { return fs::absolute(run).parent_path().parent_path(); }
+
 // Of a run that another program made: all of an experiment are named together.
 struct OtherSchema {
   std::string version;
@@ -138,6 +146,7 @@ RunsAndFaults read_runs(std::span<const fs::path> directories, const fs::path& a
   RunsAndFaults read;
   std::vector<FoundRun>& runs = read.runs;
   std::map<std::pair<std::string, std::string>, int> of_others;  // by experiment and version
+  std::vector<std::pair<fs::path, std::string>> of_phases;       // faults, by directory
   for (const fs::path& path : directories) {
     try {
       if (const auto other = other_schema(path))
@@ -145,7 +154,10 @@ RunsAndFaults read_runs(std::span<const fs::path> directories, const fs::path& a
       else
         runs.push_back(read_run(path));
     } catch (const std::exception& fault) {
-      read.faults.emplace_back(fault.what());
+      if (may_be_common_phase(path))
+        of_phases.emplace_back(path, fault.what());
+      else
+        read.faults.emplace_back(fault.what());
     }
   }
   for (const auto& [kind, count] : of_others)
@@ -155,10 +167,16 @@ RunsAndFaults read_runs(std::span<const fs::path> directories, const fs::path& a
                     above.string(), count == 1 ? "1 run" : fmt::format("{} runs", count), kind.first,
                     count == 1 ? "is" : "are", of_other_schema(kind.second)));
   std::set<std::string> with_common_phase;
+  std::set<fs::path> folders_with_common_phase;
   const auto is_of_phase = [](const auto& leaf) { return leaf.first.starts_with("training.common."); };
   for (const FoundRun& run : runs)
-    if (std::ranges::any_of(run.configuration, is_of_phase) || std::ranges::any_of(run.of_method, is_of_phase))
+    if (std::ranges::any_of(run.configuration, is_of_phase) || std::ranges::any_of(run.of_method, is_of_phase)) {
       with_common_phase.insert(run.summary.experiment);
+      folders_with_common_phase.insert(experiment_of(run.directory));
+    }
+  for (auto& [path, fault] : of_phases)
+    (folders_with_common_phase.contains(experiment_of(path)) ? read.faults_of_common_phases : read.faults)
+        .push_back(std::move(fault));
   std::erase_if(runs, [&](const FoundRun& run) {
     return run.summary.method == common_phase && with_common_phase.contains(run.summary.experiment);
   });

@@ -32,6 +32,7 @@ std::vector<FoundRun> find_runs(const std::filesystem::path& directory, bool wit
 struct RunsAndFaults {
   std::vector<FoundRun> runs{};
   std::vector<std::string> faults{};
+  std::vector<std::string> faults_of_common_phases{};  // which no table needs: their runs have been read
 };
 RunsAndFaults read_runs(std::span<const std::filesystem::path> directories, const std::filesystem::path& above);
 

@@ -7,11 +7,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "experiments/execution/runner.hpp"
+#include "results/directory/found_runs.hpp"
 #include "results/directory/run_directory.hpp"
+#include "results/directory/run_files.hpp"
 #include "results/formats/npy.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/run_results.hpp"
@@ -76,7 +79,7 @@ class ContinuedTraining : public ExperimentFile {
     testing::internal::CaptureStderr();
     const int status = run_experiment(experiment, options_);
     out_ = testing::internal::GetCapturedStdout();
-    testing::internal::GetCapturedStderr();
+    err_ = testing::internal::GetCapturedStderr();
     return status;
   }
   fs::path directory(const syncopate::Run& run) const { return run_directory(options_.results_directory, run, false); }
@@ -92,6 +95,7 @@ class ContinuedTraining : public ExperimentFile {
   fs::path folder_;
   RunOptions options_;
   std::string out_;
+  std::string err_;
 };
 
 TEST_F(ContinuedTraining, StepsFromAFinishedRunAreThoseOfALongerOne) {
@@ -261,6 +265,33 @@ TEST_F(ContinuedTraining, AFailedPhaseFailsTheRunsThatStartFromIt) {
       {"training.common={steps=40,learning_rate={schedule='constant',peak=1e38}}", "evaluation.every_steps=1"});
   EXPECT_EQ(run(experiment), 1);
   EXPECT_THAT(read(directory(experiment.runs[1]) / "summary.json"), HasSubstr("its common phase failed: "));
+}
+
+// No table needs it, and the next start makes it once more, though all its runs are finished.
+TEST_F(ContinuedTraining, ADamagedPhaseIsRepeatedAndTablesDoWithoutIt) {
+  const Experiment experiment = continued({"training.common={steps=4}", "budget={steps=2}"});
+  ASSERT_EQ(run(experiment), 0);
+  const std::string table = out_;
+  const fs::path phase = phases().front().parent_path();
+  const std::string parameters = read(phase / "parameters.npy");
+  const auto ended = fs::last_write_time(directory(experiment.runs[0]));
+  for (const bool shares : {false, true}) {
+    std::string damaged = parameters;
+    damaged.back() = static_cast<char>(damaged.back() + 1);
+    write_file(phase / "parameters.npy", damaged);
+    ASSERT_NE(damage_of(phase), "");
+    EXPECT_EQ(find_runs(options_.results_directory).size(), 2u);
+    options_.sharing = shares ? std::optional(Sharing{.call = "a call"}) : std::nullopt;
+    EXPECT_EQ(run(experiment), 0) << err_;
+    EXPECT_EQ(out_, table);
+    EXPECT_THAT(err_, HasSubstr((phase / "parameters.npy").string() + ": has other contents than were written"));
+    EXPECT_THAT(err_, HasSubstr("; the common phase is repeated\n"));
+    EXPECT_EQ(damage_of(phase), "");
+    EXPECT_EQ(read(phase / "parameters.npy"), parameters);
+    EXPECT_EQ(fs::last_write_time(directory(experiment.runs[0])), ended) << "no run is repeated";
+    EXPECT_EQ(run(experiment), 0);
+    EXPECT_EQ(err_, "");
+  }
 }
 
 TEST_F(ContinuedTraining, AFaultyCommonPhaseIsAFaultOfItsKeys) {
