@@ -15,6 +15,7 @@
 
 #include "workers/process/blas_kernel.hpp"
 #include "workers/process/interrupt.hpp"
+#include "workers/process/memory_part.hpp"
 
 namespace syncopate {
 namespace {
@@ -33,12 +34,20 @@ std::string path_of_library() {
 TorchFunctions load() {
   // Global, so that blas_kernel.hpp finds the BLAS that comes along.
   void* const library = dlopen(path_of_library().c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (!library)
-    throw std::runtime_error(fmt::format("cannot load {}, which is built beside the program and needs LibTorch: {}",
-                                         library_name, dlerror()));
+  if (!library) {
+    const std::string why = dlerror();
+    const bool has_no_room = why.find("failed to map") != why.npos || why.find("annot allocate memory") != why.npos;
+    throw std::runtime_error(
+        has_no_room ? fmt::format("the memory does not suffice: a limit on what a process maps (ulimit -v, ulimit -d) "
+                                  "leaves no room for LibTorch: {}",
+                                  why)
+                    : fmt::format("cannot load {}, which is built beside the program and needs LibTorch: {}",
+                                  library_name, why));
+  }
   void* const entry = dlsym(library, torch_entry_name);
   if (!entry) throw std::runtime_error(fmt::format("{} is not of this program: {}", library_name, dlerror()));
   use_one_blas_thread();
+  reserve_blas_memory(1);
   loaded = true;
   TorchFunctions functions{};
   reinterpret_cast<TorchEntry>(entry)(interrupted, functions);

@@ -41,8 +41,14 @@ bool can_map_blas_buffers(int number) {
   return std::ssize(mapped) == number;
 }
 
+bool has_limit() {
+  for (const auto what : {RLIMIT_AS, RLIMIT_DATA})
+    if (rlimit limit{}; getrlimit(what, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) return true;
+  return false;
+}
+
 // OpenBLAS maps a buffer for each thread that calls it at once, keeps it, and where it gets none it tries for ever: so
-// it has them before there is a limit. Another BLAS, or none: nothing is done.
+// it has them before there is a limit, or before the first product. Another BLAS, or none: nothing is done.
 void reserve_blas_buffers(int threads) {
   auto* const take = reinterpret_cast<void* (*)(int)>(dlsym(RTLD_DEFAULT, "blas_memory_alloc"));
   auto* const give_back = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "blas_memory_free"));
@@ -59,6 +65,10 @@ void reserve_blas_buffers(int threads) {
 }
 
 }  // namespace
+
+void reserve_blas_memory(int threads) {
+  if (has_limit()) reserve_blas_buffers(threads);
+}
 
 void keep_to_memory_part(const MemoryPart& part) {
   reserve_blas_buffers(part.threads + 1);  // the main thread may compute too

@@ -16,4 +16,9 @@ struct MemoryPart {
 // get what it maps.
 void keep_to_memory_part(const MemoryPart& part);
 
+// Where there is a limit on what this process maps (ulimit -v, ulimit -d): what BLAS maps for so many threads that
+// compute, which it would else try to get for ever. Called when LibTorch has been loaded, before the first product.
+// Throws std::runtime_error where the limit leaves less.
+void reserve_blas_memory(int threads);
+
 }  // namespace syncopate

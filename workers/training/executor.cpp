@@ -1,10 +1,13 @@
 #include "workers/training/executor.hpp"
 
+#include <fmt/format.h>
 #include <malloc.h>
 
 #include <algorithm>
 #include <cassert>
 #include <chrono>
+#include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "workers/process/interrupt.hpp"
@@ -54,7 +57,20 @@ constexpr auto submitted_later = [](const auto& a, const auto& b) { return *b < 
 
 Executor::Executor(int threads) {
   keep_large_blocks_in_the_heap();
-  for (int i = 0; i < threads; ++i) pool_.emplace_back([this] { work_loop(); });
+  try {
+    for (int i = 0; i < threads; ++i) pool_.emplace_back([this] { work_loop(); });
+  } catch (const std::system_error&) {  // those that run already would end the program where they are not waited for
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    work_available_.notify_all();
+    for (auto& thread : pool_) thread.join();
+    throw std::runtime_error(
+        fmt::format("the memory does not suffice for the stacks of {} threads, or a limit on their number is reached; "
+                    "must be more, or fewer --threads",
+                    threads));
+  }
 }
 
 Executor::~Executor() {
