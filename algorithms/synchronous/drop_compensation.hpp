@@ -91,7 +91,9 @@ struct DropCompensationContext {
   int micro_batches = 1;
   std::optional<Step> steps_per_epoch{};  // as in AlgorithmContext
   bool has_epochs = steps_per_epoch.has_value();
-  bool counts_steps = false;  // whether the budget does
+  bool counts_steps = false;                    // whether the budget does
+  std::optional<Step> total_steps{};            // of the budget; none: it does not count them, or they are not known
+  const LearningRate* learning_rate = nullptr;  // the run's, which outlives the reading; null: none is known
 };
 inline const Key redundancy_key{"redundancy", "How much is computed besides (R), as a share of what is planned."};
 inline constexpr Range redundancies{.low = 0, .high = 1000};

@@ -246,7 +246,9 @@ std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const Algorithm
   options.compensation = read_drop_compensation(settings, {.micro_batches = context.micro_batches,
                                                            .steps_per_epoch = context.steps_per_epoch,
                                                            .has_epochs = context.has_epochs,
-                                                           .counts_steps = context.counts_steps});
+                                                           .counts_steps = context.counts_steps,
+                                                           .total_steps = context.total_steps,
+                                                           .learning_rate = context.learning_rate});
   if (options.normalisation == Normalisation::mean_rate && !options.mean_drop_rate &&
       options.compensation->carries_over())
     settings.fault("mean_drop_rate", "must be given with compensation = \"carry-over\": what is carried is kept later");

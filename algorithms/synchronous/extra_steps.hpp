@@ -2,8 +2,10 @@
 // Source:  Giladi et al. 2023, "DropCompute".
 // Shapes:  scalars.   Units: redundancy R = M / (mean number computed) - 1, a fraction.
 // Cost:    R times the run.
-// Differs: the paper does not say what extra steps do to the schedule of the learning rate
-//          (learning_rate_schedule = "kept", default: it stays at its end; "stretched").
+// Differs: the paper does not say what extra steps do to the schedule of the learning rate. By default it is stretched
+//          to the longer run where R is given (learning_rate_schedule = "stretched"). Where R follows from the run, or
+//          with "kept", it stays at its end; an end below a hundredth of the peak is then refused, since such steps
+//          would take time and change nothing.
 // Checks:  nothing dropped: nothing changes; as many samples are computed as were planned.
 #pragma once
 

@@ -365,6 +365,49 @@ TEST(DropCompensationSettings, WhatACompensationNeedsIsMissed) {
               HasSubstr("learning_rate_schedule"));
 }
 
+std::string resolved_schedule(const std::string& keys) {
+  SettingsDocument document(parse_toml(keys, "test.toml"));
+  Settings settings = document.root();
+  read_drop_compensation(settings, in_steps);
+  EXPECT_EQ(document.check().report(), "") << keys;
+  const TomlNode resolved = document.resolved();
+  return std::get<std::string>(resolved.find("learning_rate_schedule")->value);
+}
+
+TEST(DropCompensationSettings, ExtraStepsStretchTheScheduleWhereTheirNumberIsGiven) {
+  EXPECT_EQ(resolved_schedule("compensation = \"extra-steps\"\nredundancy = 0.1"), "stretched");
+  EXPECT_EQ(resolved_schedule("compensation = \"extra-steps\""), "kept") << "nobody knows how long the run is";
+  const std::string kept = "learning_rate_schedule = \"kept\"";
+  EXPECT_EQ(resolved_schedule("compensation = \"extra-steps\"\nredundancy = 0.1\n" + kept), "kept");
+}
+
+// 40 steps, linear, as far as 1e-6 of the peak: ten more at that end move the parameters by a millionth.
+TEST(DropCompensationSettings, ExtraStepsAtARateOfNearlyNothingAreFaults) {
+  const auto faults = [](const std::string& keys, LearningRate::Options rate) {
+    rate.total_steps = 40;
+    const LearningRate schedule(rate);
+    DropCompensationContext context = in_steps;
+    context.total_steps = 40;
+    context.learning_rate = &schedule;
+    return faults_of("compensation = \"extra-steps\"\n" + keys, context);
+  };
+  using Shape = LearningRate::Shape;
+  const LearningRate::Options low{.shape = Shape::linear, .peak = 0.5, .final = 1e-6};
+  const std::string kept = "learning_rate_schedule = \"kept\"", given = "redundancy = 0.25\n";
+  EXPECT_EQ(faults(given, low), "");
+  EXPECT_THAT(faults(given + kept, low),
+              AllOf(HasSubstr("learning_rate_schedule = \"kept\"; must be \"stretched\""), HasSubstr("ends at 1e-06")));
+  EXPECT_THAT(faults("", low), AllOf(HasSubstr("compensation = \"extra-steps\""), HasSubstr("`redundancy`")));
+  for (const LearningRate::Options& high :
+       {LearningRate::Options{.shape = Shape::linear, .peak = 0.5, .final = 0.005},
+        LearningRate::Options{.shape = Shape::constant, .peak = 0.5},
+        LearningRate::Options{.shape = Shape::step, .peak = 0.5, .decay_steps = {Step{10}, Step{20}}}}) {
+    EXPECT_EQ(faults(given + kept, high), "");
+    EXPECT_EQ(faults("", high), "");
+  }
+  EXPECT_NE(faults("", {.shape = Shape::step, .peak = 0.5, .decay_steps = {Step{10}, Step{20}, Step{30}}}), "");
+}
+
 TEST(DropCompensationSettings, WrongValuesAreFaults) {
   EXPECT_THAT(faults_of("compensation = \"later\"", in_steps), AllOf(HasSubstr("carry-over"), HasSubstr("recompute")));
   EXPECT_THAT(faults_of("compensation = \"larger-batch\"\nredundancy = -0.1", in_steps),
