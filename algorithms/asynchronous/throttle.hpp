@@ -1,8 +1,9 @@
 // THROTTLE: asynchronous SGD in which a worker's further gradients of a round weigh less and less. A worker's first one
 // in a round has the weight 1 / N, and each further one 1 / q of the one before. The round ends once all have given
 // one.
-// Source:  Otsuka et al., "THROTTLE". Only its abstract is established: the weights 1 / N, then 1 / q, 1 / q^2, and
-//          that a round begins anew when all workers have reported.
+// Source:  Otsuka et al., "THROTTLE". Year, venue and a place to read it are not established: a reader cannot check
+//          this method against its source. Of an abstract is known: the weights 1 / N, then 1 / q, 1 / q^2, and that
+//          the next round begins when all workers have reported.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down, as asynchronous SGD; nobody waits for anybody.
 // Differs: our reading, by which q = 1 is asynchronous SGD and an endless q counts each worker once a round, as

@@ -6,7 +6,8 @@
 // Cost:    one all-reduce of P floats per round, hidden by the next; two more vectors of P floats per worker.
 // Differs: after the rule as its code has it: model = mean(s) + (model - s), with s the model that was sent. At the end
 //          of the first round a worker goes on as it is; after the last all take the average of their models. Evaluated
-//          is the average that has come back, one round old. A worker's BatchNorm statistics stay its own.
+//          is the average that has come back, one round old. A worker's BatchNorm statistics stay its own. Every round
+//          has H steps; the code asks for the step's number before it counts it, so that its first round has H + 1.
 // Checks:  one worker, or workers that compute the same, equal serial SGD; a recursion in double precision.
 #pragma once
 

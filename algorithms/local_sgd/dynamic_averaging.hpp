@@ -9,11 +9,13 @@
 //          `check_every` steps, and sends it to the coordinator, a server, if it is above the threshold. That puts
 //          workers together, the next one drawn at random, until their mean is within it: they go on from that mean.
 //          Once all are together, or there have been as many violations as workers since the last time, all are
-//          averaged, and that is the new reference. There all workers take their steps in time with each other; here
-//          a worker that is asked answers after its next check, so unequal workers' models are of different steps.
-//          Moments stay with their workers. All send their last model; their mean ends the run.
-//          "gathered" (this project's): all look at the mean squared distance, which bounds the variance of the models,
-//          and all are averaged if it is above the threshold; every check waits for the slowest.
+//          averaged, and that is the new reference. Violations are counted from the last such average on, however it
+//          came about; whether the paper counts on where all were together by asking is not confirmed. There all
+//          workers take their steps in time with each other; here a worker that is asked answers after its next check,
+//          so unequal workers' models are of different steps. Moments stay with their workers. All send their last
+//          model; their mean ends the run. "gathered" (this project's): all look at the mean squared distance, which
+//          bounds the variance of the models, and all are averaged if it is above the threshold; every check waits for
+//          the slowest.
 // Checks:  threshold 0 equals Local SGD with the period of the checks, inf one-shot averaging; a hand-worked round of
 //          partial averages; "gathered": the steps of the averages against a computation in double precision.
 #pragma once

@@ -12,7 +12,8 @@
 // Differs: modules are tensors, as in the code's data-parallel path, or the whole model (`scope`); in its sharded path
 //          they are layers. There the clip is per module, in the other path of the whole (`clip_scope`). Modules are
 //          synchronised together, not one by one during the next forward pass. Synchronous steps first are the
-//          post-local rule's, or `warmup_steps` of A-EDiT, whose first step ends no round; in the code it does.
+//          post-local rule's, or `warmup_steps` of A-EDiT. No round ends with the last of them: the first one has H
+//          steps, or takes its time; the code synchronises at once when its warm-up is over, in both forms.
 //          Each worker goes by its own clock, in the code by the mean of all; by which the paper's rounds go is not
 //          established, and the mean is no option. Time counts from the end of the last
 //          synchronisation; in the code from the worker's own arrival at it (`counted_from = "arrival"`), so that

@@ -10,7 +10,8 @@
 //          (`momentum_units = "rate"`, the default; here by the mean rates of the two rounds); "model" leaves it as it
 //          is. The values of the paper's experiments are not established: `mixing` must be given, `momentum` is 0. The
 //          first anchor is the initial model. Evaluated is the anchor; after the last round, the one that its average
-//          makes. A worker's BatchNorm statistics stay its own.
+//          makes. A worker's BatchNorm statistics stay its own. Every round has H steps; the code asks
+//          for the step's number before it counts it, so that its first round has H + 1.
 // Checks:  mixing = 0 without momentum: workers that train alone, and at the end their average; mixing = 1: nothing
 //          moves; a recursion in double precision.
 #pragma once

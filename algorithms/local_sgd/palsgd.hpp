@@ -10,7 +10,10 @@
 //          itself (`draws = "own"`); in the code all draw alike ("shared"). A pulled step's samples are left out of
 //          this epoch, and count as dropped, so that a run of equal steps sees 1 - p of the samples: compare at equal
 //          samples or time. The outer model is the one that all have stored, not the newest. Moments of the inner
-//          optimizer are not touched by a pull.
+//          optimizer are not touched by a pull. Here the first local step may be a pull, and each round has H steps; in
+//          the code the first local step always trains, and rounds end where the number of the step plus one is a
+//          multiple of H, so that the first one is a step shorter. In its synchronous steps the code averages the
+//          optimizer's moments as well; here they are equal anyway, since all step along one sum.
 // Checks:  p = 0 equals DiLoCo bit for bit; lambda = 0 DiLoCo that skips steps; the recursion in double precision; the
 //          mean round and its spread against the binomial law.
 #pragma once

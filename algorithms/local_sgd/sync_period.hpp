@@ -6,6 +6,8 @@
 // Cost:    one call per round.
 // Differs: every rule stops at the last step, so the last average falls on it; the reference code leaves
 //          the last T mod H steps of a constant period un-averaged. `maximum` caps what eta -> 0 asks for.
+//          SWAP's first phase ends after a number of steps that is given (switch_step), whatever the training accuracy
+//          is; that the paper ends it at an accuracy is not confirmed, and is no option here.
 // Checks:  periods of a whole training against golden sequences; coefficient = 0 equals constant.
 #pragma once
 

@@ -1,13 +1,15 @@
-// The automatic threshold: all workers record their micro-batches for some steps, share what they have, and
-// each finds the same tau in it by the same search.
+// The automatic threshold: all workers record their micro-batches for some steps, share what they have, and each finds
+// the same tau in it by the same search.
 // Source:  Giladi et al. 2023, "DropCompute", automatic selection of tau; its reference code.
 // Shapes:  what is shared: (N, I, M) times of I steps.   Units: seconds.
 // Cost:    I steps without a threshold, one all-gather of N (I M + 1) numbers, one search per process.
 // Differs: the search sees the clock that enforces tau, which runs from the step's start, so that what it predicts
 //          comes true; T^c is what a step takes besides. The reference code takes the times of a timer around each
-//          micro-batch for the search and the step's clock for tau: calibration_clock = "micro-batch".
-//          search = "throughput" (default), "s-eff" (Eq. 6) or "reference": see threshold_search.hpp. The cap on the
-//          drop rate is in neither paper nor code.
+//          micro-batch for the search and the step's clock for tau: calibration_clock = "micro-batch". The threshold
+//          holds from the step after the last one that was measured, by default from step index 50 on. The reference
+//          code measures the same steps, 6 to 49, searches during step 50 and drops from step 51 on. search =
+//          "throughput" (default), "s-eff" (Eq. 6) or "reference": see threshold_search.hpp. The cap on the drop rate
+//          is in neither paper nor code.
 // Checks:  the threshold equals that of the search on the same delays; predicted and realised drop rates agree.
 #pragma once
 
