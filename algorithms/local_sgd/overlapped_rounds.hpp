@@ -8,7 +8,8 @@
 //   outer-local-sgd                  0         y_i            outer(X, mean(y))
 //   overlapped-diloco, delayed       1 round   d_i            outer(X, X + mean(d'))
 //   overlapped-diloco, eager         1 round   d_i            outer(X_i, X_i + mean(d') + (d_i - d_i') / N)
-//   co2, anchor = "round-start"      1 round   d_i            X - rate m,  m = momentum m - mean(d') / gap
+//   co2, rounds = "blocking"         0         y_i            X - rate m,  m = momentum m + (X - mean(y)) / gap
+//   co2                              1 round   d_i            X - rate m,  m = momentum m - mean(d') / gap
 //   co2, anchor = "outer-model"      1 round   y_i            X - rate m,  m = momentum m + (X - mean(y')) / gap
 //   cocod-sgd                        1 round   y_i            mean(y') + (y_i - y_i')
 //   overlap-local-sgd                1 round   z + v_i        x_i = (1 - mixing) y_i + mixing z,  z = mean((z + v)'),

@@ -1,13 +1,19 @@
 // Outer steps along averages that are one round late: delayed, eager, CO2.
 #include "algorithms/local_sgd/overlapped_outer.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "algorithms/local_sgd/co2.hpp"
+#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/overlapped_recursions.hpp"
 
 namespace syncopate {
@@ -181,9 +187,80 @@ TEST(Co2, AnchoredAtTheRoundsStartEqualsDelayedDiLoCoWithoutMomentum) {
               setup.run(late(make_diloco(0.3, 0), 3, {Update::delayed, Averaged::differences})).parameters);
 }
 
+// f(x) = x^2 / 2 in each coordinate: the gradient is x itself, whatever the samples are.
+struct Parabola : PullObjective {
+  PartialGradient gradient(const float* parameters, const float* buffers,
+                           std::span<const MicroBatch> micro_batches) const override {
+    std::vector<float> shifted(4);
+    for (std::size_t i = 0; i < shifted.size(); ++i) {
+      double target = 0;
+      for (const MicroBatch& micro_batch : micro_batches)
+        target += PullObjective::target(micro_batch, i) / static_cast<double>(micro_batches.size());
+      shifted[i] = static_cast<float>(parameters[i] + target);
+    }
+    return PullObjective::gradient(shifted.data(), buffers, micro_batches);
+  }
+};
+
+// Rounds of one step by one worker, of which the last average comes after all rounds: SGD whose gradients are one step
+// late, 1, 0.9, 0.8, 0.71, 0.63, 0.559, by hand. A late model minus the newest one would give 0.9, 0.9, 0.81, 0.81, 0.729.
+TEST(Co2, OfOneWorkerIsSgdByGradientsOneStepLate) {
+  const std::vector<double> expected = {1, 0.9, 0.8, 0.71, 0.63, 0.559};
+  for (int steps = 1; steps < std::ssize(expected); ++steps) {
+    const auto method = read_method(R"(algorithm = "co2"
+momentum = 0
+period = { rule = "constant", steps = 1 })");
+    ASSERT_EQ(method.faults, "");
+    SimulatedRun setup{.workers = 1, .budget = {.steps = steps}};
+    setup.objective = std::make_shared<Parabola>();
+    EXPECT_NEAR(setup.run(*method.algorithm).parameters[0], expected[static_cast<std::size_t>(steps)], 1e-6) << steps;
+  }
+}
+
+// In blocking rounds of plain steps: X - m, m = m / 2 + (X - mean(y)), of this round's y.
+TEST(Co2, OfBlockingRoundsIsHeavyBallAlongThisRoundsAverage) {
+  const auto method = read_method(R"(algorithm = "co2"
+rounds = "blocking"
+rate = 0.8
+gap = 2
+period = { rule = "constant", steps = 2 })");
+  ASSERT_EQ(method.faults, "");
+  Falling falling(5);
+  const auto outcome = falling.setup.run(*method.algorithm);
+  Pulled& run = falling.run;
+  for (run.coordinate = 0; run.coordinate < 4; ++run.coordinate) {
+    double x = 1, m = 0;
+    for (int r = 0; r < run.rounds; ++r) {
+      m = m / 2 + (x - mean(run.trained(Pulled::Models(3, x), r))) / 2;
+      x -= 0.8 * m;
+    }
+    EXPECT_NEAR(outcome.parameters[run.coordinate], x, 1e-5 * std::abs(x));
+  }
+}
+
+// They wait: a round takes its steps and its average.
+TEST(Co2, OfBlockingRoundsWithoutMomentumIsLocalSgd) {
+  const auto method = read_method(R"(algorithm = "co2"
+rounds = "blocking"
+momentum = 0
+period = { rule = "constant", steps = 3 })");
+  const SimulatedRun setup{.workers = 4, .momentum = 0.9, .rate = 0.05, .budget = {.steps = 12}};
+  const auto outcome = setup.run(*method.algorithm), local = setup.run(LocalSgd(make_constant_period(3), {}));
+  expect_near(outcome.parameters, local.parameters);
+  EXPECT_EQ(outcome.log, local.log);
+}
+
+TEST(Co2, OfBlockingRoundsHasNoAnchor) {
+  const std::string blocking = "algorithm = \"co2\"\nrounds = \"blocking\"\n";
+  const std::string period = "period = { rule = \"constant\", steps = 2 }\n";
+  EXPECT_EQ(read_method(blocking + period).faults, "");
+  EXPECT_THAT(read_method(blocking + "anchor = \"round-start\"\n" + period).faults,
+              testing::HasSubstr("must not be given with rounds = \"blocking\""));
+}
+
 // Each model is the average of the round before the last, which began at the model before it: of six rounds the even
 // ones are a Local SGD, and the odd ones another, whose last average the run ends with.
-TEST(Co2, OfRateAndGapOneWithoutMomentumIsLocalSgdOneRoundLate) {
+TEST(Co2, AnchoredAtTheNewestModelIsTwoTrainingsOfHalfTheRounds) {
   const Pulled run{.workers = 4, .rounds = 6};
   double odd = 1;
   for (const int r : {1, 3, 5}) odd = mean(run.trained(Pulled::Models(4, odd), r));
