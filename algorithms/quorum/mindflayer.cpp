@@ -3,79 +3,190 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
-#include "algorithms/quorum/arrival_prediction.hpp"
+#include "algorithms/quorum/clipping_rennala.hpp"
+#include "algorithms/quorum/trials.hpp"
+#include "workers/theory/sampled_rounds.hpp"
+#include "workers/units/by_rank.hpp"
 
 namespace syncopate {
-namespace {
 
-// Without this a limit below every worker's time would let a run go on for ever.
-constexpr std::int64_t failed_in_a_row_per_worker = 1000;
-
-}  // namespace
+std::int64_t MindflayerOptions::trials_of_all(int workers) const {
+  const auto others = static_cast<std::int64_t>(of_workers.size());
+  return std::accumulate(of_workers.begin(), of_workers.end(), (workers - others) * usual.count,
+                         [](std::int64_t sum, const auto& own) { return sum + own.second.count; });
+}
 
 void Mindflayer::run(Worker& worker) const {
+  const MindflayerOptions::Trials& own = options_.of(worker.rank());
   while (worker.receive_model())
-    while (true) {
-      const auto deadline = Deadline::until_message_or(later(worker.now(), options_.limit));
-      if (auto gradient = worker.compute_step_gradient(deadline, Samples::in_turn))
-        worker.send_gradient(*std::move(gradient));
-      else if (worker.now() >= deadline.at)
-        worker.send(Rank{worker.size()}, Message::note(worker.step()));
-      else
-        break;  // the next model is there
-    }
+    for (int trial = 0; trial < own.count; ++trial)
+      if (!make_trial(worker, Deadline::until_message_or(later(worker.now(), own.limit)))) break;
 }
 
 void Mindflayer::serve(Server& server) const {
-  server.set_gradients_per_step(options_.trials);
-  std::int64_t failed_in_a_row = 0;
+  server.set_gradients_per_step(static_cast<int>(options_.trials_of_all(server.size())));
+  FailedTrials failed(server);
   while (server.budget_left()) {
     server.send_model(Receivers::all);
     Gradient sum;
-    int trials = 0;
-    do {
-      const auto trial = server.receive_until_all_left();
-      if (!trial) return;
+    ByRank<int> made(server.size(), 0);
+    const auto count_missing = [&] {
+      const auto is_missing = [&](Rank worker) {
+        return made[worker] < options_.of(worker).count && !server.has_left(worker);
+      };
+      std::int64_t missing = 0;
+      for (const Rank worker : Ranks(server.size())) missing += is_missing(worker) ? 1 : 0;
+      return missing;
+    };
+    for (std::int64_t missing = count_missing(); missing > 0;) {
+      const auto trial = server.receive();
+      if (!trial) missing = count_missing();  // a worker has left
+      if (!trial) continue;
+      const MindflayerOptions::Trials& own = options_.of(trial->from);
       const bool succeeded = trial->kind == Message::Kind::gradient;
       if (succeeded && server.accept(*trial, {.maximum_staleness = 0})) sum += trial->gradient;
-      if (trial->step == server.step()) ++trials;
-      failed_in_a_row = succeeded ? 0 : failed_in_a_row + 1;
-      if (failed_in_a_row > failed_in_a_row_per_worker * server.size())
-        server.fail(fmt::format("none of the last {} trials was done by limit_s ({:g} s)", failed_in_a_row,
-                                to_seconds(options_.limit)));
-    } while (trials < options_.trials || sum.micro_batches() == 0);
-    server.descend(sum * (options_.correction / (trials * server.micro_batches())));
+      failed.count(succeeded, own.limit);
+      if (trial->step != server.step()) continue;  // of a worker that left in an earlier step
+      if (++made[trial->from] == own.count && !server.has_left(trial->from)) --missing;
+    }
+    double expected = 0;  // gradients
+    for (const Rank worker : Ranks(server.size())) expected += made[worker] * options_.of(worker).arrival_probability;
+    if (expected == 0) return;  // all workers have left
+    server.descend(std::move(sum) / (expected * server.micro_batches()));
     server.publish();
   }
 }
 
-// As K-batch-sync's, of trials that end at the limit. What is cancelled at a step's end is dropped as well.
+// Steps are put together from drawn ones: each ends when the last message of the last worker is there.
 Forecast Mindflayer::forecast(const PredictionInput& input) const {
-  const double limit_s = to_seconds(options_.limit);
-  const auto& drawn = input.times.step_times;
-  if (!drawn.empty() && std::ranges::min(drawn) >= limit_s)
-    return Forecast::none("no drawn gradient is done by limit_s");
-  Forecast forecast = predict_arrivals(options_.trials, input, limit_s);
-  for (Prediction& prediction : forecast.predictions) prediction.formula = "sampled S-th trial";
-  return forecast;
+  const SampledTimes& times = input.times;
+  if (!times.slowest_s) return Forecast::none(not_all_drawn);
+  if (input.network.has_shared_links()) return Forecast::none("messages wait for each other on shared links");
+  const double note_s =
+      to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}, .payload = Bytes{}}));
+  const double gradient_s = input.gradient_message_s(), model_s = input.message_s();
+  const auto trials = static_cast<double>(options_.trials_of_all(input.workers));
+  int most = 0;
+  for (const Rank worker : Ranks(input.workers)) most = std::max(most, options_.of(worker).count);
+  std::vector<double> kept;
+  const auto time_s = sample_rounds(times, most, [&](std::size_t first) {
+    double last_s = 0;
+    std::int64_t done = 0;
+    for (const Rank worker : Ranks(input.workers)) {
+      const MindflayerOptions::Trials& own = options_.of(worker);
+      const double limit_s = to_seconds(own.limit);
+      double end_s = 0;
+      for (const double step_s : std::span(times.step_times)
+                                     .subspan(static_cast<std::size_t>(worker.value) * times.drawn_steps() + first,
+                                              static_cast<std::size_t>(own.count))) {
+        const bool is_done = step_s < limit_s;
+        end_s += std::min(step_s, limit_s);
+        last_s = std::max(last_s, end_s + (is_done ? gradient_s : note_s));
+        done += is_done ? 1 : 0;
+      }
+    }
+    kept.push_back(static_cast<double>(done) / trials);
+    return model_s + last_s;
+  });
+  if (!time_s) return Forecast::none("a step takes more of each worker's trials than a few were drawn of");
+  const SampledMean share = mean_of(kept);
+  const double steps = trials / input.workers;  // of the experiment file, in one of these
+  return {{{.formula = "sampled last trial",
+            .step_time_s = time_s->mean / steps,
+            .communication_s = model_s / steps,
+            .kept = share.mean,
+            .drop_rate = input.micro_batches == 1 ? std::optional(1 - share.mean) : std::nullopt,
+            .sync_step_time_s = *times.slowest_s + input.all_reduce_s(),
+            .step_error_s = time_s->error / steps,
+            .kept_error = share.error,
+            .sync_step_error_s = times.slowest_error_s,
+            .is_sampled = true}},
+          {}};
 }
 
-std::unique_ptr<Algorithm> make_mindflayer(Settings& settings, const AlgorithmContext& context) {
+// The card.
+namespace {
+
+constexpr std::int64_t most_trials = 1'000'000;
+const Key limit_key{"limit_s", "After what time a gradient is given up; inf: never.", "s"};
+const Key probability_key{
+    "arrival_probability",
+    "Probability that a trial is done by the limit (p_i): sums are divided by what it lets expect.", "",
+    "1, for limit_s = inf"};
+const Key count_key{"trials_per_worker", "How many trials each worker makes per step (B_i), done or not."};
+constexpr Range probabilities{.low = 0, .high = 1, .low_open = true};
+
+// Each in one group at most.
+void read_group(Settings& group, const AlgorithmContext& context, const WorkInBudget& work, double usual_limit_s,
+                MindflayerOptions& options) {
+  constexpr std::string_view usual = "that of the others";
+  const std::size_t faults = group.faults_so_far();
+  const auto ranks =
+      group.integers({"workers", "The workers of the group, by rank."}, 0, Stated(context.workers - 1, "workers - 1"));
+  if (ranks.empty() && group.faults_so_far() == faults) group.fault("workers", "must name at least one worker");
+  MindflayerOptions::Trials trials = options.usual;
+  trials.count = static_cast<int>(group.integer(count_key, 1, most_trials, Stated(options.usual.count, usual)));
+  work.check(group, count_key.name, trials.count);
+  const double limit_s = group.number(limit_key, Range::positive(), Stated(usual_limit_s, usual));
+  trials.limit = from_seconds(limit_s);
+  const bool is_done_always = group.has(limit_key.name) && std::isinf(limit_s);
+  trials.arrival_probability = group.number(probability_key, probabilities,
+                                            Stated(is_done_always ? 1 : options.usual.arrival_probability, usual));
+  if (group.has(limit_key.name) && !is_done_always && !group.has(probability_key.name))
+    group.fault(probability_key.name, "must be given beside a limit of the group's own");
+  for (const std::int64_t rank : ranks)
+    if (!options.of_workers.emplace(static_cast<int>(rank), trials).second)
+      group.fault("workers", fmt::format("must name each worker in one group, and once; {} stands twice", rank));
+}
+
+std::unique_ptr<Algorithm> make_own_trials(Settings& settings, const AlgorithmContext& context) {
   MindflayerOptions options;
-  options.trials = static_cast<int>(settings.integer(
-      {"trials", "How many trials make a step (S), whether they come to a gradient or not."}, 1, 1'000'000));
-  // Trials are counted in steps; how many make so many samples is not known.
-  WorkInBudget::of_steps(context.total_steps, context.workers).check(settings, "trials", options.trials);
-  options.limit = from_seconds(
-      settings.number({"limit_s", "After what time a gradient is given up; inf: never, as with k-batch-sync.", "s"},
-                      Range::positive()));
-  options.correction = settings.number(
-      {"correction", "What the sum of the gradients over all trials is multiplied by; 1 / (share done): unbiased."},
-      Range::positive(), options.correction);
-  return std::make_unique<Mindflayer>(options);
+  bool is_of_other_rule = false;
+  for (const char* const key : {"trials", "correction"}) {
+    if (!settings.has(key)) continue;
+    if (!is_of_other_rule)
+      settings.fault(key,
+                     "is a key of rule = \"clipping-rennala\", all that there was before results version 6: write that "
+                     "rule, or trials_per_worker and arrival_probability");
+    is_of_other_rule = true;
+  }
+  const WorkInBudget work = WorkInBudget::of_steps(context.total_steps, context.workers).of(context.workers);
+  options.usual.count = static_cast<int>(settings.integer(count_key, 1, most_trials, options.usual.count));
+  work.check(settings, count_key.name, options.usual.count);
+  const std::size_t faults = settings.faults_so_far();
+  const double limit_s = settings.number(limit_key, Range::positive());
+  options.usual.limit = from_seconds(limit_s);
+  const auto probability = settings.optional_number(probability_key, probabilities);
+  options.usual.arrival_probability = probability.value_or(1);
+  if (!probability && !std::isinf(limit_s) && !is_of_other_rule && settings.faults_so_far() == faults)
+    settings.fault(probability_key.name,
+                   "must be given unless limit_s = inf: how many trials are done by the limit, as a share, decides how "
+                   "long steps are");
+  for (Settings& group : settings.sections({"groups", "Workers with another limit, or another number of trials."}))
+    read_group(group, context, work, limit_s, options);
+  if (options.trials_of_all(context.workers) > std::numeric_limits<int>::max())
+    settings.fault(count_key.name, "must be less: a step has more than 2147483647 trials of all workers");
+  return std::make_unique<Mindflayer>(std::move(options));
+}
+
+}  // namespace
+
+std::unique_ptr<Algorithm> make_mindflayer(Settings& settings, const AlgorithmContext& context) {
+  enum class Rule { mindflayer, clipping_rennala };
+  const auto rule = settings.choice(
+      {"rule", "Whether each worker makes a number of trials of its own, or all make some together."},
+      {{"mindflayer", Rule::mindflayer}, {"clipping-rennala", Rule::clipping_rennala}}, Rule::mindflayer);
+  return rule == Rule::mindflayer ? make_own_trials(settings, context) : make_clipping_rennala(settings, context);
 }
 
 }  // namespace syncopate

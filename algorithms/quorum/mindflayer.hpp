@@ -1,39 +1,57 @@
-// MindFlayer SGD: K-batch-sync in which each gradient has a time limit. What is not done by then is given up, and the
-// worker begins the next one. A step is made of a fixed number of trials, whether they have come to a gradient or not.
-// Source:  "MindFlayer SGD", UAI 2025, arXiv 2410.04285: the limit, and a fixed number of trials; the sum over all of
-//          them, and that everything is cancelled at a step's end, by published code of authors of Ringmaster
-//          (asynchronous LMO).
-// Shapes:  gradient, parameters: (P,) flat float32.   Units: limit in seconds on each worker's clock.
-// Cost:    per step N models down, S or more messages up: gradients of P floats, failed trials of none.
-// Differs: the step goes along correction x (sum of the gradients) / S. The factor is 1 unless it is given, as an
-//          argument is in the code; that the paper takes one over the probability of being done in time is not
-//          confirmed. A step of M micro-batches has one limit. All workers have the same limit. A step whose trials
-//          have all failed goes on until one succeeds, and counts all. What is on its way when a step is made counts
-//          for nothing; where a server's own link carries too few gradients, see k_batch_sync.hpp.
-// Checks:  an endless limit is K-batch-sync with K = S bit for bit; exponential times: many trials take S E[min(X, t)]
-//          / N and keep 1 - exp(-t / mu); a hand-worked timeline; a limit that nobody ever meets ends the run with a
-//          message.
+// MindFlayer SGD: a server's step is made of trials, gradients that are given up after a time limit. Each worker makes
+// a fixed number of them at the server's newest model, done or not, and the sum of those that are done is divided by
+// how many are done on average.
+// Source:  Maranjyan, Shaikh Omar, Richtarik, "MindFlayer SGD", UAI 2025, arXiv 2410.04285; class FixedClipping
+//          (fixed_clipping_master) of the authors' published code (vectozavr/ringmaster-lmo), which is taken for the
+//          paper's method.
+// Shapes:  gradient, parameters: (P,) flat float32.   Units: limits in seconds on each worker's clock.
+// Cost:    per step N models down, B_1 + ... + B_N messages up: gradients of P floats, failed trials of none.
+// Differs: with t_i, B_i and p_i a worker's limit, its trials and the probability that one is done, the step goes along
+//          (sum of the gradients that are done) / (sum of p_i B_i). The paper's text was not read here; the formula is
+//          FixedClipping's. How the paper chooses t_i, B_i and p_i is not established: all are given. A p that is wrong
+//          by a factor is a learning rate that is wrong by one. A worker whose trials are made waits for the next
+//          model. A step whose trials have all failed goes along zero, so that the mean step stays right; momentum and
+//          weight decay still act. A worker that leaves within a step counts with the trials that it has made. A trial
+//          is a step of M micro-batches, with one limit; the code's has one gradient.
+//          `rule = "clipping-rennala"` is another class of the same code (clipping_rennala.hpp). Not here: its other
+//          classes with this name, which end a step by the clock (mindflayer_master, mindflayer_clientwise_master,
+//          clipping_mindflayer_master).
+// Checks:  endless limits and one trial each are synchronous SGD bit for bit; a hand-worked timeline with its step,
+//          where limits, trials and probabilities differ; a step in which nothing is done; the mean over many runs is
+//          that of unlimited trials; the prediction of constant times in closed form; a limit that nobody ever meets
+//          ends the run with a message.
 #pragma once
+
+#include <cstdint>
+#include <map>
 
 #include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
 struct MindflayerOptions {
-  int trials = 1;                     // S
-  Duration limit = longest_duration;  // of a gradient
-  double correction = 1;              // of the sum over trials
+  struct Trials {
+    int count = 1;                      // B_i
+    Duration limit = longest_duration;  // t_i, of each
+    double arrival_probability = 1;     // p_i, that it is done by then
+  };
+  Trials usual{};
+  std::map<int, Trials> of_workers{};  // that have others, by rank
+
+  const Trials& of(Rank worker) const {
+    const auto own = of_workers.find(worker.value);
+    return own == of_workers.end() ? usual : own->second;
+  }
+  std::int64_t trials_of_all(int workers) const;
 };
 
 class Mindflayer : public Algorithm {
  public:
-  explicit Mindflayer(const MindflayerOptions& options) : options_(options) {}
+  explicit Mindflayer(MindflayerOptions options) : options_(std::move(options)) {}
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override {
-    return {.servers = 1, .steps_along_fresh_mean = true, .sends_gradients = true, .rejects_gradients = true};
-  }
+  Traits traits() const override { return {.servers = 1, .steps_along_fresh_mean = true, .sends_gradients = true}; }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

@@ -6,7 +6,10 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
+#include <string>
 #include <string_view>
+#include <variant>
 
 #include "experiments/sections/results_changes.hpp"
 
@@ -20,9 +23,22 @@ constexpr const char* solved_for = "solved_for";
 // then keep their hash.
 struct LaterKey {
   std::string_view key;
-  std::string_view value_before;  // as TOML
+  std::string_view value_before;                        // as TOML
+  std::array<std::string_view, 2> algorithms_before{};  // methods that had a key of this name already
 };
-constexpr LaterKey later_keys[] = {{"bias_correction", "true"}};  // of Adam and AdamW
+constexpr LaterKey later_keys[] = {
+    {"bias_correction", "true"},                                   // of Adam and AdamW
+    {"rounds", "\"overlapped\""},                                  // of CO2
+    {"rule", "\"clipping-rennala\""},                              // of MindFlayer
+    {"weights", "\"equal\"", {"dropcompute-local-sgd", "stsyn"}},  // of averages of models
+};
+
+bool had_before(const LaterKey& later, const TomlNode& table) {
+  const TomlNode* const algorithm = table.find("algorithm");
+  const auto* const name = algorithm ? std::get_if<std::string>(&algorithm->value) : nullptr;
+  return name && std::ranges::find(later.algorithms_before, *name) != later.algorithms_before.end();
+}
+
 void erase_what_decides_nothing(TomlNode& node) {
   if (node.is_array())
     for (TomlNode& element : node.array()) erase_what_decides_nothing(element);
@@ -30,8 +46,10 @@ void erase_what_decides_nothing(TomlNode& node) {
   for (const char* place : {"file", "directory", "start"})
     if (node.find(fmt::format("{}_hash", place))) node.erase(place);
   node.erase(solved_for);
-  for (const auto& [key, value_before] : later_keys)
-    if (const TomlNode* const later = node.find(key); later && inline_toml(*later) == value_before) node.erase(key);
+  for (const LaterKey& later : later_keys) {
+    const TomlNode* const value = node.find(later.key);
+    if (value && inline_toml(*value) == later.value_before && !had_before(later, node)) node.erase(later.key);
+  }
   for (TomlNode::Member& member : node.table()) erase_what_decides_nothing(member.value);
 }
 

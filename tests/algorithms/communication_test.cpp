@@ -85,7 +85,8 @@ const std::vector<Method> methods = {
     {"k-batch-sync", "gradients = 6", 0, 2 * N* S, 2 * N* S* P},
     // An update of one gradient of each worker, as for six; models go to all again. Twelve are two steps.
     {"k-batch-sync", "gradients = 12", 0, N* S / 2 + N* S, (N * S / 2 + N * S) * P, true},
-    {"mindflayer", "trials = 6\nlimit_s = 1000", 0, 2 * N* S, 2 * N* S* P},
+    {"mindflayer", "rule = \"clipping-rennala\"\ntrials = 6\nlimit_s = 1000", 0, 2 * N* S, 2 * N* S* P},
+    {"mindflayer", "limit_s = 1000\narrival_probability = 1.0", 0, 2 * N* S, 2 * N* S* P},
     // Per round of 4 steps: models, news of the steps, news of the end, differences.
     {"stsyn", "quorum = 6\nlocal_steps = 4", 0, S / 4 * 4 * N, S / 4 * 2 * N* P},
     {"stsyn", "quorum = 6\nlocal_steps = 4\ncompression = { name = \"top-k\", ratio = 0.25 }", 0, S / 4 * 4 * N,

@@ -72,7 +72,8 @@ std::vector<Written> all_written() {
       {"algorithm = \"backup-timeout\"\ntimeout_s = 2.5", true},
       {"algorithm = \"k-sync\"\ngradients = 2", true},
       {"algorithm = \"k-batch-sync\"\ngradients = 2", true},
-      {"algorithm = \"mindflayer\"\ntrials = 3\nlimit_s = 2.5", true},
+      {"algorithm = \"mindflayer\"\nrule = \"clipping-rennala\"\ntrials = 3\nlimit_s = 2.5", true},
+      {"algorithm = \"mindflayer\"\nlimit_s = 2.5\narrival_probability = 0.8", false},
       {"algorithm = \"dynamic-backup\"", true},
       {"algorithm = \"async-local-sgd\"\nlocal_steps = 2\nupdate = { name = \"nesterov\", rate = 0.7, momentum = "
        "0.5 }"},

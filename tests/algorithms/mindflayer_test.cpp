@@ -5,9 +5,12 @@
 
 #include <cmath>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "algorithms/quorum/clipping_rennala.hpp"
 #include "algorithms/quorum/k_batch_sync.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/duration_laws.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
@@ -19,18 +22,8 @@
 namespace syncopate {
 namespace {
 
-TEST(Mindflayer, WithAnEndlessLimitEqualsKBatchSyncBitForBit) {
-  for (const int trials : {1, 3, 5}) {
-    SimulatedRun setup = three_workers(15);
-    setup.micro_batches = 2;
-    setup.momentum = 0.9;
-    const auto plain = setup.run(KBatchSync(trials));
-    const auto limited = setup.run(Mindflayer({.trials = trials}));
-    EXPECT_EQ(limited.parameters, plain.parameters);
-    EXPECT_EQ(limited.log, plain.log);
-    EXPECT_EQ(limited.totals.bytes, plain.totals.bytes);
-  }
-}
+using testing::HasSubstr;
+using testing::Not;
 
 // The times of a worker's steps, one after the other, and then again.
 class TimesInTurn : public DelayProcess {
@@ -45,16 +38,224 @@ class TimesInTurn : public DelayProcess {
   std::vector<double> added_s_;
 };
 
+// A quarter of a second, and half a second more for the model's 16 bytes.
+std::shared_ptr<const NetworkModel> quarter_and_half() { return make_ring_network(0.25, 32); }
+
+TEST(Mindflayer, WithEndlessLimitsAndATrialEachEqualsSynchronousSgdBitForBit) {
+  SimulatedRun setup = three_workers(15);
+  setup.micro_batches = 2;
+  setup.momentum = 0.9;
+  const auto outcome = setup.run(Mindflayer({}));
+  EXPECT_EQ(outcome.parameters, setup.run(SyncSgd()).parameters);
+  EXPECT_EQ(outcome.totals.kept, (Counts{30, 30, 30}));
+}
+
+// Two workers, messages of 0.25 s. The first one's trials would take 1, 3 and 1.5 s and may take 2 s: they end at 1.25,
+// 3.25 (given up) and 4.75 s. The second one's only trial takes 2.5 s and may take 4 s; it waits from 2.75 s on. The step
+// ends at 5 s. Divided is by 3 x 0.7 + 0.9 = 3, not by the three gradients' number, which is the same by chance, and not by
+// the four trials; two of a step of the file are one of these.
+TEST(Mindflayer, StepsWhenEachWorkerHasMadeItsTrials) {
+  SimulatedRun setup{.workers = 2,
+                     .network_s = 0.25,
+                     .rate = 0.3,
+                     .budget = {.steps = 2},
+                     .delays = {std::make_shared<TimesInTurn>(std::vector{0.0, 2.0, 0.5}),
+                                std::make_shared<DelayOfWorker>(std::vector{0.0, 1.5})}};
+  MindflayerOptions options{.usual = {.count = 3, .limit = from_seconds(2), .arrival_probability = 0.7}};
+  options.of_workers[1] = {.count = 1, .limit = from_seconds(4), .arrival_probability = 0.9};
+  const auto outcome = setup.run(Mindflayer(options));
+  EXPECT_EQ(outcome.log, Log{"step 2 at 5.000 s: kept 3, dropped 0"});
+  EXPECT_EQ(outcome.totals.kept, (Counts{2, 1}));
+  EXPECT_EQ(outcome.totals.dropped, (Counts{1, 0}));
+  EXPECT_EQ(outcome.totals.messages, 2 + 4);
+  EXPECT_EQ(outcome.totals.bytes, Bytes{(2 + 3) * 16}) << "what has failed is no gradient";
+  EXPECT_EQ(outcome.totals.accounts.front()[Activity::discarded], from_seconds(2));
+  expect_exact_accounts(outcome);
+  const auto step_along = [&](std::size_t i) {  // samples go in turn
+    return 3 - PullObjective::target({Rank{0}, 0, 0}, i) - PullObjective::target({Rank{0}, 1, 0}, i) -
+           PullObjective::target({Rank{1}, 0, 0}, i);
+  };
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(outcome.parameters[i], 1 - 0.3 * step_along(i) / 3, 1e-6);
+  options.usual.arrival_probability = 0.5;  // 3 x 0.5 + 0.9
+  const auto longer = setup.run(Mindflayer(options));
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(longer.parameters[i], 1 - 0.3 * step_along(i) / 2.4, 1e-5);
+}
+
+// The trial of the first step takes 1 s, that of the second would take 3 s: nothing is done, and momentum goes on.
+TEST(Mindflayer, StepsAlongZeroWhereAllTrialsHaveFailed) {
+  SimulatedRun setup{.workers = 1,
+                     .network_s = 0.25,
+                     .momentum = 0.5,
+                     .rate = 0.3,
+                     .budget = {.steps = 2},
+                     .delays = {std::make_shared<TimesInTurn>(std::vector{0.0, 2.0})}};
+  const auto outcome = setup.run(Mindflayer({.usual = {.limit = from_seconds(2), .arrival_probability = 0.5}}));
+  EXPECT_EQ(outcome.log, (Log{"step 1 at 1.500 s: kept 1, dropped 0", "step 2 at 4.000 s: kept 0, dropped 0"}));
+  for (std::size_t i = 0; i < 4; ++i) {
+    const double step = 0.3 * (1 - PullObjective::target({Rank{0}, 0, 0}, i)) / 0.5;
+    EXPECT_NEAR(outcome.parameters[i], 1 - step - 0.5 * step, 1e-5);
+  }
+}
+
+// A trial is done with probability p = 1 - exp(-1), whatever its gradient is: a step is on average that of synchronous
+// SGD. Without the steps in which nothing is done, 1.8 % of them, it would be longer.
+TEST(Mindflayer, IsUnbiasedWhereTheProbabilitiesAreRight) {
+  constexpr int runs = 2000;
+  constexpr double rate = 0.1;
+  const double p = 1 - std::exp(-1.0);
+  SimulatedRun setup{.workers = 4,
+                     .base_s = 1e-9,
+                     .network_s = 0,
+                     .rate = rate,
+                     .budget = {.steps = 1},
+                     .delays = {exponential_delay(1)}};
+  double mean_moved = 0, whole = 0, variance = 0;
+  for (int worker = 0; worker < 4; ++worker) {
+    const double part = rate * (1 - PullObjective::target({Rank{worker}, 0, 0}, 1)) / 4;
+    whole -= part;
+    variance += part * part * (1 - p) / p;
+  }
+  for (int seed = 1; seed <= runs; ++seed) {
+    setup.seed = static_cast<std::uint64_t>(seed);
+    const auto outcome = setup.run(Mindflayer({.usual = {.limit = from_seconds(1), .arrival_probability = p}}));
+    mean_moved += (outcome.parameters[1] - 1) / runs;
+  }
+  EXPECT_NEAR(mean_moved, whole, 4 * std::sqrt(variance / runs));
+}
+
+// Trials of 1 s are done after 1 and 2 s, those of 1.5 s after 3 s; of 4 s two are given up, after 4 s. The last gradient
+// is there at 3.75 s, the last note at 4.25 s; the next model takes 0.75 s. Three workers' six trials are two steps.
+TEST(Mindflayer, OfConstantTimesThePredictionIsTheClosedForm) {
+  const PredictedRun run{.workers = 3,
+                         .micro_batches = 1,
+                         .factors = {1, 1.5, 4},
+                         .delays = {},
+                         .steps = 700,
+                         .network = quarter_and_half()};
+  const Mindflayer algorithm({.usual = {.count = 2, .limit = from_seconds(2), .arrival_probability = 0.7}});
+  const auto predictions = run.predict(algorithm);
+  ASSERT_EQ(predictions.size(), 1u);
+  EXPECT_NEAR(predictions[0].step_time_s, 2.5, 1e-9);
+  EXPECT_NEAR(predictions[0].communication_s, 0.375, 1e-9);
+  EXPECT_NEAR(predictions[0].kept, 4 / 6.0, 1e-9);
+  const auto simulated = run.simulate(algorithm);
+  EXPECT_NEAR(simulated.step_s, 2.5, 0.01);
+  EXPECT_NEAR(simulated.kept, 4 / 6.0, 0.01);
+}
+
+TEST(Mindflayer, OfUnlikeWorkersItTakesAndKeepsAsMuchAsPredicted) {
+  PredictedRun run{.workers = 8,
+                   .micro_batches = 2,
+                   .factors = {1, 1, 1, 1, 1, 1, 2, 3},
+                   .delays = {exponential_delay(0.5)},
+                   .steps = 4000,
+                   .network = quarter_and_half()};
+  MindflayerOptions options{.usual = {.count = 3, .limit = from_seconds(3.5), .arrival_probability = 0.6}};
+  options.of_workers[7] = {.count = 1, .limit = from_seconds(9), .arrival_probability = 0.9};
+  const Mindflayer algorithm(options);
+  const auto predictions = run.predict(algorithm);
+  ASSERT_EQ(predictions.size(), 1u);
+  const auto simulated = run.simulate(algorithm);
+  EXPECT_NEAR(predictions[0].step_time_s, simulated.step_s, 4 * predictions[0].step_error_s);
+  EXPECT_LT(predictions[0].step_error_s, 0.01 * simulated.step_s);
+  EXPECT_NEAR(predictions[0].kept, simulated.kept, 4 * predictions[0].kept_error);
+  EXPECT_LT(predictions[0].kept_error, 0.03 * simulated.kept);
+}
+
+TEST(Mindflayer, ALimitThatNobodyMeetsEndsTheRun) {
+  SimulatedRun setup = three_workers(20'000);
+  try {
+    setup.run(Mindflayer({.usual = {.limit = from_seconds(0.5), .arrival_probability = 0.5}}));
+    FAIL();
+  } catch (const std::exception& failure) {
+    EXPECT_THAT(failure.what(), testing::HasSubstr("was done by limit_s (0.5 s)"));
+  }
+}
+
+TEST(Mindflayer, GoesOnWhileWorkersAreDownLeaveOrLoseTheirState) {
+  const Mindflayer algorithm({.usual = {.count = 2, .limit = from_seconds(2), .arrival_probability = 0.5}});
+  for (const bool loses : {false, true}) {
+    SimulatedRun setup = three_workers(20);
+    setup.data_of = {{}, 4, {}};
+    setup.outages = std::make_shared<OutagePlan>(
+        1,
+        std::vector<OutageEntry>{
+            {.workers = {Rank{0}}, .when = ScheduledOutage{from_seconds(2), from_seconds(3)}, .loses_state = loses}});
+    const auto outcome = setup.run(algorithm);
+    EXPECT_EQ(outcome.published, Step{20});
+    EXPECT_EQ(outcome.totals.kept[1], 4);
+    EXPECT_EQ(outcome.totals.kept[2], 0) << "it needs 2.6 s";
+    expect_exact_accounts(outcome);
+  }
+  SimulatedRun setup = three_workers(20);
+  setup.data_of = {3, 2, 2};
+  expect_exact_accounts(setup.run(algorithm));
+}
+
+TEST(Mindflayer, NeedsALimitAndAProbability) {
+  const std::string name = "algorithm = \"mindflayer\"\n";
+  EXPECT_THAT(read_method(name).faults, HasSubstr("limit_s"));
+  EXPECT_THAT(read_method(name + "limit_s = 1").faults, HasSubstr("arrival_probability"));
+  EXPECT_EQ(read_method(name + "limit_s = inf").faults, "");
+  EXPECT_EQ(read_method(name + "limit_s = 1\narrival_probability = 0.5\ntrials_per_worker = 3").faults, "");
+  for (const char* keys :
+       {"arrival_probability = 0", "arrival_probability = 1.1", "arrival_probability = 1\ntrials_per_worker = 0"})
+    EXPECT_NE(read_method(name + "limit_s = 1\n" + keys).faults, "") << keys;
+}
+
+// A file that was written for the other rule would mean something else.
+TEST(Mindflayer, RefusesTheKeysOfTheOtherRule) {
+  for (const char* keys : {"trials = 3", "trials = 3\ncorrection = 1.2", "correction = 1.2"}) {
+    const std::string faults = read_method(std::string("algorithm = \"mindflayer\"\nlimit_s = 1\n") + keys).faults;
+    EXPECT_THAT(faults, HasSubstr("is a key of rule = \"clipping-rennala\"")) << keys;
+    EXPECT_THAT(faults, Not(HasSubstr("\n"))) << "one fault is enough";
+  }
+}
+
+TEST(Mindflayer, TakesGroupsOfWorkersThatDiffer) {
+  const auto with = [](const std::string& groups) {
+    return read_method("algorithm = \"mindflayer\"\nlimit_s = 1\narrival_probability = 0.5\ngroups = [" + groups + "]");
+  };
+  const auto reading = with(
+      "{ workers = [1, 3], limit_s = 2, arrival_probability = 0.8 }, "
+      "{ workers = [2], trials_per_worker = 4 }");
+  ASSERT_EQ(reading.faults, "");
+  const SimulatedRun setup{
+      .workers = 4, .budget = {.steps = 7}, .delays = {exponential_delay(0.7)}, .objective = nullptr};
+  MindflayerOptions options{.usual = {.limit = from_seconds(1), .arrival_probability = 0.5}};
+  options.of_workers[1] = options.of_workers[3] = {.limit = from_seconds(2), .arrival_probability = 0.8};
+  options.of_workers[2] = {.count = 4, .limit = from_seconds(1), .arrival_probability = 0.5};
+  EXPECT_EQ(setup.run(*reading.algorithm).log, setup.run(Mindflayer(options)).log);
+  EXPECT_THAT(with("{ workers = [] }").faults, HasSubstr("must name at least one worker"));
+  EXPECT_THAT(with("{ workers = [4] }").faults, HasSubstr("workers"));
+  EXPECT_THAT(with("{ workers = [1] }, { workers = [2, 1] }").faults, HasSubstr("1 stands twice"));
+  EXPECT_THAT(with("{ workers = [1], limit_s = 2 }").faults, HasSubstr("must be given beside a limit"));
+  EXPECT_EQ(with("{ workers = [1], limit_s = inf }").faults, "");
+}
+
+TEST(ClippingRennala, WithAnEndlessLimitEqualsKBatchSyncBitForBit) {
+  for (const int trials : {1, 3, 5}) {
+    SimulatedRun setup = three_workers(15);
+    setup.micro_batches = 2;
+    setup.momentum = 0.9;
+    const auto plain = setup.run(KBatchSync(trials));
+    const auto limited = setup.run(ClippingRennala({.trials = trials}));
+    EXPECT_EQ(limited.parameters, plain.parameters);
+    EXPECT_EQ(limited.log, plain.log);
+    EXPECT_EQ(limited.totals.bytes, plain.totals.bytes);
+  }
+}
+
 // One worker; trials would take 1, 3, 1.5 s in turn, and may take 2 s. Messages of 0.25 s. The model is there at 0.25
 // s; the trials end at 1.25, 3.25 (given up) and 4.75 s; the third is there at 5 s. A mean over all three trials: two
 // thirds of the mean of the two gradients.
-TEST(Mindflayer, GivesUpWhatIsNotDoneInTimeAndCountsIt) {
+TEST(ClippingRennala, GivesUpWhatIsNotDoneInTimeAndCountsIt) {
   SimulatedRun setup{.workers = 1,
                      .network_s = 0.25,
                      .rate = 0.3,
                      .budget = {.steps = 3},
                      .delays = {std::make_shared<TimesInTurn>(std::vector{0.0, 2.0, 0.5})}};
-  const auto outcome = setup.run(Mindflayer({.trials = 3, .limit = from_seconds(2)}));
+  const auto outcome = setup.run(ClippingRennala({.trials = 3, .limit = from_seconds(2)}));
   EXPECT_EQ(outcome.log, Log{"step 3 at 5.000 s: kept 2, dropped 0"});
   EXPECT_EQ(outcome.totals.kept, Counts{2});
   EXPECT_EQ(outcome.totals.dropped, Counts{2}) << "one given up, one under way at the end";
@@ -67,14 +268,14 @@ TEST(Mindflayer, GivesUpWhatIsNotDoneInTimeAndCountsIt) {
     EXPECT_NEAR(outcome.parameters[i], 1 - 0.3 * (2 - targets) / 3, 1e-6);
   }
   expect_exact_accounts(outcome);
-  const auto unbiased = setup.run(Mindflayer({.trials = 3, .limit = from_seconds(2), .correction = 1.5}));
+  const auto unbiased = setup.run(ClippingRennala({.trials = 3, .limit = from_seconds(2), .correction = 1.5}));
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_NEAR(unbiased.parameters[i] - 1, 1.5 * (outcome.parameters[i] - 1.0f), 1e-6);
 }
 
 // Exponential times of mean mu: a trial takes mu (1 - exp(-t / mu)), which is also mu times its probability to succeed.
 // Many trials, so that it does not matter that all begin together.
-TEST(Mindflayer, TrialsOfExponentialTimesTakeAndKeepWhatTheirLawSays) {
+TEST(ClippingRennala, TrialsOfExponentialTimesTakeAndKeepWhatTheirLawSays) {
   constexpr double mu_s = 2;
   for (const double limit_s : {0.5, 2.0, 6.0}) {
     const SimulatedRun setup{.workers = 6,
@@ -83,14 +284,14 @@ TEST(Mindflayer, TrialsOfExponentialTimesTakeAndKeepWhatTheirLawSays) {
                              .budget = {.steps = 10'000},
                              .delays = {exponential_delay(mu_s)},
                              .objective = nullptr};
-    const auto outcome = setup.run(Mindflayer({.trials = 600, .limit = from_seconds(limit_s)}));
+    const auto outcome = setup.run(ClippingRennala({.trials = 600, .limit = from_seconds(limit_s)}));
     const double share = 1 - std::exp(-limit_s / mu_s), trials = 10'000 * 6.0;
     EXPECT_NEAR(to_seconds(outcome.totals.end) / trials, mu_s * share / 6, 0.02 * mu_s * share / 6) << limit_s;
     EXPECT_NEAR(static_cast<double>(sum(outcome.totals.kept)) / trials, share, 0.02) << limit_s;
   }
 }
 
-TEST(Mindflayer, TakesAndKeepsAsMuchAsPredicted) {
+TEST(ClippingRennala, TakesAndKeepsAsMuchAsPredicted) {
   for (const double limit_s : {1.5, 3.0}) {
     constexpr int seeds = 16;
     double more_kept = 0;  // than predicted, on average
@@ -98,7 +299,7 @@ TEST(Mindflayer, TakesAndKeepsAsMuchAsPredicted) {
       PredictedRun run{
           .workers = 4, .micro_batches = 1, .delays = {exponential_delay(1)}, .steps = 4000, .network_s = 0.1};
       run.seed = static_cast<std::uint64_t>(seed);
-      const Mindflayer algorithm({.trials = 8, .limit = from_seconds(limit_s)});
+      const ClippingRennala algorithm({.trials = 8, .limit = from_seconds(limit_s)});
       const auto predictions = run.predict(algorithm);
       ASSERT_EQ(predictions.size(), 1u);
       const auto simulated = run.simulate(algorithm);
@@ -111,11 +312,11 @@ TEST(Mindflayer, TakesAndKeepsAsMuchAsPredicted) {
 
 // Of several workers' trials the first ones to end are rather the done ones. One worker's are all that there are; one
 // of them counts where all have failed.
-TEST(Mindflayer, OfOneWorkerThePredictionKeepsWhatTheLawSays) {
+TEST(ClippingRennala, OfOneWorkerThePredictionKeepsWhatTheLawSays) {
   for (const double limit_s : {1.5, 3.0}) {
     const PredictedRun run{
         .workers = 1, .micro_batches = 1, .delays = {exponential_delay(1)}, .steps = 512, .network_s = 0.1};
-    const auto predictions = run.predict(Mindflayer({.trials = 8, .limit = from_seconds(limit_s)}));
+    const auto predictions = run.predict(ClippingRennala({.trials = 8, .limit = from_seconds(limit_s)}));
     ASSERT_EQ(predictions.size(), 1u);
     const double failed = std::exp(-(limit_s - 1));
     EXPECT_NEAR(predictions[0].kept, 1 - failed + std::pow(failed, 8) / 8, 4 * predictions[0].kept_error) << limit_s;
@@ -123,19 +324,16 @@ TEST(Mindflayer, OfOneWorkerThePredictionKeepsWhatTheLawSays) {
   }
 }
 
-// A quarter of a second, and half a second more for the model's 16 bytes.
-std::shared_ptr<const NetworkModel> quarter_and_half() { return make_ring_network(0.25, 32); }
-
 // Gradients of 1 s are there after 1.75, 2.75 and 3.75 s, those of 1.5 s after 2.25 and 3.75 s, notes of a worker that
 // needs 4 s after 2.25 and 4.25 s: the seventh. The next model takes 0.75 s.
-TEST(Mindflayer, OfConstantTimesThePredictionIsTheClosedForm) {
+TEST(ClippingRennala, OfConstantTimesThePredictionIsTheClosedForm) {
   const PredictedRun run{.workers = 3,
                          .micro_batches = 1,
                          .factors = {1, 1.5, 4},
                          .delays = {},
                          .steps = 700,
                          .network = quarter_and_half()};
-  const Mindflayer algorithm({.trials = 7, .limit = from_seconds(2)});
+  const ClippingRennala algorithm({.trials = 7, .limit = from_seconds(2)});
   const auto predictions = run.predict(algorithm);
   ASSERT_EQ(predictions.size(), 1u);
   EXPECT_NEAR(predictions[0].step_time_s, 3 / 7.0 * 5, 1e-9);
@@ -146,10 +344,10 @@ TEST(Mindflayer, OfConstantTimesThePredictionIsTheClosedForm) {
 }
 
 // The first note is there after 2 s, the first gradient after 2.25 s.
-TEST(Mindflayer, IsPredictedToGoOnUntilAGradientComes) {
+TEST(ClippingRennala, IsPredictedToGoOnUntilAGradientComes) {
   const PredictedRun run{
       .workers = 2, .micro_batches = 1, .factors = {1.5, 4}, .delays = {}, .steps = 400, .network = quarter_and_half()};
-  const Mindflayer algorithm({.trials = 1, .limit = from_seconds(1.75)});
+  const ClippingRennala algorithm({.trials = 1, .limit = from_seconds(1.75)});
   const auto predictions = run.predict(algorithm);
   ASSERT_EQ(predictions.size(), 1u);
   EXPECT_NEAR(predictions[0].step_time_s, 2 * (2.25 + 0.75), 1e-9);
@@ -158,7 +356,7 @@ TEST(Mindflayer, IsPredictedToGoOnUntilAGradientComes) {
 }
 
 // Fast workers make more trials, and more of theirs are done in time.
-TEST(Mindflayer, OfUnlikeWorkersItTakesAndKeepsAsMuchAsPredicted) {
+TEST(ClippingRennala, OfUnlikeWorkersItTakesAndKeepsAsMuchAsPredicted) {
   PredictedRun run{.workers = 8,
                    .micro_batches = 2,
                    .factors = {1, 1, 1, 1, 1, 1, 2, 3},
@@ -166,7 +364,7 @@ TEST(Mindflayer, OfUnlikeWorkersItTakesAndKeepsAsMuchAsPredicted) {
                    .steps = 4000,
                    .network = quarter_and_half()};
   for (const double limit_s : {3.0, 4.5, 6.0}) {
-    const Mindflayer algorithm({.trials = 16, .limit = from_seconds(limit_s)});
+    const ClippingRennala algorithm({.trials = 16, .limit = from_seconds(limit_s)});
     const auto predictions = run.predict(algorithm);
     ASSERT_EQ(predictions.size(), 1u);
     const auto simulated = run.simulate(algorithm);
@@ -177,17 +375,17 @@ TEST(Mindflayer, OfUnlikeWorkersItTakesAndKeepsAsMuchAsPredicted) {
   }
 }
 
-TEST(Mindflayer, ALimitThatNobodyMeetsEndsTheRun) {
+TEST(ClippingRennala, ALimitThatNobodyMeetsEndsTheRun) {
   SimulatedRun setup = three_workers(2);
   try {
-    setup.run(Mindflayer({.trials = 3, .limit = from_seconds(0.5)}));
+    setup.run(ClippingRennala({.trials = 3, .limit = from_seconds(0.5)}));
     FAIL();
   } catch (const std::exception& failure) {
     EXPECT_THAT(failure.what(), testing::HasSubstr("was done by limit_s (0.5 s)"));
   }
 }
 
-TEST(Mindflayer, GoesOnWhileWorkersAreDownLeaveOrLoseTheirState) {
+TEST(ClippingRennala, GoesOnWhileWorkersAreDownLeaveOrLoseTheirState) {
   for (const bool loses : {false, true}) {
     SimulatedRun setup = three_workers(10);
     setup.data_of = {{}, 4, {}};
@@ -195,18 +393,18 @@ TEST(Mindflayer, GoesOnWhileWorkersAreDownLeaveOrLoseTheirState) {
         1,
         std::vector<OutageEntry>{
             {.workers = {Rank{0}}, .when = ScheduledOutage{from_seconds(2), from_seconds(3)}, .loses_state = loses}});
-    const auto outcome = setup.run(Mindflayer({.trials = 2, .limit = from_seconds(2)}));
+    const auto outcome = setup.run(ClippingRennala({.trials = 2, .limit = from_seconds(2)}));
     EXPECT_EQ(outcome.published, Step{10});
     EXPECT_EQ(outcome.totals.kept[2], 0) << "it needs 2.6 s";
     expect_exact_accounts(outcome);
   }
   SimulatedRun setup = three_workers(20);
   setup.data_of = {3, 2, 2};
-  expect_exact_accounts(setup.run(Mindflayer({.trials = 2, .limit = from_seconds(3)})));
+  expect_exact_accounts(setup.run(ClippingRennala({.trials = 2, .limit = from_seconds(3)})));
 }
 
-TEST(Mindflayer, NeedsTrialsAndALimit) {
-  const std::string name = "algorithm = \"mindflayer\"\n";
+TEST(ClippingRennala, NeedsTrialsAndALimit) {
+  const std::string name = "algorithm = \"mindflayer\"\nrule = \"clipping-rennala\"\n";
   EXPECT_NE(read_method(name + "trials = 3").faults, "");
   EXPECT_NE(read_method(name + "limit_s = 3").faults, "");
   EXPECT_NE(read_method(name + "trials = 0\nlimit_s = 1").faults, "");

@@ -31,7 +31,8 @@ struct Case {
 const std::vector<Case> cases = {
     {"algorithm = 'k-batch-sync'\ngradients = {}", "gradients", 640},
     {"algorithm = 'k-batch-async'\ngradients = {}", "gradients", 640},
-    {"algorithm = 'mindflayer'\nlimit_s = 1.0\ntrials = {}", "trials", 640},
+    {"algorithm = 'mindflayer'\nrule = 'clipping-rennala'\nlimit_s = 1.0\ntrials = {}", "trials", 640},
+    {"algorithm = 'mindflayer'\nlimit_s = inf\ntrials_per_worker = {}", "trials_per_worker", 160},
     {"algorithm = 'backup-tokens'\nquorum = {}", "quorum", 640},
     {"algorithm = 'stsyn'\nquorum = 4\nlocal_steps = {}", "local_steps", 40},
     {"algorithm = 'async-local-sgd'\nupdate.name = 'plain'\nlocal_steps = {}", "local_steps", 40},

@@ -14,6 +14,7 @@
 
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/hashed_leaves.hpp"
+#include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
 namespace {
@@ -49,6 +50,21 @@ TEST(ConfigurationHash, EveryLeafOfEveryExampleCountsButTheseFew) {
 TEST(ConfigurationHash, EveryKeyThatIsWrittenInAnExampleIsPartOfIt) {
   for_each_example(
       [](const auto& run, const auto& file) { expect_every_written_leaf_resolved(written_document(file), run); });
+}
+
+// Runs that were made before a key existed keep their hash.
+TEST(ConfigurationHash, LeavesOutAKeyThatCameLaterWhereItSaysWhatHeldBefore) {
+  const auto hash = [](const std::string& method) {
+    return configuration_hash(parse_toml("[[methods]]\nalgorithm = " + method, "test.toml"));
+  };
+  EXPECT_EQ(hash("'co2'\nrounds = 'overlapped'"), hash("'co2'"));
+  EXPECT_NE(hash("'co2'\nrounds = 'blocking'"), hash("'co2'"));
+  EXPECT_EQ(hash("'mindflayer'\nrule = 'clipping-rennala'\ntrials = 3"), hash("'mindflayer'\ntrials = 3"));
+  EXPECT_NE(hash("'mindflayer'\nrule = 'mindflayer'"), hash("'mindflayer'"));
+  EXPECT_EQ(hash("'local-sgd'\nweights = 'equal'"), hash("'local-sgd'"));
+  EXPECT_NE(hash("'local-sgd'\nweights = 'samples'"), hash("'local-sgd'"));
+  for (const char* method : {"'dropcompute-local-sgd'", "'stsyn'"})  // they had such a key already
+    EXPECT_NE(hash(std::string(method) + "\nweights = 'equal'"), hash(method)) << method;
 }
 
 class TheReadmesExperiment : public ExperimentFile {};

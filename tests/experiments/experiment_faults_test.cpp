@@ -173,9 +173,11 @@ TEST_F(ExperimentFaults, ARoundThatNeedsMoreThanTheWholeBudgetIsAFault) {
   EXPECT_EQ(with("{bytes=100}", batch(1000)), "");
   EXPECT_EQ(with("{steps=9223372036854775807}", batch(1000)), "");
   // Trials that come to nothing have no samples.
-  const std::string trials = "algorithm='mindflayer',limit_s=0.02,trials=8";
+  const std::string trials = "algorithm='mindflayer',rule='clipping-rennala',limit_s=0.02,trials=8";
   EXPECT_THAT(with("{steps=1}", trials), HasSubstr("methods.0.trials = 8; must be at most 4"));
   EXPECT_EQ(with("{samples=64}", trials), "");
+  EXPECT_THAT(with("{steps=2}", "algorithm='mindflayer',limit_s=inf,trials_per_worker=3"),
+              HasSubstr("methods.0.trials_per_worker = 3; must be at most 2"));
 }
 
 TEST_F(ExperimentFaults, EmptyListsOfSeedsAndMethodsAreFaults) {

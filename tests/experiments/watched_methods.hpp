@@ -117,8 +117,16 @@ quorum = 3
 local_steps = 3
 [[methods]]
 algorithm = "mindflayer"
+rule = "clipping-rennala"
 trials = 6
 limit_s = 0.055
+[[methods]]
+label = "mindflayer, own trials"
+algorithm = "mindflayer"
+trials_per_worker = 2
+limit_s = 0.055
+arrival_probability = 0.8
+groups = [{ workers = [1], trials_per_worker = 1, limit_s = 0.08, arrival_probability = 0.9 }]
 [[methods]]
 label = "eager-sgd, majority"
 algorithm = "eager-sgd"
@@ -248,6 +256,16 @@ momentum = 0.5
 period = { rule = "constant", steps = 4 }
 [[methods]]
 algorithm = "co2"
+anchor = "outer-model"
+period = { rule = "constant", steps = 4 }
+[[methods]]
+label = "co2, round-start"
+algorithm = "co2"
+period = { rule = "constant", steps = 4 }
+[[methods]]
+label = "co2, blocking"
+algorithm = "co2"
+rounds = "blocking"
 period = { rule = "constant", steps = 4 }
 [[methods]]
 label = "overlapped-diloco, eager"

@@ -26,7 +26,7 @@ const fs::path source = SYNCOPATE_SOURCE_DIR;
 // What keys choose: thresholds, and by what they are searched; compensations; periods; phases; outer optimizers; codes;
 // what servers make of differences, of unequal steps too; steps by speed; how pairs and groups meet; forms of dynamic
 // averaging (the paper's has a program for the coordinator, too) and of overlap; EDiT's penalty, and rounds by time;
-// Decoupled DiLoCo's grace, merge rules, its workers' side, and what both of its sides know of fragments.
+// the other rule of MindFlayer; Decoupled DiLoCo's grace, merge rules, its workers' side, and what both of its sides know of fragments.
 const std::set<std::string> rules = {
     "drop_threshold",    "automatic_threshold", "adaptive_threshold",    "threshold_search",
     "drop_compensation", "extra_steps",         "recomputation",         "carry_over",
@@ -35,7 +35,7 @@ const std::set<std::string> rules = {
     "push_overlap",      "server_update",       "steps_by_speed",        "pair_exchanges",
     "group_averages",    "uneven_mean",         "loss_period",           "pseudo_gradient_penalty",
     "timed_rounds",      "fragment_answers",    "grace_window",          "merge_rule",
-    "edit_round",        "fragment_learner"};
+    "edit_round",        "fragment_learner",    "clipping_rennala"};
 const std::map<std::string, int> shorter = {
     {"sync_sgd", 30}, {"drop_compute", 30}, {"local_sgd", 30}, {"backup_workers", 30}, {"async_sgd", 30}};
 constexpr int most_lines = 60;

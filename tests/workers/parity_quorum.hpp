@@ -13,6 +13,7 @@
 #include "algorithms/quorum/backup_timeout.hpp"
 #include "algorithms/quorum/backup_tokens.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
+#include "algorithms/quorum/clipping_rennala.hpp"
 #include "algorithms/quorum/dynamic_backup.hpp"
 #include "algorithms/quorum/k_batch_sync.hpp"
 #include "algorithms/quorum/mindflayer.hpp"
@@ -57,8 +58,14 @@ TEST(Parity, KBatchSyncKeepsAsMuchOnBothClusters) {
   }
 }
 
-TEST(Parity, MindflayerKeepsAsMuchOnBothClustersWhereAllIsDoneInTime) {
-  const Mindflayer algorithm({.trials = 5, .limit = from_seconds(60)});
+TEST(Parity, MindflayerWhoseTrialsAreAllDoneInTime) {
+  MindflayerOptions options{.usual = {.count = 2, .limit = from_seconds(60), .arrival_probability = 0.9}};
+  options.of_workers[1] = {.count = 4, .limit = from_seconds(90), .arrival_probability = 0.8};
+  expect_parity(Mindflayer(options));
+}
+
+TEST(Parity, ClippingRennalaKeepsAsMuchOnBothClustersWhereAllIsDoneInTime) {
+  const ClippingRennala algorithm({.trials = 5, .limit = from_seconds(60)});
   Parity parity;
   for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
     EXPECT_EQ(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * workers * micro_batches);
