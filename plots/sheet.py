@@ -18,6 +18,7 @@ ABOVE, BELOW = 0.42, 0.68  # what its title and its axis need there
 SLANTED = 0.3  # for names of values
 HEADING = 0.82  # above all of them, where nothing else tells what is shown
 IN_COLUMN = {"left": 0.5, "right": 0.13, "above": 0.36, "below": 0.42}  # around a panel in a paper's column
+EDGE = 0.04  # inches that stay free to the left of what is written
 LARGEST_PANEL = 2.3  # inches of height in a column
 LONGEST = 9.0  # inches of a column's figures: what a page holds
 MOST_LINES, SMALLEST = 2, 0.7  # of a panel's title: for which there is room, and its letters beside others
@@ -101,6 +102,7 @@ class Sheet:
 
     def finish(self):
         """The figure; `turn_to`, where it has several pages, shows one."""
+        self.make_room()
         self.draw_legend()
         self.figure.page_count, self.figure.turn_to = len(self.pages()), self.arrange
         if page.current.is_column:
@@ -110,6 +112,32 @@ class Sheet:
         else:
             style.title(self.figure, self.heading, self.subtitle)
         return self.figure
+
+    def make_room(self) -> None:
+        """For what stands to the left of panels, if it is wider than usual: on a screen these move to the right, with those
+        behind them; a column has its width, and all of its panels get narrower."""
+        lacks = [self.lack_of(number) for number in range(len(self.boxes))]
+        if max(lacks, default=0) <= 0:
+            return
+        if page.current.is_column:
+            lack = max(lacks)
+            self.boxes = [(left + lack, top, wide - lack, high, right) for left, top, wide, high, right in self.boxes]
+        else:
+            tops = [box[1] for box in self.boxes]
+            self.boxes = [(left + sum(lack for other, lack in enumerate(lacks[:number + 1]) if tops[other] == top), top, *size)
+                          for number, (left, top, *size) in enumerate(self.boxes)]
+        self.arrange()
+
+    def lack_of(self, number: int) -> float:
+        """Inches by which a panel's ticks and their title are wider than the room for them."""
+        panel, (left, top, *_) = self.panels[number], self.boxes[number]
+        taken = panel.yaxis.get_tightbbox(self.figure.canvas.get_renderer())
+        if taken is None:
+            return 0.0
+        need = left - taken.x0 / self.figure.dpi
+        before = [box[0] + box[2] for box in self.boxes[:number] if box[1] == top]
+        begin = max(before, default=0.0)
+        return need + EDGE - (left - begin)
 
     def draw_legend(self) -> None:
         """Below all panels: in a column of the lines, and of other marks."""

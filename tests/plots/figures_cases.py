@@ -5,6 +5,8 @@ from synthetic_results import write_experiment, write_run, write_sweep
 from with_results import WithDirectory, change, comparisons_below
 
 from plots.curves_figure import curves_figure
+from plots.page import use_page
+from plots.pareto_figure import pareto_figure
 from plots.plan import file_name
 from plots.plot import numbered
 from plots.rounds_figure import rounds_figure
@@ -95,6 +97,26 @@ class Drawing(WithDirectory):
         *_, panel = self.draw(rounds_figure, self.directory)
         self.assertEqual([text.get_text() for text in panel.texts], ["m"])
         self.assertNotIn("seed", panel.get_title(loc="left"))
+
+
+    def test_what_is_written_beside_an_axis_is_not_cut(self):
+        self.addCleanup(use_page, "screen")
+        for label, speed in (("a", 1), ("b", 2)):
+            run = write_run(self.directory / label, label, 1, speed)
+            head, *rows = [line.split(",") for line in (run / "metrics.csv").read_text().splitlines()]
+            at = head.index("test_loss")
+            rows = [[*row[:at], f"{float(row[at]) / 1000:.9f}", *row[at + 1:]] for row in rows]
+            (run / "metrics.csv").write_text("".join(",".join(row) + "\n" for row in (head, *rows)))
+        for name in ("screen", "single", "double"):
+            use_page(name)
+            for panels in (self.draw(curves_figure, self.directory), self.draw(pareto_figure, self.directory)):
+                renderer = panels[0].figure.canvas.get_renderer()
+                for panel in panels:
+                    written, row = panel.yaxis.get_tightbbox(renderer), panel.get_position().y0
+                    before = [other.get_window_extent().x1 for other in panels if abs(other.get_position().y0 - row) < 0.01
+                              and other.get_position().x0 < panel.get_position().x0]
+                    self.assertGreaterEqual(written.x0 if written else 1, max(before, default=0) if written else 0,
+                                            (name, panel.get_ylabel()))
 
 
 class Figures(WithDirectory):
