@@ -15,6 +15,7 @@
 #include "results/tables/sampled_note.hpp"
 #include "results/tables/short_reason.hpp"
 #include "results/tables/text_table.hpp"
+#include "workers/process/shown_number.hpp"
 
 namespace syncopate {
 namespace {
@@ -27,13 +28,13 @@ std::string seconds(std::optional<double> value, double error = 0) {
   return mean_and_deviation({1, *value, error > 1e-6 * *value ? error : 0});
 }
 
-std::string percent(std::optional<double> share) { return share ? fmt::format("{:.1f}", 100 * *share) : "-"; }
+std::string percent(std::optional<double> share) { return share ? with_decimals(100 * *share, 1) : "-"; }
 
 // With as many digits as its error has a meaning for.
 std::string speedup(std::optional<double> value, double error) {
   if (!value) return "-";
   if (error > 1e-6 * *value) return mean_and_deviation({1, *value, error});
-  return fmt::format("{:.3f}", *value);
+  return with_decimals(*value, 3);
 }
 
 // What is not exact is so marked.
@@ -167,8 +168,8 @@ std::string prediction_table(std::span<const PredictedMethod> methods, std::size
       add("", row_of_formula(formula));
       is_sampled |= formula.prediction.is_sampled;
       if (const auto staleness = formula.prediction.mean_staleness)
-        notes += fmt::format("{}: a mean staleness of {:.4g} updates, whatever its workers' times\n", label_of(method),
-                             *staleness);
+        notes += fmt::format("{}: a mean staleness of {} updates, whatever its workers' times\n", label_of(method),
+                             shown_number(*staleness));
     }
     if (method.formulas.empty()) add("", {"no formula: " + method.why_no_formula, "-", "-", "-", "-", "-", "", ""});
   }

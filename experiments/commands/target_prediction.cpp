@@ -20,6 +20,7 @@
 #include "results/tables/result_table.hpp"
 #include "results/tables/text_table.hpp"
 #include "workers/process/printable.hpp"
+#include "workers/process/shown_number.hpp"
 
 namespace syncopate {
 namespace {
@@ -192,8 +193,8 @@ std::string target_table(std::span<const PredictedMethod> methods, const TargetR
     const char* const mark = to_target.is_bound ? ">= " : "";
     has_bound |= to_target.is_bound;
     table.add_row({label_of(*method), fmt::format("{:.1f}", to_target.batch),
-                   fmt::format("{}{:.0f}", mark, to_target.steps), fmt::format("{:.4g}", to_target.step_time_s),
-                   fmt::format("{}{:.4g}", mark, to_target.time_s)});
+                   fmt::format("{}{:.0f}", mark, to_target.steps), shown_number(to_target.step_time_s),
+                   mark + shown_number(to_target.time_s)});
   }
   const std::string heading = fmt::format(
       "To {}, the target of \"{}\": at a batch of B samples {:.0f} + {:.0f} / B steps,\n"
@@ -204,7 +205,8 @@ std::string target_table(std::span<const PredictedMethod> methods, const TargetR
   const auto best =
       std::ranges::find_if(known, [](const PredictedMethod* method) { return !method->target->is_bound; });
   if (best != known.end())
-    text += fmt::format("Best: {}, {:.4g} s\n{}", label_of(**best), (*best)->target->time_s, edges_of(**best, methods));
+    text += fmt::format("Best: {}, {} s\n{}", label_of(**best), shown_number((*best)->target->time_s),
+                        edges_of(**best, methods));
   if (has_bound) text += ">=: local steps, as if they were as good as steps along the mean of all gradients\n";
   for (const std::string& label : unknown)
     text += fmt::format(

@@ -8,22 +8,18 @@
 #include "experiments/commands/thresholds.hpp"
 #include "results/formats/json.hpp"
 #include "results/tables/text_table.hpp"
+#include "workers/process/shown_number.hpp"
 
 namespace syncopate {
 namespace {
-
-// So many digits after the point; of what is too large for that, four in all.
-std::string number(double value, int digits) {
-  return value < 1e6 ? fmt::format("{:.{}f}", value, digits) : fmt::format("{:.4g}", value);
-}
 
 double step_speedup(const ThresholdEffect& effect) { return 1 / (1 - effect.time_saved); }
 
 std::vector<std::string> row_of(const ThresholdReport& report, std::size_t k) {
   const ThresholdEffect& first = report.ways.front().effects[k];
-  std::vector<std::string> row{fmt::format("{:.6g}", first.threshold), fmt::format("{:.2f}", 100 * first.drop_rate),
-                               number(step_speedup(first), 3)};
-  for (const auto& way : report.ways) row.push_back(number(way.effects[k].effective_speedup, 4));
+  std::vector<std::string> row{shown_number(first.threshold, 6), with_decimals(100 * first.drop_rate, 2),
+                               with_decimals(step_speedup(first), 3)};
+  for (const auto& way : report.ways) row.push_back(with_decimals(way.effects[k].effective_speedup, 4));
   return row;
 }
 
@@ -32,8 +28,9 @@ std::string heading(const ThresholdReport& report) {
   std::string text = fmt::format("{}: {} workers, {} steps of {} micro-batches", report.source, recorded.workers,
                                  recorded.steps, recorded.micro_batches);
   if (recorded.left_out > 0) text += fmt::format(" ({} others lack some, and are left out)", recorded.left_out);
-  text += fmt::format("\na worker computes {:.6g} s per step, the slowest {:.6g} s; T^c = {:.6g} s", report.worker_s,
-                      report.step_s, report.serial_s);
+  text +=
+      fmt::format("\na worker computes {} s per step, the slowest {} s; T^c = {} s", shown_number(report.worker_s, 6),
+                  shown_number(report.step_s, 6), shown_number(report.serial_s, 6));
   if (report.serial_s == 0 && !recorded.serial_s)
     text += fmt::format(": {}; --serial-s sets it", recorded.why_no_serial_s);
   return text + "\n\n";
@@ -63,8 +60,8 @@ std::string threshold_table(const ThresholdReport& report) {
     if (std::isinf(best.threshold))
       text += fmt::format("best by {}: none gains anything\n", way.sentence);
     else
-      text += fmt::format("best by {}: {:.6g} s drops {:.2f} %, S_eff {}\n", way.sentence, best.threshold,
-                          100 * best.drop_rate, number(best.effective_speedup, 4));
+      text += fmt::format("best by {}: {} s drops {} %, S_eff {}\n", way.sentence, shown_number(best.threshold, 6),
+                          with_decimals(100 * best.drop_rate, 2), with_decimals(best.effective_speedup, 4));
   }
   return text;
 }

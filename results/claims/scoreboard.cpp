@@ -9,6 +9,7 @@
 #include "results/claims/shown_effect.hpp"
 #include "results/tables/folded_text.hpp"
 #include "workers/process/printable.hpp"
+#include "workers/process/shown_number.hpp"
 
 namespace syncopate {
 namespace {
@@ -21,26 +22,18 @@ JudgedPoint shown(JudgedPoint point, const ShownEffect& effect) {
   return point;
 }
 
-// Two digits of the interval's half width, or four of the number.
-int decimals(const JudgedPoint& point) {
-  const double half = point.interval ? (point.interval->high - point.interval->low) / 2 : 0;
-  const double shown = half > 0 ? half : std::abs(point.mean) / 100;
-  if (!(shown > 0) || !std::isfinite(shown)) return 0;
-  return std::clamp(1 - static_cast<int>(std::floor(std::log10(shown))), 0, 6);
-}
-
 std::string figure_of(const JudgedPoint& judged, const ShownEffect& effect) {
   const JudgedPoint point = shown(judged, effect);
-  const int digits = decimals(point);
-  std::string figure = fmt::format("{:.{}f}", point.mean, digits);
+  const double half = point.interval ? (point.interval->high - point.interval->low) / 2 : 0;
+  const SamePlace text = SamePlace::of(point.mean, half);
+  std::string figure = text(point.mean);
   if (!effect.unit.empty()) figure += " " + effect.unit;
-  if (point.interval)
-    figure += fmt::format(" [{:.{}f}, {:.{}f}]", point.interval->low, digits, point.interval->high, digits);
+  if (point.interval) figure += fmt::format(" [{}, {}]", text(point.interval->low), text(point.interval->high));
   figure += fmt::format(", n = {}", point.n);
   const bool is_in_hours = effect.unit == "h";
   if (const auto& restricted = point.restricted)
-    figure += fmt::format(" (up to {:.4g} {}, reached by {} and {})",
-                          is_in_hours ? restricted->horizon_s * effect.times : restricted->horizon_s,
+    figure += fmt::format(" (up to {} {}, reached by {} and {})",
+                          shown_number(is_in_hours ? restricted->horizon_s * effect.times : restricted->horizon_s),
                           is_in_hours ? "h" : "s", restricted->own_reached, restricted->other_reached);
   return figure;
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "results/rows/measures.hpp"
+#include "workers/process/shown_number.hpp"
 
 namespace syncopate {
 namespace {
@@ -58,7 +59,7 @@ std::string subject_of(const Claim& claim) {
 
 std::string wanted_by(const Claim& claim, std::span<const JudgedPoint> points) {
   const ShownEffect effect = readable_effect(claim, points);
-  const auto shown = [&effect](double number) { return fmt::format("{:.6g}", number * effect.times); };
+  const auto shown = [&effect](double number) { return shown_number(number * effect.times, 6); };
   if (!claim.order.empty()) return "differences above 0";
   const Criterion& wanted = claim.criterion;
   std::string bounds;

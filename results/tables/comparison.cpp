@@ -15,6 +15,7 @@
 #include "results/tables/result_table.hpp"
 #include "results/tables/text_table.hpp"
 #include "workers/process/printable.hpp"
+#include "workers/process/shown_number.hpp"
 
 namespace syncopate {
 namespace {
@@ -28,18 +29,20 @@ std::optional<double> error_of(std::optional<double> simulated, std::optional<do
   return relative_error(*simulated, *mpi);
 }
 
-std::string number(std::optional<double> value, const char* format = "{:.4g}") {
-  return value ? fmt::format(fmt::runtime(format), *value) : "-";
+std::string number(std::optional<double> value) { return value ? shown_number(*value) : "-"; }
+
+std::string decimals(std::optional<double> value, int decimals) {
+  return value ? with_decimals(*value, decimals) : "-";
 }
 
-std::string percent(std::optional<double> value) { return value ? fmt::format("{:+.2f} %", 100 * *value) : "-"; }
+std::string percent(std::optional<double> error) { return error ? error_text(100 * *error) + " %" : "-"; }
 
 std::vector<std::string> cells_of(const RunSummary& run) {
-  return {fmt::format("{:.6f}", run.step_time_s()),
-          fmt::format("{:.2f}", 100 * run.drop_rate()),
-          number(run.mean_staleness(), "{:.3f}"),
-          number(seconds_to_target(run), "{:.3f}"),
-          fmt::format("{:.3f}", run.end_time_s),
+  return {with_decimals(run.step_time_s(), 6),
+          with_decimals(100 * run.drop_rate(), 2),
+          decimals(run.mean_staleness(), 3),
+          decimals(seconds_to_target(run), 3),
+          with_decimals(run.end_time_s, 3),
           number(run.final_test_loss),
           std::string{}};
 }
@@ -56,8 +59,8 @@ std::vector<std::string> cells_of_error(const ComparedRun& run) {
   std::optional<double> staleness_error;
   if (staleness && staleness_mpi) staleness_error = *staleness - *staleness_mpi;
   return {percent(step_time_error(run)),
-          fmt::format("{:+.2f}", 100 * drop_rate_error(run)),
-          number(staleness_error, "{:+.3f}"),
+          error_text(100 * drop_rate_error(run)),
+          staleness_error ? error_text(*staleness_error, 3) : "-",
           percent(error_of(seconds_to_target(run.simulated), seconds_to_target(run.mpi))),
           percent(relative_error(run.simulated.end_time_s, run.mpi.end_time_s)),
           percent(error_of(run.simulated.final_test_loss, run.mpi.final_test_loss)),
@@ -74,6 +77,9 @@ std::string label_of(const ComparedRun& run, bool with_seed) {
   if (with_seed) label += fmt::format(", seed {}", run.simulated.seed);
   return label;
 }
+
+// Of an absolute error.
+std::string largest_text(double error) { return error_text(error).substr(1); }
 
 // By how much communication alone moves the time per step, relative to MPI's; none where it is not known.
 std::optional<double> communication_error(const ComparedRun& run) {
@@ -188,7 +194,7 @@ std::string pace_note(std::span<const ComparedRun> runs, const Tolerances& toler
       "With cluster.pace = \"inject\" a micro-batch takes under MPI what its arithmetic takes; the simulation alone "
       "goes by\nthe declared cluster.micro_batch_s{}. Set cluster.pace = \"emulate\", so that MPI sleeps up to it, or\n"
       "cluster.micro_batch_s = \"measured\", so that what the arithmetic takes is simulated.\n",
-      one ? fmt::format(" = {:.6g}", declared_s) : "");
+      one ? " = " + shown_number(declared_s, 6) : "");
 }
 
 std::string network_note(std::span<const ComparedRun> runs, const Tolerances& tolerances) {
@@ -206,10 +212,10 @@ std::string network_note(std::span<const ComparedRun> runs, const Tolerances& to
   const char* const advice =
       simulated_s > 0 ? "Set network.kind = \"free\" to compare\nall but communication, or declare" : "Declare";
   return fmt::format(
-      "MPI's ranks do not have the declared [network], by which only the simulation goes:\n{} communicates for {:.4g} "
-      "s "
-      "per step simulated, for {:.4g} s under MPI. {} in [network] the latency and bandwidth that the ranks have.\n",
-      printable(label_of(*most, several_seeds(runs))), simulated_s, *most->mpi.communication_s(), advice);
+      "MPI's ranks do not have the declared [network], by which only the simulation goes:\n{} communicates for {} s "
+      "per step simulated, for {} s under MPI. {} in [network] the latency and bandwidth that the ranks have.\n",
+      printable(label_of(*most, several_seeds(runs))), shown_number(simulated_s),
+      shown_number(*most->mpi.communication_s()), advice);
 }
 
 std::string comparison_table(std::span<const ComparedRun> runs, const Tolerances& tolerances) {
@@ -244,9 +250,9 @@ std::string comparison_table(std::span<const ComparedRun> runs, const Tolerances
       std::ranges::count_if(runs, [&](const ComparedRun& run) { return verdict(run, tolerances).is_within(); });
   text += fmt::format(
       "{} of {} within {:.3g} % of the time per step and {:.3g} percentage points of the drop rate; largest errors "
-      "{:.2f} % and {:.2f} points\n",
-      within, runs.size(), 100 * tolerances.step_time, 100 * tolerances.drop_rate, 100 * largest(runs, step_time_error),
-      100 * largest(runs, drop_rate_error));
+      "{} % and {} points\n",
+      within, runs.size(), 100 * tolerances.step_time, 100 * tolerances.drop_rate,
+      largest_text(100 * largest(runs, step_time_error)), largest_text(100 * largest(runs, drop_rate_error)));
   if (const auto means = mean_errors(runs); !means.empty()) text += "\n" + mean_errors_text(means, tolerances);
   return text;
 }
@@ -299,12 +305,13 @@ std::string comparison_markdown(const std::string& experiment, const std::string
       text += fmt::format("| {} | - | - | - | - | - | - | - | - | - | - | - | failed |\n", label);
       continue;
     }
-    text += fmt::format(
-        "| {} | {:.6f} | {:.6f} | {:+.2f} | {:.2f} | {:.2f} | {:+.2f} | {} | {} | {} | {} | {} | {} |\n", label,
-        run.simulated.step_time_s(), run.mpi.step_time_s(), 100 * step_time_error(run), 100 * run.simulated.drop_rate(),
-        100 * run.mpi.drop_rate(), 100 * drop_rate_error(run), number(run.simulated.mean_staleness(), "{:.3f}"),
-        number(run.mpi.mean_staleness(), "{:.3f}"), number(run.simulated.final_test_loss),
-        number(run.mpi.final_test_loss), parameters(run), verdict(run, tolerances).text());
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", label,
+                        with_decimals(run.simulated.step_time_s(), 6), with_decimals(run.mpi.step_time_s(), 6),
+                        error_text(100 * step_time_error(run)), with_decimals(100 * run.simulated.drop_rate(), 2),
+                        with_decimals(100 * run.mpi.drop_rate(), 2), error_text(100 * drop_rate_error(run)),
+                        decimals(run.simulated.mean_staleness(), 3), decimals(run.mpi.mean_staleness(), 3),
+                        number(run.simulated.final_test_loss), number(run.mpi.final_test_loss), parameters(run),
+                        verdict(run, tolerances).text());
   }
   if (const auto means = mean_errors(runs); !means.empty()) text += "\n" + mean_errors_markdown(means, tolerances);
   return text + "\n" + notes(runs, tolerances);

@@ -8,14 +8,15 @@
 
 #include "results/tables/result_table.hpp"
 #include "results/tables/text_table.hpp"
+#include "workers/process/shown_number.hpp"
 
 namespace syncopate {
 namespace {
 
 std::string cell(const PairedDifference& errors, const char* unit) {
-  std::string text = fmt::format("{:+.2f}{}", 100 * errors.mean, unit);
+  std::string text = error_text(100 * errors.mean) + unit;
   if (errors.interval)
-    text += fmt::format(" [{:+.2f}, {:+.2f}]", 100 * errors.interval->low, 100 * errors.interval->high);
+    text += fmt::format(" [{}, {}]", error_text(100 * errors.interval->low), error_text(100 * errors.interval->high));
   return text;
 }
 

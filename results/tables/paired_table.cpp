@@ -11,6 +11,7 @@
 
 #include "results/statistics/restricted_time.hpp"
 #include "results/tables/result_table.hpp"
+#include "workers/process/shown_number.hpp"
 #include "workers/settings/nearest_name.hpp"
 
 namespace syncopate {
@@ -92,38 +93,29 @@ std::optional<PairedMeasure> paired_by_seed(const Measure& measure, const Pairs&
   return result;
 }
 
-// Decimals that show two digits of the half width of the interval, or four digits of the number.
-int decimals(double value, const std::optional<Interval>& interval) {
-  const double half = interval ? (interval->high - interval->low) / 2 : 0;
-  const double shown = half > 0 ? half * 10 : std::abs(value) / 100;
-  if (!(shown > 0) || !std::isfinite(shown)) return 0;
-  const int digits = (half > 0 ? 2 : 1) - static_cast<int>(std::floor(std::log10(shown)));
-  return std::clamp(digits, 0, 6);
-}
+double half_width(const PairedDifference& found) { return (found.interval->high - found.interval->low) / 2; }
 
 std::string difference_text(const PairedDifference& found, double times) {
-  const int digits = decimals(times * found.mean,
-                              found.interval && !is_exact(found)
-                                  ? std::optional(Interval{times * found.interval->low, times * found.interval->high})
-                                  : std::nullopt);
+  const bool has_width = found.interval && !is_exact(found);
+  const SamePlace text = SamePlace::of(times * found.mean, has_width ? times * half_width(found) : 0);
   if (is_exact(found) && found.mean == 0) return fmt::format("0 {}", exact);
-  if (is_exact(found)) return fmt::format("{:+.{}f} {}", times * found.mean, digits, exact);
-  if (!found.interval) return fmt::format("{:+.{}f}", times * found.mean, digits);
-  return fmt::format("{:+.{}f} [{:+.{}f}, {:+.{}f}]{}", times * found.mean, digits, times * found.interval->low, digits,
-                     times * found.interval->high, digits, found.is_significant() ? "*" : "");
+  if (is_exact(found)) return fmt::format("{} {}", text(times * found.mean, true), exact);
+  if (!found.interval) return text(times * found.mean, true);
+  return fmt::format("{} [{}, {}]{}", text(times * found.mean, true), text(times * found.interval->low, true),
+                     text(times * found.interval->high, true), found.is_significant() ? "*" : "");
 }
 
 std::string ratio_text(const PairedDifference& ratio) {
-  if (!ratio.interval) return fmt::format("{:.4f}", 1 + ratio.mean);
-  if (is_exact(ratio)) return fmt::format("{:.{}f} {}", 1 + ratio.mean, decimals(1 + ratio.mean, {}), exact);
-  const int digits = decimals(1 + ratio.mean, ratio.interval);
-  return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]{}", 1 + ratio.mean, digits, 1 + ratio.interval->low, digits,
-                     1 + ratio.interval->high, digits, ratio.is_significant() ? "*" : "");
+  if (!ratio.interval) return with_decimals(1 + ratio.mean, 4);
+  const SamePlace text = SamePlace::of(1 + ratio.mean, is_exact(ratio) ? 0 : half_width(ratio));
+  if (is_exact(ratio)) return fmt::format("{} {}", text(1 + ratio.mean), exact);
+  return fmt::format("{} [{}, {}]{}", text(1 + ratio.mean), text(1 + ratio.interval->low),
+                     text(1 + ratio.interval->high), ratio.is_significant() ? "*" : "");
 }
 
 std::string cell_of(const PairedMeasure& paired) {
   if (paired.measure->compared_by != ComparedBy::difference) return paired.ratio ? ratio_text(*paired.ratio) : "-";
-  std::string own = fmt::format("{:.4g}", paired.measure->shown_times * paired.own.mean);
+  std::string own = shown_number(paired.measure->shown_times * paired.own.mean);
   if (paired.horizon_s) own += fmt::format(" ({}/{})", paired.reached, paired.own.n);
   return fmt::format("{}  {}", own, difference_text(paired.difference, paired.measure->shown_times));
 }
@@ -234,9 +226,10 @@ std::string paired_notes(std::span<const PairedRow> rows, const std::string& aga
     for (const PairedMeasure& measure : row.measures)
       if (measure.horizon_s) horizons.insert(*measure.horizon_s);
   if (horizons.empty()) return text;
-  const std::string until = horizons.size() == 1
-                                ? fmt::format("{:.4g} s", *horizons.begin())
-                                : fmt::format("{:.4g} to {:.4g} s, row by row", *horizons.begin(), *horizons.rbegin());
+  const std::string until =
+      horizons.size() == 1
+          ? shown_number(*horizons.begin()) + " s"
+          : fmt::format("{} to {} s, row by row", shown_number(*horizons.begin()), shown_number(*horizons.rbegin()));
   return text + fmt::format(
                     "Times to the target are means restricted to {}, up to which all runs are known;\n"
                     "(k/n): k of n runs reached it by then.\n",

@@ -9,10 +9,10 @@
 #include <limits>
 #include <utility>
 
-#include "results/formats/not_a_number.hpp"
 #include "results/formats/output.hpp"
 #include "results/run/run_label.hpp"
 #include "workers/process/printable.hpp"
+#include "workers/process/shown_number.hpp"
 
 namespace syncopate {
 namespace {
@@ -47,8 +47,8 @@ std::string quality(const Run& run, const Evaluation& evaluation) {
   const double loss = validated ? evaluation.validation_loss : evaluation.test_loss;
   const char* const of = validated ? "validation " : "";
   std::string text;
-  if (!std::isnan(accuracy)) text += fmt::format(", {}accuracy {:.2f} %", of, accuracy * 100);
-  return text + fmt::format(", {}loss {:.4g}", text.empty() ? of : "", without_sign_of_nan(loss));
+  if (!std::isnan(accuracy)) text += fmt::format(", {}accuracy {} %", of, with_decimals(accuracy * 100, 2));
+  return text + fmt::format(", {}loss {}", text.empty() ? of : "", shown_number(loss));
 }
 
 std::string name_of(const Run& run) { return fmt::format("{}, seed {}", run_label(run.method, run.sweep), run.seed); }
@@ -174,7 +174,7 @@ void Progress::show(const RunPosition& position) {
   }
   const std::string done = fmt::format("{:.0f} %, {} left", std::floor(share * 100), remaining_text(share * work()));
   const std::string at =
-      fmt::format("{:.4g} s {}, {} host{}, {} syncs", to_seconds(position.reached.time), clock_,
+      fmt::format("{} s {}, {} host{}, {} syncs", shown_number(to_seconds(position.reached.time)), clock_,
                   clock_text(seconds_since(run_start_)), position.latest ? quality(*run_, *position.latest) : "",
                   position.synchronisations);
   if (style_ == Style::lines)
@@ -187,8 +187,8 @@ void Progress::show(const RunPosition& position) {
 std::string Progress::ended_text(const Run& run, const RunSummary& summary) const {
   // When a run failed its reason says, by the clock of the worker that it concerns: records may end much earlier.
   const char* const until = summary.status == RunStatus::failed ? ", recorded until" : " after";
-  return fmt::format("{}: {}{} {:.4g} s {}, {:.3g} s host{}", name_of(run), to_string(summary.status), until,
-                     summary.end_time_s, clock_, summary.host_s, quality(run, summary));
+  return fmt::format("{}: {}{} {} s {}, {} s host{}", name_of(run), to_string(summary.status), until,
+                     shown_number(summary.end_time_s), clock_, shown_number(summary.host_s, 3), quality(run, summary));
 }
 
 void Progress::end_run(const RunSummary& summary) {

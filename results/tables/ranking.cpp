@@ -13,6 +13,7 @@
 #include "results/run/run_label.hpp"
 #include "results/statistics/restricted_time.hpp"
 #include "results/statistics/statistics.hpp"
+#include "workers/process/shown_number.hpp"
 
 namespace syncopate {
 namespace {
@@ -92,7 +93,7 @@ std::vector<std::string> names(const std::vector<RankedRow>& rows, bool behind) 
 constexpr const char* nobody = "nobody reached the target";
 
 std::string mean_text(const RankedRow& ranked, const Measure& measure) {
-  std::string text = fmt::format("{:.4g}", measure.shown_times * ranked.mean);
+  std::string text = shown_number(measure.shown_times * ranked.mean);
   if (ranked.reached) text += fmt::format(" ({}/{})", *ranked.reached, ranked.row->runs.size());
   return text;
 }

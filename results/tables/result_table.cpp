@@ -20,6 +20,7 @@
 #include "results/tables/short_reason.hpp"
 #include "results/tables/text_table.hpp"
 #include "workers/process/printable.hpp"
+#include "workers/process/shown_number.hpp"
 
 namespace syncopate {
 namespace {
@@ -58,15 +59,7 @@ std::string scaled_text(const Statistics& statistics) {
   return fmt::format("{:.3g}{}", statistics.mean / scale.factor, scale.prefix);
 }
 
-// Decimals that show two digits of the deviation, or four digits of a value without one.
-int decimals(double mean, double deviation) {
-  const double shown = deviation > 0 ? deviation * 10 : std::abs(mean) / 100;
-  if (!(shown > 0) || !std::isfinite(shown)) return 0;
-  const int digits = 1 - static_cast<int>(std::floor(std::log10(shown)));
-  return std::clamp(deviation > 0 ? digits + 1 : digits, 0, 6);
-}
-
-std::string seconds_text(double seconds) { return fmt::format("{:.{}f}", seconds, decimals(seconds, 0)); }
+std::string seconds_text(double seconds) { return SamePlace::of(seconds, 0)(seconds); }
 
 std::string in_percent(const Statistics& statistics) {
   return mean_and_deviation({statistics.n, statistics.mean * 100, statistics.std * 100});
@@ -219,9 +212,9 @@ std::string squeezed(std::string text) {
 
 std::string mean_and_deviation(const Statistics& statistics) {
   if (statistics.n == 0) return "-";
-  const int digits = decimals(statistics.mean, statistics.std);
-  if (!(statistics.std > 0)) return fmt::format("{:.{}f}", statistics.mean, digits);
-  return fmt::format("{:.{}f} +- {:.{}f}", statistics.mean, digits, statistics.std, digits);
+  const SamePlace text = SamePlace::of(statistics.mean, statistics.std);
+  if (!(statistics.std > 0)) return text(statistics.mean);
+  return fmt::format("{} +- {}", text(statistics.mean), text(statistics.std));
 }
 
 std::string time_to_target_text(std::span<const RunSummary> seeds) {

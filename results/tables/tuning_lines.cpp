@@ -5,6 +5,7 @@
 #include "results/directory/run_directory.hpp"
 #include "results/run/run_label.hpp"
 #include "workers/files/own_file.hpp"
+#include "workers/process/shown_number.hpp"
 
 namespace syncopate {
 namespace {
@@ -30,9 +31,9 @@ std::string line_of(const TunedMethod& method, const Tuning& tuning) {
   const std::string who = run_label(method.method, method.point);
   const std::string numbers = fmt::format("{} settings in {} trials", method.settings.size(), method.trials());
   if (!method.chosen) return fmt::format("{}: not tuned: none of {} has a {}\n", who, numbers, tuning.measure);
-  std::string line = fmt::format("{}: tuned, {} is the best of {} by {} ({:.4g})", who,
+  std::string line = fmt::format("{}: tuned, {} is the best of {} by {} ({})", who,
                                  values_text(method.settings[*method.chosen].values), numbers, tuning.measure,
-                                 *method.settings[*method.chosen].mean);
+                                 shown_number(*method.settings[*method.chosen].mean));
   if (!method.extended.empty()) line += fmt::format("; the grid of {} was extended", short_names(method.extended));
   if (!method.at_edge.empty())
     line += fmt::format("; {} {} at the edge of the grid", short_names(method.at_edge),

@@ -55,6 +55,16 @@ TEST(PairedTable, WhatSeedsHaveInCommonCancels) {
   EXPECT_THAT(paired_table(paired).text(), HasSubstr("B       85.1  +0.100 [+0.075, +0.125]*  3\n"));
 }
 
+TEST(PairedTable, ShowsTinyLossesAndTheirDifferencesInScientificForm) {
+  std::vector<FoundRun> runs = {run("A", 1, 0.8), run("A", 2, 0.8), run("B", 1, 0.8), run("B", 2, 0.8)};
+  const double losses[] = {3e-7, 3e-7, 1.1e-7, 0.9e-7};
+  for (std::size_t i = 0; i < runs.size(); ++i) runs[i].summary.final_test_loss = losses[i];
+  const std::vector<ResultRow> rows = result_rows(runs);
+  // Differences -1.9e-7 and -2.1e-7: half width t(1) at 97.5 %, 12.7062, times 1e-8 (their deviation over sqrt(2)).
+  EXPECT_THAT(paired_table(paired_rows(rows, "A", named({"final_test_loss"}))).text(),
+              HasSubstr("1e-07  -2.0e-07 [-3.3e-07, -7e-08]*"));
+}
+
 TEST(PairedTable, TakesCommonSeedsAlone) {
   const std::vector<FoundRun> runs = {run("A", 1, 0.8), run("A", 2, 0.8), run("B", 2, 0.9), run("B", 3, 0.1)};
   const std::vector<ResultRow> rows = result_rows(runs);

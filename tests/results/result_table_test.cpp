@@ -88,6 +88,18 @@ TEST(ResultTable, ShowsFourDigitsWhereThereIsNoDeviation) {
   EXPECT_EQ(mean_and_deviation(statistics({})), "-");
 }
 
+TEST(ResultTable, ShowsVerySmallAndVeryLargeLossesInScientificForm) {
+  EXPECT_EQ(mean_and_deviation({1, 1e-7, 0}), "1.000e-07");
+  EXPECT_EQ(mean_and_deviation({3, 1.2345e-7, 3.21e-9}), "1.235e-07 +- 3.2e-09");
+  EXPECT_EQ(mean_and_deviation({1, 8e29, 0}), "8.000e+29");
+  RunSummary runs[] = {finished("A", 1, 0.9, 1.0), finished("B", 1, 0.9, 1.0)};
+  runs[0].final_test_loss = 1e-7;
+  runs[1].final_test_loss = 8e29;
+  const std::string table = result_table(runs);
+  EXPECT_THAT(table, HasSubstr(" 1.000e-07 "));
+  EXPECT_THAT(table, HasSubstr(" 8.000e+29 "));
+}
+
 TEST(ResultTable, AveragesTimesToTargetThatAllSeedsReached) {
   const RunSummary seeds[] = {finished("A", 1, 0.9, 10.0), finished("A", 2, 0.9, 12.0)};
   EXPECT_EQ(time_to_target_text(seeds), "11.0 +- 1.4");  // deviation: 2 / sqrt(2)

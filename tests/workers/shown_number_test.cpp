@@ -1,0 +1,90 @@
+#include "workers/process/shown_number.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+struct Shown {
+  double value;
+  const char* text;
+};
+
+// tests/plots/numbers_cases.py has the same values.
+TEST(ShownNumber, HasFourDigitsAndAllBeforeThePoint) {
+  for (const auto& [value, text] : std::vector<Shown>{{0, "0"},
+                                                      {0.5, "0.5"},
+                                                      {88.1234, "88.12"},
+                                                      {12345.6, "12346"},
+                                                      {9999999, "9999999"},
+                                                      {0.00012345, "0.0001234"},
+                                                      {-3.14159, "-3.142"},
+                                                      {infinity, "inf"},
+                                                      {-std::nan(""), "nan"}})
+    EXPECT_EQ(shown_number(value), text);
+  EXPECT_EQ(shown_number(88.1234, 6), "88.1234");
+}
+
+TEST(ShownNumber, IsScientificAtTheExtremes) {
+  for (const auto& [value, text] : std::vector<Shown>{
+           {1e-7, "1e-07"}, {1.23456e-7, "1.235e-07"}, {8e29, "8e+29"}, {1e7, "1e+07"}, {-2.5e-5, "-2.5e-05"}})
+    EXPECT_EQ(shown_number(value), text);
+}
+
+TEST(ShownNumber, WithDecimalsKeepsThemWhereTheyShowTwoDigits) {
+  for (const auto& [value, text] :
+       std::vector<Shown>{{0.5, "0.50"}, {0, "0.00"}, {0.1, "0.10"}, {1234567, "1234567.00"}})
+    EXPECT_EQ(with_decimals(value, 2), text);
+  for (const auto& [value, text] :
+       std::vector<Shown>{{0.0012, "0.0012"}, {0.004, "0.004"}, {1.5e-7, "1.5e-07"}, {8e29, "8e+29"}, {3e8, "3e+08"}})
+    EXPECT_EQ(with_decimals(value, 2), text);
+  EXPECT_EQ(with_decimals(0.5, 2, true), "+0.50");
+  EXPECT_EQ(with_decimals(infinity, 2), "inf");
+}
+
+TEST(ShownNumber, AnErrorOfNothingIsZero) {
+  EXPECT_EQ(error_text(1e-9), "+0.00");
+  EXPECT_EQ(error_text(-3.456), "-3.46");
+  EXPECT_EQ(error_text(8e29), "+8e+29");
+}
+
+TEST(SamePlace, IsThatOfTheUncertainty) {
+  const auto both = [](double mean, double deviation) {
+    const SamePlace text = SamePlace::of(mean, deviation);
+    return text(mean) + " " + text(deviation);
+  };
+  EXPECT_EQ(both(88.1234, 0.1034), "88.12 0.10");
+  EXPECT_EQ(both(1234.5, 23.4), "1234 23");
+  EXPECT_EQ(both(1.2345e-7, 3.21e-9), "1.235e-07 3.2e-09");
+  EXPECT_EQ(both(8.0123e29, 4.5e28), "8.01e+29 4.5e+28");
+  EXPECT_EQ(both(1e-8, 3e-7), "1e-08 3.0e-07");
+  EXPECT_EQ(both(0, 2e-7), "0 2.0e-07");
+  EXPECT_EQ(both(0.5, 1.26e-9), "0.500000 1.3e-09") << "six decimals do not show it";
+  EXPECT_EQ(both(0.001, 5.0), "0.0 5.0");
+  EXPECT_EQ(both(3e7, 0.5), "3.000000e+07 0.50");
+}
+
+TEST(SamePlace, IsThatOfTheFourthDigitWithoutUncertainty) {
+  const auto one = [](double value) { return SamePlace::of(value, 0)(value); };
+  for (const auto& [value, text] : std::vector<Shown>{{1e-7, "1.000e-07"},
+                                                      {8e29, "8.000e+29"},
+                                                      {0.33123, "0.3312"},
+                                                      {0.000123456, "0.000123"},
+                                                      {0, "0"},
+                                                      {9.999999999999998, "10.00"},
+                                                      {infinity, "inf"},
+                                                      {1234567, "1234567"}})
+    EXPECT_EQ(one(value), text);
+  EXPECT_EQ(SamePlace::of(0.25, 0.1)(0.25, true), "+0.25");
+  EXPECT_EQ(SamePlace::of(-2.5e-7, 1e-8)(-2.5e-7, true), "-2.50e-07");
+}
+
+}  // namespace
+}  // namespace syncopate
