@@ -8,6 +8,7 @@ from plots import page, style
 from plots.curves import Curve, method_curve, shown_range
 from plots.horizontal import HORIZONTALS, Horizontal, at_target, present, set_axis
 from plots.methods import Method
+from plots.numbers import typeset_number
 from plots.sheet import Place, Sheet
 
 
@@ -96,7 +97,7 @@ def mark_beyond(panel, lines: dict[str, Curve], styles, scale: float, percent: b
         end = curve.mean[-1]
         if low <= end <= high:
             continue
-        panel.annotate(f"{100 * end if percent else end:.3g}{' %' * percent} {'↓' if end < low else '↑'}",
+        panel.annotate(f"{typeset_number(100 * end if percent else end, 3)}{' %' * percent} {'↓' if end < low else '↑'}",
                        (curve.x[-1] / scale, 0.03 if end < low else 0.97), xycoords=panel.get_xaxis_transform(), ha="right",
                        va="bottom" if end < low else "top", fontsize="small", color=styles[name]["color"], gid="beyond",
                        fontweight="bold")
@@ -129,11 +130,13 @@ def limit_values(line, curves: list[dict[str, Curve]], row: Row, target: float |
         panel.set_ylim(low - margin, high + margin)
         panel.yaxis.set_major_locator(MaxNLocator(page.current.ticks))
         if row.percent:
-            panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}"))
+            panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: typeset_number(100 * value)))
+        else:
+            panel.yaxis.set_major_formatter(style.SHORT)
     if target is not None:
-        shown = f"{100 * target:.4g} %" if row.percent else f"{target:.4g}"
+        text = f"{typeset_number(100 * target)} %" if row.percent else typeset_number(target)
         below = row.rising  # where the lines, at their ends, have left room
-        line[0].annotate(f"target {shown}", (1, target), xycoords=("axes fraction", "data"),
+        line[0].annotate(f"target {text}", (1, target), xycoords=("axes fraction", "data"),
                          xytext=(-2, -3 if below else 3), textcoords="offset points", ha="right",
                          va="top" if below else "bottom", fontsize="small", color="#666666", zorder=7,
                          bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8})

@@ -9,6 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from plots import page, style
 from plots.comparison import Comparison
 from plots.methods import Method
+from plots.numbers import typeset_number
 from plots.runs import read_table
 from plots.sheet import Place, Sheet
 
@@ -66,12 +67,12 @@ def say_beyond(panel, peaks: dict[str, tuple[float, float]], styles) -> None:
     look = {"xycoords": panel.get_xaxis_transform(), "textcoords": "offset points", "va": "top", "gid": "beyond",
             "fontsize": 0.85 * page.current.font}
     if len(peaks) > MOST_NUMBERS:
-        least, most = (f"{reduce(share for _, share in peaks.values()):.3g}" for reduce in (min, max))
+        least, most = (typeset_number(reduce(share for _, share in peaks.values()), 3) for reduce in (min, max))
         panel.annotate(f"beyond: up to {f'{least} to ' * (least != most)}{most} %", (panel.get_xlim()[1], 0.9), xytext=(-2, 0),
                        ha="right", **look)
         return
     for name, (x, share) in peaks.items():
-        panel.annotate(f"{share:.3g} %", (x, 0.9), xytext=(0.9 * page.current.marker, 0), color=styles[name]["color"], **look)
+        panel.annotate(f"{typeset_number(share, 3)} %", (x, 0.9), xytext=(0.9 * page.current.marker, 0), color=styles[name]["color"], **look)
 
 
 def where_any(middles: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

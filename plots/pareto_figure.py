@@ -8,7 +8,8 @@ from plots import page, style
 from plots.comparison import Comparison
 from plots.intervals import mean_and_half
 from plots.methods import Method
-from plots.pareto import front
+from plots.numbers import typeset_number
+from plots.pareto import Seeds, chains
 from plots.quantities import ACCURACY, BYTES, END_TIME, LOSS, Quantity
 from plots.regimes_figure import ACROSS, described, name_of
 from plots.sheet import Place, Sheet, shared_out
@@ -16,7 +17,8 @@ from plots.sheet import Place, Sheet, shared_out
 COSTS = {"time": (END_TIME, "time of the run", style.time_unit), "bytes": (BYTES, "sent by all", style.byte_unit)}
 BUDGETS = {"time": "seconds", "bytes": "bytes"}  # what counts them: then all runs have as much
 
-SIGNS = "  ·  grey line and rings: the Pareto front; bars: 95 % intervals"
+SIGNS = "  ·  rings: the Pareto front, beaten by none; grey line: where 95 % intervals (bars) tell it apart"
+SIGNS_OF_ONE = "  ·  grey line and rings: the Pareto front"
 BEYOND = "; arrows: beyond the axis, with the value"
 
 # Methods far behind all others would set the scale, so that the others lie on each other: where without them (no more than
@@ -71,7 +73,8 @@ def pareto_panels(comparisons: list[Comparison], looks: dict[str, dict], heading
 
 
 def signs(panels: list[list[Method]], gain: Quantity) -> str:
-    return SIGNS + (BEYOND if any(beyond_the_axis(means(methods, gain), gain is ACCURACY, halves_of(methods, gain)) for methods in panels) else "")
+    several = any(len(method.runs) > 1 for methods in panels for method in methods)
+    return (SIGNS if several else SIGNS_OF_ONE) + (BEYOND if any(beyond_the_axis(means(methods, gain), gain is ACCURACY, halves_of(methods, gain)) for methods in panels) else "")
 
 
 def without_lines(looks: dict[str, dict]) -> dict[str, dict]:
@@ -91,6 +94,13 @@ def means(methods: list[Method], quantity: Quantity) -> dict[str, float]:
     """Of methods all of whose seeds have it."""
     values = {method.name: [quantity.value(run) for run in method.runs] for method in methods}
     return {name: float(np.mean(of_method)) for name, of_method in values.items() if np.isfinite(of_method).all()}
+
+
+def by_seed(methods: list[Method], names: set[str], gain: Quantity, cost: Quantity) -> dict[str, tuple[Seeds, Seeds]]:
+    """Cost and gain of each method, of which more is better."""
+    sign = 1 if gain is ACCURACY else -1
+    return {method.name: ({run.seed: cost.value(run) for run in method.runs}, {run.seed: sign * gain.value(run) for run in method.runs})
+            for method in methods if method.name in names}
 
 
 def halves_of(methods: list[Method], quantity: Quantity) -> dict[str, float]:
@@ -134,7 +144,7 @@ def place_beyond(panel, points: dict[str, tuple[float, float]], outliers: set[st
         panel.annotate("", xy=(x, towards), xytext=(x, edge), zorder=3, gid="beyond",
                        arrowprops={"arrowstyle": "->", "color": look_of[name]["color"], "linewidth": page.current.line,
                                    "shrinkA": 2, "shrinkB": 0})
-        panel.annotate(f"{y:.4g}", xy=(x, edge), xytext=(1.0 * page.current.marker, 0), textcoords="offset points",
+        panel.annotate(typeset_number(y), xy=(x, edge), xytext=(1.0 * page.current.marker, 0), textcoords="offset points",
                        va="center", fontsize=0.85 * page.current.font, color=look_of[name]["color"], zorder=5,
                        bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8})
     return placed
@@ -156,8 +166,7 @@ def draw_panel(panel, methods: list[Method], styles, gain: Quantity, cost: Quant
     gains, costs = means(methods, gain), means(methods, cost)
     size, name = unit(max(costs.values()))
     points = {name: (costs[name] / size, gains[name]) for name in gains if name in costs}
-    better = {name: (x, y if gain is ACCURACY else -y) for name, (x, y) in points.items()}
-    best = [points[name] for name in front(better)]
+    pieces = chains(by_seed(methods, set(points), gain, cost))
     xs = [x for x, _ in points.values()]
     if min(xs) > 0 and max(xs) / min(xs) >= 10:
         panel.set_xscale("log")
@@ -177,15 +186,18 @@ def draw_panel(panel, methods: list[Method], styles, gain: Quantity, cost: Quant
         panel.errorbar(x, y, xerr=wide, yerr=half, color=styles[method.name]["color"], linewidth=0.6 * page.current.line)
         panel.plot(x, y, styles[method.name].get("marker", "o"), color=styles[method.name]["color"],
                    markersize=1.7 * page.current.marker, gid="method", zorder=4)
-    panel.plot(*zip(*best), color=style.FAINT, linewidth=2.2 * page.current.line, alpha=0.45, zorder=1, gid="front")
-    panel.plot(*zip(*best), "o", color="none", markersize=3 * page.current.marker, markeredgecolor=style.FAINT,
+    for piece in pieces:
+        if len(piece) > 1:
+            panel.plot(*zip(*(points[name] for name in piece)), color=style.FAINT, linewidth=2.2 * page.current.line, alpha=0.45,
+                       zorder=1, gid="front")
+    panel.plot(*zip(*(points[name] for piece in pieces for name in piece)), "o", color="none", markersize=3 * page.current.marker, markeredgecolor=style.FAINT,
                markeredgewidth=1.4, zorder=3, gid="on the front", clip_on=False)
     panel.set_xlabel(f"{label} ({name})")
     if panel.get_xscale() != "log":
         panel.xaxis.set_major_locator(MaxNLocator(page.current.ticks - 1))
         panel.set_xlim(left=max(0, panel.get_xlim()[0]))
     panel.xaxis.set_major_formatter(style.SHORT)
-    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: typeset_number(value)))
     panel.yaxis.set_major_locator(MaxNLocator(page.current.ticks))
     hollow_where_hidden(panel)
     return points

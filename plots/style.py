@@ -8,6 +8,7 @@ from matplotlib.ticker import Formatter, FuncFormatter
 
 from plots import page
 from plots.methods import MPI
+from plots.numbers import typeset
 from plots.page import use_page
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow (too pale for lines).
@@ -20,6 +21,7 @@ MARKERS = "osD^vPX<>p"
 MARKS = 0.13  # of the axes' diagonal: from one marker of a curve to the next
 NAME = 14 / 72  # inches from one name beside lines to the next
 SAMPLE = 0.4  # inches of a line beside its name: a dash, a marker and more
+LARGEST_WITH_LETTER = 1e12  # beyond it numbers are scientific: 1000G would be the next
 INK, FAINT = "#333333", "#8a8a8a"
 
 plt.rcParams.update({
@@ -88,14 +90,14 @@ def columns(text: str) -> int:
 
 
 def short_number(value: float, _=None, digits: int = 4) -> str:
-    """1,500 as 1.5k and 2,000,000 as 2M; 24,792 where four digits would not do."""
+    """1,500 as 1.5k and 2,000,000 as 2M; 24,792 where four digits would not do; 8×10²⁹ at the extremes."""
     if digits > 4 and 1e3 <= abs(value) < 1e6:
         decimals = max(0, digits - len(f"{abs(value):.0f}"))
         return f"{value:,.{decimals}f}".rstrip("0").rstrip(".") if decimals else f"{value:,.0f}"
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
+        if size <= abs(value) < LARGEST_WITH_LETTER:
             return f"{value / size:.{digits}g}{letter}"
-    return f"{value:.{digits}g}"
+    return typeset(f"{value:.{digits}g}", minus="-")
 
 
 class ShortNumbers(Formatter):
@@ -115,8 +117,8 @@ class ShortNumbers(Formatter):
 
 
 def decade(value: float, _=None) -> str:
-    """Powers of ten in little room, 1e-4, and not as formulas: see text.parse_math."""
-    return f"{value:.0e}".replace("e-0", "e-") if 0 < value < 0.01 else short_number(value)
+    """Powers of ten as text, 10⁻⁴, and not as formulas: see text.parse_math."""
+    return typeset(f"{value:.0e}") if 0 < value < 0.01 else short_number(value)
 
 
 SHORT = ShortNumbers()

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from plots import page, style
+from plots.numbers import typeset, typeset_number, with_decimals
 from plots.runs import ResultsFault, in_words
 from plots.sheet import Place, Sheet
 
@@ -35,7 +36,7 @@ def column(report: dict, way: str, name: str) -> np.ndarray:
 def thresholds_figure(report: dict):
     sheet = Sheet([[Place(list(LOOKS), width=6.4)]], f"Thresholds for {Path(report['source']).name}",
                   f"{report['workers']} workers, {report['steps']} steps of {report['micro_batches']} micro-batches, "
-                  f"T^c = {report['serial_s']:.4g} s")
+                  f"T^c = {typeset_number(report['serial_s'])} s")
     panel, = sheet.panels
     thresholds = column(report, "throughput", "threshold_s")
     scale, unit = style.time_unit(float(thresholds[-1]))
@@ -50,7 +51,7 @@ def thresholds_figure(report: dict):
         at, height = best["threshold_s"] / scale, best["effective_speedup"]
         panel.plot(at, height, "o", color="white", markersize=1.3 * page.current.marker, markeredgecolor=LOOKS["S_eff"]["color"],
                    markeredgewidth=1.8, zorder=5)
-        panel.annotate(f"{at:.4g} {unit}: {height:.3f}, {100 * best['drop_rate']:.1f} % dropped", (at, height), (0, -9),
+        panel.annotate(f"{typeset_number(at)} {unit}: {typeset(with_decimals(height, 3))}, {typeset(with_decimals(100 * best['drop_rate'], 1))} % dropped", (at, height), (0, -9),
                        textcoords="offset points", ha="center", va="top", fontsize="small")
     # Where little is kept, steps get faster without bound, which would leave no room for the rest.
     panel.set_ylim(0, 1.35 * max(1.0, max(lines["S_eff"].max(), lines["S_eff by Eq. 6"].max())))

@@ -10,6 +10,7 @@ from plots.bars_figure import draw_interval
 from plots.comparison import Comparison
 from plots.intervals import mean_and_half
 from plots.methods import Method
+from plots.numbers import FIRST_SCIENTIFIC, LEAST_PLAIN, typeset_number
 from plots.published import LOOK, Published
 from plots.quantities import END_TIME
 from plots.report.accounts import WORDS, seconds_of
@@ -88,7 +89,7 @@ def draw_bars(panel, comparison: Comparison, labels: list[str], scale: float, un
             panel.plot(one.value / scale, row, color=style.INK, **LOOK, markersize=2 * page.current.marker, gid="paper",
                        label=one.source)
         end = max([mean + (half or 0), *(one.value / scale for one in said)])
-        text = f"{three_digits(mean)} {unit}" + "".join(f", paper: {one.value / scale:.4g} {unit}" for one in said)
+        text = f"{three_digits(mean)} {unit}" + "".join(f", paper: {typeset_number(one.value / scale)} {unit}" for one in said)
         panel.annotate(text, (end, row), xytext=(1.6 * page.current.marker, 0), textcoords="offset points", va="center",
                        fontsize="small", gid="value")
         ends.append(end)
@@ -98,7 +99,7 @@ def draw_bars(panel, comparison: Comparison, labels: list[str], scale: float, un
 
 def three_digits(value: float) -> str:
     """20.0, not 20: the times beside it have as many."""
-    return f"{value:#.3g}".rstrip(".")
+    return f"{value:#.3g}".rstrip(".") if LEAST_PLAIN <= value < FIRST_SCIENTIFIC else typeset_number(value, 3)
 
 
 def legend_of(comparisons: list[Comparison], sources: list[str]) -> list:

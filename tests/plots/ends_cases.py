@@ -12,7 +12,7 @@ from plots.bars_figure import bars_figure
 from plots.distributions_figure import distributions_figure
 from plots.distributions_figure import draw_panel as draw_distributions
 from plots.intervals import mean_and_half, quantile
-from plots.pareto import front
+from plots.pareto import chains, front, side
 from plots.pareto_figure import pareto_figure
 from plots.plan import plan_figures, variant_beside
 from plots.published import Published
@@ -96,8 +96,32 @@ class Ends(WithDirectory):
     def test_the_front_holds_what_no_other_beats_in_both(self):
         points = {"cheap": (1, 50), "worse": (2, 40), "middle": (2, 60), "as good, dearer": (3, 60), "best": (9, 90),
                   "twin": (9, 90), "worst": (10, 10)}
-        self.assertEqual(front(points), ["cheap", "middle", "best", "twin"])
-        self.assertEqual(front({"one": (1, 1)}), ["one"])
+        results = {name: ({1: cost}, {1: gain}) for name, (cost, gain) in points.items()}
+        self.assertEqual(front(results), ["cheap", "middle", "best", "twin"])
+        self.assertEqual(chains(results), [["cheap", "middle", "best"], ["twin"]])
+        self.assertEqual(front({"one": ({1: 1}, {1: 1})}), ["one"])
+
+    def test_the_front_is_what_intervals_over_the_seeds_tell_apart(self):
+        # Gains differ by 1, 0 and 2 points: mean 1, standard error 1 / sqrt(3), times t(0.975; 2) = 4.303: [-1.5, 3.5].
+        cheap, dear = ({1: 50, 2: 50, 3: 50}, {1: 80, 2: 81, 3: 82}), ({1: 60, 2: 60, 3: 60}, {1: 81, 2: 81, 3: 84})
+        self.assertEqual(side(dear[1], cheap[1]), 0)
+        self.assertEqual(chains({"cheap": cheap, "dear": dear}), [["cheap"]], "it costs more, and nothing says that it is better")
+        better = (dear[0], {1: 81, 2: 82.1, 3: 82.9})  # by 1, 1.1 and 0.9
+        self.assertEqual(side(better[1], cheap[1]), 1)
+        self.assertEqual(chains({"better": better, "cheap": cheap}), [["cheap", "better"]])
+        # Costs that differ by chance alone: neither beats the other, and no line joins them.
+        alike = ({1: 45, 2: 52, 3: 49}, {1: 81, 2: 80, 3: 82.5})
+        self.assertEqual(chains({"cheap": cheap, "alike": alike}), [["alike"], ["cheap"]])
+
+    def test_the_figure_joins_only_what_intervals_tell_apart(self):
+        for label, accuracies, time_s in (("cheap", (0.80, 0.81, 0.82), 50.0), ("dear", (0.81, 0.81, 0.84), 60.0),
+                                          ("best", (0.90, 0.911, 0.919), 100.0)):
+            self.write(label, accuracies, end_time_s=time_s, communicated_bytes=1)
+        panel, = self.draw(pareto_figure).values()
+        line, = [line for line in panel.lines if line.get_gid() == "front"]
+        np.testing.assert_allclose(line.get_xdata(), [50, 100])
+        rings, = [line for line in panel.lines if line.get_gid() == "on the front"]
+        np.testing.assert_allclose(rings.get_xdata(), [50, 100])
 
     def test_the_front_is_drawn_through_its_methods(self):
         for label, accuracy, time_s, sent in (("a", 0.9, 100.0, 9e9), ("b", 0.8, 50.0, 1e9), ("c", 0.7, 80.0, 2e9),

@@ -85,4 +85,4 @@ class Labels(WithDirectory):
 
     def test_powers_of_ten_are_short_texts(self):
         self.assertEqual([decade(value) for value in (1e-12, 1e-4, 0.01, 0.1, 1, 10, 1e4)],
-                         ["1e-12", "1e-4", "0.01", "0.1", "1", "10", "10k"])
+                         ["10⁻¹²", "10⁻⁴", "0.01", "0.1", "1", "10", "10k"])
