@@ -4,6 +4,7 @@ import numpy as np
 
 from plots.comparison import Comparison
 from plots.methods import Method
+from plots.numbers import is_plain, typeset_number
 from plots.report.looks import dark
 from plots.report.markup import escaped
 from plots.timeline_figure import ACTIVITIES, share_text
@@ -18,6 +19,13 @@ def seconds_of(method: Method) -> dict[str, float]:
                 if (summed := (run.summary.get("worker_seconds") or {}).get("summed") or {}).get("total")]
     return {name: float(np.mean([summed.get(name) or 0 for summed in accounts])) for name in (*ACTIVITIES, "total")
             } if accounts else {}
+
+
+def seconds_text(seconds: float) -> str:
+    decimals = 0 if seconds >= 1000 else 1
+    if not is_plain(seconds, decimals):
+        return typeset_number(seconds)
+    return f"{seconds:,.{decimals}f}".replace(",", "\u202f")
 
 
 def account_colours() -> str:
@@ -42,10 +50,11 @@ def accounts_table(comparison: Comparison, swatches: dict[str, str]) -> str:
         pieces = "".join(f'<i class="{activity}" style="width:{100 * found[activity] / longest:.3f}%" '
                          f'title="{WORDS[activity]}: {share_text(found[activity] / found["total"])}"></i>'
                          for activity in shown if found[activity])
-        cells = "".join(f"<td>{100 * found[activity] / found['total']:.1f}</td>" for activity in shown)
-        total = f"{found['total']:,.{0 if found['total'] >= 1000 else 1}f}".replace(",", "\u202f")
+        cells = "".join(f'<td data-name="{WORDS[activity]}, %"><i class="key {activity}"></i>'
+                        f"{100 * found[activity] / found['total']:.1f}</td>" for activity in shown)
+        total = seconds_text(found["total"])
         lines.append(f'<tr><th scope="row">{swatches.get(method.label, "")}{escaped(name)}</th>'
-                     f'<td class="bar"><div>{pieces}</div></td>{cells}<td>{total}</td></tr>')
+                     f'<td class="bar"><div>{pieces}</div></td>{cells}<td data-name="worker-seconds">{total}</td></tr>')
     return ('<div class="scroll" tabindex="0" role="region" aria-label="Accounts"><table class="accounts"><thead><tr>'
             f'<th scope="col">method</th><th scope="col" class="bar"></th>{heads}'
             f'<th scope="col">worker-seconds</th></tr></thead><tbody>{"".join(lines)}</tbody></table></div>')

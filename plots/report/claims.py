@@ -2,9 +2,9 @@
 beside an experiment's runs (results/claims/claims_json.hpp)."""
 
 from collections.abc import Iterable
-from math import floor, isfinite, log10
 from pathlib import Path
 
+from plots.numbers import SamePlace, typeset, typeset_number
 from plots.report.markup import escaped
 from plots.runs import ResultsFault, in_words, read_digested
 from plots.variation import alone
@@ -88,7 +88,7 @@ def shown_in(claim: dict) -> tuple[float, str]:
 
 
 def bound_text(bound, times: float) -> str:
-    return " to ".join(f"{times * end:.6g}" for end in bound) if isinstance(bound, list) else f"{times * bound:.6g}"
+    return " to ".join(typeset_number(times * end, 6) for end in (bound if isinstance(bound, list) else [bound]))
 
 
 def paper_text(paper: dict | None) -> str:
@@ -112,14 +112,12 @@ def point_text(point: dict, times: float = 1, unit: str = "") -> str:
     """The mean, its interval and the number of seeds, with two digits of half the interval, or four of the mean."""
     mean, interval = times * float(point["mean"]), point["interval"] and [times * end for end in point["interval"]]
     half = (interval[1] - interval[0]) / 2 if interval else 0
-    width = half or abs(mean) / 100
-    digits = min(max(1 - floor(log10(width)), 0), 6) if width > 0 and isfinite(width) else 0
-    bounds = f"[{interval[0]:.{digits}f}, {interval[1]:.{digits}f}], " if interval else ""
+    text = SamePlace.of(mean, half)
+    bounds = f"[{typeset(text(interval[0]))}, {typeset(text(interval[1]))}], " if interval else ""
     of_unit = f" {escaped(unit)}" if unit else ""
     label = f"<small>{escaped(point['label'])}</small>" if point["label"] else ""
     seeds = f"n = {int(point['n'])}{restriction_text(point.get('restricted'), unit)}"
-    return f"<div>{label}{mean:.{digits}f}{of_unit}<small>{bounds}{seeds}</small></div>".replace(" -", " \u2212").replace(
-        "[-", "[\u2212").replace(">-", ">\u2212")
+    return f"<div>{label}{typeset(text(mean))}{of_unit}<small>{bounds}{seeds}</small></div>"
 
 
 def restriction_text(restricted: dict | None, unit: str = "s") -> str:
@@ -128,5 +126,5 @@ def restriction_text(restricted: dict | None, unit: str = "s") -> str:
         return ""
     own, other = int(restricted["own_reached"]), int(restricted["other_reached"])
     horizon_s = float(restricted["horizon_s"])
-    horizon = f"{horizon_s / HOUR_S:.4g} h" if unit == "h" else f"{horizon_s:.4g} s"
+    horizon = f"{typeset_number(horizon_s / HOUR_S)} h" if unit == "h" else f"{typeset_number(horizon_s)} s"
     return f", times up to {horizon}, reached by {own} and {other}"

@@ -4,6 +4,7 @@ figures that lie there, and how to make the runs."""
 import base64
 import json
 import re
+from itertools import zip_longest
 from pathlib import Path
 
 from plots.report.claims import FILE as CLAIMS
@@ -52,8 +53,10 @@ def table_of(directory: Path) -> str:
 def table_markup(lines: list[str]) -> str:
     rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))] for line in lines]
     head = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in rows[0])
-    body = "".join(f'<tr><th scope="row">{escaped(row[0])}</th>{"".join(f"<td>{escaped(cell)}</td>" for cell in row[1:])}</tr>'
-                   for row in rows[2:])
+    heads = [escaped(cell) for cell in rows[0][1:]]
+    body = "".join(f'<tr><th scope="row">{escaped(row[0])}</th>'
+                   + "".join(f'<td data-name="{name}">{escaped(cell)}</td>' for name, cell in zip_longest(heads, row[1:], fillvalue=""))
+                   + "</tr>" for row in rows[2:])
     return ('<div class="scroll" tabindex="0" role="region" aria-label="Table of results"><table class="results"><thead><tr>'
             f"{head}</tr></thead><tbody>{body}</tbody></table></div>")
 

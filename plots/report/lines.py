@@ -10,7 +10,8 @@ from plots.report.markup import without_places
 from plots.report.thinning import kept_points
 from plots.style import time_unit
 
-AXES = [("step", "steps"), ("samples", "samples"), ("epoch", "epochs"), ("time_s", "time"), ("communicated_bytes", "bytes")]
+# The first is what curves open on: the question is what is learned in a given time.
+AXES = [("time_s", "time"), ("communicated_bytes", "bytes"), ("step", "steps"), ("samples", "samples"), ("epoch", "epochs")]
 VALUES = [("test_accuracy", "test accuracy", "target_accuracy"), ("test_loss", "test loss", "target_loss"),
           ("train_loss", "training loss", None)]
 
@@ -52,8 +53,7 @@ def lines_of(comparison: Comparison, looks: dict[str, dict], numbers: Numbers, m
     targets = config.get("evaluation", {})
     if targets.get("target_of", "test") != "test":
         targets = {}
-    clocks = {run.directory.name.endswith("-mpi") for run in comparison.runs}
-    clock = {frozenset([False]): "virtual time", frozenset([True]): "wall-clock time"}.get(frozenset(clocks), "time")
+    clock = clock_of(comparison)
     return {"axes": [{"key": key, "label": f"{clock} ({unit})" if key == "time_s" else label,
                       "short": clock if key == "time_s" else label, "divisor": seconds if key == "time_s" else 1}
                      for key, label in AXES],
@@ -62,6 +62,12 @@ def lines_of(comparison: Comparison, looks: dict[str, dict], numbers: Numbers, m
                        for key, label, target in VALUES if has_values(comparison, key)],
             "methods": [{"name": without_places(method.name), "look": page_look(looks[method.label]), "seeds": len(method.runs),
                          "curves": curves_of(method, numbers, most)} for method in comparison.methods]}
+
+
+def clock_of(comparison: Comparison) -> str:
+    """By which the runs have their times."""
+    clocks = {run.directory.name.endswith("-mpi") for run in comparison.runs}
+    return {frozenset([False]): "virtual time", frozenset([True]): "wall-clock time"}.get(frozenset(clocks), "time")
 
 
 def has_values(comparison: Comparison, column: str) -> bool:

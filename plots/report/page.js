@@ -6,6 +6,7 @@
   const options = {displaylogo: false, responsive: true, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"]};
   const words = {compute: "computing", discarded: "dropped work", wait: "waiting", communicate: "communicating",
                  down: "down"};
+  const far = 1000;  // times the usual: a line that goes there does not set the range
   const steep = 0.18;  // of a curve's beginning does not set the range
 
   const show = fault => {
@@ -39,21 +40,53 @@
     return made;
   }
 
-  function swatch(look) {
-    const space = "http://www.w3.org/2000/svg";
-    const svg = document.createElementNS(space, "svg");
-    for (const [key, value] of Object.entries({class: "swatch", width: 26, height: 10, "aria-hidden": "true"})) svg.setAttribute(key, value);
+  // The rule of plots/numbers.py: so many decimals where they show two digits; from 1e-4 to 1e7 plain, scientific beyond.
+  function shown(value, decimals) {
+    const size = Math.abs(value), signed = text => text.replace("-", "\u2212");
+    if (value === 0 || (size >= 10 ** (1 - decimals) && size < 1e7)) return signed(value.toFixed(decimals));
+    if (size >= 1e-4 && size < 1e7) return signed(String(+value.toPrecision(size >= 1e4 ? 7 : 4)));
+    const [digits, power] = (+value.toPrecision(4)).toExponential().split("e");
+    const raised = [...String(+power)].map(letter => letter === "-" ? "\u207b" : "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"[letter]);
+    return signed(digits === "1" ? "" : `${digits}\u00d7`) + `10${raised.join("")}`;
+  }
+
+  // The corners of a marker as plotly.js calls it, within a circle of radius 1; none of a circle.
+  function corners(symbol) {
+    const round = (count, turn, radius = () => 1) => Array.from({length: count}, (_, at) => {
+      const angle = Math.PI * (turn / 180 + 2 * at / count);
+      return [radius(at) * Math.cos(angle), radius(at) * Math.sin(angle)];
+    });
+    const arms = turn => round(12, turn, at => at % 3 === 2 ? 0.45 : 1).map(([x, y]) => [x, y]);
+    const known = {square: () => round(4, 45), diamond: () => round(4, 0), "diamond-tall": () => round(4, 0).map(([x, y]) => [0.6 * x, y]),
+                   "triangle-up": () => round(3, -90), "triangle-down": () => round(3, 90), "triangle-left": () => round(3, 180),
+                   "triangle-right": () => round(3, 0), pentagon: () => round(5, -90), hexagon: () => round(6, 0),
+                   star: () => round(10, -90, at => at % 2 ? 0.45 : 1), cross: () => arms(-15), x: () => arms(30)};
+    return has(known, symbol) ? known[symbol]() : null;
+  }
+
+  function drawing(width, height, attributes, look, shape) {
+    const space = "http://www.w3.org/2000/svg", svg = document.createElementNS(space, "svg");
+    for (const [key, value] of Object.entries({...attributes, width, height, "aria-hidden": "true"})) svg.setAttribute(key, value);
     svg.style.setProperty("--light", look.light);
     svg.style.setProperty("--dark", look.dark);
-    const line = document.createElementNS(space, "line");
-    for (const [key, value] of Object.entries({x1: 1, y1: 5, x2: 25, y2: 5})) line.setAttribute(key, value);
-    if (look.dash.length) line.setAttribute("stroke-dasharray", look.dash.join(" "));
-    svg.append(line);
+    const made = document.createElementNS(space, shape.name);
+    for (const [key, value] of Object.entries(shape.attributes)) made.setAttribute(key, value);
+    svg.append(made);
     return svg;
   }
 
+  const swatch = look => drawing(26, 10, {class: "swatch"}, look, {name: "line", attributes: {
+    x1: 1, y1: 5, x2: 25, y2: 5, ...(look.dash.length ? {"stroke-dasharray": look.dash.join(" ")} : {})}});
+
+  function marker(look) {
+    const points = corners(look.symbol);
+    return drawing(14, 14, {class: "swatch", viewBox: "-1.3 -1.3 2.6 2.6"}, look, points
+      ? {name: "polygon", attributes: {points: points.map(point => point.map(at => at.toFixed(3)).join(",")).join(" ")}}
+      : {name: "circle", attributes: {r: 1}});
+  }
+
   const axis = more => ({color: style("--soft"), gridcolor: style("--grid"), linecolor: style("--line"), zeroline: false,
-                         automargin: true, ...more});
+                         automargin: true, exponentformat: "power", ...more});
 
   const layout = more => ({
     paper_bgcolor: style("--paper"), plot_bgcolor: style("--paper"), showlegend: false,
@@ -82,12 +115,13 @@
   // The curves of one experiment, at one of its points.
   class Curves {
     constructor(place, numbers, name) {
-      Object.assign(this, {place, numbers, name, hidden: new Set(), x: "step", y: null, logX: false, logY: false});
+      Object.assign(this, {place, numbers, name, hidden: new Set(), x: null, y: null, logX: false, logY: false});
     }
 
     show(point) {
       this.point = point;
       if (!point.values.some(value => value.key === this.y)) this.y = point.values.length ? point.values[0].key : null;
+      if (!point.axes.some(axis => axis.key === this.x)) this.x = point.axes[0].key;
       this.controls();
       this.draw();
     }
@@ -120,7 +154,7 @@
     }
 
     traces(value, across) {
-      const times = value.percent ? 100 : 1, traces = [], ends = [];
+      const times = value.percent ? 100 : 1, traces = [], ends = new Map();
       for (const method of this.point.methods) {
         const key = `${across.key}|${value.key}`;
         if (this.hidden.has(method.name) || !has(method.curves, key)) continue;
@@ -132,22 +166,32 @@
           traces.push({...edge, y: low}, {...edge, y: high, fill: "tonexty", fillcolor: faint(line)});
         }
         const digits = value.percent ? 2 : 4;
-        const range = low ? x.map((_, at) => ` (${low[at].toFixed(digits)} to ${high[at].toFixed(digits)})`) : x.map(() => "");
-        traces.push({x, y: mean, name, customdata: range, mode: x.length === 1 || method.look.symbol ? "lines+markers" : "lines",
+        const texts = x.map((_, at) => mean[at] === null ? "" : shown(mean[at], digits) +
+          (low ? ` (${shown(low[at], digits)} to ${shown(high[at], digits)})` : ""));
+        traces.push({x, y: mean, name, customdata: texts, mode: x.length === 1 || method.look.symbol ? "lines+markers" : "lines",
                      marker: {symbol: method.look.symbol || "circle", size: 6, maxdisplayed: 12},
                      line: {color: line, width: 2, dash: method.look.dash.length ? method.look.dash.map(n => `${n}px`).join(",") : "solid"},
-                     hovertemplate: `%{y:.${digits}f}%{customdata}`, meta: "mean"});
+                     hovertemplate: "%{customdata}", meta: "mean"});
         const from = x[0] + steep * (x[x.length - 1] - x[0]);
-        x.forEach((at, place) => { if (at >= from) ends.push((low || mean)[place], (high || mean)[place]); });
+        ends.set(method.name, x.flatMap((at, place) => at >= from ? [(low || mean)[place], (high || mean)[place]] : []).filter(Number.isFinite));
       }
-      return {traces, ends: ends.filter(Number.isFinite)};
+      return {traces, ...this.crowd(ends)};
+    }
+
+    // What sets the range, and how far methods go that leave it: those that have diverged, say, beside which the others would be
+    // one flat line.
+    crowd(ends) {
+      const tops = new Map([...ends].filter(([, values]) => values.length).map(([name, values]) => [name, Math.max(...values.map(Math.abs))]));
+      const usual = [...tops.values()].sort((a, b) => a - b)[Math.floor((tops.size - 1) / 2)];
+      const beyond = [...tops].filter(([, top]) => top > far * usual && usual > 0);
+      return {beyond, ends: [...ends].filter(([name]) => !beyond.some(([other]) => other === name)).flatMap(([, values]) => values)};
     }
 
     draw() {
       const value = this.point.values.find(({key}) => key === this.y);
       if (!value) return;
       const across = this.point.axes.find(({key}) => key === this.x);
-      const {traces, ends} = this.traces(value, across);
+      const {traces, ends, beyond} = this.traces(value, across);
       const target = has(value, "target") ? value.target * (value.percent ? 100 : 1) : null;
       const upwards = {title: {text: value.percent ? `${value.label} (%)` : value.label, standoff: 8}};
       if (this.logY) upwards.type = "log";
@@ -159,8 +203,11 @@
       }
       const marks = target === null ? {} : {
         shapes: [{type: "line", xref: "paper", x0: 0, x1: 1, y0: target, y1: target, line: {color: style("--soft"), width: 1, dash: "4px,3px"}}],
-        annotations: [{xref: "paper", x: 1, y: this.logY ? Math.log10(target) : target, text: `target ${+target.toPrecision(4)}${value.percent ? " %" : ""}`,
+        annotations: [{xref: "paper", x: 1, y: this.logY ? Math.log10(target) : target, text: `target ${shown(+target.toPrecision(4), 0)}${value.percent ? " %" : ""}`,
                        showarrow: false, xanchor: "right", yanchor: value.rising ? "top" : "bottom", font: {color: style("--soft"), size: 11.5}}]};
+      if (beyond.length && !this.logY)
+        (marks.annotations ||= []).push({xref: "paper", yref: "paper", x: 1, y: 1, xanchor: "right", yanchor: "top", showarrow: false,
+          text: beyond.map(([name, top]) => `${escaped(name)}: up to ${shown(top, 0)}`).join("<br>"), font: {color: style("--soft"), size: 11.5}});
       this.plot.setAttribute("aria-label", `${value.label} against ${across.short}, ${traces.filter(trace => trace.meta).length} methods`);
       Plotly.react(this.plot, traces, layout({
         margin: {l: 52, r: 8, t: 28, b: 48}, hovermode: "x unified", hoverdistance: 40, ...marks,
@@ -208,7 +255,8 @@
           const edge = {x, mode: "lines", line: {width: 0}, hoverinfo: "skip", name: plain};
           traces.push({...edge, y: low}, {...edge, y: high, fill: "tonexty", fillcolor: faint(line)});
         }
-        traces.push({x, y: mean, name: plain, mode: "lines+markers", meta: "mean", hovertemplate: "%{y:.5~s}",
+        traces.push({x, y: mean, name: plain, mode: "lines+markers", meta: "mean", customdata: mean.map(number => number === null ? "" : shown(number, 0)),
+                     hovertemplate: "%{customdata}",
                      marker: {symbol: look.symbol || "circle", size: 7},
                      line: {color: line, width: 2, dash: look.dash.length ? look.dash.map(n => `${n}px`).join(",") : "solid"}});
       }
@@ -220,6 +268,43 @@
         xaxis: axis({title: {text: escaped(key), standoff: 8}, type: spread ? "log" : "linear", tickvals: ticks,
                      ticktext: texts.map(escaped)}),
         yaxis: axis({title: {text: this.label, standoff: 8}, type: wide ? "log" : "linear", ...(wide ? {dtick: "D2"} : {})})}), options);
+    }
+  }
+
+  // What the target cost: time against bytes.
+  class Costs {
+    constructor(place) { this.place = place; }
+
+    show(point) {
+      this.data = point.costs;
+      this.place.replaceChildren();
+      if (!this.data) return void this.place.append("Fewer than two methods reached the target here with every seed.");
+      this.place.append(element("p", {class: "keys"}, ...this.data.methods.map(({name, look}) => element("span", {}, marker(look), name))));
+      this.plot = element("div", {class: "plot", role: "img", "aria-label": `${this.data.upwards} against ${this.data.across}`});
+      this.place.append(this.plot);
+      if (this.data.missed.length)
+        this.place.append(element("p", {class: "note"}, `Not there, as some seed did not reach the target: ${this.data.missed.join(", ")}.`));
+      this.draw();
+    }
+
+    draw() {
+      if (!this.data) return;
+      const {methods, across, upwards} = this.data;
+      const traces = methods.map(({name, look, across: x, upwards: y}) => {
+        const line = colour(look), stroke = ([, half]) => half === undefined ? {visible: false}
+          : {type: "data", array: [half], color: line, thickness: 1.5, width: 0};
+        return {x: [x[0]], y: [y[0]], error_x: stroke(x), error_y: stroke(y), name: escaped(name), mode: "markers", meta: "mean",
+                marker: {symbol: look.symbol || "circle", size: 12, color: line}, cliponaxis: false,
+                hovertemplate: `${escaped(name)}<br>${escaped(upwards)}: ${shown(y[0], 2)}<br>${escaped(across)}: ${shown(x[0], 2)}<extra></extra>`};
+      });
+      const scale = (title, key) => {
+        const means = methods.map(method => method[key][0]), ends = methods.map(method => method[key][0] + (method[key][1] || 0));
+        const wide = Math.min(...means) > 0 && Math.max(...means) >= 10 * Math.min(...means);
+        return axis({title: {text: escaped(title), standoff: 8},
+                     ...(wide ? {type: "log"} : {range: [0, 1.06 * Math.max(...ends)]})});
+      };
+      Plotly.react(this.plot, traces, layout({margin: {l: 52, r: 12, t: 28, b: 48}, hovermode: "closest",
+                                              xaxis: scale(across, "across"), yaxis: scale(upwards, "upwards")}), options);
     }
   }
 
@@ -285,6 +370,8 @@
       const parts = [];
       const curves = article.querySelector(".curves"), timeline = article.querySelector(".timeline");
       if (curves) parts.push(new Curves(curves, data.numbers, article.id));
+      const costs = article.querySelector(".costs");
+      if (costs) parts.push(new Costs(costs));
       if (timeline) parts.push(new Timeline(timeline));
       const sweeps = article.querySelector(".sweeps");
       if (sweeps) parts.push(new Sweeps(sweeps, experiment.sweeps, article.id));

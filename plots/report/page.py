@@ -10,13 +10,16 @@ from plots.plan import file_name
 from plots.report.accounts import account_colours, accounts_table
 from plots.report.claims import claims_table
 from plots.report.configuration import configuration_section
+from plots.report.costs import costs_of
 from plots.report.kept import kept_sections
 from plots.report.library import name_of
+from plots.report.lines import clock_of
 from plots.report.looks import swatch
 from plots.report.markup import escaped, packed
 from plots.report.measures import Row
 from plots.report.provenance import metadata_section, reproduce_section
 from plots.report.results import results_notes, results_table
+from plots.report.summary import Outcome, bars_table, sentences, target_text
 from plots.report.sweeps import sweeps_of
 from plots.report.tuning import tuning_section
 from plots.runs import Run
@@ -106,7 +109,10 @@ def framed(title: str, facts: str, links: str, main: str, scripts: str) -> str:
 <main>
 {main}
 </main>
-{scripts}</body>
+{scripts}<script>
+{(HERE / "more.js").read_text(encoding="utf-8")}
+</script>
+</body>
 </html>
 """
 
@@ -155,14 +161,13 @@ def ends_by_time(comparisons: list[Comparison]) -> bool:
 
 def named_sections(part: ExperimentPart) -> list[tuple[str, str, str]]:
     """Key, name and content of those that have anything to say."""
+    results = [("results", "Results", results_section(part)), ("claims", "Claims", claims_table(part.claims) if part.claims else "")]
+    curves = [("curves", "Curves", curves_frame(part)), ("costs", "Cost of the target", costs_frame(part))]
+    of_all_points = len(part.comparisons) > 1  # results and claims: they stand above the choice of one
     return [(key, name, content) for key, name, content in (
-        ("results", "Results", results_table(part.rows, part.swatches, ends_by_time(part.comparisons)) + results_notes(part.rows, part.against, part.why,
-                                                                              is_target_missed(part.comparisons))
-         + '<button type="button" class="save" data-name="' + escaped(part.file_name)
-         + '.csv">Save all numbers as CSV</button>'),
-        ("claims", "Claims", claims_table(part.claims) if part.claims else ""),
+        ("summary", "What came out", summary_section(part)),
         ("sweep", "Sweep", sweep_frame(part)),
-        ("curves", "Curves", curves_frame(part)),
+        *(results + curves if of_all_points else curves + results),
         ("accounts", "Accounts", accounts(part)),
         ("timeline", "Timeline", timeline_frame(part)),
         ("tuning", "Tuning", tuning_section(part.tunings)),
@@ -170,12 +175,27 @@ def named_sections(part: ExperimentPart) -> list[tuple[str, str, str]]:
         ("reproduce", "How to reproduce", reproduce_section(part.comparisons, part.file_name))) if content]
 
 
+def summary_section(part: ExperimentPart) -> str:
+    """Sentences, and bars of one point."""
+    first = part.comparisons[0]
+    outcome = Outcome(part.rows, part.against, target_text(first.runs[0].config.get("evaluation", {})), clock_of(first),
+                      ends_by_time(part.comparisons), len(part.comparisons))
+    said = sentences(outcome)
+    return (f'<p class="lead">{" ".join(said)}</p>' if said else "") + bars_table(outcome, part.looks, part.swatches)
+
+
+def results_section(part: ExperimentPart) -> str:
+    return (results_table(part.rows, part.swatches, ends_by_time(part.comparisons))
+            + results_notes(part.rows, part.against, part.why, is_target_missed(part.comparisons))
+            + f'<button type="button" class="save" data-name="{escaped(part.file_name)}.csv">Save all numbers as CSV</button>')
+
+
 def experiment_article(part: ExperimentPart, number: int, several: bool) -> str:
     head = (f'<h2 class="experiment">{escaped(heading(part.comparisons[0]))}</h2>'
             f'<p class="facts">{escaped(own_facts(part))}</p>') if several else ""
     sections = [section(f"e{number}-{key}", name, content, level=3 if several else 2)
                 for key, name, content in part.sections]
-    place = next(at for at, (key, _, _) in enumerate(part.sections) if key in ("curves", "accounts", "configuration"))
+    place = next(at for at, (key, _, _) in enumerate(part.sections) if key in ("curves", "costs", "accounts", "configuration"))
     sections.insert(place, point_choice(part))
     return f'<article id="e{number}" data-experiment="{number}">{head}{"".join(sections)}</article>'
 
@@ -211,6 +231,15 @@ def curves_frame(part: ExperimentPart) -> str:
     band = "Lines are means over the seeds, bands go from the lowest seed to the highest. " if several else ""
     return ('<div class="curves"></div>'
             f'<p class="note">{band}Drag over a part to enlarge it; a double click shows all.</p>')
+
+
+def costs_frame(part: ExperimentPart) -> str:
+    """Empty where the target says nothing at any point: see costs_of."""
+    if not any(costs_of(comparison, part.looks) for comparison in part.comparisons):
+        return ""
+    several = any(len(method.runs) > 1 for comparison in part.comparisons for method in comparison.methods)
+    return ('<div class="costs"></div><p class="note">Until the first evaluation at the target, of methods that reached it with '
+            f"every seed: the lower left is better.{' Strokes: 95 % intervals of the means over the seeds.' * several}</p>")
 
 
 def accounts(part: ExperimentPart) -> str:

@@ -15,6 +15,7 @@ from plots.interruptible import aside
 from plots.plot import RUNS_PER_LINE, list_written, read_comparisons
 from plots.progress import followed, say
 from plots.report.claims import read_claims
+from plots.report.costs import costs_of
 from plots.report.kept import is_kept
 from plots.report.library import MissingLibrary, read_library
 from plots.report.lines import Numbers, list_count, lines_of
@@ -61,7 +62,8 @@ def drawn(parts: list[ExperimentPart], points: int) -> dict:
     numbers = Numbers()
     experiments = []
     for part in parts:
-        shown = [lines_of(comparison, part.looks, numbers, points) | {"timeline": timeline_of(comparison, part.looks)}
+        shown = [lines_of(comparison, part.looks, numbers, points) | {"timeline": timeline_of(comparison, part.looks),
+                                                                              "costs": costs_of(comparison, part.looks)}
                  for comparison in part.comparisons]
         csv = "\n".join(without_places(line) for line in part.csv.split("\n"))
         experiments.append({"points": shown, "csv": csv, "sweeps": part.sweeps})

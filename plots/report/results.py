@@ -1,5 +1,6 @@
 """The table of results: a row per method and swept value, its numbers over seeds and how they differ from one row's."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import floor, log10
 from pathlib import Path
@@ -7,14 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from plots.methods import BASELINE, MPI, Method
+from plots.numbers import MOST_DECIMALS, SamePlace, is_plain, shown_number, typeset, typeset_number
 from plots.report.markup import escaped
-from plots.report.measures import Measured, ProgramFault, Row, rows_of, table_csv
+from plots.report.measures import ROUNDING, Measured, ProgramFault, Row, rows_of, table_csv
 from plots.runs import ResultsFault
 from plots.style import byte_unit, time_unit
 
 UNDER_MPI = ", under MPI"  # ends a row's label where others are on the simulated cluster
 TOO_FAR = 1e4  # apart for one unit that leaves no value below 1
-MINUS, PLUS_MINUS = "\u2212", "\u00b1"
+PLUS_MINUS = "\u00b1"
 
 
 @dataclass
@@ -25,13 +27,13 @@ class Column:
 
 
 TIME_TO_TARGET, TIME_OF_RUN = "time_to_target_s", "end_time_s"
-COLUMNS = [Column("final_test_accuracy", "test accuracy", "percent"), Column("final_test_loss", "test loss"),
-           Column("final_validation_accuracy", "validation accuracy", "percent"),
-           Column(TIME_TO_TARGET, "time to target", "time"),
-           Column(TIME_OF_RUN, "time of the run", "time"), Column("step_time_s", "time per step", "time"),
-           Column("communicated_bytes", "sent by all", "bytes"), Column("rounds", "synchronisations", "count"),
-           Column("drop_rate", "dropped", "percent"), Column("final_train_loss", "training loss"),
-           Column("samples_per_s", "samples per second", "count")]
+OUTCOME = [Column("final_test_accuracy", "test accuracy", "percent"), Column("final_test_loss", "test loss"),
+           Column("final_validation_accuracy", "validation accuracy", "percent"), Column("final_train_loss", "training loss"),
+           Column(TIME_TO_TARGET, "time to target", "time")]
+COST = [Column(TIME_OF_RUN, "time of the run", "time"), Column("step_time_s", "time per step", "time"),
+        Column("samples_per_s", "samples per second", "count"), Column("drop_rate", "dropped", "percent"),
+        Column("rounds", "synchronisations", "count"), Column("communicated_bytes", "sent by all", "bytes")]
+COLUMNS = [*OUTCOME, *COST]
 
 
 def baseline(methods: list[Method]) -> str:
@@ -69,10 +71,28 @@ class Scale:
     decimals: int
 
     def __call__(self, value: float, sign: bool = False) -> str:
-        shown = f"{value * self.times:{'+' if sign else ''},.{self.decimals}f}"
-        if float(shown.replace(",", "")) == 0:
-            shown = shown.lstrip("+-")
-        return shown.replace("-", MINUS).replace(",", "\u202f")
+        return set_in_page(f"{value * self.times:{'+' if sign else ''},.{self.decimals}f}")
+
+    def mean(self, value: float) -> str:
+        """Scientific where the column's decimals would not show it."""
+        value *= self.times
+        return self(value / self.times) if is_plain(value, self.decimals) else typeset_number(value)
+
+    def place(self, uncertainty: float, *values: float) -> SamePlace:
+        """Of numbers that are read together, once they are scaled."""
+        return SamePlace.of(self.times * max(values, key=abs), self.times * uncertainty)
+
+    def together(self, uncertainty: float, *values: float) -> SamePlace | None:
+        """That, where decimals do not suit them."""
+        place = self.place(uncertainty, *values)
+        return place if uncertainty > 0 and (not place.is_plain or place.last_place < -MOST_DECIMALS) else None
+
+
+def set_in_page(number: str) -> str:
+    """With narrow spaces between thousands, and without a sign of zero."""
+    if number.strip("+-0.,") == "":
+        number = number.lstrip("+-")
+    return typeset(number).replace(",", "\u202f")
 
 
 def scale_of(column: Column, values: list[float]) -> Scale:
@@ -96,16 +116,28 @@ def scale_of(column: Column, values: list[float]) -> Scale:
 
 
 def results_table(rows: list[Row], swatches: dict[str, str], ends_by_time: bool = False) -> str:
-    """`swatches`: a piece of each method's line, by its label. `ends_by_time`: a budget in seconds ends all runs."""
-    known = [(column, known_means(column, rows)) for column in COLUMNS]
-    columns = [(column, scale_of(column, means)) for column, means in known if means]
-    columns = [(column, scale) for column, scale in columns if column.measure != "drop_rate" or is_anything_dropped(rows)]
+    """What the last models are like, and what they cost: in two tables, for one would be too wide for a screen. `swatches`:
+    a piece of each method's line, by its label. `ends_by_time`: a budget in seconds ends all runs."""
+    tables = []
+    for name, columns in (("outcome", OUTCOME), ("cost", COST)):
+        known = [(column, known_means(column, rows)) for column in columns]
+        shown = [(column, scale_of(column, means)) for column, means in known if means]
+        shown = [(column, scale) for column, scale in shown if column.measure != "drop_rate" or is_anything_dropped(rows)]
+        if shown:
+            tables.append(table_of(name, rows, shown, swatches, ends_by_time))
+    return "".join(tables)
+
+
+def table_of(name: str, rows: list[Row], columns: list[tuple[Column, Scale]], swatches: dict[str, str], ends_by_time: bool) -> str:
     heads = "".join(f'<th scope="col">{column.heading}{f" <small>{scale.unit}</small>" if scale.unit else ""}</th>'
                     for column, scale in columns)
-    lines = [f'<tr><th scope="row">{swatch_of(row, swatches)}{escaped(row.label)}</th>'
-             f'<td>{seeds_of(row)}</td>{"".join(cell(row, column, scale, ends_by_time) for column, scale in columns)}</tr>' for row in rows]
-    return ('<div class="scroll" tabindex="0" role="region" aria-label="Table of results"><table class="results"><thead><tr>'
-            f'<th scope="col">method</th><th scope="col">seeds</th>{heads}</tr></thead>'
+    lines = []
+    for row in rows:
+        cells = "".join(cell(row, column, scale, ends_by_time) for column, scale in columns)
+        lines.append(f'<tr><th scope="row">{swatch_of(row, swatches)}{escaped(row.label)}</th>'
+                     f'<td class="seeds" data-name="seeds">{seeds_of(row)}</td>{cells}</tr>')
+    return (f'<div class="scroll" tabindex="0" role="region" aria-label="Table of results: {name}"><table class="results {name}">'
+            f'<thead><tr><th scope="col">method</th><th scope="col">seeds</th>{heads}</tr></thead>'
             f'<tbody>{"".join(lines)}</tbody></table></div>')
 
 
@@ -115,12 +147,17 @@ def known_means(column: Column, rows: list[Row]) -> list[float]:
 
 
 def swatch_of(row: Row, swatches: dict[str, str]) -> str:
+    label = label_of_row(row, swatches)
+    return "" if label is None else swatches[label]
+
+
+def label_of_row(row: Row, labels: Iterable[str]) -> str | None:
     """Of the method whose name has the most of what the row's label says; runs under MPI have a line of their own where
     there are both."""
     parts = set(row.label.removesuffix(UNDER_MPI).split(", "))
-    own = [label for label in swatches if set(label.removesuffix(MPI).split(", ")) <= parts]
+    own = [label for label in labels if set(label.removesuffix(MPI).split(", ")) <= parts]
     clocked = [label for label in own if label.endswith(MPI) == row.label.endswith(UNDER_MPI)]
-    return swatches[max(clocked or own, key=len)] if own else ""
+    return max(clocked or own, key=len) if own else None
 
 
 def is_anything_dropped(rows: list[Row]) -> bool:
@@ -133,35 +170,57 @@ def seeds_of(row: Row) -> int:
 
 def cell(row: Row, column: Column, scale: Scale, ends_by_time: bool) -> str:
     measured = row.measures.get(column.measure)
+    begin = f'<td data-name="{column.heading}{f", {scale.unit}" if scale.unit else ""}">'
     if column.measure == TIME_TO_TARGET and row.missed:
         reached = measured.n if measured else 0
-        bound = f'&gt; {scale(row.missed.mean)}<small class="std">({reached}/{reached + row.missed.n})</small>'
-        return f'<td><span class="mean">{bound}</span>{difference(measured, scale) if measured else ""}</td>'
+        bound = f'&gt; {scale.mean(row.missed.mean)}<small class="std">({reached}/{reached + row.missed.n})</small>'
+        return f'{begin}<span class="mean">{bound}</span>{difference(measured, scale) if measured else ""}</td>'
     if measured is None:
-        return '<td class="none">–</td>'
-    mean = scale(measured.mean)
+        return begin.replace("<td", '<td class="none"') + "–</td>"
+    mean, std = mean_and_std(measured, scale)
     if measured.n > 1:
-        mean += f'<small class="std">{PLUS_MINUS}{finer(scale, measured.std, digits=1)(measured.std)}</small>'
+        mean += f'<small class="std">{PLUS_MINUS}{std}</small>'
     if measured.n < seeds_of(row):
         mean += f'<small class="std">of {measured.n}</small>'
     if column.measure == TIME_OF_RUN and ends_by_time:
-        return f'<td><span class="mean">{mean}</span></td>'
-    return f'<td><span class="mean">{mean}</span>{difference(measured, scale)}</td>'
+        return f'{begin}<span class="mean">{mean}</span></td>'
+    return f'{begin}<span class="mean">{mean}</span>{difference(measured, scale)}</td>'
+
+
+def mean_and_std(measured: Measured, scale: Scale) -> tuple[str, str]:
+    together = scale.together(measured.std, measured.mean)
+    if together or not is_plain(measured.mean * scale.times, scale.decimals):
+        if not measured.std > 0:
+            return typeset_number(measured.mean * scale.times), "0"
+        together = together or SamePlace.of(measured.mean * scale.times, measured.std * scale.times)
+        return typeset(together(measured.mean * scale.times)), typeset(together(measured.std * scale.times))
+    return scale(measured.mean), finer(scale, measured.std, digits=1)(measured.std)
 
 
 def difference(measured: Measured, scale: Scale) -> str:
     if measured.difference is None:
         return ""
     if measured.low is None or measured.high is None:
-        return f'<span class="difference">{scale(measured.difference, sign=True)}</span>'
+        return f'<span class="difference">{one_difference(measured, scale)}</span>'
     if measured.is_exact:
-        return f'<span class="difference">{scale(measured.difference, sign=True)} <small>exact</small></span>'
-    fine = finer(scale, (measured.high - measured.low) / 2)
-    mean = fine(measured.difference, sign=True)
-    interval = f"<small>[{fine(measured.low, sign=True)}, {fine(measured.high, sign=True)}]</small>"
+        return f'<span class="difference">{one_difference(measured, scale)} <small>exact</small></span>'
+    half = (measured.high - measured.low) / 2
+    together, fine = scale.together(half, measured.difference, measured.low, measured.high), finer(scale, half)
+    mean, low, high = (typeset(together(scale.times * end, "+")) if together else fine(end, sign=True)
+                       for end in (measured.difference, measured.low, measured.high))
+    interval = f"<small>[{low}, {high}]</small>"
     if measured.is_significant and any(digit in mean for digit in "123456789"):
         return f'<span class="difference significant">{mean}<abbr title="significant">*</abbr> {interval}</span>'
     return f'<span class="difference">{mean} {interval}</span>'
+
+
+def one_difference(measured: Measured, scale: Scale) -> str:
+    """Without an interval. What is nothing beside the numbers that it is between is zero."""
+    value = measured.difference
+    is_rounding = abs(value) <= ROUNDING * abs(measured.mean)
+    if is_rounding or is_plain(scale.times * value, scale.decimals):
+        return scale(value, sign=True)
+    return typeset(shown_number(scale.times * value, sign="+"))
 
 
 def finer(scale: Scale, width: float, digits: int = 2) -> Scale:

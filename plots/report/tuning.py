@@ -4,6 +4,7 @@ an experiment's runs (results/directory/tuning_json.hpp)."""
 from collections.abc import Iterable
 from pathlib import Path
 
+from plots.numbers import typeset_number
 from plots.report.markup import escaped
 from plots.runs import ResultsFault, in_words, read_digested
 from plots.variation import as_words
@@ -58,7 +59,7 @@ def setting_text(values: dict[str, str]) -> str:
 
 
 def mean_text(mean: float | None) -> str:
-    return "–" if mean is None else f"{float(mean):.4g}"
+    return "–" if mean is None else typeset_number(float(mean))
 
 
 def remarks(method: dict) -> str:

@@ -145,7 +145,7 @@ class Page(unittest.TestCase):
         self.assertIs(browser.value("window.hurt === undefined"), True)
         self.assertEqual(browser.value("document.querySelectorAll('.hurt').length"), 0)
         self.assertEqual(browser.value("document.querySelector('h1').textContent"), "Three methods <b class='hurt'>")
-        for table in (".results", ".accounts"):
+        for table in (".bars", ".outcome", ".cost", ".accounts"):
             labels = browser.value(f"[...document.querySelectorAll('{table} tbody th')].map(cell => cell.textContent)")
             self.assertEqual(labels, LABELS)
         self.assertEqual(browser.value("[...document.querySelectorAll('.methods label')].map(label => label.textContent)"), LABELS)
@@ -165,8 +165,8 @@ class Page(unittest.TestCase):
 
     def test_the_table_has_means_and_differences_paired_by_seed(self):
         browser = self.open()
-        heads = browser.value("[...document.querySelectorAll('.results thead th')].map(cell => cell.textContent)")
-        cells = browser.value("[...document.querySelectorAll('.results tbody tr')].map(row => "
+        heads = browser.value("[...document.querySelectorAll('.outcome thead th')].map(cell => cell.textContent)")
+        cells = browser.value("[...document.querySelectorAll('.outcome tbody tr')].map(row => "
                               "[...row.cells].map(cell => cell.textContent))")
         at = next(place for place, head in enumerate(heads) if head.startswith("test loss"))
         base = [run["final_test_loss"] for run in self.summaries(LABELS[0])]
@@ -239,6 +239,7 @@ class Page(unittest.TestCase):
 
     def test_bands_go_from_the_lowest_seed_to_the_highest(self):
         browser = self.open()
+        browser.value("document.querySelector('input[value=step]').click()")
         finals = [100 * run["final_test_accuracy"] for run in self.summaries("synchronous SGD")]
         low, high = browser.value("document.querySelector('.plot').data.slice(0, 2).map(trace => trace.y.slice(-1)[0])")
         self.assertAlmostEqual(low, min(finals), places=2)
@@ -251,6 +252,71 @@ class Page(unittest.TestCase):
         self.assertEqual(browser.value("document.querySelector('.timeline h4 + div').data[0].x.length > 3"), True)
         self.assertEqual(browser.value("[...document.querySelectorAll('.timeline .ytick')].slice(0, 4).map(t => t.textContent)"),
                          [f"worker {rank}" for rank in range(4)])
+
+    def test_curves_open_on_accuracy_against_time(self):
+        browser = self.open()
+        self.assertEqual(browser.value("[...document.querySelectorAll('.curves input:checked')].map(input => input.value).slice(0, 2)"),
+                         ["test_accuracy", "time_s"])
+        self.assertRegex(browser.value("document.querySelector('.curves .xtitle').textContent"), r"^virtual time \((ms|s)\)$")
+
+    def test_it_begins_with_what_came_out(self):
+        browser = self.open()
+        times = {label: [run["time_to_target"]["time_s"] for run in self.summaries(label)] for label in LABELS}
+        self.assertFalse([time for of_label in times.values() for time in of_label if time is None], "all reach the target")
+        means = {label: sum(of_label) / 3 for label, of_label in times.items()}
+        first = min(means, key=means.get)
+        lead = browser.value("document.querySelector('main .lead').textContent")
+        self.assertTrue(lead.startswith("No method reached 50 % test accuracy sooner than" if first == LABELS[0] else
+                                        "The first to reach 50 % test accuracy was"), lead)
+        self.assertIn(first, lead)
+        widths = browser.value("[...document.querySelectorAll('.bars td:nth-child(3) .fill')].map(bar => bar.getBoundingClientRect().width)")
+        for width, label in zip(widths, LABELS, strict=True):
+            self.assertAlmostEqual(width / widths[0], means[label] / means[LABELS[0]], delta=0.02)
+        strokes = browser.value("[...document.querySelectorAll('.bars td:nth-child(3) .stroke')].map(bar => bar.getBoundingClientRect().width)")
+        halves = {label: T_975_2 * (sum((time - means[label]) ** 2 for time in of_label) / 2 / 3) ** 0.5 for label, of_label in times.items()}
+        for stroke, label in zip(strokes, [label for label in LABELS if halves[label]], strict=True):
+            shown = min(2 * halves[label], means[label] + halves[label])  # bars begin at zero
+            self.assertAlmostEqual(stroke / widths[0], shown / means[LABELS[0]], delta=0.03)
+
+    def test_the_cost_of_the_target_is_time_against_bytes(self):
+        browser = self.open()
+        points = browser.value("document.querySelector('.costs .plot').data.map(trace => [trace.name, trace.x[0], trace.y[0]])")
+        self.assertEqual(len(points), 3)
+        sent = {}
+        for label in LABELS[:2]:
+            for path in sorted(self.runs.rglob("summary.json")):
+                if (run := json.loads(path.read_text()))["method"] == label:
+                    rows = [line.split(",") for line in (path.parent / "metrics.csv").read_text().splitlines()]
+                    at = next(row for row in rows[1:] if int(row[0]) == run["time_to_target"]["step"])
+                    sent.setdefault(label, []).append(int(at[rows[0].index("communicated_bytes")]))
+        for (_, x, y), (_, other_x, other_y), label in zip(points[1:2], points[:1], LABELS[1:2]):
+            times = [sum(run["time_to_target"]["time_s"] for run in self.summaries(one)) for one in (label, LABELS[0])]
+            self.assertAlmostEqual(y / other_y, times[0] / times[1], places=3)
+            self.assertAlmostEqual(x / other_x, sum(sent[label]) / sum(sent[LABELS[0]]), places=3)
+        self.assertEqual(browser.value("[...document.querySelectorAll('.costs .keys > span')].map(key => key.textContent)"), LABELS)
+
+    def cut(self, browser):
+        """Cells of which a part cannot be seen, and tables that go on without a sign of it."""
+        return browser.value("""[...document.querySelectorAll('.scroll')].filter(box => box.offsetParent).flatMap(box => {
+            const ends = box.getBoundingClientRect(), goesOn = box.scrollWidth > box.clientWidth + 1;
+            const said = goesOn && getComputedStyle(box, '::after').content.includes('scroll');
+            const cells = [...box.querySelectorAll('th, td')].filter(cell => cell.offsetParent && (cell.scrollWidth > cell.clientWidth + 1 ||
+              !said && cell.textContent && cell.getBoundingClientRect().right > ends.right + 1));
+            return [...(goesOn && !said ? [box.getAttribute('aria-label')] : []), ...cells.map(cell => cell.textContent)];
+        })""")
+
+    def test_no_cell_is_cut_at_any_width(self):
+        for width in (1400, 1000, 420):
+            browser = self.open(width=width)
+            self.assertEqual(self.cut(browser), [], width)
+            scrolling = browser.value("[...document.querySelectorAll('.scroll')].filter(box => box.scrollWidth > box.clientWidth + 1)"
+                                      ".map(box => box.getAttribute('aria-label'))")
+            self.assertEqual(scrolling, [], width)
+            names = browser.value("[...document.querySelectorAll('.accounts tbody tr')][0].innerText + "
+                                  "[...document.querySelectorAll('.accounts th, .accounts td')].filter(cell => cell.offsetParent)"
+                                  ".map(cell => cell.innerText + getComputedStyle(cell, '::after').content).join()")
+            for activity in ("computing", "waiting"):
+                self.assertIn(activity, names, width)
 
     def test_in_the_dark_no_line_is_black(self):
         browser = self.open()
@@ -311,7 +377,7 @@ class Page(unittest.TestCase):
         browser = self.open(page)
         self.assertIs(browser.value("document.querySelector('.fault').hidden"), False)
         self.assertIn("The curves cannot be shown", browser.value("document.querySelector('.fault').textContent"))
-        self.assertEqual(browser.value("document.querySelectorAll('.results tbody tr').length"), 3)
+        self.assertEqual(browser.value("document.querySelectorAll('.outcome tbody tr').length"), 3)
 
 
 if __name__ == "__main__":

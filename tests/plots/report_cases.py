@@ -98,7 +98,7 @@ class Kept(WithDirectory):
         self.assertEqual(self.report(), (0, ""))
         page = (self.directory / "page.html").read_text()
         self.assertIn("It is faster.", page)
-        self.assertIn('<th scope="row">a&lt;b&gt;, x = 1</th><td>1.5</td>', page)
+        self.assertIn('<th scope="row">a&lt;b&gt;, x = 1</th><td data-name="time s">1.5</td>', page)
         self.assertIn('<p class="note">+-: deviation.</p>', page)
         self.assertIn(f'src="data:image/png;base64,{b64encode(b"not much of a picture").decode()}"', page)
         self.assertIn("the runs themselves are not here", page)
@@ -189,7 +189,7 @@ class Contents(WithDirectory):
                                                              "down": 0, "total": 9})
         table = accounts_table(comparison, {})
         self.assertIn('<i class="compute" style="width:66.667%"', table)
-        self.assertIn("<td>33.3</td>", table)
+        self.assertIn('<td data-name="waiting, %"><i class="key wait"></i>33.3</td>', table)
         self.assertNotIn("dropped", table)
 
     def test_without_accounts_there_is_no_table(self):
