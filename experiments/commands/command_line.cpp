@@ -5,10 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <limits>
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "experiments/commands/listing.hpp"
@@ -274,7 +276,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   CLI::App* list = app.add_subcommand("list", "what an experiment file may name, and every key of a name");
   list->add_option("NAME", line.listed,
                    "algorithms, delays, networks, models, datasets, schedules or optimizers; or the name of one of "
-                   "them, or a key; all kinds if left out");
+                   "them, or a key; another word is sought in the sentences of all; all kinds if left out");
   list->add_flag("--write-pages", line.writes_pages,
                  "in a checkout: write experiments/reference.md and the table in algorithms/README.md anew");
 }
@@ -301,6 +303,37 @@ void check_command(const CLI::App& app, int argc, char** argv) {
         fmt::format("{}: unknown command; must be one of {}{}", word, list, suggestion(word, known)));
 }
 
+// What is wrong with options that the command, the first of these words, does not have, a line each; empty: it has all.
+std::string unknown_options(const CLI::App& app, std::span<char* const> words) {
+  const std::vector<const CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
+  const auto found = std::ranges::find_if(
+      commands, [&](const CLI::App* one) { return !words.empty() && one->get_name() == words.front(); });
+  if (found == commands.end()) return {};
+  const CLI::App& command = **found;
+  std::vector<std::string> known;
+  for (const CLI::Option* option :
+       command.get_options([](const CLI::Option* one) { return !one->get_group().empty(); }))
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  const bool takes_keys = command.get_option_no_throw("key=value") != nullptr;
+  std::string text;
+  for (const std::string word : words.subspan(1)) {
+    if (word == "--") break;  // what follows is no option
+    const std::string name = word.substr(0, word.find('='));
+    const std::size_t begin = name.find_first_not_of('-');
+    if (begin == 0 || begin > 2 || !std::isalpha(static_cast<unsigned char>(name[begin]))) continue;
+    if (command.get_option_no_throw(name)) continue;
+    const bool is_key = takes_keys && (word.find('=') != word.npos || word.find('.') != word.npos);
+    std::string hint = suggestion(name, known);
+    if (is_key) {
+      const std::string key = word.substr(begin) + (word.find('=') == word.npos ? "=VALUE" : "");
+      hint += fmt::format("{} keys of the file are written without dashes: {}", hint.empty() ? ";" : "", key);
+    }
+    if (hint.empty()) hint = fmt::format("; must be one of {}", fmt::join(known, ", "));
+    text += fmt::format("{}{}: unknown option of {}{}", text.empty() ? "" : "\n", word, command.get_name(), hint);
+  }
+  return text;
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, char** argv) {
@@ -315,8 +348,9 @@ CommandLine parse_command_line(int argc, char** argv) {
     std::ostringstream text;
     app.exit(outcome, text, text);
     line.answer = text.str();
-    if (outcome.get_exit_code() != 0)
-      throw ConfigurationFault(line.answer.substr(0, line.answer.find_last_not_of('\n') + 1));
+    if (outcome.get_exit_code() == 0) return line;
+    const std::string unknown = unknown_options(app, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
+    throw ConfigurationFault(unknown.empty() ? line.answer.substr(0, line.answer.find_last_not_of('\n') + 1) : unknown);
   }
   return line;
 }

@@ -189,11 +189,8 @@ void compare_with(const SimulatedTime& baseline, bool is_baseline, PredictedMeth
 
 void check_against(const Experiment& experiment, const std::string& against) {
   if (against.empty() || std::ranges::find(experiment.methods, against) != experiment.methods.end()) return;
-  std::string known;
-  for (const std::string& label : experiment.methods)
-    known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", label);
-  throw ConfigurationFault(fmt::format("--against {}: no method of {} is called so; must be one of {}{}", against,
-                                       experiment.file, known, suggestion(against, experiment.methods)));
+  throw ConfigurationFault(fmt::format("--against {}: no method of {} is called so; {}", against, experiment.file,
+                                       must_be_one_of(against, experiment.methods, "\"")));
 }
 
 std::vector<PredictedMethod> predict(const Experiment& experiment, const std::string& against) {

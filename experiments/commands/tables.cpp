@@ -32,8 +32,7 @@ const Measure* known_measure(const std::string& option, const std::string& name)
   if (const Measure* measure = measure_named(name)) return measure;
   std::vector<std::string> known;
   for (const Measure& measure : measures()) known.emplace_back(measure.name);
-  throw ConfigurationFault(
-      fmt::format("{} {}: must be one of {}{}", option, name, fmt::join(known, ", "), suggestion(name, known)));
+  throw ConfigurationFault(fmt::format("{} {}: {}", option, name, must_be_one_of(name, known)));
 }
 
 std::vector<const Measure*> chosen_measures(const std::vector<std::string>& names) {

@@ -107,16 +107,6 @@ void check_criterion(Settings& table, const Claim& claim) {
     table.fault("margin", "is about a difference: must stand beside against");
 }
 
-// The nearest first: there are too many to read them all, unless none is near.
-std::string must_be_measure(const std::string& name, std::vector<std::string> known) {
-  constexpr std::size_t shown = 5;
-  const auto nearest = nearest_name(name, known);
-  if (!nearest) return fmt::format("must be one of {}", fmt::join(known, ", "));
-  std::ranges::stable_sort(known, {}, [&](const std::string& other) { return edit_distance(name, other); });
-  return fmt::format("did you mean \"{}\"? must be a measure, such as {} and {} more", *nearest,
-                     fmt::join(std::span(known).first(shown), ", "), known.size() - shown);
-}
-
 Claim read_claim(Settings& table) {
   const std::size_t faults = table.faults_so_far();
   Claim claim;
@@ -124,7 +114,7 @@ Claim read_claim(Settings& table) {
   claim.measure = table.text({"measure", "Of what: a measure, as results/rows/measures.hpp and `table` name them."});
   const std::vector<std::string> known = names_of_measures();
   if (!claim.measure.empty() && std::ranges::find(known, claim.measure) == known.end())
-    table.fault("measure", must_be_measure(claim.measure, known));
+    table.fault("measure", must_be_one_of(claim.measure, known));
   const Key order{"order", "Labels of methods by ascending measure, each above the one before; instead of method."};
   claim.order = table.texts(order, std::vector<std::string>{});
   if (claim.order.empty()) {
@@ -231,19 +221,19 @@ class Names {
                     fmt::format("{}.measure = \"{}\"; \"{}\" has none: it {}", name, claim.measure, method, why));
       return;
     }
-    faults_.add(written.find(key)->place,
-                fmt::format("{}.{}; \"{}\" must be a method of the file, one of {}{}", name, key, method,
-                            fmt::join(methods_, ", "), suggestion(method, methods_)));
+    const NamesToChoose choice = names_to_choose(method, methods_);
+    faults_.add(written.find(key)->place, fmt::format("{}.{}; {}\"{}\" must be a method of the file, one of {}{}", name,
+                                                      key, choice.before, method, choice.list, choice.after));
   }
 
   bool check_key(const std::string& key, const TomlNode& node, const std::string& name) {
     if (swept_.contains(key)) return true;
     std::vector<std::string> known;
     for (const auto& [other, values] : swept_) known.push_back(other);
-    faults_.add(node.place, fmt::format("{}; \"{}\" must be a key that is swept{}{}{}", name, key,
-                                        known.empty() ? ": the file sweeps none"
-                                                      : fmt::format(", one of {}", fmt::join(known, ", ")),
-                                        suggestion(key, known), or_no_claims(key)));
+    const NamesToChoose choice = names_to_choose(key, known);
+    const std::string list = known.empty() ? ": the file sweeps none" : fmt::format(", one of {}", choice.list);
+    faults_.add(node.place, fmt::format("{}; {}\"{}\" must be a key that is swept{}{}{}", name, choice.before, key,
+                                        list, choice.after, or_no_claims(key)));
     return false;
   }
 
@@ -252,10 +242,10 @@ class Names {
     if (!check_key(key, where, name + ".where")) return;
     std::vector<std::string> known(swept_[key].begin(), swept_[key].end());
     std::ranges::sort(known, comes_before);
-    if (std::ranges::find(known, value) == known.end())
-      faults_.add(where.place,
-                  fmt::format("{}.where; \"{}\" = {} must be a value of the sweep, one of {}{}{}", name, key, value,
-                              fmt::join(known, ", "), suggestion(value, known), or_no_claims(key)));
+    if (std::ranges::find(known, value) != known.end()) return;
+    const NamesToChoose choice = names_to_choose(value, known);
+    faults_.add(where.place, fmt::format("{}.where; {}\"{}\" = {} must be a value of the sweep, one of {}{}{}", name,
+                                         choice.before, key, value, choice.list, choice.after, or_no_claims(key)));
   }
 
   // How many points of the method the claim means. An order has neither `everywhere` nor `over`.

@@ -19,6 +19,7 @@
 #include "experiments/sections/definition.hpp"
 #include "experiments/sections/expansion.hpp"
 #include "experiments/sections/measurable.hpp"
+#include "experiments/sections/missing_keys.hpp"
 #include "experiments/sections/planned_tuning.hpp"
 #include "experiments/sections/reading.hpp"
 #include "experiments/sections/solved_numbers.hpp"
@@ -151,7 +152,8 @@ void add_file_notes(const Reading& reading, std::vector<std::string>& notes) {
 
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
                            const LoadOptions& options) try {
-  TomlNode root = load_document(file);
+  const TomlNode written = load_document(file);
+  TomlNode root = written;
   FaultList faults;
   apply_profiles(root, options.profiles, faults);
   apply_command_line(root, overrides, faults);
@@ -173,7 +175,9 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
     documents.push_back(documents.empty() ? root : of_further_points);
     apply_sweep(documents.back(), axes, point, faults);
     readings.push_back(read_document(documents.back(), file, options));
-    faults.add(readings.back().faults);
+    FaultList found = readings.back().faults;
+    say_what_was_replaced(found, documents.back(), {&root, &written});
+    faults.add(found);
   }
   if (root.find("variants") && !axes.empty())
     readings.push_back(read_without_variants(root, axes, file, options, faults));

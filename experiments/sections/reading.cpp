@@ -9,6 +9,7 @@
 #include "experiments/sections/common_phase.hpp"
 #include "experiments/sections/configuration_hash.hpp"
 #include "experiments/sections/data_position.hpp"
+#include "experiments/sections/missing_keys.hpp"
 #include "experiments/sections/own_training.hpp"
 #include "experiments/sections/solved_numbers.hpp"
 #include "results/run/work_kind.hpp"
@@ -23,6 +24,7 @@ Reading read_tables(TomlNode written, const DefinitionOptions& options) {
   Reading result{read_definition(root, options)};
   result.faults = document.check();
   result.resolved = document.resolved();
+  say_what_asks(result.faults, result.resolved);
   result.known_keys = document.known_keys();
   return result;
 }

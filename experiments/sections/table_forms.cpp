@@ -1,7 +1,6 @@
 #include "experiments/sections/table_forms.hpp"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 namespace syncopate {
@@ -19,14 +18,17 @@ std::string_view length_of(std::string_view key) {
 
 }  // namespace
 
-bool names_another(const TomlNode& common, const TomlNode& own) {
+std::string deciding_key(const TomlNode& common, const TomlNode& own) {
   const auto differs = [&](const char* key) { return own.find(key) && !is_same(common.find(key), own.find(key)); };
-  constexpr std::array deciding = {"name", "schedule", "kind", "rule"};
-  if (std::ranges::any_of(deciding, differs)) return true;
-  if (!common.find("label") && differs("algorithm")) return true;  // of a phase; one of [[methods]] keeps its name
+  for (const char* const key : {"name", "schedule", "kind", "rule"})
+    if (differs(key)) return key;
+  if (!common.find("label") && differs("algorithm"))
+    return "algorithm";  // of a phase; one of [[methods]] keeps its name
   // Of randaugment; an optimizer may have a form beside its name.
-  return !common.find("name") && differs("form");
+  return !common.find("name") && differs("form") ? "form" : "";
 }
+
+bool names_another(const TomlNode& common, const TomlNode& own) { return !deciding_key(common, own).empty(); }
 
 std::vector<std::string> other_forms(const TomlNode& table, const std::string& key) {
   std::vector<std::string> others;

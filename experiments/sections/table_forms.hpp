@@ -12,6 +12,9 @@ namespace syncopate {
 // beside it.
 bool names_another(const TomlNode& common, const TomlNode& own);
 
+// The key by which it does: "name", "schedule", "kind", "rule", "algorithm" or "form". Empty: it does not.
+std::string deciding_key(const TomlNode& common, const TomlNode& own);
+
 // Keys of the table that say otherwise what `key` says: warmup_epochs of warmup_steps, every_seconds of every_steps.
 std::vector<std::string> other_forms(const TomlNode& table, const std::string& key);
 

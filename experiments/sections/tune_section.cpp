@@ -110,15 +110,24 @@ class TuneReader {
             is_found = true;
           }
       if (is_found) continue;
-      const std::string known = fmt::format("{}", fmt::join(std::set(keys.begin(), keys.end()), ", "));
-      faults_.add(member.place,
-                  values.empty() ? fmt::format("tune.where; \"{}\" must be what varies{}{}", member.key,
-                                               keys.empty() ? ": the file sweeps nothing and has no variants"
-                                                            : ", one of " + known,
-                                               suggestion(member.key, keys))
-                                 : fmt::format("tune.where; \"{}\" = {} must be a value of the sweep, one of {}{}",
-                                               member.key, value, fmt::join(values, ", "), suggestion(value, values)));
+      add_fault_of_where(member, value, {keys.begin(), keys.end()}, values);
     }
+  }
+
+  // `keys`: of what varies; `values`: of the member's key, none where nothing varies it.
+  void add_fault_of_where(const TomlNode::Member& member, const std::string& value, const std::set<std::string>& keys,
+                          const std::vector<std::string>& values) {
+    if (values.empty()) {
+      const NamesToChoose choice = names_to_choose(member.key, std::vector<std::string>(keys.begin(), keys.end()));
+      const std::string list =
+          keys.empty() ? ": the file sweeps nothing and has no variants" : ", one of " + choice.list;
+      faults_.add(member.place, fmt::format("tune.where; {}\"{}\" must be what varies{}{}", choice.before, member.key,
+                                            list, choice.after));
+      return;
+    }
+    const NamesToChoose choice = names_to_choose(value, values);
+    faults_.add(member.place, fmt::format("tune.where; {}\"{}\" = {} must be a value of the sweep, one of {}{}",
+                                          choice.before, member.key, value, choice.list, choice.after));
   }
 
   void collect(const TomlNode& table, const Path& above, const std::string& prefix) {

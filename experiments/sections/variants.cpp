@@ -85,9 +85,7 @@ void apply_profiles(TomlNode& root, std::span<const std::string> names, FaultLis
   for (const std::string& name : names) {
     const TomlNode* profile = profiles.find(name);
     if (!profile) {
-      const std::string list =
-          known.empty() ? "the file has no [profiles]"
-                        : fmt::format("must be one of {}{}", fmt::join(known, ", "), suggestion(name, known));
+      const std::string list = known.empty() ? "the file has no [profiles]" : must_be_one_of(name, known);
       faults.add({std::string(command_line_source)}, fmt::format("--profile {}; {}", name, list));
       continue;
     }

@@ -146,9 +146,9 @@ std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::s
   if (std::ranges::none_of(rows, is_meant)) {
     std::set<std::string> known;
     for (const ResultRow& row : rows) known.insert(row.method);
-    throw std::invalid_argument(fmt::format("\"{}\" is no method of these runs; must be one of {}{}", against,
-                                            fmt::join(known, ", "),
-                                            suggestion(against, std::vector<std::string>(known.begin(), known.end()))));
+    throw std::invalid_argument(
+        fmt::format("\"{}\" is no method of these runs; {}", against,
+                    must_be_one_of(against, std::vector<std::string>(known.begin(), known.end()))));
   }
   std::vector<PairedRow> result;
   bool any_other = false, has_common_seed = false;

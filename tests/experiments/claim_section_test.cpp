@@ -178,9 +178,8 @@ TEST_F(ClaimSection, SaysWhatCountsAsReproduced) {
 TEST_F(ClaimSection, NamesTheNearestMeasureAndNotAll) {
   std::string changed = right;
   const std::string found = faults_of(changed.replace(changed.find("step_time_s"), 11, "step_tim_s"));
-  EXPECT_THAT(found,
-              HasSubstr("claim.0.measure = \"step_tim_s\"; did you mean \"step_time_s\"? must be a measure, such as "
-                        "step_time_s, "));
+  EXPECT_THAT(found, HasSubstr("claim.0.measure = \"step_tim_s\"; did you mean \"step_time_s\"? must be one of "
+                               "step_time_s, "));
   EXPECT_LT(found.size(), 300u);
   std::string strange = right;
   EXPECT_THAT(faults_of(strange.replace(strange.find("step_time_s"), 11, "xqzwvjkxqzwvjk")),

@@ -53,10 +53,56 @@ TEST_F(ExperimentFaults, WhatFollowsFromAFaultIsNotReported) {
 
 // Two values of a sweep lack the same; where in the command line is not told.
 TEST_F(ExperimentFaults, WhatIsMissingOnTheCommandLineIsReportedOnce) {
-  EXPECT_EQ(faults({"sweep.network=[{kind=\"ring\",latency_s=1},{kind=\"ring\",latency_s=2}]"}),
-            "command line: network.bandwidth_bytes_per_s is missing; must be a number above 0");
+  EXPECT_EQ(
+      faults({"sweep.network=[{kind=\"ring\",latency_s=1},{kind=\"ring\",latency_s=2}]"}),
+      "command line: network.bandwidth_bytes_per_s is missing; must be a number above 0: kind = \"ring\" asks for it");
   EXPECT_EQ(faults({"sweep.cluster=[{workers=4},{workers=8},{workers=8,micro_batches=2}]"}),
             "command line: cluster.micro_batch_s is missing; must be a number above 0 and at most 1000000000");
+}
+
+TEST_F(ExperimentFaults, AMissingKeySaysWhichOtherKeyAsksForIt) {
+  EXPECT_THAT(faults({"training.model=none"}),
+              testing::AllOf(HasSubstr("training.parameters is missing; must be an integer from 0 to 8589934588"),
+                             HasSubstr(": model = \"none\" asks for it")));
+  EXPECT_THAT(
+      faults({"network={kind=\"two-level\", latency_s=1, bandwidth_bytes_per_s=1, inside={latency_s=1, "
+              "bandwidth_bytes_per_s=1}}"}),
+      HasSubstr("network.group_size is missing; must be an integer from 1 to 1048576: kind = \"two-level\" asks "
+                "for it"));
+  EXPECT_THAT(faults({"methods.0.algorithm=local-sgd", "methods.0.period={rule=\"constant\"}"}),
+              testing::AllOf(HasSubstr("methods.0.period.steps is missing"), HasSubstr("rule = \"constant\"")));
+  EXPECT_THAT(
+      faults({"delays=[{kind=\"bernoulli\"}]"}),
+      testing::AllOf(HasSubstr("delays.0.probability is missing"), HasSubstr(": kind = \"bernoulli\" asks for it")));
+  EXPECT_EQ(faults({"~training.learning_rate.peak"}).find("for it"), std::string::npos) << "all models need one";
+  EXPECT_THAT(faults({"~cluster.workers"}), testing::Not(HasSubstr("for it"))) << "every file needs it";
+}
+
+// The keys of a network stand in the file, but its variant has another kind of network, which begins without them.
+TEST_F(ExperimentFaults, ATableOfAnotherKindSaysThatItReplacesTheFiles) {
+  const std::string fixed = "kind = \"fixed\"\nlatency_s = 0.5\n";
+  std::string file_of_ring = small;
+  file_of_ring.replace(file_of_ring.find(fixed), fixed.size(),
+                       "kind = \"ring\"\nlatency_s = 1e-3\nbandwidth_bytes_per_s = 1e9\n");
+  write(file_of_ring +
+        "[[variants]]\nlabel = \"ring\"\n[[variants]]\nlabel = \"server\"\n"
+        "network.kind = \"parameter-server\"\n");
+  const std::string variant = faults();
+  EXPECT_THAT(variant,
+              HasSubstr("network.latency_s is missing; must be a number of at least 0 and at most 1000000000: kind "
+                        "= \"parameter-server\" asks for it; another kind starts its own table, without the "
+                        "latency_s of line 10"));
+  EXPECT_THAT(variant, HasSubstr("without the bandwidth_bytes_per_s of line 11"));
+  write(file_of_ring + "[profiles.server]\nnetwork.kind = \"parameter-server\"\n");
+  EXPECT_THAT(faults({}, {.profiles = {"server"}}), HasSubstr("without the latency_s of line 10"));
+  write(file_of_ring + "[methods.training.learning_rate]\nschedule = \"constant\"\n");
+  EXPECT_THAT(faults(), HasSubstr("methods.1.training.learning_rate.peak is missing; must be a finite number above 0; "
+                                  "another schedule starts its own table, without the peak of line 18"));
+  write(std::string(small) +
+        "[[variants]]\nlabel = \"a\"\n[[variants]]\nlabel = \"b\"\nremove = [\"network.latency_s\"]\n");
+  EXPECT_THAT(faults(),
+              testing::AllOf(HasSubstr("network.latency_s is missing"), testing::Not(HasSubstr("starts its"))))
+      << "it was removed";
 }
 
 TEST_F(ExperimentFaults, MethodsAreCheckedAgainstTheRestOfTheFile) {

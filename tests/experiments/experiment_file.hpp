@@ -59,9 +59,9 @@ class ExperimentFile : public testing::Test {
 
   void write(const std::string& text) const { std::ofstream(file) << text; }
   Experiment load(const Overrides& overrides = {}) const { return load_experiment(file, overrides); }
-  std::string faults(const Overrides& overrides) const {
+  std::string faults(const Overrides& overrides = {}, const LoadOptions& options = {}) const {
     try {
-      load(overrides);
+      load_experiment(file, overrides, options);
     } catch (const ConfigurationFault& fault) {
       return fault.what();
     }

@@ -267,6 +267,19 @@ TEST(NearestName, CountsInsertionsDeletionsSubstitutionsAndSwaps) {
   EXPECT_EQ(edit_distance("warm-up", "Warm_up"), 0u);
 }
 
+// Forty names in front of it hide the one that was meant.
+TEST(NearestName, StandsBeforeALongListAndAfterAShortOne) {
+  const std::vector<std::string> few = {"cosine", "linear"};
+  EXPECT_EQ(must_be_one_of("cosin", few), "must be one of cosine, linear; did you mean \"cosine\"?");
+  EXPECT_EQ(must_be_one_of("step", few, "\""), "must be one of \"cosine\", \"linear\"");
+  std::vector<std::string> many;
+  for (int i = 10; i < 50; ++i) many.push_back("algorithm" + std::to_string(i));
+  EXPECT_EQ(must_be_one_of("algoritm23", many, "\""),
+            "did you mean \"algorithm23\"? must be one of \"algorithm23\", \"algorithm13\", \"algorithm20\", "
+            "\"algorithm21\", \"algorithm22\" and 35 more");
+  EXPECT_EQ(must_be_one_of("x", many).find("algorithm10"), std::string("must be one of ").size()) << "none is near";
+}
+
 TEST(NearestName, IsSilentWhenNothingIsNear) {
   const std::vector<std::string> names = {"threshold_s", "label"};
   EXPECT_EQ(suggestion("treshold", names), "; did you mean \"threshold_s\"?");

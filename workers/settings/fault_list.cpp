@@ -13,8 +13,11 @@ namespace {
 // That the fault is about.
 std::string_view key_of(const std::string& text) { return std::string_view(text).substr(0, text.find_first_of(" ;")); }
 
-// What tells it from others: of a key that is unknown, not its value, of which a sweep has many.
+// What tells it from others: of a key that is unknown, not its value, of which a sweep has many; of one that is missing,
+// not why it is required.
 std::string what_is_wrong(const std::string& text) {
+  constexpr std::string_view missing = " is missing; ";
+  if (const std::size_t end = text.find(missing); end != text.npos) return text.substr(0, end + missing.size());
   const std::size_t unknown = text.find("; unknown key"), value = text.find(" = ");
   return unknown == text.npos || value > unknown ? text : text.substr(0, value) + text.substr(unknown);
 }
@@ -47,6 +50,10 @@ void FaultList::add(const FaultList& others, const std::string& prefix, const st
     if (std::ranges::none_of(std::span(faults_).first(before), is_told))
       add(fault.place, name + fault.text.substr(prefix.size()));
   }
+}
+
+void FaultList::explain(const std::function<std::string(const std::string&)>& reason) {
+  for (Fault& fault : faults_) fault.text += reason(fault.text);
 }
 
 std::string FaultList::report() const {

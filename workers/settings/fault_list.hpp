@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@ class FaultList {
   // Those that are not known yet, of keys that begin with `prefix` under another name: what is known by `prefix` there
   // is called `name` here. Where a key of what is written has a fault under another name already, these are not told.
   void add(const FaultList& others, const std::string& prefix, const std::string& name);
+
+  // Adds to each fault's text what `reason` says of it.
+  void explain(const std::function<std::string(const std::string& text)>& reason);
 
   bool empty() const { return faults_.empty(); }
   std::size_t size() const { return faults_.size(); }

@@ -48,6 +48,10 @@ std::string no_such_element(const TomlNode::Array& elements, const std::string& 
   constexpr std::size_t most = 12;
   const std::vector<std::string> names = names_to_show(elements);
   const std::size_t shown = std::min(names.size(), most);
+  const NamesToChoose choice = names_to_choose(part, names);
+  if (!choice.before.empty())
+    return fmt::format("{}\"{}\" must be one of {}, or a number from 0 to {}", choice.before, part, choice.list,
+                       elements.size() - 1);
   std::string known = fmt::format("{}", fmt::join(std::span(names).first(shown), ", "));
   if (names.size() > shown) known += fmt::format(" and {} more", names.size() - shown);
   if (!known.empty()) known = fmt::format("one of {}, or ", known);

@@ -46,4 +46,27 @@ std::string suggestion(std::string_view name, std::span<const std::string> names
   return nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : "";
 }
 
+NamesToChoose names_to_choose(std::string_view name, std::span<const std::string> names, std::string_view quote) {
+  constexpr std::size_t longest_list = 120, shown = 5;
+  const auto listed = [quote](std::span<const std::string> some) {
+    std::string list;
+    for (const std::string& one : some) list += fmt::format("{}{}{}{}", list.empty() ? "" : ", ", quote, one, quote);
+    return list;
+  };
+  std::string all = listed(names);
+  const auto nearest = nearest_name(name, names);
+  if (!nearest || all.size() <= longest_list || names.size() <= shown)
+    return {.before = "", .list = std::move(all), .after = suggestion(name, names)};
+  std::vector<std::string> sorted(names.begin(), names.end());
+  std::ranges::stable_sort(sorted, {}, [&](const std::string& other) { return edit_distance(name, other); });
+  return {.before = fmt::format("did you mean \"{}\"? ", *nearest),
+          .list = fmt::format("{} and {} more", listed(std::span(sorted).first(shown)), sorted.size() - shown),
+          .after = ""};
+}
+
+std::string must_be_one_of(std::string_view name, std::span<const std::string> names, std::string_view quote) {
+  const NamesToChoose choice = names_to_choose(name, names, quote);
+  return fmt::format("{}must be {}{}{}", choice.before, names.size() > 1 ? "one of " : "", choice.list, choice.after);
+}
+
 }  // namespace syncopate

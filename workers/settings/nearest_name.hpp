@@ -20,4 +20,17 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
 // `; did you mean "..."?` or nothing.
 std::string suggestion(std::string_view name, std::span<const std::string> names);
 
+// The names that could stand in the place of `name`, for a message "<before>must be one of <list><after>". A short list
+// is given in full, with the nearest name after it. A long list would hide that: the nearest comes before, and the list
+// has the five nearest and how many more there are. Where none is near, the list is full. `quote` encloses each name.
+struct NamesToChoose {
+  std::string before;  // `did you mean "..."? ` or nothing
+  std::string list;
+  std::string after;  // `; did you mean "..."?` or nothing
+};
+NamesToChoose names_to_choose(std::string_view name, std::span<const std::string> names, std::string_view quote = "");
+
+// "must be one of <list>" with the nearest name before or after it.
+std::string must_be_one_of(std::string_view name, std::span<const std::string> names, std::string_view quote = "");
+
 }  // namespace syncopate

@@ -198,7 +198,10 @@ std::optional<std::size_t> Settings::place_of_word(const Key& key, std::span<con
   if (!place && (written || !fallback)) {
     const auto* const name = written ? std::get_if<std::string>(&written->value) : nullptr;
     node_->incomplete = true;
-    node_->report_wrong(key.name, listed_words(known) + (name ? suggestion(*name, known) : ""));
+    if (name)
+      node_->report_at(*written, key.name, must_be_one_of(*name, known, "\""));
+    else
+      node_->report_wrong(key.name, listed_words(known));
   }
   const auto taken = place ? place : fallback;
   node_->record(key.name, taken ? known[*taken] : "");
