@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <utility>
 #include <vector>
 
 #include "experiments/commands/key_text.hpp"
@@ -88,6 +90,64 @@ std::string listing_of_key(std::string_view name) {
   return result;
 }
 
+char small(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
+
+// Whether a word of the text begins so, in capitals or not: "slow" is in "slower", "rack" is not in "track".
+bool has_word(std::string_view text, std::string_view beginning) {
+  const auto is_same = [](char a, char b) { return small(a) == small(b); };
+  for (std::size_t at = 0; at + beginning.size() <= text.size(); ++at) {
+    const bool begins_word = at == 0 || !std::isalnum(static_cast<unsigned char>(text[at - 1]));
+    if (begins_word && std::ranges::equal(text.substr(at, beginning.size()), beginning, is_same)) return true;
+  }
+  return false;
+}
+
+struct Mention {
+  std::string name, sentence;
+  bool operator==(const Mention&) const = default;
+};
+
+std::string lines_of(std::string_view title, const std::vector<Mention>& mentions) {
+  std::string text = mentions.empty() ? "" : fmt::format("\n{}\n", title);
+  for (const Mention& mention : mentions)
+    text += fmt::format("  {}\n      {}\n", mention.name, wrapped(mention.sentence, 6));
+  return text;
+}
+
+// Of keys, and of the words that they take, those that have a sentence.
+std::vector<Mention> keys_that_mention(std::string_view word) {
+  std::vector<Mention> found;
+  const auto add = [&](std::string name, const std::string& sentence) {
+    Mention mention{std::move(name), sentence};
+    if ((has_word(mention.name, word) || has_word(sentence, word)) && std::ranges::find(found, mention) == found.end())
+      found.push_back(std::move(mention));
+  };
+  const std::vector<NameGroup> groups = name_groups();
+  for (const KeyDescription& key : keys_of_file()) {
+    add(key.path, key.sentence);
+    // Words that name methods, delays, networks or models stand among those.
+    const bool is_of_group = std::ranges::find(groups, key.path, &NameGroup::place) != groups.end();
+    for (const auto& [name, sentence] : key.words)
+      if (!is_of_group) add(fmt::format("{} = \"{}\"", key.path, name), sentence);
+  }
+  return found;
+}
+
+// Names and keys whose sentences have a word that begins so; empty: there are none.
+std::string mentions_of(std::string_view word) {
+  std::string text;
+  for (const NameGroup& group : name_groups()) {
+    std::vector<Mention> found;
+    for (const ListedName& row : group.names) {
+      const std::string sentence = with_paper(row);
+      if (has_word(row.name, word) || has_word(sentence, word)) found.push_back({std::string(row.name), sentence});
+    }
+    text += lines_of(group.title, found);
+  }
+  text += lines_of("keys", keys_that_mention(word));
+  return text.empty() ? "" : fmt::format("nothing is called \"{}\"; it is mentioned here:\n{}", word, text);
+}
+
 }  // namespace
 
 std::string listing(std::string_view kind) {
@@ -105,7 +165,8 @@ std::string listing_of(std::string_view name) {
   for (const NameGroup& group : name_groups())
     for (const ListedName& row : group.names)
       if (row.name == name) result += fmt::format("{}{}", result.empty() ? "" : "\n", listing_of(group, row));
-  return result.empty() ? listing_of_key(name) : result;
+  if (result.empty()) result = listing_of_key(name);
+  return result.empty() && !name.empty() ? mentions_of(name) : result;
 }
 
 std::string unlisted(std::string_view name) {
@@ -115,8 +176,10 @@ std::string unlisted(std::string_view name) {
   for (const KeyDescription& key : keys_of_file()) known.push_back(key.path);
   std::string kinds;
   for (const std::string_view kind : listed_kinds) kinds += fmt::format("{}{}", kinds.empty() ? "" : ", ", kind);
-  return fmt::format("list {}: nothing has this name; must be one of {}, or a name or key of an experiment file{}",
-                     name, kinds, suggestion(name, known));
+  return fmt::format(
+      "list {}: nothing has this name, and no sentence this word; must be one of {}, or a name or key of an experiment "
+      "file{}",
+      name, kinds, suggestion(name, known));
 }
 
 }  // namespace syncopate

@@ -107,6 +107,22 @@ TEST(Listing, OfAKeyOrAWordIsThatOfTheKeysThatHaveIt) {
   EXPECT_EQ(listing_of("frobnicate"), "");
 }
 
+TEST(Listing, OfAnotherWordHasAllThatMentionItAndWhere) {
+  const std::string slow = unwrapped(listing_of("slow"));
+  EXPECT_THAT(slow,
+              HasSubstr("algorithms: [[methods]] algorithm sync-sgd Synchronous SGD: all gradients are averaged"));
+  EXPECT_THAT(slow, HasSubstr("cluster.slow_workers.count How many workers are slow"));
+  EXPECT_THAT(slow, HasSubstr("methods.steps_by_speed Slower workers take fewer steps"));
+  EXPECT_THAT(slow, testing::Not(HasSubstr(" cnn "))) << "it mentions nothing slow";
+  const std::string rack = unwrapped(listing_of("rack"));
+  EXPECT_THAT(rack, HasSubstr("group_size Ranks 0 to group_size - 1, and so on, share their draws: a server, a rack."));
+  EXPECT_THAT(rack, testing::Not(HasSubstr("track")));
+  EXPECT_THAT(unwrapped(listing_of("communication")), HasSubstr("network models: [network] kind free Communication takes no time."));
+  EXPECT_THAT(unwrapped(listing_of("GIladi")), HasSubstr("dropcompute")) << "papers are sought too";
+  for (const char* const word : {"slow", "rack", "communication"})
+    for (const std::string& line : lines_of(listing_of(word))) EXPECT_LE(line.size(), 110u) << line;
+}
+
 TEST(Listing, OfATableHasTheKeysThatStandInIt) {
   const std::string cluster = unwrapped(listing_of("cluster"));
   EXPECT_THAT(cluster, HasSubstr("cluster.workers: an integer"));
