@@ -12,6 +12,7 @@ from plots.methods import Method
 from plots.numbers import typeset_number
 from plots.runs import read_table
 from plots.sheet import Place, Sheet
+from plots.step_times import step_times
 
 DURATIONS = "durations.csv.gz"
 INTERVALS = 60
@@ -26,7 +27,7 @@ def distributions_figure(methods: list[Method], looks: dict[str, dict], heading:
     """The figure, or None where there are too few iterations. `looks`: by label. `other`: another variant, whose methods are
     dashed on the same axes."""
     styles = {method.name: looks[method.label] for method in methods}
-    panels = {title: lines for title, of in ((WORKERS, worker_times), (ITERATIONS, iteration_times))
+    panels = {title: lines for title, of in ((WORKERS, worker_times), (ITERATIONS, step_times))
               if (lines := {method.name: times for method in methods if len(times := of(method)) >= FEWEST})}
     if ITERATIONS not in panels:
         return None
@@ -45,13 +46,7 @@ def distributions_figure(methods: list[Method], looks: dict[str, dict], heading:
 
 
 def of_title(title: str):
-    return worker_times if title == WORKERS else iteration_times
-
-
-def iteration_times(method: Method) -> np.ndarray:
-    """In seconds, of all seeds."""
-    return np.concatenate([(run.steps["duration_s"] / run.steps["period_steps"].clip(lower=1)).to_numpy(float)
-                           for run in method.runs])
+    return worker_times if title == WORKERS else step_times
 
 
 def worker_times(method: Method) -> np.ndarray:

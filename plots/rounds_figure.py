@@ -7,6 +7,7 @@ from plots import page, style
 from plots.curves import mean_curve
 from plots.methods import Method
 from plots.sheet import Place, Sheet
+from plots.step_times import step_times
 
 EVERY_STEP = "others: 1"
 WINDOWS = 40  # a drop rate is that of a window of the run, since single steps drop a handful
@@ -36,8 +37,7 @@ def draw_durations(sheet: Sheet, panel, methods: list[Method], styles) -> None:
     """A line of quantiles per method: thin 5 to 95 %, thick 25 to 75 %, dot 50 %."""
     durations = {}
     for method in methods:
-        steps = [run.steps["duration_s"] / run.steps["period_steps"].clip(lower=1) for run in method.runs]
-        durations[method.name] = np.quantile(np.concatenate(steps), [0.05, 0.25, 0.5, 0.75, 0.95])
+        durations[method.name] = np.quantile(step_times(method), [0.05, 0.25, 0.5, 0.75, 0.95])
     scale, unit = style.time_unit(max(values[-1] for values in durations.values()) * 3)
     for height, (name, values) in enumerate(durations.items()):
         colour = styles[name]["color"]

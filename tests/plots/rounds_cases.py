@@ -5,7 +5,9 @@ import numpy as np
 from synthetic_results import write_run
 from with_results import WithDirectory, comparisons_below
 
+from plots.distributions_figure import distributions_figure
 from plots.rounds_figure import rounds_figure
+from plots.step_times import step_times
 from plots.style import line_styles
 
 HEADER = "step,time_s,duration_s,kept_micro_batches,dropped_micro_batches,period_steps,bytes\n"
@@ -52,6 +54,29 @@ class Rounds(WithDirectory):
         panel = self.panels()[0]
         dots = [float(line.get_xdata()[0]) for line in panel.lines if line.get_marker() == "o"]
         np.testing.assert_allclose(dots, [2, 2, 2])
+
+    def test_a_round_counts_as_often_as_it_has_steps(self):
+        # One step of 9 s, and a round of 3 steps, 1 s each: the quantiles of 1, 1, 1 and 9 s, and a mean of 3 s.
+        self.write_steps("m", 1, [(9.0, 1, 1, 0), (3.0, 3, 3, 0)])
+        panel = self.panels()[0]
+        dot, = [line for line in panel.lines if line.get_marker() == "o"]
+        np.testing.assert_allclose(dot.get_xdata(), [1])
+        thick = max((line for line in panel.lines if line.get_marker() != "o"), key=lambda line: line.get_linewidth())
+        np.testing.assert_allclose(thick.get_xdata(), [1, 3])
+        comparison, = comparisons_below(self.directory)
+        method, = comparison.methods
+        np.testing.assert_allclose(step_times(method), [9, 1, 1, 1])
+
+    def test_the_mean_time_per_step_is_that_of_the_whole_run_in_every_figure(self):
+        rounds = [(0.1 * period * (1 + number % 3), period, 1, 0) for number, period in enumerate([1, 2, 4, 8, 16, 32] * 10)]
+        self.write_steps("m", 1, rounds)
+        comparison, = comparisons_below(self.directory)
+        whole = sum(duration for duration, *_ in rounds) / sum(period for _, period, *_ in rounds)
+        looks = line_styles({method.label: method.algorithm for method in comparison.methods})
+        panel, = distributions_figure(comparison.methods, looks, "heading", "subtitle").axes
+        mean, = [line.get_xdata()[0] for line in panel.lines if line.get_gid() == "mean"]
+        unit_s = 1e-3 if "(ms)" in panel.get_xlabel() else 1
+        self.assertAlmostEqual(mean * unit_s, whole, places=9)
 
     def test_bands_of_drop_rates_go_from_the_lowest_to_the_highest_seed(self):
         for seed, dropped in ((1, 10), (2, 20), (3, 60)):
