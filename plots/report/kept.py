@@ -55,10 +55,15 @@ def table_markup(lines: list[str]) -> str:
     head = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in rows[0])
     heads = [escaped(cell) for cell in rows[0][1:]]
     body = "".join(f'<tr><th scope="row">{escaped(row[0])}</th>'
-                   + "".join(f'<td data-name="{name}">{escaped(cell)}</td>' for name, cell in zip_longest(heads, row[1:], fillvalue=""))
+                   + "".join(f'<td data-name="{name}">{cell_markup(cell)}</td>' for name, cell in zip_longest(heads, row[1:], fillvalue=""))
                    + "</tr>" for row in rows[2:])
-    return ('<div class="scroll" tabindex="0" role="region" aria-label="Table of results"><table class="results"><thead><tr>'
+    return ('<div class="scroll" tabindex="0" role="region" aria-label="Table of results"><table class="results kept"><thead><tr>'
             f"{head}</tr></thead><tbody>{body}</tbody></table></div>")
+
+
+def cell_markup(cell: str) -> str:
+    """A deviation stays in one piece."""
+    return escaped(cell).replace("+- ", "\u00b1\u00a0")
 
 
 def figures_of(directory: Path) -> str:
@@ -92,7 +97,8 @@ def made_with(directory: Path) -> str:
         return ""
     rows = "".join(f'<tr><th scope="row">{name}</th><td>{escaped(str(said[name]))}</td></tr>'
                    for name in ("commit", "processor", "cores", "time") if name in said)
-    return f"<table>{rows}</table>" if rows else ""
+    return ('<div class="scroll" tabindex="0" role="region" aria-label="How they were made"><table class="settings">'
+            f"<tbody>{rows}</tbody></table></div>") if rows else ""
 
 
 def experiment_of(name: str) -> str:

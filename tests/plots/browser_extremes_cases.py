@@ -5,7 +5,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from browser_cases import PROGRAM, Page, ran, report
+from browser_cases import PROGRAM, ROOT, Page, ran, report
 from chromium import Chromium, executable
 
 LONG = "a method whose label says with which momentum, period and threshold it was run, number {number}"
@@ -95,6 +95,14 @@ class Extremes(unittest.TestCase):
         browser = self.assert_whole()
         self.assertRegex(self.lead(browser), "^The most samples per second of virtual time are those of")
         self.assertEqual(browser.value("document.querySelectorAll('.bars tbody tr').length"), 12)
+
+    def test_kept_summaries_of_a_paper(self):
+        self.page = self.directory / "kept.html"
+        report(ROOT / "results" / "paper" / "paper-families", self.page)
+        for width in (1400, 420):
+            browser = self.open(width=width)
+            self.assertEqual(self.cut(browser), [], width)
+            self.assertLessEqual(browser.value("document.documentElement.scrollWidth"), width)
 
     def test_a_target_that_nobody_reached(self):
         self.page_of("missed", "evaluation.target_loss = 1e-300\n" + QUADRATIC + ONE + FAR)

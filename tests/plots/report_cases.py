@@ -85,7 +85,7 @@ class Kept(WithDirectory):
     def setUp(self):
         super().setUp()
         (self.directory / "claims.json").write_text(json.dumps({"schema_version": 2, "claims": [CLAIM]}))
-        (self.directory / "table.md").write_text("| method | time s |\n|---|---:|\n| a<b>, x = 1 | 1.5 |\n\n+-: deviation.\n")
+        (self.directory / "table.md").write_text("| method | time s |\n|---|---:|\n| a<b>, x = 1 | 1.5 +- 0.2 |\n\n+-: deviation.\n")
         (self.directory / "claims.png").write_bytes(b"not much of a picture")
 
     def report(self):
@@ -98,7 +98,7 @@ class Kept(WithDirectory):
         self.assertEqual(self.report(), (0, ""))
         page = (self.directory / "page.html").read_text()
         self.assertIn("It is faster.", page)
-        self.assertIn('<th scope="row">a&lt;b&gt;, x = 1</th><td data-name="time s">1.5</td>', page)
+        self.assertIn('<th scope="row">a&lt;b&gt;, x = 1</th><td data-name="time s">1.5 ±\u00a00.2</td>', page)
         self.assertIn('<p class="note">+-: deviation.</p>', page)
         self.assertIn(f'src="data:image/png;base64,{b64encode(b"not much of a picture").decode()}"', page)
         self.assertIn("the runs themselves are not here", page)
