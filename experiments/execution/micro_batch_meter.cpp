@@ -121,7 +121,7 @@ std::function<void()> neighbour_of(const MicroBatchWork& work) {
 }
 
 bool is_of(const Json& entry, const MicroBatchWork& work) {
-  return entry.at("host") == host_name() && entry.at("work") == work.key &&
+  return entry.at("host").get<std::string>() == host_name() && entry.at("work").get<std::string>() == work.key &&
          entry.value("at_once", 0) == at_once_of(work) && entry.value("micro_batches", 0) == work.micro_batches;
 }
 

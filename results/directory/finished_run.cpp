@@ -39,7 +39,7 @@ std::optional<RunSummary> tried_before(const std::filesystem::path& directory, c
 
 bool was_made_by(const std::filesystem::path& directory, const std::string& call) {
   try {
-    return Json::parse(read_file(directory / "metadata.json").value_or("")).at("call") == call;
+    return Json::parse(read_file(directory / "metadata.json").value_or("")).at("call").get<std::string>() == call;
   } catch (const std::exception&) {
     return false;
   }
