@@ -111,17 +111,18 @@ double Participant::uniform(Step step, Drawn drawn) const {
       .uniform(0);
 }
 
-void Participant::take_step(const Gradient& gradient, const StepOptions& options, Slice slice) {
+void Participant::take_step(const Gradient& gradient, const StepOptions& options, Clipping clipping, Slice slice) {
   if (!options.is_planned) ++added_steps_;
   if (model_) {
-    const double rate = options.rate_factor * learning_rate();
+    const double rate = options.rate_factor * learning_rate() * options.weight;
+    const Training::StepRules rules{.slice = slice, .keeps_second = options.keeps_second_moment, .clipping = clipping};
     const Step after = file_step() + 1;
     if (is_heard() && slice.count == 1 && context_.observer->wants_step_gradient(after)) {
       const Gradient shared = context_.training.share(gradient);
       context_.observer->on_step_gradient(after, now(), shared);
-      model_ = context_.training.descend(std::move(model_), shared, rate, slice, options.keeps_second_moment);
+      model_ = context_.training.descend(std::move(model_), shared, rate, rules);
     } else {
-      model_ = context_.training.descend(std::move(model_), gradient, rate, slice, options.keeps_second_moment);
+      model_ = context_.training.descend(std::move(model_), gradient, rate, rules);
     }
   }
   ++step_;

@@ -54,9 +54,19 @@ struct RunContext {
   std::shared_ptr<DerivedOnce> derived = std::make_shared<DerivedOnce>();  // of the workers of this process
 };
 
+// Who clips gradients where the run clips them and there is a server.
+enum class ClippedBy {
+  worker,  // each worker its own, before it sends it; the server's steps clip nothing
+  server,  // the server the whole, where what workers send are parts that mean nothing alone (those of a code)
+};
+
 // A step that is not the usual one.
 struct StepOptions {
   double rate_factor = 1;  // of the learning rate that the schedule gives
+  // The weight of this update, for example by its staleness: multiplies the rate of this step too, so that weight
+  // decay and adaptive optimizers follow it. It is no part of the learning rate that is reported.
+  double weight = 1;
+  ClippedBy clipped_by = ClippedBy::worker;  // of a server's step
   bool is_planned = true;  // false: one more than the file plans; neither budget, nor schedule, nor reports count it
   // That a server's step is made of, where the gradient has some twice; that a worker has for its step, its own or one
   // of all, without any dropping, where these are not M.
@@ -194,7 +204,7 @@ class Participant {
   // Steps done, or so many more, in steps of the experiment file, rounded down.
   Step file_step(Step ahead = {}) const;
   // One optimizer step along `gradient`, or that of a slice of the model.
-  void take_step(const Gradient& gradient, const StepOptions& options, Slice slice = {});
+  void take_step(const Gradient& gradient, const StepOptions& options, Clipping clipping, Slice slice = {});
 
   double steps_per_file_step_ = 1;
   double schedule_stretch_ = 1;

@@ -207,7 +207,7 @@ void Server::descend(const Gradient& gradient, const StepOptions& options) {
   const Step row_before = file_step();
   const std::int64_t micro_batches = options.micro_batches.value_or(gradient.micro_batches());
   rate_factor_ = options.rate_factor;
-  take_step(gradient, options, slice_);
+  take_step(gradient, options, options.clipped_by == ClippedBy::server ? Clipping::of_step : Clipping::none, slice_);
   ++version_;
   kept_total_ += micro_batches;
   row_.add({.kept = micro_batches, .planned = micro_batches});

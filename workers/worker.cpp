@@ -202,7 +202,7 @@ void Worker::descend(const Gradient& gradient, const StepOptions& options) {
     kept_total_ += size_ * gradient.micro_batches();  // as if all took as many
     ++since_sync_.period;
   }
-  take_step(gradient, options);
+  take_step(gradient, options, Clipping::of_step);
   next_micro_batch_ = 0;
 }
 

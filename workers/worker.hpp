@@ -160,8 +160,10 @@ class Worker final : public Participant {
   // For methods whose server sends models, or slices of its model, to workers that do not wait for them: adopts what
   // has come by `receive`, with the server's step.
   void take_up(const Message& from_server);
-  // Labels the gradient with the step of the model it was computed at. With several servers: to each its slice.
-  void send_gradient(Gradient gradient, Here at = Here::current());
+  // Labels the gradient, a step's sum over M micro-batches, with the step of the model it was computed at. With several
+  // servers: to each its slice. Where the run clips gradients, what is sent is clipped (Training::clipped), before
+  // anything else is made of it: weights and means are the server's. A part of a code is not.
+  void send_gradient(Gradient gradient, ClippedBy clipped_by = ClippedBy::worker, Here at = Here::current());
 
   // The next message; nothing once `until` has passed, or nobody is left who could send one.
   ReceivedMessage receive(const ReceiveOptions& which = next_message, Here at = Here::current());

@@ -84,7 +84,8 @@ bool Worker::receive_slices(Here at) {
   return !is_last;
 }
 
-void Worker::send_gradient(Gradient gradient, Here at) {
+void Worker::send_gradient(Gradient gradient, ClippedBy clipped_by, Here at) {
+  if (clipped_by == ClippedBy::worker) gradient = context_.training.clipped(std::move(gradient), micro_batches());
   if (context_.cluster.servers().hold_slices()) return send_slices(gradient, at);
   send(server(), Message::of_gradient(step_, std::move(gradient)), at);
 }

@@ -25,7 +25,7 @@ void AsyncSgd::serve(Server& server) const {
     const double weight = options_.rate.of_gradient(server.step() - message->step, server.size());
     if (server.accept(*message,
                       {.maximum_staleness = options_.maximum_staleness, .maximum_age = options_.maximum_age})) {
-      server.descend(message->gradient * (weight / server.micro_batches()), {.rate_factor = rate_factor});
+      server.descend(message->gradient / server.micro_batches(), {.rate_factor = rate_factor, .weight = weight});
       server.publish();
       discarded_in_a_row = 0;
     } else if (++discarded_in_a_row > discarded_in_a_row_per_worker * server.size()) {

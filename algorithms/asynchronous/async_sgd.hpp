@@ -6,7 +6,8 @@
 // Differs: one server holds all parameters, so a read is consistent. A dropped gradient does not advance the
 //          version; check and update are one. A worker goes through its data by its own count of gradients.
 //          Age runs from the server's sending of the model to the arrival of the gradient, both ways included.
-//          The paper's averaged parameters are evaluated where the table `average` asks for them.
+//          The paper's averaged parameters are evaluated where the table `average` asks for them. Gradients are clipped
+//          as in the paper: by each worker, its own, before it sends it. Schedule: staleness_weight.hpp.
 //          Asynchrony acts like momentum, about 1 - 1/N: the server's own should fall as N grows.
 // Checks:  one worker equals serial SGD bit for bit; N equal workers have a mean staleness of N - 1; kept
 //          exactly if staleness <= the maximum.

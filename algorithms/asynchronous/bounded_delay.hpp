@@ -7,7 +7,8 @@
 //          synchronous parallel has the same waits with slack tau, but steps along each gradient as it comes: there a
 //          worker sees what the fast ones have sent of an iteration, here only finished tasks. A worker takes the
 //          newest model when it starts. It starts no iteration that the budget has no step for. Of a worker that has
-//          left, the gradient still on its way counts for the oldest task under way, if its own is finished.
+//          left, the gradient still on its way counts for the oldest task under way, if its own is finished. Gradients
+//          are clipped by their workers, not a task's mean.
 // Checks:  tau = 0 equals synchronous SGD bit for bit; staleness never above tau; N gradients in each step.
 #pragma once
 

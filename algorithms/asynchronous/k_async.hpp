@@ -4,7 +4,8 @@
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down; who has delivered waits for the update.
 // Differs: once fewer than K workers are left, an update takes one gradient of each. The rate of an update is that of
-//          its share of a step along all N, unless `rate_scaling` says otherwise.
+//          its share of a step along all N, unless `rate_scaling` says otherwise. Each gradient is clipped by its
+//          worker.
 // Checks:  K = N equals synchronous SGD, K = 1 asynchronous SGD bit for bit; under exponential times an update takes
 //          mu (H_N - H_(N-K)), as K-sync's.
 #pragma once

@@ -57,7 +57,7 @@ void SlidingWindow::serve(Server& server) const {
     if (!message) return;
     server.accept(*message);
     const double weight = rate_.of_gradient(server.step() - message->step, server.size());
-    server.descend(message->gradient * (weight / server.micro_batches()), {.rate_factor = rate_factor});
+    server.descend(message->gradient / server.micro_batches(), {.rate_factor = rate_factor, .weight = weight});
     server.publish();
     if (!server.budget_left()) return;
     end_number_of(message->from);

@@ -7,7 +7,8 @@
 // Differs: one server holds all parameters. Not synchronous even for n = 1: a fast worker may give two gradients
 //          to one update, and is sent the same version again. When all workers have left, the last update is
 //          along as many gradients as there are.
-// Checks:  n = N equals asynchronous SGD bit for bit; E[staleness] = (N - 1) / c; weights act before the mean.
+// Checks:  n = N equals asynchronous SGD bit for bit; E[staleness] = (N - 1) / c; each gradient
+//          of a mean has its own weight.
 #pragma once
 
 #include <optional>

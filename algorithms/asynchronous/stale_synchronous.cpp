@@ -30,7 +30,7 @@ void StaleSynchronous::serve(Server& server) const {
     const Rank worker = message->from;
     server.accept(*message);
     const double weight = rate_.of_gradient(server.step() - message->step, server.size());
-    server.descend(message->gradient * (weight / server.micro_batches()), {.rate_factor = rate_factor});
+    server.descend(message->gradient / server.micro_batches(), {.rate_factor = rate_factor, .weight = weight});
     server.publish();
     if (!server.budget_left()) return;
     if (!clocks.has(worker)) continue;  // it left before its last gradient came

@@ -22,12 +22,15 @@ double staleness_weight(StalenessWeight rule, Step staleness, int workers) {
 
 UpdateRate read_update_rate(Settings& settings) {
   UpdateRate rate;
-  rate.weight = settings.choice({"staleness_weight", "What a gradient of staleness tau is multiplied by."},
-                                {{"none", StalenessWeight::none},
-                                 {"1/tau", StalenessWeight::inverse},
-                                 {"1/(tau+1)", StalenessWeight::inverse_plus_one},
-                                 {"N/max(N,tau)", StalenessWeight::beyond_workers}},
-                                rate.weight);
+  rate.weight = settings.choice(
+      {"staleness_weight",
+       "What the learning rate of a gradient of staleness tau is multiplied by; of a mean: the weighted one, at "
+       "the mean weight."},
+      {{"none", StalenessWeight::none},
+       {"1/tau", StalenessWeight::inverse},
+       {"1/(tau+1)", StalenessWeight::inverse_plus_one},
+       {"N/max(N,tau)", StalenessWeight::beyond_workers}},
+      rate.weight);
   rate.scaling = settings.choice(
       {"rate_scaling", "Whether the learning rate is multiplied by an update's share of the workers' gradients."},
       {{"linear", RateScaling::linear}, {"none", RateScaling::none}},

@@ -3,9 +3,14 @@
 //          of Ringmaster's authors (Maranjyan, Tyurin and Richtarik 2025): N/max(N, tau).
 // Shapes:  scalars only.   Units: staleness (tau) in updates between a gradient's model and its application.
 // Cost:    one call per gradient.
-// Differs: 1/(tau + 1) is the variant of other authors; with 1/tau stale by 0 and by 1 weigh the same.
+// Differs: 1/(tau + 1) is the variant of other authors; with 1/tau stale by 0 and by 1 weigh the same. A weight is one
+//          of the learning rate, as in the paper: weight decay is multiplied by it too, and an adaptive optimizer
+//          cannot undo it. An update along several gradients goes along their weighted mean at their mean weight, which
+//          for plain SGD is each at its own rate. What is reported is the rate without weights. Budget and schedule go
+//          by whole steps of the experiment file: an update of c gradients has the schedule's rate of step
+//          floor(updates x c / N), so that the schedule is a staircase of N / c updates each.
 // Checks:  all weights are 1 at tau = 0 and fall, the last beyond tau = N alone; "linear" makes N / c updates move as
-//          far as one step of N.
+//          far as one step of N; recursions with weight decay, momentum and AdamW in double precision.
 #pragma once
 
 #include "workers/settings/settings.hpp"
@@ -32,7 +37,7 @@ struct UpdateRate {
   StalenessWeight weight = StalenessWeight::none;
   RateScaling scaling = RateScaling::linear;
 
-  // Of one gradient in the mean.
+  // Of one gradient.
   double of_gradient(Step staleness, int workers) const { return staleness_weight(weight, staleness, workers); }
   double of_update(int gradients, int workers) const {
     return scaling == RateScaling::linear ? static_cast<double>(gradients) / workers : 1.0;

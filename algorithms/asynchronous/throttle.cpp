@@ -28,7 +28,7 @@ void Throttle::serve(Server& server) const {
     if (repeats == 0) --awaited;
     const double share = weight(repeats, server.size());
     if (server.accept(*message, {.is_needed = share > 0})) {
-      server.descend(message->gradient * (share / server.micro_batches()), {.rate_factor = 1.0 / server.size()});
+      server.descend(message->gradient / server.micro_batches(), {.rate_factor = 1.0 / server.size(), .weight = share});
       server.publish();
     }
     if (!server.budget_left()) return;

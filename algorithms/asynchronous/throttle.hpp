@@ -8,9 +8,10 @@
 // Cost:    per gradient P floats up and P down, as asynchronous SGD; nobody waits for anybody.
 // Differs: our reading, by which q = 1 is asynchronous SGD and an endless q counts each worker once a round, as
 //          synchronous SGD does: 1 / q is relative to the first gradient's weight (`repeats` = "of-first", the
-//          default). With "alone" it is the whole weight, however many workers there are. Each gradient is a step,
-//          computed at the model that its worker has; what begins anew with a round are the counts alone, and work
-//          under way goes on. Workers that have left are not waited for. A repeat of an endless q is dropped.
+//          default). With "alone" it is the whole weight, however many workers there are. A weight is one of the
+//          learning rate, so that weight decay and adaptive optimizers follow it (staleness_weight.hpp). Each gradient
+//          is a step, computed at the model that its worker has; what begins anew with a round are the counts alone,
+//          and work under way goes on. Workers that have left are not waited for. A repeat of an endless q is dropped.
 // Checks:  q = 1 is asynchronous SGD bit for bit; equal constant times leave no repeats, whatever q is; a hand-worked
 //          timeline with its weights; an endless q takes one gradient of each worker per round.
 #pragma once

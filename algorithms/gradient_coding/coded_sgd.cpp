@@ -14,7 +14,7 @@ namespace syncopate {
 
 void CodedSgd::run(Worker& worker) const {
   while (worker.receive_model())
-    if (auto message = coded_gradient(worker)) worker.send_gradient(*std::move(message));
+    if (auto message = coded_gradient(worker)) worker.send_gradient(*std::move(message), ClippedBy::server);
 }
 
 // Nothing if a newer model has come, or for a worker without parts.
@@ -50,7 +50,8 @@ void CodedSgd::serve(Server& server) const {
     }
     if (answers.count() == 0) return;  // all workers have left
     server.descend(answers.decode() / (server.size() * server.micro_batches()),
-                   {.micro_batches = answers.parts() * server.micro_batches()});  // each counts once
+                   {.clipped_by = ClippedBy::server,
+                    .micro_batches = answers.parts() * server.micro_batches()});  // each counts once
     server.publish();
   }
 }

@@ -5,7 +5,8 @@
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: timeout in seconds on the server's clock.
 // Cost:    per step N models down and up to N gradients up, P floats each.
 // Differs: a step takes one gradient at least, and does not wait for the time-out once all have come. A gradient that
-//          arrives just then counts. What becomes of late work is as with backup workers, by count.
+//          arrives just then counts. What becomes of late work is as with backup workers, by count, and so are the
+//          samples that a late worker skips, and who clips.
 // Checks:  an endless time-out equals synchronous SGD, one of 0 backup workers of which one is taken, bit for bit;
 //          times and drops by the drawn steps.
 #pragma once

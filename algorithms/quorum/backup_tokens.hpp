@@ -4,9 +4,10 @@
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down; W gradients per step, of which W - N are dropped even if nobody is
 //          slow, because left-over tokens send fast workers to compute for a step that is over.
-// Differs: one accumulator for all parameters (there one per variable, which may take different gradients); a token
-//          brings the model along (there a read of its own); an update takes no time. Workers that end take a token
-//          with them, as there: if then no token is left, there training hangs, here it ends with an explanation.
+// Differs: gradients are clipped by each worker, as there. One accumulator for all parameters (there one per variable,
+//          which may take different gradients); a token brings the model along (there a read of its own); an update
+//          takes no time. Workers that end take a token with them, as there: if then no token is left, there training
+//          hangs, here it ends with an explanation.
 // Checks:  N = W without initial tokens equals synchronous SGD bit for bit; W gradients are computed per step.
 #pragma once
 

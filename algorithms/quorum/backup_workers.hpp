@@ -4,11 +4,17 @@
 //          "Slow and Stale Gradients Can Win the Race".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per step N + b models down and up to N + b gradients up, P floats each, shared by the servers.
-// Differs: a late worker adopts the newest model and its step (the paper's pseudo-code is silent). Late work goes
-//          on and is dropped on arrival, as in the paper; late = "cancel" stops it. Each of several servers takes
-//          its own first N; all wait for all slices of a version, and worker 0 publishes what it has assembled.
-//          N falls to the number of workers that are left. The paper's averaged parameters: table `average`.
-// Checks:  b = 0 equals synchronous SGD bit for bit; dropped exactly if the step differs; divisor N x M.
+// Differs: a late worker adopts the newest model and its step (the paper's pseudo-code is silent). Late work goes on
+//          and is dropped on arrival, as in the paper; late = "cancel" stops it. Each of several servers takes its own
+//          first N; all wait for all slices of a version, and worker 0 publishes what it has assembled. N falls to the
+//          number of workers that are left. The paper's averaged parameters: table `average`. Data: the paper's workers
+//          draw from the whole set, independently. Here each has a part of every epoch, without replacement, and goes
+//          through it by the server's steps, so that what is drawn for a step is the same whoever is late: samples of
+//          the versions that a late worker has missed are not seen in that epoch. Gradients are clipped by each worker,
+//          before they are sent, as with TensorFlow's SyncReplicasOptimizer (the paper needed no clipping), and not
+//          their mean, as synchronous SGD's.
+// Checks:  b = 0 equals synchronous SGD bit for bit, if nothing is clipped; dropped exactly if the step differs;
+//          divisor N x M; a late worker skips the samples of the versions that it missed.
 #pragma once
 
 #include <optional>

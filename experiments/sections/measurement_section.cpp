@@ -17,7 +17,7 @@ MeasurementPlan read_measurements(Settings& root, const TrainingSection& trainin
   model.noise_scale = table.flag(
       {"noise_scale", "Of single samples' gradients: their variance over their mean's square, in samples."}, false);
   plan.step_gradient_norm = table.flag(
-      {"step_gradient_norm", "Of the gradient of a step, worker 0's or a server's, before any clipping."}, false);
+      {"step_gradient_norm", "Of the gradient of a step, worker 0's or a server's, before the step clips it."}, false);
   plan.consensus_distance = table.flag(
       {"consensus_distance", "Root mean square distance of the workers' models from their mean, after own steps."},
       false);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <string>
-#include <string_view>
 
 #include "experiments/sections/outages_section.hpp"
 
@@ -38,31 +37,23 @@ void check_pauses(Settings& root, const Definition& definition) {
                                                method.label));
 }
 
-// A fault of a key of [training], or of the method's own.
-void fault_of_training(Settings& root, const Definition& definition, const Method& method, std::string_view table,
-                       std::string_view key, const std::string& message) {
-  if (method.own) {
-    const auto place = static_cast<std::size_t>(&method - definition.methods.data());
-    return root.sections("methods")[place].fault("training", fmt::format("its {} {}", key, message));
-  }
-  Settings training = root.section("training");
-  (table.empty() ? training : training.section(table)).fault(key, message);
+// A fault of the optimizer's name in [training], or of the method's own.
+void fault_of_optimizer(Settings& root, const Definition& definition, const Method& method,
+                        const std::string& message) {
+  if (!method.own) return root.section("training").section("optimizer").fault("name", message);
+  const auto place = static_cast<std::size_t>(&method - definition.methods.data());
+  root.sections("methods")[place].fault("training", fmt::format("its name {}", message));
 }
 
-// Each of several servers has the norm of its own part alone, and no tensor as a whole.
+// Each of several servers has parts of tensors alone. (Gradients are clipped by the workers, who have the whole.)
 void check_norms(Settings& root, const Definition& definition) {
   for (const Method& method : definition.methods) {
     if (!method.algorithm || !method.algorithm->traits().servers.hold_slices()) continue;
-    const TrainingPlan& plan = definition.of(method).training.plan;
-    if (plan.clip_norm > 0)
-      return fault_of_training(
-          root, definition, method, "", "clip_norm",
-          fmt::format("must be 0: with the servers of \"{}\" nobody has the norm of a whole gradient", method.label));
-    if (plan.optimizer->passes() > 0)
-      return fault_of_training(root, definition, method, "optimizer", "name",
-                               fmt::format("must be an optimizer that looks at each parameter alone: with the servers "
-                                           "of \"{}\" nobody has the norm of a whole tensor",
-                                           method.label));
+    if (definition.of(method).training.plan.optimizer->passes() > 0)
+      return fault_of_optimizer(root, definition, method,
+                                fmt::format("must be an optimizer that looks at each parameter alone: with the servers "
+                                            "of \"{}\" nobody has the norm of a whole tensor",
+                                            method.label));
   }
 }
 

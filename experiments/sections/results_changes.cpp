@@ -1,7 +1,12 @@
 #include "experiments/sections/results_changes.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "results/run/results_version.hpp"
@@ -16,9 +21,67 @@ struct ResultsChange {
   bool (*alters)(const TomlNode& resolved);
 };
 
+// The one method of a run; null in a document without methods.
+const TomlNode* method_of(const TomlNode& resolved) {
+  const TomlNode* const methods = resolved.find("methods");
+  return methods && methods->is_array() && !methods->array().empty() ? &methods->array().front() : nullptr;
+}
+
+// A key of [training], or of the method's own; null if neither has it.
+const TomlNode* training_key(const TomlNode& resolved, std::string_view key) {
+  const TomlNode* const method = method_of(resolved);
+  const TomlNode* const own = method ? method->find("training") : nullptr;
+  if (const TomlNode* const found = own ? own->find(key) : nullptr) return found;
+  const TomlNode* const training = resolved.find("training");
+  return training ? training->find(key) : nullptr;
+}
+
+std::string_view text(const TomlNode* node) {
+  const auto* const value = node ? std::get_if<std::string>(&node->value) : nullptr;
+  return value ? std::string_view(*value) : std::string_view();
+}
+
+// 0 for what is no number.
+double number(const TomlNode* node) {
+  if (!node) return 0;
+  if (const auto* const whole = std::get_if<std::int64_t>(&node->value)) return static_cast<double>(*whole);
+  const auto* const real = std::get_if<double>(&node->value);
+  return real ? *real : 0;
+}
+
+bool has_a_model(const TomlNode& resolved) { return text(training_key(resolved, "model")) != "none"; }
+
+// Workers clip the gradients that they send; before, the server clipped each step's, after weights and means.
+bool clips_what_workers_send(const TomlNode& resolved) {
+  static constexpr std::string_view servers_of_gradients[] = {
+      "backup-workers", "backup-tokens", "backup-timeout", "dynamic-backup",    "k-sync",        "k-batch-sync",
+      "mindflayer",     "async-sgd",     "softsync",       "k-async",           "k-batch-async", "ringmaster",
+      "throttle",       "bounded-delay", "sliding-window", "stale-synchronous",
+  };
+  const TomlNode* const method = method_of(resolved);
+  return method && has_a_model(resolved) && number(training_key(resolved, "clip_norm")) > 0 &&
+         std::ranges::find(servers_of_gradients, text(method->find("algorithm"))) != std::end(servers_of_gradients);
+}
+
+// The weight of a stale gradient, or of a repeat, is one of the rate; before, it was one of the gradient.
+bool weighs_updates(const TomlNode& resolved) {
+  const TomlNode* const method = method_of(resolved);
+  if (!method || !has_a_model(resolved)) return false;
+  if (text(method->find("algorithm")) == "throttle") {
+    const double divisor = number(method->find("divisor"));
+    const bool weighs_all_alike = divisor == 1 && text(method->find("repeats")) != "alone";
+    return !weighs_all_alike && !std::isinf(divisor);  // an endless one drops repeats
+  }
+  const std::string_view rule = text(method->find("staleness_weight"));
+  return !rule.empty() && rule != "none";
+}
+
 // Newest last. A version is raised once per release; several changes may share it.
 const std::vector<ResultsChange>& results_changes() {
-  static const std::vector<ResultsChange> changes;
+  static const std::vector<ResultsChange> changes = {
+      {6, clips_what_workers_send},
+      {6, weighs_updates},
+  };
   return changes;
 }
 

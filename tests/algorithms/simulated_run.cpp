@@ -39,7 +39,8 @@ SimulatedRun::Outcome SimulatedRun::run(const Algorithm& algorithm) const {
   Outcome outcome;
   outcome.own_models_every = own_models_every;
   Executor executor(threads);
-  Training training(objective, optimizer ? optimizer : make_sgd({.momentum = momentum}), {}, executor);
+  Training training(objective, optimizer ? optimizer : make_sgd({.momentum = momentum}), {.clip_norm = clip_norm},
+                    executor);
   training.set_parameter_bytes(16);
   const ComputeTime compute_time(seed, base_s, worker_factors, delays);
   const auto fixed = make_fixed_network(network_s);

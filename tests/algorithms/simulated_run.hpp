@@ -41,6 +41,7 @@ struct SimulatedRun {
   double rate = 0.1;
   std::shared_ptr<const LearningRate> learning_rate{};  // instead of the constant `rate`
   std::shared_ptr<const Optimizer> optimizer{};         // instead of SGD with `momentum`
+  double clip_norm = 0;                                 // 0: gradients are not clipped
   Budget budget{.steps = 2};
   std::vector<double> worker_factors{};
   std::vector<std::shared_ptr<const DelayProcess>> delays{};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -24,9 +25,9 @@ constexpr std::size_t size = 4;
 
 // Ends like a run's.
 struct DividedEngine : Engine {
-  DividedEngine(ProcessGroup& group, int workers, double momentum = 0, int threads = 1)
+  DividedEngine(ProcessGroup& group, int workers, double momentum = 0, int threads = 1, double clip_norm = 0)
       : Engine(std::make_shared<PullObjective>(size, size), make_sgd({.momentum = momentum}),
-               {.processes = &group, .workers = workers}, threads),
+               {.clip_norm = clip_norm, .processes = &group, .workers = workers}, threads),
         group(group) {}
   ~DividedEngine() {
     training.leave_processes();
@@ -133,6 +134,36 @@ TEST(DividedTraining, ASynchronousStepMovesOneVectorFromEachProcessToEachOther) 
   for (int worker = 0; worker < 4; ++worker) sum += alone.promise(initial, worker);
   const auto expected = alone.training.values(alone.training.descend(initial, sum / 4, 1.0));
   for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(models[0][i], expected[i], 1e-6);
+}
+
+// Each is clipped where its worker is, and the server, which is on all processes, steps along their sum.
+TEST(DividedTraining, GradientsThatWorkersClipAreTheSameEverywhere) {
+  constexpr double most = 3;
+  ThreadsAsProcesses two(2);
+  std::vector<std::vector<float>> models(2);
+  two.run([&](ProcessGroup& group) {
+    DividedEngine engine(group, 4, 0, 1, most);
+    const ModelStatePtr initial = engine.training.initial_state();
+    Gradient sum;
+    for (int worker = 0; worker < 4; ++worker) {
+      const Asked asked(engine.training, Rank{worker});
+      sum += engine.training.clipped(engine.promise(initial, worker), 1);
+    }
+    const Asked asked(engine.training, ProcessSet::everywhere());
+    const ModelStatePtr model = engine.training.descend(initial, sum / 4, 1.0, {.clipping = Clipping::none});
+    models[static_cast<std::size_t>(group.self())] = engine.training.values(model);
+  });
+  EXPECT_EQ(models[0], models[1]);
+  for (std::size_t i = 0; i < size; ++i) {
+    double expected = 1;
+    for (int worker = 0; worker < 4; ++worker) {
+      double squares = 0;
+      for (std::size_t j = 0; j < size; ++j)
+        squares += std::pow(1.0 - PullObjective::target({Rank{worker}, 0, 0}, j), 2);
+      expected -= (1.0 - PullObjective::target({Rank{worker}, 0, 0}, i)) * std::min(1.0, most / std::sqrt(squares)) / 4;
+    }
+    EXPECT_NEAR(models[0][i], expected, 1e-5);
+  }
 }
 
 // A mixture of a worker's own model and two others': what is elsewhere comes as one sum.

@@ -16,9 +16,9 @@ namespace syncopate {
 // The parameters are alike, but for rounding, and the counts the same; nor is the run faster than its delays.
 inline void expect_parity(const Algorithm& algorithm,
                           std::shared_ptr<const Optimizer> optimizer = make_sgd({.momentum = 0.9}),
-                          double tolerance = 1e-5) {
+                          double tolerance = 1e-5, double clip_norm = 0) {
   ASSERT_EQ(session->size(), workers + 1) << "start this test with mpirun -n 5: one rank serves, or is idle";
-  Parity parity(1e-6, 50e-6, std::move(optimizer));
+  Parity parity(1e-6, 50e-6, std::move(optimizer), clip_norm);
   const Outcome expected = parity.simulated(algorithm);
   const Outcome found = parity.mpi(algorithm);
   const int holder = algorithm.traits().servers > 0 ? workers : std::min(session->rank(), workers - 1);

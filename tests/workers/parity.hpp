@@ -48,9 +48,9 @@ struct LastRow : RunObserver {
 // message, is what the arithmetic and the network are taken for.
 struct Parity {
   explicit Parity(double base_s = 1e-6, double latency_s = 50e-6,
-                  std::shared_ptr<const Optimizer> optimizer = make_sgd({.momentum = 0.9}))
-      : training(std::make_shared<MatrixQuadratic>(QuadraticOptions{.dimension = 1000}, 3), std::move(optimizer), {},
-                 executor),
+                  std::shared_ptr<const Optimizer> optimizer = make_sgd({.momentum = 0.9}), double clip_norm = 0)
+      : training(std::make_shared<MatrixQuadratic>(QuadraticOptions{.dimension = 1000}, 3), std::move(optimizer),
+                 {.clip_norm = clip_norm}, executor),
         compute_time(11, base_s, {}, {exponential_delay(0.020)}),
         network(make_fixed_network(latency_s)) {}
 

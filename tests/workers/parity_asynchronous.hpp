@@ -30,6 +30,18 @@ namespace syncopate {
 
 TEST(Parity, BoundedDelayWithoutDelay) { expect_parity(BoundedDelay(0)); }
 
+TEST(Parity, GradientsThatWorkersClip) {
+  constexpr double most = 2;
+  const auto parameters = [&](double clip_norm) {
+    return Parity(1e-6, 50e-6, make_sgd({.momentum = 0.9}), clip_norm).simulated(SlidingWindow(0)).parameters;
+  };
+  const bool is_server = session->rank() == workers;
+  EXPECT_EQ(parameters(most) != parameters(0), is_server) << "clipping has nothing to do";
+  expect_parity(SlidingWindow(0), make_sgd({.momentum = 0.9}), 1e-5, most);
+  expect_parity(BoundedDelay(0), make_sgd({.momentum = 0.9}), 1e-5, most);
+  expect_parity(BackupWorkers(workers, {.servers = 1}), make_sgd({.momentum = 0.9}), 1e-5, most);
+}
+
 TEST(Parity, ASlidingWindowInWhichTheWorkersTakeTurns) { expect_parity(SlidingWindow(0)); }
 
 // A window that waits for all, however long: who comes first then only decides the order of a sum.

@@ -43,7 +43,7 @@ void expect_whole_step(std::size_t size, std::size_t weights, int servers,
     const Gradient gradient = shared_gradient(engine, model, step);
     for (int index = 0; index < servers; ++index) {
       auto& slice = slices[static_cast<std::size_t>(index)];
-      slice = engine.training.descend(std::move(slice), gradient, 0.0317, {index, servers});
+      slice = engine.training.descend(std::move(slice), gradient, 0.0317, {.slice = {index, servers}});
     }
     model = engine.training.assemble(model, slices);
     whole = alone.training.descend(whole, shared_gradient(alone, whole, step), 0.0317);
@@ -66,9 +66,9 @@ TEST(Slices, TheRestOfTheVectorIsNotWritten) {
   auto state = engine.training.initial_state();
   const auto gradient = engine.promise(state, 10);  // targets 10 .. 13
   const float* const memory = state->parameters->value.data();
-  state = engine.training.descend(std::move(state), Gradient(gradient), 1.0, {1, 2});
+  state = engine.training.descend(std::move(state), Gradient(gradient), 1.0, {.slice = {1, 2}});
   ASSERT_NE(state->parameters->value.data(), memory);  // the gradient still holds the old state
-  const auto next = engine.training.descend(std::move(state), Gradient(), 1.0, {0, 2});
+  const auto next = engine.training.descend(std::move(state), Gradient(), 1.0, {.slice = {0, 2}});
   EXPECT_EQ(next->parameters->value.data()[2], 12.0f);
   EXPECT_EQ(next->parameters->value.data()[3], 13.0f);
 }
@@ -78,7 +78,8 @@ TEST(Slices, ClippingIsByTheNormOfTheSlice) {
   const auto state = engine.training.initial_state();
   const Gradient gradient = engine.promise(state, 5);  // 1 - (5, 6, 7, 8)
   std::vector<ModelStatePtr> slices;
-  for (int index = 0; index < 2; ++index) slices.push_back(engine.training.descend(state, gradient, 1.0, {index, 2}));
+  for (int index = 0; index < 2; ++index)
+    slices.push_back(engine.training.descend(state, gradient, 1.0, {.slice = {index, 2}}));
   const auto values = engine.training.values(engine.training.assemble(state, slices));
   EXPECT_NEAR(values[0], 1 + 4 / std::sqrt(16.0 + 25), 1e-5);
   EXPECT_NEAR(values[3], 1 + 7 / std::sqrt(36.0 + 49), 1e-5);

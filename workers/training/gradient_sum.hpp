@@ -54,6 +54,8 @@ struct GradientSum {
     double scale;
     double learning_rate;
     Slice slice;
+    bool keeps_second;
+    bool clips;
     auto operator<=>(const Use&) const = default;
   };
 
@@ -100,6 +102,13 @@ void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_pt
 // out[i] = scale x the sum's elements [begin, begin + out.size()); all chunks must be evaluated. A wide sum
 // is rounded once, at the end.
 void write_block(const GradientSum& sum, double scale, std::size_t begin, std::span<float> out);
+
+// L2 norm of scale x the sum's elements [begin, end), as far as write_block writes them.
+double norm_of(const GradientSum& sum, double scale, std::size_t begin, std::size_t end);
+
+// What a gradient of this norm is multiplied by, so that its norm is `most` at most: as torch.nn.utils.clip_grad_norm_,
+// with the same guard against division by zero.
+double clipping_factor(double norm, double most);
 
 // Where these elements stand in memory already; null: nowhere, or in pieces.
 const float* block_in_memory(const GradientSum& sum, double scale, std::size_t begin, std::size_t size);

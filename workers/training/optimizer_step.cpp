@@ -2,7 +2,6 @@
 // needs, then update block by block.
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -98,24 +97,9 @@ const float* take_over(const CellPtr& input, Cell& output, bool state_is_ours, s
   return input ? input->value.data() : nullptr;
 }
 
-double norm_of(const GradientSum& sum, double scale, std::size_t begin, std::size_t end) {
-  double sum_of_squares = 0;
-  float block[block_size];
-  for (std::size_t at = begin; at < end; at += block_size) {
-    const std::size_t n = std::min(block_size, end - at);
-    write_block(sum, scale, at, {block, n});
-    for (std::size_t i = 0; i < n; ++i) sum_of_squares += static_cast<double>(block[i]) * block[i];
-  }
-  return std::sqrt(sum_of_squares);
-}
-
 void StepWork::begin() {
   const std::size_t size = objective->parameters();
-  if (clip_norm > 0) {
-    // As torch.nn.utils.clip_grad_norm_: the same guard against division by zero.
-    const double norm = norm_of(*sum, scale, first, last);
-    scale *= std::min(1.0, clip_norm / (norm + 1e-6));
-  }
+  if (clip_norm > 0) scale *= clipping_factor(norm_of(*sum, scale, first, last), clip_norm);
   const bool ours = only_ours(from);
   if (buffers) {
     buffers->value = FlatVector(objective->buffers());
@@ -207,8 +191,7 @@ bool Training::is_evaluated_at(const GradientSum& sum, ProcessSet places) const 
 }
 
 ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<GradientSum> sum, double scale,
-                                    double learning_rate, bool exclusive, Slice slice, bool keeps_second,
-                                    ProcessSet places) {
+                                    double learning_rate, bool exclusive, const StepRules& rules, ProcessSet places) {
   auto next = std::make_shared<ModelState>(*state);
   next->id = new_state_id();
   next->parameters = new_cell();
@@ -220,13 +203,14 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   work->objective = objective_;
   work->optimizer = optimizer_;
   work->stretches = stretches_;
-  assert(optimizer_->passes() == 0 || slice.count == 1);
+  assert(optimizer_->passes() == 0 || rules.slice.count == 1);
   work->scale = scale;
-  work->context = {.learning_rate = learning_rate, .step = next->optimizer_steps.value(), .keeps_second = keeps_second};
-  work->clip_norm = options_.clip_norm;
+  work->context = {
+      .learning_rate = learning_rate, .step = next->optimizer_steps.value(), .keeps_second = rules.keeps_second};
+  work->clip_norm = rules.clipping == Clipping::of_step ? options_.clip_norm : 0;
   const auto size = static_cast<std::int64_t>(objective_->parameters());
-  work->first = static_cast<std::size_t>(slice.begin(size));
-  work->last = static_cast<std::size_t>(slice.end(size));
+  work->first = static_cast<std::size_t>(rules.slice.begin(size));
+  work->last = static_cast<std::size_t>(rules.slice.end(size));
   work->parameters = next->parameters;
   work->moments = next->moments;
   if (next->buffers != state->buffers) work->buffers = next->buffers;

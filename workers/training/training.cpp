@@ -67,19 +67,23 @@ void Training::set_statistics(const Gradient& shared, std::int64_t micro_batches
   if (count != micro_batches) count = micro_batches;  // the first who says so; others may read it by then
 }
 
-ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, double learning_rate, Slice slice,
-                                bool keeps_second) {
+ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, double learning_rate,
+                                const StepRules& rules) {
   if (!objective_) return nullptr;
   if (CourseLog* const log = CourseLog::here()) log->before_step();
   double scale = 1;
   auto sum = fixed(gradient, scale);
-  if (options_.on_kept && slice.index == 0) tell_kept(*sum);
+  if (options_.on_kept && rules.slice.index == 0) tell_kept(*sum);
   const bool is_shared = gradient.terms().size() == 1 && gradient.terms().front().sum == sum;
   const ProcessSet places = place_of_step(*state, gradient);
-  if (!is_shared)
-    return submit_step(std::move(state), std::move(sum), scale, learning_rate, true, slice, keeps_second, places);
-  auto& use = sum->uses[{state->id, scale, learning_rate, slice}];
-  if (!use) use = submit_step(std::move(state), sum, scale, learning_rate, false, slice, keeps_second, places);
+  if (!is_shared) return submit_step(std::move(state), std::move(sum), scale, learning_rate, true, rules, places);
+  auto& use = sum->uses[{.from = state->id,
+                         .scale = scale,
+                         .learning_rate = learning_rate,
+                         .slice = rules.slice,
+                         .keeps_second = rules.keeps_second,
+                         .clips = rules.clipping == Clipping::of_step}];
+  if (!use) use = submit_step(std::move(state), sum, scale, learning_rate, false, rules, places);
   return use;
 }
 

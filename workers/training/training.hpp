@@ -43,6 +43,12 @@ struct AveragePolicy {
   bool operator==(const AveragePolicy&) const = default;
 };
 
+// Whether a step clips the gradient that it is given, where gradients are clipped.
+enum class Clipping {
+  of_step,  // its global norm is Training::Options::clip_norm at most
+  none,     // its parts have been clipped, each by itself
+};
+
 struct Evaluation {
   double test_loss = 0;
   double test_accuracy = 0;  // fraction; NaN where the objective has none
@@ -154,11 +160,20 @@ class Training {
   // weight and rate give the same object. An empty gradient is a zero gradient: moments and weight
   // decay still act, as they would after an all-reduce of zeros. Pass the state with std::move where
   // it is no longer needed: what nobody else holds is updated in place.
-  // With a slice only that part of the parameters and moments moves on; the rest is undefined from then on. A
-  // layer-wise optimizer takes no slices: nobody would have the norm of a whole tensor.
-  // `keeps_second`: the second moment stays as it is, where the optimizer can do that.
-  ModelStatePtr descend(ModelStatePtr state, const Gradient& gradient, double learning_rate, Slice slice = {},
-                        bool keeps_second = false);
+  struct StepRules {
+    // Only that part of the parameters and moments moves on; the rest is undefined from then on. A layer-wise optimizer
+    // takes no slices: nobody would have the norm of a whole tensor.
+    Slice slice{};
+    bool keeps_second = false;  // the second moment stays as it is, where the optimizer can do that
+    Clipping clipping = Clipping::of_step;
+  };
+  ModelStatePtr descend(ModelStatePtr state, const Gradient& gradient, double learning_rate, const StepRules& rules);
+  ModelStatePtr descend(ModelStatePtr state, const Gradient& gradient, double learning_rate) {
+    return descend(std::move(state), gradient, learning_rate, StepRules());
+  }
+  // The sum over so many micro-batches of one worker, as it is where their mean has a global norm of clip_norm at most,
+  // else scaled so that it has. A promise; with clipping it is computed, whatever becomes of it. Statistics stay.
+  Gradient clipped(Gradient gradient, std::int64_t micro_batches);
 
   // A sum whose evaluation all holders share. Order of summation: by model, then (worker, step, micro-batch).
   Gradient share(const Gradient& gradient);
@@ -301,7 +316,7 @@ class Training {
   void measure_spread_of_processes(std::vector<WeightedState> states, std::function<void(double)> done);
   ProcessSet place_of_step(const ModelState& state, const Gradient& gradient) const;
   ModelStatePtr submit_step(ModelStatePtr state, std::shared_ptr<GradientSum> sum, double scale, double learning_rate,
-                            bool exclusive, Slice slice, bool keeps_second, ProcessSet places);
+                            bool exclusive, const StepRules& rules, ProcessSet places);
   // Inputs of `size` floats; a null cell stands for zeros. Where any of them is.
   CellPtr submit_mean(std::vector<CellPtr> inputs, std::size_t size, Slice slice = {});
   CellPtr submit_combination(std::span<const WeightedCell> terms, std::size_t size, ProcessSet places);

@@ -1,0 +1,85 @@
+// What asynchronous SGD computes on three workers (three_workers.hpp), in double precision: nine updates, each along
+// one gradient that was taken at an earlier model.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "tests/workers/pull_objective.hpp"
+
+namespace syncopate {
+
+using Vector = std::array<double, 4>;
+
+// Whose gradient, of its own which step, at which version; and which repeat of its worker it is since all workers have
+// given one (throttle.hpp). Gradients arrive at 1.5, 1.6, 3.0 | 3.1, 3.2, 4.5 | 4.8, 6.0, 6.2 s.
+struct AsynchronousUpdate {
+  int worker, own_step, version, repeats;
+};
+inline constexpr AsynchronousUpdate asynchronous_updates[] = {{0, 0, 0, 0}, {1, 0, 0, 0}, {0, 1, 1, 1},
+                                                              {2, 0, 0, 0}, {1, 1, 2, 0}, {0, 2, 3, 0},
+                                                              {1, 2, 5, 1}, {0, 3, 6, 1}, {2, 1, 4, 0}};
+
+// Of a global norm of `most` at most.
+inline Vector clipped(Vector gradient, double most) {
+  double squares = 0;
+  for (const double value : gradient) squares += value * value;
+  for (double& value : gradient) value *= std::min(1.0, most / std::sqrt(squares));
+  return gradient;
+}
+
+// Optimizers: step(parameters, gradient, weight), where the weight multiplies the rate of this update.
+struct PlainSgd {
+  double rate;
+  double momentum = 0;
+  double decay = 0;  // coupled: added to the gradient
+  Vector velocity{};
+
+  void step(Vector& parameters, const Vector& gradient, double weight) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      velocity[i] = momentum * velocity[i] + gradient[i] + decay * parameters[i];
+      parameters[i] -= rate * weight * velocity[i];
+    }
+  }
+};
+
+struct PlainAdamW {
+  double rate;
+  double decay;
+  double epsilon;
+  double beta1 = 0.9, beta2 = 0.999;
+  int steps = 0;
+  Vector first{}, second{};
+
+  void step(Vector& parameters, const Vector& gradient, double weight) {
+    ++steps;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      first[i] = beta1 * first[i] + (1 - beta1) * gradient[i];
+      second[i] = beta2 * second[i] + (1 - beta2) * gradient[i] * gradient[i];
+      const double m = first[i] / (1 - std::pow(beta1, steps)), v = second[i] / (1 - std::pow(beta2, steps));
+      parameters[i] *= 1 - rate * weight * decay;
+      parameters[i] -= rate * weight * m / (std::sqrt(v) + epsilon);
+    }
+  }
+};
+
+// The parameters after the nine updates, whose weights are weight_of(update, staleness).
+template <typename Optimizer, typename WeightOf>
+Vector after_updates(Optimizer optimizer, const WeightOf& weight_of, double clip_norm = HUGE_VAL) {
+  std::vector<Vector> versions = {{1, 1, 1, 1}};
+  for (const AsynchronousUpdate& update : asynchronous_updates) {
+    const double tau = static_cast<double>(versions.size()) - 1 - update.version;
+    Vector gradient = versions[static_cast<std::size_t>(update.version)];
+    for (std::size_t i = 0; i < gradient.size(); ++i)
+      gradient[i] -= PullObjective::target({Rank{update.worker}, update.own_step, 0}, i);
+    Vector next = versions.back();
+    optimizer.step(next, clipped(gradient, clip_norm), weight_of(update, tau));
+    versions.push_back(next);
+  }
+  return versions.back();
+}
+
+}  // namespace syncopate
