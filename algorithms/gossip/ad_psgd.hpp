@@ -9,8 +9,10 @@
 //          its steps meanwhile, and asks anew once it has its answer; `overlap_steps` bounds for how many steps, and
 //          with 0 the mixing comes before the step is taken, as in the paper's X W - gamma g. That makes what it has by
 //          then older: half of the difference of the two models that were sent is added to it, which is the paper's
-//          average where nothing has changed, and keeps the mean of all models in any case. Active workers ask and
-//          passive ones answer, so that no two wait for each other: by default the odd and the even ranks (as in
+//          average where nothing has changed, and keeps the mean of all models in any case. All micro-batches of a step
+//          are taken at the model that it began with, whatever comes meanwhile; weight decay and the norms of
+//          layer-wise optimizers are those of the mixed model, which is stepped from. Active workers ask and passive
+//          ones answer, so that no two wait for each other: by default the odd and the even ranks (as in
 //          facebookresearch/stochastic_gradient_push; that the paper has such a graph we have not established), all
 //          pairs of which are neighbours, or those of a graph with two sides. An exchange with a worker that has left
 //          is none; one that is down answers when it is up. One that loses its state goes on from what it was sent last

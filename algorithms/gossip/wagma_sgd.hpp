@@ -10,7 +10,8 @@
 //          end up with the mean) takes W / S in time and (W + own) / (S + 1) late; "released", as the code does, always
 //          (W + own) / (S + 1), so that an own model in time counts twice. `order`: "step-first" (the default, with
 //          which one group of all in time is Local SGD with H = 1; not established) averages what a step has come to;
-//          "average-first", as the code does, averages and then steps along a gradient taken before. The code's
+//          "average-first", as the code does, averages and then steps along a gradient taken before, with weight
+//          decay and the norms of layer-wise optimizers at the average. The code's
 //          communication threads, which answer while a worker computes, are one server here that holds everybody's
 //          newest model: 2 P floats per worker and round, where recursive doubling in a group sends log2(S) P and a
 //          ring 2 (S - 1) / S P. In time is who has come when the server begins the round, at the same instant or

@@ -3,7 +3,9 @@
 // Source:  Chen et al. 2016 names the rule (Algorithms 3 and 4), for parameter servers; this form is ours.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per step; late workers' share of it must go on while they compute.
-// Differs: all parameters are averaged over the same workers, and every worker holds the optimizer's state.
+// Differs: all parameters are averaged over the same workers, and every worker holds the optimizer's state. A late
+//          worker skips the samples of the steps that it has missed (backup_workers.hpp). Without a server the mean is
+//          clipped.
 // Checks:  b = 0 equals synchronous SGD bit for bit; without network costs it keeps whom the server would keep.
 #pragma once
 

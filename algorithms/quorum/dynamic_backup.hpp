@@ -13,8 +13,9 @@
 //          come, late ones included; each is a moving mean over steps (`memory`). The gain is the bound of
 //          expected_gain.hpp with a given product of rate and smoothness, where the paper is said to estimate it from
 //          losses, and to fall back to more gradients when the loss rises. Late work goes on and is dropped on arrival;
-//          no step is made of it. With a `compression` norm and noise are those of what the server decodes, with the
-//          compression's own noise, not those of the gradients that were computed.
+//          no step is made of it, and its worker skips the samples of the versions that it has missed
+//          (backup_workers.hpp, as is who clips). With a `compression` norm and noise are those of what the server
+//          decodes, with the compression's own noise, not those of the gradients that were computed.
 // Checks:  with a number that may not change it is backup workers, to rounding; the arithmetic in expected_gain.hpp;
 //          the more noise the gradients have beside their size, the more are waited for, also after steps of one.
 #pragma once

@@ -10,7 +10,8 @@
 //          project's choice). "released" (our reading of the ResNet code): a late gradient is overwritten, models are
 //          not averaged, with solo every 32nd round waits for all. "replayed" (this project's): nothing is lost; a late
 //          worker steps along every sum in order, so that all models are equal after as many steps. Here a late worker
-//          comes to the newest round next, there it may go through each.
+//          comes to the newest round next, there it may go through each. Samples of rounds that a worker has missed are
+//          skipped (backup_workers.hpp).
 // Checks:  hand-worked timelines of both kinds of late workers; every round synchronous equals synchronous SGD bit for
 //          bit; (N + 1) / 2 contributors on average (majority); step times of solo under exponential times.
 #pragma once

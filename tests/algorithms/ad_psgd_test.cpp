@@ -37,10 +37,11 @@ TEST(AdPsgd, OneWorkerEqualsSgdBitForBit) {
   EXPECT_EQ(setup.run(never_waits).parameters, setup.run(SyncSgd()).parameters);
 }
 
-// Of each step's two micro-batches the first is over when the question comes, the second when the answer does.
+// Of each step's two micro-batches the first is over when the question comes, the second when the answer does: both are
+// taken at the model that the step began with, and weights decay at the mixed one.
 TEST(AdPsgd, TwoEqualWorkersWhoseExchangesEndWithinAStepEqualDPsgdBitForBit) {
-  const SimulatedRun setup{
-      .workers = 2, .micro_batches = 2, .network_s = 0.4, .momentum = 0.9, .budget = {.steps = 20}};
+  SimulatedRun setup{.workers = 2, .micro_batches = 2, .network_s = 0.4, .budget = {.steps = 20}};
+  setup.optimizer = make_sgd({.momentum = 0.9, .weight_decay = {.rate = 0.3}});
   const auto expected = setup.run(DecentralizedSgd());
   for (const AdPsgd& method : {never_waits, waits_in_its_step}) {
     const auto outcome = setup.run(method);

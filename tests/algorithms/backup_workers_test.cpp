@@ -101,6 +101,23 @@ TEST(BackupWorkers, DroppedGradientsAreNeverComputed) {
   EXPECT_EQ(objective->evaluations, 20);
 }
 
+// A version's samples are the same whoever is late: those of a version that a worker misses are not its next ones.
+TEST(BackupWorkers, ALateWorkerSkipsTheSamplesOfTheVersionsThatItHasMissed) {
+  for (const Late late : {Late::finish, Late::cancel}) {
+    auto objective = std::make_shared<PullObjective>();
+    const SimulatedRun setup{.workers = 4,
+                             .network_s = 0.25,
+                             .budget = {.steps = 20},
+                             .delays = {exponential_delay(1.0)},
+                             .objective = objective};
+    setup.run(BackupWorkers(2, {.late = late}));
+    std::vector<int> of_version(20);
+    for (const MicroBatch& sample : objective->evaluated)
+      ++of_version.at(static_cast<std::size_t>(sample.step.value()));
+    EXPECT_EQ(of_version, std::vector<int>(20, 2));
+  }
+}
+
 TEST(BackupWorkers, CancelledWorkStopsWhenTheNewModelComes) {
   // As above, but each new model goes to all and arrives 0.25 s after its step.
   const SimulatedRun setup{.network_s = 0.25,

@@ -59,6 +59,26 @@ TEST(DecentralizedSgd, TwoWorkersMixTheirHalves) {
   for (const auto& model : run.models) EXPECT_EQ(model, (std::vector<float>{0.5f, 0.5f}));
 }
 
+// The gradient is that of the own model, and decay that of the mixed one.
+TEST(DecentralizedSgd, WeightsDecayAtTheMixedModelThatIsSteppedFrom) {
+  constexpr double rate = 0.1, decay = 2;
+  SimulatedRun setup{.workers = 2, .rate = rate, .budget = {.steps = 2}};
+  setup.optimizer = make_sgd({.weight_decay = {.rate = decay}});
+  const auto outcome = setup.run(DecentralizedSgd());
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto target = [&](int worker, int step) { return PullObjective::target({Rank{worker}, step, 0}, i); };
+    double first[2], mean = 0;
+    for (int worker = 0; worker < 2; ++worker) {
+      first[worker] = 1 - rate * ((1.0 - target(worker, 0)) + decay);
+      mean += first[worker] / 2;
+    }
+    double expected = 0;
+    for (int worker = 0; worker < 2; ++worker)
+      expected += (mean - rate * ((first[worker] - target(worker, 1)) + decay * mean)) / 2;
+    EXPECT_NEAR(outcome.parameters[i], expected, 1e-5);
+  }
+}
+
 TEST(DecentralizedSgd, ModelsTravelWhileGradientsAreComputed) {
   // Worker 2 takes 2 s per step, the others 1 s; messages 0.5 s. The others have the models of step 1 at 2.5 s,
   // those of step 2 at 4.5 s, because worker 2 sends them at 2 s and 4 s; it never waits. Worker 0 has the last

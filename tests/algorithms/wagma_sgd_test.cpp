@@ -93,6 +93,7 @@ struct Replay {
   int global_every = 3;
   Divisor divisor = Divisor::paper;
   Order order = Order::step_first;
+  double decay = 0;  // of weights: at the model that is stepped, whichever the gradient was taken at
 
   double theta() const {
     constexpr double rate = 0.1;
@@ -104,7 +105,7 @@ struct Replay {
       gradient[w] = model[w] - PullObjective::target({Rank{static_cast<int>(w)}, taken[w], 0}, 0);
     };
     const auto step = [&](std::size_t w) {
-      model[w] -= rate * gradient[w];
+      model[w] -= rate * (gradient[w] + decay * model[w]);
       ++taken[w];
     };
     const auto go_on = [&](std::size_t w) {  // after a round
@@ -176,15 +177,20 @@ TEST(WagmaSgd, WhoIsLateIsInItsGroupWithWhatItBroughtLast) {
 }
 
 // The first step without an average; from then on a worker brings what it has before the step, after 2, 3.5 and 5 s.
+// Weights decay at the average.
 TEST(WagmaSgd, MayAverageBeforeAStepWhoseGradientWasTakenBefore) {
-  for (const Divisor divisor : {Divisor::paper, Divisor::released}) {
-    const auto outcome = three_workers(4).run(
-        WagmaSgd({.group_size = 3, .global_every = 3, .divisor = divisor, .order = Order::average_first}));
-    const Replay replay{.arrivals = {0, 1, 0, 1, 0, 2, 1, 2, 2}, .divisor = divisor, .order = Order::average_first};
-    EXPECT_NEAR(outcome.parameters[0], replay.theta(), 1e-5);
-    EXPECT_EQ(outcome.totals.end, Time{from_seconds(12.15)});
-    expect_exact_accounts(outcome);
-  }
+  for (const Divisor divisor : {Divisor::paper, Divisor::released})
+    for (const double decay : {0.0, 0.7}) {
+      SimulatedRun setup = three_workers(4);
+      setup.optimizer = make_sgd({.weight_decay = {.rate = decay}});
+      const auto outcome =
+          setup.run(WagmaSgd({.group_size = 3, .global_every = 3, .divisor = divisor, .order = Order::average_first}));
+      const Replay replay{
+          .arrivals = {0, 1, 0, 1, 0, 2, 1, 2, 2}, .divisor = divisor, .order = Order::average_first, .decay = decay};
+      EXPECT_NEAR(outcome.parameters[0], replay.theta(), 1e-5);
+      EXPECT_EQ(outcome.totals.end, Time{from_seconds(12.15)});
+      expect_exact_accounts(outcome);
+    }
 }
 
 SimulatedRun four_equal_workers(double network_s) {
