@@ -33,6 +33,11 @@ constexpr const char* examples = R"(Examples:
   syncopate list algorithms
   syncopate list dropcompute
 
+Under MPI an experiment needs a rank per worker, and per server. `./dev mpirun FILE` works the number out. By itself,
+Open MPI's mpirun refuses root (OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 allows it), and more ranks than
+cores (mpirun --oversubscribe, and --bind-to none, allow them). `run` refuses more than four ranks per core, where a
+machine has more than sixteen, unless it is started with --oversubscribe.
+
 Exit status:
   0    all right
   1    something failed while running
@@ -101,6 +106,11 @@ void add_choice_of_cluster(CLI::App& command, CommandLine& line) {
           "auto: mpi when started by mpirun or srun, else simulated")
       ->check(CLI::IsMember(std::set<std::string>{"auto", "simulated", "mpi"}))
       ->option_text("auto|simulated|mpi [auto]");
+}
+
+void add_oversubscribe(CLI::App& command, CommandLine& line) {
+  command.add_flag("--oversubscribe", line.oversubscribes,
+                   "under MPI: start also with more than four ranks per core and more than sixteen on a machine");
 }
 
 // CLI::Range alone takes "nan".
@@ -216,6 +226,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_experiment(*run, line);
   add_run_options(*run, line.options);
   add_choice_of_cluster(*run, line);
+  add_oversubscribe(*run, line);
   add_side_by_side(*run, line);
   add_memory(*run, line);
   run->add_option("--accept", line.accepted,
@@ -255,6 +266,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_experiment(*both, line);
   add_run_options(*both, line.options);
   add_compare_options(*both, line.compare);
+  add_oversubscribe(*both, line);
   CLI::App* thresholds = app.add_subcommand(
       "thresholds", "what DropCompute's thresholds would have done to a recorded run: drops, speed-up, S_eff");
   add_thresholds_options(*thresholds, line.thresholds);

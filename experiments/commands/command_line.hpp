@@ -31,6 +31,7 @@ struct CommandLine {
   std::string target_runs;        // of predict --to-target; empty: none
   std::int64_t memory_bytes = 0;  // --memory; 0: no limit
   bool measures = false;          // check --measure
+  bool oversubscribes = false;    // --oversubscribe
   std::string accepted;           // a directory with claims.json of experiments; empty: none
   RunOptions options;
   SideBySideOptions side_by_side;

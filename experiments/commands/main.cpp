@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +47,7 @@
 #include "workers/process/blas_kernel.hpp"
 #include "workers/process/exit_status.hpp"
 #include "workers/process/interrupt.hpp"
+#include "workers/process/memory_part.hpp"
 #include "workers/process/printable.hpp"
 
 namespace {
@@ -122,6 +126,11 @@ std::string damaged(const Experiment& experiment, const std::string& results) {
   for (const Run& run : experiment.runs)
     if (const std::string damage = damage_of(run_directory(results, run, false)); !damage.empty())
       text += fmt::format("{}; the next start repeats the run\n", damage);
+  std::set<std::string> seen;
+  for (const Run& run : experiment.runs)
+    if (run.common_phase && seen.insert(run.common_phase->hash).second)
+      if (const std::string damage = damage_of(run_directory(results, *run.common_phase, false)); !damage.empty())
+        text += fmt::format("{}; the next start repeats the common phase\n", damage);
   return text;
 }
 
@@ -196,6 +205,15 @@ struct Task {
   std::optional<Export> exported{};
 };
 
+// Before anything is read, which ranks in large numbers would take minutes for.
+void check_ranks(const CommandLine& line, const MpiSession& session) {
+  if (!session.active()) return;
+  if (const std::string why = why_alone(session); !why.empty()) throw ConfigurationFault(why);
+  if (line.oversubscribes) return;
+  const std::string fault = too_many_ranks(session.ranks_on_node(), session.cores_on_node());
+  if (!fault.empty()) throw ConfigurationFault(fault);
+}
+
 Task prepare(int argc, char** argv, const MpiSession& session) {
   Task task{.line = parse_command_line(argc, argv)};
   CommandLine& line = task.line;
@@ -238,12 +256,14 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
     line.compare.arguments = line.overrides;
     for (const std::string& profile : line.profiles)
       line.compare.arguments.insert(line.compare.arguments.end(), {"--profile", profile});
+    if (line.oversubscribes) line.compare.arguments.emplace_back("--oversubscribe");
     line.overrides.emplace_back(compare_override);
   }
   if (!line.accepted.empty() && !std::filesystem::is_directory(line.accepted))
     throw ConfigurationFault(fmt::format(
         "--accept: {}: no such directory; expected one above experiments that have been judged", line.accepted));
   check_side_by_side(line, session.active());
+  if (line.command == "run") check_ranks(line, session);
   task.experiment = loaded(line, session);
   check_side_by_side(line, *task.experiment);
   if (line.command == "compare" && task.experiment->tuning)
@@ -268,8 +288,8 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
 
 void write_thresholds(const ThresholdReport& report, const ThresholdsOptions& options) {
   standard_output.write(printable_lines(threshold_table(report)));
-  if (!options.json.empty()) replace_file(options.json, thresholds_json(report));
-  if (!options.csv.empty()) replace_file(options.csv, thresholds_csv(report));
+  if (!options.json.empty()) replace_named_file(options.json, thresholds_json(report));
+  if (!options.csv.empty()) replace_named_file(options.csv, thresholds_csv(report));
 }
 
 RankStatement own_statement(const Task& task, const MpiSession& session) {
@@ -358,7 +378,12 @@ int execute(Task& task, const MpiSession& session) {
     }
   }
   const auto trains_network = [](const Run& planned) { return planned.training.trains_network; };
-  if (std::ranges::any_of(experiment.runs, trains_network)) load_torch();
+  if (std::ranges::any_of(experiment.runs, trains_network)) {
+    load_torch();
+    const MemoryUse use = memory_use(line, session.active() ? session.size() : 0);
+    // The main thread may compute too. Processes side by side see to their own.
+    if (line.side_by_side.jobs.empty()) reserve_blas_memory(use.is_mpi_rank ? 1 : use.threads + 1);
+  }
   if (blas_is_reference()) {
     print(session, standard_error,
           "warning: BLAS is the reference library, slower by an order of magnitude; install OpenBLAS\n");
@@ -397,9 +422,26 @@ int run_program(int argc, char** argv) {
   }
 }
 
+std::terminate_handler end_with_reason = nullptr;  // the library's own
+
+// Where memory ends in a place that lets no exception through: a library that is being loaded, a thread of its own.
+[[noreturn]] void end_without_memory() {
+  try {
+    if (const auto problem = std::current_exception()) std::rethrow_exception(problem);
+  } catch (const std::bad_alloc&) {
+    constexpr std::string_view said = "syncopate: the memory does not suffice\n";
+    [[maybe_unused]] const auto written = write(STDERR_FILENO, said.data(), said.size());
+    _exit(exit_failure);
+  } catch (...) {
+  }
+  if (end_with_reason) end_with_reason();
+  std::abort();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  end_with_reason = std::set_terminate(end_without_memory);
   guard_standard_streams();
   silence_torch_warnings();
   use_best_blas_kernel(argv);

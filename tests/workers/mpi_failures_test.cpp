@@ -202,6 +202,7 @@ TEST(MpiRanksNeeded, OnePerWorkerAndServer) {
   EXPECT_THAT(wrong_number_of_ranks(3, 4, 2), testing::HasSubstr("must be 6 (4 workers and 2 servers)"));
   EXPECT_THAT(wrong_number_of_ranks(8, 4, 0), testing::StartsWith("more ranks than the experiment needs: found 8"));
   EXPECT_THAT(wrong_number_of_ranks(8, 4, 0), testing::HasSubstr("cluster.workers=8"));
+  EXPECT_THAT(wrong_number_of_ranks(1, 4, 0), testing::HasSubstr("`./dev mpirun FILE` finds the number"));
 }
 
 TEST(MpiSession, WithoutALauncherStaysOff) {

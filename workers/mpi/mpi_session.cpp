@@ -1,6 +1,7 @@
 #include "workers/mpi/mpi_session.hpp"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -19,10 +20,33 @@
 namespace syncopate {
 namespace {
 
-// Set by Slurm for every task of a step; an interactive `srun --pty` shell is a step of one task.
-int slurm_tasks() {
-  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
-  return tasks ? std::atoi(tasks) : 0;
+int number_in_environment(const char* name) {
+  const char* const text = std::getenv(name);
+  return text ? std::atoi(text) : 0;
+}
+
+// Processes that this one's launcher has started; 0: it does not say, or there is none. Open MPI's mpirun may itself be
+// a task of Slurm's.
+int launched_processes() {
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"})
+    if (const int number = number_in_environment(name); number > 0) return number;
+  return 0;
+}
+
+cpu_set_t own_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof(cores), &cores) == 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &cores);  // there are more than the set has room for
+  return cores;
+}
+
+// Open MPI's ranks that wait for each other give their core away, which mpirun arranges by itself only where it has
+// been told how many cores there are.
+void wait_in_turn() {
+  const cpu_set_t cores = own_cores();
+  if (number_in_environment("OMPI_COMM_WORLD_LOCAL_SIZE") > CPU_COUNT(&cores))
+    setenv("OMPI_MCA_mpi_yield_when_idle", "1", /*overwrite=*/0);
 }
 
 std::string this_host() {
@@ -38,6 +62,9 @@ std::string this_host() {
   _exit(status);
 }
 
+// Set by Slurm for every task of a step; an interactive `srun --pty` shell is a step of one task.
+int slurm_tasks() { return number_in_environment("SLURM_STEP_NUM_TASKS"); }
+
 }  // namespace
 
 bool launched_by_mpi() {
@@ -48,6 +75,7 @@ bool launched_by_mpi() {
 
 MpiSession::MpiSession(bool wanted) {
   if (!wanted || !launched_by_mpi()) return;
+  wait_in_turn();
   int level = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS || level < MPI_THREAD_FUNNELED)
     throw std::runtime_error("MPI cannot be initialised with thread support FUNNELED");
@@ -64,6 +92,9 @@ MpiSession::MpiSession(bool wanted) {
   int rank_on_node = 0;
   MPI_Comm_rank(node, &rank_on_node);
   MPI_Comm_size(node, &ranks_on_node_);
+  cpu_set_t cores = own_cores();
+  MPI_Allreduce(MPI_IN_PLACE, &cores, sizeof(cores), MPI_BYTE, MPI_BOR, node);
+  cores_on_node_ = CPU_COUNT(&cores);
   const int leads_node = rank_on_node == 0 ? 1 : 0;
   MPI_Exscan(&leads_node, &node_, 1, MPI_INT, MPI_SUM, communicator_);
   if (rank_ == 0) node_ = 0;  // the scan leaves rank 0's result undefined
@@ -119,6 +150,29 @@ void MpiSession::abort_as_told(const std::string& what_stays) const {
         exit_interrupted);
 }
 
+int most_ranks_for(int cores) { return std::max(16, 4 * cores); }
+
+std::string too_many_ranks(int ranks_on_node, int cores_on_node) {
+  const int most = most_ranks_for(cores_on_node);
+  if (ranks_on_node <= most) return {};
+  return fmt::format(
+      "{} ranks on one machine, which has {} {} for them; must be at most {}, or `run --oversubscribe ...`, if they "
+      "are "
+      "to wait for each other",
+      ranks_on_node, cores_on_node, cores_on_node == 1 ? "core" : "cores", most);
+}
+
+std::string why_alone(const MpiSession& session) {
+  const int launched = launched_processes();
+  if (!session.active() || session.size() > 1 || launched <= 1) return {};
+  const bool by_srun = launched == slurm_tasks() && !std::getenv("OMPI_COMM_WORLD_SIZE");
+  return by_srun ? fmt::format("srun started {} tasks that do not see each other: try `srun --mpi=pmix`", launched)
+                 : fmt::format(
+                       "the launcher started {} processes that do not see each other: use the mpirun of the MPI "
+                       "that Syncopate was built with",
+                       launched);
+}
+
 int ranks_needed(int workers, int servers) { return workers + servers; }
 
 std::string wrong_number_of_ranks(int found, int workers, int servers) {
@@ -128,7 +182,8 @@ std::string wrong_number_of_ranks(int found, int workers, int servers) {
       servers == 0 ? "" : fmt::format(" and {} {}", servers, servers == 1 ? "server" : "servers");
   std::string text = fmt::format(
       "{} than the experiment needs: found {} {}, must be {} ({} {}{}); start it with `mpirun -n {} ...` or set "
-      "cluster.workers={}",
+      "cluster.workers={}; `./dev mpirun FILE` finds the number, and sets what Open MPI asks of root and of more ranks "
+      "than cores",
       found > needed ? "more ranks" : "fewer ranks", found, found == 1 ? "rank" : "ranks", needed, workers,
       workers == 1 ? "worker" : "workers", and_servers, needed, std::max(1, found - servers));
   if (found == 1 && slurm_tasks() > 1)

@@ -13,6 +13,10 @@ namespace syncopate {
 // Whether mpirun, mpiexec or srun started this process, judged by the environment they set.
 bool launched_by_mpi();
 
+// Ranks that wait do so in turn, but not for nothing: beyond so many on a machine with so many cores an experiment takes
+// minutes to begin. Four for each core, and sixteen on any machine, since those of small experiments mostly sleep.
+int most_ranks_for(int cores);
+
 // Construct once per process, early in main (after use_best_blas_kernel, which re-executes the
 // program). Without a launcher everything stays off: active() is false, rank() 0, size() 1.
 class MpiSession {
@@ -29,6 +33,8 @@ class MpiSession {
   int size() const { return size_; }
   MPI_Comm communicator() const { return communicator_; }
   int ranks_on_node() const { return ranks_on_node_; }
+  // That the ranks of this node may use, all together: a launcher may have bound each of them to some.
+  int cores_on_node() const { return cores_on_node_; }
   // Whether another thread than the main one may speak MPI while that does not.
   bool serves_other_threads() const { return serves_other_threads_; }
 
@@ -49,11 +55,19 @@ class MpiSession {
   int size_ = 1;
   int node_ = 0;  // ordinal of this rank's node
   int ranks_on_node_ = 1;
+  int cores_on_node_ = 1;
   bool serves_other_threads_ = false;
   MPI_Comm communicator_ = MPI_COMM_NULL;
   int nodes_ = 1;
   NodeBoard board_;
 };
+
+// Where a launcher has started several processes of which each finds itself alone: why, and what helps; else empty. Each
+// of them would make the whole experiment.
+std::string why_alone(const MpiSession& session);
+
+// Where a machine has more ranks than most_ranks_for() its cores: what would be right; else empty.
+std::string too_many_ranks(int ranks_on_node, int cores_on_node);
 
 // Ranks an experiment needs: one per worker, and one per server of the method that has most.
 int ranks_needed(int workers, int servers);
