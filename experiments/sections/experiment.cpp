@@ -26,6 +26,7 @@
 #include "experiments/sections/sweep.hpp"
 #include "experiments/sections/tune_section.hpp"
 #include "experiments/sections/variants.hpp"
+#include "workers/process/free_memory.hpp"
 #include "workers/settings/settings_document.hpp"
 
 namespace syncopate {
@@ -62,6 +63,21 @@ std::uint64_t elements(const TomlNode& root, std::string_view key) {
   return list && list->is_array() ? std::max<std::uint64_t>(list->array().size(), 1) : 1;
 }
 
+// What a run takes here at least, once it is planned: its keys as a text, and what they say.
+constexpr double least_bytes_of_run = 2000;
+
+void require_memory_for(std::uint64_t runs, const SourcePlace& place) {
+  constexpr std::uint64_t few = 10'000;
+  if (runs <= few) return;
+  const double needed = least_bytes_of_run * static_cast<double>(runs);
+  const auto free = static_cast<double>(free_memory_bytes());
+  if (needed <= free) return;
+  throw ConfigurationFault(fmt::format(
+      "{}: {} runs; the memory does not suffice to list them: it takes at least {:.2g} GB, and {:.2g} GB are "
+      "free",
+      place.text(), runs, 1e-9 * needed, 1e-9 * free));
+}
+
 // seeds = 5 means 1 to 5.
 // Of more than `most` so many are listed: check_number_of_runs, which knows how many there are to be, refuses them.
 std::uint64_t list_seeds(TomlNode& root, std::int64_t most) {
@@ -72,6 +88,7 @@ std::uint64_t list_seeds(TomlNode& root, std::int64_t most) {
                                          seeds->place.text(), *number));
   if (!number) return elements(root, "seeds");
   const std::int64_t count = *number;
+  require_memory_for(static_cast<std::uint64_t>(std::min(count, most)), seeds->place);
   TomlNode::Array list;
   for (std::int64_t seed = 1; seed <= std::min(count, most); ++seed) list.push_back({seed, seeds->place});
   seeds->value = std::move(list);
@@ -102,11 +119,11 @@ void check_number_of_runs(const TomlNode& root, const std::vector<SweepAxis>& ax
     throw ConfigurationFault(
         fmt::format("{}: tune; {} trials beside {} runs; must be together at most {}, or as many as --limit allows",
                     tune->place.text(), trials, runs, most));
-  if (runs <= static_cast<std::uint64_t>(most)) return;
   const TomlNode* sweep = root.find("sweep") ? root.find("sweep") : root.find("seeds");
+  const SourcePlace& place = sweep ? sweep->place : root.place;
+  if (runs <= static_cast<std::uint64_t>(most)) return require_memory_for(runs + trials, place);
   throw ConfigurationFault(fmt::format("{}: {}{} x {} are {} runs; must be at most {}, or as many as --limit allows",
-                                       (sweep ? sweep->place : root.place).text(),
-                                       points > 1 ? fmt::format("{} points of a sweep x ", points) : "",
+                                       place.text(), points > 1 ? fmt::format("{} points of a sweep x ", points) : "",
                                        counted(methods, "method"), counted(seeds, "seed"), runs, most));
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <stdexcept>
 #include <string_view>
@@ -18,6 +19,9 @@ namespace syncopate {
 namespace {
 
 constexpr int most_of_a_range = 1'000'000;
+constexpr double slack = 1e-9;  // what rounding may take from the last value
+
+__extension__ using Wide = __int128;  // holds what is one step beyond the end of std::int64_t
 
 struct RangeFault : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -50,13 +54,36 @@ std::vector<double> numbers_of(const TomlNode& table) {
   if (factor && !(*from > 0 && *to > 0)) throw RangeFault("from and to must be above 0 beside a factor");
   if (step && *step == 0) throw RangeFault("step must not be 0");
   const double steps = factor ? std::log(*to / *from) / std::log(*factor) : (*to - *from) / *step;
-  constexpr double slack = 1e-9;  // what rounding may take from the last value
   if (steps < -slack)
     throw RangeFault(fmt::format("holds no value: {} leads away from `to`", factor ? "factor" : "step"));
   if (steps > most_of_a_range) throw RangeFault(fmt::format("must hold at most {} values", most_of_a_range));
   std::vector<double> numbers;
   for (int i = 0; i <= static_cast<int>(steps + slack); ++i)
     numbers.push_back(rounded(factor ? *from * std::pow(*factor, i) : *from + i * *step));
+  return numbers;
+}
+
+// The largest whole number that is at most the end of the range, or the smallest that is at least it.
+Wide whole_end(const TomlNode& to, bool upwards) {
+  if (const auto* integer = std::get_if<std::int64_t>(&to.value)) return *integer;
+  constexpr double beyond = 0x1p63;  // further than any value
+  const double end = std::clamp(std::get<double>(to.value), -beyond, beyond);
+  return static_cast<Wide>(upwards ? std::floor(end + slack) : std::ceil(end - slack));
+}
+
+// The values of a range of whole numbers, up to the last that a key may have.
+std::vector<std::int64_t> whole_numbers_of(const TomlNode& table) {
+  const auto integer = [&](const char* key) -> Wide { return std::get<std::int64_t>(table.find(key)->value); };
+  const bool multiplies = table.find("factor") != nullptr;
+  const Wide change = integer(multiplies ? "factor" : "step");
+  const bool upwards = multiplies || change > 0;
+  constexpr Wide least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
+  const Wide end = std::clamp(whole_end(*table.find("to"), upwards), least, most);
+  std::vector<std::int64_t> numbers;
+  for (Wide value = integer("from"); upwards ? value <= end : value >= end;
+       value = multiplies ? value * change : value + change)
+    numbers.push_back(static_cast<std::int64_t>(value));
+  if (numbers.empty()) throw RangeFault("holds no value: `to` is on the other side of `from`");
   return numbers;
 }
 
@@ -68,15 +95,11 @@ bool is_whole(const TomlNode& table, const char* key) {
 // Whole numbers where nothing else is written.
 TomlNode::Array values_of_range(const TomlNode& table) {
   const std::vector<double> numbers = numbers_of(table);
-  const bool whole = is_whole(table, "from") && is_whole(table, "step") && is_whole(table, "factor") &&
-                     std::ranges::all_of(numbers, [](double number) { return number == std::round(number); });
   TomlNode::Array values;
-  for (const double number : numbers) {
-    if (whole)
-      values.push_back({static_cast<std::int64_t>(number), table.place});
-    else
-      values.push_back({number, table.place});
-  }
+  if (is_whole(table, "from") && is_whole(table, "step") && is_whole(table, "factor"))
+    for (const std::int64_t number : whole_numbers_of(table)) values.push_back({number, table.place});
+  else
+    for (const double number : numbers) values.push_back({number, table.place});
   return values;
 }
 
@@ -88,8 +111,9 @@ const TomlNode* name_of(const TomlNode& element) {
 
 // What tells values apart where they are read: 1 and 1.0 are one number.
 std::string as_read(const TomlNode& value) {
-  if (const auto* integer = std::get_if<std::int64_t>(&value.value))
-    return inline_toml({static_cast<double>(*integer), {}});
+  const auto* const number = std::get_if<double>(&value.value);
+  if (number && *number == std::round(*number) && *number >= -0x1p63 && *number < 0x1p63)
+    return inline_toml({static_cast<std::int64_t>(*number), {}});
   if (!value.is_array()) return inline_toml(value);
   std::string text;
   for (const TomlNode& element : value.array()) text += as_read(element) + ",";

@@ -168,6 +168,23 @@ TEST_F(MemoryLimits, AProcessInWhichBlasGetsNoBufferEnds) {
   EXPECT_LE(child.status, 1) << child.err;
 }
 
+// From what does not suffice for the libraries to what suffices for all: each ends, with the reason where it is no good
+// end.
+TEST_F(MemoryLimits, ALimitOnWhatIsMappedEndsARunWithTheReason) {
+  write("n.toml", two_small_networks);
+  bool is_enough = false;
+  for (int megabytes = 500; megabytes <= 1500; megabytes += 100) {
+    const Outcome run =
+        shell("(ulimit -v " + std::to_string(1000 * megabytes) +
+              " && timeout 60 '" SYNCOPATE_PROGRAM "' run n.toml --rerun --threads 2 --results results)");
+    is_enough = run.status == 0;
+    if (is_enough) continue;
+    EXPECT_EQ(run.status, 1) << megabytes << run.out << run.err;
+    EXPECT_THAT(run.out + run.err, HasSubstr("the memory does not suffice")) << megabytes;
+  }
+  EXPECT_TRUE(is_enough) << "at last";
+}
+
 // A copy of the list of all values at each of them would take 4 GB.
 TEST_F(MemoryLimits, AnAxisOfThousandsOfValuesTakesMemoryByTheirNumberNotItsSquare) {
   std::string values;
@@ -178,6 +195,31 @@ TEST_F(MemoryLimits, AnAxisOfThousandsOfValuesTakesMemoryByTheirNumberNotItsSqua
                               "' check e.toml >out.txt 2>err.txt";
   const int status = std::system(command.c_str());
   EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0) << read("err.txt");
+}
+
+// 10 MB of them take 2 GB, and these half of it.
+TEST_F(MemoryLimits, AListThatTheMemoryDoesNotHoldIsAFaultOfItsFile) {
+  std::string seeds;
+  for (int i = 0; i < 2'500'000; ++i) seeds += "11,";
+  write("e.toml", "seeds = [" + seeds + "1]\n" + time_only);
+  const Outcome outcome = shell("(ulimit -v 700000 && timeout 60 '" SYNCOPATE_PROGRAM "' check e.toml)");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err,
+              testing::ContainsRegex("^e.toml: holds about 25000[0-9][0-9] values; the memory does not suffice: they take "));
+}
+
+// Before any of them is listed.
+TEST_F(MemoryLimits, RunsThatTheMemoryDoesNotHoldAreRefusedBeforeTheyAreListed) {
+  write("e.toml", time_only);
+  for (const std::string what : {"seeds=9000000000000000000",
+                                 "seeds=[1] sweep.budget.steps={from=1,to=3000,step=1} "
+                                 "sweep.cluster.workers={from=1,to=3000,step=1}"}) {
+    const Outcome outcome =
+        shell("(ulimit -v 1000000 && timeout 60 '" SYNCOPATE_PROGRAM "' check e.toml --limit 9000000000000000000 " +
+              what + ")");
+    EXPECT_EQ(outcome.status, 2) << what;
+    EXPECT_THAT(outcome.err, HasSubstr("; the memory does not suffice to list them: it takes at least ")) << what;
+  }
 }
 
 }  // namespace

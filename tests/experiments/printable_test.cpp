@@ -21,6 +21,17 @@ TEST(Printable, EscapesWhatATerminalObeys) {
             "\\u202Eabc");  // from right to left from here on
 }
 
+// Else two labels would look alike.
+TEST(Printable, EscapesWhatTakesNoRoom) {
+  EXPECT_EQ(printable("a\u200bb"), "a\\u200Bb");
+  for (const auto& [text, escape] :
+       {std::pair("\u00ad", "\\u00AD"), std::pair("\u034f", "\\u034F"), std::pair("\u200c", "\\u200C"),
+        std::pair("\u200d", "\\u200D"), std::pair("\u2028", "\\u2028"), std::pair("\u2060", "\\u2060"),
+        std::pair("\u2064", "\\u2064"), std::pair("\u3164", "\\u3164"), std::pair("\ufe0f", "\\uFE0F"),
+        std::pair("\ufeff", "\\uFEFF"), std::pair("\U000e0041", "\\U000E0041"), std::pair("\U000e0100", "\\U000E0100")})
+    EXPECT_EQ(printable(text), escape);
+}
+
 TEST(Printable, LeavesAllOtherTextAsItIs) {
   for (const char* text : {"", "plain", "Größe", "学习率", "emoji 🙂", "a \"quote\" and \\", "\xc2\xa0"})
     EXPECT_EQ(printable(text), text);

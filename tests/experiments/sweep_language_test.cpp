@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "experiments/commands/chosen_runs.hpp"
+#include "experiments/sections/swept_values.hpp"
 #include "tests/experiments/experiment_file.hpp"
 
 namespace syncopate {
@@ -48,6 +51,34 @@ TEST_F(SweepLanguage, ARangeWithAStepEndsAtTheLastValueThatIsNotBeyond) {
   EXPECT_THAT(micro_batches({"sweep.cluster.micro_batches={from=2,to=9,step=3}"}), ElementsAre(2, 5, 8));
   EXPECT_THAT(micro_batches({"sweep.cluster.micro_batches={from=8,to=2,step=-3}"}), ElementsAre(8, 5, 2));
   EXPECT_THAT(micro_batches({"sweep.cluster.micro_batches={from=4,to=4,step=1}"}), ElementsAre(4));
+  EXPECT_THAT(micro_batches({"sweep.cluster.micro_batches={from=2,to=9.5,step=3}"}), ElementsAre(2, 5, 8));
+}
+
+// Whole numbers are exact where numbers with a fraction have no room for their last digits.
+TEST(SweptValues, AreWholeNumbersUpToTheLastThereIs) {
+  const auto values = [](const std::string& range) {
+    FaultList faults;
+    const auto swept = read_swept_values(*parse_toml("x = " + range, "test").find("x"), "sweep", "x", faults);
+    std::vector<std::int64_t> numbers;
+    if (swept)
+      for (const TomlNode& value : swept->values) numbers.push_back(std::get<std::int64_t>(value.value));
+    return numbers;
+  };
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max(),
+                         least = std::numeric_limits<std::int64_t>::min();
+  EXPECT_THAT(values("{ from = 9223372036854775800, to = 9223372036854775807, step = 5 }"),
+              ElementsAre(most - 7, most - 2));
+  EXPECT_THAT(values("{ from = 9223372036854775806, to = 9223372036854775807, step = 1 }"),
+              ElementsAre(most - 1, most));
+  EXPECT_THAT(values("{ from = 9223372036854775806, to = 1e30, step = 3 }"), IsEmpty()) << "too many";
+  EXPECT_THAT(values("{ from = 9223372036854775806, to = 9.3e18, step = 100000000000000000 }"), ElementsAre(most - 1));
+  EXPECT_THAT(values("{ from = -9223372036854775807, to = -9223372036854775808, step = -1 }"),
+              ElementsAre(least + 1, least));
+  EXPECT_THAT(values("{ from = 1234567890123, to = 1234567890125, step = 1 }"),
+              ElementsAre(1234567890123, 1234567890124, 1234567890125));
+  EXPECT_THAT(values("{ from = 3074457345618258602, to = 9223372036854775807, factor = 3 }"),
+              ElementsAre(3074457345618258602, most - 1));
+  EXPECT_THAT(values("{ from = 9223372036854775807, to = 9223372036854775806, step = 1 }"), testing::IsEmpty());
 }
 
 TEST_F(SweepLanguage, ARangeWithAFactorMultiplies) {

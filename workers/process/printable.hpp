@@ -7,8 +7,8 @@
 
 namespace syncopate {
 
-// Control characters (C0, C1, DEL), characters that turn the direction of writing, and bytes that are no UTF-8 as
-// escapes: \n, \t, \u001B, \xFF. Everything else stays.
+// Control characters (C0, C1, DEL), characters that take no room or turn the direction of writing, so that two texts
+// would look alike, and bytes that are no UTF-8 as escapes: \n, \t, \u001B, \xFF, \U000E0001. Everything else stays.
 std::string printable(std::string_view text);
 
 // The same for text of several lines: the ends of lines stay.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "workers/process/free_memory.hpp"
 #include "workers/settings/toml_nesting.hpp"
 #include "workers/settings/toml_tree.hpp"
 
@@ -61,9 +62,25 @@ TomlNode convert(const toml::node& node, const std::string& source) {
   return result;
 }
 
+// What a value takes while it is read, in the parser's tree and in ours, and in the copies that follow.
+constexpr double bytes_of_value = 400;
+
+void require_memory_for(std::string_view text, const std::string& source) {
+  constexpr std::ptrdiff_t few = 100'000;
+  const auto values = std::ranges::count_if(text, [](char one) { return one == ',' || one == '='; });
+  if (values <= few) return;
+  const double needed = bytes_of_value * static_cast<double>(values);
+  const auto free = static_cast<double>(free_memory_bytes());
+  if (needed > free)
+    throw TomlSyntaxFault({source}, fmt::format("holds about {} values; the memory does not suffice: they take about "
+                                                "{:.2g} GB, and {:.2g} GB are free",
+                                                values, 1e-9 * needed, 1e-9 * free));
+}
+
 }  // namespace
 
 TomlNode parse_toml(std::string_view text, const std::string& source) {
+  require_memory_for(text, source);
   check_nesting(text, source);
   try {
     const toml::table table = toml::parse(text, source);
