@@ -35,6 +35,12 @@ void Participant::follow(const LearningRate& learning_rate, Step from) {
   if (step_ == Step{0} && is_heard()) context_.observer->on_first_rate(this->learning_rate());
 }
 
+void Participant::scale_rate(double factor) {
+  const bool is_first = step_ == Step{0} && factor != rate_factor_;
+  rate_factor_ = factor;
+  if (is_first && is_heard()) context_.observer->on_first_rate(factor * learning_rate());
+}
+
 double Participant::learning_rate(Step ahead) const {
   const Step step = file_step(ahead);
   if (own_schedule_ && step >= own_schedule_->from) return own_schedule_->learning_rate.at(step - own_schedule_->from);
@@ -74,7 +80,7 @@ Step Participant::steps_left() const {
 // Without moments, where there are some: what a method keeps of a model must not hold them, so that the optimizer may
 // go on in place.
 ModelStatePtr Participant::model() const {
-  if (!model_ || (!model_->moments[0] && !model_->moments[1])) return model_;
+  if (!model_ || model_->moments == std::array<Moment, 2>()) return model_;
   auto state = std::make_shared<ModelState>(*model_);
   state->moments = {};
   return state;

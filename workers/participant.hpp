@@ -114,6 +114,9 @@ class Participant {
   double learning_rate(Step ahead = {}) const;
   // From this step on the schedule is this one, by the steps since then.
   void follow(const LearningRate& learning_rate, Step from);
+  // The global model's steps take the schedule's rate times this: the rows of what is published from here on say so, and
+  // before the first step that of step 0. A server's steps call it; so does who publishes models that others step.
+  void scale_rate(double factor);
 
   // False once the budget is used up, or this worker's own data are. Methods that synchronise may rely on all workers
   // getting the same answer after the same collective: time, samples and bytes are those of the last agreement.
@@ -210,7 +213,7 @@ class Participant {
   double schedule_stretch_ = 1;
   Step extra_steps_{};
   Step added_steps_{};
-  double rate_factor_ = 1;    // of a server's last step
+  double rate_factor_ = 1;    // of the global model's last step
   std::int64_t surplus_ = 0;  // micro-batches that a worker's steps were planned with beyond M each
   std::optional<AgreedProgress> agreed_;
   std::unique_ptr<MovingAverage> average_;  // of its publications

@@ -45,7 +45,9 @@ void flat_step(benchmark::State& state, const Optimizer& optimizer) {
                                  .after = theta.data() + begin,
                                  .moments_before = {moments[0].data() + begin, moments[1].data() + begin},
                                  .moments_after = {moments[0].data() + begin, moments[1].data() + begin}};
-      optimizer.update(block, {.learning_rate = 1e-3, .step = step, .decay = optimizer.weight_decay().rate});
+      optimizer.update(block, {.learning_rate = 1e-3,
+                               .ages = {MomentAge{.steps = step}, MomentAge{.steps = step}},
+                               .decay = optimizer.weight_decay().rate});
     }
     benchmark::ClobberMemory();
   }

@@ -196,8 +196,8 @@ class ClusterContract : public testing::TestWithParam<ClusterKind> {
     return {span.begin(), span.end()};
   }
   std::vector<float> moment(const ModelStatePtr& state) {
-    if (!state->moments[0]) return std::vector<float>(KnownObjective::size, 0.0f);
-    const auto span = state->moments[0]->value.span();
+    if (!state->moments[0].values) return std::vector<float>(KnownObjective::size, 0.0f);
+    const auto span = state->moments[0].values->value.span();
     return {span.begin(), span.end()};
   }
 

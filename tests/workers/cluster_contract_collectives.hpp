@@ -62,7 +62,7 @@ TEST_P(ClusterContract, AverageTreatsMomentsAndBuffersByThePolicy) {
         }
         expect_near(training.values(state), parameters);
         expect_near(moment(state), moments == StatePolicy::keep ? own : moments == StatePolicy::average ? mean : zeros);
-        EXPECT_EQ(state->optimizer_steps, Step{moments == StatePolicy::reset ? 0 : 1});
+        EXPECT_EQ(state->moments[0].age.steps, Step{moments == StatePolicy::reset ? 0 : 1});
         expect_near(buffers(state), kept_buffers == StatePolicy::keep
                                         ? std::vector<float>{static_cast<float>(self.value + 1), 0}
                                     : kept_buffers == StatePolicy::average ? std::vector<float>{mean_rank, 0}

@@ -157,7 +157,7 @@ TEST(Combine, MomentsAndStepsAreThoseOfTheFirstTerm) {
   const auto b = engine.at_target(a, 20);
   const auto mixed = combine(engine, {{0.5, b}, {0.5, a}});
   EXPECT_EQ(mixed->moments, b->moments);
-  EXPECT_EQ(mixed->optimizer_steps, Step{2});
+  EXPECT_EQ(mixed->moments[0].age.steps, Step{2});
 }
 
 TEST(Combine, BuffersAreCombinedLikewiseOrThoseOfAnotherState) {

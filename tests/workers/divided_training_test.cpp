@@ -75,7 +75,7 @@ TEST(DividedTraining, AModelOfAWorkersOwnIsAtItsProcessAlone) {
     }
     for (const ModelStatePtr& model : models)
       held[static_cast<std::size_t>(group.self())] +=
-          engine.has(model->parameters) && engine.has(model->moments[0]) ? "1" : "0";
+          engine.has(model->parameters) && engine.has(model->moments[0].values) ? "1" : "0";
   });
   EXPECT_EQ(both(held), "11110000|00001111");
   EXPECT_EQ(two.moved_floats(), 0u) << "nothing is needed elsewhere";

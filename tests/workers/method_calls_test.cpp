@@ -76,7 +76,7 @@ TEST(MethodCalls, AModelIsHandedOutWithoutItsMomentsAndTheyStay) {
   const auto outcome = setup.run(Script([](Worker& worker) {
     for (int s = 0; s < 3; ++s) {
       const ModelStatePtr before = worker.model();
-      EXPECT_FALSE(before->moments[0]);
+      EXPECT_EQ(before->moments, (std::array<Moment, 2>()));  // nor with the counts of their steps
       worker.set_model(before);
       worker.descend(*worker.compute_gradient());
     }

@@ -55,12 +55,11 @@ struct AdamEngine : Engine {
     for (int i = 0; i < 2; ++i) {
       const auto index = static_cast<std::size_t>(i);
       if (policy.moments[index] == StatePolicy::reset)
-        EXPECT_EQ(state->moments[index], nullptr);
+        EXPECT_EQ(state->moments[index], Moment());
       else
-        EXPECT_EQ(values(state->moments[index]), expected(policy.moments[index], i, worker));
+        EXPECT_EQ(values(state->moments[index].values), expected(policy.moments[index], i, worker));
+      EXPECT_EQ(state->moments[index].age.steps, Step{policy.moments[index] == StatePolicy::reset ? 0 : 1});
     }
-    const bool all_reset = policy.moments[0] == StatePolicy::reset && policy.moments[1] == StatePolicy::reset;
-    EXPECT_EQ(state->optimizer_steps, Step{all_reset ? 0 : 1});
   }
   std::vector<ModelStatePtr> states;
 };
@@ -94,7 +93,7 @@ TEST(ModelAverage, EachMomentFollowsItsOwnPolicyAsBytes) {
       for (std::size_t i = 0; i < size; ++i) mean[i] = (mean[i] + other[i]) / 2;
       for (int worker = 0; worker < 2; ++worker) {
         const auto& old = engine.states[static_cast<std::size_t>(worker)];
-        const auto state = engine.training.from_averaged(old, policy, mean.data());
+        const auto state = engine.training.from_averaged(old, policy, mean.data(), ages_of(*engine.states[0]));
         engine.expect(state, policy, worker);
         EXPECT_EQ(engine.training.values(state), std::vector<float>(mean.begin(), mean.begin() + 3));
       }
@@ -122,7 +121,7 @@ TEST(ModelAverage, MomentsMayBeAveragedAlone) {
         const auto& state = averaged[static_cast<std::size_t>(worker)];
         engine.expect(state, policy, worker);
         EXPECT_EQ(engine.training.values(state), engine.training.values(old));
-        const auto read = engine.training.from_averaged(old, policy, mean.data());
+        const auto read = engine.training.from_averaged(old, policy, mean.data(), ages_of(*engine.states[0]));
         engine.expect(read, policy, worker);
         EXPECT_EQ(engine.training.values(read), engine.training.values(old));
       }
@@ -177,34 +176,40 @@ TEST(ModelAverage, WeightsAreThoseOfTheStatisticsToo) {
   EXPECT_THAT(engine.values(averaged[0]->buffers), ElementsAre((2 + 3 * 6) / 4.0f, (1 + 3 * 8) / 4.0f));
 }
 
-// Worker 1 has taken a step more. Moments m and v are equal after the average; a zero gradient then moves worker w by
-// rate beta1 m / (1 - beta1^t) / sqrt(beta2 v / (1 - beta2^t)), with t = 2 and 3, so that the moves' ratio is known.
-TEST(ModelAverage, EachWorkersBiasCorrectionGoesOnByItsOwnSteps) {
-  AdamEngine engine;
-  engine.states[1] = engine.training.descend(engine.states[1], engine.promise(engine.states[1], 0), 0.1);
-  const AveragePolicy policy{.moments = {StatePolicy::average, StatePolicy::average}};
-  const auto averaged = engine.training.average(engine.states, policy);
-  const std::vector<float> start = engine.training.values(averaged[0]);
-  EXPECT_EQ(engine.training.values(averaged[1]), start);
-  std::vector<std::vector<float>> moved;
-  for (const auto& state : averaged)
-    moved.push_back(engine.training.values(engine.training.descend(state, Gradient(), 10)));
-  const double ratio = (1 - 0.125) / (1 - 0.25) * std::sqrt((1 - 0.5625) / (1 - 0.421875));
-  for (std::size_t i = 0; i < start.size(); ++i)
-    EXPECT_NEAR((moved[0][i] - start[i]) / (moved[1][i] - start[i]), ratio, 1e-4);
+// Worker 1 has taken a step more. By hand, with m and v the means of the two workers' moments: what is left of their
+// zeros is the mean of beta and beta^2. A zero gradient then moves all workers by
+// rate beta1 m / (1 - beta1 left1) / sqrt(beta2 v / (1 - beta2 left2)).
+TEST(ModelAverage, TheBiasOfAMeanIsTheMeanOfItsBiases) {
+  for (const bool is_weighted : {false, true}) {
+    AdamEngine engine;
+    engine.states[1] = engine.training.descend(engine.states[1], engine.promise(engine.states[1], 0), 0.1);
+    const AveragePolicy policy{.moments = {StatePolicy::average, StatePolicy::average}};
+    const std::vector<double> weights = {1, 3};
+    const double share = is_weighted ? 0.25 : 0.5;
+    const auto averaged = engine.training.average(engine.states, policy, is_weighted ? weights : std::vector<double>());
+    EXPECT_EQ(averaged[0], averaged[1]);
+    const std::vector<float> start = engine.training.values(averaged[0]);
+    const std::vector<float> m = engine.values(averaged[0]->moments[0].values),
+                             v = engine.values(averaged[0]->moments[1].values);
+    const auto moved = engine.training.values(engine.training.descend(averaged[0], Gradient(), 10));
+    const double left1 = share * 0.5 + (1 - share) * 0.25, left2 = share * 0.75 + (1 - share) * 0.5625;
+    for (std::size_t i = 0; i < start.size(); ++i)
+      EXPECT_NEAR(moved[i] - start[i],
+                  -10 * 0.5 * m[i] / (1 - 0.5 * left1) / std::sqrt(0.75 * v[i] / (1 - 0.75 * left2)), 1e-4);
+  }
 }
 
-TEST(ModelAverage, StepsAreCountedOnWhereThereIsNoMoment) {
-  Engine engine;  // plain SGD
-  const auto start = engine.training.initial_state();
-  const std::vector<ModelStatePtr> states = {engine.at_target(start, 0), engine.at_target(start, 1)};
-  const AveragePolicy policy{.moments = {StatePolicy::reset, StatePolicy::reset}};
-  EXPECT_EQ(engine.training.average(states, policy)[0]->optimizer_steps, Step{1});
-  Engine with_momentum(2, 0.9);  // has one moment: the second policy does not matter
-  const auto first = with_momentum.training.initial_state();
-  const std::vector<ModelStatePtr> two = {with_momentum.at_target(first, 0), with_momentum.at_target(first, 1)};
-  const AveragePolicy only_first{.moments = {StatePolicy::reset, StatePolicy::keep}};
-  EXPECT_EQ(with_momentum.training.average(two, only_first)[0]->optimizer_steps, Step{0});
+// What the optimizer does not have is neither counted nor reset.
+TEST(ModelAverage, StepsAreCountedOfTheMomentsThatThereAre) {
+  for (const int moments : {0, 1}) {
+    Engine engine(2, moments == 0 ? 0 : 0.9);
+    const auto start = engine.training.initial_state();
+    const std::vector<ModelStatePtr> states = {engine.at_target(start, 0), engine.at_target(start, 1)};
+    EXPECT_EQ(states[0]->moments[0].age.steps, Step{moments});
+    EXPECT_EQ(states[0]->moments[1], Moment());
+    const AveragePolicy policy{.moments = {StatePolicy::reset, StatePolicy::keep}};
+    EXPECT_EQ(engine.training.average(states, policy)[0]->moments, (std::array<Moment, 2>()));
+  }
 }
 
 TEST(ModelAverage, WeightsAreDividedByTheirSum) {
@@ -218,7 +223,7 @@ TEST(ModelAverage, WeightsAreDividedByTheirSum) {
   const float mean = (0 * 1 + 1 * 3 + 3 * 4) / 8.0f;
   EXPECT_THAT(engine.training.values(averaged[2]), ElementsAre(mean, mean + 1, mean + 2, mean + 3));
   // Momentum is the gradient: 1 - target.
-  EXPECT_THAT(engine.values(averaged[2]->moments[0]), ElementsAre(1 - mean, -mean, -1 - mean, -2 - mean));
+  EXPECT_THAT(engine.values(averaged[2]->moments[0].values), ElementsAre(1 - mean, -mean, -1 - mean, -2 - mean));
   for (const auto& state : averaged) EXPECT_EQ(state, averaged[0]);
 }
 

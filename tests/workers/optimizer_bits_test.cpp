@@ -32,7 +32,9 @@ TEST(OptimizerBits, EachVectorMayBeInPlaceOnItsOwn) {
   const Vector gradient = gradient_of(3);
   for (const auto& test : optimizer_cases()) {
     const State before = trained(*test.optimizer, true, {}, 3);
-    const StepContext context{.learning_rate = 0.1, .step = 4, .decay = test.optimizer->weight_decay().rate};
+    const StepContext context{.learning_rate = 0.1,
+                              .ages = {MomentAge{.steps = 4}, MomentAge{.steps = 4}},
+                              .decay = test.optimizer->weight_decay().rate};
     State expected = before;
     test.optimizer->update(block_of(before, expected, gradient, 0, parameters), context);
     for (unsigned in_place = 0; in_place < 8; ++in_place) {  // one bit per vector
@@ -78,7 +80,8 @@ TEST(OptimizerBits, ANullMomentReadsAsZeros) {
         for (int i = 0; i < test.optimizer->moments(); ++i) {
           if ((null >> i & 1U) != 0) block.moments_before[i] = explicit_zeros == 1 ? zeros.moments[i].data() : nullptr;
         }
-        test.optimizer->update(block, {.learning_rate = 0.1, .step = 4, .decay = 0.01});
+        test.optimizer->update(
+            block, {.learning_rate = 0.1, .ages = {MomentAge{.steps = 4}, MomentAge{.steps = 4}}, .decay = 0.01});
       }
       EXPECT_TRUE(same_bits(after[0], after[1])) << test.name << ", moments " << null;
     }

@@ -139,7 +139,9 @@ inline void step_between(const Optimizer& optimizer, const State& before, State&
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
     const bool decays = decay.scope == DecayScope::all || cuts[i] < weights;
     optimizer.update(block_of(before, after, gradient, cuts[i], cuts[i + 1]),
-                     {.learning_rate = rate, .step = step, .decay = decays ? decay.rate : 0});
+                     {.learning_rate = rate,
+                      .ages = {MomentAge{.steps = step}, MomentAge{.steps = step}},
+                      .decay = decays ? decay.rate : 0});
   }
   after.optimizer_steps = step;
 }

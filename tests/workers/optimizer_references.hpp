@@ -18,8 +18,8 @@ using Doubles = std::vector<double>;
 
 struct State {
   Doubles theta;
-  Doubles moments[2];  // empty: before the first step
-  int steps = 0;
+  Doubles moments[2];  // empty: before the first step, or reset
+  int steps[2] = {};   // of each moment, since it was empty
 };
 using Step = std::function<void(State&, const std::vector<float>& gradient, double rate)>;
 
@@ -41,8 +41,11 @@ inline Doubles part(const Doubles& values, const Tensor& tensor) {
 }
 
 inline void begin_step(State& state) {
-  for (Doubles& moment : state.moments) moment.resize(state.theta.size(), 0.0);
-  ++state.steps;
+  for (int i = 0; i < 2; ++i) {
+    if (state.moments[i].empty()) state.steps[i] = 0;
+    state.moments[i].resize(state.theta.size(), 0.0);
+    ++state.steps[i];
+  }
 }
 
 inline Doubles clipped(const std::vector<float>& gradient, double max_norm) {
@@ -105,8 +108,8 @@ inline Step lamb(const LambOptions& o, const std::vector<Tensor>& tensors) {
         double &m = state.moments[0][i], &s = state.moments[1][i];
         m = o.beta1 * m + (o.averages_gradients ? 1 - o.beta1 : 1) * g;
         s = o.beta2 * s + (1 - o.beta2) * g * g;
-        const double corrected = std::sqrt(s / (1 - std::pow(o.beta2, state.steps)));
-        u.push_back(m / (1 - std::pow(o.beta1, state.steps)) / (corrected + o.epsilon) +
+        const double corrected = std::sqrt(s / (1 - std::pow(o.beta2, state.steps[1])));
+        u.push_back(m / (1 - std::pow(o.beta1, state.steps[0])) / (corrected + o.epsilon) +
                     (l2 ? 0 : decay * state.theta[i]));
       }
       const double w = norm(part(state.theta, tensor)), length = norm(u);
@@ -130,8 +133,8 @@ inline Step lans(const LansOptions& o, const std::vector<Tensor>& tensors) {
         double &m = state.moments[0][i], &s = state.moments[1][i];
         m = o.beta1 * m + (1 - o.beta1) * h;
         s = o.beta2 * s + (1 - o.beta2) * h * h;
-        const double d = std::sqrt(s / (1 - std::pow(o.beta2, state.steps))) + o.epsilon;
-        r.push_back(m / (1 - std::pow(o.beta1, state.steps)) / d + decay * state.theta[i]);
+        const double d = std::sqrt(s / (1 - std::pow(o.beta2, state.steps[1]))) + o.epsilon;
+        r.push_back(m / (1 - std::pow(o.beta1, state.steps[0])) / d + decay * state.theta[i]);
         c.push_back(h / d + decay * state.theta[i]);
       }
       const double w = norm(part(state.theta, tensor));

@@ -133,7 +133,8 @@ TEST(Optimizer, AdamWAddsEpsilonOutsideTheRootOfTheCorrectedMoment) {
   const Vector gradient = {1e-3F, -1e-3F, 1.0F};
   State state{.theta = Vector(3, 0.0F), .moments = {Vector(3), Vector(3)}};
   for (int step = 1; step <= 4; ++step) {
-    adamw->update(block_of(state, state, gradient, 0, 3), {.learning_rate = 0.1, .step = step});
+    adamw->update(block_of(state, state, gradient, 0, 3),
+                  {.learning_rate = 0.1, .ages = {MomentAge{.steps = step}, MomentAge{.steps = step}}});
     state.optimizer_steps = step;
     EXPECT_NEAR(state.theta[0], -0.05 * step, 1e-6);
     EXPECT_NEAR(state.theta[1], 0.05 * step, 1e-6);

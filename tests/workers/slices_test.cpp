@@ -96,8 +96,8 @@ TEST(Slices, EqualInputsShareParametersAndKeepTheirOwnMoments) {
   EXPECT_EQ(first->moments, workers[0]->moments);
   EXPECT_EQ(second->moments, workers[1]->moments);
   const auto later = engine.training.assemble(engine.at_target(workers[0], 3), servers);
-  EXPECT_EQ(later->optimizer_steps, Step{2});
-  EXPECT_EQ(first->optimizer_steps, Step{1});
+  EXPECT_EQ(later->moments[0].age.steps, Step{2});
+  EXPECT_EQ(first->moments[0].age.steps, Step{1});
   EXPECT_THAT(engine.training.values(first), testing::ElementsAre(10, 11, 22, 23));
   const std::vector<ModelStatePtr> swapped = {servers[1], servers[0]};
   EXPECT_THAT(engine.training.values(engine.training.assemble(workers[0], swapped)),

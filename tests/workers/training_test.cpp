@@ -128,7 +128,7 @@ TEST(Training, AStepAlongNothingIsAStepAlongZero) {
         if (is_nothing) gradient = is_empty ? Gradient() : gradient * 0;
         state = engine.training.descend(state, gradient, 0.05);
       }
-      EXPECT_EQ(state->optimizer_steps, Step{5});
+      EXPECT_EQ(state->moments[0].age.steps, Step{5});
       found[is_empty] = engine.training.values(state);
     }
     EXPECT_EQ(found[true], found[false]);
@@ -190,7 +190,7 @@ TEST(Training, WhoAdoptsAModelKeepsMomentsAndSteps) {
   EXPECT_EQ(adopted->parameters, other->parameters);
   EXPECT_EQ(adopted->buffers, other->buffers);
   EXPECT_EQ(adopted->moments, self->moments);
-  EXPECT_EQ(adopted->optimizer_steps, Step{1});
+  EXPECT_EQ(adopted->moments[0].age.steps, Step{1});
   EXPECT_NE(adopted->id, other->id);
   EXPECT_NE(adopted->id, self->id);
   EXPECT_EQ(engine.training.adopt(self, self), self);

@@ -157,8 +157,7 @@ ModelStatePtr CompressedAverage::taken_up(const SentDifference& average, const M
   if (average.policy.buffers == StatePolicy::average) changed.buffers = mean->buffers;
   const ModelStatePtr one = std::make_shared<const ModelState>(std::move(changed));
   const ModelStatePtr own = training_.average({&one, 1}, average.policy).front();  // of one model: itself
-  const bool is_common = own->buffers == mean->buffers && !own->moments[0] && !own->moments[1] &&
-                         own->optimizer_steps == mean->optimizer_steps;
+  const bool is_common = own->buffers == mean->buffers && own->moments == mean->moments;
   return is_common ? mean : own;
 }
 

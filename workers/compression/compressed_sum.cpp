@@ -98,7 +98,7 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
   const CompressionOptions& options = compressor_->options();
   of_memory_ = options.error_feedback ? 1 : static_cast<float>(options.momentum);
   double of_gradient = options.error_feedback ? 1 : 1 - options.momentum;
-  moment_ = options.of_moments ? model->moments[0] : nullptr;
+  moment_ = options.of_moments ? model->moments[0].values : nullptr;
   if (options.of_moments)
     of_gradient = (1 - options.beta1) / static_cast<double>(std::max<std::int64_t>(1, gradient.micro_batches()));
   const bool changes_units = options.error_feedback && options.units == CompressionOptions::Units::step;

@@ -73,4 +73,15 @@ std::optional<double> share_of(const Arrival& own, const std::vector<Arrival>& a
   return own.weight / sum;
 }
 
+MomentAges age_of_mean(const Training& training, const std::vector<Arrival>& arrivals) {
+  std::vector<MomentAges> ages;
+  std::vector<double> weights;
+  for (const Arrival& arrival : arrivals) {
+    ages.push_back(arrival.ages);
+    weights.push_back(arrival.weight);
+  }
+  const bool is_weighted = share_of(arrivals.front(), arrivals).has_value();
+  return training.age_of_mean(ages, is_weighted ? std::span<const double>(weights) : std::span<const double>());
+}
+
 }  // namespace syncopate

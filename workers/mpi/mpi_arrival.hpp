@@ -19,6 +19,7 @@ struct Arrival {
   std::int32_t wide = 0;                     // whether the gradient is
   std::int32_t blocks = 0;                   // whether the worker does nothing else until the collective has ended
   double weight = 0;                         // of the model in an average
+  MomentAges ages{};                         // of its moments
   std::int64_t micro_batches = 0;            // in the gradient that is reduced
   std::int64_t kept = 0;                     // the worker's contribution, as in collective.hpp
   std::int64_t planned = 0;
@@ -45,5 +46,7 @@ std::string explain_absence(const Arrival& own, Rank absent, const char* why);
 
 // This worker's part of a weighted mean; nothing if all have the same part.
 std::optional<double> share_of(const Arrival& own, const std::vector<Arrival>& arrivals);
+// Of the mean of all workers' moments.
+MomentAges age_of_mean(const Training& training, const std::vector<Arrival>& arrivals);
 
 }  // namespace syncopate

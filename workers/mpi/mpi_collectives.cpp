@@ -70,6 +70,7 @@ Arrival MpiCollectives::arrival_at(const Collective& what, const Contribution& c
   Arrival own{.terms = what.terms(),
               .wide = what.gradient.wide(),
               .weight = what.weight,
+              .ages = what.model ? ages_of(*what.model) : MomentAges(),
               .micro_batches = what.gradient.micro_batches(),
               .kept = contribution.kept,
               .planned = contribution.planned,
@@ -153,6 +154,7 @@ void MpiCollectives::conclude_arrivals(MpiAssembly& assembly, MpiCollective& col
   if (const std::string mismatch = explain_mismatch(arrivals, first.value); !mismatch.empty())
     throw RunFailure(mismatch);
   MpiReduction::Agreed agreed{.share = share_of(collective.own, arrivals)};
+  if (collective.what.kind == Kind::average) agreed.ages = age_of_mean(stage_.options.training, arrivals);
   collective.blocks = true;
   StepRow& row = collective.row;
   Bytes message_bytes{};

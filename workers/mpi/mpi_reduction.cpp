@@ -331,7 +331,7 @@ SharedPackets MpiReduction::packets() {
 ModelStatePtr MpiReduction::mean() {
   if (training_.time_only()) return nullptr;
   if (!agreed_.share) scale(1.0f / static_cast<float>(size_));
-  return training_.from_averaged(what_.model, what_.policy, values_.data());
+  return training_.from_averaged(what_.model, what_.policy, values_.data(), agreed_.ages);
 }
 
 }  // namespace syncopate

@@ -32,10 +32,11 @@ class MpiReduction {
     bool wide = false;               // in double precision
     std::optional<double> share{};   // of this rank's model in a mean; none, on all ranks alike: equal shares
     std::vector<Bytes> packets{};    // of each rank, where all are gathered
+    MomentAges ages{};               // of the mean's moments
 
     template <typename Archive>
     void keep(Archive& archive) {
-      archive(micro_batches, wide, share, packets);
+      archive(micro_batches, wide, share, packets, ages);
     }
   };
   // Who takes part in what has ended.

@@ -40,6 +40,7 @@ template <bool first_from_zero, bool second_from_zero, bool keeps_second = false
     float second = keeps_second ? 0.0f : s.rest2 * direction * direction;
     if constexpr (!first_from_zero) first = s.beta1 * m_before[i] + first;
     if constexpr (!second_from_zero) second = keeps_second ? s_before[i] : s.beta2 * s_before[i] + second;
+    if constexpr (keeps_second) first = second == 0 ? 0.0f : first;
     m_after[i] = first;
     s_after[i] = second;
     after[i] = before[i] * s.shrink - s.rate * (first / (std::sqrt(second) + s.epsilon));
@@ -56,7 +57,8 @@ void adamw_pass(const OptimizerBlock& block, const Scalars s) {
   pass<true, true>(block, s);
 }
 
-// A second moment that has not been written yet is zero, and stays so.
+// A second moment that has not been written yet is zero, and stays so. Where it is zero there is no scale for a step:
+// the first moment becomes zero too.
 SYNCOPATE_VECTOR_CLONES
 void frozen_pass(const OptimizerBlock& block, const Scalars s) {
   if (block.moments_before[0] != nullptr) {
@@ -81,9 +83,8 @@ class AdamW final : public Optimizer {
   }
 
   void update(const OptimizerBlock& block, const StepContext& context) const override {
-    const auto step = static_cast<double>(context.step);
-    const double correction1 = options_.corrects_bias ? 1 - std::pow(options_.beta1, step) : 1;
-    const double root2 = options_.corrects_bias ? std::sqrt(1 - std::pow(options_.beta2, step)) : 1;
+    const double correction1 = options_.corrects_bias ? 1 - left_of_start(options_.beta1, context.ages[0]) : 1;
+    const double root2 = options_.corrects_bias ? std::sqrt(1 - left_of_start(options_.beta2, context.ages[1])) : 1;
     Scalars scalars{.rate = static_cast<float>(context.learning_rate * root2 / correction1),
                     .epsilon = static_cast<float>(options_.epsilon * root2),
                     .beta1 = static_cast<float>(options_.beta1),

@@ -50,7 +50,7 @@ ProcessSet Training::place_of_reader(std::span<const CellPtr> reads) const {
 // Where all share the state, and take the same step, everywhere; a worker's own step is its own.
 ProcessSet Training::place_of_step(const ModelState& state, const Gradient& gradient) const {
   if (!divided_) return ProcessSet::everywhere();
-  const CellPtr cells[] = {state.parameters, state.moments[0], state.moments[1], state.buffers};
+  const CellPtr cells[] = {state.parameters, state.moments[0].values, state.moments[1].values, state.buffers};
   return gradient.reduced() ? place_of_reader(cells) : place();
 }
 

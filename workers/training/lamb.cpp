@@ -76,13 +76,12 @@ class Lamb final : public Optimizer {
   bool clips() const { return options_.max_norm > 0; }
 
   Scalars scalars(const StepContext& context) const {
-    const auto t = static_cast<double>(context.step);
     Scalars scalars{.beta1 = static_cast<float>(options_.beta1),
                     .beta2 = static_cast<float>(options_.beta2),
                     .rest1 = static_cast<float>(options_.averages_gradients ? 1 - options_.beta1 : 1),
                     .rest2 = static_cast<float>(1 - options_.beta2),
-                    .correction1 = static_cast<float>(1 / (1 - std::pow(options_.beta1, t))),
-                    .correction2 = static_cast<float>(1 / (1 - std::pow(options_.beta2, t))),
+                    .correction1 = static_cast<float>(1 / (1 - left_of_start(options_.beta1, context.ages[0]))),
+                    .correction2 = static_cast<float>(1 / (1 - left_of_start(options_.beta2, context.ages[1]))),
                     .epsilon = static_cast<float>(options_.epsilon)};
     if (clips()) {
       const double norm = std::sqrt((*context.model)[0][0]);

@@ -98,14 +98,13 @@ class Lans final : public Optimizer {
 
  private:
   Scalars scalars(const StepContext& context) const {
-    const auto t = static_cast<double>(context.step);
     return {.normalise = static_cast<float>(normalising_factor(context)),
             .beta1 = static_cast<float>(options_.beta1),
             .beta2 = static_cast<float>(options_.beta2),
             .rest1 = static_cast<float>(1 - options_.beta1),
             .rest2 = static_cast<float>(1 - options_.beta2),
-            .correction1 = static_cast<float>(1 / (1 - std::pow(options_.beta1, t))),
-            .correction2 = static_cast<float>(1 / (1 - std::pow(options_.beta2, t))),
+            .correction1 = static_cast<float>(1 / (1 - left_of_start(options_.beta1, context.ages[0]))),
+            .correction2 = static_cast<float>(1 / (1 - left_of_start(options_.beta2, context.ages[1]))),
             .epsilon = static_cast<float>(options_.epsilon),
             .decay = static_cast<float>(context.decay)};
   }

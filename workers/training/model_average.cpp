@@ -16,12 +16,6 @@ bool averages(const AveragePolicy& policy, int moment) {
   return policy.moments[static_cast<std::size_t>(moment)] == StatePolicy::average;
 }
 
-// Bias correction starts anew with the moments; one that goes on needs its step count.
-bool resets_steps(const AveragePolicy& policy, int moments) {
-  const auto end = policy.moments.begin() + moments;
-  return moments > 0 && std::all_of(policy.moments.begin(), end, [](auto p) { return p == StatePolicy::reset; });
-}
-
 // Whoever has one of them needs their mean.
 ProcessSet places_of_any(std::span<const CellPtr> cells) {
   ProcessSet places = ProcessSet::none();
@@ -63,26 +57,28 @@ std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> stat
   std::array<CellPtr, 2> moments;
   for (std::size_t i = 0; i < moments.size(); ++i)
     if (policy.moments[i] == StatePolicy::average)
-      moments[i] = mean_of(size, [i](const ModelState& s) { return s.moments[i]; });
+      moments[i] = mean_of(size, [i](const ModelState& s) { return s.moments[i].values; });
   CellPtr buffers;
   if (policy.buffers == StatePolicy::average)
     buffers = mean_of(objective_->buffers(), [](const ModelState& s) { return s.buffers; });
   if (policy.buffers == StatePolicy::reset && objective_->buffers() > 0)
     buffers = filled_cell(objective_->initial_buffers());
 
-  const bool restarts = resets_steps(policy, optimizer_->moments());
+  std::vector<MomentAges> ages;
+  for (const auto& state : states) ages.push_back(ages_of(*state));
+  const MomentAges age = age_of_mean(ages, weighted ? weights : std::span<const double>());
   std::vector<ModelStatePtr> result;
   for (const auto& old : states) {
     auto state = std::make_shared<ModelState>(*old);
     state->id = new_state_id();
     if (has_new_parameters) state->parameters = parameters;
-    for (std::size_t i = 0; i < moments.size(); ++i)
-      if (policy.moments[i] != StatePolicy::keep) state->moments[i] = moments[i];
-    if (restarts) state->optimizer_steps = 0;
+    for (std::size_t i = 0; i < moments.size(); ++i) {
+      if (policy.moments[i] == StatePolicy::average) state->moments[i] = {moments[i], age[i]};
+      if (policy.moments[i] == StatePolicy::reset) state->moments[i] = {};
+    }
     if (policy.buffers != StatePolicy::keep) state->buffers = buffers;
     const bool equals_previous = !result.empty() && state->parameters == result.back()->parameters &&
-                                 state->moments == result.back()->moments && state->buffers == result.back()->buffers &&
-                                 state->optimizer_steps == result.back()->optimizer_steps;
+                                 state->moments == result.back()->moments && state->buffers == result.back()->buffers;
     result.push_back(equals_previous ? result.back() : std::move(state));
   }
   return result;
@@ -116,6 +112,11 @@ CellPtr Training::submit_mean(std::vector<CellPtr> inputs, std::size_t size, Sli
   });
 }
 
+MomentAges Training::age_of_mean(std::span<const MomentAges> ages, std::span<const double> weights) const {
+  if (time_only()) return {};
+  return syncopate::age_of_mean(ages, weights, optimizer_->decays());
+}
+
 std::size_t Training::averaged_size(const AveragePolicy& policy) const {
   const auto declared = static_cast<std::size_t>(declared_bytes_.value()) / sizeof(float);
   const std::size_t parameters = objective_ ? objective_->parameters() : declared;
@@ -136,11 +137,12 @@ void Training::write_averaged(const ModelStatePtr& state, const AveragePolicy& p
   };
   if (policy.parameters == StatePolicy::average) write(state->parameters, objective_->parameters());
   for (int i = 0; i < optimizer_->moments(); ++i)
-    if (averages(policy, i)) write(state->moments[static_cast<std::size_t>(i)], objective_->parameters());
+    if (averages(policy, i)) write(state->moments[static_cast<std::size_t>(i)].values, objective_->parameters());
   if (policy.buffers == StatePolicy::average) write(state->buffers, objective_->buffers());
 }
 
-ModelStatePtr Training::from_averaged(const ModelStatePtr& old, const AveragePolicy& policy, const float* mean) {
+ModelStatePtr Training::from_averaged(const ModelStatePtr& old, const AveragePolicy& policy, const float* mean,
+                                      const MomentAges& ages) {
   if (!objective_) return nullptr;
   const auto read = [&](std::size_t size) {
     if (CourseLog::replays_here()) return new_cell();  // whose value comes with all others
@@ -151,11 +153,10 @@ ModelStatePtr Training::from_averaged(const ModelStatePtr& old, const AveragePol
   auto state = std::make_shared<ModelState>(*old);
   state->id = new_state_id();
   if (policy.parameters == StatePolicy::average) state->parameters = read(objective_->parameters());
-  for (int i = 0; i < optimizer_->moments(); ++i)
-    if (averages(policy, i)) state->moments[static_cast<std::size_t>(i)] = read(objective_->parameters());
+  for (std::size_t i = 0; i < static_cast<std::size_t>(optimizer_->moments()); ++i)
+    if (policy.moments[i] == StatePolicy::average) state->moments[i] = {read(objective_->parameters()), ages[i]};
   for (std::size_t i = 0; i < policy.moments.size(); ++i)
-    if (policy.moments[i] == StatePolicy::reset) state->moments[i] = nullptr;
-  if (resets_steps(policy, optimizer_->moments())) state->optimizer_steps = 0;
+    if (policy.moments[i] == StatePolicy::reset) state->moments[i] = {};
   if (policy.buffers == StatePolicy::average && objective_->buffers() > 0) state->buffers = read(objective_->buffers());
   if (policy.buffers == StatePolicy::reset && objective_->buffers() > 0)
     state->buffers = filled_cell(objective_->initial_buffers());

@@ -31,12 +31,26 @@ using CellPtr = std::shared_ptr<Cell>;
 CellPtr filled_cell(std::span<const float> values);
 inline std::shared_ptr<Task> producer(const CellPtr& cell) { return cell ? cell->producer : nullptr; }
 
+// What the bias correction of a moment needs: how much of it is still the zero that it began with. After one more step
+// with a decay of beta that is left beta^(steps + 1).
+struct MomentAge {
+  Step steps{};     // that have gone into it, since
+  double left = 1;  // so much was: 1 for a moment that was zero, less for a mean of moments that had unequal ages
+  bool operator==(const MomentAge&) const = default;
+};
+using MomentAges = std::array<MomentAge, 2>;
+
+struct Moment {
+  CellPtr values;  // (P,); null: all zeros (before the first step, or reset)
+  MomentAge age{};
+  bool operator==(const Moment&) const = default;
+};
+
 struct ModelState {
-  std::uint64_t id = 0;            // no two states ever share one, unlike their addresses
-  CellPtr parameters;              // (P,)
-  std::array<CellPtr, 2> moments;  // (P,) each; null: all zeros (before the first step, or reset)
-  CellPtr buffers;                 // null where the model has none
-  Step optimizer_steps{};          // steps since the moments were zero
+  std::uint64_t id = 0;  // no two states ever share one, unlike their addresses
+  CellPtr parameters;    // (P,)
+  std::array<Moment, 2> moments;
+  CellPtr buffers;  // null where the model has none
 };
 using ModelStatePtr = std::shared_ptr<const ModelState>;
 
@@ -61,5 +75,11 @@ struct WeightedState {
 };
 
 std::uint64_t new_state_id();
+
+MomentAges ages_of(const ModelState& state);
+// Of the mean of moments with these ages and decays (Optimizer::decays). Equal ages stay as they are. Weights, one per
+// member, are divided by their sum; empty: equal.
+MomentAges age_of_mean(std::span<const MomentAges> ages, std::span<const double> weights,
+                       std::span<const double> decays);
 
 }  // namespace syncopate

@@ -22,6 +22,10 @@ const float* read_moment(const OptimizerBlock& block, std::size_t moment) {
   return block.moments_after[moment];
 }
 
+double left_of_start(double beta, const MomentAge& age) {
+  return age.left * std::pow(beta, static_cast<double>(age.steps.value()));
+}
+
 void require_share(double value, const char* name) { require(value >= 0 && value < 1, value, name, "in [0, 1)"); }
 
 void require_positive(double value, const char* name) {

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "workers/training/model_state.hpp"
+
 namespace syncopate {
 
 enum class DecayScope { weights, all };       // which parameters decay
@@ -41,9 +43,10 @@ using PassSums = std::array<TensorSums, 2>;  // by pass
 // What one step needs beside the vectors.
 struct StepContext {
   double learning_rate = 0;
-  std::int64_t step = 1;      // 1 for the first step since the moments were zero (bias correction)
-  double decay = 0;           // weight-decay rate of this block, 0 for parameters that do not decay
-  bool keeps_second = false;  // the second moment stays as it is, where `beta1_of_frozen` says that it can
+  MomentAges ages = {MomentAge{.steps = 1}, MomentAge{.steps = 1}};  // of each moment, with this step
+  double decay = 0;  // weight-decay rate of this block, 0 for parameters that do not decay
+  // The second moment stays as it is, where `beta1_of_frozen` says that it can; where it is 0, the first becomes 0.
+  bool keeps_second = false;
   // Layer-wise: decay does not concern this block's tensor, at whatever rate; and what the passes so far have
   // measured of the tensor, and of all tensors together.
   bool excluded = false;
@@ -75,7 +78,8 @@ class Optimizer {
   virtual void update(const OptimizerBlock& block, const StepContext& context) const = 0;
   virtual const WeightDecay& weight_decay() const = 0;
   // Of an optimizer whose second moment may stay as it is while the first goes on, the first one's decay; none: it
-  // cannot. The first moment then makes the step, without bias correction or a decay in the gradient.
+  // cannot. The first moment then makes the step, without bias correction or a decay in the gradient. A parameter whose
+  // second moment is exactly 0 takes no step but its decay.
   virtual std::optional<double> beta1_of_frozen() const { return std::nullopt; }
 
   // A layer-wise optimizer needs norms of whole tensors: it takes so many passes (at most 2) over the vectors before
@@ -88,6 +92,9 @@ class Optimizer {
 
 // Where to read a moment: a null one is written as zeros first.
 const float* read_moment(const OptimizerBlock& block, std::size_t moment);
+
+// How much of a moment with this decay is what it began with; the rest, 1 less that, is what gradients have made of it.
+double left_of_start(double beta, const MomentAge& age);
 
 // v = mu v + g;  theta -= lr (v, or g + mu v with Nesterov). As torch::optim::SGD with dampening 0; with a
 // momentum of updates as tf.keras.optimizers.SGD.

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "workers/training/course_log.hpp"
@@ -109,7 +110,7 @@ void StepWork::begin() {
   }
   before = take_over(from->parameters, *parameters, ours, size);
   for (int i = 0; i < optimizer->moments(); ++i)
-    moments_before[i] = take_over(from->moments[i], *moments[i], ours, size);
+    moments_before[i] = take_over(from->moments[i].values, *moments[i], ours, size);
   if (optimizer->passes() > 0) {
     gradient = FlatVector(size);
     measures = std::make_unique<Measures>(stretches->size());
@@ -195,9 +196,10 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   auto next = std::make_shared<ModelState>(*state);
   next->id = new_state_id();
   next->parameters = new_cell();
-  for (int i = 0; i < optimizer_->moments(); ++i) next->moments[i] = new_cell();
+  const std::span<Moment> moments(next->moments.data(), static_cast<std::size_t>(optimizer_->moments()));
+  for (Moment& moment : moments) moment.values = new_cell();
+  for (Moment& moment : keeps_second ? moments.first(1) : moments) ++moment.age.steps;
   if (state->buffers && sum->micro_batches > 0) next->buffers = new_cell();
-  ++next->optimizer_steps;
 
   auto work = std::make_shared<StepWork>();
   work->objective = objective_;
@@ -206,18 +208,18 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   assert(optimizer_->passes() == 0 || rules.slice.count == 1);
   work->scale = scale;
   work->context = {
-      .learning_rate = learning_rate, .step = next->optimizer_steps.value(), .keeps_second = rules.keeps_second};
+      .learning_rate = learning_rate, .ages = ages_of(*next), .keeps_second = rules.keeps_second};
   work->clip_norm = rules.clipping == Clipping::of_step ? options_.clip_norm : 0;
   const auto size = static_cast<std::int64_t>(objective_->parameters());
   work->first = static_cast<std::size_t>(rules.slice.begin(size));
   work->last = static_cast<std::size_t>(rules.slice.end(size));
   work->parameters = next->parameters;
-  work->moments = next->moments;
+  for (std::size_t i = 0; i < moments.size(); ++i) work->moments[i] = moments[i].values;
   if (next->buffers != state->buffers) work->buffers = next->buffers;
 
   // Held only for the moment: what nobody else holds is updated in place.
-  std::vector<std::shared_ptr<Task>> inputs =
-      brought(std::vector{state->parameters, state->moments[0], state->moments[1], state->buffers}, places);
+  std::vector<std::shared_ptr<Task>> inputs = brought(
+      std::vector{state->parameters, state->moments[0].values, state->moments[1].values, state->buffers}, places);
   // The gradient of a local step goes straight from the backward pass into the update. One that was taken at
   // another model does not wait for this one: it is computed before or beside the steps that come before.
   const bool one_task = exclusive && is_taken_at(*sum, *state) && is_evaluated_at(*sum, places);
@@ -230,7 +232,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   work->sum = std::move(sum);
   state->parameters->stepped_from = true;
   next->parameters->at = places;
-  for (int i = 0; i < optimizer_->moments(); ++i) next->moments[i]->at = places;
+  for (Moment& moment : moments) moment.values->at = places;
   if (work->buffers) work->buffers->at = places;
   if (!is_here(places)) return next;
   work->from = std::move(state);
@@ -260,7 +262,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
     done = submit_ranges(done, work->first, work->last, update);
   }
   next->parameters->producer = done;
-  for (int i = 0; i < optimizer_->moments(); ++i) next->moments[i]->producer = done;
+  for (Moment& moment : moments) moment.values->producer = done;
   if (work->buffers) next->buffers->producer = done;
   return next;
 }

@@ -71,12 +71,12 @@ class RmsProp final : public Optimizer {
   const WeightDecay& weight_decay() const override { return options_.weight_decay; }
 
   void update(const OptimizerBlock& block, const StepContext& context) const override {
-    const double left_of_start = std::pow(options_.rho, static_cast<double>(context.step));
+    const double left = left_of_start(options_.rho, context.ages[options_.momentum > 0 ? 1 : 0]);
     const Scalars scalars{.rate = static_cast<float>(context.learning_rate),
                           .momentum = static_cast<float>(options_.momentum),
                           .rho = static_cast<float>(options_.rho),
                           .rest = static_cast<float>(1 - options_.rho),
-                          .start = static_cast<float>(options_.mean_square_start * left_of_start),
+                          .start = static_cast<float>(options_.mean_square_start * left),
                           .epsilon = static_cast<float>(options_.epsilon),
                           .l2 = static_cast<float>(context.decay)};
     if (options_.form == RmsPropForm::tensorflow) {

@@ -6,7 +6,7 @@
 // Shapes:  gradient, parameters, ms, v: (P,) flat float32. The moments are v, then ms; without momentum ms alone.
 // Differs: ms starts at 1 in TensorFlow 1, at 0 in Keras 2 and PyTorch. What is kept starts at 0 in every form, and
 //          ms is that plus start rho^t, the same by the recursion: a null moment is zeros, as everywhere. Where a
-//          state policy resets it alone, the step count goes on, and ms begins anew near 0.
+//          state policy resets it, alone or with v, ms is `start` again.
 // Checks:  golden vectors of all forms; torch::optim::RMSprop; epsilon far above g^2 is momentum SGD.
 #pragma once
 

@@ -29,8 +29,8 @@ namespace syncopate {
 // What happens at a synchronisation to a part of the state.
 enum class StatePolicy { keep, average, reset };
 struct AveragePolicy {
-  // SGD's momentum is the first; Adam has two. The step count of Adam's bias correction starts anew when
-  // every moment is reset.
+  // SGD's momentum is the first; Adam has two. Each has an age of its own, by which its bias is corrected: that of a mean
+  // follows from all workers' (age_of_mean).
   std::array<StatePolicy, 2> moments = {StatePolicy::keep, StatePolicy::keep};
   StatePolicy buffers = StatePolicy::average;     // BatchNorm statistics; reset: to their initial values
   StatePolicy parameters = StatePolicy::average;  // or kept, where moments are averaged alone
@@ -286,7 +286,10 @@ class Training {
   // this order; and the state that has their mean, everything else by the policy.
   std::size_t averaged_size(const AveragePolicy& policy) const;
   void write_averaged(const ModelStatePtr& state, const AveragePolicy& policy, float* out);
-  ModelStatePtr from_averaged(const ModelStatePtr& state, const AveragePolicy& policy, const float* mean);
+  // `ages`: of the averaged moments (age_of_mean), where the policy has any.
+  ModelStatePtr from_averaged(const ModelStatePtr& state, const AveragePolicy& policy, const float* mean,
+                              const MomentAges& ages = {});
+  MomentAges age_of_mean(std::span<const MomentAges> ages, std::span<const double> weights) const;
 
  private:
   std::vector<float> new_parameters() const;
