@@ -9,11 +9,15 @@
 //          owner of each chunk, who has a residual of its own;  x -= rate m / (sqrt(v) + epsilon), and the decay beside
 //          it. The scale is the root mean square, of a whole chunk unless `scope` says otherwise (the code: of each
 //          tensor, by its padded length; a worker's one for all chunks); the sign of 0 is +1. The optimizer must leave
-//          out bias correction, as the code does in both phases. A value that stays exactly 0 cannot be sent as 0; the
-//          code has masks for such rows, which are left out here. What becomes of residuals is said in
+//          out bias correction, as the code does in both phases. A value that stays exactly 0 cannot be sent as 0,
+//          and over a second moment of 0 it would be a step of rate / epsilon times the scale. So parameters whose
+//          second moment is exactly 0 when it is frozen, whose gradients have all been 0 until then, are masked: their
+//          first moment stays 0, and they move by weight decay alone for the rest of the run. The code does the same
+//          for rows that its user names. Residuals are not masked, as in the code; what becomes of them is said in
 //          workers/compression/compressed_sum.hpp.
 // Checks:  freeze_step beyond the run equals synchronous SGD with Adam bit for bit; without compression it is momentum
-//          SGD with a fixed preconditioner; one worker with values of equal magnitude is exact.
+//          SGD with a fixed preconditioner; one worker with values of equal magnitude is exact;
+//          a parameter without gradients stays where it was, to the bit.
 #pragma once
 
 #include "algorithms/method/algorithm.hpp"

@@ -89,7 +89,8 @@ std::vector<double> in_chunks(std::vector<double>& p, int chunks, Send send) {
   return sent;
 }
 
-std::vector<double> model_after(int workers, int steps, int freeze_step, Send send, bool has_owners = false) {
+std::vector<double> model_after(int workers, int steps, int freeze_step, Send send, bool has_owners = false,
+                                const ListedGradients::Listed& gradients = listed) {
   const auto n = static_cast<std::size_t>(workers);
   std::vector<double> x(size), m(size), v(size);
   std::vector<std::vector<double>> p(n, std::vector<double>(size));
@@ -97,7 +98,7 @@ std::vector<double> model_after(int workers, int steps, int freeze_step, Send se
   for (int step = 0; step < steps; ++step) {
     std::vector<double> mean(size);
     for (std::size_t worker = 0; worker < n; ++worker) {
-      const auto g = listed({Rank{static_cast<int>(worker)}, Step{step}, 0});
+      const auto g = gradients({Rank{static_cast<int>(worker)}, Step{step}, 0});
       std::vector<double> of_worker(g.begin(), g.end());
       if (step >= freeze_step) {
         for (std::size_t i = 0; i < size; ++i) p[worker][i] += beta1 * m[i] + (1 - beta1) * of_worker[i];
@@ -112,6 +113,7 @@ std::vector<double> model_after(int workers, int steps, int freeze_step, Send se
     }
     for (std::size_t i = 0; i < size; ++i) {
       m[i] = step >= freeze_step ? mean[i] : beta1 * m[i] + (1 - beta1) * mean[i];
+      if (step >= freeze_step && v[i] == 0) m[i] = 0;
       if (step < freeze_step) v[i] = beta2 * v[i] + (1 - beta2) * mean[i] * mean[i];
       x[i] -= rate * (m[i] / (std::sqrt(v[i]) + epsilon) + decay * x[i]);
     }
@@ -174,6 +176,45 @@ TEST(OneBitAdam, OfOneWorkerWithEqualMagnitudesIsExact) {
   setup.objective = std::make_shared<ListedGradients>(size, equal);
   const auto exact = setup.run(OneBitAdam(Step{2})).parameters, found = setup.run(compressed(Step{2})).parameters;
   for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(found[i], exact[i], 2e-5) << i;
+}
+
+// Every fourth parameter has gradients of exactly 0, as a weight has behind an input that is always 0. Its step would be
+// the others' scale over epsilon.
+TEST(OneBitAdam, WhatHasNoGradientsInTheFirstPhaseStaysWhereItWas) {
+  const auto is_dead = [](std::size_t i) { return i % 4 == 1; };
+  const auto with_dead = [is_dead](const MicroBatch& at) {
+    std::vector<float> values = listed(at);
+    for (std::size_t i = 0; i < size; ++i)
+      if (is_dead(i)) values[i] = 0;
+    return values;
+  };
+  for (const auto pattern : {CompressionOptions::Pattern::gather, CompressionOptions::Pattern::two_phase})
+    for (const int workers : {1, 3}) {
+      SimulatedRun setup = of_noise(workers, 20);
+      setup.objective = std::make_shared<ListedGradients>(size, with_dead);
+      CompressionOptions options = signs();
+      options.pattern = pattern;
+      const bool has_owners = pattern == CompressionOptions::Pattern::two_phase;
+      const auto found = setup.run(compressed(Step{5}, options)).parameters;
+      for (std::size_t i = 0; i < size; ++i) EXPECT_EQ(found[i] == 0, is_dead(i)) << i;
+      expect_near(found, model_after(workers, 20, 5, scaled_signs, has_owners, with_dead), 1e-3);
+    }
+}
+
+// Rows of a table whose first gradient comes after the second moment is frozen have no scale for a step.
+TEST(OneBitAdam, WhatHasItsFirstGradientInTheSecondPhaseStaysMasked) {
+  SimulatedRun setup = of_noise(2, 20);
+  setup.optimizer = make_adamw({.epsilon = epsilon, .corrects_bias = false, .weight_decay = {.rate = 0}});
+  setup.objective = std::make_shared<ListedGradients>(size, [](const MicroBatch& at) {
+    std::vector<float> values = listed(at);
+    if (at.step < Step{8}) values[0] = 0;
+    return values;
+  });
+  const auto begin = setup.objective->initial_parameters(0);
+  const auto early = setup.run(OneBitAdam(Step{5})).parameters, late = setup.run(OneBitAdam(Step{12})).parameters;
+  EXPECT_EQ(early[0], begin[0]);
+  EXPECT_NE(late[0], begin[0]);
+  EXPECT_NE(early[1], begin[1]);
 }
 
 TEST(OneBitAdam, OfMoreMicroBatchesTakesTheirMean) {
