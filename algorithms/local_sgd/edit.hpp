@@ -20,7 +20,8 @@
 //          waiting and communication are part of it, and fast workers may come down to a step per round. Steps that a
 //          worker is behind the fastest in a round of A-EDiT count as dropped: all go on with the same step, and the
 //          schedule goes by the fastest; each takes its data in turn.
-//          Where all workers are outliers, the module stays as it was, its outer momentum too. BatchNorm statistics are
+//          Where all workers are outliers, the module stays as it was, its outer momentum too; where none has a finite
+//          norm, the run has diverged. BatchNorm statistics are
 //          plain means, as are moments where they are averaged; a worker that is an outlier in all modules brings the
 //          statistics of the round's beginning. Its own moments stay as they are.
 // Norms:   the softmax is not free of scale. Where norms differ by much less than T all weigh alike, by much more the

@@ -49,10 +49,13 @@ Penalty penalise(std::span<const NormStatistics> before, std::span<const double>
   penalty.statistics.resize(norms.size());
   penalty.factors.resize(norms.size());
   for (std::size_t module = 0; module < width; ++module) {
+    // Where no worker's norm is finite there are no outliers: the training has diverged, and the mean shows it.
+    bool has_diverged = true;
+    for (std::size_t i = module; i < norms.size(); i += width) has_diverged = has_diverged && !std::isfinite(norms[i]);
     std::vector<std::optional<double>> counted;
     for (std::size_t i = module; i < norms.size(); i += width) {
       NormStatistics& statistics = penalty.statistics[i];
-      const bool is_outlier = statistics.is_outlier(norms[i], options);
+      const bool is_outlier = !has_diverged && statistics.is_outlier(norms[i], options);
       if (options.finds_outliers() && !is_outlier) statistics.take_in(norms[i], options);
       counted.push_back(is_outlier ? std::nullopt : std::optional(norms[i]));
     }

@@ -6,7 +6,8 @@
 // Differs: an outlier's norm is not taken into the statistics; in the code's sharded path it is, with 1e6 added, after
 //          which it sees nothing for a thousand rounds: a fault, which is not offered. Mean and variance begin at 0, as
 //          there. What is no number is an outlier's norm from the first round on; there it never is, and spoils the
-//          statistics. Where nobody can be an outlier, it makes weights equal and is not clipped, so that it shows.
+//          statistics. Where nobody can be an outlier, or no worker has a number, it makes weights equal and is not
+//          clipped, so that the run is seen to have diverged.
 //          The share of the steps (`step_share`) is that of the round, there that since the run began. What an
 //          outlier's steps would weigh is lost, as there.
 // Checks:  mean, variance and first outlier of constant norms in closed form; a second implementation that keeps all
@@ -28,7 +29,7 @@ struct Penalty {
   int modules = 0;
   std::vector<NormStatistics> statistics{};  // afterwards
   std::vector<double> factors{};             // N times the weight: 1 is what a worker has in a plain mean
-  std::vector<bool> rolled_back{};           // of each module: all workers are outliers
+  std::vector<bool> rolled_back{};           // of each module: all workers are outliers, and not all without a number
 
   std::span<const double> factors_of(Rank worker) const {
     if (factors.empty()) return {};  // nobody was looked at

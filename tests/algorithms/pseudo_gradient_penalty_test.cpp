@@ -136,6 +136,15 @@ TEST(Penalty, AModuleIsRolledBackWhereAllAreOutliers) {
   EXPECT_EQ(penalty.factors_of(Rank{1})[0], 0);
 }
 
+// Nothing of such a round is worth keeping, and a run that returned to its beginning for ever would seem to be finished.
+TEST(Penalty, AModuleInWhichNoNormIsFiniteIsNotRolledBack) {
+  for (const double norm : {infinity, not_a_number}) {
+    const Penalty first = penalise({}, std::vector{norm, 1.0, infinity, norm}, {}, 2, {});
+    EXPECT_EQ(first.rolled_back, (std::vector{false, false}));
+    EXPECT_EQ(first.factors, (std::vector{1.0, 2.0, 1.0, 0.0})) << "the second module has one that is";
+  }
+}
+
 TEST(Penalty, WorkersWeighByTheSoftmaxOfTheirNorms) {
   const std::vector<double> norms = {0.5, 2, 1.25, 3};
   for (const double temperature : {0.1, 1.0, 7.0}) {
