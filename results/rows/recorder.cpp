@@ -141,7 +141,10 @@ void Recorder::take_in(const Publication& publication) {
       asked.recalibration = publication.recalibration;
       asked.own = publication.own;
     }
-    if (options_.keep_parameters) last_models_ = asked.models;
+    if (options_.keep_parameters) {
+      last_models_ = asked.models;
+      last_recalibration_ = asked.recalibration;
+    }
     last_.reset();
     if (due(step, time)) {
       record(std::move(asked));
@@ -191,7 +194,8 @@ void Recorder::finish() {
     evaluated_.evaluate_all();
     measurements_.finish();
     training_.executor().wait_all();
-    for (const ModelStatePtr& model : last_models_) {
+    for (const ModelStatePtr& last : last_models_) {
+      const ModelStatePtr model = training_.recalibrated(last, last_recalibration_);  // as it was evaluated
       parameters_.push_back(training_.values(model));
       if (model->buffers) buffers_.push_back(training_.buffer_values(model));
     }

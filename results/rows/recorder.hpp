@@ -103,6 +103,7 @@ class Recorder : public RunObserver {
   std::vector<StepRow> rows_;
   std::optional<EvaluatedRows::Asked> last_;    // the newest publication, if it is not recorded yet
   std::vector<ModelStatePtr> last_models_;      // the newest publication's, if their parameters are asked for
+  std::vector<MicroBatch> last_recalibration_;  // of these
   std::vector<std::vector<float>> parameters_;  // of these
   std::vector<std::vector<float>> buffers_;     // likewise
   Step newest_step_{-1};                        // of all publications
