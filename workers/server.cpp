@@ -206,7 +206,7 @@ void Server::begin_versions() {
 void Server::descend(const Gradient& gradient, const StepOptions& options) {
   const Step row_before = file_step();
   const std::int64_t micro_batches = options.micro_batches.value_or(gradient.micro_batches());
-  rate_factor_ = options.rate_factor;
+  scale_rate(options.rate_factor);
   take_step(gradient, options, options.clipped_by == ClippedBy::server ? Clipping::of_step : Clipping::none, slice_);
   ++version_;
   kept_total_ += micro_batches;

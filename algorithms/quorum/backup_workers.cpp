@@ -8,6 +8,7 @@
 namespace syncopate {
 
 void BackupWorkers::run(Worker& worker) const {
+  if (options_.servers > 1) worker.scale_rate(rate_factor(quorum_));  // worker 0 publishes what the servers step
   while (worker.receive_model()) {
     auto gradient = worker.compute_step_gradient(cancels() ? Deadline::until_message() : Deadline());
     if (gradient) worker.send_gradient(*std::move(gradient));

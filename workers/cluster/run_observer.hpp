@@ -57,7 +57,7 @@ class RunObserver {
   virtual void on_row(const StepRow& row) = 0;
   // Costs no time on either clock.
   virtual void on_publish(const Publication& publication) = 0;
-  // Before the first step: its learning rate, where that is not for the file's schedule to say.
+  // Of the row of step 0: the learning rate of the first step, where that is not the file's schedule's.
   virtual void on_first_rate(double) {}
 
   // After this step, of each worker or a server: on the simulated cluster alone.
