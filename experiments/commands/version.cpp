@@ -43,9 +43,11 @@ std::string version_text() {
     load_torch();
     add("LibTorch", fmt::format("{} ({})", torch_version(), loaded_torch_file()));
     add("BLAS kernel", blas_kernel() + (blas_is_reference() ? " (the reference BLAS: slow)" : ""));
+    add("kernels", torch_kernels());
   } catch (const std::runtime_error& fault) {  // a damaged installation: its version is what is asked for
     add("LibTorch", torch_version());
     add("BLAS kernel", fmt::format("unknown: {}", fault.what()));
+    add("kernels", "unknown");
   }
   add("MPI", mpi_version());
   add("toml++", fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH));

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "results/formats/build_info.hpp"
+#include "results/formats/host.hpp"
 #include "results/run/results_version.hpp"
 #include "workers/files/content_hash.hpp"
 #include "workers/files/own_file.hpp"
@@ -34,6 +35,13 @@ std::string program() {
                      results_version);
 }
 
+// Another BLAS than OpenBLAS does not say which kernels it takes: that is a matter of the processor.
+std::string kernel_of_blas() {
+  if (!torch_is_loaded()) return "none loaded";
+  if (blas_is_reference()) return "the reference BLAS";
+  return blas_says_its_kernel() ? blas_kernel() : fmt::format("{}, on {}", blas_kernel(), processor_name());
+}
+
 }  // namespace
 
 CheckpointIdentity checkpoint_identity(const Run& run, const CheckpointIdentity& besides, bool is_common) {
@@ -44,8 +52,9 @@ CheckpointIdentity checkpoint_identity(const Run& run, const CheckpointIdentity&
                               {"start", start_of(run)},
                               {"kept model", run.recording.parameters || run.recording.samples ? "the last" : "none"}};
   identity.insert(identity.end(), besides.begin(), besides.end());
-  const std::string kernel = torch_is_loaded() ? blas_kernel() : "none loaded";
-  identity.emplace_back("BLAS kernel", is_common ? "as each part says" : kernel);
+  constexpr const char* of_parts = "as each part says";
+  identity.emplace_back("BLAS kernel", is_common ? of_parts : kernel_of_blas());
+  identity.emplace_back("LibTorch's kernels", is_common ? of_parts : torch_kernels());
   return identity;
 }
 

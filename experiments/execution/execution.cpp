@@ -300,7 +300,10 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
   if (machinery.mpi) outcome.recording = gather_on_rank_0(*machinery.mpi, run, outcome.recording);
   if (kept.counts()) tell_samples(machinery, training.objective.get(), kept, outcome);
   if (!run.recording.records_durations(machinery.mpi != nullptr)) outcome.durations.reset();
-  if (!run.recording.parameters) outcome.recording.parameters.clear();
+  if (!run.recording.parameters) {
+    outcome.recording.parameters.clear();
+    outcome.recording.buffers.clear();
+  }
 }
 
 }  // namespace
@@ -370,6 +373,7 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
                              .processes = machinery.together() ? machinery.together()->size() : 1,
                              .blas_kernel = torch_is_loaded() ? blas_kernel() : "none loaded",
                              .libtorch_version = torch_version(),
+                             .torch_kernels = torch_kernels(),
                              .start = outcome.start,
                              .end = outcome.end,
                              .exit = to_string(summary.status),

@@ -14,7 +14,7 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 FACTS = {"syncopate_version": "Syncopate", "commit": "commit", "results_version": "version of the results",
          "cluster": "cluster", "processor": "processor", "cores": "cores", "threads": "threads", "processes": "processes",
          "operating_system": "operating system", "compiler": "compiler", "compiler_flags": "compiler’s options",
-         "libtorch_version": "LibTorch", "blas_kernel": "BLAS kernel"}
+         "libtorch_version": "LibTorch", "blas_kernel": "BLAS kernel", "torch_kernels": "LibTorch’s kernels"}
 
 
 def metadata_of(run: Run) -> dict:

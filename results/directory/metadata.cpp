@@ -26,6 +26,7 @@ std::string to_json(const RunMetadata& metadata) {
   json["compiler_flags"] = build.flags;
   json["libtorch_version"] = metadata.libtorch_version;
   json["blas_kernel"] = metadata.blas_kernel;
+  json["torch_kernels"] = metadata.torch_kernels;
   json["cluster"] = metadata.cluster;
   json["processes"] = metadata.processes;
   json["threads"] = metadata.threads;

@@ -15,6 +15,7 @@ struct RunMetadata {
   int processes = 1;
   std::string blas_kernel;
   std::string libtorch_version;
+  std::string torch_kernels{};  // that LibTorch has chosen for the processor
   std::chrono::system_clock::time_point start;
   std::chrono::system_clock::time_point end;
   std::string exit;                                // status of the run: finished, diverged, failed

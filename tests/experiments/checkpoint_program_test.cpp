@@ -155,6 +155,29 @@ TEST_F(CheckpointProgram, OfADamagedOneItBeginsAnew) {
   expect_undisturbed("results/runs");
 }
 
+// LibTorch's kernels without vectors compute other last bits than those that it chooses by itself.
+TEST_F(CheckpointProgram, OfOtherKernelsOfLibTorchItBeginsAnew) {
+  setenv("ATEN_CPU_CAPABILITY", "default", 1);
+  const bool was_stopped = stop(SIGKILL);
+  unsetenv("ATEN_CPU_CAPABILITY");
+  ASSERT_TRUE(was_stopped) << "it had ended";
+  const auto usual = syncopate("--version").out,
+             least = shell("ATEN_CPU_CAPABILITY=default '" SYNCOPATE_PROGRAM "' --version").out;
+  if (usual == least) GTEST_SKIP() << "this processor has one kind of kernels that LibTorch would use";
+  const auto outcome = syncopate("run e.toml --quiet");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("LibTorch's kernels"));
+  EXPECT_THAT(outcome.err, HasSubstr("; the run begins anew\n"));
+  expect_undisturbed("results/runs");
+  const auto metadata = [this] {
+    for (const auto& entry : fs::recursive_directory_iterator(directory / "results"))
+      if (entry.path().filename() == "metadata.json")
+        return nlohmann::json::parse(read(entry.path()))["torch_kernels"].get<std::string>();
+    return std::string();
+  };
+  EXPECT_THAT(usual, HasSubstr(metadata()));
+}
+
 TEST_F(CheckpointProgram, RepeatedFromTheBeginningItTakesNoneUp) {
   ASSERT_TRUE(stop(SIGKILL)) << "it had ended";
   EXPECT_THAT(syncopate("run e.toml --rerun").err, Not(HasSubstr("goes on")));

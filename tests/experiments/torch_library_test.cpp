@@ -49,6 +49,7 @@ TEST_F(TorchLibrary, IsNotNeededByWhatTrainsNoNetwork) {
   const auto run = shell(program + "run quadratic.toml");
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_EQ(metadata()["blas_kernel"], "none loaded");
+  EXPECT_EQ(metadata()["torch_kernels"], "none loaded");
 }
 
 TEST_F(TorchLibrary, WithoutItThereIsStillAVersion) {

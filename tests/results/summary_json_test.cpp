@@ -253,6 +253,7 @@ TEST(Metadata, EveryValueStandsUnderItsOwnName) {
   metadata.processes = 5;
   metadata.blas_kernel = "SkylakeX";
   metadata.libtorch_version = "2.9";
+  metadata.torch_kernels = "AVX2";
   metadata.exit = "diverged";
   metadata.hash = "0123456789abcdef";
   auto json = nlohmann::json::parse(to_json(metadata));
@@ -260,6 +261,7 @@ TEST(Metadata, EveryValueStandsUnderItsOwnName) {
   EXPECT_EQ(json["threads"], 2);
   EXPECT_EQ(json["processes"], 5);
   EXPECT_EQ(json["libtorch_version"], "2.9");
+  EXPECT_EQ(json["torch_kernels"], "AVX2");
   EXPECT_EQ(json["exit"], "diverged");
   EXPECT_EQ(json["configuration_hash"], "0123456789abcdef");
   EXPECT_EQ(json["schema_version"], results_schema_version);

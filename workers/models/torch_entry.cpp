@@ -6,6 +6,7 @@
 #include "workers/models/one_thread.hpp"
 #include "workers/models/script_module.hpp"
 #include "workers/models/text_objective.hpp"
+#include "workers/models/torch_kernels.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/models/torch_objective.hpp"
 #include "workers/process/interrupt.hpp"
@@ -35,5 +36,6 @@ extern "C" [[gnu::visibility("default")]] void syncopate_torch_functions(bool (*
                  return std::make_shared<TorchObjective>(request.network, request.dataset, request.sampling,
                                                          request.chunk_samples, request.label_smoothing, request.mixup);
                },
-               .load_script = script_network};
+               .load_script = script_network,
+               .kernels = kernels_of_torch};
 }

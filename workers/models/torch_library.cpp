@@ -63,6 +63,7 @@ const TorchFunctions& torch_functions() {
 
 void load_torch() { torch_functions(); }
 bool torch_is_loaded() { return loaded; }
+std::string torch_kernels() { return torch_is_loaded() ? torch_functions().kernels() : "none loaded"; }
 
 std::string loaded_torch_file() {
   std::string file;

@@ -20,6 +20,8 @@ void load_torch();
 bool torch_is_loaded();
 // The path of libtorch_cpu, as the loader found it; empty before load_torch.
 std::string loaded_torch_file();
+// Which kernels it has chosen for this processor (torch_kernels.hpp); "none loaded" where it is not loaded.
+std::string torch_kernels();
 
 // LibTorch's warnings are for who writes its modules, and would stand between lines of progress. Called while there is
 // one thread; who sets $GLOG_minloglevel sees them.
@@ -49,6 +51,7 @@ struct TorchFunctions {
   std::shared_ptr<const Objective> (*make_objective)(const TorchRequest& request);
   Network (*load_script)(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
                          const ScriptOptions& options);
+  std::string (*kernels)();
 };
 // The library's only function, by this name.
 using TorchEntry = void (*)(bool (*interrupted)(), TorchFunctions& functions);

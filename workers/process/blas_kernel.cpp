@@ -78,10 +78,13 @@ std::string mkl_version() {
 
 }  // namespace
 
+bool blas_says_its_kernel() {
+  return mkl_version().empty() && loaded_function<char*()>("openblas_get_corename") && !blas_is_reference();
+}
+
 std::string blas_kernel() {
   if (const std::string mkl = mkl_version(); !mkl.empty()) return mkl;
-  auto* const kernel_name = loaded_function<char*()>("openblas_get_corename");
-  return kernel_name && !blas_is_reference() ? kernel_name() : "not OpenBLAS";
+  return blas_says_its_kernel() ? loaded_function<char*()>("openblas_get_corename")() : "not OpenBLAS";
 }
 
 void use_one_blas_thread() {

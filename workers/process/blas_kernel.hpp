@@ -9,6 +9,7 @@ namespace syncopate {
 // Name of the kernel in use: "SkylakeX", "Haswell", ... of OpenBLAS; "MKL 2024.2", which PyTorch from pip has inside; or
 // "not OpenBLAS".
 std::string blas_kernel();
+bool blas_says_its_kernel();  // false: it is not OpenBLAS, and what it chooses is not known
 
 // Whether BLAS is the reference library, slower by an order of magnitude: worth a warning.
 bool blas_is_reference();
