@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -76,11 +77,50 @@ bool weighs_updates(const TomlNode& resolved) {
   return !rule.empty() && rule != "none";
 }
 
+// Whether a table anywhere in it gives this text to this key.
+bool says(const TomlNode& node, std::string_view key, std::string_view word) {
+  if (node.is_array())
+    return std::ranges::any_of(node.array(), [&](const TomlNode& each) { return says(each, key, word); });
+  if (!node.is_table()) return false;
+  return text(node.find(key)) == word || std::ranges::any_of(node.table(), [&](const TomlNode::Member& member) {
+           return says(member.value, key, word);
+         });
+}
+
+bool says_one_of(const TomlNode& node, std::string_view key, std::initializer_list<std::string_view> words) {
+  return std::ranges::any_of(words, [&](std::string_view word) { return says(node, key, word); });
+}
+
+// Bias was corrected by one step count for both moments, which went on where one of them was reset, or lost with a
+// worker's state, and was each worker's own where moments were averaged.
+bool corrects_bias_otherwise(const TomlNode& resolved) {
+  if (!says_one_of(resolved, "name", {"adam", "adamw", "lamb", "lans", "rmsprop"})) return false;
+  const bool one_is_reset = says(resolved, "first_moment", "reset") != says(resolved, "second_moment", "reset");
+  const bool is_averaged = says(resolved, "first_moment", "average") || says(resolved, "second_moment", "average") ||
+                           says(resolved, "algorithm", "des-loc");
+  return one_is_reset || is_averaged || says(resolved, "state", "lost");
+}
+
+// buffers.npy had the statistics before they were estimated.
+bool recalibrates(const TomlNode& resolved) { return says(resolved, "buffers", "recalibrate"); }
+
+// Parameters without gradients moved by the scale of the others.
+bool is_one_bit_adam(const TomlNode& resolved) { return says(resolved, "algorithm", "one-bit-adam"); }
+
+// A round in which no worker's model was finite was undone.
+bool is_edit(const TomlNode& resolved) { return says(resolved, "algorithm", "edit"); }
+
+// The first row had the learning rate before it was scaled; with several servers all rows had.
+bool scales_the_rate(const TomlNode& resolved) {
+  return says(resolved, "rate_scaling", "linear") || says(resolved, "algorithm", "throttle") ||
+         says(resolved, "learning_rate", "times-quorum");
+}
+
 // Newest last. A version is raised once per release; several changes may share it.
 const std::vector<ResultsChange>& results_changes() {
   static const std::vector<ResultsChange> changes = {
-      {6, clips_what_workers_send},
-      {6, weighs_updates},
+      {6, clips_what_workers_send}, {6, weighs_updates}, {6, corrects_bias_otherwise}, {6, recalibrates},
+      {6, is_one_bit_adam},         {6, is_edit},        {6, scales_the_rate},
   };
   return changes;
 }

@@ -55,7 +55,7 @@ TEST_F(FirstRow, HasTheRateOfTheRowsThatFollow) {
   expect("algorithm='ringmaster',delay_threshold=2", 0.05 / 4);
   expect("algorithm='stale-synchronous',slack=2", 0.05 / 4);
   expect("algorithm='sliding-window',maximum_delay=2", 0.05 / 4);
-  expect("algorithm='throttle',divisor=2", 0.05 / 4);
+  expect("algorithm='throttle',divisor=1", 0.05 / 4);
   expect("algorithm='bounded-delay',maximum_delay=2", 0.05);
   for (const std::string late : {"'finish'", "'cancel'"})
     expect("algorithm='backup-workers',backups=1,learning_rate='times-quorum',late=" + late, 0.05 * 3);

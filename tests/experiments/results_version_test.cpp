@@ -77,8 +77,8 @@ TEST(ResultsVersion, OfARunIsThatOfTheNewestChangeOfItsResults) {
     for (const auto& group : groups)
       for (const auto& run : runs_of(group)) {
         int newest = first_selective_results_version;
-        for (const auto& [version, result] : table.value(fmt::format("{}: {}", group.name, run.method), Json()).items())
-          newest = std::max(newest, std::stoi(version));
+        const Json versions = table.value(fmt::format("{}: {}", group.name, run.method), Json());
+        for (const auto& [version, result] : versions.items()) newest = std::max(newest, std::stoi(version));
         const int version = results_version_of(parse_toml(run.resolved_toml, "resolved"));
         // A change may be too fine for a small run to show: it is made anew all the same.
         EXPECT_GE(version, newest) << run.method << " has other results since version " << newest
