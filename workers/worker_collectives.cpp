@@ -7,6 +7,7 @@
 
 #include "workers/compression/compressed_average.hpp"
 #include "workers/compression/compressed_sum.hpp"
+#include "workers/training/sample_weights.hpp"
 #include "workers/worker.hpp"
 
 namespace syncopate {
@@ -99,6 +100,7 @@ StartedCollective Worker::start(Collective what, Here at) {
   sums_under_way_ += is_sum ? 1 : 0;
   recovery_.reset();
   const bool is_compressed = compressed_average_ && what.kind == Collective::Kind::average;
+  if (what.kind == Collective::Kind::average) what.weight = model_weight(what.weight, context_.training, rank_);
   if (is_compressed) what = compressed(std::move(what));
   if (what.is_first_exchange()) fail("a compressed average under way cannot have two phases");
   what.from = nullptr;
@@ -143,7 +145,9 @@ bool Worker::average_model(const Averaging& how, Here at) {
   Contribution contribution;
   if (is_of_all) contribution = std::exchange(since_sync_, {});
   if (is_of_all) contribution.step = step_;
-  const AgreedProgress agreed = context_.cluster.average(rank_, model_, how, contribution, {"average_model", at});
+  Averaging weighed = how;
+  weighed.weight = model_weight(how.weight, context_.training, rank_);
+  const AgreedProgress agreed = context_.cluster.average(rank_, model_, weighed, contribution, {"average_model", at});
   recovery_.reset();
   if (!is_of_all) return budget_left_at(agreed.time);
   agreed_ = agreed;

@@ -33,7 +33,7 @@ void AdaComm::run(Worker& worker) const {
       if (is_first) *course.first_loss = course.last_loss;
       worker.descend(gradient);
     }
-    worker.average_model({.policy = options_.policies.average});
+    worker.average_model({.policy = options_.policies.average, .weight = options_.policies.model_weight()});
     publish(worker, options_.policies);
     if (worker.budget_left() && worker.step() >= course.next_step) begin_interval(worker, course);
   }
@@ -120,6 +120,7 @@ std::unique_ptr<Algorithm> make_adacomm(Settings& settings, const AlgorithmConte
   if (options.interval_steps && options.interval_s)
     settings.fault("interval_s", "must be left out where interval_steps is given");
   options.policies = read_state_policies(settings);
+  read_model_weights(settings, context.divides_data, options.policies);
   return std::make_unique<AdaComm>(options);
 }
 

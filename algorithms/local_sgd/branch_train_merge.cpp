@@ -12,7 +12,7 @@ void BranchTrainMerge::run(Worker& worker) const {
   if (!worker.budget_left()) return;
   take_local_steps(worker, worker.steps_left());
   if (merge_ == Merge::ensemble) return publish_ensemble(worker);
-  worker.average_model({.policy = policies_.average});
+  worker.average_model({.policy = policies_.average, .weight = policies_.model_weight()});
   publish(worker, policies_);
 }
 
@@ -56,7 +56,10 @@ std::unique_ptr<Algorithm> make_branch_train_merge(Settings& settings, const Alg
   if (merge == Merge::ensemble && settings.has("average"))
     settings.fault("average", "must be left out where merge = \"ensemble\": what is evaluated is no model");
   StatePolicies policies;
-  if (merge == Merge::average) read_buffer_policy(settings, policies);
+  if (merge == Merge::average) {
+    read_buffer_policy(settings, policies);
+    read_model_weights(settings, context.divides_data, policies);
+  }
   return std::make_unique<BranchTrainMerge>(seed_steps, merge, policies);
 }
 

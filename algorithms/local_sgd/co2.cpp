@@ -47,14 +47,14 @@ std::unique_ptr<Algorithm> make_co2(Settings& settings, const AlgorithmContext& 
     if (settings.has("anchor"))
       settings.fault("anchor", "must not be given with rounds = \"blocking\": differences begin where the round began");
     return std::make_unique<OuterLocalSgd>(std::move(period), make_heavy_ball(rate, momentum, gap),
-                                           read_overlapped_policies(settings));
+                                           read_overlapped_policies(settings, context));
   }
   OverlappedOuterOptions options{.update = OverlappedOuterOptions::Update::delayed};
   options.averaged = settings.choice(
       {"anchor", "Where these differences begin: where the averaged round began, or the newest outer model."},
       {{"round-start", Averaged::differences}, {"outer-model", Averaged::models}}, Averaged::differences);
   return std::make_unique<OverlappedOuter>(std::move(period), make_heavy_ball(rate, momentum, gap), options,
-                                           read_overlapped_policies(settings));
+                                           read_overlapped_policies(settings, context));
 }
 
 }  // namespace syncopate

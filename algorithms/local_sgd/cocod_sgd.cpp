@@ -4,7 +4,7 @@ namespace syncopate {
 
 void CocodSgd::run(Worker& worker) const {
   train_together(worker, period_->synchronous_steps(), policies_);
-  AverageUnderWay average(worker, policies_.average);
+  AverageUnderWay average(worker, policies_);
   ModelStatePtr sent, common = worker.model();
   while (average.rounds_left()) {
     average.take_round(*period_);
@@ -23,7 +23,7 @@ void CocodSgd::run(Worker& worker) const {
 
 std::unique_ptr<Algorithm> make_cocod_sgd(Settings& settings, const AlgorithmContext& context) {
   auto period = read_sync_period(settings, context);
-  return std::make_unique<CocodSgd>(std::move(period), read_overlapped_policies(settings));
+  return std::make_unique<CocodSgd>(std::move(period), read_overlapped_policies(settings, context));
 }
 
 }  // namespace syncopate

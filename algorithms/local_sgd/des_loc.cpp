@@ -16,12 +16,13 @@ void DesLoc::run(Worker& worker) const {
     const Step until = worker.step() + schedule_.at(worker.step(), worker.learning_rate(), worker.steps_left());
     const AveragePolicy due = schedule_.due(until, end);
     take_local_steps(worker, until - worker.step());
-    goes_on = worker.average_model({.policy = due});
+    goes_on = worker.average_model({.policy = due, .weight = policies_.model_weight()});
     is_shared = due.parameters == StatePolicy::average;
     if (is_shared) publish(worker, policies_);
   }
   if (is_shared || goes_on) return;
-  worker.average_model({.policy = {.buffers = policies_.average.buffers}});  // a clock has ended a round of moments
+  worker.average_model(  // a clock has ended a round of moments
+      {.policy = {.buffers = policies_.average.buffers}, .weight = policies_.model_weight()});
   publish(worker, policies_);
 }
 
@@ -85,6 +86,7 @@ std::unique_ptr<Algorithm> make_des_loc(Settings& settings, const AlgorithmConte
   }
   StatePolicies policies;
   read_buffer_policy(settings, policies);
+  read_model_weights(settings, context.divides_data, policies);
   return std::make_unique<DesLoc>(parameters, moments, policies);
 }
 

@@ -55,7 +55,7 @@ void DropLocalSgd::run(Worker& worker) const {
       break;
     }
     const bool by_steps = options_.weights == DropLocalOptions::Weights::steps;
-    const double weight = by_steps ? static_cast<double>((*taken).value()) : 1;
+    const double weight = by_steps ? static_cast<double>((*taken).value()) : options_.state.model_weight();
     worker.average_model({.policy = options_.state.average, .weight = weight});
     publish(worker, options_.state);
   }
@@ -83,10 +83,14 @@ std::unique_ptr<Algorithm> make_drop_local_sgd(Settings& settings, const Algorit
   check_threshold(settings, options.threshold, context.shortest_micro_batch_s);
   options.clock = settings.choice({"clock", "Whether the threshold is that of a whole period or of each local step."},
                                   {{"period", Clock::period}, {"step", Clock::step}}, options.clock);
-  options.weights =
-      settings.choice({"weights", "How models count in the average: alike, or by the steps that they are from."},
-                      {{"equal", Weights::equal}, {"steps", Weights::steps}}, options.weights);
+  options.weights = settings.choice(
+      {"weights",
+       "How models count in the average: alike, by the steps that they are from, or by their "
+       "workers' training samples (FedAvg)."},
+      {{"equal", Weights::equal}, {"steps", Weights::steps}, {"samples", Weights::samples}}, options.weights);
   options.state = read_state_policies(settings);
+  if (options.weights == Weights::samples) options.state.weights = ModelWeights::samples;
+  check_model_weights(settings, context.divides_data, options.state);
   return std::make_unique<DropLocalSgd>(std::move(period), options);
 }
 

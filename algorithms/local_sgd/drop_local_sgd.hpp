@@ -5,7 +5,7 @@
 // Cost:    one all-reduce of P floats per period; at most H M gradients per worker.
 // Differs: clock = "period" (default): one threshold for the whole period; "step": one for each local step. What
 //          is there of a step that is cut short is used, divided by M, and counts as a step. weights = "equal"
-//          (default: the plain mean) or "steps". The synchronous steps of a
+//          (default: the plain mean), "steps", or "samples", as FedAvg's. The synchronous steps of a
 //          post-local period are DropCompute's. All of this is this project's reading. The threshold is fixed: neither
 //          found automatically nor adaptive.
 // Checks:  threshold = inf equals Local SGD bit for bit; times and drops of the tabulated toy experiment.
@@ -19,7 +19,7 @@ namespace syncopate {
 
 struct DropLocalOptions {
   enum class Clock { period, step };
-  enum class Weights { equal, steps };
+  enum class Weights { equal, steps, samples };
   Duration threshold = longest_duration;  // from the period's or the step's start
   Clock clock = Clock::period;
   Weights weights = Weights::equal;

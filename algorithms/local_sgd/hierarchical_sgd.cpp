@@ -8,16 +8,17 @@ namespace syncopate {
 void HierarchicalSgd::run(Worker& worker) const {
   train_together(worker, options_.period->synchronous_steps(), options_.policies);
   const Step group_period = options_.group_period;
+  const double weight = options_.policies.model_weight();
   while (worker.budget_left()) {
     Step left = options_.period->at(worker.step(), worker.learning_rate(), worker.steps_left());
     while (left > group_period) {
       take_local_steps(worker, group_period);
-      const bool goes_on =
-          worker.average_model({.policy = options_.policies.average, .group_size = options_.group_size});
+      const bool goes_on = worker.average_model(
+          {.policy = options_.policies.average, .weight = weight, .group_size = options_.group_size});
       left = goes_on ? left - group_period : 0;
     }
     take_local_steps(worker, left);
-    worker.average_model({.policy = options_.policies.average});
+    worker.average_model({.policy = options_.policies.average, .weight = weight});
     publish(worker, options_.policies);
   }
 }
@@ -38,6 +39,7 @@ std::unique_ptr<Algorithm> make_hierarchical_sgd(Settings& settings, const Algor
                                           std::numeric_limits<Step::Rep>::max());
   options.period = read_sync_period(settings, context);
   options.policies = read_state_policies(settings);
+  read_model_weights(settings, context.divides_data, options.policies);
   return std::make_unique<HierarchicalSgd>(std::move(options));
 }
 

@@ -9,7 +9,7 @@ void LocalSgd::run(Worker& worker) const {
   LocalTraining local(phase_, worker);
   while (worker.budget_left()) {
     local.take_steps(period_->at(worker.step(), worker.learning_rate(), worker.steps_left()));
-    worker.average_model({.policy = policies_.average});
+    worker.average_model({.policy = policies_.average, .weight = policies_.model_weight()});
     publish(worker, policies_);
   }
 }
@@ -54,7 +54,8 @@ std::unique_ptr<Algorithm> make_local_sgd(Settings& settings, const AlgorithmCon
   const auto rate = phase.learning_rate_over(context.total_steps.value_or(Step{}));
   if (rate) of_period.learning_rate = &*rate;
   auto period = read_sync_period(settings, of_period);
-  const StatePolicies policies = read_state_policies(settings);
+  StatePolicies policies = read_state_policies(settings);
+  read_model_weights(settings, context.divides_data, policies);
   return std::make_unique<LocalSgd>(std::move(period), policies, phase);
 }
 

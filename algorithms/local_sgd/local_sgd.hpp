@@ -7,6 +7,8 @@
 //          where `local_phase` says so; `buffers = "recalibrate"` estimates BatchNorm statistics anew at its end, as
 //          there. The last average always falls on the last step; the reference code leaves a constant
 //          period's remainder un-averaged. Momentum stays with its worker (as there) unless chosen.
+//          `weights = "samples"` weighs models by their workers' samples, as FedAvg does; synchronous steps before the
+//          rounds have gradients of equal weight all the same.
 //          A moving average (`average`) takes in each round's model, the last one too.
 // Checks:  H = 1 with plain SGD equals synchronous SGD, as does post-local SGD before its switch with any optimizer;
 //          rounds match the golden sequences of the rule.

@@ -7,8 +7,11 @@ namespace syncopate {
 // Where the run compresses, what is sent is the fragment's outer gradient: its difference to the outer model.
 void OuterFragments::start(int fragment, Step due) {
   Own& own = own_[static_cast<std::size_t>(fragment)];
-  const Averaging averaging{
-      .policy = policies_.average, .slice = fragments_.slice(fragment), .from = model_, .rest_is_needed = false};
+  const Averaging averaging{.policy = policies_.average,
+                            .weight = policies_.model_weight(),
+                            .slice = fragments_.slice(fragment),
+                            .from = model_,
+                            .rest_is_needed = false};
   under_way_.push_back(
       {fragment, due, own.mean_rate(), worker_.start(Collective::average(worker_.model(), averaging))});
   own = {.has_momentum = own.has_momentum};

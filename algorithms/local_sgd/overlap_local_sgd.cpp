@@ -6,7 +6,7 @@ namespace syncopate {
 
 void OverlapLocalSgd::run(Worker& worker) const {
   train_together(worker, period_->synchronous_steps(), policies_);
-  AverageUnderWay average(worker, policies_.average);
+  AverageUnderWay average(worker, policies_);
   ModelStatePtr anchor = worker.model(), velocity;
   double rate_before = 0;
   while (average.rounds_left()) {
@@ -43,7 +43,7 @@ std::unique_ptr<Algorithm> make_overlap_local_sgd(Settings& settings, const Algo
                                      Range{.low = 0, .high = 1, .low_open = false, .high_open = true}, 0.0);
   options.momentum_units = settings.choice({"momentum_units", "Whether that step changes with the learning rate."},
                                            {{"rate", Units::rate}, {"model", Units::model}}, Units::rate);
-  return std::make_unique<OverlapLocalSgd>(std::move(period), options, read_overlapped_policies(settings));
+  return std::make_unique<OverlapLocalSgd>(std::move(period), options, read_overlapped_policies(settings, context));
 }
 
 }  // namespace syncopate

@@ -11,7 +11,7 @@ void OverlappedOuter::run(Worker& worker) const {
 
 void OverlappedOuter::run_delayed(Worker& worker) const {
   const bool are_models = options_.averaged == OverlappedOuterOptions::Averaged::models;
-  AverageUnderWay average(worker, policies_.average);
+  AverageUnderWay average(worker, policies_);
   double rate_of_average = 0;
   ModelStatePtr momentum;
   const auto step_along = [&](const ModelStatePtr& mean) {
@@ -35,7 +35,7 @@ void OverlappedOuter::run_delayed(Worker& worker) const {
 
 void OverlappedOuter::run_eager(Worker& worker) const {
   const double share = 1.0 / worker.size();
-  AverageUnderWay average(worker, policies_.average);
+  AverageUnderWay average(worker, policies_);
   ModelStatePtr momentum, before;
   while (average.rounds_left()) {
     const ModelStatePtr begin = worker.model();
@@ -71,8 +71,11 @@ std::unique_ptr<Algorithm> make_overlapped_diloco(Settings& settings, const Algo
   options.update =
       settings.choice({"update", "Eager: a worker's own part of the late average is replaced by its newest."},
                       {{"eager", Update::eager}, {"delayed", Update::delayed}}, Update::eager);
-  return std::make_unique<OverlappedOuter>(std::move(period), std::move(optimizer), options,
-                                           read_overlapped_policies(settings));
+  const StatePolicies policies = read_overlapped_policies(settings, context);
+  if (options.update == Update::eager && !policies.count_alike())
+    settings.fault("weights",
+                   "must be \"equal\" with update = \"eager\": a worker's own part there is 1 / N of the average");
+  return std::make_unique<OverlappedOuter>(std::move(period), std::move(optimizer), options, policies);
 }
 
 }  // namespace syncopate

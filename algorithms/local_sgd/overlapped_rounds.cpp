@@ -20,7 +20,7 @@ double AverageUnderWay::take_round(const SyncPeriod& period) {
 }
 
 void AverageUnderWay::start(const ModelStatePtr& mine, const ModelStatePtr& from, Participant::Here at) {
-  started_.emplace(worker_.start(Collective::average(mine, {.policy = policy_, .from = from}), at));
+  started_.emplace(worker_.start(Collective::average(mine, {.policy = policy_, .weight = weight_, .from = from}), at));
 }
 
 ModelStatePtr AverageUnderWay::finish(Participant::Here at) {
@@ -30,9 +30,10 @@ ModelStatePtr AverageUnderWay::finish(Participant::Here at) {
   return worker_.finish(std::move(started), at).model;
 }
 
-StatePolicies read_overlapped_policies(Settings& settings) {
+StatePolicies read_overlapped_policies(Settings& settings, const AlgorithmContext& context) {
   StatePolicies policies;
   read_buffer_policy(settings, policies);
+  read_model_weights(settings, context.divides_data, policies);
   return policies;
 }
 

@@ -38,7 +38,8 @@ namespace syncopate {
 // The one average that a worker has under way at a time.
 class AverageUnderWay {
  public:
-  AverageUnderWay(Worker& worker, const AveragePolicy& policy) : worker_(worker), policy_(policy), steps_(worker) {}
+  AverageUnderWay(Worker& worker, const StatePolicies& policies)
+      : worker_(worker), policy_(policies.average), weight_(policies.model_weight()), steps_(worker) {}
 
   bool is_under_way() const { return started_.has_value(); }
   // Whether another round begins, asked at a round's end: all workers say the same.
@@ -54,6 +55,7 @@ class AverageUnderWay {
  private:
   Worker& worker_;  // outlives it
   AveragePolicy policy_;
+  double weight_;
   PlannedSteps steps_;
   std::optional<StartedCollective> started_{};
   bool has_come_ = false;  // any of them
@@ -83,7 +85,7 @@ class OverlappedRounds : public Algorithm {
   StatePolicies policies_;
 };
 
-// Reads what all these methods have: `buffers` of the published model.
-StatePolicies read_overlapped_policies(Settings& settings);
+// Reads what all these methods have: `buffers` of the published model, and `weights` of the averages.
+StatePolicies read_overlapped_policies(Settings& settings, const AlgorithmContext& context);
 
 }  // namespace syncopate

@@ -23,7 +23,7 @@ void PalSgd::run(Worker& worker) const {
         worker.descend(worker.compute_step_gradient() / worker.micro_batches(), own_step);
       }
     }
-    worker.average_model({.policy = policies_.average, .from = outer});
+    worker.average_model({.policy = policies_.average, .weight = policies_.model_weight(), .from = outer});
     const double rate = taken > 0 ? rates / static_cast<double>(taken.value()) : 0;
     worker.set_model(outer_->step(worker, {.last = outer, .average = worker.model(), .inner_rate = rate}, momentum));
     publish(worker, policies_);
@@ -84,7 +84,9 @@ std::unique_ptr<Algorithm> make_palsgd(Settings& settings, const AlgorithmContex
                       Range::at_least(0), pull.strength);
   pull.draws = settings.choice({"draws", "Whether each worker draws for itself, or all are pulled in the same steps."},
                                {{"own", Drawn::alone}, {"shared", Drawn::together}}, pull.draws);
-  return std::make_unique<PalSgd>(std::move(period), std::move(optimizer), pull, read_state_policies(settings));
+  StatePolicies policies = read_state_policies(settings);
+  read_model_weights(settings, context.divides_data, policies);
+  return std::make_unique<PalSgd>(std::move(period), std::move(optimizer), pull, policies);
 }
 
 }  // namespace syncopate

@@ -71,4 +71,22 @@ void publish(Participant& participant, const StatePolicies& policies, const Mode
                   .recalibration = micro_batches_to_come(participant, policies.recalibration_micro_batches)});
 }
 
+// The card.
+void read_model_weights(Settings& settings, bool divides_data, StatePolicies& policies) {
+  policies.weights = settings.choice(
+      {"weights", "How models count in an average: alike, or by their workers' training samples (FedAvg)."},
+      {{"equal", ModelWeights::equal}, {"samples", ModelWeights::samples}}, ModelWeights::equal);
+  check_model_weights(settings, divides_data, policies);
+}
+
+void check_model_weights(Settings& settings, bool divides_data, const StatePolicies& policies) {
+  if (policies.count_alike()) return;
+  if (!divides_data)
+    settings.fault("weights",
+                   "must be \"equal\" unless training.partition divides the data among the workers: else all have as "
+                   "many samples");
+  if (settings.has("compression"))
+    settings.fault("weights", "must be \"equal\" with a table compression: compressed averages have equal weights");
+}
+
 }  // namespace syncopate

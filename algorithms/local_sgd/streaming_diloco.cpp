@@ -93,6 +93,7 @@ std::unique_ptr<Algorithm> make_streaming_diloco(Settings& settings, const Algor
     settings.fault("delay", fmt::format("must be at most {}, the steps of the shortest round", round.value()));
   StatePolicies policies;
   read_buffer_policy(settings, policies);
+  read_model_weights(settings, context.divides_data, policies);
   return std::make_unique<StreamingDiloco>(std::move(period), std::move(optimizer), std::move(options), policies);
 }
 

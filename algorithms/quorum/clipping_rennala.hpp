@@ -1,6 +1,6 @@
 // Clipping Rennala: K-batch-sync in which each gradient has a time limit. What is not done by then is given up, and the
-// worker begins the next one. A step is made of a fixed number of trials of all workers together, whoever makes them and
-// whether they have come to a gradient or not. It is `rule = "clipping-rennala"` of the method `mindflayer`.
+// worker begins the next one. A step is made of a fixed number of trials of all workers together, whoever makes them
+// and whether they have come to a gradient or not. It is `rule = "clipping-rennala"` of the method `mindflayer`.
 // Source:  class ClippingRennala (clipping_rennala_master) of the published code of MindFlayer's authors
 //          (vectozavr/ringmaster-lmo). It is not the paper's method (mindflayer.hpp).
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: limit in seconds on each worker's clock.

@@ -98,6 +98,21 @@ inline std::vector<KeyCase> policies() {
   return cases;
 }
 
+// Averages by samples, where workers have unequal numbers of them.
+inline std::vector<KeyCase> model_weights() {
+  std::vector<KeyCase> cases;
+  std::vector<std::string> methods = {"'adacomm',initial_period=3", "'des-loc',period=3", "'branch-train-merge'"};
+  for (const auto* family : {&periodic, &overlapped})
+    for (const std::string& keys : *family) {
+      if (keys.starts_with("'edit'")) continue;  // which has weights of its own
+      const bool is_eager = keys.starts_with("'overlapped-diloco'");
+      methods.push_back(keys + (is_eager ? ",update='delayed'" : "") + ",period={rule='constant',steps=3}");
+    }
+  for (const std::string& keys : methods)
+    cases.push_back({{"training.partition={kind='size',alpha=5.0}", method(keys)}, {"methods.0.weights='samples'"}});
+  return cases;
+}
+
 inline std::string outer(const std::string& keys) {
   return method("'outer-local-sgd',period={rule='constant',steps=4},outer={" + keys + "}");
 }
@@ -149,7 +164,8 @@ inline const std::vector<KeyCase> local = {
     {{method("'overlap-local-sgd',mixing=0.5,momentum=0.5,period={rule='constant',steps=4}")},
      {"methods.0.mixing=0.6", "methods.0.momentum=0.3", "methods.0.momentum_units='model'"}},
     {{method("'co2',period={rule='constant',steps=4}")},
-     {"methods.0.rate=0.5", "methods.0.momentum=0.3", "methods.0.gap=2", "methods.0.anchor='round-start'"}},
+     {"methods.0.rate=0.5", "methods.0.momentum=0.3", "methods.0.gap=2", "methods.0.anchor='outer-model'",
+      "methods.0.rounds='blocking'"}},
     {{method("'overlapped-diloco',period={rule='constant',steps=4},outer={name='slowmo',momentum=0.5}")},
      {"methods.0.update='delayed'", "methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
     {{method("'overlapped-diloco',period={rule='constant',steps=4},outer={name='diloco',rate=0.7,momentum=0.5}")},

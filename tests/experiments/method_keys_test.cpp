@@ -48,13 +48,16 @@ const std::vector<KeyCase> synchronous = {
      {"methods.0.algorithm='decentralized-sgd'", "methods.0.label='another'", "methods.0.training.clip_norm=0.1"}},
     {{method("'dropcompute',threshold_s=0.05")},
      {"methods.0.threshold_s=0.04", "methods.0.preempt='microbatch'", "methods.0.preempt='backward'",
-      "methods.0.preempt='layer'", "methods.0.normalisation='computed'", "methods.0.compensation='extra-steps'",
-      "methods.0.compensation='recompute'", "methods.0.compensation='carry-over'"}},
+      "methods.0.preempt='layer'", "methods.0.normalisation='computed'", "methods.0.compensation='recompute'",
+      "methods.0.compensation='carry-over'"}},
+    {{"training.learning_rate.final=0.01", method("'dropcompute',threshold_s=0.05")},
+     {"methods.0.compensation='extra-steps'"}},
     {{method("'dropcompute',threshold_s=0.05,preempt='backward',forward_share=0.3")}, {"methods.0.forward_share=0.9"}},
     {{method("'dropcompute',threshold_s=0.05,normalisation='mean-rate',mean_drop_rate=0.2")},
      {"methods.0.mean_drop_rate=0.3"}},
-    {{method("'dropcompute',threshold_s=0.05,compensation='extra-steps',redundancy=0.2")},
-     {"methods.0.redundancy=0.5", "methods.0.learning_rate_schedule='stretched'"}},
+    {{"training.learning_rate.final=0.01",
+      method("'dropcompute',threshold_s=0.05,compensation='extra-steps',redundancy=0.2")},
+     {"methods.0.redundancy=0.5", "methods.0.learning_rate_schedule='kept'"}},
     {{method("'dropcompute',threshold_s=0.08,compensation='larger-batch',redundancy=0.25")},
      {"methods.0.redundancy=1"}},
     {{method("'dropcompute',threshold_s=0.05,compensation='recompute'")}, {"methods.0.recompute_every_steps=5"}},
@@ -101,7 +104,7 @@ TEST_F(KeyWalk, OfMethods) {
   write("wheel.csv", weighted_ring(true));
   for (const auto& cases :
        {synchronous, compressed, more_compressed(), messages, averages, moments, old_gradients, thresholds, quorums,
-        asynchronous, periods(), policies(), local, gossip_and_codes, graphs()})
+        asynchronous, periods(), policies(), model_weights(), local, gossip_and_codes, graphs()})
     walk(compared, cases, idle_keys());
   expect_completeness({"methods"});
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/methods.json");

@@ -13,6 +13,7 @@
 #include "workers/mpi/mpi_cluster.hpp"
 #include "workers/network/fixed.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
+#include "workers/training/sample_weights.hpp"
 
 namespace syncopate {
 
@@ -26,10 +27,12 @@ struct Outcome {
   RunTotals totals;
 };
 
-// Its parameters are a matrix and a vector, for compressors that treat them unlike.
-class MatrixQuadratic : public Quadratic {
+// Its parameters are a matrix and a vector, for compressors that treat them unlike, and workers have unequal numbers of
+// samples, for averages that count them.
+class MatrixQuadratic : public Quadratic, public DividedData {
  public:
   using Quadratic::Quadratic;
+  std::int64_t samples_of(Rank worker) const override { return 10 * (1 + worker.value); }
   std::vector<ParameterTensor> tensors() const override {
     const std::size_t of_matrix = parameters() - 100;
     return {{.name = "matrix", .offset = 0, .size = of_matrix, .place = 0, .rows = 20},

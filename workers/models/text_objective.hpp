@@ -19,12 +19,13 @@
 #include "workers/datasets/sampler.hpp"
 #include "workers/models/network.hpp"
 #include "workers/training/objective.hpp"
+#include "workers/training/sample_weights.hpp"
 
 namespace syncopate {
 
 struct AskedText;
 
-class TextObjective : public Objective {
+class TextObjective : public Objective, public DividedData {
  public:
   // The arguments are TorchObjective's; the network has no buffers.
   TextObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
@@ -42,6 +43,7 @@ class TextObjective : public Objective {
   bool fuses_micro_batches() const override { return network_.fuses(); }
   std::int64_t samples_per_micro_batch() const override { return sampler_.samples_per_micro_batch(); }
   std::int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
+  std::int64_t samples_of(Rank worker) const override { return samples_in(sampler_.options().shards, worker); }
 
   std::int64_t evaluation_samples(Split split) const override { return dataset_->size().samples(split); }
   std::int64_t validation_samples() const override { return dataset_->size().validation; }

@@ -15,10 +15,11 @@
 #include "workers/datasets/sampler.hpp"
 #include "workers/models/network.hpp"
 #include "workers/training/objective.hpp"
+#include "workers/training/sample_weights.hpp"
 
 namespace syncopate {
 
-class TorchObjective : public Objective {
+class TorchObjective : public Objective, public DividedData {
  public:
   // The sampler's options count the data set's training samples. Throws DataFault if they do not
   // suffice for one step. `chunk_samples`: samples evaluated together for the best speed. Labels are smoothed in
@@ -46,6 +47,7 @@ class TorchObjective : public Objective {
   bool fuses_micro_batches() const override { return network_.fuses(); }
   std::int64_t samples_per_micro_batch() const override { return sampler_.options().micro_batch_size; }
   std::int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
+  std::int64_t samples_of(Rank worker) const override { return samples_in(sampler_.options().shards, worker); }
 
   std::int64_t evaluation_samples(Split split) const override { return dataset_->size().samples(split); }
   std::int64_t validation_samples() const override { return dataset_->size().validation; }
