@@ -198,7 +198,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   next->parameters = new_cell();
   const std::span<Moment> moments(next->moments.data(), static_cast<std::size_t>(optimizer_->moments()));
   for (Moment& moment : moments) moment.values = new_cell();
-  for (Moment& moment : keeps_second ? moments.first(1) : moments) ++moment.age.steps;
+  for (Moment& moment : rules.keeps_second ? moments.first(1) : moments) ++moment.age.steps;
   if (state->buffers && sum->micro_batches > 0) next->buffers = new_cell();
 
   auto work = std::make_shared<StepWork>();
