@@ -89,6 +89,8 @@ std::vector<IdleKey> idle_keys() {
       {"methods[ad-psgd].graph[file].file_hash", IdleKey::Hash::differs, "the same"},
       {"methods[gradient-coding][cyclic].code_seed", IdleKey::Hash::differs,
        "another code of the same sum, which differs by what is rounded away"},
+      {"methods[mindflayer][mindflayer].trials", IdleKey::Hash::differs, "is refused: a key of the other rule"},
+      {"methods[mindflayer][mindflayer].correction", IdleKey::Hash::differs, "the same"},
   };
   for (const std::string& key : told())
     keys.push_back({key, IdleKey::Hash::same, "the number that was found decides, and it is in the hash"});

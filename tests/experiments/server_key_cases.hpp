@@ -45,7 +45,8 @@ inline const std::vector<KeyCase> quorums = {
      {"methods.0.timeout_s=0.02", "methods.0.counted_from='first'", "methods.0.late='cancel'"}},
     {{method("'mindflayer',limit_s=0.025,arrival_probability=0.7")},
      {"methods.0.trials_per_worker=2", "methods.0.limit_s=0.022", "methods.0.arrival_probability=0.5",
-      "methods.0.groups=[{workers=[1],trials_per_worker=2}]"}},
+      "methods.0.groups=[{workers=[1],trials_per_worker=2}]",
+      "methods.0={algorithm='mindflayer',rule='clipping-rennala',trials=5,limit_s=0.025}"}},
     {{method("'mindflayer',limit_s=0.025,arrival_probability=0.7,groups=[{workers=[1],trials_per_worker=2,"
              "limit_s=0.03,arrival_probability=0.8}]")},
      {"methods.0.groups.0.workers=[2]", "methods.0.groups.0.trials_per_worker=3", "methods.0.groups.0.limit_s=0.02",
