@@ -20,7 +20,14 @@ std::vector<std::string> row_of(const ThresholdReport& report, std::size_t k) {
   std::vector<std::string> row{shown_number(first.threshold, 6), with_decimals(100 * first.drop_rate, 2),
                                with_decimals(step_speedup(first), 3)};
   for (const auto& way : report.ways) row.push_back(with_decimals(way.effects[k].effective_speedup, 4));
+  const double share = report.droppers[k].share;
+  row.push_back(share > 0 ? with_decimals(100 * share, 1) : "-");
   return row;
+}
+
+std::string dropper_text(const LargestDropper& dropper) {
+  if (dropper.share == 0) return {};
+  return fmt::format("; {} % of drops on worker {}", with_decimals(100 * dropper.share, 0), dropper.worker);
 }
 
 std::string heading(const ThresholdReport& report) {
@@ -36,11 +43,13 @@ std::string heading(const ThresholdReport& report) {
   return text + "\n\n";
 }
 
-Json json_of(const ThresholdEffect& effect) {
+Json json_of(const ThresholdEffect& effect, const LargestDropper& dropper) {
   return {{"threshold_s", effect.threshold},
           {"drop_rate", effect.drop_rate},
           {"time_saved", effect.time_saved},
-          {"effective_speedup", effect.effective_speedup}};
+          {"effective_speedup", effect.effective_speedup},
+          {"largest_worker_share", dropper.share},
+          {"largest_worker", dropper.share > 0 ? Json(dropper.worker) : Json(nullptr)}};
 }
 
 }  // namespace
@@ -49,7 +58,7 @@ std::string threshold_table(const ThresholdReport& report) {
   if (report.is_equal) return heading(report) + "All micro-batches take equally long: no threshold gains anything.\n";
   TextTable table;
   for (const char* column : {"threshold\ns", "dropped\n%", "steps'\nspeed-up", "S_eff by\nthroughput",
-                             "S_eff by\nEq. 6", "S_eff by\nref. code"})
+                             "S_eff by\nEq. 6", "S_eff by\nref. code", "one worker's\ndrops %"})
     table.add_column(column, Align::right);
   const std::size_t count = report.ways.front().effects.size();
   constexpr std::size_t rows = 20;
@@ -60,8 +69,9 @@ std::string threshold_table(const ThresholdReport& report) {
     if (std::isinf(best.threshold))
       text += fmt::format("best by {}: none gains anything\n", way.sentence);
     else
-      text += fmt::format("best by {}: {} s drops {} %, S_eff {}\n", way.sentence, shown_number(best.threshold, 6),
-                          with_decimals(100 * best.drop_rate, 2), with_decimals(best.effective_speedup, 4));
+      text += fmt::format("best by {}: {} s drops {} %, S_eff {}{}\n", way.sentence, shown_number(best.threshold, 6),
+                          with_decimals(100 * best.drop_rate, 2), with_decimals(best.effective_speedup, 4),
+                          dropper_text(way.dropper_of_best));
   }
   return text;
 }
@@ -79,8 +89,9 @@ std::string thresholds_json(const ThresholdReport& report) {
             {"mean_step_s", report.step_s}};
   for (const auto& way : report.ways) {
     Json& own = json["by"][way.name];
-    own["best"] = std::isinf(way.best.threshold) ? Json(nullptr) : json_of(way.best);
-    for (const ThresholdEffect& effect : way.effects) own["thresholds"].push_back(json_of(effect));
+    own["best"] = std::isinf(way.best.threshold) ? Json(nullptr) : json_of(way.best, way.dropper_of_best);
+    for (std::size_t k = 0; k < way.effects.size(); ++k)
+      own["thresholds"].push_back(json_of(way.effects[k], report.droppers[k]));
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -88,13 +99,13 @@ std::string thresholds_json(const ThresholdReport& report) {
 std::string thresholds_csv(const ThresholdReport& report) {
   std::string text =
       "threshold_s,drop_rate,step_speedup,effective_speedup_throughput,effective_speedup_s_eff,"
-      "effective_speedup_reference\n";
+      "effective_speedup_reference,largest_worker_share\n";
   for (std::size_t k = 0; k < report.ways.front().effects.size(); ++k) {
     const ThresholdEffect& first = report.ways.front().effects[k];
     fmt::format_to(std::back_inserter(text), "{},{},{}", first.threshold, first.drop_rate, step_speedup(first));
     for (const auto& way : report.ways)
       fmt::format_to(std::back_inserter(text), ",{}", way.effects[k].effective_speedup);
-    text += '\n';
+    fmt::format_to(std::back_inserter(text), ",{}\n", report.droppers[k].share);
   }
   return text;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -46,6 +47,9 @@ ThresholdReport report_thresholds(const ThresholdsOptions& options) {
                            .sentence = sentence,
                            .effects = threshold_effects(recorded, report.serial_s, form, grid),
                            .best = search_threshold(recorded, report.serial_s, form, options.maximum_drop_rate)});
+  report.droppers = largest_droppers(recorded, grid);
+  for (ThresholdReport::Way& way : report.ways)
+    way.dropper_of_best = largest_droppers(recorded, std::span(&way.best.threshold, 1)).front();
   report.recorded.times = {};
   return report;
 }

@@ -31,8 +31,10 @@ struct ThresholdReport {
     const char* sentence;
     std::vector<ThresholdEffect> effects;  // by threshold
     ThresholdEffect best;                  // of the search; an infinite threshold: none gains anything
+    LargestDropper dropper_of_best{};
   };
-  std::vector<Way> ways;  // throughput, s-eff, reference
+  std::vector<Way> ways;                 // throughput, s-eff, reference
+  std::vector<LargestDropper> droppers;  // by threshold
 };
 
 // Throws ConfigurationFault where the source cannot be read, and Interrupted.
@@ -40,7 +42,8 @@ ThresholdReport report_thresholds(const ThresholdsOptions& options);
 
 std::string threshold_table(const ThresholdReport& report);
 std::string thresholds_json(const ThresholdReport& report);
-// threshold_s,drop_rate,step_speedup,effective_speedup_throughput,effective_speedup_s_eff,effective_speedup_reference
+// threshold_s,drop_rate,step_speedup,effective_speedup_throughput,effective_speedup_s_eff,effective_speedup_reference,
+// largest_worker_share
 std::string thresholds_csv(const ThresholdReport& report);
 
 }  // namespace syncopate

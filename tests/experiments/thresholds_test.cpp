@@ -76,13 +76,13 @@ TEST_F(Thresholds, TheTableHasWhatTheJsonHas) {
   std::getline(lines, line);
   EXPECT_EQ(line,
             "threshold_s,drop_rate,step_speedup,effective_speedup_throughput,effective_speedup_s_eff,"
-            "effective_speedup_reference");
+            "effective_speedup_reference,largest_worker_share");
   for (std::size_t k = 0; k < 200; ++k) {
     std::vector<double> cells;
     std::getline(lines, line);
     std::istringstream row(line);
     for (std::string cell; std::getline(row, cell, ',');) cells.push_back(std::stod(cell));
-    ASSERT_EQ(cells.size(), 6u);
+    ASSERT_EQ(cells.size(), 7u);
     const Json& by = report["by"];
     const Json& first = by["throughput"]["thresholds"][k];
     EXPECT_EQ(cells[0], first["threshold_s"]);
@@ -91,6 +91,7 @@ TEST_F(Thresholds, TheTableHasWhatTheJsonHas) {
     EXPECT_EQ(cells[3], first["effective_speedup"]);
     EXPECT_EQ(cells[4], by["s-eff"]["thresholds"][k]["effective_speedup"]);
     EXPECT_EQ(cells[5], by["reference"]["thresholds"][k]["effective_speedup"]);
+    EXPECT_EQ(cells[6], first["largest_worker_share"]);
     // What is kept, times by what the steps are faster, is what goes into the model by time.
     EXPECT_NEAR(cells[3], (1 - cells[1]) * cells[2], 1e-12);
   }
@@ -177,6 +178,37 @@ TEST_F(Thresholds, EqualTimesGainNothing) {
   EXPECT_THAT(outcome.out, HasSubstr("\n\nAll micro-batches take equally long: no threshold gains anything.\n"));
   EXPECT_THAT(outcome.out, Not(HasSubstr("S_eff"))) << "a table of equal rows";
   EXPECT_TRUE(Json::parse(read("out.json"))["by"]["s-eff"]["best"].is_null());
+}
+
+// Ends: worker 0 at 1 and 2 s, worker 1 at 2 and 5 s, worker 2 at 1 and 1.5 s, in both steps but for worker 0's second,
+// at 1 and 3 s. From 2 s on, worker 1 drops two of the three that are dropped; from 3 s on, all.
+TEST_F(Thresholds, SayHowMuchOfTheDropsFallsOnOneWorker) {
+  write("run.csv",
+        "worker,step,micro_batch,duration_s\n0,0,0,1\n0,0,1,1\n0,1,0,1\n0,1,1,2\n1,0,0,2\n1,0,1,3\n1,1,0,2\n1,1,1,3\n"
+        "2,0,0,1\n2,0,1,0.5\n2,1,0,1\n2,1,1,0.5\n");
+  const ProgramOutcome outcome = syncopate("thresholds run.csv --json out.json");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("one worker's"));
+  const Json report = Json::parse(read("out.json"));
+  for (const Json& effect : report["by"]["throughput"]["thresholds"]) {
+    const double threshold = effect["threshold_s"];
+    const double share = effect["largest_worker_share"];
+    if (threshold > 2 && threshold < 3) {
+      EXPECT_DOUBLE_EQ(share, 2.0 / 3) << threshold;
+    }
+    if (threshold > 3 && threshold < 5) {
+      EXPECT_DOUBLE_EQ(share, 1) << threshold;
+    }
+    if (threshold > 1.5 && threshold < 2) {
+      EXPECT_DOUBLE_EQ(share, 4.0 / 6) << "worker 0 drops 2 and worker 1 all 4";
+    }
+    if (threshold > 2 && threshold < 5) {
+      EXPECT_EQ(effect["largest_worker"], 1);
+    }
+  }
+  const Json& best = report["by"]["throughput"]["best"];
+  EXPECT_THAT(outcome.out, HasSubstr(fmt::format("; {:.0f} % of drops on worker 1\n",
+                                                 100 * best["largest_worker_share"].get<double>())));
 }
 
 // A recorded run in which a rank came late to nothing: some of its micro-batches take no time. What is said to be best

@@ -14,6 +14,12 @@ struct StepProfile {
   std::vector<double> last;          // [k]: the last end before threshold k; 0: none
 };
 
+// The place of the first threshold under which it is kept.
+std::size_t first_kept(std::span<const double> thresholds, double end) {
+  if (end <= 0) return 0;  // what takes no time is kept under any
+  return static_cast<std::size_t>(std::ranges::upper_bound(thresholds, end) - thresholds.begin());
+}
+
 std::vector<StepProfile> profiles_of(const MicroBatchTimes& recorded, std::span<const double> thresholds) {
   const std::size_t count = thresholds.size();
   // The last element takes what ends before no threshold.
@@ -21,8 +27,7 @@ std::vector<StepProfile> profiles_of(const MicroBatchTimes& recorded, std::span<
   std::vector<StepProfile> profiles(static_cast<std::size_t>(recorded.steps), empty);
   visit_ends(recorded, [&](int step, int, double end) {
     StepProfile& profile = profiles[static_cast<std::size_t>(step)];
-    const auto later = static_cast<std::size_t>(std::ranges::upper_bound(thresholds, end) - thresholds.begin());
-    const std::size_t first = end > 0 ? later : 0;
+    const std::size_t first = first_kept(thresholds, end);
     ++profile.ending[first];
     profile.last[first] = std::max(profile.last[first], end);
     profile.computing = std::max(profile.computing, end);
@@ -69,6 +74,31 @@ std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, 
       effects.push_back({thresholds[k], 1 - kept, saved_sum / steps, speedup_sum / steps});
   }
   return effects;
+}
+
+std::vector<LargestDropper> largest_droppers(const MicroBatchTimes& recorded, std::span<const double> thresholds) {
+  const std::size_t count = thresholds.size();
+  const auto of_worker = static_cast<std::size_t>(recorded.steps) * static_cast<std::size_t>(recorded.micro_batches);
+  std::vector<std::int64_t> most(count), all(count);
+  std::vector<LargestDropper> largest(count);
+  for (int worker = 0; worker < recorded.workers; ++worker) {
+    const MicroBatchTimes own{.times = recorded.times.subspan(static_cast<std::size_t>(worker) * of_worker, of_worker),
+                              .workers = 1,
+                              .steps = recorded.steps,
+                              .micro_batches = recorded.micro_batches};
+    std::vector<std::int64_t> first(count + 1);  // [k]: those that threshold k is the first to keep
+    visit_ends(own, [&](int, int, double end) { ++first[first_kept(thresholds, end)]; });
+    std::int64_t kept_later = 0;
+    for (std::size_t k = count; k-- > 0;) {
+      kept_later += first[k + 1];
+      all[k] += kept_later;
+      if (kept_later > most[k]) largest[k].worker = worker;
+      most[k] = std::max(most[k], kept_later);
+    }
+  }
+  for (std::size_t k = 0; k < count; ++k)
+    if (all[k] > 0) largest[k].share = static_cast<double>(most[k]) / static_cast<double>(all[k]);
+  return largest;
 }
 
 }  // namespace syncopate

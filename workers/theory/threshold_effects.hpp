@@ -42,6 +42,15 @@ struct ThresholdEffect {
 std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
                                                std::span<const double> thresholds);
 
+// The worker that would have dropped most, the first of several, and its share of what all would have dropped.
+struct LargestDropper {
+  int worker = 0;
+  double share = 0;  // 0: nothing is dropped
+};
+
+// Of each threshold, given in ascending order: whether drops fall on one worker's samples.
+std::vector<LargestDropper> largest_droppers(const MicroBatchTimes& recorded, std::span<const double> thresholds);
+
 // Calls visit(step, micro-batch, end) with each micro-batch's end since its step began.
 template <typename Visit>
 void visit_ends(const MicroBatchTimes& recorded, const Visit& visit) {
