@@ -277,14 +277,16 @@ std::vector<ExperimentStatus> status_of(const Experiment& experiment, const fs::
     return status_of(name, directory, planned_runs(results, runs), common_phases(results, runs));
   };
   if (!experiment.tuning) return {all(experiment.name, experiment.runs)};
-  std::vector<ExperimentStatus> both = {all(experiment.name + ", trials", first_trials(experiment))};
-  // Runs are known once all trials have ended, to who has begun with them.
-  std::vector<PlannedRun> known = saved_plan(directory).value_or(std::vector<PlannedRun>{});
-  std::erase_if(known, [&](const PlannedRun& run) {
-    const fs::path within = run.directory.lexically_relative(directory);
-    return within.empty() || *within.begin() == trials_folder;
-  });
-  if (!known.empty()) both.push_back(status_of(experiment.name, directory, known, {}));
+  const TuningSoFar so_far = tuning_so_far(experiment, results.string());
+  std::vector<ExperimentStatus> both = {all(experiment.name + ", trials", so_far.trials)};
+  // Which runs follow is known once all trials have ended; how many, before.
+  if (so_far.runs)
+    both.push_back(all(experiment.name, *so_far.runs));
+  else
+    both.push_back({.name = experiment.name,
+                    .directory = directory,
+                    .runs = experiment.runs.size(),
+                    .remaining = experiment.runs.size()});
   return both;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <map>
 #include <set>
@@ -15,9 +16,9 @@
 #include "experiments/execution/tuner.hpp"
 #include "results/directory/replaced_file.hpp"
 #include "results/directory/run_directory.hpp"
+#include "results/directory/run_files.hpp"
 #include "results/directory/tuning_json.hpp"
 #include "results/formats/output.hpp"
-#include "results/rows/measures.hpp"
 #include "results/run/run_label.hpp"
 #include "results/tables/tuning_lines.hpp"
 #include "workers/files/own_file.hpp"
@@ -32,6 +33,14 @@ std::set<std::size_t> groups_of(const Experiment& experiment) {
   std::set<std::size_t> groups;
   for (const Run& run : experiment.runs) groups.insert(experiment.tuning->group_of_run.at(run.hash));
   return groups;
+}
+
+// Of all runs of the file those that the experiment has: --only leaves others out.
+void keep_wanted(std::vector<Run>& runs, const Experiment& experiment) {
+  const auto identity = [](const Run& run) { return std::tuple(run.method_index, run.sweep, run.seed); };
+  std::set<decltype(identity(runs.front()))> wanted;
+  for (const Run& run : experiment.runs) wanted.insert(identity(run));
+  std::erase_if(runs, [&](const Run& run) { return !wanted.contains(identity(run)); });
 }
 
 class TunedExperiment {
@@ -79,15 +88,20 @@ class TunedExperiment {
     return exit_success;
   }
 
+  // What rank 0 has found.
+  std::optional<double> on_all_ranks(std::optional<double> number) const {
+    const MpiSession* const all = machinery_.together();
+    if (!all) return number;
+    const double found = from_rank_0(*all, number.value_or(std::numeric_limits<double>::quiet_NaN()));
+    return std::isnan(found) ? std::nullopt : std::optional(found);
+  }
+
   void take(const Tuner::Trial& trial, const std::optional<RunSummary>& summary) {
-    double value = std::numeric_limits<double>::quiet_NaN();
-    if (summary && summary->status == RunStatus::finished)
-      value = measure_named(experiment_.tuning->measure)->value(*summary).value_or(value);
-    if (const MpiSession* const all = machinery_.together()) value = from_rank_0(*all, value);
+    TrialValue value = summary ? value_of_trial(*summary, experiment_.tuning->measure) : TrialValue{};
+    for (std::optional<double>* const number : {&value.value, &value.missed_by}) *number = on_all_ranks(*number);
     const std::string status = summary ? to_string(summary->status) : "";
-    if (summary && !std::isfinite(value))
-      reasons_.emplace(trial.group, summary->reason.empty() ? status : summary->reason);
-    tuner_.take(trial, status, std::isfinite(value) ? std::optional(value) : std::nullopt);
+    if (summary && !value.value) reasons_.emplace(trial.group, summary->reason.empty() ? status : summary->reason);
+    tuner_.take(trial, status, value);
   }
 
   bool report_untuned() {
@@ -124,16 +138,13 @@ class TunedExperiment {
   }
 
   Experiment with_best_settings(std::string notes) const {
-    const auto identity = [](const Run& run) { return std::tuple(run.method_index, run.sweep, run.seed); };
-    std::set<decltype(identity(experiment_.runs.front()))> wanted;
-    for (const Run& run : experiment_.runs) wanted.insert(identity(run));
     Experiment tuned = experiment_;
     tuned.tuning = nullptr;
     tuned.notes = std::move(notes);
     tuned.runs = experiment_.tuning->runs(tuner_.chosen());
     tuned.hashes.clear();
     for (const Run& run : tuned.runs) tuned.hashes.push_back(run.hash);
-    std::erase_if(tuned.runs, [&](const Run& run) { return !wanted.contains(identity(run)); });
+    keep_wanted(tuned.runs, experiment_);
     return tuned;
   }
 
@@ -150,6 +161,37 @@ class TunedExperiment {
 int run_tuned(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
               const MakeRuns& make) {
   return TunedExperiment(experiment, options, machinery, make).run();
+}
+
+namespace {
+
+// However it ended; nothing of files that are damaged or cannot be read.
+std::optional<RunSummary> ended_in(const std::filesystem::path& directory, const Run& run) {
+  try {
+    return damage_of(directory).empty() ? summary_of(directory, run) : std::nullopt;
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+TuningSoFar tuning_so_far(const Experiment& experiment, const std::string& results_directory) {
+  Tuner tuner(experiment.tuning, groups_of(experiment));
+  TuningSoFar so_far;
+  bool have_all_ended = true;
+  do {
+    for (const Tuner::Trial& trial : tuner.open()) {
+      so_far.trials.push_back(trial.run);
+      const auto summary = ended_in(run_directory(results_directory, trial.run, false), trial.run);
+      have_all_ended = have_all_ended && summary;
+      if (summary) tuner.take(trial, to_string(summary->status), value_of_trial(*summary, experiment.tuning->measure));
+    }
+  } while (have_all_ended && tuner.extend());
+  if (!have_all_ended) return so_far;
+  so_far.runs = experiment.tuning->runs(tuner.chosen());
+  keep_wanted(*so_far.runs, experiment);
+  return so_far;
 }
 
 std::vector<Run> first_trials(const Experiment& experiment) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "experiments/execution/execution.hpp"
@@ -28,5 +29,12 @@ int run_tuned(const Experiment& experiment, const RunOptions& options, const Mac
 
 // The trials of the grids as they are written.
 std::vector<Run> first_trials(const Experiment& experiment);
+
+// What trials on the disk, on virtual time, have shown so far.
+struct TuningSoFar {
+  std::vector<Run> trials;                 // with those of grids that have grown
+  std::optional<std::vector<Run>> runs{};  // with the best settings; nothing while a trial has not ended
+};
+TuningSoFar tuning_so_far(const Experiment& experiment, const std::string& results_directory);
 
 }  // namespace syncopate

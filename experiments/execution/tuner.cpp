@@ -1,10 +1,12 @@
 #include "experiments/execution/tuner.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "experiments/sections/experiment.hpp"
 #include "results/rows/measures.hpp"
+#include "results/statistics/restricted_time.hpp"
 
 namespace syncopate {
 namespace {
@@ -19,7 +21,38 @@ std::vector<bool> edges_of(const TunedAxis& axis, std::size_t value) {
   return edges;
 }
 
+// "time_to_target_s": until a target that a run may miss.
+bool goes_to_target(const std::string& measure) { return measure.find("to_target") != std::string::npos; }
+
+// By its last validation; 0 where that is no number, or met the target after all.
+double shortfall(const RunSummary& summary) {
+  const TimeToTarget& target = *summary.time_to_target;
+  const auto last = [&summary](const char* measure) { return measure_named(measure)->value(summary); };
+  double missed_by = 0;
+  if (target.target_accuracy) {
+    if (const auto accuracy = last("final_validation_accuracy")) missed_by = *target.target_accuracy - *accuracy;
+  } else if (const auto loss = last("final_validation_loss"); loss && target.target_loss) {
+    missed_by = *loss - *target.target_loss;
+  }
+  return std::isfinite(missed_by) ? std::max(0.0, missed_by) : 0;
+}
+
+// What the measure would be at least, had the run gone on.
+double until_end(const RunSummary& summary, const std::string& measure) {
+  if (measure == "steps_to_target") return static_cast<double>(summary.steps);
+  if (measure == "samples_to_target") return static_cast<double>(summary.samples);
+  return summary.end_time_s;
+}
+
 }  // namespace
+
+TrialValue value_of_trial(const RunSummary& summary, const std::string& measure) {
+  if (summary.status != RunStatus::finished) return {};
+  const auto value = measure_named(measure)->value(summary);
+  if (value) return std::isfinite(*value) ? TrialValue{value, {}} : TrialValue{};
+  if (!goes_to_target(measure) || !summary.time_to_target) return {};
+  return {until_end(summary, measure), shortfall(summary)};
+}
 
 Tuner::Tuner(std::shared_ptr<const TuningPlan> plan, std::set<std::size_t> groups)
     : plan_(std::move(plan)), more_is_better_(measure_named(plan_->measure)->better == Better::more) {
@@ -56,29 +89,54 @@ std::vector<Tuner::Trial> Tuner::open() const {
   return open;
 }
 
-void Tuner::take(const Trial& trial, const std::string& status, std::optional<double> value) {
-  states_.at(trial.group).trials[{trial.place, trial.run.seed}] = {
-      .seed = trial.run.seed, .hash = trial.run.hash, .status = status, .value = value};
+void Tuner::take(const Trial& trial, const std::string& status, const TrialValue& value) {
+  states_.at(trial.group).trials[{trial.place, trial.run.seed}] = {.seed = trial.run.seed,
+                                                                   .hash = trial.run.hash,
+                                                                   .status = status,
+                                                                   .value = value.value,
+                                                                   .missed_by = value.missed_by};
 }
 
-std::optional<double> Tuner::mean(const State& state, const Place& place) const {
-  double sum = 0;
+std::optional<double> Tuner::horizon(const State& state) const {
+  std::vector<TimeToReach> times;
+  for (const auto& [of, trial] : state.trials)
+    if (trial.value) times.push_back({*trial.value, !trial.missed_by});
+  if (std::ranges::all_of(times, &TimeToReach::is_reached)) return {};
+  return common_horizon_s(times);
+}
+
+std::optional<Tuner::Rank> Tuner::rank(const State& state, const Place& place) const {
+  Rank rank;
+  std::vector<TimeToReach> values;
   for (const std::uint64_t seed : plan_->seeds) {
-    const auto trial = state.trials.find({place, seed});
-    if (trial == state.trials.end() || !trial->second.value) return {};
-    sum += *trial->second.value;
+    const auto found = state.trials.find({place, seed});
+    if (found == state.trials.end() || !found->second.value) return {};
+    const TunedTrial& trial = found->second;
+    values.push_back({*trial.value, !trial.missed_by});
+    rank.reached += trial.missed_by ? 0 : 1;
+    rank.missed_by += trial.missed_by.value_or(0);
   }
-  return sum / static_cast<double>(plan_->seeds.size());
+  const std::optional<double> restricted_to = horizon(state);
+  const std::vector<double> restricted =
+      restricted_to ? restricted_times(values, *restricted_to).times_s : std::vector<double>();
+  for (std::size_t i = 0; i < values.size(); ++i) rank.mean += restricted_to ? restricted[i] : values[i].time_s;
+  rank.mean /= static_cast<double>(values.size());
+  return rank;
+}
+
+bool Tuner::is_better(const Rank& a, const Rank& b) const {
+  if (a.mean != b.mean) return more_is_better_ ? a.mean > b.mean : a.mean < b.mean;
+  return a.reached != b.reached ? a.reached > b.reached : a.missed_by < b.missed_by;
 }
 
 std::optional<Tuner::Place> Tuner::best(const State& state) const {
   std::optional<Place> best;
-  double best_mean = 0;
+  Rank best_rank;
   for (const Place& place : places(state)) {
-    const std::optional<double> found = mean(state, place);
-    if (!found || (best && !(more_is_better_ ? *found > best_mean : *found < best_mean))) continue;
+    const std::optional<Rank> found = rank(state, place);
+    if (!found || (best && !is_better(*found, best_rank))) continue;
     best = place;
-    best_mean = *found;
+    best_rank = *found;
   }
   return best;
 }
@@ -143,11 +201,13 @@ std::map<std::size_t, Setting> Tuner::chosen() const {
 std::vector<TunedMethod> Tuner::results() const {
   std::vector<TunedMethod> results;
   for (const auto& [group, state] : states_) {
-    TunedMethod method{.method = plan_->groups[group].method, .point = plan_->groups[group].point};
+    TunedMethod method{
+        .method = plan_->groups[group].method, .point = plan_->groups[group].point, .horizon = horizon(state)};
     const std::optional<Place> chosen = best(state);
     for (const std::size_t axis : state.extended) method.extended.push_back(state.axes[axis].key);
     for (const Place& place : places(state)) {
-      TriedSetting tried{.values = {}, .mean = mean(state, place)};
+      const std::optional<Rank> found = rank(state, place);
+      TriedSetting tried{.values = {}, .mean = found ? std::optional(found->mean) : std::nullopt};
       for (std::size_t axis = 0; axis < place.size(); ++axis)
         tried.values.emplace_back(state.axes[axis].key,
                                   label_of(state.axes[axis], state.axes[axis].values[place[axis]]));

@@ -31,12 +31,28 @@ std::vector<Change> changes_to(const std::vector<TunedAxis>& axes, const Setting
   return changes;
 }
 
+// Settings are judged by what is held out, and the runs, as the file says, by the test set: a trial's target is one of
+// the validation split where there is one.
+void aim_at_validation(TomlNode& root, std::size_t method, const SourcePlace& place) {
+  const auto holds_out = [](const TomlNode* training) {
+    return training && training->is_table() && training->find("validation_samples");
+  };
+  TomlNode* evaluation = root.find("evaluation");
+  const TomlNode* methods = root.find("methods");
+  const bool is_held_out = holds_out(root.find("training")) || holds_out(methods->array()[method].find("training"));
+  if (!is_held_out || !evaluation || !evaluation->is_table()) return;
+  if (evaluation->find("target_accuracy") || evaluation->find("target_loss"))
+    evaluation->set("target_of", place, {std::string("validation"), place});
+}
+
 // The document of a trial. What is only recorded is not.
 TomlNode document_of_trial(const Expansion& all, std::size_t point, std::size_t method,
-                           const std::vector<TunedAxis>& axes, const Setting& setting, std::uint64_t seed) {
+                           const std::vector<TunedAxis>& axes, const Setting& setting, std::uint64_t seed,
+                           const TuneSection& tune) {
   TomlNode root = all.documents[point];
   for (const Change& change : changes_to(axes, setting)) apply(root, change);
   root.erase("recording");
+  if (tune.measure.find("to_target") != std::string::npos) aim_at_validation(root, method, tune.place);
   return document_of_run(std::move(root), method, seed);
 }
 
@@ -63,7 +79,7 @@ std::string why_not_judged_by(const std::string& name, const Definition& trained
   const std::string why = why_not_measured(name, trained);
   if (!why.empty()) return why;
   if (name.find("to_target") != std::string::npos && !trained.evaluation.targets_validation)
-    return "must go by the validation split: evaluation.target_of = \"validation\"";
+    return "goes by the validation split: must stand beside training.validation_samples";
   return "";
 }
 
@@ -76,8 +92,7 @@ std::string measure_of_tuning(const TuneSection& tune, const std::vector<Definit
     std::vector<std::string> known;
     for (const Measure& measure : measures()) known.emplace_back(measure.name);
     std::string why;
-    if (!measure_named(tune.measure))
-      why = fmt::format("must be one of {}{}", fmt::join(known, ", "), suggestion(tune.measure, known));
+    if (!measure_named(tune.measure)) why = must_be_one_of(tune.measure, known);
     for (const Definition& one : methods)
       if (why.empty()) why = why_not_judged_by(tune.measure, one);
     if (why.empty()) return tune.measure;
@@ -131,7 +146,7 @@ class Groups {
   // Of a setting's first trial; nothing after faults, which are added.
   std::optional<std::string> course(std::size_t point, std::size_t method, const Setting& setting, FaultList& faults) {
     const Reading one =
-        read_document(document_of_trial(all_, point, method, tune_.axes[method], setting, tune_.seeds.front()),
+        read_document(document_of_trial(all_, point, method, tune_.axes[method], setting, tune_.seeds.front(), tune_),
                       all_.file, all_.options);
     faults.add(one.faults);
     if (!one.faults.empty()) return {};
@@ -202,7 +217,7 @@ std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expans
     plan.group_of_run.emplace(runs[i].hash, groups->of(points[i], runs[i].method_index));
   plan.trial = [all, kept, groups](std::size_t group, const Setting& setting, std::uint64_t seed) {
     const TuningGroup& of = groups->groups[group];
-    Run run = plan_run(document_of_trial(*all, groups->points[group], of.method_index, of.axes, setting, seed),
+    Run run = plan_run(document_of_trial(*all, groups->points[group], of.method_index, of.axes, setting, seed, *kept),
                        all->file, all->options);
     run.is_trial = true;
     run.method_index = of.method_index;

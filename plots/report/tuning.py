@@ -67,6 +67,8 @@ def remarks(method: dict) -> str:
     words = [f"of {len(method['settings'])} settings, {int(method['number_of_trials'])} trials"]
     words += [f"grid of {escaped(last_name(key))} extended" for key in method["extended"]]
     words += [f"{escaped(last_name(key))} at the edge of the grid" for key in method["at_edge"]]
+    if method.get("horizon") is not None:
+        words.append(f"times cut at {float(method['horizon']):.4g}, since trials missed the target")
     return f"<small>{'; '.join(words)}</small>"
 
 

@@ -1,5 +1,6 @@
 #include "results/directory/tuning_json.hpp"
 
+#include <algorithm>
 #include <exception>
 
 #include "results/formats/digested_json.hpp"
@@ -23,11 +24,18 @@ Names names_of(const Json& json) {
   return names;
 }
 
+// Of a key that is written only where there is something to say.
+std::optional<double> written_at(const Json& json, const char* key) {
+  return json.contains(key) ? std::optional(json.at(key).get<double>()) : std::nullopt;
+}
+
 Json json_of(const TriedSetting& setting) {
   Json json{{"values", json_of(setting.values)}, {"mean", or_null(setting.mean)}, {"trials", Json::array()}};
-  for (const TunedTrial& trial : setting.trials)
+  for (const TunedTrial& trial : setting.trials) {
     json["trials"].push_back(
         {{"seed", trial.seed}, {"hash", trial.hash}, {"status", trial.status}, {"value", or_null(trial.value)}});
+    if (trial.missed_by) json["trials"].back()["missed_by"] = *trial.missed_by;
+  }
   return json;
 }
 
@@ -37,7 +45,8 @@ TriedSetting setting_of(const Json& json) {
     setting.trials.push_back({.seed = trial.at("seed"),
                               .hash = trial.at("hash"),
                               .status = trial.at("status"),
-                              .value = optional_at<double>(trial, "value")});
+                              .value = optional_at<double>(trial, "value"),
+                              .missed_by = written_at(trial, "missed_by")});
   return setting;
 }
 
@@ -46,6 +55,7 @@ Json json_of(const TunedMethod& method) {
   json["chosen"] = method.chosen ? json_of(method.settings[*method.chosen].values) : Json(nullptr);
   json["mean"] = method.chosen ? or_null(method.settings[*method.chosen].mean) : Json(nullptr);
   json["number_of_trials"] = method.trials();
+  if (method.horizon) json["horizon"] = *method.horizon;
   json["extended"] = method.extended;
   json["at_edge"] = method.at_edge;
   json["settings"] = Json::array();
@@ -56,6 +66,7 @@ Json json_of(const TunedMethod& method) {
 TunedMethod method_of(const Json& json) {
   TunedMethod method{.method = json.at("method"),
                      .point = names_of(json.at("point")),
+                     .horizon = written_at(json, "horizon"),
                      .extended = json.at("extended"),
                      .at_edge = json.at("at_edge")};
   for (const Json& setting : json.at("settings")) {
@@ -73,6 +84,12 @@ std::size_t TunedMethod::trials() const {
   std::size_t number = 0;
   for (const TriedSetting& setting : settings) number += setting.trials.size();
   return number;
+}
+
+std::size_t TunedMethod::reached(const TriedSetting& setting) const {
+  return static_cast<std::size_t>(std::ranges::count_if(setting.trials, [&](const TunedTrial& trial) {
+    return trial.value && !trial.missed_by && (!horizon || *trial.value <= *horizon);
+  }));
 }
 
 std::string to_json(const Tuning& tuning) {

@@ -20,11 +20,14 @@ struct TunedTrial {
   std::string hash;
   std::string status;             // as that of a run
   std::optional<double> value{};  // the measure; none: the trial has none, and counts as the worst
+  // Of a trial that missed its target, by how much, in the target's unit; `value` is then until its end. None: it
+  // reached the target, or the measure goes by none.
+  std::optional<double> missed_by{};
 };
 
 struct TriedSetting {
   std::vector<std::pair<std::string, std::string>> values{};  // key and value
-  std::optional<double> mean{};                               // over the seeds; none: a trial has no value
+  std::optional<double> mean{};  // over the seeds, up to the method's horizon; none: a trial has no value
   std::vector<TunedTrial> trials{};
 };
 
@@ -32,11 +35,15 @@ struct TunedMethod {
   std::string method{};
   std::vector<std::pair<std::string, std::string>> point{};  // of what varies: where it was tuned by itself
   std::optional<std::size_t> chosen{};                       // of the settings; none: no setting has a mean
-  std::vector<std::string> extended{};                       // keys whose grid was extended
-  std::vector<std::string> at_edge{};                        // keys that are at an edge of the grid in what was chosen
+  // Where trials missed their target: up to when all of them are known. Means are restricted to it.
+  std::optional<double> horizon{};
+  std::vector<std::string> extended{};  // keys whose grid was extended
+  std::vector<std::string> at_edge{};   // keys that are at an edge of the grid in what was chosen
   std::vector<TriedSetting> settings{};
 
   std::size_t trials() const;
+  // Of a setting, those that reached the target by the horizon.
+  std::size_t reached(const TriedSetting& setting) const;
 };
 
 struct Tuning {

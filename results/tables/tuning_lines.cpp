@@ -27,13 +27,20 @@ std::string short_names(const std::vector<std::string>& keys) {
   return text;
 }
 
+// How a mean of trials that missed their target is to be read; empty where none did.
+std::string restriction(const TunedMethod& method, const TriedSetting& chosen) {
+  if (!method.horizon) return {};
+  return fmt::format(", restricted to {}, by which {} of its {} trials reached the target",
+                     shown_number(*method.horizon), method.reached(chosen), chosen.trials.size());
+}
+
 std::string line_of(const TunedMethod& method, const Tuning& tuning) {
   const std::string who = run_label(method.method, method.point);
   const std::string numbers = fmt::format("{} settings in {} trials", method.settings.size(), method.trials());
   if (!method.chosen) return fmt::format("{}: not tuned: none of {} has a {}\n", who, numbers, tuning.measure);
-  std::string line = fmt::format("{}: tuned, {} is the best of {} by {} ({})", who,
-                                 values_text(method.settings[*method.chosen].values), numbers, tuning.measure,
-                                 shown_number(*method.settings[*method.chosen].mean));
+  const TriedSetting& chosen = method.settings[*method.chosen];
+  std::string line = fmt::format("{}: tuned, {} is the best of {} by {} ({}{})", who, values_text(chosen.values),
+                                 numbers, tuning.measure, shown_number(*chosen.mean), restriction(method, chosen));
   if (!method.extended.empty()) line += fmt::format("; the grid of {} was extended", short_names(method.extended));
   if (!method.at_edge.empty())
     line += fmt::format("; {} {} at the edge of the grid", short_names(method.at_edge),

@@ -166,6 +166,48 @@ extend = 2
   EXPECT_EQ(told[1]["finished"], 1);
 }
 
+// The file says how many runs follow; which they are, the trials.
+TEST_F(Status, OfATunedFileCountsTheRunsAfterTheTrials) {
+  write("t.toml", R"(name = "tuned"
+seeds = [1, 2, 3]
+[cluster]
+workers = 2
+micro_batch_s = 0.01
+[network]
+kind = "free"
+[training]
+model = "quadratic"
+optimizer.name = "sgd"
+learning_rate = { schedule = "constant", peak = 0.1 }
+[budget]
+steps = 20
+[[methods]]
+algorithm = "sync-sgd"
+[tune]
+seeds = [7, 8]
+measure = "final_train_loss"
+extend = 1
+"training.learning_rate.peak" = [0.001, 0.002]
+)");
+  const auto before = of("t.toml");
+  ASSERT_EQ(before.size(), 2u) << before;
+  EXPECT_EQ(before[0]["runs"], 4);
+  EXPECT_EQ(before[1]["experiment"], "tuned");
+  EXPECT_EQ(before[1]["runs"], 3);
+  EXPECT_EQ(before[1]["remaining"], 3);
+  const ProgramOutcome outcome = syncopate("run t.toml --quiet");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const auto after = of("t.toml");
+  EXPECT_EQ(after[0]["runs"], 6) << "the rate was extended once, with two seeds";
+  EXPECT_EQ(after[0]["finished"], 6);
+  EXPECT_EQ(after[1]["runs"], 3);
+  EXPECT_EQ(after[1]["finished"], 3);
+  EXPECT_EQ(after[1]["remaining"], 0);
+  for (const auto& run : fs::directory_iterator(directory / "results/runs/tuned/sync-sgd"))
+    if (run.path().filename().string().starts_with("seed=2-")) fs::remove_all(run.path());
+  EXPECT_EQ(of("t.toml")[1]["remaining"], 1);
+}
+
 TEST_F(Status, WhatIsDamagedIsSaidBesideTheOthers) {
   run("seeds=[1,2,3]");
   write("results/runs/time/sync-sgd/" + place("time", 2).filename().string() + "/metrics.csv", "");

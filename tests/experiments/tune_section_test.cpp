@@ -117,16 +117,30 @@ TEST_F(TuneTable, JudgesByWhatIsHeldOut) {
   EXPECT_THAT(faults_of(rates + "measure = \"final_validation_los\"\n"), HasSubstr("did you mean"));
   EXPECT_THAT(faults_of(rates + "measure = \"steps\"\n"), HasSubstr("must be one of which less or more is better"));
   EXPECT_THAT(faults_of(rates + "measure = \"time_to_target_s\"\n"), HasSubstr("needs evaluation.target_accuracy"));
-  EXPECT_THAT(faults_of(rates + "measure = \"time_to_target_s\"\n", "", {"evaluation.target_loss=0.1"}),
-              HasSubstr("evaluation.target_of = \"validation\""));
-  EXPECT_EQ(faults_of(rates + "measure = \"time_to_target_s\"\n", "",
-                      {"evaluation.target_loss=0.1", "evaluation.target_of=validation"}),
-            "");
+  EXPECT_THAT(faults_of(rates + "measure = \"time_to_target_s\"\n", "", {"evaluation.target_loss=0.1"}), IsEmpty());
+  EXPECT_THAT(faults_of(rates + "measure = \"time_to_target_s\"\n", "",
+                        {"evaluation.target_loss=0.1", "~training.validation_samples"}),
+              HasSubstr("goes by the validation split: must stand beside training.validation_samples"));
   EXPECT_EQ(faults_of(rates + "measure = \"final_train_loss\"\n", "", {"~training.validation_samples"}), "");
   EXPECT_THAT(
       faults_of(rates, "",
                 {"training.model=none", "training.parameters=10", "~training.validation_samples", "budget={steps=5}"}),
       HasSubstr("tune.measure is missing; must be named where no model is trained"));
+}
+
+// One file: trials aim at the validation split, and the runs' time to the target is of the test set.
+TEST_F(TuneTable, TrialsAimAtTheValidationSplitAndRunsAsTheFileSays) {
+  tune(rates + "measure = \"time_to_target_s\"\n", "[evaluation]\ntarget_loss = 0.1\n");
+  const Experiment experiment = load();
+  for (const auto& trial : first_trials(experiment)) EXPECT_TRUE(trial.evaluation.targets_validation);
+  for (const auto& run : experiment.runs) EXPECT_FALSE(run.evaluation.targets_validation);
+  tune(rates + "measure = \"time_to_target_s\"\n", "[evaluation]\ntarget_loss = 0.1\ntarget_of = \"validation\"\n");
+  const Experiment both = load();
+  EXPECT_EQ(first_trials(both).front().hash, first_trials(experiment).front().hash) << "the same trial";
+  EXPECT_TRUE(both.runs.front().evaluation.targets_validation);
+  tune(rates, "[evaluation]\ntarget_loss = 0.1\n");
+  EXPECT_FALSE(first_trials(load()).front().evaluation.targets_validation)
+      << "they are judged by their last validation";
 }
 
 TEST_F(TuneTable, TunesKeysThatAreThere) {

@@ -94,7 +94,7 @@ class TunerTest : public testing::Test {
           at.push_back(std::stod(trial.run.hash.substr(i)));
         const double loss = of(at, trial.run.seed);
         tuner_->take(trial, std::isnan(loss) ? "diverged" : "finished",
-                     std::isnan(loss) ? std::nullopt : std::optional(loss));
+                     {std::isnan(loss) ? std::nullopt : std::optional(loss)});
         made_.push_back(trial.run.hash);
       }
     } while (tuner_->extend());
@@ -198,6 +198,83 @@ TEST_F(TunerTest, WhereAllDivergeNothingIsChosen) {
   EXPECT_EQ(made_.size(), 3u * 2);
   EXPECT_THAT(tuning_lines(Tuning{.measure = "l", .methods = {result()}}),
               HasSubstr("m: not tuned: none of 3 settings in 6 trials has a l"));
+}
+
+// Times to a target of settings 1, 2, ... with the seeds 7 and 9; of a trial that missed it, its end and by how much.
+class TunedByTime : public testing::Test {
+ protected:
+  void tune(const std::vector<std::vector<TrialValue>>& values) {
+    std::vector<std::int64_t> grid;
+    for (std::size_t i = 0; i < values.size(); ++i) grid.push_back(static_cast<std::int64_t>(i));
+    auto plan = std::make_shared<TuningPlan>();
+    plan->seeds = {7, 9};
+    plan->measure = "time_to_target_s";
+    plan->groups = {{.method_index = 0, .method = "m", .point = {}, .axes = {integers("x", grid)}}};
+    plan->trial = [](std::size_t, const Setting&, std::uint64_t seed) {
+      syncopate::Run run;
+      run.seed = seed;
+      return run;
+    };
+    Tuner tuner(plan, {0});
+    for (const Tuner::Trial& trial : tuner.open())
+      tuner.take(trial, "finished", values[trial.place.front()][trial.run.seed == 7 ? 0 : 1]);
+    result = tuner.results().front();
+  }
+  TunedMethod result;
+};
+
+TEST_F(TunedByTime, TrialsThatMissTheTargetAreRankedByRestrictedTime) {
+  // All are known until 50: means of 50 (50, and 80 cut to 50), 40 (30, and 60 cut to 50) and 50.
+  tune({{{50, {}}, {80, {}}}, {{30, {}}, {60, 0.02}}, {{50, 0.1}, {90, 0.1}}});
+  EXPECT_EQ(result.chosen, 1u);
+  EXPECT_EQ(result.horizon, 50);
+  EXPECT_DOUBLE_EQ(*result.settings[0].mean, 50);
+  EXPECT_DOUBLE_EQ(*result.settings[1].mean, 40);
+  EXPECT_DOUBLE_EQ(*result.settings[2].mean, 50);
+  const Tuning tuning{.measure = "time_to_target_s", .seeds = {7, 9}, .methods = {result}};
+  EXPECT_THAT(tuning_lines(tuning), HasSubstr("x = 1 is the best of 3 settings in 6 trials by time_to_target_s (40, "
+                                              "restricted to 50, by which 1 of its 2 trials reached the target)"));
+  EXPECT_EQ(to_json(*tuning_from_json(to_json(tuning))), to_json(tuning));
+}
+
+TEST_F(TunedByTime, OfThoseThatAllMissTheOneThatCameNearestIsChosen) {
+  tune({{{60, 0.05}, {60, 0.04}}, {{60, 0.01}, {60, 0.03}}, {{60, 0.02}, {60, 0.03}}});
+  EXPECT_EQ(result.chosen, 1u);
+  EXPECT_DOUBLE_EQ(*result.settings[1].mean, 60);
+  // The third ends after the others, and reaches the target only then.
+  tune({{{60, 0.05}, {60, 0.04}}, {{60, 0.01}, {60, 0.01}}, {{70, {}}, {75, {}}}});
+  EXPECT_EQ(result.chosen, 2u);
+}
+
+TEST_F(TunedByTime, WhereAllReachTheTargetMeansAreOfTheWholeTimes) {
+  tune({{{50, {}}, {80, {}}}, {{30, {}}, {60, {}}}});
+  EXPECT_EQ(result.chosen, 1u);
+  EXPECT_FALSE(result.horizon);
+  EXPECT_DOUBLE_EQ(*result.settings[0].mean, 65);
+}
+
+TEST_F(TunedByTime, ATrialThatHasNoValueIsTheWorstAllTheSame) {
+  tune({{{}, {10, {}}}, {{60, 0.5}, {60, 0.5}}});
+  EXPECT_EQ(result.chosen, 1u);
+}
+
+TEST(TrialValue, OfARunThatMissedItsTargetIsUntilItsEnd) {
+  RunSummary run;
+  run.end_time_s = 12;
+  run.steps = 40;
+  run.samples = 640;
+  run.final_validation_accuracy = 0.75;
+  run.time_to_target.emplace().target_accuracy = 0.875;
+  EXPECT_EQ(value_of_trial(run, "time_to_target_s").value, 12);
+  EXPECT_EQ(value_of_trial(run, "time_to_target_s").missed_by, 0.125);
+  EXPECT_EQ(value_of_trial(run, "steps_to_target").value, 40);
+  EXPECT_EQ(value_of_trial(run, "samples_to_target").value, 640);
+  EXPECT_FALSE(value_of_trial(run, "end_time_s").missed_by) << "it goes by no target";
+  run.time_to_target->time_s = 9;
+  EXPECT_EQ(value_of_trial(run, "time_to_target_s").value, 9);
+  EXPECT_FALSE(value_of_trial(run, "time_to_target_s").missed_by);
+  run.status = RunStatus::diverged;
+  EXPECT_FALSE(value_of_trial(run, "time_to_target_s").value);
 }
 
 TEST_F(TunerTest, AnExtendedAxisMeetsAllValuesOfTheOthers) {

@@ -186,6 +186,43 @@ methods.bad.training.learning_rate.peak = [1e8, 1e9]
   EXPECT_THAT(syncopate("run " + diverging).err, HasSubstr("4 of 4 trials are there already")) << "also what diverged";
 }
 
+// No model is right about every sample after 20 steps; both rates end at the same time, and one comes nearer.
+TEST_F(TuningProgram, AMethodWhoseTrialsMissTheTargetIsRunAllTheSame) {
+  const std::string missing = write("m.toml", R"(name = "m"
+[cluster]
+workers = 2
+micro_batch_s = 0.01
+[network]
+kind = "free"
+[training]
+model = "linear"
+dataset = "gaussian-mixture"
+micro_batch_size = 8
+validation_samples = 100
+optimizer = { name = "sgd" }
+learning_rate = { schedule = "constant", peak = 0.1 }
+[datasets.gaussian-mixture]
+train = 640
+[budget]
+steps = 20
+[evaluation]
+target_loss = 1e-9
+[[methods]]
+algorithm = "sync-sgd"
+[tune]
+seeds = [7, 8]
+measure = "time_to_target_s"
+extend = 0
+training.learning_rate.peak = [1e-6, 0.1]
+)");
+  const ProgramOutcome run = syncopate("run --threads 1 " + missing);
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out,
+              HasSubstr("sync-sgd: tuned, peak = 0.1 is the best of 2 settings in 4 trials by time_to_target_s "
+                        "(0.2, restricted to 0.2, by which 0 of its 2 trials reached the target)"));
+  EXPECT_THAT(run.err, HasSubstr("run 1 of 1: sync-sgd, seed 1: finished"));
+}
+
 TEST_F(TuningProgram, WorksUnderMpi) {
   const std::string small = " cluster.workers=2 cluster.micro_batches=2 budget.steps=3 tune.extend=0 --only A";
   const ProgramOutcome run = syncopate("run " + file + small, 2);

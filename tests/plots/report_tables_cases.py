@@ -244,6 +244,10 @@ class Tuning(WithDirectory):
         self.assertIn("seeds 101, 102, at calm for all", section)
         self.assertEqual(section.count("<table"), 1)
 
+    def test_times_that_are_cut_where_trials_missed_the_target_are_told(self):
+        self.assertIn("; times cut at 40.5, since trials missed the target</small>", self.section_of(horizon=40.5))
+        self.assertNotIn("cut", self.section_of())
+
     def test_a_method_without_a_setting_is_told(self):
         section = self.section_of(chosen=None, method=HOSTILE, at_edge=["training.learning_rate.peak"])
         self.assertIn("<td>none<small>", section)
