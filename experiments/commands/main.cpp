@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -30,6 +31,7 @@
 #include "experiments/commands/target_prediction.hpp"
 #include "experiments/commands/thresholds.hpp"
 #include "experiments/execution/judged_claims.hpp"
+#include "experiments/execution/magnitude_notes.hpp"
 #include "experiments/execution/measured_cost.hpp"
 #include "experiments/execution/micro_batch_meter.hpp"
 #include "experiments/execution/participants.hpp"
@@ -112,6 +114,8 @@ std::string checked(const Experiment& experiment, const CommandLine& line, const
     if (solved != last) result += solved;
     last = std::move(solved);
   }
+  std::istringstream notes(experiment.tuning ? "" : magnitude_notes(experiment.runs));
+  for (std::string note; std::getline(notes, note);) result += fmt::format("# {}\n", printable(note));
   if (experiment.tuning)
     result += checked_tuning(experiment, line);
   else

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "experiments/execution/judged_claims.hpp"
+#include "experiments/execution/magnitude_notes.hpp"
 #include "experiments/execution/saved_tables.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/formats/output.hpp"
@@ -38,9 +39,11 @@ int print_final_tables(const Experiment& experiment, const RunOptions& options, 
   const std::string failures = failure_table(runs, options.table_width);
   if (options.tables) {
     const std::string results = result_table(runs, under_mpi ? "wall" : "virtual", options.table_width);
+    const std::string magnitudes = under_mpi ? "" : magnitude_notes(experiment.runs, made.summaries());
     if (!results.empty())
       standard_output.write(
-          "\n" + results + fold_lines(overrun_warnings(runs) + printable_lines(experiment.notes), options.table_width));
+          "\n" + results +
+          fold_lines(overrun_warnings(runs) + printable_lines(magnitudes + experiment.notes), options.table_width));
     leave_tables(experiment, options, runs, under_mpi, made.number_to_do() > 0);
     if (!failures.empty())
       standard_output.write(fmt::format("\nRuns that did not finish; they are repeated next time:\n\n{}", failures));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "algorithms/registry.hpp"
+#include "experiments/execution/magnitude_notes.hpp"
 #include "experiments/sections/experiment.hpp"
 #include "workers/settings/settings_document.hpp"
 
@@ -30,6 +31,7 @@ TEST(Examples, EveryExperimentFileIsRight) {
       const Experiment experiment = load_experiment(file, {});
       EXPECT_FALSE(experiment.runs.empty());
       EXPECT_FALSE(experiment.description.empty());
+      EXPECT_EQ(magnitude_notes(experiment.runs), "");
       if (file.find("/paper/") != file.npos) {
         EXPECT_FALSE(experiment.claims.empty());
       }
