@@ -38,7 +38,9 @@ def run_interruptibly(work, directories: list[Path]) -> int:
         for number in INTERRUPTIONS:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)
-        sys.exit(work())
+        ended_with = work()
+        drop_lost_messages()
+        sys.exit(ended_with)
     status = None
     while status is None and signal.sigwait(heard) == signal.SIGCHLD:
         ended, result = os.waitpid(worker, os.WNOHANG)
@@ -56,6 +58,17 @@ def run_interruptibly(work, directories: list[Path]) -> int:
         return 130
     print(f"{progress.command}: ended by signal {-status} ({signal.strsignal(-status)})", file=sys.stderr)
     return 1
+
+
+def drop_lost_messages() -> None:
+    """Where standard error cannot be written, what is left for it goes nowhere: Python 3.13 and later would end with 120
+    instead of the command's own status."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    except AttributeError:  # it was closed before Python began
+        pass
 
 
 def remove(directory: Path) -> None:
