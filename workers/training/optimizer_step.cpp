@@ -207,8 +207,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   work->stretches = stretches_;
   assert(optimizer_->passes() == 0 || rules.slice.count == 1);
   work->scale = scale;
-  work->context = {
-      .learning_rate = learning_rate, .ages = ages_of(*next), .keeps_second = rules.keeps_second};
+  work->context = {.learning_rate = learning_rate, .ages = ages_of(*next), .keeps_second = rules.keeps_second};
   work->clip_norm = rules.clipping == Clipping::of_step ? options_.clip_norm : 0;
   const auto size = static_cast<std::int64_t>(objective_->parameters());
   work->first = static_cast<std::size_t>(rules.slice.begin(size));
