@@ -10,6 +10,7 @@
 
 #include "experiments/execution/simulations.hpp"
 #include "results/run/run_label.hpp"
+#include "workers/process/shown_number.hpp"
 #include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
@@ -42,16 +43,16 @@ std::string threshold_note(const Run& run, const Course& course) {
   if (course.drop_rate > 0) return {};
   const auto threshold_s = threshold_of(run);
   if (!threshold_s || *threshold_s < far_beyond_rounds * course.round_s) return {};
-  return fmt::format("threshold_s = {} drops nothing in {}, where a round takes {:.3g} s; it is in seconds",
-                     *threshold_s, course.steps, course.round_s);
+  return fmt::format("threshold_s = {} drops nothing in {}, where a round takes {} s; it is in seconds",
+                     shown_number(*threshold_s), course.steps, shown_number(course.round_s, 3));
 }
 
 std::string communication_note(const Course& course) {
   if (course.communication_share < nearly_all) return {};
   return fmt::format(
-      "communication takes {:.1f} % of the time in {}; latencies are in seconds, bandwidths in bytes per "
+      "communication takes {} % of the time in {}; latencies are in seconds, bandwidths in bytes per "
       "second",
-      100 * course.communication_share, course.steps);
+      with_decimals(100 * course.communication_share, 1), course.steps);
 }
 
 // One line per method and kind of note: what a sweep shows at several points is said at the first.

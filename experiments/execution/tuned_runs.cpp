@@ -14,6 +14,7 @@
 
 #include "experiments/execution/mpi_exchange.hpp"
 #include "experiments/execution/tuner.hpp"
+#include "results/directory/finished_run.hpp"
 #include "results/directory/replaced_file.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/directory/run_files.hpp"

@@ -5,7 +5,8 @@
 //   ...
 //   ```
 //
-// has a command and lines of what it prints; a line "..." stands for any number of lines, and "..." within one for anything.
+// has a command and lines of what it prints; a line "..." stands for any number of lines, and "..." within one for
+// anything.
 #pragma once
 
 #include <algorithm>
