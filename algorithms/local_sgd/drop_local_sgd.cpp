@@ -85,8 +85,7 @@ std::unique_ptr<Algorithm> make_drop_local_sgd(Settings& settings, const Algorit
                                   {{"period", Clock::period}, {"step", Clock::step}}, options.clock);
   options.weights = settings.choice(
       {"weights",
-       "How models count in the average: alike, by the steps that they are from, or by their "
-       "workers' training samples (FedAvg)."},
+       "How models count in the average: alike, by their steps, or by their workers' training samples (FedAvg)."},
       {{"equal", Weights::equal}, {"steps", Weights::steps}, {"samples", Weights::samples}}, options.weights);
   options.state = read_state_policies(settings);
   if (options.weights == Weights::samples) options.state.weights = ModelWeights::samples;

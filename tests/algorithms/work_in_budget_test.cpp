@@ -32,7 +32,6 @@ const std::vector<Case> cases = {
     {"algorithm = 'k-batch-sync'\ngradients = {}", "gradients", 640},
     {"algorithm = 'k-batch-async'\ngradients = {}", "gradients", 640},
     {"algorithm = 'mindflayer'\nrule = 'clipping-rennala'\nlimit_s = 1.0\ntrials = {}", "trials", 640},
-    {"algorithm = 'mindflayer'\nlimit_s = inf\ntrials_per_worker = {}", "trials_per_worker", 160},
     {"algorithm = 'backup-tokens'\nquorum = {}", "quorum", 640},
     {"algorithm = 'stsyn'\nquorum = 4\nlocal_steps = {}", "local_steps", 40},
     {"algorithm = 'async-local-sgd'\nupdate.name = 'plain'\nlocal_steps = {}", "local_steps", 40},
@@ -57,6 +56,7 @@ const std::vector<Case> cases = {
     {"algorithm = 'decoupled-diloco'\nouter.name = 'plain'\nlocal_steps = {}", "local_steps", 40},
     {"algorithm = 'decoupled-diloco'\nouter.name = 'plain'\nfragments = 4\nlocal_steps = {}", "local_steps", 160},
     {"algorithm = 'edit'\nouter.name = 'plain'\nsync_seconds = 1.0\nminimum_steps = {}", "minimum_steps", 640},
+    {"algorithm = 'mindflayer'\nlimit_s = inf\ntrials_per_worker = {}", "trials_per_worker", 40},
 };
 
 std::string faults(const Case& of, int value, const AlgorithmContext& context) {

@@ -23,9 +23,9 @@ std::vector<std::int64_t> labels_of(const Dataset& dataset) {
 
 std::optional<PartitionOptions> read_partition(Settings& training) {
   using Kind = PartitionOptions::Kind;
-  Settings table = training.section({"partition",
-                                     "How the training data are divided among the workers; their models count alike "
-                                     "in averages unless a method has weights = \"samples\"."});
+  Settings table = training.section(
+      {"partition",
+       "How training data are divided among workers, whose models count alike unless `weights` says otherwise."});
   const auto kind = table.choice<std::optional<Kind>>(
       {"kind", "Anew in every epoch, equally, or once for the run: by shares of each class, by label, by sizes."},
       {{"shuffled", std::nullopt}, {"dirichlet", Kind::dirichlet}, {"label", Kind::label}, {"size", Kind::size}},
