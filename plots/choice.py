@@ -13,7 +13,7 @@ SHOWN = 8  # values of a key in a message
 def choose(comparisons: list[Comparison], wanted: dict[str, str]) -> list[Comparison]:
     """Those whose resolved configuration has all these values. Throws ResultsFault if there are none."""
     for key, value in wanted.items():
-        configs = [flat(comparison.runs[0].config) for comparison in comparisons]
+        configs = [flat(comparison.runs[0].config) | comparison.config for comparison in comparisons]
         there = list(dict.fromkeys(config[key] for config in configs if key in config))
         if not there:
             near = get_close_matches(key, configs[0], 1)

@@ -17,7 +17,7 @@ from plots.interruptible import aside
 from plots.plan import KINDS, NEEDS, Planned, plan_figures
 from plots.progress import followed, say
 from plots.request import Request, read_request
-from plots.runs import ResultsFault, find_run_directories, read_all_documents, read_tables
+from plots.runs import ResultsFault, read_tables, runs_below
 from plots.variation import as_words
 
 RUNS_PER_LINE, FIGURES_PER_LINE = 1000, 25  # of what is said about progress beside a terminal
@@ -81,8 +81,7 @@ def write_figures(figures, directory: Path, formats: tuple[str, ...]) -> list[Pa
 
 def read_comparisons(directory: Path, labels: tuple[str, ...] = ()) -> list[Comparison]:
     """Of the runs below the directory, without their tables; `labels`: of these methods alone."""
-    paths = find_run_directories(directory)
-    runs = read_all_documents(followed(paths, "summaries read", RUNS_PER_LINE))
+    runs = runs_below(directory, lambda paths: followed(paths, "summaries read", RUNS_PER_LINE))
     for run in runs:
         if run.summary.get("status") == "failed":
             say(f"left out, because it failed: {run.directory}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from plots.methods import Method, group_methods
-from plots.runs import ResultsFault, Run, find_run_directories, read_run, read_table
+from plots.runs import ResultsFault, Run, read_table, read_tables, runs_below
 
 TWO_CLOCKS = "two clocks"  # the method's label that stands for what was recorded
 SHOWN_S = 6, 12  # what lies beyond, such as a first step that compiles, is cut off
@@ -99,7 +99,10 @@ def main(arguments: list[str]) -> int:
         return 0 if arguments in (["-h"], ["--help"]) else 2
     directory, log, noise, picture = map(Path, arguments)
     try:
-        methods = group_methods([read_run(path) for path in find_run_directories(directory)])
+        runs = runs_below(directory)
+        for run in runs:
+            read_tables(run)
+        methods = group_methods(runs)
         figure = step_figure(methods, read_table(log, ["iteration", "step_time_s"]), noise)
         figure.savefig(picture, dpi=110)
     except ResultsFault as fault:

@@ -5,6 +5,7 @@ import os
 import re
 import stat
 import tomllib
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,8 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-RUN_DIRECTORY = re.compile(r"seed=(\d+)-[0-9a-f]+(-mpi)?")  # -mpi: on a wall clock, not the simulated cluster
+MPI = "-mpi"  # ends the name of a run's directory: on a wall clock, not the simulated cluster
+RUN_DIRECTORY = re.compile(rf"seed=(\d+)-[0-9a-f]+({MPI})?")
 
 COMMON_PHASE = re.compile(r"common-phase(_.*)?")  # the folder of the phase that an experiment's runs start from, if any
 TRIALS = "Trials"  # the folder of an experiment's trials, which are no part of its results
@@ -68,6 +70,11 @@ class Run:
     steps: pd.DataFrame | None = None  # columns STEPS, a row per step or round; by read_tables
     measurements: pd.DataFrame | None = None  # columns MEASUREMENTS and quantity, where there are any; by read_tables
 
+    @property
+    def on_wall_clock(self) -> bool:
+        """Made under MPI."""
+        return self.directory.name.endswith(MPI)
+
 
 def read_table(path: Path, columns: list[str], texts: tuple[str, ...] = ()) -> pd.DataFrame:
     """The numeric columns of a CSV file, and its columns of texts. Lines that begin with # (the schema's version) are comments."""
@@ -94,6 +101,43 @@ def read_table(path: Path, columns: list[str], texts: tuple[str, ...] = ()) -> p
         row = int(np.argmax(table[columns[0]].isna()))
         raise ResultsFault(f"{path}: row {row + 1}: {columns[0]} is empty; expected a number")
     return table[[*columns, *texts]]
+
+
+def runs_below(directory: Path, follow: Callable[[list[Path]], Iterable[Path]] = lambda paths: paths) -> list[Run]:
+    """The runs at or below the directory that count, without their tables, by the rules of the program's tables
+    (results/directory/found_runs.hpp): a run whose directory is another run's, and a copy, are faults. A hash under several
+    names of swept values is one run. `follow`: says how far reading is."""
+    runs = read_all_documents(follow(find_run_directories(directory)))
+    faults = [fault for run in runs if (fault := misplaced(run))]
+    alike = defaultdict(list)
+    for run in runs:
+        if digest := run.summary.get("hash"):  # which results of early versions lack
+            alike[digest, run.on_wall_clock].append(run)
+    left_out, copies = set(), defaultdict(list)
+    for members in alike.values():
+        best = max(members, key=lambda run: len(run.summary.get("sweep") or []))
+        for run in members:
+            if run is best:
+                continue
+            left_out.add(run.directory)
+            if run.summary.get("sweep") == best.summary.get("sweep"):
+                copies[best.directory.parent, run.directory.parent].append((best, run))
+    for (one, other), *more in copies.values():
+        count = f" ({len(more) + 1} runs are in both folders)" if more else ""
+        faults.append(f"{one.directory} and {other.directory}: are the same run, by its hash; it must be there once: remove the "
+                      f"copy{count}")
+    if faults:
+        raise ResultsFault("\n".join(faults))
+    return [run for run in runs if run.directory not in left_out]
+
+
+def misplaced(run: Run) -> str:
+    """What is wrong with the run's place; empty where nothing is, or where nothing says so."""
+    seed, digest = run.summary.get("seed", run.seed), run.summary.get("hash")
+    own = f"seed={seed}-{digest[:8]}{MPI if run.on_wall_clock else ''}" if digest else ""
+    if own in ("", run.directory.name):
+        return ""
+    return f"{run.directory}: holds the run of {own}; must hold its own, or be removed: {REPEATS}"
 
 
 def read_run(directory: Path) -> Run:

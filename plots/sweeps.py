@@ -81,7 +81,8 @@ def numeric_keys(points: list[Comparison]) -> dict[str, dict[str, float]]:
     """By key the number behind each of its values."""
     found = {}
     for key in points[0].point:
-        numbers = {point.point[key]: number_of(point.point[key], flat(point.runs[0].config).get(key)) for point in points}
+        numbers = {point.point[key]: number_of(point.point[key], point.config.get(key) or flat(point.runs[0].config).get(key))
+                   for point in points}
         if None not in numbers.values() and len(set(numbers.values())) == len(numbers) > 1:
             found[key] = numbers
     return found

@@ -169,7 +169,7 @@ void add_rows_of_csv(std::string& text, const std::string& experiment, const std
         const PairedMeasure* difference = nullptr;
         if (other != compared.end()) {
           const auto at = std::ranges::find(other->measures, measure, &PairedMeasure::measure);
-          if (at != other->measures.end()) difference = &*at;
+          if (at != other->measures.end() && !at->is_bound) difference = &*at;
         }
         const auto field = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
         text +=

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
-#include <set>
+#include <string_view>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "results/directory/experiment_folders.hpp"
@@ -100,6 +102,43 @@ bool may_be_common_phase(const fs::path& directory) {
 
 fs::path experiment_of(const fs::path& run) { return fs::absolute(run).parent_path().parent_path(); }
 
+// Beginnings of the keys of [training] that the method has otherwise, of a table that it names again all keys
+// (experiments/sections/table_forms.cpp).
+std::vector<std::string> own_training(const Leaves& of_method) {
+  constexpr std::array deciding = {"name", "schedule", "kind", "rule", "form"};
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : of_method) {
+    if (!key.starts_with("training.")) continue;
+    const std::size_t dot = key.rfind('.');
+    const bool is_whole_table = std::ranges::find(deciding, key.substr(dot + 1)) != deciding.end();
+    keys.push_back(is_whole_table && dot > std::string_view("training.").size() ? key.substr(0, dot + 1) : key);
+  }
+  return keys;
+}
+
+// What the file describes and the run does not train: "models.cnn.channels" of an MLP's run.
+void erase_what_is_not_trained(Leaves& configuration, const Leaves& of_method) {
+  for (const auto& [described, chosen] : {std::pair{"models.", "model"}, std::pair{"datasets.", "dataset"}}) {
+    std::vector<std::string> kept;
+    for (const Leaves* const leaves : {&std::as_const(configuration), &of_method})
+      for (const auto& [key, value] : *leaves)
+        if (key.starts_with("training.") && key.substr(key.rfind('.') + 1) == chosen && value.size() > 2)
+          kept.push_back(described + toml_key(value.substr(1, value.size() - 2)) + ".");
+    std::erase_if(configuration, [&, described = std::string_view(described)](const auto& leaf) {
+      const auto begins = [&](const std::string& table) { return leaf.first.starts_with(table); };
+      return leaf.first.starts_with(described) && std::ranges::none_of(kept, begins);
+    });
+  }
+}
+
+// These keys are other methods'.
+void erase_what_the_method_has_otherwise(Leaves& configuration, const Leaves& of_method) {
+  for (const std::string& key : own_training(of_method))
+    std::erase_if(configuration, [&](const auto& leaf) {
+      return leaf.first == key || (leaf.first.starts_with(key) && (key.back() == '.' || leaf.first[key.size()] == '.'));
+    });
+}
+
 // Of a run that another program made: all of an experiment are named together.
 struct OtherSchema {
   std::string version;
@@ -120,6 +159,12 @@ std::optional<OtherSchema> other_schema(const fs::path& directory) try {
   return {};  // what cannot be read is read_run's to tell
 }
 
+// Also of "." in it.
+std::string name_of(const fs::path& directory) {
+  std::string name = directory.filename().string();
+  return is_name_of_run(name) ? name : fs::canonical(directory).filename().string();
+}
+
 FoundRun read_run(const fs::path& directory) {
   if (const std::string damage = damage_of(directory); !damage.empty())
     throw ResultsDirectoryFault(damage + "; the experiment's next start repeats the run");
@@ -131,13 +176,92 @@ FoundRun read_run(const fs::path& directory) {
   if (!summary)
     throw ResultsDirectoryFault(
         fmt::format("{}: is no run's summary; the experiment's next start repeats the run", file.string()));
+  const std::string name = name_of(directory);
+  const bool on_wall_clock = name.ends_with("-mpi");
+  if (const std::string own = run_directory_name(summary->seed, summary->hash, on_wall_clock); own != name)
+    throw ResultsDirectoryFault(
+        fmt::format("{}: holds the run of {}; must hold its own, or be removed: the experiment's next start repeats it",
+                    directory.string(), own));
   auto [configuration, of_method] = configuration_of(directory / "config.toml");
+  erase_what_is_not_trained(configuration, of_method);
+  erase_what_the_method_has_otherwise(configuration, of_method);
   return {.directory = directory,
           .summary = std::move(*summary),
-          .on_wall_clock = directory.filename().string().ends_with("-mpi"),
+          .on_wall_clock = on_wall_clock,
           .is_trial = is_among(fs::absolute(directory), trials_folder),
           .configuration = std::move(configuration),
           .of_method = std::move(of_method)};
+}
+
+// Of runs with one hash. A copy and what it was made from are both left out, since either may be the one to keep.
+void settle_same_hash(RunsAndFaults& read) {
+  std::map<std::tuple<std::string, bool, bool>, std::vector<std::size_t>> places;
+  for (std::size_t i = 0; i < read.runs.size(); ++i)
+    places[{read.runs[i].summary.hash, read.runs[i].on_wall_clock, read.runs[i].is_trial}].push_back(i);
+  std::set<std::size_t> left_out;
+  std::map<std::pair<std::string, std::string>, std::pair<std::string, int>> copies;  // by the folders above them
+  for (const auto& [hash, alike] : places) {
+    if (alike.size() < 2) continue;
+    const auto named = [&](std::size_t i) { return read.runs[i].summary.sweep.size(); };
+    const std::size_t best = *std::ranges::max_element(alike, {}, named);
+    for (const std::size_t i : alike) {
+      if (i == best) continue;
+      left_out.insert(i);
+      const FoundRun &one = read.runs[best], &other = read.runs[i];
+      if (one.summary.sweep != other.summary.sweep) continue;
+      left_out.insert(best);
+      auto& [text, count] = copies[{one.directory.parent_path().string(), other.directory.parent_path().string()}];
+      if (count++ == 0)
+        text = fmt::format("{} and {}: are the same run, by its hash; it must be there once: remove the copy",
+                           one.directory.string(), other.directory.string());
+    }
+  }
+  for (const auto& [folders, fault] : copies)
+    read.faults.push_back(
+        fault.second == 1 ? fault.first : fmt::format("{} ({} runs are in both folders)", fault.first, fault.second));
+  std::vector<FoundRun> counted;
+  for (std::size_t i = 0; i < read.runs.size(); ++i)
+    if (!left_out.contains(i)) counted.push_back(std::move(read.runs[i]));
+  read.runs = std::move(counted);
+}
+
+// When the run ended, in ISO 8601, UTC, so that texts compare as times; empty where nothing says so.
+std::string end_of(const FoundRun& run) {
+  const auto json = Json::parse(read_file(run.directory / "metadata.json").value_or(""), nullptr, false);
+  for (const char* const key : {"end", "start"})
+    if (json.is_object() && json.contains(key) && json[key].is_string()) return json[key].get<std::string>();
+  return {};
+}
+
+// Of what another version of the results has made again.
+std::vector<FoundRun> newest(std::vector<FoundRun> runs) {
+  using Identity = std::tuple<std::string, std::string, std::uint64_t, bool, bool, Leaves, Leaves>;
+  std::map<Identity, std::vector<std::size_t>> places;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const FoundRun& run = runs[i];
+    places[{run.summary.experiment, run.summary.method, run.summary.seed, run.on_wall_clock, run.is_trial,
+            run.configuration, run.of_method}]
+        .push_back(i);
+  }
+  std::set<std::size_t> older;
+  for (const auto& [identity, alike] : places) {
+    if (alike.size() < 2) continue;
+    const auto last = [&](std::size_t i) {
+      return std::pair(runs[i].summary.status != RunStatus::failed, end_of(runs[i]));
+    };
+    const std::size_t kept = *std::ranges::max_element(alike, {}, last);
+    for (const std::size_t i : alike)
+      if (i != kept) older.insert(i);
+  }
+  std::vector<FoundRun> counted;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    if (!older.contains(i)) counted.push_back(std::move(runs[i]));
+  return counted;
+}
+
+std::vector<FoundRun> without_faults(RunsAndFaults read) {
+  if (!read.faults.empty()) throw ResultsDirectoryFault(fmt::format("{}", fmt::join(read.faults, "\n")));
+  return std::move(read.runs);
 }
 
 }  // namespace
@@ -166,6 +290,7 @@ RunsAndFaults read_runs(std::span<const fs::path> directories, const fs::path& a
                     "repeats them",
                     above.string(), count == 1 ? "1 run" : fmt::format("{} runs", count), kind.first,
                     count == 1 ? "is" : "are", of_other_schema(kind.second)));
+  settle_same_hash(read);
   std::set<std::string> with_common_phase;
   std::set<fs::path> folders_with_common_phase;
   const auto is_of_phase = [](const auto& leaf) { return leaf.first.starts_with("training.common."); };
@@ -184,9 +309,20 @@ RunsAndFaults read_runs(std::span<const fs::path> directories, const fs::path& a
 }
 
 std::vector<FoundRun> find_runs(const fs::path& directory, bool with_trials) {
-  RunsAndFaults read = read_runs(run_directories(directory, with_trials), directory);
-  if (!read.faults.empty()) throw ResultsDirectoryFault(fmt::format("{}", fmt::join(read.faults, "\n")));
-  return std::move(read.runs);
+  return newest(without_faults(read_runs(run_directories(directory, with_trials), directory)));
+}
+
+std::vector<FoundRun> find_runs_of(const fs::path& directory, const std::set<std::string>& hashes) {
+  std::set<std::string> beginnings;
+  for (const std::string& hash : hashes) beginnings.insert(begin_of_hash(hash));
+  std::vector<fs::path> directories = run_directories(directory, false);
+  std::erase_if(directories, [&](const fs::path& path) {
+    const std::string name = name_of(path);
+    return name.ends_with("-mpi") || !beginnings.contains(name.substr(name.find('-') + 1));
+  });
+  std::vector<FoundRun> runs = without_faults(read_runs(directories, directory));
+  std::erase_if(runs, [&](const FoundRun& run) { return !hashes.contains(run.summary.hash); });
+  return runs;
 }
 
 std::vector<std::vector<FoundRun>> by_experiment(std::vector<FoundRun> runs) {

@@ -214,8 +214,14 @@ fs::path experiment_directory(const fs::path& results, const std::string& name) 
   return results / (told_apart ? directory : with_hash(std::move(directory), name));
 }
 
+std::string begin_of_hash(const std::string& hash) { return hash.substr(0, 8); }
+
+std::string run_directory_name(std::uint64_t seed, const std::string& hash, bool mpi) {
+  return fmt::format("seed={}-{}{}", seed, begin_of_hash(hash), mpi ? "-mpi" : "");
+}
+
 fs::path run_directory(const fs::path& results, const Run& run, bool mpi) {
-  const std::string name = fmt::format("seed={}-{}{}", run.seed, run.hash.substr(0, 8), mpi ? "-mpi" : "");
+  const std::string name = run_directory_name(run.seed, run.hash, mpi);
   const fs::path experiment = experiment_directory(results, run.experiment);
   return (run.is_trial ? experiment / trials_folder : experiment) / what_varies(run) / name;
 }

@@ -2,6 +2,7 @@
 // hidden sibling directory, which is renamed when it is complete.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -40,6 +41,10 @@ std::filesystem::path run_directory(const std::filesystem::path& results, const 
 // Throws ResultsDirectoryFault where the directory, which is below that of --results, is a link: it may lead to where
 // somebody else's files are.
 void require_no_link(const std::filesystem::path& directory);
+
+// The last part of it, and what of the hash is in it.
+std::string run_directory_name(std::uint64_t seed, const std::string& hash, bool mpi);
+std::string begin_of_hash(const std::string& hash);
 
 // Creates <results>/<experiment> and proves that it, and what is already there for these runs of one experiment, can be
 // read and written, and that no link leads elsewhere. For runs that are to be made: a finished experiment's results may be read-only. Throws

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <string_view>
@@ -52,35 +54,53 @@ void set_numbers(PairedMeasure& result, const std::vector<double>& own, const st
   if (ratios.size() == own.size()) result.ratio = paired_difference(ratios);
 }
 
-// Up to the horizon that both rows' runs are known to.
-std::optional<PairedMeasure> paired_times(const Measure& measure, const Pairs& pairs) {
-  std::vector<TimeToReach> own, other, all;
-  const auto add = [](std::vector<TimeToReach>& times, const std::vector<const RunSummary*>& runs) {
-    for (const RunSummary* run : runs) {
-      if (!run->time_to_target) return false;
-      const std::optional<double> reached_s = run->time_to_target->time_s;
-      times.push_back({reached_s.value_or(run->end_time_s), reached_s.has_value()});
-    }
-    return true;
-  };
-  if (!add(own, pairs.own) || !add(other, pairs.other)) return {};
-  all = own;
-  all.insert(all.end(), other.begin(), other.end());
-  if (std::ranges::none_of(all, &TimeToReach::is_reached)) return {};  // there is nothing to compare
-  const double horizon_s = *common_horizon_s(all);
-  const RestrictedTimes own_times = restricted_times(own, horizon_s), other_times = restricted_times(other, horizon_s);
+TimeToReach time_of(const RunSummary& run) {
+  const std::optional<double>& reached_s = run.time_to_target->time_s;
+  return {reached_s.value_or(run.end_time_s), reached_s.has_value()};
+}
+
+bool have_target(const std::vector<const RunSummary*>& runs) {
+  return std::ranges::all_of(runs, [](const RunSummary* run) { return run->time_to_target.has_value(); });
+}
+
+bool none_reached(const std::vector<const RunSummary*>& runs) {
+  return std::ranges::all_of(runs,
+                             [](const RunSummary* run) { return run->time_to_target && !time_of(*run).is_reached; });
+}
+
+// How much longer the row's runs take at least: each went on to its end without reaching the target.
+std::optional<PairedMeasure> least_difference(const Measure& measure, const Pairs& pairs) {
+  PairedMeasure result{.measure = &measure, .is_bound = true};
+  std::vector<double> differences;
+  double until_s = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < pairs.own.size(); ++i) {
+    const TimeToReach own = time_of(*pairs.own[i]), other = time_of(*pairs.other[i]);
+    if (!other.is_reached) return {};
+    differences.push_back(own.time_s - other.time_s);
+    until_s = std::min(until_s, own.time_s);
+  }
+  result.horizon_s = until_s;
+  result.own = {.n = pairs.own.size(), .mean = until_s};
+  result.difference = {.n = differences.size(), .mean = statistics(differences).mean};
+  return result;
+}
+
+std::optional<PairedMeasure> paired_times(const Measure& measure, const Pairs& pairs, std::optional<double> horizon_s) {
+  if (!have_target(pairs.own) || !have_target(pairs.other) || none_reached(pairs.other)) return {};
+  if (none_reached(pairs.own)) return least_difference(measure, pairs);
+  std::vector<TimeToReach> own, other;
+  for (const RunSummary* run : pairs.own) own.push_back(time_of(*run));
+  for (const RunSummary* run : pairs.other) other.push_back(time_of(*run));
+  const RestrictedTimes own_times = restricted_times(own, horizon_s.value()),
+                        other_times = restricted_times(other, horizon_s.value());
   PairedMeasure result{.measure = &measure, .horizon_s = horizon_s, .reached = own_times.reached};
   set_numbers(result, own_times.times_s, other_times.times_s);
   return result;
 }
 
-bool nobody_reached(const Pairs& pairs) {
-  const auto missed = [](const RunSummary* run) { return run->time_to_target && !run->time_to_target->time_s; };
-  return std::ranges::all_of(pairs.own, missed) && std::ranges::all_of(pairs.other, missed);
-}
-
-std::optional<PairedMeasure> paired_by_seed(const Measure& measure, const Pairs& pairs) {
-  if (measure.name == time_to_target) return paired_times(measure, pairs);
+std::optional<PairedMeasure> paired_by_seed(const Measure& measure, const Pairs& pairs,
+                                            std::optional<double> horizon_s) {
+  if (measure.name == time_to_target) return paired_times(measure, pairs, horizon_s);
   std::vector<double> own, other;
   for (std::size_t i = 0; i < pairs.own.size(); ++i) {
     const auto mine = measure.value(*pairs.own[i]), theirs = measure.value(*pairs.other[i]);
@@ -115,9 +135,17 @@ std::string ratio_text(const PairedDifference& ratio) {
 
 std::string cell_of(const PairedMeasure& paired) {
   if (paired.measure->compared_by != ComparedBy::difference) return paired.ratio ? ratio_text(*paired.ratio) : "-";
-  std::string own = shown_number(paired.measure->shown_times * paired.own.mean);
+  std::string own = (paired.is_bound ? "> " : "") + shown_number(paired.measure->shown_times * paired.own.mean);
   if (paired.horizon_s) own += fmt::format(" ({}/{})", paired.reached, paired.own.n);
-  return fmt::format("{}  {}", own, difference_text(paired.difference, paired.measure->shown_times));
+  return fmt::format("{}  {}", own, difference_text(paired));
+}
+
+// Of rows that are compared with the same other.
+std::optional<double> horizon_of(std::span<const PairedRow> rows, const ResultRow* other) {
+  std::vector<const ResultRow*> compared{other};
+  for (const PairedRow& row : rows)
+    if (row.other == other && row.has_common_seed) compared.push_back(row.row);
+  return target_horizon_s(compared);
 }
 
 std::string heading_of(const Measure& measure) {
@@ -131,13 +159,26 @@ bool is_exact(const PairedDifference& found) {
   return found.interval && found.interval->high - found.interval->low <= rounding * std::abs(found.mean);
 }
 
-std::optional<PairedMeasure> paired_measure(const Measure& measure, const ResultRow& row, const ResultRow& other) {
+std::optional<double> target_horizon_s(std::span<const ResultRow* const> rows) {
+  std::vector<TimeToReach> all;
+  for (const ResultRow* row : rows) {
+    std::vector<TimeToReach> times;
+    for (const RunSummary& run : row->runs)
+      if (run.time_to_target) times.push_back(time_of(run));
+    if (std::ranges::any_of(times, &TimeToReach::is_reached)) all.insert(all.end(), times.begin(), times.end());
+  }
+  return common_horizon_s(all);
+}
+
+std::optional<PairedMeasure> paired_measure(const Measure& measure, const ResultRow& row, const ResultRow& other,
+                                            std::optional<double> horizon_s) {
   const Pairs pairs = pairs_of(row, other);
-  return pairs.own.empty() ? std::nullopt : paired_by_seed(measure, pairs);
+  return pairs.own.empty() ? std::nullopt : paired_by_seed(measure, pairs, horizon_s);
 }
 
 std::string difference_text(const PairedMeasure& paired) {
-  return difference_text(paired.difference, paired.measure->shown_times);
+  const std::string text = difference_text(paired.difference, paired.measure->shown_times);
+  return paired.is_bound ? "> " + text : text;
 }
 
 std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::string& against,
@@ -158,13 +199,21 @@ std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::s
     any_other = true;
     const Pairs pairs = pairs_of(row, *other);
     has_common_seed |= !pairs.own.empty();
-    PairedRow paired{.row = &row, .other = other, .measures = {}};
-    for (const Measure* measure : pairs.own.empty() ? std::span<const Measure* const>() : measures)
-      if (auto found = paired_by_seed(*measure, pairs)) paired.measures.push_back(*found);
-    paired.has_common_seed = !pairs.own.empty();
-    const auto is_asked = [](const Measure* measure) { return measure->name == time_to_target; };
-    paired.nobody_reached = std::ranges::any_of(measures, is_asked) && paired.has_common_seed && nobody_reached(pairs);
-    result.push_back(std::move(paired));
+    result.push_back({.row = &row, .other = other, .measures = {}, .has_common_seed = !pairs.own.empty()});
+  }
+  const auto is_asked = [](const Measure* measure) { return measure->name == time_to_target; };
+  const bool asks_for_times = std::ranges::any_of(measures, is_asked);
+  std::map<const ResultRow*, std::optional<double>> horizons;
+  for (PairedRow& paired : result) {
+    if (!paired.has_common_seed) continue;
+    const Pairs pairs = pairs_of(*paired.row, *paired.other);
+    const auto [horizon_s, is_new] = horizons.try_emplace(paired.other);
+    if (is_new && asks_for_times) horizon_s->second = horizon_of(result, paired.other);
+    for (const Measure* measure : measures)
+      if (auto found = paired_by_seed(*measure, pairs, horizon_s->second)) paired.measures.push_back(*found);
+    paired.nobody_reached = asks_for_times && none_reached(pairs.own) && none_reached(pairs.other);
+    paired.other_missed =
+        asks_for_times && !paired.nobody_reached && have_target(pairs.own) && none_reached(pairs.other);
   }
   if (!has_common_seed)
     throw std::invalid_argument(any_other ? fmt::format("no run has a seed in common with one of \"{}\"", against)
@@ -209,11 +258,16 @@ std::string paired_notes(std::span<const PairedRow> rows, const std::string& aga
   for (const PairedRow& row : rows)
     if (!row.has_common_seed) apart += (apart.empty() ? "" : ", ") + row.row->label;
   if (!apart.empty()) text += fmt::format("Without a seed in common, and so without a difference: {}.\n", apart);
-  std::string unreached;
-  for (const PairedRow& row : rows)
+  std::string unreached, without_other;
+  for (const PairedRow& row : rows) {
     if (row.nobody_reached) unreached += (unreached.empty() ? "" : ", ") + row.row->label;
+    if (row.other_missed) without_other += (without_other.empty() ? "" : ", ") + row.row->label;
+  }
   if (!unreached.empty())
     text += fmt::format("No time to the target is compared, since no run of either side reached it: {}.\n", unreached);
+  if (!without_other.empty())
+    text += fmt::format("No time to the target is compared, since no run of \"{}\" reached it: {}.\n", against,
+                        without_other);
   const auto has_exact = [](const PairedRow& row) {
     return std::ranges::any_of(row.measures, [](const PairedMeasure& measure) {
       return is_exact(measure.difference) || (measure.ratio && is_exact(*measure.ratio));
@@ -222,18 +276,27 @@ std::string paired_notes(std::span<const PairedRow> rows, const std::string& aga
   if (std::ranges::any_of(rows, has_exact))
     text += "(exact): it is the same for every seed, so there is no interval.\n";
   std::set<double> horizons;
+  bool has_bound = false;
   for (const PairedRow& row : rows)
-    for (const PairedMeasure& measure : row.measures)
-      if (measure.horizon_s) horizons.insert(*measure.horizon_s);
-  if (horizons.empty()) return text;
-  const std::string until =
-      horizons.size() == 1
-          ? shown_number(*horizons.begin()) + " s"
-          : fmt::format("{} to {} s, row by row", shown_number(*horizons.begin()), shown_number(*horizons.rbegin()));
-  return text + fmt::format(
-                    "Times to the target are means restricted to {}, up to which all runs are known;\n"
-                    "(k/n): k of n runs reached it by then.\n",
-                    until);
+    for (const PairedMeasure& measure : row.measures) {
+      has_bound |= measure.is_bound;
+      if (measure.horizon_s && !measure.is_bound) horizons.insert(*measure.horizon_s);
+    }
+  if (!horizons.empty()) {
+    const std::string until = horizons.size() == 1
+                                  ? shown_number(*horizons.begin()) + " s"
+                                  : fmt::format("{} to {} s, point by point", shown_number(*horizons.begin()),
+                                                shown_number(*horizons.rbegin()));
+    text += fmt::format(
+        "Times to the target are means restricted to {}, up to which they are known of all runs of\n"
+        "methods that reached it; (k/n): k of n runs reached it by then.\n",
+        until);
+  }
+  if (has_bound)
+    text +=
+        "> T (0/n): no run reached the target, and the first of them ended at T. The difference is the least that\n"
+        "it can be: it has no interval and no star.\n";
+  return text;
 }
 
 }  // namespace syncopate

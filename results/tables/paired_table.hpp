@@ -22,24 +22,36 @@ struct PairedMeasure {
   Statistics other{};
   PairedDifference difference{};            // own - other
   std::optional<PairedDifference> ratio{};  // less 1: as the measure is compared; where all numbers are above 0
-  // Of times to a target: up to when they are known of all these runs, and how many reached it by then.
+  // Of times to a target: up to when they count (TargetHorizon), and how many of the row's runs reached it by then.
   std::optional<double> horizon_s{};
   std::size_t reached = 0;
+  // Of times to a target that no run of the row reached: `own` is when the first of them ended, and the difference the
+  // least that it can be, without an interval or p.
+  bool is_bound = false;
 };
 
-// Over the seeds that both rows have; nothing where there are none, or a run lacks the measure.
-std::optional<PairedMeasure> paired_measure(const Measure& measure, const ResultRow& row, const ResultRow& other);
+// Up to when times to a target count that are compared with one another: the earliest end of a run that missed it, or
+// else the latest time at which one reached it. Rows of which no run reached it have no time, and no part in this. None
+// where all rows are such.
+std::optional<double> target_horizon_s(std::span<const ResultRow* const> rows);
+
+// Over the seeds that both rows have; nothing where there are none, or a run lacks the measure. `horizon_s`: of times
+// to a target; one for all rows that a table compares. Such times are nothing where no run of `other` reached it.
+std::optional<PairedMeasure> paired_measure(const Measure& measure, const ResultRow& row, const ResultRow& other,
+                                            std::optional<double> horizon_s);
 
 struct PairedRow {
   const ResultRow* row = nullptr;
   const ResultRow* other = nullptr;
   std::vector<PairedMeasure> measures;  // those that both have, of those that are asked for
   bool has_common_seed = true;          // otherwise no measure
-  bool nobody_reached = false;          // the target, to which times are asked for: they are no measure then
+  // Of the target, to which times are asked for: no run of either side, or of the other, reached it; they are no
+  // measure then.
+  bool nobody_reached = false, other_missed = false;
 };
 
 // Every row but those of `against` itself. Rows for which there is none to compare with are left out; those without a
-// common seed are there without a measure. Throws
+// common seed are there without a measure. Rows that are compared with the same other have one horizon. Throws
 // std::invalid_argument: no such method, several rows are meant, no row has a seed in common with its other.
 std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::string& against,
                                    std::span<const Measure* const> measures);
@@ -51,7 +63,7 @@ bool is_exact(const PairedDifference& found);
 // compared by ratios (S_eff, speed-up, bytes) has the mean ratio alone, with its interval.
 TextTable paired_table(std::span<const PairedRow> rows);
 
-// "+0.10 [+0.02, +0.18]*", as the measure is shown; * where it is significant. "+0.10 (exact)".
+// "+0.10 [+0.02, +0.18]*", as the measure is shown; * where it is significant. "+0.10 (exact)". "> +0.10" of a bound.
 std::string difference_text(const PairedMeasure& paired);
 
 // What the table's marks mean, and what was left out.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <compare>
+#include <limits>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -33,7 +34,38 @@ struct Group {
   std::map<std::string, std::string> of_method;
   ResultRow row;
 
-  auto key() const { return std::tie(row.method, sweep, of_method, row.point, row.on_wall_clock); }
+  auto key() const { return std::tuple(row.method, sweep, of_method, row.point, row.on_wall_clock); }
+};
+
+using Leaves = std::map<std::string, std::string>;
+
+bool is_part(const Sweep& part, const Sweep& whole) {
+  return std::ranges::all_of(part, [&](const auto& value) { return std::ranges::find(whole, value) != whole.end(); });
+}
+
+// A run that was made without the file's sweep, at one of its points, is at that point: it takes the point's names.
+class Names {
+ public:
+  void add(const Group& group) {
+    std::vector<Sweep>& known = of_configurations_[configuration(group)];
+    if (std::ranges::find(known, group.sweep) == known.end()) known.push_back(group.sweep);
+  }
+
+  // Its own where several points could be meant.
+  Sweep of(const Group& group) const {
+    std::vector<const Sweep*> longer;
+    for (const Sweep& other : of_configurations_.at(configuration(group)))
+      if (other.size() > group.sweep.size() && is_part(group.sweep, other)) longer.push_back(&other);
+    return longer.size() == 1 ? *longer.front() : group.sweep;
+  }
+
+ private:
+  using Configuration = std::tuple<std::string, Leaves, Leaves>;
+  static Configuration configuration(const Group& group) {
+    return {group.row.method, group.of_method, group.row.point};
+  }
+
+  std::map<Configuration, std::vector<Sweep>> of_configurations_{};
 };
 
 // How values of what is swept follow each other: numbers by their size, texts in the order of the sweep, those of runs
@@ -81,14 +113,20 @@ std::string differences(const std::map<std::string, std::string>& own, const std
   return text;
 }
 
+// Rows of one label, and a row that lies beside what is swept, from those that have more names than it.
 void tell_apart(std::vector<Group>& groups) {
-  std::map<std::string, std::vector<const Group*>> by_label;
-  for (const Group& group : groups) by_label[group.row.label].push_back(&group);
+  std::map<std::string, std::vector<const Group*>> by_label, by_method;
+  for (const Group& group : groups) {
+    by_label[group.row.label].push_back(&group);
+    by_method[group.row.method].push_back(&group);
+  }
   std::vector<std::string> additions(groups.size());
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    const std::vector<const Group*>& alike = by_label[groups[i].row.label];
-    if (alike.size() < 2) continue;
     const Group& group = groups[i];
+    std::vector<const Group*> alike = by_label[group.row.label];
+    for (const Group* other : by_method[group.row.method])
+      if (other->sweep.size() > group.sweep.size() && is_part(group.sweep, other->sweep)) alike.push_back(other);
+    if (alike.size() < 2) continue;
     additions[i] = differences(
                        group.row.point, alike, [](const Group& other) -> const auto& { return other.row.point; }) +
                    differences(
@@ -98,31 +136,82 @@ void tell_apart(std::vector<Group>& groups) {
   for (std::size_t i = 0; i < groups.size(); ++i) groups[i].row.label += additions[i];
 }
 
+// Keys that a method can have otherwise, or that only methods with another model or data set need.
+bool may_not_concern_all(const std::string& key) {
+  return key.starts_with("training.") || key.starts_with("models.") || key.starts_with("datasets.");
+}
+
 }  // namespace
+
+std::vector<std::string> differing_keys(const ResultRow& a, const ResultRow& b) {
+  std::vector<std::string> keys;
+  for (const auto& [one, other] : {std::pair(&a, &b), std::pair(&b, &a)})
+    for (const auto& [key, value] : one->point) {
+      const auto found = other->point.find(key);
+      const bool differs =
+          found == other->point.end() ? !may_not_concern_all(key) : one == &a && found->second != value;
+      if (differs) keys.push_back(key);
+    }
+  return keys;
+}
+
+Sweep common_point(const ResultRow& row) {
+  Sweep point = row.runs.front().sweep;
+  std::erase_if(point, [](const auto& value) { return value.first.starts_with("methods."); });
+  return point;
+}
+
+bool is_at_point_of(const ResultRow& row, const ResultRow& there, std::span<const ResultRow* const> rows) {
+  const Sweep own = common_point(row), point = common_point(there);
+  if (!is_part(own, point)) return false;
+  // Another row of the method has the point's names: the keys concern it.
+  const auto is_rival = [&](const ResultRow* other) {
+    return other != &row && other->method == row.method && common_point(*other) == point;
+  };
+  if (std::ranges::any_of(rows, is_rival)) return false;
+  const std::vector<std::string> differing = differing_keys(row, there);
+  if (differing.empty()) return true;
+  // What the method has otherwise is not to be seen where the file has the same value: at one point.
+  const auto stands_at = [&](const ResultRow* other) {
+    return common_point(*other).size() == point.size() && differing_keys(row, *other).empty();
+  };
+  return std::ranges::all_of(differing, may_not_concern_all) && std::ranges::any_of(rows, stands_at);
+}
 
 std::vector<ResultRow> result_rows(std::span<const FoundRun> runs) {
   const std::vector<std::string> varied = varied_keys(runs);
-  std::vector<Group> groups;
+  std::vector<std::pair<Group, const FoundRun*>> of_runs;
+  Names names;
   for (const FoundRun& run : runs) {
     if (run.summary.status != RunStatus::finished) continue;
-    Group group{.method_index = run.summary.method_index,
-                .point_index = run.summary.point_index,
-                .sweep = run.summary.sweep,
-                .of_method = run.of_method,
-                .row = {.label = run_label(run.summary.method, run.summary.sweep),
-                        .method = run.summary.method,
-                        .on_wall_clock = run.on_wall_clock,
-                        .point = {},
-                        .runs = {}}};
+    Group group{
+        .method_index = run.summary.method_index,
+        .point_index = run.summary.point_index,
+        .sweep = run.summary.sweep,
+        .of_method = run.of_method,
+        .row = {
+            .label = {}, .method = run.summary.method, .on_wall_clock = run.on_wall_clock, .point = {}, .runs = {}}};
     for (const std::string& key : varied)
       if (const auto found = run.configuration.find(key); found != run.configuration.end())
         group.row.point.insert(*found);
-    const auto known = std::ranges::find_if(groups, [&](const Group& other) { return other.key() == group.key(); });
-    Group& place = known == groups.end() ? groups.emplace_back(std::move(group)) : *known;
-    const auto after = std::ranges::upper_bound(place.row.runs, run.summary.seed, {}, &RunSummary::seed);
-    const auto index = after - place.row.runs.begin();
-    place.row.directories.insert(place.row.directories.begin() + index, run.directory);
-    place.row.runs.insert(after, run.summary);
+    names.add(group);
+    of_runs.emplace_back(std::move(group), &run);
+  }
+  std::vector<Group> groups;
+  std::map<decltype(std::declval<Group>().key()), std::size_t> places;
+  for (auto& [group, run] : of_runs) {
+    group.sweep = names.of(group);
+    if (group.sweep != run->summary.sweep)
+      group.point_index = std::numeric_limits<std::size_t>::max();  // of another file
+    group.row.label = run_label(group.row.method, group.sweep);
+    const auto [known, is_new] = places.emplace(group.key(), groups.size());
+    if (is_new) groups.push_back(group);
+    groups[known->second].point_index = std::min(groups[known->second].point_index, group.point_index);
+    ResultRow& row = groups[known->second].row;
+    const auto after = std::ranges::upper_bound(row.runs, run->summary.seed, {}, &RunSummary::seed);
+    const auto index = after - row.runs.begin();
+    row.directories.insert(row.directories.begin() + index, run->directory);
+    row.runs.insert(after, run->summary)->sweep = group.sweep;
   }
   tell_apart(groups);
   std::ranges::stable_sort(groups, [comes_before = SweepOrder(groups)](const Group& a, const Group& b) {

@@ -6,8 +6,11 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
+#include <vector>
 
+#include "results/directory/run_files.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {
@@ -149,6 +152,58 @@ TEST_F(Table, SaysOnceThatAnotherProgramMadeTheRuns) {
   EXPECT_EQ(std::count(others.err.begin(), others.err.end(), '\n'), 1) << others.err;
 }
 
+TEST_F(Table, NamesCopiesOfRunsAndWhatTheyAreCopiesOf) {
+  std::filesystem::copy(directory / results / "a", directory / results / "a.bak",
+                        std::filesystem::copy_options::recursive);
+  for (const std::string command : {"table ", "export "}) {
+    const Outcome outcome = syncopate(command + results);
+    EXPECT_EQ(outcome.status, 2) << command;
+    EXPECT_EQ(outcome.out, "") << command;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr(results + "/a/seed="), HasSubstr(" and " + results + "/a.bak/seed="),
+                                   HasSubstr("are the same run, by its hash"), HasSubstr("(3 runs are in both")));
+  }
+  EXPECT_THAT(syncopate("status " + results).out, HasSubstr("are the same run, by its hash"));
+}
+
+TEST_F(Table, NamesARunInTheDirectoryOfAnother) {
+  std::vector<std::filesystem::path> runs;
+  for (const auto& entry : std::filesystem::directory_iterator(directory / results / "a")) runs.push_back(entry.path());
+  std::ranges::sort(runs);
+  std::filesystem::remove_all(runs.at(1));
+  std::filesystem::copy(runs.at(0), runs.at(1));
+  for (const std::string command : {"table ", "export "}) {
+    const Outcome outcome = syncopate(command + results);
+    EXPECT_EQ(outcome.status, 2) << command;
+    EXPECT_THAT(outcome.err, HasSubstr("/" + runs[1].filename().string() + ": holds the run of " +
+                                       runs[0].filename().string() + "; must hold its own"));
+  }
+  EXPECT_THAT(syncopate("status " + results).out, HasSubstr("holds the run of " + runs[0].filename().string()));
+}
+
+// As runs of an earlier version of the results are: beside the newer ones, with another hash.
+TEST_F(Table, OfRunsThatDifferInTheirHashAloneTheNewestCounts) {
+  const std::string before = syncopate("table " + results).out,
+                    rows = syncopate("table " + results + " --format csv").out;
+  const std::filesystem::path run = std::filesystem::directory_iterator(directory / results / "a")->path();
+  FileContents files;
+  for (const auto& entry : std::filesystem::directory_iterator(run))
+    files[entry.path().filename().string()] = read(entry.path());
+  files.erase(list_of_files);
+  auto summary = nlohmann::ordered_json::parse(files["summary.json"]);
+  summary["hash"] = "0000000000000000";
+  summary["end_time_s"] = 1000;
+  files["summary.json"] = summary.dump(2) + "\n";
+  auto metadata = nlohmann::ordered_json::parse(files["metadata.json"]);
+  metadata["end"] = "2000-01-01T00:00:00Z";
+  files["metadata.json"] = metadata.dump(2) + "\n";
+  files[list_of_files] = listed(files);
+  const std::string seed = run.filename().string().substr(0, run.filename().string().find('-'));
+  std::filesystem::create_directory(run.parent_path() / (seed + "-00000000"));
+  for (const auto& [name, contents] : files) write(run.parent_path() / (seed + "-00000000") / name, contents);
+  EXPECT_EQ(syncopate("table " + results).out, before);
+  EXPECT_EQ(syncopate("table " + results + " --format csv").out, rows);
+}
+
 TEST_F(Table, IsExportedWholeOrNotAtAll) {
   const Outcome exported = syncopate("export " + results);
   EXPECT_EQ(exported.status, 0) << exported.err;
@@ -177,6 +232,72 @@ TEST_F(Table, IsAPandasFrame) {
             "print(len(runs), runs.groupby(\"method\").step_time_s.mean().idxmin(), len(evaluations))'");
   EXPECT_EQ(python.status, 0) << python.err;
   EXPECT_THAT(python.out, StartsWith("6 B, faster "));
+}
+
+class SweptTable : public ProgramTest {
+ protected:
+  void SetUp() override {
+    ProgramTest::SetUp();
+    file_ = write("two.toml", std::string(experiment) + "[sweep]\n\"cluster.workers\" = [2, 4, 8]\n");
+    run("seeds=[1,2]");
+    before_ = table();
+  }
+  void run(const std::string& overrides) const {
+    const Outcome outcome = syncopate("run " + file_ + " --quiet " + overrides);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+  }
+  std::string table(const std::string& options = "") const {
+    const Outcome outcome = syncopate("table results/runs/two --format csv " + options);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  }
+  // Whether figures have as many runs with the same mean at as many places as the table has rows.
+  std::string figures_against_table() const {
+    write("both.py",
+          "import csv, io, pathlib, sys\n"
+          "from plots.comparison import compare\n"
+          "from plots.runs import runs_below\n"
+          "def shown(values): return len(values), f'{sum(values) / len(values):.9g}'\n"
+          "runs = runs_below(pathlib.Path('results/runs/two'))\n"
+          "figures = sorted(shown([run.summary['end_time_s'] for run in method.runs])\n"
+          "                 for one in compare(runs) for method in one.methods)\n"
+          "rows = [line for line in csv.DictReader(open('table.csv')) if line['measure'] == 'end_time_s']\n"
+          "table = sorted((int(line['n']), f\"{float(line['mean']):.9g}\") for line in rows)\n"
+          "print('alike' if figures == table else (figures, table))\n");
+    write("table.csv", table());
+    const Outcome outcome = shell("PYTHONPATH='" SYNCOPATE_SOURCE_DIR "' '" SYNCOPATE_PYTHON "' -B both.py");
+    return outcome.out + outcome.err;
+  }
+  std::string file_, before_;
+};
+
+TEST_F(SweptTable, ARunBesideTheSweepChangesNoRowOfIt) {
+  run("'~sweep' cluster.workers=3 budget.steps=5 seeds=[1]");
+  const std::string after = table();
+  std::istringstream lines(before_);
+  for (std::string line; std::getline(lines, line);) EXPECT_THAT(after, HasSubstr(line + "\n"));
+  EXPECT_THAT(after, HasSubstr("\ntwo,\"A, budget.steps = 5, cluster.workers = 3\",A,step_time_s,1,"));
+  EXPECT_EQ(figures_against_table(), "alike\n");
+  const std::string ranked = syncopate("table results/runs/two --rank step_time_s").out;
+  for (const char* const point : {"workers = 2", "workers = 4", "workers = 8"})
+    EXPECT_THAT(ranked, testing::ContainsRegex(std::string("\n") + point + " +B, faster +A +-|\n" + point +
+                                               " +B, faster +- +A"));
+  EXPECT_THAT(ranked, HasSubstr("\nsteps = 5, workers = 3"));
+}
+
+// The same hash in a folder of its own: the program copies the run there.
+TEST_F(SweptTable, ARunOfOneOfItsPointsCountsOnce) {
+  run("'~sweep' cluster.workers=4 seeds=[1]");
+  EXPECT_EQ(table(), before_);
+  EXPECT_EQ(figures_against_table(), "alike\n");
+}
+
+TEST_F(SweptTable, AnotherSeedAtOneOfItsPointsIsOneOfItsRow) {
+  run("'~sweep' cluster.workers=4 seeds=[7]");
+  EXPECT_THAT(table(),
+              AllOf(HasSubstr("\ntwo,\"A, workers = 4\",A,step_time_s,3,"),
+                    HasSubstr("\ntwo,\"A, workers = 8\",A,step_time_s,2,"), Not(HasSubstr("cluster.workers"))));
+  EXPECT_EQ(figures_against_table(), "alike\n");
 }
 
 }  // namespace

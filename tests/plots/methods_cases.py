@@ -2,12 +2,13 @@
 
 import shutil
 
-from synthetic_results import write_experiment, write_run
+from synthetic_results import STEPS, write_experiment, write_run
 from with_results import WithDirectory, change, comparisons_below
 
 from plots.comparison import subtitle
 from plots.horizontal import at_target
 from plots.style import ALGORITHMS, line_styles
+from plots.sweeps import find_sweeps
 from plots.variation import flat
 
 
@@ -53,6 +54,99 @@ class Methods(WithDirectory):
         found = {comparison.point["training.peak"]: sorted(method.label for method in comparison.methods)
                  for comparison in comparisons_below(self.directory)}
         self.assertEqual(found, {"1": ["everybody", "other", "own"], "2": ["everybody", "own"]})
+
+    def write_sweep_with(self, *beside):
+        """Two methods at 4, 8 and 16 workers over two seeds; and, made later without the sweep, runs (label, workers, steps)
+        of the first seed."""
+        for label in ("sync", "local"):
+            for workers in (4, 8, 16):
+                for seed in (1, 2):
+                    run = write_run(self.directory / f"{label}-{workers}", label, seed, workers=workers)
+                    change(run / "metadata.json", end="2026-01-01T00:00:00Z")
+        for label, workers, steps in beside:
+            run = write_run(self.directory / f"{label}-beside-{workers}-{steps}", label, 1, workers=workers)
+            config = run / "config.toml"
+            config.write_text(config.read_text() + ("" if steps == STEPS else f"[budget]\nsteps = {steps}\n"))
+            change(run / "summary.json", sweep=[], steps=steps)
+            change(run / "metadata.json", end="2026-02-01T00:00:00Z")
+
+    def found(self):
+        """By point the folders and seeds of each method's runs."""
+        return {tuple(one.point.items()): {method.label: [(run.directory.parent.name, run.seed) for run in method.runs]
+                                           for method in one.methods} for one in comparisons_below(self.directory)}
+
+    def test_a_run_beside_the_sweep_is_where_its_own_configuration_puts_it_and_nowhere_else(self):
+        self.write_sweep_with(("sync", 2, 12), ("local", 2, 12))
+        of_sweep = {(("cluster.workers", str(workers)), ("budget.steps", "none")):
+                    {label: [(f"{label}-{workers}", 1), (f"{label}-{workers}", 2)] for label in ("local", "sync")}
+                    for workers in (4, 8, 16)}
+        beside = {(("cluster.workers", "2"), ("budget.steps", "12")):
+                  {label: [(f"{label}-beside-2-12", 1)] for label in ("local", "sync")}}
+        self.assertEqual(self.found(), beside | of_sweep)
+        sweep, = find_sweeps(comparisons_below(self.directory))
+        self.assertEqual((sweep.xs, sweep.others), ([4, 8, 16], {"budget.steps": "none"}))
+        self.assertFalse([run for run in sweep.runs if "beside" in run.directory.parent.name])
+
+    def test_a_run_beside_the_sweep_is_at_the_point_that_it_shares_and_the_newest_of_its_seed_there(self):
+        self.write_sweep_with(("sync", 8, STEPS))
+        found = self.found()
+        self.assertEqual(found[("cluster.workers", "8"),], {"local": [("local-8", 1), ("local-8", 2)],
+                                                           "sync": [(f"sync-beside-8-{STEPS}", 1), ("sync-8", 2)]})
+        self.assertEqual(found[("cluster.workers", "4"),]["sync"], [("sync-4", 1), ("sync-4", 2)])
+        self.assertEqual(found[("cluster.workers", "16"),]["sync"], [("sync-16", 1), ("sync-16", 2)])
+
+    def test_a_method_that_was_never_swept_is_at_its_own_point_alone(self):
+        self.write_sweep_with(("new", 8, STEPS))
+        self.assertEqual([dict(point)["cluster.workers"] for point, methods in self.found().items() if "new" in methods], ["8"])
+
+    def test_a_run_beside_variants_does_not_stand_for_one_of_them(self):
+        for variant, slow in (("calm", 1.0), ("rough", 2.0), (None, 3.0)):
+            run = write_run(self.directory / f"m-{variant}", "m", 1)
+            config = run / "config.toml"
+            config.write_text(config.read_text().replace("[training]", f"slow = {slow}\n[training]"))
+            change(run / "summary.json", sweep=[["variant", variant]] if variant else [])
+        self.assertEqual({dict(point)["variant"]: methods["m"] for point, methods in self.found().items()},
+                         {"calm": [("m-calm", 1)], "rough": [("m-rough", 1)], "no variant": [("m-None", 1)]})
+
+    def test_a_method_whose_own_setting_is_that_of_one_point_is_at_every_point(self):
+        for peak in (1, 2):
+            run = write_run(self.directory / f"m-{peak}", "m", 1)
+            config = run / "config.toml"
+            config.write_text(config.read_text().replace("[training]", f"[training]\npeak = {peak}"))
+            change(run / "summary.json", sweep=[["training.peak", str(peak)]])
+        own = write_run(self.directory / "own", "own", 1) / "config.toml"  # its own peak of 1 is not to be seen
+        own.write_text(own.read_text().replace("[training]", "[training]\npeak = 1"))
+        self.assertEqual({dict(point)["training.peak"]: sorted(methods) for point, methods in self.found().items()},
+                         {"1": ["m", "own"], "2": ["m", "own"]})
+
+    def write_hashed(self, folder, seed, digest, of_hash=None, sweep=()):
+        """A run in the directory of `digest` whose summary says `of_hash`."""
+        run = write_run(self.directory / folder, "m", seed)
+        run = run.rename(run.with_name(f"seed={seed}-{digest[:8]}"))
+        change(run / "summary.json", hash=of_hash or digest, sweep=[list(pair) for pair in sweep])
+        return run
+
+    def test_a_copy_of_runs_is_a_fault_that_names_both(self):
+        one = self.write_hashed("m", 1, "0123456789abcdef")
+        self.write_hashed("m", 2, "1123456789abcdef")
+        shutil.copytree(one.parent, self.directory / "m.bak")
+        status, message = self.status_and_message(self.directory)
+        self.assertEqual(status, 2)
+        self.assertIn(f"{one} and {self.directory / 'm.bak' / one.name}: are the same run", message)
+        self.assertIn("(2 runs are in both folders)", message)
+
+    def test_a_run_in_the_directory_of_another_is_a_fault_that_names_both(self):
+        self.write_hashed("m", 1, "0123456789abcdef")
+        strange = self.write_hashed("m", 2, "1123456789abcdef", of_hash="0123456789abcdef")
+        status, message = self.status_and_message(self.directory)
+        self.assertEqual(status, 2)
+        self.assertIn(f"{strange}: holds the run of seed=2-01234567; must hold its own", message)
+
+    def test_a_hash_under_two_names_of_swept_values_is_one_run(self):
+        named = self.write_hashed("m-4", 1, "0123456789abcdef", sweep=[("cluster.workers", "16")])
+        self.write_hashed("m", 1, "0123456789abcdef")
+        comparison, = comparisons_below(self.directory)
+        self.assertEqual([run.directory for run in comparison.runs], [named])
 
     def test_a_common_phase_is_no_method_beside_those_that_begin_at_its_end(self):
         for label in ("a", "b"):

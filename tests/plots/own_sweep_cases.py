@@ -107,15 +107,17 @@ class OwnSweeps(WithDirectory):
                          [0.915, 1.18, 1.18, None, None, None, None])
 
     def test_points_have_the_names_of_their_variants_and_not_all_that_these_change(self):
-        for variant, extra in (("none", ""), ("one slow worker", "slow = 2.0\ncount = 1\n"), ("bursts", "burst_s = 1.0\n")):
+        for variant, extra in (("none", ""), ("clipped", "clip_norm = 2.0\n"), ("slow", "peak = 1.0\n")):
             run = write_run(self.directory / "e" / variant, "m", 1)
             config = run / "config.toml"
-            config.write_text(config.read_text().replace("[training]", f"{extra}[training]"))
+            config.write_text(config.read_text().replace("[training]", f"[training]\n{extra}"))
             change(run / "summary.json", sweep=[["variant", variant]])
         everywhere = write_run(self.directory / "e" / "unconcerned", "other", 1)
+        with open(everywhere / "config.toml", "a", encoding="utf-8") as config:
+            config.write("[methods.training]\nclip_norm = 3.0\npeak = 5.0\n")
         found = {comparison.point["variant"]: [method.label for method in comparison.methods]
                  for comparison in comparisons_below(self.directory)}
-        self.assertEqual(set(found), {"none", "one slow worker", "bursts"})
+        self.assertEqual(set(found), {"none", "clipped", "slow"})
         self.assertTrue(all(sorted(labels) == ["m", "other"] for labels in found.values()), (found, everywhere))
 
     def test_keys_that_go_together_are_one_axis(self):

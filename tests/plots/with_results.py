@@ -10,7 +10,7 @@ from pathlib import Path
 
 from plots.comparison import compare
 from plots.plot import main
-from plots.runs import find_run_directories, read_run
+from plots.runs import read_tables, runs_below
 
 
 class WithDirectory(unittest.TestCase):
@@ -29,7 +29,10 @@ class WithDirectory(unittest.TestCase):
 
 
 def comparisons_below(directory):
-    return compare([read_run(path) for path in find_run_directories(directory)])
+    runs = runs_below(directory)
+    for run in runs:
+        read_tables(run)
+    return compare(runs)
 
 
 def change(path, **values):

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -11,6 +14,7 @@
 namespace syncopate {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -157,6 +161,88 @@ TEST(PairedTable, TimesToATargetEndAtACommonHorizon) {
   EXPECT_DOUBLE_EQ(times.own.mean, 45);
   EXPECT_DOUBLE_EQ(times.other.mean, 40);
   EXPECT_DOUBLE_EQ(times.difference.mean, 5);
+}
+
+class TargetTimes : public testing::Test {
+ protected:
+  void add(const char* method, std::uint64_t seed, std::optional<double> reached_s, double end_s) {
+    runs_.push_back(run(method, seed, 0.8));
+    runs_.back().summary.time_to_target = TimeToTarget{0.8, {}, reached_s, {}, {}};
+    runs_.back().summary.end_time_s = end_s;
+  }
+  std::vector<PairedRow> paired() {
+    rows_ = result_rows(runs_);
+    return paired_rows(rows_, "A", named({"time_to_target_s"}));
+  }
+  std::vector<FoundRun> runs_;
+  std::vector<ResultRow> rows_;
+};
+
+// B missed it once, after 60 s; C and D do not decide how far the times of the others are known, nor B their own.
+TEST_F(TargetTimes, HaveOneHorizonInAllRowsThatReachedIt) {
+  add("A", 1, 20, 100);
+  add("A", 2, 90, 100);
+  add("B", 1, 30, 100);
+  add("B", 2, {}, 60);
+  add("C", 1, {}, 50);
+  add("C", 2, {}, 70);
+  add("D", 1, 40, 100);
+  add("D", 2, 45, 100);
+  const std::vector<PairedRow> rows = paired();
+  ASSERT_EQ(rows.size(), 3u);
+  for (const std::size_t reached_it : {0, 2}) EXPECT_EQ(rows[reached_it].measures.at(0).horizon_s, 60);
+  EXPECT_DOUBLE_EQ(rows[2].measures.at(0).own.mean, 42.5);
+  EXPECT_DOUBLE_EQ(rows[2].measures.at(0).other.mean, 40);  // 20 s, and 60 s in place of 90 s
+  EXPECT_THAT(paired_notes(rows, "A"), HasSubstr("restricted to 60 s, up to which"));
+}
+
+// Each of C's runs went on for at least 78 s longer than A's of its seed took: how much longer, nobody knows.
+TEST_F(TargetTimes, ThatNoSeedReachedAreBoundsWithoutAStar) {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    add("A", seed, 19 + static_cast<double>(seed), 100);
+    add("C", seed, {}, 100);
+  }
+  const std::vector<PairedRow> rows = paired();
+  const PairedMeasure& times = rows.at(0).measures.at(0);
+  EXPECT_TRUE(times.is_bound);
+  EXPECT_FALSE(times.difference.is_significant());
+  EXPECT_DOUBLE_EQ(times.difference.mean, (80 + 79 + 78) / 3.0);
+  const std::string text = paired_table(rows).text();
+  EXPECT_THAT(text, HasSubstr("> 100 (0/3)  > +79.00"));
+  EXPECT_THAT(text, Not(HasSubstr("*")));
+  EXPECT_THAT(paired_notes(rows, "A"),
+              AllOf(HasSubstr("> T (0/n): no run reached the target"), Not(HasSubstr("restricted to"))));
+}
+
+TEST_F(TargetTimes, AreNotComparedWithThoseOfAMethodThatNeverReachedIt) {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    add("A", seed, {}, 100);
+    add("B", seed, 50, 100);
+  }
+  const std::vector<PairedRow> rows = paired();
+  EXPECT_TRUE(rows.at(0).measures.empty());
+  EXPECT_THAT(paired_notes(rows, "A"),
+              HasSubstr("No time to the target is compared, since no run of \"A\" reached it: B.\n"));
+}
+
+// Made without the sweep: the first two at one of its points, the third beside it.
+TEST(PairedTable, ARunWithoutTheSweepIsWhereItsConfigurationPutsIt) {
+  std::vector<FoundRun> runs;
+  for (const char* const workers : {"8", "16"}) {
+    runs.push_back(run("A", 1, 0.8, {{"cluster.workers", workers}, {"budget.steps", "60"}}));
+    runs.back().summary.sweep = {{"cluster.workers", workers}};
+  }
+  runs.push_back(run("A", 2, 0.8, {{"cluster.workers", "16"}, {"budget.steps", "60"}}));
+  runs.push_back(run("A", 3, 0.8, {{"cluster.workers", "16"}, {"budget.steps", "60"}}));
+  runs.push_back(run("A", 1, 0.1, {{"cluster.workers", "2"}, {"budget.steps", "12"}}));
+  std::vector<std::string> labels;
+  std::vector<std::size_t> counts;
+  for (const ResultRow& row : result_rows(runs)) {
+    labels.push_back(row.label);
+    counts.push_back(row.runs.size());
+  }
+  EXPECT_THAT(labels, ElementsAre("A, budget.steps = 12, cluster.workers = 2", "A, workers = 8", "A, workers = 16"));
+  EXPECT_THAT(counts, ElementsAre(1, 1, 3));
 }
 
 TEST(PairedTable, SaysOfWhomNoTimeToTheTargetIsCompared) {

@@ -101,19 +101,61 @@ TEST(Ranking, SaysWhichHaveNoSeedInCommon) {
 // method alone makes more of its rows there.
 TEST(Ranking, PutsRowsWhereTheyBelong) {
   std::vector<FoundRun> runs;
-  add(runs, "A", {{"cluster.workers", "8"}}, 0.80);
-  add(runs, "A", {{"cluster.workers", "16"}}, 0.70);
+  add(runs, "A", {{"training.peak", "8"}}, 0.80);
+  add(runs, "A", {{"training.peak", "16"}}, 0.70);
   add(runs, "B", {}, 0.75);
-  add(runs, "C", {{"cluster.workers", "8"}, {"methods.C.threshold_s", "1"}}, 0.60);
-  add(runs, "C", {{"cluster.workers", "8"}, {"methods.C.threshold_s", "2"}}, 0.61);
+  add(runs, "C", {{"training.peak", "8"}, {"methods.C.threshold_s", "1"}}, 0.60);
+  add(runs, "C", {{"training.peak", "8"}, {"methods.C.threshold_s", "2"}}, 0.61);
   const std::vector<ResultRow> rows = result_rows(runs);
   const std::vector<Ranking> found = rankings(rows, accuracy());
   ASSERT_EQ(found.size(), 2u);
-  EXPECT_EQ(found[0].point, "workers = 8");
+  EXPECT_EQ(found[0].point, "peak = 8");
   EXPECT_THAT(methods(found[0]), ElementsAre("A", "B", "C", "C"));
-  EXPECT_EQ(found[1].point, "workers = 16");
+  EXPECT_EQ(found[1].point, "peak = 16");
   EXPECT_THAT(methods(found[1]), ElementsAre("B", "A"));
   EXPECT_THAT(ranking_table(found, accuracy()).text(), HasSubstr("C, threshold_s = 2"));
+}
+
+// Of the first seed alone, at another number of workers: it is no row at the sweep's points.
+TEST(Ranking, PutsRowsBesideTheSweepAtPointsOfTheirOwn) {
+  std::vector<FoundRun> runs;
+  for (const char* const workers : {"8", "16"}) {
+    add(runs, "A", {{"cluster.workers", workers}}, 0.80);
+    add(runs, "B", {{"cluster.workers", workers}}, 0.75);
+  }
+  for (const char* const method : {"A", "B"}) {
+    runs.push_back(run(method, {}, 1, 0.99));
+    runs.back().configuration = {{"cluster.workers", "2"}};
+  }
+  const std::vector<ResultRow> rows = result_rows(runs);
+  const std::vector<Ranking> found = rankings(rows, accuracy());
+  ASSERT_EQ(found.size(), 3u);
+  for (const Ranking& ranking : found) EXPECT_THAT(methods(ranking), ElementsAre("A", "B")) << ranking.point;
+  EXPECT_EQ(found[0].point, "workers = 8");
+  EXPECT_EQ(found[1].point, "workers = 16");
+  EXPECT_EQ(found[2].point, "workers = 2");
+}
+
+// A reached it at 20 s or a little later; C went on to 100 s without; D ended at 10 s, and says nothing.
+TEST(Ranking, OfTimesToTheTargetPutsLastWhoNeverReachedIt) {
+  std::vector<FoundRun> runs;
+  for (const char* method : {"A", "C", "D"}) add(runs, method, {}, 0.8);
+  for (FoundRun& found : runs) {
+    found.summary.time_to_target.emplace();
+    if (found.summary.method == "A")
+      found.summary.time_to_target->time_s = 20 + static_cast<double>(found.summary.seed);
+    if (found.summary.method == "D") found.summary.end_time_s = 10;
+  }
+  const Measure& measure = *measure_named("time_to_target_s");
+  const std::vector<ResultRow> rows = result_rows(runs);
+  const std::vector<Ranking> found = rankings(rows, measure);
+  EXPECT_EQ(methods(found.at(0)).front(), "A");
+  EXPECT_DOUBLE_EQ(found[0].rows[0].mean, 22);
+  const std::string table = ranking_table(found, measure).text();
+  EXPECT_THAT(table, testing::AllOf(HasSubstr("> 100 (0/3)"), HasSubstr("> 10 (0/3)"), HasSubstr("22 (3/3)"),
+                                    testing::Not(HasSubstr("*"))));
+  EXPECT_THAT(which_when_table(found).text(),
+              testing::ContainsRegex("A +D \\(no run reached it\\) +C \\(no run reached it\\)"));
 }
 
 // B reached the target at every seed, A at one, by when all are known; C never did.
