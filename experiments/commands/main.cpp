@@ -273,6 +273,9 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
   if (line.command == "compare" && task.experiment->tuning)
     throw ConfigurationFault(fmt::format(
         "{}: tune; compare tunes nothing: must be left out, with ~tune and the keys that tuning has found", line.file));
+  if (line.command == "run" && !task.experiment->claims.empty())
+    task.experiment->differs = difference_from_file(*task.experiment, line.overrides,
+                                                    {.most_runs = line.most_runs, .profiles = line.profiles});
   choose_runs(*task.experiment, line.only);
   if (line.command == "status") {
     const auto experiments = status_of(*task.experiment, line.options.results_directory);

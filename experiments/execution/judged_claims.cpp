@@ -37,9 +37,8 @@ JudgedAt here() {
 std::string judge_claims(const Experiment& experiment, const std::filesystem::path& results, std::size_t width) {
   if (experiment.claims.empty()) return {};
   const std::filesystem::path directory = experiment_directory(results, experiment.name);
-  std::vector<FoundRun> runs = find_runs(directory);
-  const std::set<std::string> hashes(experiment.hashes.begin(), experiment.hashes.end());
-  std::erase_if(runs, [&](const FoundRun& run) { return run.on_wall_clock || !hashes.contains(run.summary.hash); });
+  const std::vector<FoundRun> runs =
+      find_runs_of(directory, std::set<std::string>(experiment.hashes.begin(), experiment.hashes.end()));
   const std::vector<ResultRow> rows = result_rows(runs);
   JudgedClaims judged{.experiment = experiment.name,
                       .description = experiment.description,
@@ -48,9 +47,18 @@ std::string judge_claims(const Experiment& experiment, const std::filesystem::pa
                       .judged_runs = runs.size(),
                       .results = {}};
   for (const Claim& claim : experiment.claims) judged.results.push_back(judge(claim, rows));
-  require_no_link(directory);
-  replace_file(directory / claims_file, to_json(judged));
-  return scoreboard_text(std::span(&judged, 1), width) + fold_lines(scoreboard_notes(std::span(&judged, 1)), width);
+  std::string text =
+      scoreboard_text(std::span(&judged, 1), width) + fold_lines(scoreboard_notes(std::span(&judged, 1)), width);
+  if (experiment.differs.empty()) {
+    require_no_link(directory);
+    replace_file(directory / claims_file, to_json(judged));
+    return text;
+  }
+  return text +
+         fold_lines(fmt::format("These verdicts are not kept, since they are not those of the file as it is: it was "
+                                "run {}.\n",
+                                experiment.differs),
+                    width);
 }
 
 std::string accepted_claims(const Experiment& experiment, const std::filesystem::path& directory, std::size_t width) {

@@ -9,8 +9,9 @@
 
 namespace syncopate {
 
-// Judges the claims by the experiment's runs that are in the results directory, simulated ones, writes claims.json
-// beside them, and returns the scoreboard, folded at `width` unless that is 0; empty where nothing is claimed. Throws
+// Judges the claims by the experiment's runs that are in the results directory, simulated ones, and returns the
+// scoreboard, folded at `width` unless that is 0; empty where nothing is claimed. Writes claims.json beside the runs,
+// unless the experiment differs from its file: overrides must not replace the file's verdicts. Throws
 // std::runtime_error (a damaged run) or std::system_error (claims.json cannot be written).
 std::string judge_claims(const Experiment& experiment, const std::filesystem::path& results, std::size_t width);
 

@@ -142,6 +142,8 @@ class TunedExperiment {
     Experiment tuned = experiment_;
     tuned.tuning = nullptr;
     tuned.notes = std::move(notes);
+    if (groups_of(experiment_).size() < experiment_.tuning->groups.size() && tuned.differs.empty())
+      tuned.differs = "for some of its methods alone";
     tuned.runs = experiment_.tuning->runs(tuner_.chosen());
     tuned.hashes.clear();
     for (const Run& run : tuned.runs) tuned.hashes.push_back(run.hash);

@@ -237,6 +237,22 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   throw std::runtime_error(fmt::format("{}: the memory does not suffice to read it and expand its runs", file));
 }
 
+std::string difference_from_file(const Experiment& experiment, const std::vector<std::string>& overrides,
+                                 LoadOptions options) {
+  if (overrides.empty()) return {};
+  options.measure = {};  // nothing is measured for the file's sake: both are compared with times yet to be measured
+  const auto is_measured = [](const Run& run) { return run.cluster.measured_micro_batch_s.has_value(); };
+  try {
+    const Experiment plain = load_experiment(experiment.file, {}, options);
+    const bool is_same = std::ranges::any_of(experiment.runs, is_measured)
+                             ? load_experiment(experiment.file, overrides, options).digest == plain.digest
+                             : experiment.digest == plain.digest;
+    if (is_same && experiment.claims == plain.claims) return {};
+  } catch (const ConfigurationFault&) {  // the file needs its overrides
+  }
+  return fmt::format("with {}", fmt::join(overrides, " "));
+}
+
 void check_profiles(const std::string& file, const LoadOptions& options, const std::string& faults_without) {
   const TomlNode root = load_document(file);
   const TomlNode* written = root.find("profiles");

@@ -31,6 +31,8 @@ struct Experiment {
   std::shared_ptr<const TuningPlan> tuning{};
   std::string notes{};                    // lines that stand below the table of results
   std::vector<std::string> file_notes{};  // what is worth knowing of the data's and the models' files, a line each
+  // Why its runs or its claims are not those of the file as it is: "with seeds=2". Empty: they are.
+  std::string differs{};
 };
 
 // A micro-batch whose time is to be measured.
@@ -72,6 +74,11 @@ struct LoadOptions {
 };
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
                            const LoadOptions& options = {});
+
+// What the experiment's `differs` is to say: empty where the file without the overrides, under the same profiles, has
+// the same runs and the same claims. `experiment`: as it was loaded with them.
+std::string difference_from_file(const Experiment& experiment, const std::vector<std::string>& overrides,
+                                 LoadOptions options);
 
 // Whether the file can be read under each of its profiles that the options do not apply. Throws ConfigurationFault,
 // with the faults of the file without them first, if it has any, and of each profile those that it alone has.
