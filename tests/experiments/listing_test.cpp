@@ -117,7 +117,8 @@ TEST(Listing, OfAnotherWordHasAllThatMentionItAndWhere) {
   const std::string rack = unwrapped(listing_of("rack"));
   EXPECT_THAT(rack, HasSubstr("group_size Ranks 0 to group_size - 1, and so on, share their draws: a server, a rack."));
   EXPECT_THAT(rack, testing::Not(HasSubstr("track")));
-  EXPECT_THAT(unwrapped(listing_of("communication")), HasSubstr("network models: [network] kind free Communication takes no time."));
+  EXPECT_THAT(unwrapped(listing_of("communication")),
+              HasSubstr("network models: [network] kind free Communication takes no time."));
   EXPECT_THAT(unwrapped(listing_of("GIladi")), HasSubstr("dropcompute")) << "papers are sought too";
   for (const char* const word : {"slow", "rack", "communication"})
     for (const std::string& line : lines_of(listing_of(word))) EXPECT_LE(line.size(), 110u) << line;

@@ -204,8 +204,8 @@ TEST_F(MemoryLimits, AListThatTheMemoryDoesNotHoldIsAFaultOfItsFile) {
   write("e.toml", "seeds = [" + seeds + "1]\n" + time_only);
   const Outcome outcome = shell("(ulimit -v 700000 && timeout 60 '" SYNCOPATE_PROGRAM "' check e.toml)");
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err,
-              testing::ContainsRegex("^e.toml: holds about 25000[0-9][0-9] values; the memory does not suffice: they take "));
+  EXPECT_THAT(outcome.err, testing::ContainsRegex(
+                               "^e.toml: holds about 25000[0-9][0-9] values; the memory does not suffice: they take "));
 }
 
 // Before any of them is listed.

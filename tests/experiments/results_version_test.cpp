@@ -71,16 +71,15 @@ TEST(ResultsVersion, IsWatchedByRunsOfTheProjectsAlgorithms) {
 // A run whose results have changed in a version has that version in its hash, so that it is made anew; every other run
 // keeps its hash, so that nothing finished is lost.
 TEST(ResultsVersion, OfARunIsThatOfTheNewestChangeOfItsResults) {
-  const Json table = Json::parse(
-      std::ifstream(SYNCOPATE_SOURCE_DIR "/tests/golden/results_by_version/algorithms.json"), nullptr, false);
+  const Json table = Json::parse(std::ifstream(SYNCOPATE_SOURCE_DIR "/tests/golden/results_by_version/algorithms.json"),
+                                 nullptr, false);
   int runs = 0;
   for (const auto& groups : {watched::exact_groups(), watched::rounded_groups()})
     for (const auto& group : groups)
       for (const auto& run : runs_of(group)) {
         int newest = first_selective_results_version;
         const Json versions = table.value(fmt::format("{}: {}", group.name, run.method), Json::object());
-        for (const auto& [version, result] : versions.items())
-          newest = std::max(newest, std::stoi(version));
+        for (const auto& [version, result] : versions.items()) newest = std::max(newest, std::stoi(version));
         const int version = results_version_of(parse_toml(run.resolved_toml, "resolved"));
         // A change may be too fine for a small run to show: it is made anew all the same.
         EXPECT_GE(version, newest) << run.method << " has other results since version " << newest

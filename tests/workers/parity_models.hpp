@@ -69,8 +69,8 @@ TEST(Parity, AveragesByNumbersOfSamples) {
   const StatePolicies by_numbers{.weights = ModelWeights::samples};
   expect_parity(LocalSgd(make_constant_period(Step{5}), by_numbers));
   expect_parity(CocodSgd(make_constant_period(Step{5}), by_numbers));
-  expect_parity(StreamingDiloco(make_constant_period(Step{6}), make_diloco(0.7, 0.5), {Fragments(3), Step{2}, 0.3},
-                                by_numbers));
+  expect_parity(
+      StreamingDiloco(make_constant_period(Step{6}), make_diloco(0.7, 0.5), {Fragments(3), Step{2}, 0.3}, by_numbers));
 }
 
 TEST(Parity, LocalSgdWithTheQuadraticRuleAndAveragedMomentum) {
