@@ -1,4 +1,5 @@
-// Which runs a change of the program has altered: only these get another hash, so that all other finished runs stay valid.
+// Which runs a change of the program has altered: only these get another hash, so that all other finished runs stay
+// valid.
 #pragma once
 
 #include "workers/settings/toml_tree.hpp"

@@ -47,8 +47,8 @@ std::string run_directory_name(std::uint64_t seed, const std::string& hash, bool
 std::string begin_of_hash(const std::string& hash);
 
 // Creates <results>/<experiment> and proves that it, and what is already there for these runs of one experiment, can be
-// read and written, and that no link leads elsewhere. For runs that are to be made: a finished experiment's results may be read-only. Throws
-// ResultsDirectoryFault.
+// read and written, and that no link leads elsewhere. For runs that are to be made: a finished experiment's results
+// may be read-only. Throws ResultsDirectoryFault.
 void require_usable(const std::filesystem::path& results, std::span<const Run> runs);
 
 // Removes what killed processes have left in the directories of an experiment's runs. What a process that still exists

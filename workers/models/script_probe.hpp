@@ -41,8 +41,8 @@ ProbeInputs repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::
 // Whether forward writes to its inputs, or to the lengths.
 bool changes_inputs(torch::jit::Module& module, const ProbeInputs& samples);
 
-// What the module's code does always as in training, or always as in evaluation, because it was traced so: its dropouts,
-// and what its normalisations go by. A sentence; empty: nothing of the kind.
+// What the module's code does always as in training, or always as in evaluation, because it was traced so: its
+// dropouts, and what its normalisations go by. A sentence; empty: nothing of the kind.
 std::string fixed_by_trace(const torch::jit::Module& module, bool in_training);
 
 // Throws ScriptFault where these are not what the demand asks for. Of a loss: numbers with a gradient.

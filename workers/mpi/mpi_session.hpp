@@ -13,8 +13,9 @@ namespace syncopate {
 // Whether mpirun, mpiexec or srun started this process, judged by the environment they set.
 bool launched_by_mpi();
 
-// Ranks that wait do so in turn, but not for nothing: beyond so many on a machine with so many cores an experiment takes
-// minutes to begin. Four for each core, and sixteen on any machine, since those of small experiments mostly sleep.
+// Ranks that wait do so in turn, but not for nothing: beyond so many on a machine with so many cores an experiment
+// takes minutes to begin. Four for each core, and sixteen on any machine, since those of small experiments mostly
+// sleep.
 int most_ranks_for(int cores);
 
 // Construct once per process, early in main (after use_best_blas_kernel, which re-executes the
@@ -62,8 +63,8 @@ class MpiSession {
   NodeBoard board_;
 };
 
-// Where a launcher has started several processes of which each finds itself alone: why, and what helps; else empty. Each
-// of them would make the whole experiment.
+// Where a launcher has started several processes of which each finds itself alone: why, and what helps; else empty.
+// Each of them would make the whole experiment.
 std::string why_alone(const MpiSession& session);
 
 // Where a machine has more ranks than most_ranks_for() its cores: what would be right; else empty.

@@ -6,8 +6,8 @@
 
 namespace syncopate {
 
-// Name of the kernel in use: "SkylakeX", "Haswell", ... of OpenBLAS; "MKL 2024.2", which PyTorch from pip has inside; or
-// "not OpenBLAS".
+// Name of the kernel in use: "SkylakeX", "Haswell", ... of OpenBLAS; "MKL 2024.2", which PyTorch from pip has inside;
+// or "not OpenBLAS".
 std::string blas_kernel();
 bool blas_says_its_kernel();  // false: it is not OpenBLAS, and what it chooses is not known
 

@@ -6,12 +6,12 @@
 
 namespace syncopate {
 
-// So many significant digits, without zeros at the end: 0.52, 88.12, 12346, 1.25e-07, 8e+29. Plain from 1e-4 to 1e7, with
-// all digits before the point.
+// So many significant digits, without zeros at the end: 0.52, 88.12, 12346, 1.25e-07, 8e+29. Plain from 1e-4 to 1e7,
+// with all digits before the point.
 std::string shown_number(double value, int digits = 4);
 
-// So many decimals: 0.50. A number of which they would show fewer than two digits (0.0004 with two decimals), or that is
-// 1e7 or more, is as shown_number has it. `with_sign`: also of positive numbers.
+// So many decimals: 0.50. A number of which they would show fewer than two digits (0.0004 with two decimals), or that
+// is 1e7 or more, is as shown_number has it. `with_sign`: also of positive numbers.
 std::string with_decimals(double value, int decimals, bool with_sign = false);
 
 // A deviation from what is right, with its sign and so many decimals, however small it is: +0.03, -0.00. From 1e7 on as
