@@ -326,7 +326,7 @@ std::string unknown_options(const CLI::App& app, std::span<char* const> words) {
   for (const CLI::Option* option :
        command.get_options([](const CLI::Option* one) { return !one->get_group().empty(); }))
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-  const bool takes_keys = command.get_option_no_throw("key=value") != nullptr;
+  const bool takes_keys = command.get_option_no_throw("key_value") != nullptr;
   std::string text;
   for (const std::string word : words.subspan(1)) {
     if (word == "--") break;  // what follows is no option
