@@ -92,16 +92,17 @@ TEST(StatePolicies, LocalAdamWFollowsTheRecursionForEachPairOfMomentPolicies) {
       distinct.insert(outcome.parameters);
       for (std::size_t i = 0; i < 4; ++i) {
         std::array<double, workers> theta{1, 1, 1}, m{}, v{};
-        int since_reset = 0;
+        int age_of_m = 0, age_of_v = 0;  // steps since each was 0
         for (int step = 0; step < steps; ++step) {
-          ++since_reset;
+          ++age_of_m;
+          ++age_of_v;
           for (int k = 0; k < workers; ++k) {
             const double gradient = theta[k] - PullObjective::target({Rank{k}, step, 0}, i);
             theta[k] *= 1 - rate * decay;
             m[k] = beta1 * m[k] + (1 - beta1) * gradient;
             v[k] = beta2 * v[k] + (1 - beta2) * gradient * gradient;
-            const double m_hat = m[k] / (1 - std::pow(beta1, since_reset));
-            const double v_hat = v[k] / (1 - std::pow(beta2, since_reset));
+            const double m_hat = m[k] / (1 - std::pow(beta1, age_of_m));
+            const double v_hat = v[k] / (1 - std::pow(beta2, age_of_v));
             theta[k] -= rate * m_hat / (std::sqrt(v_hat) + epsilon);
           }
           if ((step + 1) % period != 0) continue;
@@ -112,7 +113,8 @@ TEST(StatePolicies, LocalAdamWFollowsTheRecursionForEachPairOfMomentPolicies) {
           synchronise(theta, StatePolicy::average);
           synchronise(m, first);
           synchronise(v, second);
-          if (first == StatePolicy::reset && second == StatePolicy::reset) since_reset = 0;
+          if (first == StatePolicy::reset) age_of_m = 0;
+          if (second == StatePolicy::reset) age_of_v = 0;
         }
         EXPECT_NEAR(outcome.parameters[i], theta[0], 1e-5 * std::abs(theta[0]));
       }
