@@ -24,8 +24,7 @@ UpdateRate read_update_rate(Settings& settings) {
   UpdateRate rate;
   rate.weight = settings.choice(
       {"staleness_weight",
-       "What the learning rate of a gradient of staleness tau is multiplied by; of a mean: the weighted one, at "
-       "the mean weight."},
+       "Factor of the learning rate for a gradient of staleness tau; a weighted mean goes at the mean weight."},
       {{"none", StalenessWeight::none},
        {"1/tau", StalenessWeight::inverse},
        {"1/(tau+1)", StalenessWeight::inverse_plus_one},

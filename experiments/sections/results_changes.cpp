@@ -16,7 +16,8 @@ namespace syncopate {
 namespace {
 
 // A change that altered the results of some runs. Where the exact set is hard to tell, name too many runs rather than too
-// few: such a run is only repeated.
+// few: such a run is only repeated. What only rows say differently, such as the learning rate of the first row, is no
+// change of a run; nor is it one that only runs show which diverge.
 struct ResultsChange {
   int version;
   bool (*alters)(const TomlNode& resolved);
@@ -96,8 +97,8 @@ bool says_one_of(const TomlNode& node, std::string_view key, std::initializer_li
 bool corrects_bias_otherwise(const TomlNode& resolved) {
   if (!says_one_of(resolved, "name", {"adam", "adamw", "lamb", "lans", "rmsprop"})) return false;
   const bool one_is_reset = says(resolved, "first_moment", "reset") != says(resolved, "second_moment", "reset");
-  const bool is_averaged = says(resolved, "first_moment", "average") || says(resolved, "second_moment", "average") ||
-                           says(resolved, "algorithm", "des-loc");
+  // DES-LOC's workers all count the same steps.
+  const bool is_averaged = says(resolved, "first_moment", "average") || says(resolved, "second_moment", "average");
   return one_is_reset || is_averaged || says(resolved, "state", "lost");
 }
 
@@ -107,20 +108,11 @@ bool recalibrates(const TomlNode& resolved) { return says(resolved, "buffers", "
 // Parameters without gradients moved by the scale of the others.
 bool is_one_bit_adam(const TomlNode& resolved) { return says(resolved, "algorithm", "one-bit-adam"); }
 
-// A round in which no worker's model was finite was undone.
-bool is_edit(const TomlNode& resolved) { return says(resolved, "algorithm", "edit"); }
-
-// The first row had the learning rate before it was scaled; with several servers all rows had.
-bool scales_the_rate(const TomlNode& resolved) {
-  return says(resolved, "rate_scaling", "linear") || says(resolved, "algorithm", "throttle") ||
-         says(resolved, "learning_rate", "times-quorum");
-}
-
 // Newest last. A version is raised once per release; several changes may share it.
 const std::vector<ResultsChange>& results_changes() {
   static const std::vector<ResultsChange> changes = {
       {6, clips_what_workers_send}, {6, weighs_updates}, {6, corrects_bias_otherwise}, {6, recalibrates},
-      {6, is_one_bit_adam},         {6, is_edit},        {6, scales_the_rate},
+      {6, is_one_bit_adam},
   };
   return changes;
 }

@@ -39,10 +39,7 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
   plan.tensors = result.objective.tensors;
   plan.memory = result.objective.memory;
   plan.clip_norm = training.number(
-      {"clip_norm",
-       "Largest global norm of a gradient; 0: gradients are not clipped. Synchronous methods and gradient coding clip "
-       "the mean that a step is along; with servers each worker clips its own before it sends it (before compression "
-       "and weights); Local SGD and gossip clip each worker's own in its local step."},
+      {"clip_norm", "Largest global norm of a gradient, 0: none; algorithms/README.md says which one a family clips."},
       {.low = 0, .high_open = true}, 0.0);
   plan.optimizer = read_optimizer(training, result.objective);
   plan.samples_per_micro_batch = result.objective.samples_per_micro_batch;

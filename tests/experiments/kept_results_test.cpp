@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// What was made before a change of the program says so at the top of its table, until it is run again.
+bool is_marked(const fs::path& directory) {
+  std::ostringstream table;
+  table << std::ifstream(directory / "table.md").rdbuf();
+  return table.str().find("**Not yet run again.**") != std::string::npos;
+}
+
 TEST(KeptResults, AreAcceptedForTheExperimentsOfToday) {
   const fs::path checkout = SYNCOPATE_SOURCE_DIR, kept = checkout / "results/paper";
   int accepted = 0;
@@ -22,6 +31,7 @@ TEST(KeptResults, AreAcceptedForTheExperimentsOfToday) {
     if (entry.path().extension() != ".toml") continue;
     const Experiment experiment = load_experiment(entry.path().string(), {});
     if (!fs::exists(kept / experiment.name / claims_file)) continue;
+    if (is_marked(kept / experiment.name)) continue;
     EXPECT_NE(accepted_claims(experiment, kept, 0), "") << entry.path();
     ++accepted;
   }
