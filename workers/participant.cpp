@@ -80,7 +80,8 @@ Step Participant::steps_left() const {
 // Without moments, where there are some: what a method keeps of a model must not hold them, so that the optimizer may
 // go on in place.
 ModelStatePtr Participant::model() const {
-  if (!model_ || model_->moments == std::array<Moment, 2>()) return model_;
+  const auto is_empty = [](const Moment& moment) { return moment == Moment(); };
+  if (!model_ || std::ranges::all_of(model_->moments, is_empty)) return model_;
   auto state = std::make_shared<ModelState>(*model_);
   state->moments = {};
   return state;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -72,11 +73,11 @@ std::optional<std::string> value_if_true(const Condition& condition, const Path&
   return *word;
 }
 
-// What asks for the key where all of the conditions are true; empty where one is not. `kind = "ring"`: by the key's last
+// What asks for the key where all of the conditions are true; nothing where one is not. `kind = "ring"`: by the key's last
 // part where it stands in the same table. One of another table is named where a single value of it asks for the key: that
 // all models but "none" need a rate explains nothing. Whether tables are there is no choice of a value.
-std::vector<std::string> texts_if_true(const std::vector<Condition>& conditions, const Path& missing,
-                                       const TomlNode& resolved) {
+std::optional<std::vector<std::string>> texts_if_true(const std::vector<Condition>& conditions, const Path& missing,
+                                                      const TomlNode& resolved) {
   std::vector<std::string> texts;
   for (const Condition& condition : conditions) {
     if (condition.key.ends_with('?')) continue;
@@ -91,14 +92,31 @@ std::vector<std::string> texts_if_true(const std::vector<Condition>& conditions,
   return texts;
 }
 
+// The algorithm whose keys are explored: of the method in which the key is missing, else of the first. To try all
+// algorithms would take seconds.
+std::string algorithm_of(const Path& missing, const TomlNode& resolved) {
+  const bool is_of_method = missing.size() > 2 && missing.front() == "methods" && is_number(missing[1]);
+  const TomlNode* const node = found_at(resolved, {"methods", is_of_method ? missing[1] : "0", "algorithm"});
+  const auto* const word = node ? std::get_if<std::string>(&node->value) : nullptr;
+  return word ? *word : std::string();
+}
+
 std::string what_asks(const Path& missing, const TomlNode& resolved) {
-  const std::string name = described(missing);
-  for (const KeyDescription& key : keys_of_file()) {
+  const std::string name = described(missing), algorithm = algorithm_of(missing, resolved);
+  const std::map<std::string, std::string> fixed = {{"methods.algorithm", algorithm.empty() ? "sync-sgd" : algorithm}};
+  // A key of [training] in a method's own table is not the algorithm's.
+  const bool is_algorithms = name.starts_with("methods.") && !name.starts_with("methods.training.");
+  for (const KeyDescription& key : keys_of_file(fixed)) {
     if (key.path != name) continue;
-    for (const std::vector<Condition>& conditions : key.conditions) {
-      const std::vector<std::string> texts = texts_if_true(conditions, missing, resolved);
-      if (!texts.empty())
-        return fmt::format(": {} {} for it", fmt::join(texts, " and "), texts.size() == 1 ? "asks" : "ask");
+    // Without any condition beside the algorithm's.
+    const auto ways = key.conditions.empty() ? std::vector<std::vector<Condition>>(1) : key.conditions;
+    for (const std::vector<Condition>& conditions : ways) {
+      auto texts = texts_if_true(conditions, missing, resolved);
+      if (!texts) continue;
+      if (is_algorithms && !algorithm.empty())
+        texts->insert(texts->begin(), fmt::format("algorithm = \"{}\"", algorithm));
+      if (!texts->empty())
+        return fmt::format(": {} {} for it", fmt::join(*texts, " and "), texts->size() == 1 ? "asks" : "ask");
     }
   }
   return {};
