@@ -18,6 +18,8 @@ from pandas.api.types import is_numeric_dtype
 MPI = "-mpi"  # ends the name of a run's directory: on a wall clock, not the simulated cluster
 RUN_DIRECTORY = re.compile(rf"seed=(\d+)-[0-9a-f]+({MPI})?")
 
+UNFINISHED = re.compile(rf"{RUN_DIRECTORY.pattern}(\.checkpoint|(\.\d+\.\d+)?\.(partial|replaced)\.).*")
+
 COMMON_PHASE = re.compile(r"common-phase(_.*)?")  # the folder of the phase that an experiment's runs start from, if any
 TRIALS = "Trials"  # the folder of an experiment's trials, which are no part of its results
 
@@ -73,7 +75,7 @@ class Run:
     @property
     def on_wall_clock(self) -> bool:
         """Made under MPI."""
-        return self.directory.name.endswith(MPI)
+        return MPI in self.directory.name
 
 
 def read_table(path: Path, columns: list[str], texts: tuple[str, ...] = ()) -> pd.DataFrame:
@@ -108,7 +110,9 @@ def runs_below(directory: Path, follow: Callable[[list[Path]], Iterable[Path]] =
     (results/directory/found_runs.hpp): a run whose directory is another run's, and a copy, are faults. A hash under several
     names of swept values is one run. `follow`: says how far reading is."""
     runs = read_all_documents(follow(find_run_directories(directory)))
-    faults = [fault for run in runs if (fault := misplaced(run))]
+    strange = [run for run in runs if is_misplaced(run)]
+    runs = [run for run in runs if not is_misplaced(run)]
+    faults = [fault_of_misplaced(run, runs) for run in strange]
     alike = defaultdict(list)
     for run in runs:
         if digest := run.summary.get("hash"):  # which results of early versions lack
@@ -131,13 +135,26 @@ def runs_below(directory: Path, follow: Callable[[list[Path]], Iterable[Path]] =
     return [run for run in runs if run.directory not in left_out]
 
 
-def misplaced(run: Run) -> str:
-    """What is wrong with the run's place; empty where nothing is, or where nothing says so."""
+def own_name(run: Run) -> str:
+    """Of the run's directory; empty where the summary does not tell it."""
     seed, digest = run.summary.get("seed", run.seed), run.summary.get("hash")
-    own = f"seed={seed}-{digest[:8]}{MPI if run.on_wall_clock else ''}" if digest else ""
-    if own in ("", run.directory.name):
-        return ""
-    return f"{run.directory}: holds the run of {own}; must hold its own, or be removed: {REPEATS}"
+    return f"seed={seed}-{digest[:8]}{MPI if run.on_wall_clock else ''}" if digest else ""
+
+
+def is_misplaced(run: Run) -> bool:
+    return not RUN_DIRECTORY.fullmatch(run.directory.name) or own_name(run) not in ("", run.directory.name)
+
+
+def fault_of_misplaced(run: Run, others: list[Run]) -> str:
+    """What is wrong with the run's place. `others`: those in their own places."""
+    same = next((other for other in others if (other.summary.get("hash"), other.on_wall_clock) ==
+                 (run.summary.get("hash"), run.on_wall_clock)), None) if run.summary.get("hash") else None
+    is_named_as_a_run = RUN_DIRECTORY.fullmatch(run.directory.name)
+    if same and not is_named_as_a_run:
+        return f"{run.directory}: holds the run of {same.directory}; it must be there once: remove the copy"
+    own = own_name(run) or f"seed {run.seed}"
+    return (f"{run.directory}: holds the run of {own}; must {'hold its own' if is_named_as_a_run else 'have its name'}, or be "
+            f"removed: {f'that run is in {same.directory}' if same else REPEATS}")
 
 
 def read_run(directory: Path) -> Run:
@@ -150,7 +167,8 @@ def read_documents(directory: Path) -> Run:
     """What the run was and what came out, without its tables."""
     summary = read_document(directory / "summary.json", json.loads, "the run's summary")
     check_files(directory, summary, lambda name: name in DOCUMENTS)
-    return Run(directory=directory, seed=int(RUN_DIRECTORY.fullmatch(directory.name)[1]),
+    named = RUN_DIRECTORY.fullmatch(directory.name)
+    return Run(directory=directory, seed=int(named[1]) if named else summary.get("seed", 0),
                config=read_document(directory / "config.toml", tomllib.loads, "the run's resolved configuration"),
                summary=summary,
                written=read_time(directory / "metadata.json"))
@@ -276,6 +294,21 @@ def read_document(path: Path, parse, what: str) -> dict:
     return document
 
 
+def misnamed_runs(directory: Path) -> list[Path]:
+    """Directories at or below this one that have a run's files and another name, such as copies; by the rules of the program
+    (is_misnamed_run in results/directory/experiment_folders.hpp)."""
+    found = []
+    for place, folders, files in os.walk(directory):
+        folders[:] = [name for name in folders if not name.startswith(".") and name != TRIALS]
+        name = Path(place).name
+        if name.startswith(".") or RUN_DIRECTORY.fullmatch(name) or UNFINISHED.fullmatch(name):
+            continue
+        has = [document in files for document in ("summary.json", "config.toml")]
+        if any(has) if name.startswith("seed=") else all(has):
+            found.append(Path(place))
+    return found
+
+
 def find_run_directories(directory: Path) -> list[Path]:
     """All run directories at or below `directory`, in a fixed order. Throws ResultsFault if there is none."""
     expected = "expected a directory above runs, such as results/runs/<experiment>"
@@ -290,6 +323,7 @@ def find_run_directories(directory: Path) -> list[Path]:
         raise ResultsFault(f"{directory}: {fault.strerror}; {expected}") from None
     found = [path for path in [directory, *directory.rglob("seed=*-*")]
              if RUN_DIRECTORY.fullmatch(path.name) and path.is_dir() and TRIALS not in path.relative_to(directory).parts]
+    found += misnamed_runs(directory)
     if not found:
         kept = "; these are kept summaries of finished runs, which ./dev report shows" if (directory / "claims.json").is_file() else ""
         raise ResultsFault(f"{directory}: holds no runs (directories named seed=<number>-<hash>){kept}; {expected}")

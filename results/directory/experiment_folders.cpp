@@ -86,7 +86,7 @@ class Look {
       files.has_checkpoint |= sign->is_checkpoint;
       if (const auto written = fs::last_write_time(entry, error); !error)
         files.written = std::max(files.written, written);
-    } else if (is_directory && is_name_of_run(name)) {
+    } else if (is_directory && (is_name_of_run(name) || is_misnamed_run(entry))) {
       folder_of(entry).runs.push_back(entry);
     } else if (is_directory && name == share_folder) {
       folder(entry.parent_path());
@@ -108,11 +108,21 @@ bool is_name_of_run(const std::string& name) {
   return std::regex_match(name, of_run);
 }
 
+bool is_misnamed_run(const fs::path& directory) {
+  const std::string name = directory.filename().string();
+  if (name.starts_with('.') || is_name_of_run(name) || sign_in(name)) return false;
+  std::error_code error;
+  if (fs::symlink_status(directory, error).type() != fs::file_type::directory) return false;
+  const bool has_summary = fs::is_regular_file(directory / "summary.json", error);
+  const bool has_configuration = fs::is_regular_file(directory / "config.toml", error);
+  return name.starts_with("seed=") ? has_summary || has_configuration : has_summary && has_configuration;
+}
+
 std::vector<ExperimentFolder> experiment_folders(const fs::path& directory) {
   std::error_code error;
   const fs::path whole = fs::canonical(directory, error);
   if (error || !fs::is_directory(whole, error)) return {};
-  if (!is_name_of_run(whole.filename().string())) return Look(directory).found();
+  if (!is_name_of_run(whole.filename().string()) && !is_misnamed_run(whole)) return Look(directory).found();
   return {{.directory = directory, .runs = {directory}}};
 }
 

@@ -24,6 +24,10 @@ struct ExperimentFolder {
 // seed=<number>-<hash>, of a run's directory.
 bool is_name_of_run(const std::string& name);
 
+// A directory that has a run's files and another name, such as "seed=1-20c62185.bak": a copy, or a run that was renamed.
+// Links and what is hidden or unfinished are none.
+bool is_misnamed_run(const std::filesystem::path& directory);
+
 // Experiments at or below the directory, by their paths: those with runs, with a sign of one, or that were shared. Also
 // empty folders that are in an experiment's place, as where a process has just begun.
 std::vector<ExperimentFolder> experiment_folders(const std::filesystem::path& directory);

@@ -27,8 +27,14 @@ namespace fs = std::filesystem;
 
 constexpr const char* common_phase = "common phase";
 
-bool is_run_directory(const fs::path& path) {
-  return is_name_of_run(path.filename().string()) && fs::is_directory(path);
+bool is_hidden(const fs::path& path) {
+  return std::ranges::any_of(path, [](const fs::path& part) { return part != "." && part.string().starts_with('.'); });
+}
+
+// `above`: where runs are looked for.
+bool is_run_directory(const fs::path& path, const fs::path& above) {
+  if (is_name_of_run(path.filename().string())) return fs::is_directory(path);
+  return is_misnamed_run(path) && !is_hidden(path.lexically_relative(above));  // read_runs says what is wrong with it
 }
 
 bool is_among(const fs::path& path, const char* folder) {
@@ -44,9 +50,9 @@ std::vector<fs::path> run_directories(const fs::path& directory, bool with_trial
     throw ResultsDirectoryFault(fmt::format("{}: not a directory{}", directory.string(), expected));
   std::vector<fs::path> found;
   try {
-    if (is_run_directory(fs::canonical(directory))) found.push_back(directory);
+    if (is_run_directory(fs::canonical(directory), fs::canonical(directory))) found.push_back(directory);
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory))
-      if (is_run_directory(entry.path()) &&
+      if (is_run_directory(entry.path(), directory) &&
           (with_trials || !is_among(entry.path().lexically_relative(directory), trials_folder)))
         found.push_back(entry.path());
   } catch (const fs::filesystem_error& fault) {
@@ -176,21 +182,36 @@ FoundRun read_run(const fs::path& directory) {
   if (!summary)
     throw ResultsDirectoryFault(
         fmt::format("{}: is no run's summary; the experiment's next start repeats the run", file.string()));
-  const std::string name = name_of(directory);
-  const bool on_wall_clock = name.ends_with("-mpi");
-  if (const std::string own = run_directory_name(summary->seed, summary->hash, on_wall_clock); own != name)
-    throw ResultsDirectoryFault(
-        fmt::format("{}: holds the run of {}; must hold its own, or be removed: the experiment's next start repeats it",
-                    directory.string(), own));
   auto [configuration, of_method] = configuration_of(directory / "config.toml");
   erase_what_is_not_trained(configuration, of_method);
   erase_what_the_method_has_otherwise(configuration, of_method);
   return {.directory = directory,
           .summary = std::move(*summary),
-          .on_wall_clock = on_wall_clock,
+          .on_wall_clock = name_of(directory).find("-mpi") != std::string::npos,
           .is_trial = is_among(fs::absolute(directory), trials_folder),
           .configuration = std::move(configuration),
           .of_method = std::move(of_method)};
+}
+
+std::string own_name(const FoundRun& run) {
+  return run_directory_name(run.summary.seed, run.summary.hash, run.on_wall_clock);
+}
+
+bool is_misplaced(const FoundRun& run) { return name_of(run.directory) != own_name(run); }
+
+// `runs`: those in their own places.
+std::string fault_of_misplaced(const FoundRun& misplaced, std::span<const FoundRun> runs) {
+  const auto same = std::ranges::find_if(runs, [&](const FoundRun& run) {
+    return run.summary.hash == misplaced.summary.hash && run.on_wall_clock == misplaced.on_wall_clock;
+  });
+  const bool is_named_as_a_run = is_name_of_run(name_of(misplaced.directory));
+  if (same != runs.end() && !is_named_as_a_run)
+    return fmt::format("{}: holds the run of {}; it must be there once: remove the copy", misplaced.directory.string(),
+                       same->directory.string());
+  return fmt::format(
+      "{}: holds the run of {}; must {}, or be removed: {}", misplaced.directory.string(), own_name(misplaced),
+      is_named_as_a_run ? "hold its own" : "have its name",
+      same != runs.end() ? "that run is in " + same->directory.string() : "the experiment's next start repeats it");
 }
 
 // Of runs with one hash. A copy and what it was made from are both left out, since either may be the one to keep.
@@ -271,19 +292,25 @@ RunsAndFaults read_runs(std::span<const fs::path> directories, const fs::path& a
   std::vector<FoundRun>& runs = read.runs;
   std::map<std::pair<std::string, std::string>, int> of_others;  // by experiment and version
   std::vector<std::pair<fs::path, std::string>> of_phases;       // faults, by directory
+  std::vector<FoundRun> found, misplaced;
+  const auto add_fault = [&](const fs::path& path, std::string fault) {
+    if (may_be_common_phase(path))
+      of_phases.emplace_back(path, std::move(fault));
+    else
+      read.faults.push_back(std::move(fault));
+  };
   for (const fs::path& path : directories) {
     try {
       if (const auto other = other_schema(path))
         ++of_others[{other->experiment, other->version}];
       else
-        runs.push_back(read_run(path));
+        found.push_back(read_run(path));
     } catch (const std::exception& fault) {
-      if (may_be_common_phase(path))
-        of_phases.emplace_back(path, fault.what());
-      else
-        read.faults.emplace_back(fault.what());
+      add_fault(path, fault.what());
     }
   }
+  for (FoundRun& run : found) (is_misplaced(run) ? misplaced : runs).push_back(std::move(run));
+  for (const FoundRun& run : misplaced) add_fault(run.directory, fault_of_misplaced(run, runs));
   for (const auto& [kind, count] : of_others)
     read.faults.push_back(
         fmt::format("{}: {} of {} {} {}; read them with the program that made them: the experiment's next start "

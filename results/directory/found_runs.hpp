@@ -26,6 +26,7 @@ struct FoundRun {
 // Which runs count is decided here, for tables, claims, exports and the status; figures have the same rules
 // (plots/runs.py, plots/comparison.py):
 // - A run whose directory is not named after its seed and its hash is a fault, which names both places.
+//   So is a directory with a run's files and a name that no run has; not a link, nor what is hidden or unfinished.
 // - Two runs of one hash under the same method and swept values are a fault, which names both: one is a copy.
 // - A hash under several names of swept values (a sweep, and later one of its points by itself) is one run. It has the
 //   name with most values.

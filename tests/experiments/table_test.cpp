@@ -180,6 +180,55 @@ TEST_F(Table, NamesARunInTheDirectoryOfAnother) {
   EXPECT_THAT(syncopate("status " + results).out, HasSubstr("holds the run of " + runs[0].filename().string()));
 }
 
+// What people do to a run's directory: a copy beside it, or another name for it.
+TEST_F(Table, NamesDirectoriesThatHoldARunUnderAnotherName) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> runs;
+  for (const auto& entry : fs::directory_iterator(directory / results / "a")) runs.push_back(entry.path());
+  std::ranges::sort(runs);
+  const std::string own = runs.at(1).filename().string();
+  const auto expect_one_fault = [&](const fs::path& place, const std::string& says) {
+    for (const std::string command : {"table ", "export "}) {
+      const Outcome outcome = syncopate(command + results);
+      EXPECT_EQ(outcome.status, 2) << command << place;
+      EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+      EXPECT_THAT(outcome.err,
+                  AllOf(HasSubstr("/a/" + place.filename().string() + ": holds the run of "), HasSubstr(says)));
+    }
+    EXPECT_THAT(syncopate("status --json " + results).out,
+                AllOf(HasSubstr("/a/" + place.filename().string() + ": holds the run of "), HasSubstr(says)));
+  };
+  for (const std::string& name : {own + ".bak", own + " (copy)", std::string("kept")}) {
+    const fs::path copy = runs.at(1).parent_path() / name;
+    fs::copy(runs.at(1), copy);
+    expect_one_fault(copy, "/a/" + own + "; it must be there once: remove the copy");
+    fs::remove_all(copy);
+  }
+  for (const char* const name : {"seed=2-old", "old"}) {
+    const fs::path renamed = runs.at(1).parent_path() / name;
+    fs::rename(runs.at(1), renamed);
+    expect_one_fault(renamed, own + "; must have its name, or be removed");
+    EXPECT_THAT(syncopate("table '" + renamed.string() + "'").err, HasSubstr("must have its name")) << "itself";
+    fs::rename(renamed, runs.at(1));
+  }
+}
+
+TEST_F(Table, LeavesOutWhatIsHiddenALinkOrOfNoRun) {
+  namespace fs = std::filesystem;
+  const std::string before = syncopate("table " + results).out;
+  const fs::path run = fs::directory_iterator(directory / results / "a")->path(), folder = run.parent_path();
+  fs::copy(run, folder / ".kept");
+  fs::create_directories(folder / ".hidden");
+  fs::copy(run, folder / ".hidden" / "kept");
+  fs::copy(run, folder / ("." + run.filename().string() + ".partial.1.2"));
+  fs::create_directory_symlink(run, folder / "newest");
+  fs::create_directories(folder / "notes");
+  std::ofstream(folder / "notes" / "config.toml") << "x = 1\n";
+  const Outcome outcome = syncopate("table " + results);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, before);
+}
+
 // As runs of an earlier version of the results are: beside the newer ones, with another hash.
 TEST_F(Table, OfRunsThatDifferInTheirHashAloneTheNewestCounts) {
   const std::string before = syncopate("table " + results).out,

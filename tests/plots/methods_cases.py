@@ -142,6 +142,33 @@ class Methods(WithDirectory):
         self.assertEqual(status, 2)
         self.assertIn(f"{strange}: holds the run of seed=2-01234567; must hold its own", message)
 
+    def test_a_run_in_a_directory_of_another_name_is_one_fault(self):
+        one = self.write_hashed("m", 1, "0123456789abcdef")
+        self.write_hashed("m", 2, "1123456789abcdef")
+        for name in (f"{one.name}.bak", f"{one.name} (copy)", "kept"):
+            copy = shutil.copytree(one, one.with_name(name))
+            status, message = self.status_and_message(self.directory)
+            self.assertEqual((status, message.count("\n")), (2, 1))
+            self.assertIn(f"{copy}: holds the run of {one}; it must be there once: remove the copy\n", message)
+            shutil.rmtree(copy)
+        for name in ("seed=1-old", "old"):
+            renamed = one.rename(one.with_name(name))
+            status, message = self.status_and_message(self.directory)
+            self.assertEqual((status, message.count("\n")), (2, 1))
+            self.assertIn(f"{renamed}: holds the run of {one.name}; must have its name, or be removed", message)
+            self.assertEqual(self.status_and_message(renamed)[0], 2)
+            renamed.rename(one)
+
+    def test_what_is_hidden_a_link_or_of_no_run_is_no_fault(self):
+        one = self.write_hashed("m", 1, "0123456789abcdef")
+        for name in (".kept", ".hidden/kept", f".{one.name}.partial.1.2"):
+            shutil.copytree(one, one.parent / name)
+        one.with_name("newest").symlink_to(one)
+        one.with_name("notes").mkdir()
+        (one.parent / "notes" / "config.toml").write_text("x = 1\n")
+        comparison, = comparisons_below(self.directory)
+        self.assertEqual([run.directory for run in comparison.runs], [one])
+
     def test_a_hash_under_two_names_of_swept_values_is_one_run(self):
         named = self.write_hashed("m-4", 1, "0123456789abcdef", sweep=[("cluster.workers", "16")])
         self.write_hashed("m", 1, "0123456789abcdef")
