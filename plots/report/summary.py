@@ -127,14 +127,14 @@ def about_quality(outcome: Outcome) -> str:
     apart = [row for row in compared_rows if row.measures[measure].is_significant]
     level = f"{escaped(base.label)} ({amount(base.measures[measure], scale)})"
     if not apart:
-        return f"After the whole runs the 95 % intervals tell no method’s {word} apart from that of {level}."
+        return f"After the whole runs the 95 % intervals separate no method’s {word} from that of {level}."
     parts = []
     for is_higher, side in ((True, "higher"), (False, "lower")):
         if those := [row for row in apart if (row.measures[measure].difference > 0) == is_higher]:
             parts.append(f"{side} with {names(those, lambda row: difference_words(row.measures[measure], scale))}")
-    rest = len(compared_rows) - len(apart)
     return (f"After the whole runs the {word} is {' and '.join(parts)} than with {level}"
-            + (f"; the 95 % intervals tell {'the others' if rest > 1 else 'the other'} not apart from it" if rest else "") + ".")
+            + (f"; the 95 % intervals do not separate {names([row for row in compared_rows if row not in apart])} from "
+               f"{escaped(base.label)}" if len(apart) < len(compared_rows) else "") + ".")
 
 
 def over_points(outcome: Outcome) -> list[str]:

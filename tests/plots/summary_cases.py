@@ -44,7 +44,7 @@ class Sentences(unittest.TestCase):
         text = said(("a", ACCURACY, 3, 0.8, 0.01), ("b", ACCURACY, 3, 0.83, 0.01, 0.03, 0.01, 0.05),
                     ("c", ACCURACY, 3, 0.81, 0.01, 0.01, -0.01, 0.03))
         self.assertEqual(text, "After the whole runs the test accuracy is higher with b (+3.0 points, 95 % interval +1.0 to +5.0) than "
-                               "with a (80.0 ± 1.0 %); the 95 % intervals tell the other not apart from it.")
+                               "with a (80.0 ± 1.0 %); the 95 % intervals do not separate c from a.")
 
     def test_one_seed_claims_no_certainty(self):
         text = said(("a", ACCURACY, 1, 0.8, 0), ("b", ACCURACY, 1, 0.83, 0, 0.03, "", ""))
