@@ -54,6 +54,15 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
+// Of whole numbers. Where the number was left out, the next option is taken for it.
+CLI::Validator count_between(std::int64_t low, std::int64_t high) {
+  return CLI::Validator(
+      [range = CLI::Range(low, high)](std::string& text) {
+        return text.starts_with("--") ? std::string("needs a number") : range(text);
+      },
+      "");
+}
+
 void add_experiment(CLI::App& command, CommandLine& line, const char* file = "the experiment, a TOML file") {
   command.add_option("FILE", line.file, file)->required();
   command.add_option("key_value", line.overrides,
@@ -66,7 +75,7 @@ void add_experiment(CLI::App& command, CommandLine& line, const char* file = "th
       ->allow_extra_args(false)
       ->option_text("NAME ...");
   command.add_option("--limit", line.most_runs, "refuse an experiment of more runs")
-      ->check(CLI::Range(std::int64_t{1}, std::numeric_limits<std::int64_t>::max()))
+      ->check(count_between(1, std::numeric_limits<std::int64_t>::max()))
       ->option_text(fmt::format("N [{}]", line.most_runs));
 }
 
@@ -79,7 +88,7 @@ void add_results_directory(CLI::App& command, RunOptions& options) {
 void add_run_options(CLI::App& command, RunOptions& options) {
   add_results_directory(command, options);
   command.add_option("--threads", options.threads, "threads that compute; 0: one per core")
-      ->check(CLI::Range(0, 4096))
+      ->check(count_between(0, 4096))
       ->option_text("N [0]");
   command.add_flag("--rerun", options.rerun, "repeat runs that are already there");
   command.add_flag("--quiet", options.quiet, "only the final table and errors");
@@ -145,7 +154,7 @@ void add_side_by_side(CLI::App& command, CommandLine& line) {
       ->check(number_between(0.1, 86400))
       ->option_text(fmt::format("SECONDS [{}]", options.time_out_s));
   command.add_option("--retry", line.options.retries, "try a run that has failed so many times more")
-      ->check(CLI::Range(0, 1000))
+      ->check(count_between(0, 1000))
       ->option_text("N [0]");
   command.add_option("--job-of", options.job_of)->group("");  // of the children of --jobs
   command.add_option("--token", options.token)->group("");    // likewise
@@ -245,7 +254,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_choice_of_cluster(*check, line);
   add_results_directory(*check, line.options);
   check->add_option("--threads", line.options.threads, "threads that will compute; 0: one per core")
-      ->check(CLI::Range(0, 4096))
+      ->check(count_between(0, 4096))
       ->option_text("N [0]");
   check->add_flag("--measure", line.measures,
                   "make the first steps of runs of which nothing is known, for some seconds, to say how long all take");

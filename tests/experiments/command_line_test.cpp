@@ -226,6 +226,13 @@ TEST_F(CommandLine, BadUsageEndsWithStatus2) {
   }
 }
 
+TEST_F(CommandLine, AnOptionWithoutItsNumberSaysSo) {
+  for (const std::string option : {"--threads", "--limit"})
+    EXPECT_THAT(syncopate("run e.toml " + option + " --results d").err,
+                testing::StartsWith(option + ": needs a number\n"));
+  EXPECT_THAT(syncopate("run e.toml --threads -1").err, testing::Not(HasSubstr("needs a number")));
+}
+
 TEST_F(CommandLine, AnUnknownCommandIsNamedWithTheNearest) {
   EXPECT_EQ(syncopate("rum e.toml").err,
             "rum: unknown command; must be one of run, status, check, predict, compare, thresholds, table, export, "
