@@ -16,13 +16,29 @@
 namespace syncopate {
 namespace {
 
-constexpr double nearly_all = 0.99;      // share of the time that communication takes
-constexpr double far_beyond_rounds = 3;  // in multiples of a round's time
+// Of servers and gossip much of what a message takes counts as waiting for it, so that what is left for computing says
+// more than the share of communication; which has to be much longer, since workers wait for slow ones too.
+constexpr double nearly_all = 0.99;     // share of the time that communication takes
+constexpr double hardly_any = 0.01;     // share of the time that is left for computing
+constexpr double much_longer = 10;      // communication, in multiples of computing
+constexpr double beyond_longest = 1.2;  // in multiples of the longest round
+constexpr double beyond_mean = 3;       // of the mean one, where the longest is not known
+
+struct Round {
+  double time_s = 0;
+  double beyond = 0;  // how many times as long is beyond chance
+  const char* words = "a round takes";
+};
+
+Round longest_round(double time_s) {
+  return {.time_s = time_s, .beyond = beyond_longest, .words = "none of the first rounds takes more than"};
+}
 
 struct Course {
   double drop_rate = 0;
   double communication_share = 0;
-  double round_s = 0;
+  double computing_share = 0;
+  Round round{};
   std::string steps{};  // "200 simulated steps"
 };
 
@@ -42,17 +58,21 @@ std::optional<double> threshold_of(const Run& run) {
 std::string threshold_note(const Run& run, const Course& course) {
   if (course.drop_rate > 0) return {};
   const auto threshold_s = threshold_of(run);
-  if (!threshold_s || *threshold_s < far_beyond_rounds * course.round_s) return {};
-  return fmt::format("threshold_s = {} drops nothing in {}, where a round takes {} s; it is in seconds",
-                     shown_number(*threshold_s), course.steps, shown_number(course.round_s, 3));
+  if (!threshold_s || *threshold_s < course.round.beyond * course.round.time_s) return {};
+  return fmt::format("threshold_s = {} drops nothing in {}, where {} {} s; it is in seconds",
+                     shown_number(*threshold_s), course.steps, course.round.words,
+                     shown_number(course.round.time_s, 3));
 }
 
 std::string communication_note(const Course& course) {
-  if (course.communication_share < nearly_all) return {};
-  return fmt::format(
-      "communication takes {} % of the time in {}; latencies are in seconds, bandwidths in bytes per "
-      "second",
-      with_decimals(100 * course.communication_share, 1), course.steps);
+  constexpr const char* units = "latencies are in seconds, bandwidths in bytes per second";
+  if (course.communication_share >= nearly_all)
+    return fmt::format("communication takes {} % of the time in {}; {}",
+                       with_decimals(100 * course.communication_share, 1), course.steps, units);
+  const bool is_network = course.communication_share >= much_longer * course.computing_share;
+  if (course.computing_share >= hardly_any || course.communication_share == 0 || !is_network) return {};
+  return fmt::format("computing takes {} % of the time in {}, and communication more than {} times as long; {}",
+                     shown_number(100 * course.computing_share, 2), course.steps, much_longer, units);
 }
 
 // One line per method and kind of note: what a sweep shows at several points is said at the first.
@@ -96,6 +116,23 @@ class Notes {
 // How many steps tell, and what they cost in the units of work_of.
 constexpr std::int64_t most_steps = 100, fewest_steps = 10, most_work = 4'000'000;
 
+// At most so many, and no more than what is left pays for; 0: too few to tell.
+Step steps_within(const Run& run, std::int64_t left) {
+  const std::int64_t affordable = std::min(most_steps, left / 4 / work_of(run, 1));
+  return affordable < fewest_steps ? Step{0} : std::min(Step{affordable}, run.budget.steps.value_or(Step{affordable}));
+}
+
+// Summaries have the mean alone: where no threshold has dropped anything, the run's first steps tell the longest.
+Round round_of(const Run& run, const RunSummary& summary, std::int64_t& left) {
+  const Round mean{.time_s = summary.end_time_s / static_cast<double>(summary.rounds), .beyond = beyond_mean};
+  if (summary.drop_rate() > 0 || threshold_of(run).value_or(0) < beyond_longest * mean.time_s) return mean;
+  const Step steps = steps_within(run, left);
+  if (steps == 0) return mean;
+  left -= work_of(run, steps);
+  const auto simulated = simulate_first_steps(run, steps);
+  return simulated ? longest_round(std::max(mean.time_s, simulated->longest_round_s)) : mean;
+}
+
 }  // namespace
 
 std::string magnitude_notes(std::span<const Run> runs) {
@@ -104,15 +141,15 @@ std::string magnitude_notes(std::span<const Run> runs) {
   std::int64_t left = most_work;
   for (const Run& run : runs) {
     if (run.cluster.to_be_measured || !seen.emplace(run.method_index, run.sweep).second) continue;
-    const std::int64_t affordable = std::min(most_steps, left / 4 / work_of(run, 1));
-    if (affordable < fewest_steps) continue;
-    const Step steps = std::min(Step{affordable}, run.budget.steps.value_or(Step{affordable}));
+    const Step steps = steps_within(run, left);
+    if (steps == 0) continue;
     left -= work_of(run, steps);
     const auto simulated = simulate_first_steps(run, steps);
     if (!simulated || simulated->rounds == 0 || !simulated->total_time_s) continue;
     notes.add(run, {.drop_rate = simulated->drop_rate,
                     .communication_share = simulated->communication_share,
-                    .round_s = *simulated->total_time_s / simulated->rounds,
+                    .computing_share = simulated->computing_share,
+                    .round = longest_round(simulated->longest_round_s),
                     .steps = fmt::format("{} simulated steps", simulated->steps.value())});
   }
   return notes.text();
@@ -120,17 +157,20 @@ std::string magnitude_notes(std::span<const Run> runs) {
 
 std::string magnitude_notes(std::span<const Run> runs, const std::vector<std::optional<RunSummary>>& summaries) {
   Notes notes;
+  std::int64_t left = most_work;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto& summary = summaries[i];
     if (!summary || summary->status != RunStatus::finished || summary->rounds == 0) continue;
-    double communicating_s = 0, all_s = 0;
+    double communicating_s = 0, computing_s = 0, all_s = 0;
     for (const Account& account : summary->accounts) {
       communicating_s += to_seconds(account[Activity::communicate]);
+      computing_s += to_seconds(account[Activity::compute]) + to_seconds(account[Activity::discarded]);
       all_s += to_seconds(account.total());
     }
     notes.add(runs[i], {.drop_rate = summary->drop_rate(),
                         .communication_share = all_s > 0 ? communicating_s / all_s : 0,
-                        .round_s = summary->end_time_s / static_cast<double>(summary->rounds),
+                        .computing_share = all_s > 0 ? computing_s / all_s : 1,
+                        .round = round_of(runs[i], *summary, left),
                         .steps = fmt::format("{} steps", summary->steps)});
   }
   return notes.text();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <initializer_list>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -27,6 +28,7 @@ class Waypoints : public RunObserver {
   void on_row(const StepRow& row) override {
     rows.push_back({static_cast<double>(row.step.value()), to_seconds(row.end), static_cast<double>(row.kept),
                     static_cast<double>(row.dropped)});
+    longest_s = std::max(longest_s, to_seconds(row.duration));
   }
   void on_publish(const Publication& publication) override {
     const auto step = static_cast<double>(publication.step.value());
@@ -44,6 +46,7 @@ class Waypoints : public RunObserver {
     double dropped;
   };
   std::vector<Counts> rows{};
+  double longest_s = 0;
   std::vector<Waypoint> all{{}};  // ascending; the first is the start
 
   // Steps, times and micro-batches alone, of rows or publications, whichever are more.
@@ -151,13 +154,13 @@ double drop_rate(const RunTotals& totals, const Waypoints& waypoints, double set
   return kept + dropped > 0 ? dropped / (kept + dropped) : 0;
 }
 
-double communication_share(const RunTotals& totals) {
-  double communicating_s = 0, all_s = 0;  // more than 292 years, where there are very many workers
+double share_of(std::initializer_list<Activity> activities, const RunTotals& totals) {
+  double spent_s = 0, all_s = 0;  // more than 292 years, where there are very many workers
   for (const Account& account : totals.accounts) {
-    communicating_s += to_seconds(account[Activity::communicate]);
+    for (const Activity activity : activities) spent_s += to_seconds(account[activity]);
     all_s += to_seconds(account.total());
   }
-  return all_s > 0 ? communicating_s / all_s : 0;
+  return all_s > 0 ? spent_s / all_s : 0;
 }
 
 }  // namespace
@@ -184,7 +187,10 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   if (first + 1 == all.size()) first = 0;
   const Rates steady = rates_between(all[first], last);
 
+  const double communicating = share_of({Activity::communicate}, totals);
+  const double computing = share_of({Activity::compute, Activity::discarded}, totals);
   SimulatedTime result;
+  result.longest_round_s = waypoints.longest_s;
   const auto kept = static_cast<double>(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}));
   result.whole = has_ended(run, at_most, last, kept, totals);
   const std::vector<Waypoint> finest = waypoints.finest();
@@ -199,7 +205,8 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
     result.step_time_s = end_s / steps;
     result.micro_batches_per_s = kept / end_s;
     result.drop_rate = drop_rate(totals, waypoints, end_s, 0);
-    result.communication_share = communication_share(totals);
+    result.communication_share = communicating;
+    result.computing_share = computing;
     result.rounds = static_cast<double>(waypoints.rows.size());
     result.bytes = static_cast<double>(totals.bytes.value());
     return result;
@@ -220,7 +227,9 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   result.rounds = rows_until(last.time_s) + rest_steps / settled_steps * settled_rows;
   result.bytes = last.bytes + rest_steps / settled_steps * (last.bytes - all[first].bytes);
   // As much per step at the pace of the rest.
-  result.communication_share = communication_share(totals) * (last.time_s / last.step) / result.step_time_s;
+  const double slower = (last.time_s / last.step) / result.step_time_s;
+  result.communication_share = communicating * slower;
+  result.computing_share = computing * slower;
   return result;
 }
 

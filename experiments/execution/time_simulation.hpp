@@ -17,6 +17,8 @@ struct SimulatedTime {
   std::optional<double> error_s{};       // standard error of step_time_s
   double drop_rate = 0;                  // dropped / (kept + dropped)
   double communication_share = 0;        // of all workers' time
+  double computing_share = 0;            // of the same: of what was kept and of what was discarded
+  double longest_round_s = 0;            // of those simulated
   double micro_batches_per_s = 0;        // that went into the model
   std::optional<double> pace_error{};    // standard error of micro_batches_per_s
   std::optional<double> total_time_s{};  // of the budget; none where that cannot be told
