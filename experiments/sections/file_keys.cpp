@@ -31,4 +31,9 @@ const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std:
   return known != found.end() ? known->second : found.emplace(fixed, described(fixed)).first->second;
 }
 
+const std::vector<KeyDescription>& keys_of_file() {
+  static const std::map<std::string, std::string> nothing;
+  return keys_of_file(nothing);
+}
+
 }  // namespace syncopate

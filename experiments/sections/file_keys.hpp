@@ -11,6 +11,7 @@ namespace syncopate {
 
 // `fixed`: words that stand in the file, such as {"methods.algorithm", "dropcompute"}. Found once for each such map:
 // the readers do not change while the program runs.
-const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std::string>& fixed = {});
+const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std::string>& fixed);
+const std::vector<KeyDescription>& keys_of_file();  // whatever words stand in it
 
 }  // namespace syncopate

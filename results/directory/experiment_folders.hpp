@@ -24,7 +24,7 @@ struct ExperimentFolder {
 // seed=<number>-<hash>, of a run's directory.
 bool is_name_of_run(const std::string& name);
 
-// A directory that has a run's files and another name, such as "seed=1-20c62185.bak": a copy, or a run that was renamed.
+// A directory that has a run's files and another name, such as "seed=1-20c62185.bak": a copy, or a run renamed.
 // Links and what is hidden or unfinished are none.
 bool is_misnamed_run(const std::filesystem::path& directory);
 
