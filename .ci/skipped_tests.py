@@ -13,6 +13,7 @@ import sys
 import xml.etree.ElementTree
 
 REASONS = ("machine is not quiet",  # tests of wall-clock times
+           "this processor has one kind of kernels",  # what resumes under others
            "mounts of one's own are not allowed",  # small disks; root may have them, and who may have namespaces
            "chromium is not installed", "Slurm is not")  # `dev` installs them on Debian alone; and slurmd needs root
 

@@ -91,10 +91,10 @@ for variable in SYNCOPATE_WERROR JOBS; do
   if [[ ${!variable:-} ]]; then environment+=("$variable=${!variable}"); fi
 done
 
-git clone --quiet --no-hardlinks "$root" "$system/root/syncopate"
+git clone --quiet --no-hardlinks "$root" "$system/srv/syncopate"
 say "in it, at commit $(git -C "$root" rev-parse --short HEAD): $command"
 status=0
-chroot "$system" /usr/bin/env -i "${environment[@]}" bash -c "cd /root/syncopate && { $command
+chroot "$system" /usr/bin/env -i "${environment[@]}" bash -c "cd /srv/syncopate && { $command
 }" </dev/null || status=$?
 say "$suite: $( ((status == 0)) && echo passed || echo "failed with status $status")"
 exit "$status"
