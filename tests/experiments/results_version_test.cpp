@@ -1,12 +1,10 @@
 // What small runs of every method compute, against what they have computed since which results_version. What each key
 // of experiment files, and each word of a registry, makes of a run is watched likewise by the tests that walk over them
 // (key_walk.hpp).
-#define XXH_INLINE_ALL
 #include "results/run/results_version.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <filesystem>
 #include <fstream>
@@ -19,6 +17,7 @@
 #include "tests/experiments/results_digest.hpp"
 #include "tests/experiments/run_results.hpp"
 #include "tests/experiments/watched_runs.hpp"
+#include "workers/files/content_hash.hpp"
 #include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
@@ -96,7 +95,7 @@ TEST(ResultsVersion, IsPartOfEveryRunsHash) {
   configuration.erase("recording");
   const auto hash_with = [&](int version) {
     const std::string text = fmt::format("{}\nresults_version = {}\n", write_toml(configuration), version);
-    return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+    return content_hash(text);
   };
   EXPECT_EQ(run.hash, hash_with(results_version_of(configuration)));
   EXPECT_NE(run.hash, hash_with(results_version + 1));
