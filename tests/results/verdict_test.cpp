@@ -151,7 +151,7 @@ TEST_F(Claims, AreOfBestValues) {
   Claim claim{.sentence = "s", .measure = "step_time_s", .method = "A", .against = {}, .effect = Effect::best};
   claim.over = "cluster.workers";
   claim.criterion = {.within = Interval{8, 32}};
-  const JudgedPoint& point = judged(claim).points.at(0);
+  const JudgedPoint point = judged(claim).points.at(0);
   EXPECT_DOUBLE_EQ(point.mean, (16 + 16 + 32) / 3.0);
   claim.measure = "micro_batches_per_s";  // more is better; nothing was kept, so that all are alike: the lowest
   EXPECT_DOUBLE_EQ(judged(claim).points.at(0).mean, 8);
