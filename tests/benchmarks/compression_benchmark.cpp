@@ -75,7 +75,7 @@ void torch_signs(benchmark::State& state) {
   const auto weights = torch::tensor({1, 2, 4, 8, 16, 32, 64, 128}, torch::kUInt8);
   for (auto _ : state) {
     const auto scale = v.abs().mean();
-    const auto bits = v.lt(0).view({-1, 8}).to(torch::kUInt8).mul(weights).sum(1, false, torch::kUInt8);
+    auto bits = v.lt(0).view({-1, 8}).to(torch::kUInt8).mul(weights).sum(1, false, torch::kUInt8);
     v.sub_(v.sign().mul_(scale), slowly);
     benchmark::DoNotOptimize(bits);
   }
