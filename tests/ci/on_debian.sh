@@ -42,10 +42,14 @@ fi
 if [[ ${ON_DEBIAN_NAMESPACE:-} != yes ]]; then
   system=$(mktemp -d "${TMPDIR:-/tmp}/syncopate-$suite-XXXXXX")
   status=0
-  trap 'rm -rf --one-file-system "$system"' EXIT
-  trap 'exit 130' INT TERM HUP
+  # unshare ignores all signals but KILL, which also ends what it has begun; the shell hears of one while it waits alone.
+  trap '{ kill -KILL "$inside"; wait "$inside"; } 2>/dev/null; rm -rf --one-file-system "$system"' EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM HUP
   ON_DEBIAN_NAMESPACE=yes ON_DEBIAN_SYSTEM=$system unshare --mount --pid --fork --kill-child \
-    "${BASH_SOURCE[0]}" "$@" || status=$?
+    "${BASH_SOURCE[0]}" "$@" &
+  inside=$!
+  wait "$inside" || status=$?
   exit "$status"
 fi
 system=$ON_DEBIAN_SYSTEM
