@@ -22,17 +22,23 @@ RandomStream stream_of(std::uint64_t seed, std::uint8_t stream, std::int64_t ste
   return {.seed = seed, .purpose = Purpose::data_partition, .stream = stream, .step = step};
 }
 
-// Gamma variates over their sum. Where all are too small for a double, the largest is all there is.
+// The logarithm of a gamma variate of scale 1. Where the variate x is small, P(alpha, x) is x^alpha / Gamma(1 + alpha) up
+// to a share of x, also where x itself is too small for a double and what libraries then return differs.
+double log_gamma_variate(double alpha, double uniform) {
+  constexpr double small = -25;
+  const double log_if_small = (std::log(uniform) + std::lgamma(1 + alpha)) / alpha;
+  return log_if_small < small ? log_if_small : std::log(boost::math::gamma_p_inv(alpha, uniform));
+}
+
+// Gamma variates over their sum.
 Shares dirichlet(const RandomStream& stream, int workers, double alpha) {
   Shares shares(static_cast<std::size_t>(workers));
   stream.fill_uniform(0, shares);
-  const auto largest = std::ranges::max_element(shares) - shares.begin();
-  for (double& share : shares) share = boost::math::gamma_p_inv(alpha, share);
+  for (double& share : shares) share = log_gamma_variate(alpha, share);
+  const double largest = std::ranges::max(shares);
+  for (double& share : shares) share = std::exp(share - largest);
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
-  if (sum > 0)
-    for (double& share : shares) share /= sum;
-  else
-    shares[static_cast<std::size_t>(largest)] = 1;
+  for (double& share : shares) share /= sum;
   return shares;
 }
 
