@@ -1,5 +1,7 @@
 // The library's side of torch_library.hpp. The library has copies of its own of the few sources that TorchObjective
 // calls, no state of which decides what they return; the flag of an interruption is the program's.
+#include <c10/util/Logging.h>
+
 #include <atomic>
 #include <memory>
 
@@ -26,6 +28,7 @@ extern "C" [[gnu::visibility("default")]] void syncopate_torch_functions(bool (*
                                                                          syncopate::TorchFunctions& functions) {
   using namespace syncopate;  // NOLINT: their own namespace
   interrupted_program = interrupted;
+  c10::initLogging();  // looks at which warnings are wanted (silence_torch_warnings)
   // LibTorch then starts a pool's threads, and waits for ever for one that a limit on memory does not let begin: so now,
   // as memory_part.hpp limits it later.
   use_one_thread();

@@ -33,7 +33,10 @@ std::string path_of_library() {
 // Never unloaded: objectives and LibTorch's threads live until the end.
 TorchFunctions load() {
   // Global, so that blas_kernel.hpp finds the BLAS that comes along.
-  void* const library = dlopen(path_of_library().c_str(), RTLD_NOW | RTLD_GLOBAL);
+  void* const library = [] {
+    const LimitedBlasLoading limited;
+    return dlopen(path_of_library().c_str(), RTLD_NOW | RTLD_GLOBAL);
+  }();
   if (!library) {
     const std::string why = dlerror();
     const bool has_no_room = why.find("failed to map") != why.npos || why.find("annot allocate memory") != why.npos;
@@ -77,8 +80,10 @@ std::string loaded_torch_file() {
   return file;
 }
 
-// Debian's LibTorch writes them by glog, which reads this when it is loaded.
-void silence_torch_warnings() { setenv("GLOG_minloglevel", "2", /*overwrite=*/0); }
+// Read when it is loaded: the first by glog, by which LibTorch 1 of Debian writes them, the second by LibTorch itself.
+void silence_torch_warnings() {
+  for (const char* const level : {"GLOG_minloglevel", "TORCH_CPP_LOG_LEVEL"}) setenv(level, "2", /*overwrite=*/0);
+}
 
 std::shared_ptr<const Objective> make_torch_objective(const Network& network, std::shared_ptr<const Dataset> dataset,
                                                       const SamplerOptions& sampling, std::int64_t chunk_samples,

@@ -24,7 +24,7 @@ std::string loaded_torch_file();
 std::string torch_kernels();
 
 // LibTorch's warnings are for who writes its modules, and would stand between lines of progress. Called while there is
-// one thread; who sets $GLOG_minloglevel sees them.
+// one thread; who sets $GLOG_minloglevel, or $TORCH_CPP_LOG_LEVEL, sees them.
 void silence_torch_warnings();
 
 // A TorchObjective (torch_objective.hpp, also for the arguments), or a TextObjective where the network takes tokens.

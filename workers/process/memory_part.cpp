@@ -5,7 +5,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <stdexcept>
@@ -65,6 +68,43 @@ void reserve_blas_buffers(int threads) {
 }
 
 }  // namespace
+
+namespace {
+
+constexpr const char* blas_threads = "OPENBLAS_NUM_THREADS";
+
+// Loading goes on for a while beside an attempt of this thread's own that fails, but not for so long.
+void end_where_blas_finds_no_room(const std::stop_token& is_loaded) {
+  constexpr int attempts = 50;
+  constexpr auto between = std::chrono::milliseconds(100);
+  for (int failed = 0; failed < attempts && !is_loaded.stop_requested(); std::this_thread::sleep_for(between))
+    failed = can_map_blas_buffers(1) ? 0 : failed + 1;
+  if (is_loaded.stop_requested()) return;
+  std::fputs(
+      "syncopate: the memory does not suffice: OpenBLAS maps 128 MiB when it is loaded, and a limit on what a process "
+      "maps (ulimit -d, ulimit -v) leaves less\n",
+      stderr);
+  std::_Exit(1);
+}
+
+}  // namespace
+
+LimitedBlasLoading::LimitedBlasLoading() {
+  if (!has_limit()) return;
+  if (const char* const before = std::getenv(blas_threads)) threads_before_ = before;
+  setenv(blas_threads, "1", 1);
+  watch_ = std::jthread(end_where_blas_finds_no_room);
+}
+
+LimitedBlasLoading::~LimitedBlasLoading() {
+  if (!watch_.joinable()) return;
+  watch_.request_stop();
+  watch_.join();
+  if (threads_before_)
+    setenv(blas_threads, threads_before_->c_str(), 1);
+  else
+    unsetenv(blas_threads);
+}
 
 void reserve_blas_memory(int threads) {
   if (has_limit()) reserve_blas_buffers(threads);

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <thread>
 
 namespace syncopate {
 
@@ -20,5 +23,20 @@ void keep_to_memory_part(const MemoryPart& part);
 // compute, which it would else try to get for ever. Called when LibTorch has been loaded, before the first product.
 // Throws std::runtime_error where the limit leaves less.
 void reserve_blas_memory(int threads);
+
+// While LibTorch is loaded where there is such a limit. OpenBLAS maps a buffer for each of its threads then, before
+// anybody can ask it for less: it gets one thread, and where it finds no room for that one's buffer, and so would go on
+// for ever, the process ends with status 1 and the reason.
+class LimitedBlasLoading {
+ public:
+  LimitedBlasLoading();
+  ~LimitedBlasLoading();
+  LimitedBlasLoading(const LimitedBlasLoading&) = delete;
+  LimitedBlasLoading& operator=(const LimitedBlasLoading&) = delete;
+
+ private:
+  std::optional<std::string> threads_before_;  // as the environment says
+  std::jthread watch_;                         // none where there is no limit
+};
 
 }  // namespace syncopate
