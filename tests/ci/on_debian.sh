@@ -81,6 +81,7 @@ echo 'Binary::apt::APT::Keep-Downloaded-Packages "true"; APT::Keep-Downloaded-Pa
 cp -L /etc/resolv.conf "$system/etc/resolv.conf" 2>/dev/null || true
 
 mount --make-rprivate /
+mount --bind "$system" "$system"  # a mount like any root, or nobody in it could have mounts of one's own
 mount -t proc proc "$system/proc"
 mount --rbind /sys "$system/sys"
 mount --rbind /dev "$system/dev"

@@ -179,7 +179,7 @@ class Slurm(unittest.TestCase):
 
     def test_a_method_under_mpi_with_pmix(self):
         file = self.write([1], 3)
-        done = self.call(["srun", "--mpi=pmix", "-n", "3", "--overcommit", PROGRAM, "run", str(file)])
+        done = self.call(["srun", "--mpi=pmix", "-n", "3", PROGRAM, "run", str(file)])
         self.assertIn("dropcompute", done.stdout)
         metadata = [json.loads(path.read_text(encoding="utf-8")) for path in self.directory.rglob("metadata.json")]
         self.assertEqual([(run["cluster"], run["processes"]) for run in metadata], [("mpi", 3)] * 2)
@@ -188,7 +188,7 @@ class Slurm(unittest.TestCase):
         file = self.write([1, 2, 3, 4], 4)
         self.call([PROGRAM, "run", str(file), "--results", "alone", "--quiet"])
         for kind in ("none", "pmix"):
-            done = self.call(["srun", f"--mpi={kind}", "-n", "4", "--overcommit", PROGRAM, "run", str(file), "--share",
+            done = self.call(["srun", f"--mpi={kind}", "-n", "4", PROGRAM, "run", str(file), "--share",
                               "--threads", "1", "--results", kind])
             self.assertEqual(self.metrics(kind), self.metrics("alone"))
             self.assertEqual(done.stdout.count("samples/s"), 2, done.stdout)  # one table, which rank 0 prints
@@ -199,7 +199,7 @@ class Slurm(unittest.TestCase):
     def test_the_batch_scripts(self):
         file = self.write([1, 2], 2)
         for script, *more in (("shared_experiment.sh", "--results", "shared"), ("workers_under_mpi.sh", "--results", "mpi")):
-            self.call(["sbatch", "--wait", "--ntasks=2", "--cpus-per-task=1", "--overcommit", "--mem-per-cpu=1M", "--output=out.txt",
+            self.call(["sbatch", "--wait", "--ntasks=2", "--cpus-per-task=1", "--mem-per-cpu=1M", "--output=out.txt",
                        str(SCRIPTS / script), str(file), *more])
         self.assertEqual(len(self.metrics("shared")), 4, (self.directory / "out.txt").read_text(encoding="utf-8"))
         self.assertEqual(len(self.metrics("mpi")), 4)
@@ -207,7 +207,7 @@ class Slurm(unittest.TestCase):
     def test_an_array_of_jobs(self):
         file = self.write([1, 2], 2)
         self.call([PROGRAM, "run", str(file), "--results", "alone", "--quiet"])
-        self.call(["sbatch", "--wait", "--array=1-3", "--ntasks=1", "--cpus-per-task=1", "--overcommit", "--mem-per-cpu=1M",
+        self.call(["sbatch", "--wait", "--array=1-3", "--ntasks=1", "--cpus-per-task=1", "--mem-per-cpu=1M",
                    "--output=out%a.txt", str(SCRIPTS / "shared_experiment.sh"), str(file), "--results", "array"])
         self.assertEqual(self.metrics("array"), self.metrics("alone"))
 
