@@ -69,9 +69,8 @@ std::vector<std::string> mpi_launcher(const std::string& chosen) {
                        name.find("orterun") == std::string::npos))
     return launcher;
   for (const char* option : {"--bind-to", "none", "--oversubscribe"}) launcher.emplace_back(option);
-  // No word about ranks that ended with a status other than 0, which say why themselves: of Open MPI 4, and of 5.
+  // No word about ranks that ended with a status other than 0, which say why themselves. (That of Open MPI 5 stays.)
   setenv("OMPI_MCA_orte_execute_quiet", "1", 1);
-  setenv("PRTE_MCA_prte_execute_quiet", "1", 1);
   if (geteuid() == 0) {  // Open MPI refuses root, the usual user of a container, unless told twice
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);

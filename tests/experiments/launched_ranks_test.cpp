@@ -59,8 +59,8 @@ TEST_F(LaunchedRanks, ThatAreTooManyForTheCoresAreRefused) {
   int first = 0;
   while (!CPU_ISSET(first, &cores)) ++first;
   const auto launch = [&](const std::string& options) {
-    return shell("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 taskset -c " + std::to_string(first) +
-                 " timeout 110 " SYNCOPATE_MPIEXEC " --quiet --oversubscribe --bind-to none -n 17 '" SYNCOPATE_PROGRAM
+    return shell(SYNCOPATE_QUIET_MPI " taskset -c " + std::to_string(first) +
+                 " timeout 110 " SYNCOPATE_MPIEXEC " --oversubscribe --bind-to none -n 17 '" SYNCOPATE_PROGRAM
                  "' run e.toml --quiet --results results cluster.workers=17 " +
                  options);
   };

@@ -64,7 +64,8 @@ class LostRank : public ProgramTest {
     write("e.toml", what);
     // Open MPI kills the survivors a second after it has told them to end, on a busy machine before they can speak. It
     // always waits so long.
-    ::setenv("OMPI_MCA_odls_base_sigkill_timeout", "5", 1);
+    for (const char* const name : {"OMPI_MCA_odls_base_sigkill_timeout", "PRTE_MCA_odls_base_sigkill_timeout"})
+      ::setenv(name, "5", 1);  // of Open MPI 4, and of 5
     ProgramOutcome outcome;
     std::thread launcher([&] { outcome = syncopate("run e.toml --quiet --results results", 3); });
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(100);
@@ -109,13 +110,19 @@ TEST_F(LostRank, IsNamedByTheSurvivorsAndNotCalledAnInterruption) {
 TEST_F(LostRank, IsNotClaimedWhereTheUserInterruptsALongStepEither) {
   const auto outcome =
       launch([](const std::vector<pid_t>& ranks) { kill(launcher_of(ranks.front()), SIGINT); }, long_steps);
-  EXPECT_THAT(outcome.err, HasSubstr("interrupted; finished runs stay"));
+  if (launcher_shows_all) {
+    EXPECT_THAT(outcome.err, HasSubstr("interrupted; finished runs stay"));
+  }
+  EXPECT_NE(outcome.status, 0);
   EXPECT_THAT(outcome.err, Not(HasSubstr("lost")));
 }
 
 TEST_F(LostRank, IsNotClaimedWhereTheUserInterrupts) {
   const auto outcome = launch([](const std::vector<pid_t>& ranks) { kill(launcher_of(ranks.front()), SIGINT); });
-  EXPECT_THAT(outcome.err, HasSubstr("interrupted; finished runs stay"));
+  if (launcher_shows_all) {
+    EXPECT_THAT(outcome.err, HasSubstr("interrupted; finished runs stay"));
+  }
+  EXPECT_NE(outcome.status, 0);
   EXPECT_THAT(outcome.err, Not(HasSubstr("lost")));
 }
 

@@ -99,10 +99,9 @@ period = { rule = "constant", steps = 4 }
 )");
   const std::string run = "run e.toml --quiet --threads 1 --rerun --results results";
   const std::int64_t one = peak_bytes(directory, run);
-  const std::int64_t four =
-      peak_bytes_of(directory, "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " SYNCOPATE_MPIEXEC
-                               " --quiet --oversubscribe -n 4 '" SYNCOPATE_PROGRAM "' " +
-                                   run + " --cluster simulated");
+  const std::int64_t four = peak_bytes_of(directory, "env " SYNCOPATE_QUIET_MPI " " SYNCOPATE_MPIEXEC
+                                                     " --oversubscribe -n 4 '" SYNCOPATE_PROGRAM "' " +
+                                                         run + " --cluster simulated");
   constexpr std::int64_t model = 2 * 4 * 1'490'000;
   // Of 24 and of 6: the rest is the programs', and what goes between processes.
   EXPECT_GT(one - four, 12 * model) << one << " " << four;

@@ -23,4 +23,12 @@ inline std::vector<pid_t> processes_in(const std::filesystem::path& directory, c
   return found;
 }
 
+// Of launches there. mpirun of Open MPI 5 becomes prterun, which lies beside it.
+inline std::vector<pid_t> launchers_in(const std::filesystem::path& directory) {
+  const std::filesystem::path mpiexec = SYNCOPATE_MPIEXEC, prterun = mpiexec.parent_path() / "prterun";
+  std::vector<pid_t> found = processes_in(directory, mpiexec);
+  if (found.empty() && std::filesystem::exists(prterun)) found = processes_in(directory, prterun);
+  return found;
+}
+
 }  // namespace syncopate

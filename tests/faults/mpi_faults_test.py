@@ -78,7 +78,7 @@ class Launch:
             command += ["-n", str(self.ranks), "sh", "-c", script, "sh", *program]
         # Survivors are killed a second after they were told to end: on a busy machine before they can speak.
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                       "OMPI_MCA_odls_base_sigkill_timeout": "4"}
+                       "OMPI_MCA_odls_base_sigkill_timeout": "4", "PRTE_MCA_odls_base_sigkill_timeout": "4"}
         self.process = subprocess.Popen(command, cwd=directory, env=environment, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
 
