@@ -285,6 +285,12 @@ TEST(NearestName, IsSilentWhenNothingIsNear) {
   EXPECT_EQ(suggestion("treshold", names), "; did you mean \"threshold_s\"?");
   EXPECT_EQ(suggestion("bandwidth", names), "");
   EXPECT_EQ(suggestion("x", names), "");
+  // A piece of one name alone.
+  const std::vector<std::string> keys = {"micro_batch_size", "micro_batches", "target_accuracy", "directory"};
+  EXPECT_EQ(suggestion("batch_size", keys), "; did you mean \"micro_batch_size\"?");
+  EXPECT_EQ(suggestion("target_acc", keys), "; did you mean \"target_accuracy\"?");
+  EXPECT_EQ(suggestion("dir", keys), "; did you mean \"directory\"?");
+  EXPECT_EQ(suggestion("micro", keys), "");
 }
 
 }  // namespace

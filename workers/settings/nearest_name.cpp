@@ -11,6 +11,19 @@ namespace {
 
 char folded(char c) { return c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
+std::string folded(std::string_view name) {
+  std::string letters(name);
+  for (char& letter : letters) letter = folded(letter);
+  return letters;
+}
+
+// Whether the name is a piece of the known one from a word's beginning on: "dir" of "directory", "batch_size" of
+// "micro_batch_size".
+bool is_piece(std::string_view name, std::string_view known) {
+  constexpr std::size_t shortest = 3;
+  return name.size() >= shortest && ("_" + folded(known)).find("_" + folded(name)) != std::string::npos;
+}
+
 }  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -37,8 +50,10 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
   const auto distance = [&](const std::string& known) { return edit_distance(name, known); };
   const std::string& nearest = *std::ranges::min_element(names, {}, distance);
   const std::size_t allowed = std::max<std::size_t>(2, std::max(name.size(), nearest.size()) / 3);
-  if (distance(nearest) > allowed || distance(nearest) >= name.size()) return {};
-  return nearest;
+  if (distance(nearest) <= allowed && distance(nearest) < name.size()) return nearest;
+  const auto has_piece = [&](const std::string& known) { return is_piece(name, known); };
+  const auto whole = std::ranges::find_if(names, has_piece);
+  return whole != names.end() && std::ranges::count_if(names, has_piece) == 1 ? std::optional(*whole) : std::nullopt;
 }
 
 std::string suggestion(std::string_view name, std::span<const std::string> names) {
