@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-// The environment in which mpirun accepts root, says nothing about ranks that end with a status other than 0 (that of Open
-// MPI 4) and looks for no network beside this machine's memory.
+// The environment in which mpirun accepts root, says nothing about ranks that end with a status other than 0 (that of
+// Open MPI 4) and looks for no network beside this machine's memory.
 #define SYNCOPATE_QUIET_MPI                                    \
   "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " \
   "OMPI_MCA_orte_execute_quiet=1 OMPI_MCA_btl=^tcp"

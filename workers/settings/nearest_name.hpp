@@ -13,8 +13,8 @@ namespace syncopate {
 // alignment; capitals count as small letters, - as _).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// The nearest of `names`, the first of several, within a third of the longer name's letters (at least 2 edits, and fewer
-// than `name` has letters). If none is: the only one of which `name` is a piece from a word's beginning on.
+// The nearest of `names`, the first of several, within a third of the longer name's letters (at least 2 edits, and
+// fewer than `name` has letters). If none is: the only one of which `name` is a piece from a word's beginning on.
 std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> names);
 
 // `; did you mean "..."?` or nothing.
