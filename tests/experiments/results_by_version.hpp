@@ -71,8 +71,8 @@ class ResultsByVersion {
     return newest;
   }
 
-  // Numbers that BLAS has computed: kernels, and versions of libraries, differ in the seventh digit. Codes of a few bits
-  // make a whole step of that at times, and a run that diverges makes much of it.
+  // Numbers that BLAS has computed: kernels, and versions of libraries, differ in the seventh digit. Codes of a few
+  // bits make a whole step of that at times, and a run that diverges makes much of it.
   static bool is_same(const Json& found, const Json& before) {
     constexpr double tolerance = 3e-4, of_diverging = 0.05, diverges = 1000;
     if (found.is_array() && before.is_array())

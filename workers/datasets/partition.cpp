@@ -22,8 +22,8 @@ RandomStream stream_of(std::uint64_t seed, std::uint8_t stream, std::int64_t ste
   return {.seed = seed, .purpose = Purpose::data_partition, .stream = stream, .step = step};
 }
 
-// The logarithm of a gamma variate of scale 1. Where the variate x is small, P(alpha, x) is x^alpha / Gamma(1 + alpha) up
-// to a share of x, also where x itself is too small for a double and what libraries then return differs.
+// The logarithm of a gamma variate of scale 1. Where the variate x is small, P(alpha, x) is x^alpha / Gamma(1 + alpha)
+// up to a share of x, also where x itself is too small for a double and what libraries then return differs.
 double log_gamma_variate(double alpha, double uniform) {
   constexpr double small = -25;
   const double log_if_small = (std::log(uniform) + std::lgamma(1 + alpha)) / alpha;
