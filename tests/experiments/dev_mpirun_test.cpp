@@ -45,8 +45,8 @@ class DevMpirun : public ProgramTest {
   }
 
   // With redirections in the shell's words.
-  ProgramOutcome dev(const std::string& words) const {
-    return shell("{ PATH=\"$PWD/tools:$PATH\" BUILD_DIR=\"$PWD/build\" SYNCOPATE_INSTALL=0 timeout 300 '" +
+  ProgramOutcome dev(const std::string& words, const std::string& limit = "300") const {
+    return shell("{ PATH=\"$PWD/tools:$PATH\" BUILD_DIR=\"$PWD/build\" SYNCOPATE_INSTALL=0 timeout " + limit + " '" +
                  std::string(SYNCOPATE_SOURCE_DIR) + "/dev' " + words + "; }");
   }
   ProgramOutcome mpirun_with(const std::string& redirections) const {
@@ -104,6 +104,16 @@ TEST_F(DevMpirun, HasTheLaunchersStatus) {
     EXPECT_EQ(outcome.out, "the table\n");
     EXPECT_EQ(outcome.err, "");
     EXPECT_EQ(mpirun_with(">/dev/full").status, status == 0 ? 1 : status);
+  }
+}
+
+// After Ctrl-C mpirun of Open MPI 5 shows nothing any more of what the ranks say.
+TEST_F(DevMpirun, SpeaksForTheRanksWhereTheLauncherDoesNot) {
+  for (const auto& [version, is_said] : {std::pair("5.0.7", true), std::pair("4.1.4", false)}) {
+    program("launcher",
+            "[ \"$1\" = --version ] || exec sleep 60\necho 'mpirun (Open MPI) " + std::string(version) + "'");
+    const ProgramOutcome outcome = dev("mpirun e.toml --results results", "--signal=INT 5");
+    EXPECT_EQ(outcome.err.find("dev: interrupted; finished runs stay\n") != std::string::npos, is_said) << outcome.err;
   }
 }
 
