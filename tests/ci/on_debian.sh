@@ -44,7 +44,7 @@ if [[ ${ON_DEBIAN_NAMESPACE:-} != yes ]]; then
   chmod 755 "$system"  # it becomes the root of all its users
   status=0
   # unshare ignores all signals but KILL, which also ends what it has begun; the shell hears of one while it waits alone.
-  trap '{ kill -KILL "$inside"; wait "$inside"; } 2>/dev/null; rm -rf --one-file-system "$system"' EXIT
+  trap '{ kill -KILL "$inside"; wait "$inside"; } 2>/dev/null || true; rm -rf --one-file-system "$system"' EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
   ON_DEBIAN_NAMESPACE=yes ON_DEBIAN_SYSTEM=$system unshare --mount --pid --fork --kill-child \
