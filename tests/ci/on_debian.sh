@@ -43,6 +43,7 @@ if [[ ${ON_DEBIAN_NAMESPACE:-} != yes ]]; then
   system=$(mktemp -d "${TMPDIR:-/tmp}/syncopate-$suite-XXXXXX")
   chmod 755 "$system"  # it becomes the root of all its users
   status=0
+  inside=
   # unshare ignores all signals but KILL, which also ends what it has begun; the shell hears of one while it waits alone.
   trap '{ kill -KILL "$inside"; wait "$inside"; } 2>/dev/null || true; rm -rf --one-file-system "$system"' EXIT
   trap 'exit 130' INT
