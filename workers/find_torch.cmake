@@ -18,6 +18,17 @@ if(NOT TORCH_CPU_LIBRARY OR NOT TORCH_C10_LIBRARY OR NOT TORCH_INCLUDE_DIR)
     "lib and include of a prefix. Install libtorch-dev, or name a Python that has PyTorch: ./dev --torch PYTHON build")
 endif()
 set(TORCH_INCLUDE_DIRS ${TORCH_INCLUDE_DIR} ${TORCH_INCLUDE_DIR}/torch/csrc/api/include)
+
+# PyTorch's wheels bring the headers of their own version of fmt, without its library. A folder with nothing but a link to
+# the headers of the library that is linked comes before them.
+find_package(fmt REQUIRED)
+get_target_property(fmt_include_dir fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+if(EXISTS ${TORCH_INCLUDE_DIR}/fmt AND NOT TORCH_INCLUDE_DIR STREQUAL fmt_include_dir)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/linked_fmt)
+  file(CREATE_LINK ${fmt_include_dir}/fmt ${CMAKE_BINARY_DIR}/linked_fmt/fmt SYMBOLIC)
+  list(PREPEND TORCH_INCLUDE_DIRS ${CMAKE_BINARY_DIR}/linked_fmt)
+endif()
+
 set(TORCH_VERSION)
 foreach(header torch/csrc/api/include/torch/version.h torch/headeronly/version.h)  # the second since 2.9 or so
   if(EXISTS ${TORCH_INCLUDE_DIR}/${header})
