@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <limits>
 #include <map>
 #include <memory>
@@ -57,8 +58,13 @@ class HelpFormatter : public CLI::Formatter {
 // Of whole numbers. Where the number was left out, the next option is taken for it.
 CLI::Validator count_between(std::int64_t low, std::int64_t high) {
   return CLI::Validator(
-      [range = CLI::Range(low, high)](std::string& text) {
-        return text.starts_with("--") ? std::string("needs a number") : range(text);
+      [low, high](std::string& text) -> std::string {
+        if (text.starts_with("--")) return "needs a number";
+        std::int64_t number = 0;
+        const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+        const bool is_whole = problem == std::errc() && end == text.data() + text.size();
+        if (is_whole && number >= low && number <= high) return "";
+        return fmt::format("must be a whole number in digits, from {} to {}; found {}", low, high, text);
       },
       "");
 }
@@ -355,6 +361,13 @@ std::string unknown_options(const CLI::App& app, std::span<char* const> words) {
   return text;
 }
 
+// Of an option that ends the command line; CLI11 says "1 required TEXT missing". Empty for other faults.
+std::string option_without_value(const CLI::ParseError& fault) {
+  const std::string text = fault.what();
+  const bool lacks_it = fault.get_name() == "ArgumentMismatch" && text.ends_with("missing");
+  return lacks_it ? text.substr(0, text.find(':')) : "";
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, char** argv) {
@@ -370,6 +383,8 @@ CommandLine parse_command_line(int argc, char** argv) {
     app.exit(outcome, text, text);
     line.answer = text.str();
     if (outcome.get_exit_code() == 0) return line;
+    if (const std::string name = option_without_value(outcome); !name.empty())
+      throw ConfigurationFault(fmt::format("{}: needs a value\nRun with --help for more information.", name));
     const std::string unknown = unknown_options(app, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
     throw ConfigurationFault(unknown.empty() ? line.answer.substr(0, line.answer.find_last_not_of('\n') + 1) : unknown);
   }

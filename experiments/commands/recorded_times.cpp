@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <new>
 #include <system_error>
 
 #include "experiments/sections/experiment.hpp"
@@ -91,6 +92,8 @@ RecordedTimes read(const fs::path& source) {
         is_run ? fmt::format("{}: there is no durations.csv.gz: let the run record it, [recording] durations = true",
                              source.string())
                : fmt::format("{}: there is no such file; {}", source.string(), wanted));
+  if (fs::is_character_file(file, ignored))
+    throw ConfigurationFault(fmt::format("{}: is a device; {}", source.string(), wanted));
   const std::string content = file_content(file);
   const Trace trace(file.string(), content);
   const std::vector<Step> whole = whole_steps(trace);
@@ -117,6 +120,9 @@ RecordedTimes read_recorded_times(const fs::path& source) {
     return read(source);
   } catch (const FileFault& fault) {
     throw ConfigurationFault(fault.what());
+  } catch (const std::bad_alloc&) {
+    throw ConfigurationFault(
+        fmt::format("{}: the memory does not suffice for what it holds; {}", source.string(), wanted));
   }
 }
 

@@ -41,6 +41,8 @@ def read_request(arguments: list[str]) -> Request:
         parser.error('-o: the name of the file is empty (""); expected a file, such as report.html')
     directory = Path(given.directory)
     output = Path(given.output) if given.output else directory / PAGE
+    if given.output and output.is_symlink():  # the page takes the place of the file, not of the link to it
+        output = output.resolve()
     if given.output and (why := why_not_writable(output)):
         parser.error(f"-o {given.output}: {why}")
     return Request(directory, output, given.against)
@@ -49,6 +51,8 @@ def read_request(arguments: list[str]) -> Request:
 def why_not_writable(file: Path) -> str:
     if file.is_dir():
         return "is a directory; expected a file in it, such as report.html"
+    if file.exists() and not file.is_file():  # a device, which the page would take the place of
+        return "is not a regular file; expected one, such as report.html"
     if not file.parent.is_dir():
         return f"there is no directory {file.parent}; expected a file in one that is there"
     if not os.access(file.parent, os.W_OK):

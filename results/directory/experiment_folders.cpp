@@ -70,7 +70,10 @@ class Look {
     std::vector<fs::path> entries;
     for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
       entries.push_back(entry->path());
-    if (error) folder(directory).faults.push_back(fmt::format("{}: {}", directory.string(), error.message()));
+    // What cannot be looked into may be a method of an experiment as well as one itself: those above say so.
+    if (error)
+      folder(directory == above_ ? directory : directory.parent_path())
+          .faults.push_back(fmt::format("{}: {}", directory.string(), error.message()));
     if (entries.empty()) empty_.push_back(directory);
     std::ranges::sort(entries);
     for (const fs::path& entry : entries) look_at(entry);

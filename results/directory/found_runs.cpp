@@ -49,14 +49,17 @@ std::vector<fs::path> run_directories(const fs::path& directory, bool with_trial
   if (!fs::is_directory(directory, problem))
     throw ResultsDirectoryFault(fmt::format("{}: not a directory{}", directory.string(), expected));
   std::vector<fs::path> found;
+  fs::path looked_at = directory;
   try {
     if (is_run_directory(fs::canonical(directory), fs::canonical(directory))) found.push_back(directory);
-    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory))
-      if (is_run_directory(entry.path(), directory) &&
-          (with_trials || !is_among(entry.path().lexically_relative(directory), trials_folder)))
-        found.push_back(entry.path());
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory)) {
+      looked_at = entry.path();
+      if (is_run_directory(looked_at, directory) &&
+          (with_trials || !is_among(looked_at.lexically_relative(directory), trials_folder)))
+        found.push_back(looked_at);
+    }
   } catch (const fs::filesystem_error& fault) {
-    throw ResultsDirectoryFault(fmt::format("{}: {}{}", directory.string(), fault.code().message(), expected));
+    throw ResultsDirectoryFault(fmt::format("{}: {}{}", looked_at.string(), fault.code().message(), expected));
   }
   if (found.empty()) {
     const bool is_kept = fs::is_regular_file(directory / "claims.json", problem);

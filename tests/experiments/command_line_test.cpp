@@ -231,6 +231,14 @@ TEST_F(CommandLine, AnOptionWithoutItsNumberSaysSo) {
     EXPECT_THAT(syncopate("run e.toml " + option + " --results d").err,
                 testing::StartsWith(option + ": needs a number\n"));
   EXPECT_THAT(syncopate("run e.toml --threads -1").err, testing::Not(HasSubstr("needs a number")));
+  for (const std::string command :
+       {"run e.toml --threads", "run e.toml --jobs", "run e.toml --profile", "table d --rank"}) {
+    const std::string option = command.substr(command.rfind("--"));
+    EXPECT_THAT(syncopate(command).err, testing::StartsWith(option + ": needs a value\n"));
+  }
+  EXPECT_THAT(
+      syncopate("run e.toml --limit 9e18").err,
+      testing::StartsWith("--limit: must be a whole number in digits, from 1 to 9223372036854775807; found 9e18"));
 }
 
 TEST_F(CommandLine, AnUnknownCommandIsNamedWithTheNearest) {

@@ -280,7 +280,18 @@ TEST(NearestName, StandsBeforeALongListAndAfterAShortOne) {
   EXPECT_EQ(must_be_one_of("x", many).find("algorithm10"), std::string("must be one of ").size()) << "none is near";
 }
 
+// A piece of several names means none of them more than the others, but these before the rest.
+TEST(NearestName, NamesThatThePieceIsOfStandFirst) {
+  std::vector<std::string> many;
+  for (int i = 10; i < 50; ++i) many.push_back("algorithm" + std::to_string(i));
+  for (const char* one : {"streaming-diloco", "local-sgd", "decoupled-diloco"}) many.emplace_back(one);
+  EXPECT_EQ(must_be_one_of("diloco", many).find("must be one of streaming-diloco, decoupled-diloco, "), 0u)
+      << must_be_one_of("diloco", many);
+  EXPECT_TRUE(must_be_one_of("diloco", many).ends_with(" and 38 more"));
+}
+
 TEST(NearestName, IsSilentWhenNothingIsNear) {
+  EXPECT_EQ(suggestion("test", std::vector<std::string>{"least", "file"}), "") << "another beginning";
   const std::vector<std::string> names = {"threshold_s", "label"};
   EXPECT_EQ(suggestion("treshold", names), "; did you mean \"threshold_s\"?");
   EXPECT_EQ(suggestion("bandwidth", names), "");

@@ -162,13 +162,25 @@ class Command(WithDirectory):
         (self.directory / "program").unlink()
         self.assert_fault("./dev build makes the program")
 
+    def test_a_link_that_is_named_stays_one(self):
+        write_experiment(self.runs, seeds=1)
+        link = self.directory / "link.html"
+        link.symlink_to(self.page)
+        self.assertEqual(self.report(self.runs, "-o", link)[0], 0)
+        self.assertTrue(link.is_symlink())
+        self.assertIn("<html", self.page.read_text(encoding="utf-8"))
+
     def test_a_method_to_compare_with_must_be_there(self):
         write_experiment(self.runs, seeds=1)
         self.table("synthetic", status=2, message="--against: nobody is no method")
         self.assert_fault("nobody is no method", arguments=(self.runs, "-o", self.page, "--against", "nobody"))
 
     def test_files_that_cannot_be_are_refused_before_anything_is_read(self):
-        for file, why in ((self.directory / "missing" / "page.html", "there is no directory"),
+        pipe = self.directory / "pipe"
+        os.mkfifo(pipe)
+        (self.directory / "link").symlink_to(pipe)
+        for file, why in ((pipe, "is not a regular file"), (self.directory / "link", "is not a regular file"),
+                          (self.directory / "missing" / "page.html", "there is no directory"),
                           (self.directory, "is a directory"), ("", "empty")):
             self.assert_fault(why, arguments=(self.runs, "-o", file))
 

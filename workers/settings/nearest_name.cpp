@@ -49,7 +49,10 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
   if (names.empty()) return {};
   const auto distance = [&](const std::string& known) { return edit_distance(name, known); };
   const std::string& nearest = *std::ranges::min_element(names, {}, distance);
-  const std::size_t allowed = std::max<std::size_t>(2, std::max(name.size(), nearest.size()) / 3);
+  // Two of four letters are a slip where the first one is right: "noon" for "none", and not "test" for "least".
+  const bool begins_alike = !name.empty() && !nearest.empty() && folded(name.front()) == folded(nearest.front());
+  const std::size_t least_allowed = name.size() > 4 || begins_alike ? 2 : 1;
+  const std::size_t allowed = std::max(least_allowed, std::max(name.size(), nearest.size()) / 3);
   if (distance(nearest) <= allowed && distance(nearest) < name.size()) return nearest;
   const auto has_piece = [&](const std::string& known) { return is_piece(name, known); };
   const auto whole = std::ranges::find_if(names, has_piece);
@@ -70,12 +73,16 @@ NamesToChoose names_to_choose(std::string_view name, std::span<const std::string
   };
   std::string all = listed(names);
   const auto nearest = nearest_name(name, names);
-  if (!nearest || all.size() <= longest_list || names.size() <= shown)
-    return {.before = "", .list = std::move(all), .after = suggestion(name, names)};
   std::vector<std::string> sorted(names.begin(), names.end());
   std::ranges::stable_sort(sorted, {}, [&](const std::string& other) { return edit_distance(name, other); });
-  return {.before = fmt::format("did you mean \"{}\"? ", *nearest),
-          .list = fmt::format("{} and {} more", listed(std::span(sorted).first(shown)), sorted.size() - shown),
+  const auto others = std::ranges::stable_partition(sorted, [&](const auto& other) { return is_piece(name, other); });
+  const auto with_piece = static_cast<std::size_t>(others.begin() - sorted.begin());
+  if ((!nearest && with_piece == 0) || all.size() <= longest_list || names.size() <= shown)
+    return {.before = "", .list = std::move(all), .after = suggestion(name, names)};
+  if (nearest) std::ranges::stable_partition(sorted, [&](const auto& other) { return other == *nearest; });
+  const std::size_t first = std::clamp(with_piece, shown, std::min(2 * shown, sorted.size()));
+  return {.before = nearest ? fmt::format("did you mean \"{}\"? ", *nearest) : "",
+          .list = fmt::format("{} and {} more", listed(std::span(sorted).first(first)), sorted.size() - first),
           .after = ""};
 }
 

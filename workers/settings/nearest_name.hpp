@@ -13,8 +13,9 @@ namespace syncopate {
 // alignment; capitals count as small letters, - as _).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// The nearest of `names`, the first of several, within a third of the longer name's letters (at least 2 edits, and
-// fewer than `name` has letters). If none is: the only one of which `name` is a piece from a word's beginning on.
+// The nearest of `names`, the first of several, within a third of the longer name's letters (at least 2 edits, 1 of up
+// to four letters with another beginning, and fewer than `name` has letters). If none is: the only one of which `name`
+// is a piece from a word's beginning on.
 std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> names);
 
 // `; did you mean "..."?` or nothing.
@@ -22,7 +23,8 @@ std::string suggestion(std::string_view name, std::span<const std::string> names
 
 // The names that could stand in the place of `name`, for a message "<before>must be one of <list><after>". A short list
 // is given in full, with the nearest name after it. A long list would hide that: the nearest comes before, and the list
-// has the five nearest and how many more there are. Where none is near, the list is full. `quote` encloses each name.
+// has the five nearest, or up to ten of which `name` is a piece, and how many more there are. Where none is near, the
+// list is full. `quote` encloses each name.
 struct NamesToChoose {
   std::string before;  // `did you mean "..."? ` or nothing
   std::string list;
