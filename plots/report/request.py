@@ -42,7 +42,7 @@ def read_request(arguments: list[str]) -> Request:
     directory = Path(given.directory)
     output = Path(given.output) if given.output else directory / PAGE
     if given.output and output.is_symlink():  # the page takes the place of the file, not of the link to it
-        output = output.resolve()
+        output = Path(os.path.realpath(output))
     if given.output and (why := why_not_writable(output)):
         parser.error(f"-o {given.output}: {why}")
     return Request(directory, output, given.against)

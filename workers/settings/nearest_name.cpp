@@ -77,14 +77,13 @@ NamesToChoose names_to_choose(std::string_view name, std::span<const std::string
   std::ranges::stable_sort(sorted, {}, [&](const std::string& other) { return edit_distance(name, other); });
   const auto others = std::stable_partition(sorted.begin(), sorted.end(),
                                             [&](const std::string& other) { return is_piece(name, other); });
-  const auto with_piece = static_cast<std::size_t>(others - sorted.begin());
-  if ((!nearest && with_piece == 0) || all.size() <= longest_list || names.size() <= shown)
+  const bool is_piece_of_some = others != sorted.begin();
+  if ((!nearest && !is_piece_of_some) || all.size() <= longest_list || names.size() <= shown)
     return {.before = "", .list = std::move(all), .after = suggestion(name, names)};
   if (nearest)
     std::stable_partition(sorted.begin(), sorted.end(), [&](const std::string& other) { return other == *nearest; });
-  const std::size_t first = std::clamp(with_piece, shown, std::min(2 * shown, sorted.size()));
   return {.before = nearest ? fmt::format("did you mean \"{}\"? ", *nearest) : "",
-          .list = fmt::format("{} and {} more", listed(std::span(sorted).first(first)), sorted.size() - first),
+          .list = fmt::format("{} and {} more", listed(std::span(sorted).first(shown)), sorted.size() - shown),
           .after = ""};
 }
 

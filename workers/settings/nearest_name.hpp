@@ -23,8 +23,8 @@ std::string suggestion(std::string_view name, std::span<const std::string> names
 
 // The names that could stand in the place of `name`, for a message "<before>must be one of <list><after>". A short list
 // is given in full, with the nearest name after it. A long list would hide that: the nearest comes before, and the list
-// has the five nearest, or up to ten of which `name` is a piece, and how many more there are. Where none is near, the
-// list is full. `quote` encloses each name.
+// has the five nearest, those of which `name` is a piece before others, and how many more there are. Where none is
+// near, the list is full. `quote` encloses each name.
 struct NamesToChoose {
   std::string before;  // `did you mean "..."? ` or nothing
   std::string list;
