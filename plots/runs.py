@@ -317,10 +317,11 @@ def find_run_directories(directory: Path) -> list[Path]:
     if not directory.is_dir():
         raise ResultsFault(f"{directory}: not a directory; {expected}")
     directory = directory.resolve()
-    try:
-        list(directory.iterdir())  # rglob passes over what it may not read
-    except OSError as fault:
-        raise ResultsFault(f"{directory}: {fault.strerror}; {expected}") from None
+    closed = []  # rglob passes over what it may not read
+    for _ in os.walk(directory, onerror=closed.append):
+        pass
+    if closed:
+        raise ResultsFault("\n".join(f"{fault.filename}: {fault.strerror}; {expected}" for fault in closed))
     found = [path for path in [directory, *directory.rglob("seed=*-*")]
              if RUN_DIRECTORY.fullmatch(path.name) and path.is_dir() and TRIALS not in path.relative_to(directory).parts]
     found += misnamed_runs(directory)

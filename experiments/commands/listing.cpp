@@ -74,13 +74,16 @@ std::string listing_of(const NameGroup& group, const ListedName& name) {
   return result + (keys.empty() ? "  It has no keys of its own.\n" : "\n" + keys);
 }
 
+bool is_called(const KeyDescription& key, std::string_view name) {
+  return key.path == name || key.path.ends_with(fmt::format(".{}", name));
+}
+
 // Keys by their whole names or the last parts of them, those of a table with what stands in it, and words of choices.
 std::string listing_of_key(std::string_view name) {
   std::string result;
-  const std::string last = fmt::format(".{}", name);
   const std::vector<KeyDescription> keys = keys_of_file();
   for (const KeyDescription& key : keys) {
-    const bool is_named = key.path == name || key.path.ends_with(last);
+    const bool is_named = is_called(key, name);
     const bool is_word = std::ranges::any_of(key.words, [&](const auto& word) { return word.first == name; });
     if (is_named || is_word) result += key_lines(key, "", "");
     if (!is_named || !key.is_table()) continue;
@@ -109,31 +112,34 @@ struct Mention {
 
 std::string lines_of(std::string_view title, const std::vector<Mention>& mentions) {
   std::string text = mentions.empty() ? "" : fmt::format("\n{}\n", title);
-  for (const Mention& mention : mentions)
-    text += fmt::format("  {}\n      {}\n", mention.name, wrapped(mention.sentence, 6));
+  for (const Mention& mention : mentions) {
+    text += fmt::format("  {}\n", mention.name);
+    if (!mention.sentence.empty()) text += fmt::format("      {}\n", wrapped(mention.sentence, 6));
+  }
   return text;
 }
 
-// Of keys, and of the words that they take, those that have a sentence.
+// Of keys that are not called so, and of the words that they take.
 std::vector<Mention> keys_that_mention(std::string_view word) {
   std::vector<Mention> found;
-  const auto add = [&](std::string name, const std::string& sentence) {
-    Mention mention{std::move(name), sentence};
-    if ((has_word(mention.name, word) || has_word(sentence, word)) && std::ranges::find(found, mention) == found.end())
+  const auto add = [&](std::string_view name, std::string path, const std::string& sentence) {
+    Mention mention{std::move(path), sentence};
+    if ((has_word(name, word) || has_word(sentence, word)) && std::ranges::find(found, mention) == found.end())
       found.push_back(std::move(mention));
   };
   const std::vector<NameGroup> groups = name_groups();
   for (const KeyDescription& key : keys_of_file()) {
-    add(key.path, key.sentence);
+    if (is_called(key, word)) continue;
+    add(key.path, key.path, key.sentence);
     // Words that name methods, delays, networks or models stand among those.
     const bool is_of_group = std::ranges::find(groups, key.path, &NameGroup::place) != groups.end();
     for (const auto& [name, sentence] : key.words)
-      if (!is_of_group) add(fmt::format("{} = \"{}\"", key.path, name), sentence);
+      if (!is_of_group && name != word) add(name, fmt::format("{} = \"{}\"", key.path, name), sentence);
   }
   return found;
 }
 
-// Names and keys whose sentences have a word that begins so; empty: there are none.
+// Names and keys, of another name, whose sentences have a word that begins so; empty: there are none.
 std::string mentions_of(std::string_view word) {
   std::string text;
   for (const NameGroup& group : name_groups()) {
@@ -145,7 +151,7 @@ std::string mentions_of(std::string_view word) {
     text += lines_of(group.title, found);
   }
   text += lines_of("keys", keys_that_mention(word));
-  return text.empty() ? "" : fmt::format("nothing is called \"{}\"; it is mentioned here:\n{}", word, text);
+  return text;
 }
 
 }  // namespace
@@ -165,8 +171,13 @@ std::string listing_of(std::string_view name) {
   for (const NameGroup& group : name_groups())
     for (const ListedName& row : group.names)
       if (row.name == name) result += fmt::format("{}{}", result.empty() ? "" : "\n", listing_of(group, row));
-  if (result.empty()) result = listing_of_key(name);
-  return result.empty() && !name.empty() ? mentions_of(name) : result;
+  if (!result.empty() || name.empty()) return result;
+  const std::string keys = listing_of_key(name), mentions = mentions_of(name);
+  if (mentions.empty()) return keys;
+  return keys +
+         (keys.empty() ? fmt::format("nothing is called \"{}\"; it is mentioned here:\n", name)
+                       : "\nit is mentioned here too:\n") +
+         mentions;
 }
 
 std::string unlisted(std::string_view name) {

@@ -276,7 +276,17 @@ std::vector<ExperimentStatus> status_of(const Experiment& experiment, const fs::
   const auto all = [&](const std::string& name, const std::vector<Run>& runs) {
     return status_of(name, directory, planned_runs(results, runs), common_phases(results, runs));
   };
-  if (!experiment.tuning) return {all(experiment.name, experiment.runs)};
+  const auto faults = [&directory] {  // folders that cannot be looked into; runs in them count as not there
+    std::vector<std::string> lines;
+    for (ExperimentFolder& folder : experiment_folders(directory))
+      std::ranges::move(folder.faults, std::back_inserter(lines));
+    return lines;
+  };
+  if (!experiment.tuning) {
+    std::vector<ExperimentStatus> one = {all(experiment.name, experiment.runs)};
+    one.back().faults = faults();
+    return one;
+  }
   const TuningSoFar so_far = tuning_so_far(experiment, results.string());
   std::vector<ExperimentStatus> both = {all(experiment.name + ", trials", so_far.trials)};
   // Which runs follow is known once all trials have ended; how many, before.
@@ -287,6 +297,7 @@ std::vector<ExperimentStatus> status_of(const Experiment& experiment, const fs::
                     .directory = directory,
                     .runs = experiment.runs.size(),
                     .remaining = experiment.runs.size()});
+  both.back().faults = faults();
   return both;
 }
 

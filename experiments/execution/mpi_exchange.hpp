@@ -14,7 +14,8 @@
 namespace syncopate {
 
 inline constexpr const char* what_stays =
-    "finished runs stay, and the same command continues with the others, from their newest checkpoints";
+    "finished runs stay, and the same command continues with the others, from their newest checkpoints if they have "
+    "any";
 
 // Rank 0's numbers, on every rank.
 std::vector<int> from_rank_0(const MpiSession& session, std::vector<int> numbers);

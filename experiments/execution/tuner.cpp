@@ -24,14 +24,18 @@ std::vector<bool> edges_of(const TunedAxis& axis, std::size_t value) {
 // "time_to_target_s": until a target that a run may miss.
 bool goes_to_target(const std::string& measure) { return measure.find("to_target") != std::string::npos; }
 
-// By its last validation; 0 where that is no number, or met the target after all.
+// By its last validation, or test of a model without data; 0 where that is no number, or met the target after all.
 double shortfall(const RunSummary& summary) {
   const TimeToTarget& target = *summary.time_to_target;
-  const auto last = [&summary](const char* measure) { return measure_named(measure)->value(summary); };
+  const auto last = [&summary](const char* validated, const char* tested) {
+    const auto value = measure_named(validated)->value(summary);
+    return value ? value : measure_named(tested)->value(summary);
+  };
   double missed_by = 0;
   if (target.target_accuracy) {
-    if (const auto accuracy = last("final_validation_accuracy")) missed_by = *target.target_accuracy - *accuracy;
-  } else if (const auto loss = last("final_validation_loss"); loss && target.target_loss) {
+    if (const auto accuracy = last("final_validation_accuracy", "final_test_accuracy"))
+      missed_by = *target.target_accuracy - *accuracy;
+  } else if (const auto loss = last("final_validation_loss", "final_test_loss"); loss && target.target_loss) {
     missed_by = *loss - *target.target_loss;
   }
   return std::isfinite(missed_by) ? std::max(0.0, missed_by) : 0;

@@ -71,14 +71,18 @@ std::vector<Setting> settings_of(const std::vector<TunedAxis>& axes) {
   return settings;
 }
 
+// A model whose loss is a formula, such as the quadratic: nothing can be held out, and nothing is learned from a test.
+bool is_formula(const ObjectivePlan& objective) { return objective.load && !objective.load_kinds; }
+
 // Why settings cannot be judged by it; empty: they can.
 std::string why_not_judged_by(const std::string& name, const Definition& trained) {
+  const bool has_data = !is_formula(trained.training.objective);
   if (measure_named(name)->better == Better::neither) return "must be one of which less or more is better";
-  if (name.find("test_") != std::string::npos)
+  if (has_data && name.find("test_") != std::string::npos)
     return "must be none of the test set, on which the best settings are evaluated";
   const std::string why = why_not_measured(name, trained);
   if (!why.empty()) return why;
-  if (name.find("to_target") != std::string::npos && !trained.evaluation.targets_validation)
+  if (has_data && name.find("to_target") != std::string::npos && !trained.evaluation.targets_validation)
     return "goes by the validation split: must stand beside training.validation_samples";
   return "";
 }
@@ -103,6 +107,8 @@ std::string measure_of_tuning(const TuneSection& tune, const std::vector<Definit
     faults.add(tune.place, "tune.measure is missing; must be named where no model is trained, such as step_time_s");
     return {};
   }
+  if (std::ranges::all_of(methods, [](const Definition& one) { return is_formula(one.training.objective); }))
+    return "final_test_loss";
   if (!all_have("final_validation_loss")) {
     faults.add(tune.place,
                "tune; judges by the validation split: must stand beside training.validation_samples, or name a measure "

@@ -16,6 +16,7 @@
 namespace syncopate {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -105,6 +106,13 @@ TEST(Listing, OfAKeyOrAWordIsThatOfTheKeysThatHaveIt) {
   EXPECT_THAT(listing_of("mean_off_steps"), HasSubstr("delays.bursts.mean_off_steps"));
   EXPECT_THAT(listing_of("emulate"), HasSubstr("cluster.pace"));
   EXPECT_EQ(listing_of("frobnicate"), "");
+  const std::string staleness = unwrapped(listing_of("staleness"));
+  EXPECT_THAT(staleness, AllOf(HasSubstr("methods.staleness: a number"), HasSubstr("it is mentioned here too:"),
+                               HasSubstr("methods.staleness_weight")));
+  const std::string text = listing_of("text");
+  EXPECT_THAT(text, AllOf(HasSubstr("models.text-transformer.task"), testing::Not(HasSubstr(".norm = \"post\""))))
+      << "a value is not meant where only its key is called so";
+  EXPECT_THAT(lines_of(text + listing_of("classification")), testing::Not(testing::Contains("      ")));
 }
 
 TEST(Listing, OfAnotherWordHasAllThatMentionItAndWhere) {

@@ -207,6 +207,18 @@ TEST_F(MemoryLimits, AListThatTheMemoryDoesNotHoldIsAFaultOfItsFile) {
                                "^e.toml: holds about 25000[0-9][0-9] values; the memory does not suffice: they take "));
 }
 
+// Whoever reads the experiment needs LibTorch for the module's sizes.
+TEST_F(MemoryLimits, ALibraryThatFindsNoRoomIsNoFaultOfTheModulesFile) {
+  for (const char* const limit : {"500000", "700000"}) {
+    const Outcome outcome = shell("(ulimit -v " + std::string(limit) +
+                                  " && timeout 60 '" SYNCOPATE_PROGRAM "' check '" SYNCOPATE_SOURCE_DIR
+                                  "/experiments/examples/own_module.toml')");
+    EXPECT_EQ(outcome.status, 1) << limit;
+    EXPECT_THAT(outcome.out + outcome.err,
+                AllOf(HasSubstr("the memory does not suffice"), Not(HasSubstr("small_cnn.pt"))));
+  }
+}
+
 // Before any of them is listed.
 TEST_F(MemoryLimits, RunsThatTheMemoryDoesNotHoldAreRefusedBeforeTheyAreListed) {
   write("e.toml", time_only);

@@ -302,6 +302,8 @@ TEST(NearestName, IsSilentWhenNothingIsNear) {
   EXPECT_EQ(suggestion("target_acc", keys), "; did you mean \"target_accuracy\"?");
   EXPECT_EQ(suggestion("dir", keys), "; did you mean \"directory\"?");
   EXPECT_EQ(suggestion("micro", keys), "");
+  EXPECT_EQ(suggestion("throughput", std::vector<std::string>{"first_formula_over_throughput"}), "")
+      << "a small part of a long name, and not its beginning";
 }
 
 }  // namespace

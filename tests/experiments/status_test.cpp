@@ -1,6 +1,10 @@
 // `status`, of a file and of directories: nothing that is on the disk is left out silently.
+#include "experiments/commands/status.hpp"
+
 #include <gmock/gmock.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -9,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "experiments/sections/experiment.hpp"
 #include "results/directory/lease.hpp"
 #include "tests/experiments/program.hpp"
 
@@ -224,6 +229,26 @@ TEST_F(Status, WhatIsDamagedIsSaidBesideTheOthers) {
     EXPECT_EQ(without["faults"].size(), 2u) << plan;
   }
   EXPECT_THAT(syncopate("status results/runs/time").out, HasSubstr("/runs.json: is no list of runs"));
+}
+
+// Root may look into everything, so a child that is nobody looks.
+TEST_F(Status, AFolderThatCannotBeLookedIntoIsSaid) {
+  run("seeds=[1]");
+  const fs::path results = directory / "results/runs", closed = results / "time/sync-sgd";
+  const Experiment experiment = load_experiment((directory / "e.toml").string(), {"seeds=[1]"});
+  fs::permissions(directory, fs::perms::all);
+  fs::permissions(closed, fs::perms::none);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (getuid() == 0 && setuid(65534) != 0) _exit(3);
+    const std::string problem = "  problem         " + closed.string() + ": Permission denied\n";
+    const auto says_it = [&](const std::vector<ExperimentStatus>& all) { return status_text(all).ends_with(problem); };
+    _exit(says_it(status_of(experiment, results)) ? says_it(status_of_directory(results)) ? 0 : 1 : 2);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  fs::permissions(closed, fs::perms::owner_all);
 }
 
 TEST_F(Status, APlanThatIsNotAsItWasWrittenIsNone) {

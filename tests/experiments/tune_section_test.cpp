@@ -128,6 +128,17 @@ TEST_F(TuneTable, JudgesByWhatIsHeldOut) {
       HasSubstr("tune.measure is missing; must be named where no model is trained"));
 }
 
+// A model whose loss is a formula has nothing to hold out.
+TEST_F(TuneTable, AModelWithoutDataIsJudgedByItsLoss) {
+  const Overrides quadratic = {"training.model=quadratic",     "~training.dataset", "~training.micro_batch_size",
+                               "~training.validation_samples", "~budget.epochs",    "budget.steps=5"};
+  tune(rates);
+  EXPECT_EQ(load(quadratic).tuning->measure, "final_test_loss");
+  EXPECT_THAT(faults_of(rates + "measure = \"time_to_target_s\"\n", "", quadratic),
+              HasSubstr("needs evaluation.target_accuracy or target_loss"));
+  EXPECT_EQ(faults_of(rates + "measure = \"time_to_target_s\"\n", "[evaluation]\ntarget_loss = 0.1\n", quadratic), "");
+}
+
 // One file: trials aim at the validation split, and the runs' time to the target is of the test set.
 TEST_F(TuneTable, TrialsAimAtTheValidationSplitAndRunsAsTheFileSays) {
   tune(rates + "measure = \"time_to_target_s\"\n", "[evaluation]\ntarget_loss = 0.1\n");

@@ -223,6 +223,37 @@ training.learning_rate.peak = [1e-6, 0.1]
   EXPECT_THAT(run.err, HasSubstr("run 1 of 1: sync-sgd, seed 1: finished"));
 }
 
+// The faster rate meets the target, the others miss it: the quadratic's loss is all that there is to go by.
+TEST_F(TuningProgram, AModelWithoutDataIsTunedToATarget) {
+  const std::string quadratic = write("q.toml", R"(name = "q"
+[cluster]
+workers = 2
+micro_batch_s = 0.01
+[network]
+kind = "free"
+[training]
+model = "quadratic"
+optimizer = { name = "sgd" }
+learning_rate = { schedule = "constant", peak = 0.01 }
+[budget]
+steps = 60
+[evaluation]
+every_steps = 1
+target_loss = 0.2
+[[methods]]
+algorithm = "sync-sgd"
+[tune]
+seeds = [7]
+measure = "steps_to_target"
+extend = 0
+training.learning_rate.peak = [0.0001, 0.001, 0.5]
+)");
+  const ProgramOutcome run = syncopate("run --threads 1 " + quadratic);
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out,
+              HasSubstr("sync-sgd: tuned, peak = 0.5 is the best of 3 settings in 3 trials by steps_to_target"));
+}
+
 TEST_F(TuningProgram, WorksUnderMpi) {
   const std::string small = " cluster.workers=2 cluster.micro_batches=2 budget.steps=3 tune.extend=0 --only A";
   const ProgramOutcome run = syncopate("run " + file + small, 2);

@@ -235,8 +235,17 @@ class Faults(WithDirectory):
 
     def test_directory_that_may_not_be_read(self):
         # Simulated, because root may read everything.
-        with mock.patch.object(Path, "iterdir", side_effect=PermissionError(13, "Permission denied")):
-            self.assert_fault(self.directory, self.directory, "Permission denied", "expected")
+        write_run(self.directory / "open", "m", 1)
+        (self.directory / "closed").mkdir()
+        scandir = os.scandir
+
+        def refuse(place):
+            if Path(place).name == "closed":
+                raise PermissionError(13, "Permission denied", str(place))
+            return scandir(place)
+
+        with mock.patch("os.scandir", refuse):
+            self.assert_fault(self.directory, self.directory / "closed", "Permission denied", "expected")
 
     def test_missing_table_names_the_columns(self):
         run = write_run(self.directory / "m", "m", 1)

@@ -16,15 +16,24 @@
 namespace syncopate {
 namespace {
 
-// What the file holds is known to LibTorch alone, which is loaded for it.
+std::string digest_of(const std::filesystem::path& file) {
+  try {
+    return digest_cache().digest(file);
+  } catch (const std::runtime_error& problem) {
+    throw ModelFault("file", problem.what());
+  }
+}
+
+// What the file holds is known to LibTorch alone, which is loaded for it: where that fails, it is no fault of the file.
 Network load_network(Settings& table, const DatasetSize& data, const ScriptOptions& options) {
   const std::filesystem::path file = table.file("file");
   if (file.empty()) return Network(data.shape);
+  const std::string hash = digest_of(file);
+  if (table.text("file_hash", hash) != hash)
+    table.fault("file_hash",
+                fmt::format("the content of {} is another, {}; left out, any is right", file.string(), hash));
+  load_torch();
   try {
-    const std::string hash = digest_cache().digest(file);
-    if (table.text("file_hash", hash) != hash)
-      table.fault("file_hash",
-                  fmt::format("the content of {} is another, {}; left out, any is right", file.string(), hash));
     return load_script_network(file, hash, data, options);
   } catch (const ScriptFault& problem) {
     throw ModelFault("file", fmt::format("{}: {}", file.string(), problem.what()));

@@ -56,7 +56,10 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
   if (distance(nearest) <= allowed && distance(nearest) < name.size()) return nearest;
   const auto has_piece = [&](const std::string& known) { return is_piece(name, known); };
   const auto whole = std::ranges::find_if(names, has_piece);
-  return whole != names.end() && std::ranges::count_if(names, has_piece) == 1 ? std::optional(*whole) : std::nullopt;
+  if (whole == names.end() || std::ranges::count_if(names, has_piece) != 1) return {};
+  // "dir" for "directory"; but not "throughput" for "first_formula_over_throughput", which is something else.
+  const bool begins_so = folded(*whole).starts_with(folded(name));
+  return begins_so || 2 * name.size() >= whole->size() ? std::optional(*whole) : std::nullopt;
 }
 
 std::string suggestion(std::string_view name, std::span<const std::string> names) {

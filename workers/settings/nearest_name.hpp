@@ -15,7 +15,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 
 // The nearest of `names`, the first of several, within a third of the longer name's letters (at least 2 edits, 1 of up
 // to four letters with another beginning, and fewer than `name` has letters). If none is: the only one of which `name`
-// is a piece from a word's beginning on.
+// is a piece from a word's beginning on, if it begins so or `name` is at least half of it.
 std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> names);
 
 // `; did you mean "..."?` or nothing.
