@@ -81,7 +81,7 @@ bool is_called(const KeyDescription& key, std::string_view name) {
 // Keys by their whole names or the last parts of them, those of a table with what stands in it, and words of choices.
 std::string listing_of_key(std::string_view name) {
   std::string result;
-  const std::vector<KeyDescription> keys = keys_of_file();
+  const std::vector<KeyDescription>& keys = keys_of_file();
   for (const KeyDescription& key : keys) {
     const bool is_named = is_called(key, name);
     const bool is_word = std::ranges::any_of(key.words, [&](const auto& word) { return word.first == name; });
@@ -119,7 +119,7 @@ std::string lines_of(std::string_view title, const std::vector<Mention>& mention
   return text;
 }
 
-// Of keys that are not called so, and of the words that they take.
+// Of keys that are not called so and do not stand in a table of that name, and of the words that they take.
 std::vector<Mention> keys_that_mention(std::string_view word) {
   std::vector<Mention> found;
   const auto add = [&](std::string_view name, std::string path, const std::string& sentence) {
@@ -129,7 +129,8 @@ std::vector<Mention> keys_that_mention(std::string_view word) {
   };
   const std::vector<NameGroup> groups = name_groups();
   for (const KeyDescription& key : keys_of_file()) {
-    if (is_called(key, word)) continue;
+    if (is_called(key, word) || fmt::format(".{}", key.path).find(fmt::format(".{}.", word)) != std::string::npos)
+      continue;
     add(key.path, key.path, key.sentence);
     // Words that name methods, delays, networks or models stand among those.
     const bool is_of_group = std::ranges::find(groups, key.path, &NameGroup::place) != groups.end();

@@ -113,6 +113,7 @@ TEST(Listing, OfAKeyOrAWordIsThatOfTheKeysThatHaveIt) {
   EXPECT_THAT(text, AllOf(HasSubstr("models.text-transformer.task"), testing::Not(HasSubstr(".norm = \"post\""))))
       << "a value is not meant where only its key is called so";
   EXPECT_THAT(lines_of(text + listing_of("classification")), testing::Not(testing::Contains("      ")));
+  EXPECT_THAT(listing_of("network.inside"), testing::Not(HasSubstr("mentioned"))) << "what its own listing has";
 }
 
 TEST(Listing, OfAnotherWordHasAllThatMentionItAndWhere) {
