@@ -246,6 +246,8 @@ def subtitle(comparison: Comparison, point: str, methods: list[Method] | None = 
     model, dataset = training.get("model", "none"), training.get("dataset")
     if model != "none":
         parts.append(f"{model} on {dataset}" if dataset and model != "quadratic" else model)
+    if any(run.config.get("network", {}).get("contention") is False for run in comparison.runs):
+        parts.append("links are not shared")
     seeds = {len(method.runs) for method in methods or comparison.methods}
     bound = "up to " if len(seeds) > 1 else ""
     parts.append("one seed" if seeds == {1} else f"line: mean of {bound}{max(seeds)} seeds, band: lowest to highest")

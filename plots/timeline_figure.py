@@ -52,7 +52,8 @@ class Panel:
         """Threads that are shown: of many workers the first and the last, where slow ones stand, and the servers."""
         threads = sorted(self.trace.names)
         workers, servers = threads[:self.trace.workers], threads[self.trace.workers:]
-        servers = servers[:MOST_ROWS // 4]
+        rows = sum(self.trace.names[thread].startswith(self.trace.names[servers[0]]) for thread in servers) if servers else 1
+        servers = servers[:MOST_ROWS // 4 // rows * rows]  # each with its link's two ways, where there are rows of those
         left_out = max(0, len(workers) + len(servers) - MOST_ROWS)
         first = (len(workers) - left_out) // 2
         return workers[:first] + workers[first + left_out:] + servers

@@ -141,13 +141,17 @@ void Server::send_model(Rank to, Slice part, std::vector<double> numbers, Here a
 
 void Server::send_last_model(Rank to, Here at) { send_counted(to, Message::of_last_model(step_, model_), at); }
 
+// Of several servers each begins with another worker, or the slices would all come to one link at a time.
 void Server::send_model(Receivers to, const std::vector<double>& numbers, Here at) {
+  const Rank first{static_cast<int>(std::int64_t{size_} * slice_.index / slice_.count)};
+  const auto is_before = [first](Rank a, Rank b) { return std::pair(a < first, a) < std::pair(b < first, b); };
   if (to == Receivers::all) {
-    for (const Rank worker : served())
-      if (!has_left(worker)) send_model(worker, numbers, at);
+    for (const bool wrapped : {false, true})
+      for (const Rank worker : served())
+        if ((worker < first) == wrapped && !has_left(worker)) send_model(worker, numbers, at);
     return;
   }
-  std::sort(waiting_.begin(), waiting_.end());
+  std::sort(waiting_.begin(), waiting_.end(), is_before);
   for (const Rank worker : waiting_) {
     is_listed_[worker] = 0;
     if (version_of_[worker] == version_) continue;  // it had sent more than one gradient

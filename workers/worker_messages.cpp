@@ -92,9 +92,11 @@ void Worker::send_gradient(Gradient gradient, ClippedBy clipped_by, Here at) {
   send(server(), Message::of_gradient(step_, std::move(gradient)), at);
 }
 
+// Each worker begins with another server, or all would come to the first one's link at a time.
 void Worker::send_slices(const Gradient& gradient, Here at) {
   const int servers = context_.cluster.servers();
-  for (int shard = 0; shard < servers; ++shard) {
+  for (int i = 0; i < servers; ++i) {
+    const int shard = (rank_.value + i) % servers;
     const Step version = slice_steps_.empty() ? step_ : slice_steps_[static_cast<std::size_t>(shard)];
     Message message = Message::of_gradient(version, gradient);
     message.slice = {shard, servers};

@@ -29,9 +29,8 @@
 //          is due, sends a last U of whatever has come since, and ends; when all regions have, the global server ends.
 //          Clock: the network model's, where their simulation has bandwidth alone, and neither latency nor links that
 //          are shared. Under "two-level" a local server stands in the group of its region's first worker (so
-//          group_size is to be a region's), the global one by itself, and messages do not wait for each other. Under
-//          "parameter-server" each server has a link of its own, on which they do. Other networks, and MPI, know of no
-//          places.
+//          group_size is to be a region's), and so with `racks`; the global one stands by itself. Other networks, and
+//          MPI, know of no places.
 // Checks:  one region with alpha = 0, or with alpha = 1, K = 1 and a plain global step of rate 1, is asynchronous
 //          Local SGD; a recursion in double precision; steps per second against synchronous SGD: (slowest step) x
 //          mean(1 / step), 5.24 for the paper's 16 speeds.

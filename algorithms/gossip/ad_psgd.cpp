@@ -40,7 +40,6 @@ void AdPsgd::run(Worker& worker) const {
 Forecast AdPsgd::forecast(const PredictionInput& input) const {
   if (options_.overlap_steps)
     return Forecast::none("active workers wait for answers, which come when their partners can");
-  if (input.network.has_shared_links()) return Forecast::none("messages wait for each other on shared links");
   const double last_s =
       input.workers == 1
           ? 0

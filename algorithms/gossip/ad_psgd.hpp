@@ -44,7 +44,7 @@ class AdPsgd : public Algorithm {
   explicit AdPsgd(PairOptions options = {}) : options_(std::move(options)) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.exchanged_whole = models_of_neighbours}; }
+  Traits traits() const override { return {.sends_to_neighbours = true, .exchanged_whole = models_of_neighbours}; }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

@@ -34,7 +34,9 @@ class DecentralizedSgd : public Algorithm {
       : evaluated_(evaluated), graph_(std::move(graph)) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_clock = false, .exchanged_whole = models_of_neighbours}; }
+  Traits traits() const override {
+    return {.sends_to_neighbours = true, .follows_clock = false, .exchanged_whole = models_of_neighbours};
+  }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override;
 

@@ -46,7 +46,9 @@ class StochasticGradientPush : public Algorithm {
 
   void run(Worker& worker) const override;
   Traits traits() const override {
-    return {.follows_clock = options_.overlap_steps > Step{0}, .exchanged_whole = models_of_neighbours};
+    return {.sends_to_neighbours = true,
+            .follows_clock = options_.overlap_steps > Step{0},
+            .exchanged_whole = models_of_neighbours};
   }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override;

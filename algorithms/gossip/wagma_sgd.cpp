@@ -58,7 +58,6 @@ void WagmaSgd::serve(Server& server) const {
 // All take their own steps and two messages with each, and all wait for the slowest sum of these where a round is
 // global; without global rounds, at the end.
 Forecast WagmaSgd::forecast(const PredictionInput& input) const {
-  if (input.network.has_shared_links()) return Forecast::none("messages wait for each other on shared links");
   const double message_s = input.message_s();
   const auto round_of = [=](Step length, double computing_s, double error_s) {
     const auto steps = static_cast<double>(length.value());

@@ -14,7 +14,8 @@
 //          decay and the norms of layer-wise optimizers at the average. The code's
 //          communication threads, which answer while a worker computes, are one server here that holds everybody's
 //          newest model: 2 P floats per worker and round, where recursive doubling in a group sends log2(S) P and a
-//          ring 2 (S - 1) / S P. In time is who has come when the server begins the round, at the same instant or
+//          ring 2 (S - 1) / S P; where links are shared, all of them pass that server's one link, and its times are
+//          those of this stand-in. In time is who has come when the server begins the round, at the same instant or
 //          before. A round is one of the whole model, in the code one of each tensor. Which of the sums that it has
 //          missed a late worker gets is not established; here that of the round that it comes to. Groups are by digits
 //          of base S; where log2 S does not divide log2 N, the code's leave some workers apart until a global round.

@@ -23,8 +23,31 @@ void HierarchicalSgd::run(Worker& worker) const {
   }
 }
 
+namespace {
+
+// Whether averages of two neighbouring groups pass the same link: that of a star, or an uplink.
+bool groups_meet(const NetworkModel& network, int workers, int group_size) {
+  const auto links_of = [&](int first) {
+    return network.route(
+        CollectiveCall{.members = std::min(group_size, workers - first), .payload = Bytes{1}, .first = Rank{first}});
+  };
+  const auto overlap = [](int a, int of_a, int b, int of_b) {
+    return of_a > 0 && of_b > 0 && b < a + of_a && a < b + of_b;
+  };
+  for (int first = group_size; first < workers; first += group_size)
+    for (const Hop& before : links_of(first - group_size))
+      for (const Hop& here : links_of(first))
+        if (overlap(before.link, before.links, here.link, here.links) ||
+            overlap(before.uplink, before.uplinks, here.uplink, here.uplinks))
+          return true;
+  return false;
+}
+
+}  // namespace
+
 Forecast HierarchicalSgd::forecast(const PredictionInput& input) const {
-  if (input.network.has_shared_links()) return Forecast::none("groups' averages wait for each other on shared links");
+  if (groups_meet(input.network, input.workers, options_.group_size))
+    return Forecast::none("groups' averages wait for each other on shared links");
   if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
   return predict_rounds(
       *options_.period,

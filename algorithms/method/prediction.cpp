@@ -93,11 +93,7 @@ Forecast Forecast::of(std::vector<Prediction> predictions, std::string why_none)
 namespace {
 
 // Of a method with messages.
-std::string why_none_with_messages(const PredictionInput& input) {
-  if (!input.times.slowest_s) return not_all_drawn;
-  if (input.network.has_shared_links()) return "messages wait for each other on shared links";
-  return "";
-}
+std::string why_none_with_messages(const PredictionInput& input) { return input.times.slowest_s ? "" : not_all_drawn; }
 
 // What the first `quorum` workers take, and by which formula.
 std::pair<double, std::string> order_statistic(int quorum, const PredictionInput& input) {

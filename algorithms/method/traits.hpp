@@ -14,6 +14,10 @@ namespace syncopate {
 struct Traits {
   // The parameter servers that it needs; each runs Algorithm::serve.
   Servers servers{};
+  // Whether its workers send each other messages.
+  bool sends_to_neighbours = false;
+  // Whether its workers, which have servers, also meet in collectives. The simulated cluster refuses what is not said here.
+  bool meets_beside_servers = false;
   // Others are compared with it: speed-ups are against its pace.
   bool is_baseline = false;
   // Whether it decides anything by what is computed (losses, norms, distances), so that time alone says nothing of it.
@@ -41,6 +45,9 @@ struct Traits {
   bool takes_data_in_turn = false;
   // Whether each step is along one all-reduced sum of all workers' gradients, which may be compressed.
   bool sums_gradients = false;
+  // Whether it exchanges nothing but sums of the gradients of a step, each of which can begin while the last micro-batch is
+  // in its backward pass (network.overlap).
+  bool can_overlap_backward = false;
   // What its steps leave out of that sum, which a compression may keep for later steps (SumOptions::dropped).
   Drops drops = Drops::nothing;
   // Whether each synchronisation is one average of all workers' whole models, or of a slice of them in turn, all of
@@ -59,6 +66,11 @@ struct Traits {
   bool rejects_gradients = false;
   // Why nothing that it exchanges can be compressed, as a sentence goes on after "must not be given: "; where that is so.
   std::string_view exchanged_whole{};
+
+  // Whether what it sends waits for what else is on a link, which no formula follows.
+  bool sends_messages() const { return servers > 0 || sends_to_neighbours; }
+  // Whether nothing but what servers send comes to its workers.
+  bool has_servers_alone() const { return servers > 0 && !sends_to_neighbours && !meets_beside_servers; }
 
   Compresses compresses() const {
     if (sums_moments) return Compresses::moments;

@@ -46,10 +46,7 @@ std::optional<SampledMean> follow_updates(const SampledTimes& times, int gradien
 }
 
 // Why there can be none.
-std::string why_not_followed(const PredictionInput& input) {
-  if (!input.times.slowest_s) return not_all_drawn;
-  return input.network.has_shared_links() ? "messages wait for each other on shared links" : "";
-}
+std::string why_not_followed(const PredictionInput& input) { return input.times.slowest_s ? "" : not_all_drawn; }
 
 // `update`: from one to the next.
 Forecast of_updates(std::string formula, int gradients, const SampledMean& update, const PredictionInput& input) {

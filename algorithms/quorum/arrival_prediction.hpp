@@ -15,7 +15,7 @@
 namespace syncopate {
 
 // K-batch-sync: the K-th arrival in N renewal processes that start together. By the drawn steps of all workers, which
-// are put together to rounds. None where they are too few for that, or messages wait for each other on shared links.
+// are put together to rounds. None where they are too few for that.
 // limit_s: where workers give up a gradient, send a note without values and begin the next; notes are of the K as well,
 // but one gradient at least makes an update.
 Forecast predict_arrivals(int gradients, const PredictionInput& input,

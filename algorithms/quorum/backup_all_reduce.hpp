@@ -21,6 +21,7 @@ class BackupAllReduce : public Algorithm {
   void run(Worker& worker) const override;
   Traits traits() const override {
     return {.steps_along_fresh_mean = true,
+            .can_overlap_backward = true,
             .exchanged_whole = "a sum is that of the first workers, and compressed sums are exchanged among all"};
   }
   Forecast forecast(const PredictionInput& input) const override;

@@ -47,7 +47,6 @@ void BackupTimeout::gather(Server& server, GradientRound& round) const {
 Forecast BackupTimeout::forecast(const PredictionInput& input) const {
   const SampledTimes& times = input.times;
   if (!times.slowest_s) return Forecast::none(not_all_drawn);
-  if (input.network.has_shared_links()) return Forecast::none("messages wait for each other on shared links");
   if (!cancels()) return Forecast::none("who is late for a step is late for the next one too");
   const double message_s = input.message_s(), around_s = message_s + input.gradient_message_s();
   std::vector<double> kept, communication_s;

@@ -71,7 +71,6 @@ void Mindflayer::serve(Server& server) const {
 Forecast Mindflayer::forecast(const PredictionInput& input) const {
   const SampledTimes& times = input.times;
   if (!times.slowest_s) return Forecast::none(not_all_drawn);
-  if (input.network.has_shared_links()) return Forecast::none("messages wait for each other on shared links");
   const double note_s =
       to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}, .payload = Bytes{}}));
   const double gradient_s = input.gradient_message_s(), model_s = input.message_s();

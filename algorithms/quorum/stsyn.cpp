@@ -110,7 +110,6 @@ std::optional<Round> round_of(const SampledTimes& times, const StsynOptions& opt
 // put together from drawn steps, of no more of them than it takes to know how far the fastest worker comes.
 Forecast Stsyn::forecast(const PredictionInput& input) const {
   if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
-  if (input.network.has_shared_links()) return Forecast::none("messages wait for each other on shared links");
   const double note_s = to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}}));
   const double around_s = 2 * note_s + input.gradient_message_s() + input.message_s();
   const auto enough = static_cast<std::size_t>(options_.local_steps.value());

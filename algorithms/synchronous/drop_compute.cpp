@@ -50,6 +50,7 @@ Traits DropCompute::traits() const {
           .steps_along_fresh_mean = true,
           .takes_data_in_turn = !options_.compensation->computes_dropped(),
           .sums_gradients = options_.preempt != Preempt::layer,
+          .can_overlap_backward = true,
           .drops = Drops::uncomputed,
           .exchanged_whole = "a gradient that is cut within a layer is a sum of other workers in each tensor"};
 }

@@ -24,7 +24,11 @@ class RandomDrop : public Algorithm {
 
   void run(Worker& worker) const override;
   Traits traits() const override {
-    return {.follows_clock = false, .steps_along_fresh_mean = true, .sums_gradients = true, .drops = Drops::computed};
+    return {.follows_clock = false,
+            .steps_along_fresh_mean = true,
+            .sums_gradients = true,
+            .can_overlap_backward = true,
+            .drops = Drops::computed};
   }
   Forecast forecast(const PredictionInput& input) const override;
 

@@ -25,7 +25,9 @@ class StaleSgd : public Algorithm {
   explicit StaleSgd(const StaleOptions& options) : options_(options) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_clock = false, .sums_gradients = true}; }
+  Traits traits() const override {
+    return {.follows_clock = false, .sums_gradients = true, .can_overlap_backward = true};
+  }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

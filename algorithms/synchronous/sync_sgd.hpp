@@ -18,7 +18,8 @@ class SyncSgd : public Algorithm {
             .follows_clock = false,
             .same_course_from = 0,
             .steps_along_fresh_mean = true,
-            .sums_gradients = true};
+            .sums_gradients = true,
+            .can_overlap_backward = true};
   }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override;

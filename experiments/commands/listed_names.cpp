@@ -16,7 +16,7 @@
 #include "workers/datasets/registry.hpp"
 #include "workers/delays/registry.hpp"
 #include "workers/models/registry.hpp"
-#include "workers/network/registry.hpp"
+#include "workers/network/network.hpp"
 
 namespace syncopate {
 namespace {

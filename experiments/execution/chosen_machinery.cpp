@@ -24,6 +24,10 @@ std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& sessio
   const bool has_pauses =
       std::ranges::any_of(experiment.runs, [](const Run& run) { return run.cluster.pauses != nullptr; });
   if (has_pauses) return "delays that are sleeps, and cluster.trailing_s, are for the simulated cluster alone";
+  const bool overlaps =
+      std::ranges::any_of(experiment.runs, [](const Run& run) { return run.cluster.network->overlap().has_value(); });
+  if (overlaps)
+    return "network.overlap is for the simulated cluster alone: under MPI a gradient is exchanged once it is whole";
   const bool measures_workers = std::ranges::any_of(experiment.runs, [](const Run& run) {
     return run.measurements.step_gradient_norm || run.measurements.consensus_distance;
   });

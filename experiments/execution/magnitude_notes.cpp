@@ -24,6 +24,8 @@ constexpr double much_longer = 10;      // communication, in multiples of comput
 constexpr double beyond_longest = 1.2;  // in multiples of the longest round
 constexpr double beyond_mean = 3;       // of the mean one, where the longest is not known
 
+constexpr double busy_link = 0.5;  // share of the time for which a server's link is busy, on average over both ways
+
 struct Round {
   double time_s = 0;
   double beyond = 0;  // how many times as long is beyond chance
@@ -38,9 +40,21 @@ struct Course {
   double drop_rate = 0;
   double communication_share = 0;
   double computing_share = 0;
+  double link_share = 0;  // of the time, for which a server's link carries something each way; 0: none is shared
   Round round{};
   std::string steps{};  // "200 simulated steps"
 };
+
+// Of each server's link on average over both ways, where it is shared by those who send `bytes` in this time.
+double link_share_of(const Run& run, double bytes, double time_s) {
+  const Servers servers = run.algorithm->traits().servers;
+  const NetworkModel& network = *run.cluster.network;
+  if (servers == 0 || servers.regions > 0 || !network.has_shared_links() || time_s <= 0) return 0;
+  constexpr Bytes sample{1'000'000'000};
+  const Route route = network.route(MessageCall{.to = Rank{run.cluster.workers}, .payload = sample});
+  const double s_per_byte = to_seconds(route.back().occupied) / static_cast<double>(sample.value());
+  return bytes / (2 * servers.count) * s_per_byte / time_s;
+}
 
 // threshold_s of the methods that drop by it.
 std::optional<double> threshold_of(const Run& run) {
@@ -75,12 +89,22 @@ std::string communication_note(const Course& course) {
                      shown_number(100 * course.computing_share, 2), course.steps, much_longer, units);
 }
 
+std::string link_note(const Course& course) {
+  if (course.link_share < busy_link) return {};
+  return fmt::format(
+      "its server's link is busy for {} % of the time, on average over both ways, in {}, and workers wait for it; a "
+      "wider link of the server, fewer bytes or more servers, where the method has them, shorten that",
+      with_decimals(100 * course.link_share, 0), course.steps);
+}
+
 // One line per method and kind of note: what a sweep shows at several points is said at the first.
 class Notes {
  public:
   void add(const Run& run, const Course& course) {
     add(run, 0, threshold_note(run, course));
-    add(run, 1, communication_note(course));
+    const std::string of_link = link_note(course);  // which says why communication takes long
+    if (of_link.empty()) add(run, 1, communication_note(course));
+    add(run, 2, of_link);
   }
   std::string text() const {
     std::string text;
@@ -149,6 +173,7 @@ std::string magnitude_notes(std::span<const Run> runs) {
     notes.add(run, {.drop_rate = simulated->drop_rate,
                     .communication_share = simulated->communication_share,
                     .computing_share = simulated->computing_share,
+                    .link_share = link_share_of(run, simulated->bytes, *simulated->total_time_s),
                     .round = longest_round(simulated->longest_round_s),
                     .steps = fmt::format("{} simulated steps", simulated->steps.value())});
   }
@@ -170,6 +195,8 @@ std::string magnitude_notes(std::span<const Run> runs, const std::vector<std::op
     notes.add(runs[i], {.drop_rate = summary->drop_rate(),
                         .communication_share = all_s > 0 ? communicating_s / all_s : 0,
                         .computing_share = all_s > 0 ? computing_s / all_s : 1,
+                        .link_share = link_share_of(runs[i], static_cast<double>(summary->communicated_bytes),
+                                                    summary->end_time_s),
                         .round = round_of(runs[i], *summary, left),
                         .steps = fmt::format("{} steps", summary->steps)});
   }

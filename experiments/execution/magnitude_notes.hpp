@@ -1,5 +1,6 @@
 // Notes on numbers that are probably a thousand times, or eight times, what was meant: a threshold that never drops
-// (milliseconds for seconds), and a network that takes nearly all of the time (bits for bytes).
+// (milliseconds for seconds), a network that takes nearly all of the time (bits for bytes), and
+// a server's link that workers wait for.
 #pragma once
 
 #include <optional>

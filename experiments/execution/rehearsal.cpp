@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -105,14 +106,43 @@ class StandIn : public Objective {
   mutable double peak_ = 0;  // all is called by one thread
 };
 
+// The network of the run, on which the stand-in's messages take what the model's do: how long they wait on links decides
+// how many there are at a time.
+class NetworkOfModel : public NetworkModel {
+ public:
+  NetworkOfModel(std::shared_ptr<const NetworkModel> network, double factor)
+      : network_(std::move(network)), factor_(factor) {}
+  Duration collective(const CollectiveCall& call) const override { return network_->collective(of_model(call)); }
+  Duration message(const MessageCall& call) const override { return network_->message(of_model(call)); }
+  bool has_shared_links() const override { return network_->has_shared_links(); }
+  bool has_unshared_links() const override { return network_->has_unshared_links(); }
+  Route route(const CollectiveCall& call) const override { return network_->route(of_model(call)); }
+  Route route(const MessageCall& call) const override { return network_->route(of_model(call)); }
+  std::optional<Overlap> overlap() const override { return network_->overlap(); }
+  bool varies() const override { return network_->varies(); }
+
+ private:
+  template <typename Call>
+  Call of_model(Call call) const {
+    call.payload = Bytes{std::llround(factor_ * static_cast<double>(call.payload.value()))};
+    return call;
+  }
+
+  std::shared_ptr<const NetworkModel> network_;
+  double factor_;
+};
+
 struct Peak {
   double bytes = 0;
   std::size_t parameters = 0;
 };
 
-Peak peak_of(const Run& run, std::size_t size) {
+Peak peak_of(Run run, std::size_t size) {
   const double before = allocated_bytes();
   const auto stand_in = std::make_shared<StandIn>(run, size);
+  run.cluster.network = std::make_shared<NetworkOfModel>(
+      run.cluster.network, static_cast<double>(run.training.parameter_bytes.value()) /
+                               (sizeof(float) * static_cast<double>(stand_in->parameters())));
   RunTraining training(run, stand_in, 0);
   Recorder recorder({.plan = run.evaluation, .workers = run.cluster.workers, .on_change = {}}, *training.training);
   const auto cluster = make_simulated_cluster(run, *training.training, &recorder, nullptr);

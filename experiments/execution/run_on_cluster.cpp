@@ -33,7 +33,8 @@ std::unique_ptr<Cluster> make_simulated_cluster(const Run& run, Training& traini
                                  .observer = observer,
                                  .record = record,
                                  .outages = run.cluster.outages.get(),
-                                 .pauses = run.cluster.pauses.get()},
+                                 .pauses = run.cluster.pauses.get(),
+                                 .only_servers_send_to_workers = run.algorithm->traits().has_servers_alone()},
                                 run.same_course_from());
 }
 

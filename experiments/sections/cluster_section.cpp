@@ -13,7 +13,7 @@
 #include "workers/delays/limits.hpp"
 #include "workers/delays/pauses.hpp"
 #include "workers/delays/registry.hpp"
-#include "workers/network/registry.hpp"
+#include "workers/network/network.hpp"
 
 namespace syncopate {
 namespace {

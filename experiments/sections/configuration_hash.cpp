@@ -28,6 +28,7 @@ struct LaterKey {
 };
 constexpr LaterKey later_keys[] = {
     {"bias_correction", "true"},                                   // of Adam and AdamW
+    {"contention", "true"},                                        // of networks: those it changes have a new version
     {"rounds", "\"overlapped\""},                                  // of CO2
     {"rule", "\"clipping-rennala\""},                              // of MindFlayer
     {"weights", "\"equal\"", {"dropcompute-local-sgd", "stsyn"}},  // of averages of models

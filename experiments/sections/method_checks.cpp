@@ -66,6 +66,21 @@ void check_outages(Settings& root, const Definition& definition) {
                                     cluster.usual_micro_batch_s, method.label);
 }
 
+// An exchange that begins during the backward pass.
+void check_overlap(Settings& root, const Definition& definition) {
+  if (!definition.cluster.plan.network->overlap()) return;
+  for (const Method& method : definition.methods) {
+    if (!method.algorithm) continue;
+    Settings network = root.section("network");
+    if (!method.algorithm->traits().can_overlap_backward)
+      return network.fault("overlap", fmt::format("must be left out: \"{}\" exchanges something else than sums of a "
+                                                  "step's gradients, which alone begin during the backward pass",
+                                                  method.label));
+    if (method.algorithm->compression())
+      return network.fault("overlap", fmt::format("must be left out: \"{}\" compresses whole gradients", method.label));
+  }
+}
+
 }  // namespace
 
 void check_methods(Settings& root, const Definition& definition) {
@@ -73,6 +88,7 @@ void check_methods(Settings& root, const Definition& definition) {
   check_pauses(root, definition);
   check_norms(root, definition);
   check_outages(root, definition);
+  check_overlap(root, definition);
 }
 
 }  // namespace syncopate

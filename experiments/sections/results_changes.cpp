@@ -108,11 +108,64 @@ bool recalibrates(const TomlNode& resolved) { return says(resolved, "buffers", "
 // Parameters without gradients moved by the scale of the others.
 bool is_one_bit_adam(const TomlNode& resolved) { return says(resolved, "algorithm", "one-bit-adam"); }
 
+// Messages share links with all that passes them; before, each took what it takes alone.
+bool sends_over_links(const TomlNode& resolved) {
+  static constexpr std::string_view collectives_alone[] = {
+      "sync-sgd",
+      "dropcompute",
+      "random-drop",
+      "stale-sgd",
+      "one-bit-adam",
+      "backup-all-reduce",
+      "eager-sgd",
+      "local-sgd",
+      "adacomm",
+      "des-loc",
+      "outer-local-sgd",
+      "palsgd",
+      "edit",
+      "co2",
+      "cocod-sgd",
+      "overlap-local-sgd",
+      "overlapped-diloco",
+      "streaming-diloco",
+      "dropcompute-local-sgd",
+      "branch-train-merge",
+  };
+  const TomlNode* const network = resolved.find("network");
+  const TomlNode* const method = method_of(resolved);
+  if (!network || !method) return false;
+  const std::string_view kind = text(network->find("kind")), algorithm = text(method->find("algorithm"));
+  const TomlNode* const contention = network->find("contention");
+  const auto* const shares = contention ? std::get_if<bool>(&contention->value) : nullptr;
+  if (kind == "free" || kind == "fixed" || (shares && !*shares)) return false;
+  // Jitter multiplies each of a star's two ways, which are rounded to nanoseconds one by one.
+  if (kind == "parameter-server" && number(network->find("jitter")) > 0) return true;
+  // Averages of its groups share the uplinks of networks with groups, and meet nobody elsewhere.
+  if (algorithm == "hierarchical-sgd") return kind == "two-level";
+  // Without a server.
+  if (algorithm == "elastic-averaging" && text(method->find("exchange")) == "synchronous") return false;
+  if (algorithm == "dynamic-averaging" && text(method->find("checks")) == "gathered") return false;
+  return std::ranges::find(collectives_alone, algorithm) == std::end(collectives_alone);
+}
+
+// Each worker, and each server, begins its slices with another one; before, all went to the first one first, whatever the
+// network.
+bool sends_slices(const TomlNode& resolved) {
+  const TomlNode* const method = method_of(resolved);
+  return method && number(method->find("servers")) > 1;
+}
+
 // Newest last. A version is raised once per release; several changes may share it.
 const std::vector<ResultsChange>& results_changes() {
   static const std::vector<ResultsChange> changes = {
-      {6, clips_what_workers_send}, {6, weighs_updates}, {6, corrects_bias_otherwise}, {6, recalibrates},
+      {6, clips_what_workers_send},
+      {6, weighs_updates},
+      {6, corrects_bias_otherwise},
+      {6, recalibrates},
       {6, is_one_bit_adam},
+      {7, sends_over_links},
+      {7, sends_slices},
   };
   return changes;
 }

@@ -59,6 +59,8 @@ FileContents renamed(FileContents files, const Run& run, const std::string& copi
   json["sweep"] = run.sweep;
   json.erase("own_training");
   if (!run.own_training.empty()) json["own_training"] = run.own_training;
+  json.erase("links");
+  if (run.cluster.network && run.cluster.network->has_unshared_links()) json["links"] = unshared_links;
   json["hash"] = run.hash;
   if (json.contains("recorded")) json["recorded"]["trace"] = nullptr;
   files["summary.json"] = json.dump(2) + "\n";

@@ -182,6 +182,7 @@ std::string to_json(const RunSummary& summary) {
   json["point_index"] = summary.point_index;
   json["sweep"] = summary.sweep;                                                   // pairs, in the order of the file
   if (!summary.own_training.empty()) json["own_training"] = summary.own_training;  // likewise
+  if (summary.has_unshared_links) json["links"] = unshared_links;
   json["seed"] = summary.seed;
   json["hash"] = summary.hash;
   json["commit"] = summary.commit;
@@ -248,6 +249,7 @@ std::optional<RunSummary> summary_from_json(const std::string& text) {
     summary.point_index = json.value("point_index", std::size_t{0});  // not in runs made before it was written
     json.at("sweep").get_to(summary.sweep);
     if (json.contains("own_training")) json.at("own_training").get_to(summary.own_training);
+    summary.has_unshared_links = json.contains("links") && json.at("links") == unshared_links;
     json.at("seed").get_to(summary.seed);
     json.at("hash").get_to(summary.hash);
     json.at("commit").get_to(summary.commit);

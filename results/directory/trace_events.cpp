@@ -29,9 +29,9 @@ double microseconds(Time time) {
 }
 
 // So that begin + duration, added as doubles, is not beyond the begin of the next event.
-double microseconds(const Span& span) {
-  const double begin = microseconds(span.begin), end = microseconds(span.end);
-  double us = static_cast<double>(span.duration().count()) / 1e3;
+double microseconds(Time from, Time to) {
+  const double begin = microseconds(from), end = microseconds(to);
+  double us = static_cast<double>((to - from).count()) / 1e3;
   while (begin + us > end) us = std::nextafter(us, 0);
   return us;
 }
@@ -54,11 +54,28 @@ void append(std::string& text, const Span& span, int thread) {
                  R"(,
 {{"name":"{0}","cat":"{0}","cname":"{1}","ph":"X","pid":{2},"tid":{3},"ts":{4},"dur":{5},"args":{{"what":"{6}")",
                  activity_names[activity], colours[activity], process, thread, microseconds(span.begin),
-                 microseconds(span), span.what);
+                 microseconds(span.begin, span.end), span.what);
   if (span.step >= Step{0}) fmt::format_to(std::back_inserter(text), R"(,"step":{})", span.step.value());
   if (span.micro_batch >= 0) fmt::format_to(std::back_inserter(text), R"(,"micro_batch":{})", span.micro_batch);
   if (span.completed && span.activity == Activity::discarded) text += R"(,"completed":true)";
   text += "}}";
+}
+
+// What a server's link carries is an event of the participants' communication.
+void append(std::string& text, const Timeline& timeline, const std::vector<LinkUse>& transfers, bool is_in,
+            int thread) {
+  constexpr auto activity = static_cast<std::size_t>(Activity::communicate);
+  for (const LinkUse& transfer : transfers) {
+    const std::string what = transfer.other
+                                 ? fmt::format("{} {}", is_in ? "from" : "to",
+                                               participant(timeline, static_cast<std::size_t>(transfer.other->value)))
+                                 : "collective";
+    fmt::format_to(std::back_inserter(text),
+                   R"(,
+{{"name":"{0}","cat":"link","cname":"{1}","ph":"X","pid":{2},"tid":{3},"ts":{4},"dur":{5},"args":{{"what":"{6}"}}}})",
+                   activity_names[activity], colours[activity], process, thread, microseconds(transfer.begin),
+                   microseconds(transfer.begin, transfer.end), what);
+  }
 }
 
 Json other_data(const Timeline& timeline, const TraceTitle& title) {
@@ -84,13 +101,27 @@ std::string trace_events(const Timeline& timeline, const TraceTitle& title) {
   text += ",\"traceEvents\":[\n";
   const std::string name = fmt::format("{}: {}, seed {}", title.experiment, title.method, title.seed);
   text += naming("process_name", 0, {{"name", name}});
-  for (std::size_t rank = 0; rank < timeline.tracks.size(); ++rank) {
-    const int thread = static_cast<int>(rank) + 1;
-    text += ",\n" + naming("thread_name", thread, {{"name", participant(timeline, rank)}});
+  // A thread for each participant; after a server's come those of its link.
+  const auto workers = static_cast<std::size_t>(timeline.workers);
+  const auto thread_of = [&](std::size_t rank) {
+    return static_cast<int>(rank + 1 + (rank > workers && !timeline.links.empty() ? 2 * (rank - workers) : 0));
+  };
+  const auto name_thread = [&](int thread, const std::string& of) {
+    text += ",\n" + naming("thread_name", thread, {{"name", of}});
     text += ",\n" + naming("thread_sort_index", thread, {{"sort_index", thread}});
+  };
+  for (std::size_t rank = 0; rank < timeline.tracks.size(); ++rank) {
+    name_thread(thread_of(rank), participant(timeline, rank));
+    if (rank < workers || timeline.links.empty()) continue;
+    name_thread(thread_of(rank) + 1, participant(timeline, rank) + ", in");
+    name_thread(thread_of(rank) + 2, participant(timeline, rank) + ", out");
   }
-  for (std::size_t rank = 0; rank < timeline.tracks.size(); ++rank)
-    for (const Span& span : timeline.tracks[rank]) append(text, span, static_cast<int>(rank) + 1);
+  for (std::size_t rank = 0; rank < timeline.tracks.size(); ++rank) {
+    for (const Span& span : timeline.tracks[rank]) append(text, span, thread_of(rank));
+    if (rank < workers || timeline.links.empty()) continue;
+    append(text, timeline, timeline.links[rank - workers].in, true, thread_of(rank) + 1);
+    append(text, timeline, timeline.links[rank - workers].out, false, thread_of(rank) + 2);
+  }
   return text + "\n]}\n";
 }
 

@@ -16,9 +16,10 @@ struct TraceTitle {
   std::string cluster;  // "simulated" or "mpi": whose clock it is
 };
 
-// A JSON object with a complete event per span, and names for the process and for a thread per participant. Times
-// are in microseconds with their nanoseconds; no two events of a thread overlap, also after a viewer has rounded
-// them. `otherData` says how far the timeline goes and whether a limit cut it.
+// A JSON object with a complete event per span, and names for the process and for a thread per participant. A server
+// whose link is shared has two more threads, for what comes in over its link and what goes out. Times are in
+// microseconds with their nanoseconds; no two events of a thread overlap, also after a viewer has rounded them.
+// `otherData` says how far the timeline goes and whether a limit cut it.
 std::string trace_events(const Timeline& timeline, const TraceTitle& title);
 
 }  // namespace syncopate

@@ -213,6 +213,7 @@ RunSummary summarise(const Run& run, const Recording& recording, const RunTotals
   summary.point_index = run.point_index;
   summary.sweep = run.sweep;
   summary.own_training = run.own_training;
+  summary.has_unshared_links = run.cluster.network && run.cluster.network->has_unshared_links();
   summary.seed = run.seed;
   summary.hash = run.hash;
   summary.commit = build_info().commit;

@@ -117,6 +117,9 @@ struct RunSummary {
   // [k - 1]: the k-th arrival of a round, on average over the rounds that had as many; empty where none was recorded.
   std::vector<MeanArrival> arrivals;
 
+  // Whether nothing waited on links (network.contention = false), as if a server had one for each worker.
+  bool has_unshared_links = false;
+
   // Which samples went into the model; none: that was not recorded.
   std::optional<KeptSamples> samples_kept;
 

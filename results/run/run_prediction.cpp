@@ -65,6 +65,10 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
   if (const auto& compression = run.algorithm->compression();
       compression && compression->warmup_steps > 0 && !ends_by_steps(run.budget))
     return {.all = {}, .why_none = "how much of it is its compression's warm-up is known where steps alone end it"};
+  if (run.algorithm->traits().sends_messages() && run.cluster.network->has_shared_links())
+    return {.all = {}, .why_none = "messages wait on shared links"};
+  if (run.cluster.network->overlap())
+    return {.all = {}, .why_none = "what is left of an exchange depends on when each worker has each bucket"};
   const PredictionInput input{.workers = run.cluster.workers,
                               .micro_batches = run.cluster.micro_batches,
                               .times = *times,

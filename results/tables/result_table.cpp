@@ -185,6 +185,23 @@ std::string own_training_text(const std::vector<std::pair<std::string, Seeds>>& 
   return text;
 }
 
+// Without contention methods that send messages are favoured before those that have collectives alone.
+std::string unshared_links_text(std::span<const RunSummary> runs) {
+  std::vector<std::string> labels;
+  bool are_all = true;
+  for (const RunSummary& run : runs) {
+    if (run.status != RunStatus::finished) continue;
+    const std::string label = printable(row_label(run));
+    if (!run.has_unshared_links)
+      are_all = false;
+    else if (std::ranges::find(labels, label) == labels.end())
+      labels.push_back(label);
+  }
+  if (labels.empty()) return {};
+  return fmt::format("Links are not shared{}: no message waits for another one (network.contention = false).\n",
+                     are_all ? "" : fmt::format(" by {}", fmt::join(labels, "; ")));
+}
+
 std::vector<std::pair<std::string, Seeds>> rows_of(std::span<const RunSummary> runs) {
   std::vector<std::pair<std::string, Seeds>> rows;
   for (const RunSummary& run : runs) {
@@ -269,6 +286,7 @@ ResultTable result_columns(std::span<const RunSummary> runs, const std::string& 
   if (std::ranges::any_of(shown, [](const Column* column) { return column->of_seeds == step_time_text; }))
     result.notes += formulas_text(runs, methods);
   result.notes += own_training_text(rows, methods);
+  result.notes += unshared_links_text(runs);
   if (deviates) result.notes += "+-: standard deviation over n seeds.\n";
   const auto has_target = [](const RunSummary& run) { return run.time_to_target.has_value(); };
   const auto has_reached = [&](const RunSummary& run) { return has_target(run) && run.time_to_target->time_s; };

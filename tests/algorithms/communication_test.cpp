@@ -10,10 +10,7 @@
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/network/fixed.hpp"
-#include "workers/network/parameter_server.hpp"
-#include "workers/network/ring.hpp"
-#include "workers/network/two_level.hpp"
+#include "workers/network/network.hpp"
 
 namespace syncopate {
 namespace {

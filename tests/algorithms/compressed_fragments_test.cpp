@@ -15,7 +15,7 @@
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/listed_gradients.hpp"
 #include "workers/delays/outages.hpp"
-#include "workers/network/ring.hpp"
+#include "workers/network/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -23,7 +23,7 @@
 #include "tests/workers/listed_gradients.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/delays/outages.hpp"
-#include "workers/network/ring.hpp"
+#include "workers/network/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -11,7 +11,7 @@
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/compression/compression_names.hpp"
-#include "workers/network/ring.hpp"
+#include "workers/network/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -14,7 +14,7 @@
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/models/quadratic.hpp"
-#include "workers/network/fixed.hpp"
+#include "workers/network/network.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {

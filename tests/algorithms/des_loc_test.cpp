@@ -14,7 +14,7 @@
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "workers/delays/outages.hpp"
-#include "workers/network/ring.hpp"
+#include "workers/network/network.hpp"
 #include "workers/process/run_failure.hpp"
 
 namespace syncopate {

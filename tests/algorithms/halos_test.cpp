@@ -17,7 +17,7 @@
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/three_workers.hpp"
 #include "tests/workers/engine.hpp"
-#include "workers/network/two_level.hpp"
+#include "workers/network/network.hpp"
 
 namespace syncopate {
 namespace {
@@ -28,10 +28,11 @@ using testing::Pointwise;
 
 constexpr double inf = std::numeric_limits<double>::infinity();
 
-// A quarter of a second inside a region, so much between them, whatever the size.
+// A quarter of a second inside a region, so much between them, whatever the size; servers' links add nothing.
 std::shared_ptr<const NetworkModel> regions_of(int region_size, int workers, double between_s) {
   return make_two_level_network(workers,
-                                {.group_size = region_size, .inside = {0.25, inf}, .between = {between_s, inf}});
+                                {.group_size = region_size, .inside = {0.25, inf}, .between = {between_s, inf}},
+                                {.server = Link{0, inf}});
 }
 
 // Steps of 1, 1.1 and 2.6 s, in regions of so many.

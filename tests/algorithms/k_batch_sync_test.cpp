@@ -13,7 +13,7 @@
 #include "tests/algorithms/predicted_run.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/delays/outages.hpp"
-#include "workers/network/parameter_server.hpp"
+#include "workers/network/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -17,7 +17,7 @@
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/three_workers.hpp"
 #include "workers/delays/exponential.hpp"
-#include "workers/network/ring.hpp"
+#include "workers/network/network.hpp"
 
 namespace syncopate {
 namespace {
@@ -39,7 +39,7 @@ class TimesInTurn : public DelayProcess {
 };
 
 // A quarter of a second, and half a second more for the model's 16 bytes.
-std::shared_ptr<const NetworkModel> quarter_and_half() { return make_ring_network(0.25, 32); }
+std::shared_ptr<const NetworkModel> quarter_and_half() { return make_ring_network(0.25, 32, {.contention = false}); }
 
 TEST(Mindflayer, WithEndlessLimitsAndATrialEachEqualsSynchronousSgdBitForBit) {
   SimulatedRun setup = three_workers(15);

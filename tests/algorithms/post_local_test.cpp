@@ -14,7 +14,7 @@
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/delays/exponential.hpp"
-#include "workers/network/ring.hpp"
+#include "workers/network/network.hpp"
 #include "workers/training/optimizer.hpp"
 
 namespace syncopate {

@@ -8,7 +8,7 @@
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/normal.hpp"
-#include "workers/network/fixed.hpp"
+#include "workers/network/network.hpp"
 
 namespace syncopate {
 

@@ -98,10 +98,10 @@ TEST(ShardedServers, TakeTheSameWorkersAsOneServerWhereAllMessagesTakeTheSameTim
 }
 
 TEST(ShardedServers, EachSliceIsTheMeanOfThoseWhoReachedItsServerFirst) {
-  // Models down: server 0 to workers 0 and 1, server 1 to workers 0 and 1. Gradients up: of worker 0 to the servers
-  // 0 and 1, of worker 1 likewise. Each worker is first at one server.
+  // Models down: server 0 to workers 0 and 1, server 1 to workers 1 and 0. Gradients up: each worker begins with its own
+  // server, where it is the first.
   const SimulatedRun setup{.workers = 2,
-                           .network = std::make_shared<ListedNetwork>(std::deque{0., 0., 0., 0., 0.1, 0.2, 0.2, 0.1}),
+                           .network = std::make_shared<ListedNetwork>(std::deque{0., 0., 0., 0., 0.1, 0.2, 0.1, 0.2}),
                            .rate = 0.5,
                            .budget = {.steps = 1}};
   const auto outcome = setup.run(BackupWorkers(1, {.servers = 2}));

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "workers/delays/compute_time.hpp"
-#include "workers/network/fixed.hpp"
+#include "workers/network/network.hpp"
 #include "workers/simulated/fibers_then_lockstep.hpp"
 
 namespace syncopate {

@@ -11,7 +11,7 @@
 #include "tests/algorithms/predicted_run.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/delays/pareto.hpp"
-#include "workers/network/ring.hpp"
+#include "workers/network/network.hpp"
 
 namespace syncopate {
 namespace {

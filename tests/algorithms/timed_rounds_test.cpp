@@ -6,7 +6,7 @@
 #include "algorithms/local_sgd/edit.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "workers/delays/exponential.hpp"
-#include "workers/network/ring.hpp"
+#include "workers/network/network.hpp"
 
 namespace syncopate {
 namespace {

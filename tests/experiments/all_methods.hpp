@@ -33,11 +33,12 @@ check_every = 4
 )";
 
 struct AllMethods : ExperimentFile {
-  // The small experiment with delays, a network by bytes, momentum and more methods.
+  // The small experiment with delays, a network by bytes on whose links nobody waits, as formulas have it, momentum and more methods.
   Experiment all_methods(Overrides overrides = {}) {
     write(std::string(small) + others + delayed);
-    overrides.insert(overrides.end(), {"network.kind=ring", "network.latency_s=1e-4",
-                                       "network.bandwidth_bytes_per_s=1e7", "training.optimizer.momentum=0.9"});
+    overrides.insert(overrides.end(),
+                     {"network.kind=ring", "network.latency_s=1e-4", "network.bandwidth_bytes_per_s=1e7",
+                      "network.contention=false", "training.optimizer.momentum=0.9"});
     return load(overrides);
   }
 };

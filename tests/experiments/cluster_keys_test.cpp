@@ -65,6 +65,46 @@ constexpr const char* two_servers =
     "network={kind='two-level',latency_s=0.01,bandwidth_bytes_per_s=1e6,group_size=2,"
     "inside={latency_s=0.001,bandwidth_bytes_per_s=1e7}}";
 
+// Links that are unlike the others, met by messages; and exchanges during the backward pass.
+constexpr const char* messages = "methods=[{algorithm='async-sgd'}]";
+std::string with_links(const std::string& network, bool has_server = true) {
+  return "network={" + network + ",links=[{workers=[1],latency_s=0.003,bandwidth_bytes_per_s=4e5}]" +
+         (has_server ? ",server={latency_s=0.004,bandwidth_bytes_per_s=8e5}}" : "}");
+}
+std::string with_overlap(const std::string& network) {
+  return "network={" + network + ",overlap={buckets=2,backward_share=0.5}}";
+}
+constexpr const char *ring = "kind='ring',latency_s=0.001,bandwidth_bytes_per_s=1e6",
+                     *tree = "kind='tree',latency_s=0.001,bandwidth_bytes_per_s=1e6",
+                     *star = "kind='parameter-server',latency_s=0.001,bandwidth_bytes_per_s=1e6",
+                     *two_level =
+                         "kind='two-level',latency_s=0.01,bandwidth_bytes_per_s=1e6,group_size=2,"
+                         "inside={latency_s=0.001,bandwidth_bytes_per_s=1e7}",
+                     *racks = ",racks={group_size=2,latency_s=0.005,bandwidth_bytes_per_s=3e5}";
+const std::vector<std::string> of_links = {"network.links.0.workers=[2]", "network.links.0.latency_s=0.03",
+                                           "network.links.0.bandwidth_bytes_per_s=1e5"},
+                               of_server = {"network.server.latency_s=0.02", "network.server.bandwidth_bytes_per_s=1e5",
+                                            "network.contention=false"},
+                               of_racks = {"network.racks.group_size=3", "network.racks.latency_s=0.03",
+                                           "network.racks.bandwidth_bytes_per_s=1e5"},
+                               of_overlap = {"network.overlap.buckets=3", "network.overlap.backward_share=0.9"};
+
+const std::vector<KeyCase> links = {
+    {{with_links(ring), messages}, of_links},
+    {{with_links(ring), messages}, of_server},
+    {{with_links(std::string(ring) + racks), messages}, of_racks},
+    {{with_overlap(ring)}, of_overlap},
+    {{with_links(tree), messages}, of_links},
+    {{with_links(tree), messages}, of_server},
+    {{with_links(std::string(tree) + racks), messages}, of_racks},
+    {{with_overlap(tree)}, of_overlap},
+    {{with_links(two_level), messages}, of_links},
+    {{with_links(two_level), messages}, of_server},
+    {{with_overlap(two_level)}, of_overlap},
+    {{with_links(star, false), messages}, of_links},
+    {{with_overlap(star)}, of_overlap},
+};
+
 const std::vector<KeyCase> networks = {
     {{"network={kind='fixed',latency_s=0.001,jitter=0.5}"},
      {"network.latency_s=0.002", "network.jitter=1", "network={kind='free'}"}},
@@ -141,6 +181,20 @@ const std::vector<IdleKey> idle = {
     {"network[free].serial_s", Hash::differs, "the same"},
     {"network[fixed].bandwidth_bytes_per_s", Hash::differs, "is refused: a fixed cost has nothing else"},
     {"network[fixed].serial_s", Hash::differs, "the same"},
+    {"network[free].server", Hash::differs, "is refused: nothing occupies a link"},
+    {"network[free].links", Hash::differs, "the same"},
+    {"network[free].contention", Hash::differs, "the same"},
+    {"network[free].racks", Hash::differs, "the same"},
+    {"network[free].overlap", Hash::differs, "the same"},
+    {"network[fixed].server", Hash::differs, "the same"},
+    {"network[fixed].links", Hash::differs, "the same"},
+    {"network[fixed].contention", Hash::differs, "the same"},
+    {"network[fixed].racks", Hash::differs, "the same"},
+    {"network[fixed].overlap", Hash::differs, "the same"},
+    {"network[parameter-server].server", Hash::differs, "is refused: the network's own keys are the server's"},
+    {"network[parameter-server].contention", Hash::differs, "is refused: that link is shared"},
+    {"network[parameter-server].racks", Hash::differs, "is refused: all share the server's link"},
+    {"network[two-level].racks", Hash::differs, "is refused: its groups have uplinks"},
 };
 
 TEST_F(KeyWalk, OfClustersNetworksDelaysAndOutages) {
@@ -149,7 +203,7 @@ TEST_F(KeyWalk, OfClustersNetworksDelaysAndOutages) {
   write_texts("texts", 3);
   write("bins.csv", "bin_left_s,bin_right_s,density\n0.01,0.02,60\n0.02,0.03,40\n");
   write("other_bins.csv", "bin_left_s,bin_right_s,density\n0.01,0.02,40\n0.02,0.03,60\n");
-  for (const auto& cases : {clusters, networks, delays_of_each_kind, delays_of_any_kind, outages})
+  for (const auto& cases : {clusters, networks, links, delays_of_each_kind, delays_of_any_kind, outages})
     walk(time_only, cases, idle);
   expect_completeness({"cluster", "network", "delays", "outages"});
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/clusters.json");

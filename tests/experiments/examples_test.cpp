@@ -31,7 +31,9 @@ TEST(Examples, EveryExperimentFileIsRight) {
       const Experiment experiment = load_experiment(file, {});
       EXPECT_FALSE(experiment.runs.empty());
       EXPECT_FALSE(experiment.description.empty());
-      EXPECT_EQ(magnitude_notes(experiment.runs), "");
+      std::istringstream notes(magnitude_notes(experiment.runs));
+      for (std::string note; std::getline(notes, note);)  // of numbers in another unit; a busy link is a result
+        EXPECT_NE(note.find("its server's link is busy"), note.npos) << note;
       if (file.find("/paper/") != file.npos) {
         EXPECT_FALSE(experiment.claims.empty());
       }

@@ -60,6 +60,24 @@ TEST_F(ExperimentFaults, WhatIsMissingOnTheCommandLineIsReportedOnce) {
             "command line: cluster.micro_batch_s is missing; must be a number above 0 and at most 1000000000");
 }
 
+// An exchange can begin during the backward pass where it is a plain sum of a step's gradients.
+TEST_F(ExperimentFaults, OverlapNeedsSumsOfGradients) {
+  const auto report = [&](const std::string& method) {
+    return faults({"network={kind=\"ring\", latency_s=1e-3, bandwidth_bytes_per_s=1e9, overlap={buckets=4}}",
+                   "methods=[{algorithm=\"sync-sgd\"}, {algorithm=\"stale-sgd\", staleness=1}, {label=\"one\", " +
+                       method + "}]"});
+  };
+  for (const char* method : {"algorithm=\"random-drop\", drop_rate=0.1", "algorithm=\"dropcompute\", threshold_s=0.1",
+                             "algorithm=\"backup-all-reduce\", backups=1"})
+    EXPECT_EQ(report(method), "") << method;
+  for (const char* method : {"algorithm=\"local-sgd\", period={rule=\"constant\", steps=2}", "algorithm=\"async-sgd\"",
+                             "algorithm=\"decentralized-sgd\", graph={kind=\"ring\"}"})
+    EXPECT_THAT(report(method), testing::AllOf(HasSubstr("network.overlap = a table; must be left out: \"one\""),
+                                               HasSubstr("sums of a step's gradients")))
+        << method;
+  EXPECT_THAT(report("algorithm=\"sync-sgd\", compression={name=\"sign\"}"), HasSubstr("\"one\" compresses whole"));
+}
+
 TEST_F(ExperimentFaults, AMissingKeySaysWhichOtherKeyAsksForIt) {
   EXPECT_THAT(faults({"training.model=none"}),
               testing::AllOf(HasSubstr("training.parameters is missing; must be an integer from 0 to 8589934588"),

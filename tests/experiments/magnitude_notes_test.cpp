@@ -77,6 +77,18 @@ TEST_F(MagnitudeNotes, AThresholdInMillisecondsNeverDrops) {
               HasSubstr("drop, threshold_s = 50, and at 2 other points: threshold_s = 50"));
 }
 
+// 4 MB at 1.25e9 bytes per second take 3.2 ms, so that four workers' gradients take 12.8 ms of the way in, and models as
+// much of the way out, of steps of at least 40 ms; at a tenth of that 128 ms.
+TEST_F(MagnitudeNotes, AServersLinkThatWorkersWaitFor) {
+  const std::string server = "'methods=[{algorithm=\"async-sgd\"}]'";
+  EXPECT_THAT(notes(server), Not(HasSubstr("server's link")));
+  const std::string slow = server + " network.bandwidth_bytes_per_s=1.25e8";
+  EXPECT_THAT(notes(slow), AllOf(HasSubstr("# async-sgd: its server's link is busy for "),
+                                 HasSubstr("\nasync-sgd: its server's link is busy for ")));
+  EXPECT_THAT(notes(slow + " network.server.bandwidth_bytes_per_s=1.25e9"), Not(HasSubstr("server's link")));
+  EXPECT_THAT(notes(slow + " network.contention=false"), Not(HasSubstr("server's link")));
+}
+
 // Without other delays each round is 4 x 10 ms and 5.1 ms of communication: 45.1 ms.
 TEST_F(MagnitudeNotes, AThresholdBeyondAllRoundsIsNoted) {
   const std::string constant = "delays.0.mean=0 methods.drop.threshold_s=";

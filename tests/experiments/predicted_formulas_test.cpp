@@ -1,4 +1,5 @@
 // Formulas beside the simulation: how near they are, where there is none and why, how tables and JSON show them.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -97,6 +98,43 @@ TEST_F(PredictedFormulas, WithoutAVarianceAndASampleOfAllWorkersThereIsNoFormula
   const auto of_many = predict_by_formula(many.runs.front(), sample_times(many.runs.front()));
   EXPECT_TRUE(of_many.all.empty());
   EXPECT_THAT(of_many.why_none, HasSubstr("no variance"));
+}
+
+// Formulas know what a message takes alone.
+TEST_F(PredictedFormulas, WhereMessagesWaitForEachOtherThereIsNoFormulaButAReason) {
+  const auto reason = [&](const std::string& method, const std::string& network) {
+    const Experiment experiment = load({"methods=[{" + method + "}]", "network={" + network + "}"});
+    return predict_by_formula(experiment.runs.front(), sample_times(experiment.runs.front())).why_none;
+  };
+  const std::string ring = "kind='ring', latency_s=1e-3, bandwidth_bytes_per_s=1e6";
+  for (const char* method : {"algorithm='backup-workers', backups=1", "algorithm='async-sgd'",
+                             "algorithm='decentralized-sgd', graph={kind='ring'}"}) {
+    EXPECT_EQ(reason(method, ring), "messages wait on shared links") << method;
+    EXPECT_THAT(reason(method, ring + ", contention=false"), testing::Not(HasSubstr("shared links"))) << method;
+    EXPECT_THAT(reason(method, "kind='fixed', latency_s=1e-3"), testing::Not(HasSubstr("shared links"))) << method;
+  }
+  EXPECT_EQ(reason("algorithm='sync-sgd'", ring), "");
+  EXPECT_THAT(reason("algorithm='sync-sgd'", ring + ", overlap={buckets=4}"), HasSubstr("each bucket"));
+}
+
+// Groups whose averages pass one uplink wait for each other there.
+TEST_F(PredictedFormulas, OfGroupsThatMeetOnAnUplinkThereIsNone) {
+  const auto reason = [&](int of_method, const std::string& network) {
+    const Experiment experiment =
+        load({"cluster.workers=12", "network={" + network + "}",
+              fmt::format("methods=[{{algorithm='hierarchical-sgd', group_size={}, group_period=1, "
+                          "period={{rule='constant', steps=4}}}}]",
+                          of_method)});
+    return predict_by_formula(experiment.runs.front(), sample_times(experiment.runs.front())).why_none;
+  };
+  const std::string link = "latency_s=1e-3, bandwidth_bytes_per_s=1e6", ring = "kind='ring', " + link;
+  EXPECT_EQ(reason(6, ring), "");
+  EXPECT_EQ(reason(4, ring + ", racks={group_size=4, " + link + "}"), "");
+  EXPECT_THAT(reason(6, ring + ", racks={group_size=4, " + link + "}"), HasSubstr("groups' averages wait"));
+  EXPECT_EQ(reason(6, ring + ", contention=false, racks={group_size=4, " + link + "}"), "");
+  EXPECT_THAT(reason(6, "kind='two-level', group_size=4, inside={" + link + "}, " + link),
+              HasSubstr("groups' averages wait"));
+  EXPECT_THAT(reason(4, "kind='parameter-server', " + link), HasSubstr("groups' averages wait"));
 }
 
 // What is sampled has an error, which the table and the JSON show.

@@ -15,7 +15,7 @@
 #include "experiments/execution/runner.hpp"
 #include "results/directory/run_directory.hpp"
 #include "workers/models/quadratic.hpp"
-#include "workers/network/fixed.hpp"
+#include "workers/network/network.hpp"
 #include "workers/process/interrupt.hpp"
 
 namespace syncopate {

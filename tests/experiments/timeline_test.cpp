@@ -206,6 +206,39 @@ TEST_F(Timelines, AsManyMicroBatchesAreDrawnAsComputedAsWereKept) {
   }
 }
 
+// What a server's link carried: every gradient once, from whom it came and as long as its bytes need, one at a time.
+TEST_F(Timelines, ServersLinksCarryOneMessageAfterTheOther) {
+  constexpr Duration transfer = std::chrono::microseconds(400);  // 40,000 bytes
+  const Experiment experiment = load("exponential", "mean");
+  for (const auto& run : experiment.runs) {
+    if (run.method != "async-sgd") continue;
+    Recorded recorded = run_recorded(run);
+    const Timeline timeline = recorded.record.spans->finish(recorded.totals.end);
+    ASSERT_EQ(timeline.links.size(), 1U);
+    std::vector<std::int64_t> gradients(static_cast<std::size_t>(run.cluster.workers));
+    for (const auto* const way : {&timeline.links[0].in, &timeline.links[0].out}) {
+      ASSERT_FALSE(way->empty());
+      Time free = start_time;
+      for (const LinkUse& one : *way) {
+        EXPECT_GE(one.begin, free);
+        free = one.end;
+        EXPECT_LE(one.end, timeline.end);
+        if (one.end < timeline.end) {
+          EXPECT_EQ(one.end - one.begin, transfer);
+        }
+        ASSERT_TRUE(one.other);
+        if (way == &timeline.links[0].in) ++gradients.at(static_cast<std::size_t>(one.other->value));
+      }
+    }
+    for (std::size_t worker = 0; worker < gradients.size(); ++worker) {
+      EXPECT_GE(gradients[worker], recorded.totals.kept[worker] / run.cluster.micro_batches);
+      EXPECT_LE(gradients[worker], recorded.totals.kept[worker] / run.cluster.micro_batches + 1);  // one under way
+    }
+    return;
+  }
+  FAIL() << "there is no asynchronous SGD among the methods";
+}
+
 // What somebody looked up on the stack of a suspended worker would be that of another one.
 TEST_F(Timelines, AreTheSameWhereAllRunOnOneStackInTurn) {
   for (const auto& run : load("exponential", "mean").runs) {

@@ -70,6 +70,34 @@ TEST(TraceEvents, EveryValueStandsUnderItsOwnName) {
      "args": {"what": "receive"}}])"));
 }
 
+// Each server's link has two threads after the server's own.
+TEST(TraceEvents, ServersLinksHaveThreadsOfTheirOwn) {
+  Timeline linked = timeline();
+  linked.tracks.push_back(linked.tracks.back());  // two servers
+  linked.links = {
+      {.in = {{at(0), at(20), Rank{1}}, {at(30), at(50), std::nullopt}}, .out = {{at(50), at(70), Rank{0}}}},
+      {.in = {}, .out = {{at(1), at(2), Rank{1}}}}};
+  const json trace = json::parse(trace_events(linked, title));
+  EXPECT_EQ(trace["otherData"]["servers"], 2);
+  std::vector<std::pair<int, std::string>> names;
+  json of_links = json::array();
+  for (json event : trace["traceEvents"]) {
+    if (event["name"] == "thread_name") names.emplace_back(event["tid"], event["args"]["name"]);
+    event.erase("cname");
+    if (event["ph"] == "X" && event["cat"] == "link") of_links.push_back(event);
+  }
+  using Named = std::pair<int, std::string>;
+  EXPECT_THAT(names, testing::ElementsAre(Named{1, "worker 0"}, Named{2, "worker 1"}, Named{3, "server 0"},
+                                          Named{4, "server 0, in"}, Named{5, "server 0, out"}, Named{6, "server 1"},
+                                          Named{7, "server 1, in"}, Named{8, "server 1, out"}));
+  const auto event = [](int thread, double begin_us, double us, const char* what) {
+    return json{{"name", "communicate"}, {"cat", "link"},  {"ph", "X"}, {"pid", 1},
+                {"tid", thread},         {"ts", begin_us}, {"dur", us}, {"args", {{"what", what}}}};
+  };
+  EXPECT_EQ(of_links, json::array({event(4, 0, 20e3, "from worker 1"), event(4, 30e3, 20e3, "collective"),
+                                   event(5, 50e3, 20e3, "to worker 0"), event(8, 1e3, 1e3, "to worker 1")}));
+}
+
 TEST(TraceEvents, OfSeveralServersEachHasItsNumber) {
   Timeline with_two = timeline();
   with_two.tracks.push_back(with_two.tracks.back());

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "workers/network/ring.hpp"
+#include "workers/network/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -11,7 +11,7 @@
 #include "workers/delays/exponential.hpp"
 #include "workers/models/quadratic.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
-#include "workers/network/fixed.hpp"
+#include "workers/network/network.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 #include "workers/training/sample_weights.hpp"
 

@@ -13,9 +13,7 @@
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "workers/delays/exponential.hpp"
-#include "workers/network/jitter.hpp"
-#include "workers/network/parameter_server.hpp"
-#include "workers/network/ring.hpp"
+#include "workers/network/network.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
@@ -52,47 +50,221 @@ struct Programs {
   }
 };
 
+// The next message, whoever has left meanwhile.
+ReceivedMessage next_message(Cluster& cluster, Rank self) {
+  while (true)
+    if (auto message = cluster.receive(self, {}, never, here())) return message;
+}
+
 double now_s(const Cluster& cluster, Rank self) { return to_seconds(cluster.now(self)); }
 
+// Of every kind: the server has one link.
 TEST(SharedLinks, AllWhoSendAtOnceArriveOneTransferAfterTheOther) {
-  const Programs setup;
-  const int n = setup.workers;
+  const int n = 5;
   const double all_there_s = latency_s + n * transfer_s;
+  std::vector<std::shared_ptr<const NetworkModel>> networks;
+  networks.push_back(make_parameter_server_network(n, link));
+  networks.push_back(make_ring_network(link.latency_s, link.bandwidth_bytes_per_s));
+  networks.push_back(make_tree_network(link.latency_s, link.bandwidth_bytes_per_s));
+  networks.push_back(make_two_level_network(n, {.group_size = 2, .inside = {0, 1e12}, .between = link}));
+  for (const auto& network : networks) {
+    const Programs setup{.workers = n, .network = network};
+    setup.run(
+        [&](Cluster& cluster, Rank self) {
+          cluster.send(self, cluster.server(), model(), here());
+          ASSERT_TRUE(cluster.receive(self, {}, never, here()));
+          EXPECT_NEAR(now_s(cluster, self), all_there_s + latency_s + (self.value + 1) * transfer_s, 1e-8);
+        },
+        [&](Cluster& cluster, Rank self) {
+          for (int k = 1; k <= n; ++k) {
+            const auto message = cluster.receive(self, {}, never, here());
+            ASSERT_TRUE(message);
+            // Two of a group come one after the other over its uplink, and others' between them.
+            if (network != networks.back()) {
+              EXPECT_EQ(message->from, Rank{k - 1});
+            }
+            EXPECT_NEAR(now_s(cluster, self), latency_s + k * transfer_s, 1e-8);
+          }
+          for (int w = 0; w < n; ++w) cluster.send(self, Rank{w}, model(), here());
+        });
+  }
+}
+
+// The model of before: a message takes what it takes alone, whatever else is under way.
+TEST(SharedLinks, AreNotSharedWithoutContention) {
+  Programs setup;
+  setup.network = make_ring_network(latency_s, 1000, {.contention = false});
   setup.run(
       [&](Cluster& cluster, Rank self) {
         cluster.send(self, cluster.server(), model(), here());
         ASSERT_TRUE(cluster.receive(self, {}, never, here()));
-        EXPECT_DOUBLE_EQ(now_s(cluster, self), all_there_s + latency_s + (self.value + 1) * transfer_s);
+        EXPECT_DOUBLE_EQ(now_s(cluster, self), 2 * (latency_s + transfer_s));
       },
       [&](Cluster& cluster, Rank self) {
-        for (int k = 1; k <= n; ++k) {
-          const auto message = cluster.receive(self, {}, never, here());
-          ASSERT_TRUE(message);
-          EXPECT_EQ(message->from, Rank{k - 1});
-          EXPECT_DOUBLE_EQ(now_s(cluster, self), latency_s + k * transfer_s);
-        }
-        for (int w = 0; w < n; ++w) cluster.send(self, Rank{w}, model(), here());
+        for (int k = 0; k < setup.workers; ++k) ASSERT_TRUE(cluster.receive(self, {}, never, here()));
+        EXPECT_DOUBLE_EQ(now_s(cluster, self), latency_s + transfer_s);
+        for (int w = 0; w < setup.workers; ++w) cluster.send(self, Rank{w}, model(), here());
       });
 }
 
-// Three servers: what goes to one does not wait for what goes to another, nor what they send out.
+// Each worker sends to both neighbours at once: the second leaves after the first, and comes after the other one's
+// first.
+TEST(SharedLinks, TwoNeighboursTakeTwoTransfers) {
+  const int n = 6;
+  const Programs setup{.workers = n, .servers = 0, .network = make_ring_network(latency_s, 1000)};
+  setup.run([&](Cluster& cluster, Rank self) {
+    for (const int way : {n - 1, 1}) cluster.send(self, Rank{(self.value + way) % n}, model(), here());
+    for (int k = 1; k <= 2; ++k) {
+      ASSERT_TRUE(cluster.receive(self, {}, never, here()));
+      EXPECT_DOUBLE_EQ(now_s(cluster, self), latency_s + k * transfer_s);
+    }
+  });
+}
+
+// One rack sends to another: its uplink carries one transfer after the other, each slower than a worker's own link. In
+// the rack only the receiver's link counts.
+TEST(SharedLinks, OfRacksCarryAllThatGoesBetweenThem) {
+  const int size = 3;
+  const double uplink_s = 2;  // of the payload
+  const LinkOptions racks{.group_size = size, .uplink = {0.5, 1000 / uplink_s}};
+  const Programs setup{.workers = 2 * size, .servers = 0, .network = make_ring_network(latency_s, 1000, racks)};
+  setup.run([&](Cluster& cluster, Rank self) {
+    if (self.value < size) {
+      cluster.send(self, Rank{self.value + size}, model(), here());
+      return;
+    }
+    ASSERT_TRUE(cluster.receive(self, {}, never, here()));
+    EXPECT_DOUBLE_EQ(now_s(cluster, self), 0.5 + (self.value - size + 1) * uplink_s);
+    const double begin_s = 100;
+    cluster.receive(self, {}, start_time + from_seconds(begin_s), here());
+    cluster.send(self, Rank{size + (self.value - size + 1) % size}, model(), here());
+    ASSERT_TRUE(cluster.receive(self, {}, never, here()));
+    EXPECT_DOUBLE_EQ(now_s(cluster, self), begin_s + latency_s + transfer_s);
+  });
+}
+
+// What comes slowly from one worker does not hold up what comes from the others; a collective goes at the slowest's.
+TEST(SharedLinks, OfASlowWorkerAreSlowForItAlone) {
+  const int n = 4;
+  const LinkOptions options{.own = {{Rank{1}, {latency_s, 100}}}};
+  const Programs setup{.workers = n, .network = make_ring_network(latency_s, 1000, options)};
+  setup.run(
+      [&](Cluster& cluster, Rank self) {
+        cluster.send(self, cluster.server(), model(), here());
+        ModelStatePtr none;
+        cluster.average(self, none, {}, {}, here());
+        // It begins once worker 1's way out is free.
+        EXPECT_DOUBLE_EQ(now_s(cluster, self), 10 + 6 * latency_s + 1.5 * 10);
+      },
+      [&](Cluster& cluster, Rank self) {
+        std::vector<std::pair<int, double>> arrived;
+        for (int k = 0; k < n; ++k) {
+          const auto message = cluster.receive(self, {}, never, here());
+          ASSERT_TRUE(message);
+          arrived.emplace_back(message->from.value, now_s(cluster, self));
+        }
+        // Worker 1's is second in line: the third and the fourth come after the time that its transfer takes here.
+        const std::vector<std::pair<int, double>> expected = {
+            {0, latency_s + 1}, {2, latency_s + 3}, {3, latency_s + 4}, {1, latency_s + 10}};
+        EXPECT_EQ(arrived, expected);
+      });
+}
+
+// A collective occupies its members' links for its transfer, without its latencies, and waits for what is on them.
+TEST(SharedLinks, CollectivesAndMessagesWaitForEachOther) {
+  const double transfers_s = 1, latencies_s = 2 * latency_s;  // of an all-reduce of two workers
+  const auto run = [&](double message_at_s, double collective_at_s, double message_s, double collective_s) {
+    const Programs setup{.workers = 2, .network = make_ring_network(latency_s, 1000)};
+    setup.run(
+        [&](Cluster& cluster, Rank self) {
+          cluster.receive(self, {}, start_time + from_seconds(collective_at_s), here());
+          ModelStatePtr none;
+          cluster.average(self, none, {}, {}, here());
+          EXPECT_DOUBLE_EQ(now_s(cluster, self), collective_s);
+          if (self.value > 0) return;
+          ASSERT_TRUE(cluster.receive(self, {}, never, here()));
+          EXPECT_DOUBLE_EQ(now_s(cluster, self), std::max(message_s, collective_s));
+        },
+        [&](Cluster& cluster, Rank self) {
+          cluster.receive(self, {}, start_time + from_seconds(message_at_s), here());
+          cluster.send(self, Rank{0}, model(), here());
+        });
+  };
+  // The message is on worker 0's way in during [10.25, 11.25], the collective begins at 11.25.
+  run(10, 11, 11.25, 11.25 + transfers_s + latencies_s);
+  // The collective is on the links during [10, 11], the message comes to them at 10.75; it arrives at 12.
+  run(10.5, 10, 12, 10 + transfers_s + latencies_s);
+}
+
+// A worker that sends while a collective of its own is under way: in the order of time, whoever runs first.
+TEST(SharedLinks, WhatIsSentBesideACollectiveComesToTheLinkInTheOrderOfTime) {
+  const auto run = [&](double send_at_s, double arrives_s, double ends_s) {
+    const Programs setup{.workers = 2, .network = make_ring_network(latency_s, 1000)};
+    setup.run(
+        [&](Cluster& cluster, Rank self) {
+          if (self.value == 1) cluster.receive(self, {}, start_time + from_seconds(10), here());
+          auto started = cluster.start(self, Collective::average(nullptr, {}), {}, here());
+          if (self.value == 0) {
+            cluster.receive(self, {}, start_time + from_seconds(send_at_s), here());
+            cluster.send(self, cluster.server(), model(), here());
+          }
+          cluster.finish(self, std::move(started), here());
+          EXPECT_DOUBLE_EQ(now_s(cluster, self), ends_s);
+        },
+        [&](Cluster& cluster, Rank self) {
+          next_message(cluster, self);
+          EXPECT_DOUBLE_EQ(now_s(cluster, self), arrives_s);
+          while (cluster.workers_left(self) > 0) cluster.receive(self, {}, never, here());  // they may wait for it
+        });
+  };
+  run(3, 4.25, 11.5);      // long before the last arrival, which is at 10
+  run(9.5, 10.75, 12);     // the collective waits for the message's way out, until 10.5
+  run(10.5, 12.25, 11.5);  // the message waits for the collective's transfer, until 11
+}
+
+// N gradients of S slices each, in rotated order: every server's link is busy from the first to the last.
+TEST(SharedLinks, OfShardsCarrySlicesSideBySide) {
+  const int n = 6, shards = 3;
+  const double slice_s = transfer_s / shards;
+  Programs setup{.workers = n, .servers = shards, .network = make_ring_network(latency_s, 1000)};
+  setup.run(
+      [&](Cluster& cluster, Rank self) {
+        for (int k = 0; k < shards; ++k) {
+          const int shard = (self.value + k) % shards;
+          Message message = model();
+          message.slice = {shard, shards};
+          cluster.send(self, cluster.server(shard), std::move(message), here());
+        }
+      },
+      [&](Cluster& cluster, Rank self) {
+        for (int k = 1; k <= n; ++k) {
+          next_message(cluster, self);
+          EXPECT_NEAR(now_s(cluster, self), latency_s + k * slice_s, 0.02);  // bytes are whole
+        }
+      });
+}
+
+// Three servers: what goes to one does not wait for what goes to another, but on the sender's way out, where the message
+// to server s is after s others; nor what they send, but on the receiver's way in.
 TEST(SharedLinks, OfSeveralServersServeSideBySide) {
   Programs setup;
   setup.servers = 3;
   const int n = setup.workers;
-  const double all_there_s = latency_s + n * transfer_s;
+  const double all_there_s = latency_s + n * transfer_s;  // at the first
   setup.run(
       [&](Cluster& cluster, Rank self) {
         for (int s = 0; s < 3; ++s) cluster.send(self, cluster.server(s), model(), here());
         for (int s = 0; s < 3; ++s) {
           ASSERT_TRUE(cluster.receive(self, {}, never, here()));
-          EXPECT_DOUBLE_EQ(now_s(cluster, self), all_there_s + latency_s + (self.value + 1) * transfer_s);
+          EXPECT_DOUBLE_EQ(now_s(cluster, self),
+                           all_there_s + s * transfer_s + latency_s + (self.value + 1) * transfer_s);
         }
       },
       [&](Cluster& cluster, Rank self) {
+        const int s = self.value - n;
         for (int k = 1; k <= n; ++k) {
           ASSERT_TRUE(cluster.receive(self, {}, never, here()));
-          EXPECT_DOUBLE_EQ(now_s(cluster, self), latency_s + k * transfer_s);
+          EXPECT_DOUBLE_EQ(now_s(cluster, self), latency_s + (s + k) * transfer_s);
         }
         for (int w = 0; w < n; ++w) cluster.send(self, Rank{w}, model(), here());
       });
@@ -159,14 +331,14 @@ TEST(SharedLinks, CarryMessagesBetweenWorkersInAndOut) {
       cluster.send(self, Rank{self.value + 2}, {}, here());  // without values, right behind it
       return;
     }
-    // In during [0, 1] and [1, 2]; out from 1.25 and, the second, from 2.25.
+    // In during [0.25, 1.25] and [1.25, 2.25]; out after that.
     const double arrival_s = self.value == 2 ? 2.5 : 3.5;
     const auto first = cluster.receive(self, {}, never, here());
     ASSERT_TRUE(first);
     EXPECT_EQ(first->kind, Message::Kind::model);
     EXPECT_DOUBLE_EQ(now_s(cluster, self), arrival_s);
-    EXPECT_TRUE(cluster.receive(self, {}, never, here()));
-    EXPECT_DOUBLE_EQ(now_s(cluster, self), arrival_s);  // its own transfers take no time
+    ASSERT_TRUE(cluster.receive(self, {}, never, here()));
+    EXPECT_LE(now_s(cluster, self), 3.5);  // its own transfers take no time, but it waits for what came before it
   });
 }
 
@@ -186,8 +358,10 @@ TEST(SharedLinks, GroupsAverageOneAfterTheOther) {
 // sender has left.
 TEST(SharedLinks, NothingOvertakesOnAConnectionHoweverCostsVary) {
   constexpr int messages = 300;
-  for (const bool star : {false, true}) {
-    auto network = star ? make_parameter_server_network(2, {1, 1e4}) : make_ring_network(1, 1e4);
+  for (const int kind : {0, 1, 2}) {
+    auto network = kind == 0   ? make_parameter_server_network(2, {1, 1e4})
+                   : kind == 1 ? make_ring_network(1, 1e4)
+                               : make_ring_network(1, 1e4, {.contention = false});
     const Programs setup{.workers = 2, .servers = 0, .network = with_jitter(std::move(network), 20, 5)};
     int out_of_turn = 0;
     setup.run([&](Cluster& cluster, Rank self) {

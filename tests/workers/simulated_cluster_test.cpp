@@ -14,9 +14,7 @@
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/many_fibers.hpp"
 #include "workers/delays/exponential.hpp"
-#include "workers/network/jitter.hpp"
-#include "workers/network/parameter_server.hpp"
-#include "workers/network/ring.hpp"
+#include "workers/network/network.hpp"
 #include "workers/process/interrupt.hpp"
 
 namespace syncopate {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "workers/delays/compute_time.hpp"
-#include "workers/network/fixed.hpp"
+#include "workers/network/network.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {

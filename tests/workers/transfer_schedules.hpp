@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "workers/network/link.hpp"
+#include "workers/network/network.hpp"
 
 namespace syncopate {
 

@@ -52,6 +52,19 @@ void SpanRecorder::add_unrecorded(Track& track, Duration micro_batch) const {
   track.unrecorded.push_back(all);
 }
 
+void SpanRecorder::add_use(Rank server, bool is_in, const LinkUse& transfer) {
+  if (transfer.end <= transfer.begin || server.value >= workers_ + servers_) return;
+  if (link_ways_.empty()) link_ways_.resize(2 * static_cast<std::size_t>(servers_));
+  LinkWay& way = link_ways_[2 * static_cast<std::size_t>(server.value - workers_) + (is_in ? 0 : 1)];
+  if (way.stopped) return;
+  way.stopped =
+      std::ssize(way.transfers) >= tracks_[server].most_spans || transfer.begin.time_since_epoch() >= limits_.time;
+  if (way.stopped)
+    way.stopped_at = transfer.begin;
+  else
+    way.transfers.push_back(transfer);
+}
+
 void SpanRecorder::stop(Rank rank) { tracks_[rank].stopped = true; }
 
 void SpanRecorder::move_in(Rank rank, const std::vector<Span>& spans) {
@@ -166,6 +179,12 @@ Timeline SpanRecorder::finish(Time end) {
       timeline.capped = true;
     }
   }
+  for (const LinkWay& way : link_ways_) {
+    if (way.stopped && way.stopped_at < timeline.until) {
+      timeline.until = way.stopped_at;
+      timeline.capped = true;
+    }
+  }
   if (limits_.time < timeline.until.time_since_epoch()) {
     timeline.until = Time{limits_.time};
     timeline.capped = true;
@@ -180,6 +199,16 @@ Timeline SpanRecorder::finish(Time end) {
     remove_beyond(rank, timeline.until);
     timeline.tracks.push_back(std::move(track.spans));
   }
+  // What has gone its way beyond the end has met nobody.
+  for (LinkWay& way : link_ways_)
+    while (!way.transfers.empty() && way.transfers.back().end > timeline.until) {
+      LinkUse& last = way.transfers.back();
+      last.end = timeline.until;
+      if (last.end > last.begin) break;
+      way.transfers.pop_back();
+    }
+  for (std::size_t way = 0; way < link_ways_.size(); way += 2)
+    timeline.links.push_back({std::move(link_ways_[way].transfers), std::move(link_ways_[way + 1].transfers)});
   return timeline;
 }
 

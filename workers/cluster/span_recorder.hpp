@@ -39,8 +39,20 @@ inline SpanLabel label_of(const MicroBatch& micro_batch) {
   return {micro_batch_name, micro_batch.step, micro_batch.index};
 }
 
+// One transfer over a server's link.
+struct LinkUse {
+  Time begin{};
+  Time end{};
+  std::optional<Rank> other{};  // who sends it, or gets it; none: a collective's
+};
+// What a server's link carries, one transfer after the other, with gaps.
+struct LinkTracks {
+  std::vector<LinkUse> in, out;
+};
+
 struct Timeline {
   std::vector<std::vector<Span>> tracks;  // by rank, servers last; each from the start, without gaps
+  std::vector<LinkTracks> links{};        // by server; empty where nothing passed a link that is shared
   int workers = 0;
   Time end{};    // of the run
   Time until{};  // the tracks go so far: the run's end, unless a limit cut them
@@ -64,6 +76,9 @@ class SpanRecorder {
   // see Span.
   void add(Rank rank, Activity activity, Time end, const char* what) { add(rank, activity, end, what, Step{-1}, -1); }
   void add(Rank rank, Activity activity, Time end, const char* what, Step step, int micro_batch);
+
+  // A transfer over the link of a server; of each way in the order of their begins.
+  void add_use(Rank server, bool is_in, const LinkUse& transfer);
 
   // What becomes of a gradient that took the worker so long. A gradient does not say which micro-batches it is made of.
   // With servers it is taken to be the worker's first undecided micro-batches that last so long together; without, its
@@ -114,6 +129,11 @@ class SpanRecorder {
     Step step{-1};
     bool stopped = false;
   };
+  struct LinkWay {
+    std::vector<LinkUse> transfers;
+    Time stopped_at{};  // the begin of the first that was not recorded
+    bool stopped = false;
+  };
   struct Run {
     std::size_t first = 0;  // in `open`
     std::size_t count = 0;
@@ -130,6 +150,7 @@ class SpanRecorder {
   int servers_;
   Limits limits_;
   ByRank<Track> tracks_;
+  std::vector<LinkWay> link_ways_;  // of servers, the way in and the way out of each; empty before the first transfer
   std::optional<std::vector<Fate>> collected_;
 };
 

@@ -248,6 +248,11 @@ bool Settings::has_table(const Key& key) const {
   return written && written->is_table();
 }
 
+void Settings::refuse(std::string_view key, std::string_view reason) {
+  node_->entry(key);  // known, so that it is reported once
+  if (node_->find(key)) fault(key, fmt::format("must be left out: {}", reason));
+}
+
 std::optional<std::string> Settings::word(std::string_view key) const {
   const TomlNode* written = node_->find(key);
   return written ? as<std::string>(*written) : std::nullopt;

@@ -74,6 +74,10 @@ class Settings {
   // Whether a table is written there, for keys that take a number or a table. Read as the one or the other.
   bool has_table(const Key& key) const;
 
+  // A fault "must be left out: <reason>" where the key is written, which means something in other files alone. It is not
+  // described.
+  void refuse(std::string_view key, std::string_view reason);
+
   // The value where it is written as a string, for keys that take a number or a word.
   std::optional<std::string> word(std::string_view key) const;
 

@@ -16,6 +16,7 @@ StartedCollective Gatherings::start(Rank rank, Collective&& what, const Contribu
   Gathering& gathering = next_gathering(assembly, rank, place);
   join(gathering, assembly, rank, std::move(what), place);
   const std::int64_t number = started_by(assembly, rank);
+  ++stage_[rank].collectives_under_way;
   book_arrival(assembly, gathering, rank, part);
   const std::optional<Members> group = &assembly == &all_ ? std::nullopt : std::optional(assembly.members);
   return {gathering.what.kind, group, number, part.step};
@@ -53,6 +54,7 @@ inline void Gatherings::book_arrival(Assembly& assembly, Gathering& gathering, R
   Book& book = stage_[rank].book;
   gathering.last_arrival = std::max(gathering.last_arrival, book.now());
   book.contribute(part, gathering.row);
+  if (overlaps(gathering)) gathering.buckets.arrive(*overlap_, book.now(), stage_.last_micro_batch_of(rank));
   if (recorded_ && &assembly == &all_) gathering.arrivals.emplace_back(rank, book.now());
   ++started_by(assembly, rank);
   if (++gathering.arrived == assembly.members.count && !assembly.under_way) begin_next(assembly);
@@ -185,7 +187,10 @@ void Gatherings::begin_next(Assembly& assembly) {
                             .number = is_of_all ? traffic_.next_collective() : assembly.begun++};
   assembly.under_way = true;
   const Time at = std::max(next->last_arrival, assembly.free_at);
-  if (is_of_all || count > 1)
+  if (overlaps(*next) && count > 1)
+    traffic_.begin_collective(at, call, Event::Kind::finish_collective, &assembly,
+                              next->buckets.end(stage_.options.network, call, assembly.free_at) - at);
+  else if (is_of_all || count > 1)
     traffic_.begin_collective(at, call, Event::Kind::finish_collective, &assembly);
   else  // alone: nothing
     stage_.schedule_end(at, Event::Kind::finish_collective, &assembly);
@@ -275,6 +280,7 @@ CollectiveResult Gatherings::finish(Rank rank, StartedCollective&& started, cons
   Assembly& assembly = started.group ? groups_.at(*started.group) : all_;
   Gathering& gathering = older_gathering(assembly, started.number);
   wait_for_end(rank, gathering, place);
+  --stage_[rank].collectives_under_way;
   if (!started.group) pauses_.end(rank);
   return take_result(assembly, gathering, rank);
 }

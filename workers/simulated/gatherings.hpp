@@ -36,6 +36,7 @@ struct Gathering {
   SharedNumbers numbers;
   std::vector<Packet> brought;  // to an exchange, by place among the members
   SharedPackets packets;
+  BucketArrivals buckets;  // where the exchange overlaps the backward pass
   AgreedProgress agreed;
 };
 
@@ -66,7 +67,11 @@ struct ProgressSoFar {
 class Gatherings {
  public:
   Gatherings(Stage& stage, Traffic& traffic, PausesUnderWay& pauses)
-      : stage_(stage), traffic_(traffic), pauses_(pauses), recorded_(arrivals_of(stage.options.record)) {
+      : stage_(stage),
+        traffic_(traffic),
+        pauses_(pauses),
+        overlap_(stage.options.network.overlap()),
+        recorded_(arrivals_of(stage.options.record)) {
     all_.members = {Rank{0}, stage.options.workers};
   }
 
@@ -106,6 +111,9 @@ class Gatherings {
   void join(Gathering& gathering, const Assembly& assembly, Rank rank, Collective&& what, const Place& place);
   void check_alike(const Gathering& gathering, Rank rank, const Collective& what, std::size_t count,
                    const Place& place) const;
+  bool overlaps(const Gathering& gathering) const {
+    return overlap_ && gathering.what.kind == Collective::Kind::all_reduce;
+  }
   void begin_next(Assembly& assembly);
   void form_result(Gathering& gathering, Rank first);
   [[gnu::noinline]] void record_arrivals(const Gathering& gathering);
@@ -120,6 +128,7 @@ class Gatherings {
   PausesUnderWay& pauses_;
   Assembly all_;
   std::map<Members, Assembly> groups_;
+  const std::optional<Overlap> overlap_;
   std::uint16_t last_id_ = 0;
   std::vector<GradientArrival>* recorded_;  // null: arrivals are not
   Time met_at_{};                           // end of the last collective of all workers,

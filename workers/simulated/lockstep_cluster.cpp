@@ -33,8 +33,7 @@ void poll_interrupt() {
 
 bool LockstepCluster::can_simulate(const SimulatedOptions& options) {
   return options.training.time_only() && options.servers == 0 && !options.record && !options.outages &&
-         !options.pauses && !options.compute_time.can_run_out() && !options.compute_time.follows_samples() &&
-         !options.network.has_shared_links();
+         !options.pauses && !options.compute_time.can_run_out() && !options.compute_time.follows_samples();
 }
 
 LockstepCluster::LockstepCluster(const SimulatedOptions& options, ProgressSoFar so_far)
@@ -45,6 +44,7 @@ LockstepCluster::LockstepCluster(const SimulatedOptions& options, ProgressSoFar 
       is_stopped_(size()),
       is_lost_(options.workers),
       computed_(size()),
+      last_micro_batch_(options.network.overlap() ? size() : 0),
       busy_(size()),
       discarded_(size()),
       kept_(size()),
@@ -74,6 +74,9 @@ Gradient LockstepCluster::compute_gradients(Rank, const ModelStatePtr& at, const
       Duration& spent = spent_[begin + i];
       spent = time > room - spent ? room : spent + time;
       // Where only the sum is so long, its micro-batches do end.
+      if (!last_micro_batch_.empty())
+        last_micro_batch_[begin + i] =
+            first.index + count >= options_.micro_batches ? rows[i * length + length - 1] : Duration{};
       if (time >= longest_duration && std::ranges::max(rows.subspan(i * length, length)) >= longest_duration)
         is_lost_[rank_at(begin + i)] = any_lost_ = true;
     }
@@ -93,7 +96,11 @@ std::optional<Gradient> LockstepCluster::compute_gradient(Rank, const ModelState
   const Duration limit = deadline.at - met_at_;
   const bool ends = deadline.at != never && limit < longest_duration;
   const bool is_plain = ends && deadline.preempt == Preempt::discard;
-  if (!(is_plain ? add_times_until(limit, times) : add_times(deadline, times))) return std::nullopt;
+  const bool is_kept_by_any = is_plain ? add_times_until(limit, times) : add_times(deadline, times);
+  const bool ends_step = slot.index + 1 >= options_.micro_batches;
+  for (std::size_t i = 0; i < last_micro_batch_.size(); ++i)
+    last_micro_batch_[i] = ends_step && !is_stopped_[i] ? times[i] : Duration{};
+  if (!is_kept_by_any) return std::nullopt;
   return Gradient(at, samples, {});
 }
 
@@ -198,7 +205,7 @@ AgreedProgress LockstepCluster::meet(const Collective& what, const Contribution*
                             .payload = payload_of(what, options_.training, options_.workers),
                             .number = collectives_++};
   const Duration until_arrival = *std::ranges::max_element(spent_);
-  const Time end = later(met_at_ + until_arrival, options_.network.collective(call));
+  const Time end = end_of(what, call, met_at_ + until_arrival);
   if (end == never) throw RunFailure(explain_end_of_clock("the cluster"));
   until_arrivals_ += until_arrival;
   communicating_ += end - (met_at_ + until_arrival);
@@ -211,6 +218,16 @@ AgreedProgress LockstepCluster::meet(const Collective& what, const Contribution*
   if (part) book(*part, row);
   rows_.close(what.kind, row, end, bytes_);
   return {.time = end, .micro_batches = kept_in_all_, .bytes = bytes_};
+}
+
+Time LockstepCluster::end_of(const Collective& what, const CollectiveCall& call, Time last_arrival) {
+  const auto overlap = options_.network.overlap();
+  if (!overlap || what.kind != Collective::Kind::all_reduce || call.members == 1)
+    return later(last_arrival, options_.network.collective(call));
+  BucketArrivals buckets;
+  for (std::size_t i = 0; i < size(); ++i) buckets.arrive(*overlap, met_at_ + spent_[i], last_micro_batch_[i]);
+  std::ranges::fill(last_micro_batch_, Duration{});
+  return buckets.end(options_.network, call, met_at_);
 }
 
 // All that the workers bring, as one contribution.

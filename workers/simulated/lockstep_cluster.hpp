@@ -25,7 +25,8 @@ namespace syncopate {
 
 class LockstepCluster : public Cluster {
  public:
-  // Neither tensors, servers, a record, outages, pauses, traces nor shared links.
+  // Neither tensors, servers, a record, outages, pauses nor traces. Links matter to nobody: nothing is sent, and
+  // collectives of all go one after another.
   static bool can_simulate(const SimulatedOptions& options);
 
   // Goes on where another cluster stands at the end of a collective.
@@ -72,6 +73,7 @@ class LockstepCluster : public Cluster {
   bool add_times_until(Duration limit, std::span<const Duration> times);
   // `part` is what one worker brings; null: nothing is booked, and what has been computed waits for the next one.
   AgreedProgress meet(const Collective& what, const Contribution* part, const Place& place);
+  Time end_of(const Collective& what, const CollectiveCall& call, Time last_arrival);
   void book(const Contribution& part, StepRow& row);
   Book book_of(Rank worker, Duration since_meeting) const;
   void check_clock() const;
@@ -88,6 +90,8 @@ class LockstepCluster : public Cluster {
   ByRank<char> is_lost_;                  // in a micro-batch that never ends
   std::vector<std::int64_t> computed_;    // micro-batches, beside those that all have computed, until they are booked
   std::int64_t computed_by_all_ = 0;
+  // Where exchanges overlap the backward pass, by worker: the last micro-batch of a step, if it was kept; else empty.
+  std::vector<Duration> last_micro_batch_;
   bool any_lost_ = false;
   // Since it began, by worker:
   std::vector<Duration> busy_;  // until the last meeting

@@ -10,7 +10,8 @@ MicroBatches::MicroBatches(Stage& stage, DurationsAhead& durations, PausesUnderW
       durations_(durations),
       pauses_(pauses),
       outages_(stage.options.outages ? stage.options.workers : 0),
-      each_is_seen_(stage.options.record || stage.options.outages || stage.options.pauses),
+      each_is_seen_(stage.options.record || stage.options.outages || stage.options.pauses ||
+                    stage.options.network.overlap()),
       follows_samples_(stage.options.compute_time.follows_samples()) {
   if (outages_.empty()) return;
   for (const Rank worker : stage.workers())
@@ -55,6 +56,8 @@ std::optional<Gradient> MicroBatches::compute(Rank rank, const ModelStatePtr& at
   if (!end.kept) return cut(at, samples, backward_share(spent, duration, deadline));
   book.compute(1, spent);
   if (each_is_seen_) {
+    if (!stage_.last_micro_batches.empty())
+      stage_.last_micro_batches[rank] = {end.at, spent, slot.index + 1 >= stage_.options.micro_batches};
     stage_.record_duration(rank, slot, spent);
     pauses_.begin(rank, slot, deadline);
   }

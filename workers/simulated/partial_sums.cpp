@@ -14,9 +14,12 @@ StartedCollective PartialSums::start(Rank self, Collective&& what, const Contrib
   meet_the_others(self, place);
   rounds_.arrive(own.next.value(), self, stage_[self].book.now());
   own.in_time = own.next == open_.number && !open_.under_way;
+  ++stage_[self].collectives_under_way;
   if (own.in_time) {
     open_.activation = what.activation;
     open_.arrived.push_back(self);
+    if (const auto overlap = stage_.options.network.overlap())
+      open_.buckets.arrive(*overlap, stage_[self].book.now(), stage_.last_micro_batch_of(self));
     if (own.late.waits()) contribute_late(self);
     contribute(self, std::move(what.gradient), part);
     begin_if_due();
@@ -39,6 +42,7 @@ CollectiveResult PartialSums::finish(Rank self, const Place& place) {
   Book& book = participant.book;
   OfWorker& own = by_worker_[self];
   own.has_one_under_way = false;
+  --stage_[self].collectives_under_way;
   if (book.now() > stage_.now()) meet_the_others(self, place);  // it has computed since the start
   if (own.next == open_.number) {
     open_.waiting.push_back(self);
@@ -90,7 +94,11 @@ void PartialSums::begin_if_due() {
                             .members = stage_.options.workers,
                             .payload = stage_.options.training.parameter_bytes(),
                             .number = traffic_.next_collective()};
-  traffic_.begin_collective(stage_.now(), call, Event::Kind::finish_partial, nullptr);
+  if (stage_.options.network.overlap() && call.members > 1)
+    traffic_.begin_collective(stage_.now(), call, Event::Kind::finish_partial, nullptr,
+                              open_.buckets.end(stage_.options.network, call, open_.free_from) - stage_.now());
+  else
+    traffic_.begin_collective(stage_.now(), call, Event::Kind::finish_partial, nullptr);
 }
 
 void PartialSums::end_sum() {
@@ -105,6 +113,8 @@ void PartialSums::end_sum() {
   ++open_.number;
   open_.under_way = false;
   open_.arrived.clear();
+  open_.buckets = {};
+  open_.free_from = stage_.now();
   StepRow row = std::exchange(open_.row, {});
   row.step = open_.number;
   row.period = 1;

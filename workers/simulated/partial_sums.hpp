@@ -53,8 +53,10 @@ class PartialSums {
     Step number{};
     bool under_way = false;
     Time begun_at{};
+    Time free_from{};  // the end of the one before
     Activation activation;
     std::vector<Rank> arrived;
+    BucketArrivals buckets;         // of these, where the exchange overlaps the backward pass
     std::vector<Rank> waiting;      // arrived, or too late and waiting for its result
     std::vector<Rank> accumulated;  // have a late gradient to contribute
     int contributors = 0;

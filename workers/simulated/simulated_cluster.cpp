@@ -133,7 +133,10 @@ void SimulatedCluster::handle(const Event& event) {
       partial_sums_.end_sum();
       break;
     case Event::Kind::enter_link:
-      traffic_.enter_link(event.number);
+      traffic_.enter_link(event.rank, event.delivery);
+      break;
+    case Event::Kind::enter_links:
+      traffic_.enter_links(event.assembly);
       break;
     case Event::Kind::leave:
       leave(event.rank);

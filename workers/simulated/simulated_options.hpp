@@ -21,10 +21,13 @@ struct SimulatedOptions {
   const ComputeTime& compute_time;
   const NetworkModel& network;
   Training& training;
-  RunObserver* observer = nullptr;       // may be null
-  RunRecord* record = nullptr;           // null: nothing is recorded
-  const OutagePlan* outages = nullptr;   // null: there are none
-  const Pauses* pauses = nullptr;        // null: there are none; not together with servers or outages
+  RunObserver* observer = nullptr;      // may be null
+  RunRecord* record = nullptr;          // null: nothing is recorded
+  const OutagePlan* outages = nullptr;  // null: there are none
+  const Pauses* pauses = nullptr;       // null: there are none; not together with servers or outages
+  // There are neither collectives nor messages between workers, which are refused then: what comes to a worker comes from
+  // servers, and of one server in the order of sending, which saves an event for each message.
+  bool only_servers_send_to_workers = false;
   std::size_t most_own_stacks = 65'536;  // more participants than that run on one in turn (StackPool)
 };
 

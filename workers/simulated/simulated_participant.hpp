@@ -7,20 +7,31 @@
 #include "workers/cluster/book.hpp"
 #include "workers/cluster/message.hpp"
 #include "workers/cluster/place.hpp"
+#include "workers/network/network.hpp"
 #include "workers/simulated/fiber.hpp"
 #include "workers/simulated/inbox.hpp"
 #include "workers/units/units.hpp"
 
 namespace syncopate {
 
-// A message on its way. Two cache lines.
+// How far something has come on its way over links.
+struct Transit {
+  TransferTimes progress{};
+  Bytes payload{};
+  std::size_t stages = 0;                   // of its way, that it has entered
+  std::int64_t number = 0;                  // among its sender's messages, where costs vary
+  std::optional<Duration> last_occupied{};  // of its last stage, the receiver's way in, where that alone is left
+};
+
+// A message on its way. Two cache lines, and a third one where links are shared.
 struct alignas(64) Delivery : Message {
   union {
     Time sent{};
     Delivery* next;  // once it is in an inbox
   };
+  Transit transit{};
 };
-static_assert(sizeof(Delivery) == 128);
+static_assert(sizeof(Delivery) == 192);
 
 // Whether a participant waits for a message, and whose.
 enum class Receiving : std::uint8_t { nothing, of_anybody, of_one };
@@ -44,6 +55,7 @@ struct alignas(64) SimulatedParticipant {
   int awaited = 0;                 // who waits for a message from here alone
   int leaves_told = 0;             // a server: of those that have left
   int started = 0;                 // collectives of all workers
+  int collectives_under_way = 0;   // of any, that it has started and not finished, without waiting in them since
   Book book;
   std::uint64_t wake = 0;  // number of the event that ends its present wait; 0: none
 

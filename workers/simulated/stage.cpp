@@ -13,6 +13,7 @@ Stage::Stage(const SimulatedOptions& given)
       stacks(static_cast<std::size_t>(given.workers + given.servers), given.most_own_stacks),
       timers_(given.workers + given.servers),
       participants_(given.workers + given.servers) {
+  if (options.network.overlap()) last_micro_batches = ByRank<LastMicroBatch>(options.workers);
   for (const Rank rank : everybody()) participants_[rank].book = Book(rank, start_time, spans);
 }
 

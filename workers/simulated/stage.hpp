@@ -23,7 +23,16 @@ namespace syncopate {
 struct Assembly;
 
 struct Event {
-  enum class Kind { resume, deliver, finish_collective, arrive_partial, finish_partial, enter_link, leave };
+  enum class Kind {
+    resume,
+    deliver,
+    finish_collective,
+    arrive_partial,
+    finish_partial,
+    enter_link,
+    enter_links,
+    leave
+  };
   Time at;
   std::uint64_t number;
   union {
@@ -113,6 +122,19 @@ class Stage {
   }
   // Destroys the fibers, which unwinds the programs that have not ended.
   void clear();
+
+  // Where exchanges overlap the backward pass: of each worker, its last micro-batch that was kept.
+  struct LastMicroBatch {
+    Time end{};
+    Duration duration{};
+    bool ends_step = false;  // it was the last one planned
+  };
+  ByRank<LastMicroBatch> last_micro_batches;  // else empty
+  // How long the last micro-batch of a step took that the worker has come out of just now; 0: it has not.
+  Duration last_micro_batch_of(Rank rank) const {
+    const LastMicroBatch& last = last_micro_batches[rank];
+    return last.ends_step && last.end == participants_[rank].book.now() ? last.duration : Duration{};
+  }
 
   StepRows rows;
   Bytes bytes{};

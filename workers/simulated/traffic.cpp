@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <stdexcept>
 #include <utility>
 
 namespace syncopate {
@@ -9,71 +10,157 @@ namespace syncopate {
 Traffic::Traffic(Stage& stage)
     : stage_(stage),
       regions_(stage.options.servers.regions),
-      is_plain_(!stage.options.network.has_shared_links() && !stage.options.network.varies()) {
-  if (!is_plain_) senders_ = ByRank<Sender>(stage.size());
+      has_links_(stage.options.network.has_shared_links()),
+      varies_(stage.options.network.varies()),
+      is_plain_(!has_links_ && !varies_),
+      has_one_source_(stage.options.only_servers_send_to_workers && !stage.options.servers.hold_slices()) {
+  if (varies_) sent_.resize(static_cast<std::size_t>(stage.size()));
 }
 
-void Traffic::begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Assembly* assembly) {
+void Traffic::begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Assembly* assembly,
+                               Duration length) {
+  if (stage_.options.only_servers_send_to_workers)
+    throw std::logic_error("a method with servers has collectives too, and its traits do not say so");
   stage_.bytes += collective_bytes(call);
-  Route route = stage_.options.network.route(call);
-  if (route.empty())
-    stage_.schedule_end(later(at, stage_.options.network.collective(call)), end, assembly);
+  if (!has_links_ || call.members == 1) return stage_.schedule_end(later(at, length), end, assembly);
+  crossings_[assembly] = {
+      .call = call, .end = end, .length = length, .transit = {.progress = {.head = at, .tail = at}}};
+  stage_.schedule_end(at, Event::Kind::enter_links, assembly);
+}
+
+void Traffic::enter_links(Assembly* assembly) {
+  Crossing& crossing = crossings_[assembly];
+  Route route = stage_.options.network.route(crossing.call);
+  // What is left of it occupies the links for the part that it is of the whole.
+  if (const Duration whole = length_of(route); crossing.length != whole && whole > Duration{}) {
+    const double part = static_cast<double>(crossing.length.count()) / static_cast<double>(whole.count());
+    for (Hop& hop : route) {
+      hop.occupied = from_seconds(part * to_seconds(hop.occupied));
+      hop.latency = from_seconds(part * to_seconds(hop.latency));
+    }
+    route.back().latency += std::max(crossing.length - length_of(route), -route.back().latency);
+  }
+  if (pass(crossing.transit, route, stage_.now()))
+    stage_.schedule_end(crossing.transit.progress.tail, crossing.end, assembly);
   else
-    cross(at, {.route = std::move(route), .then = end, .assembly = assembly});
+    stage_.schedule_end(crossing.transit.progress.head, Event::Kind::enter_links, assembly);
 }
 
 // Where the network is not plain: messages may wait on links, and their costs may vary.
 void Traffic::send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery) {
-  Sender& sender = senders_[from];
-  const MessageCall call{.from = from, .to = to, .payload = bytes, .number = sender.sent++, .regions = regions_};
-  Route route = stage_.options.network.route(call);
-  if (route.empty()) {
-    const Time arrival = in_order(from, to, 0, later(delivery->sent, stage_.options.network.message(call)));
+  Transit& transit = delivery->transit = {.payload = bytes};
+  transit.progress.tail = delivery->sent;
+  if (varies_) transit.number = sent_[static_cast<std::size_t>(from.value)]++;
+  if (!has_links_) {
+    const Time arrival =
+        in_order(from, to, 0, later(delivery->sent, stage_.options.network.message(call_of(to, *delivery))));
     stage_[from].last_arrival = std::max(stage_[from].last_arrival, arrival);
     stage_.schedule(arrival, Event::Kind::deliver, to, delivery);
     return;
   }
-  ++sender.on_links;
-  cross(delivery->sent, {.route = std::move(route), .then = Event::Kind::deliver, .rank = to, .delivery = delivery});
+  if (stage_.options.only_servers_send_to_workers && !stage_.is_server(from) && !stage_.is_server(to))
+    throw std::logic_error("a method with servers sends between workers too, and its traits do not say so");
+  assert(delivery->sent >= stage_.now());  // a fiber that runs is never behind the events
+  make_links();
+  ++own_[static_cast<std::size_t>(from.value)].on_way;
+  if (stage_[from].collectives_under_way > 0)
+    stage_.schedule(delivery->sent, Event::Kind::enter_link, to, delivery);
+  else
+    advance(to, delivery, delivery->sent);
+}
+
+MessageCall Traffic::call_of(Rank to, const Delivery& delivery) const {
+  MessageCall call{.from = delivery.from, .to = to, .payload = delivery.transit.payload, .regions = regions_};
+  if (varies_) call.number = delivery.transit.number;
+  return call;
+}
+
+void Traffic::advance(Rank to, Delivery* delivery, Time at) {
+  Transit& transit = delivery->transit;
+  const Ends ends{delivery->from, to};
+  bool is_through = false;
+  if (transit.last_occupied) {
+    transit.progress = passed(transit.progress, {.occupied = *transit.last_occupied},
+                              occupy_own(way_in(to.value), *transit.last_occupied, at, ends));
+    is_through = true;
+  } else {
+    const Route route = stage_.options.network.route(call_of(to, *delivery));
+    is_through = pass(transit, route, at, ends);
+    if (varies_) {
+      Time& next = is_through ? transit.progress.tail : transit.progress.head;
+      next = in_order(delivery->from, to, transit.stages, next);
+    } else if (transit.stages + 1 == route.size()) {
+      // What one server sends comes to a worker in the order in which it was sent, and nothing else does.
+      if (has_one_source_ && !stage_.is_server(to))
+        is_through = pass(transit, route, transit.progress.head, ends);
+      else
+        transit.last_occupied = route.back().occupied;
+    }
+  }
+  if (!is_through) {
+    stage_.schedule(transit.progress.head, Event::Kind::enter_link, to, delivery);
+    return;
+  }
+  Own& sender = own_[static_cast<std::size_t>(delivery->from.value)];
+  sender.last_arrival = std::max(sender.last_arrival, transit.progress.tail);
+  stage_.schedule(transit.progress.tail, Event::Kind::deliver, to, delivery);
+  if (--sender.on_way == 0 && stage_[delivery->from].ended) schedule_leave(delivery->from);
+}
+
+bool Traffic::pass(Transit& transit, const Route& route, Time at, std::optional<Ends> ends) {
+  const Hop& hop = route[transit.stages++];
+  const bool is_own = hop.links == 1 && hop.uplinks == 0;
+  transit.progress =
+      passed(transit.progress, hop, is_own ? occupy_own(hop.link, hop.occupied, at, ends) : occupy(hop, at));
+  return transit.stages == route.size();
 }
 
 // On one connection nothing overtakes what was sent before it, however costs vary.
-Time Traffic::in_order(Rank from, Rank to, std::size_t hop, Time at) {
-  if (!stage_.options.network.varies()) return at;
-  Time& last = sent_until_[{from, to, hop}];
+Time Traffic::in_order(Rank from, Rank to, std::size_t stages, Time at) {
+  Time& last = sent_until_[{from, to, stages}];
   return last = std::max(last, at);
 }
 
-void Traffic::cross(Time at, Crossing crossing) {
-  assert(at >= stage_.now());  // a fiber that runs is never behind the events, or links would serve out of order
-  const std::uint64_t number = stage_.schedule(at, Event::Kind::enter_link, crossing.rank);
-  crossings_.emplace_hint(crossings_.end(), number, std::move(crossing));
+Time Traffic::occupy_own(int link, Duration occupied, Time at, std::optional<Ends> ends) {
+  make_links();
+  const Rank of{link / 2};
+  const bool is_of_server = stage_.is_server(of), is_in = link % 2 == 1;
+  Time& free = own_[static_cast<std::size_t>(of.value)].free[is_in];
+  const Time begin = std::max({at, free, is_of_server ? Time{} : all_until_});
+  free = later(begin, occupied);
+  if (!is_of_server)
+    latest_ = std::max(latest_, free);
+  else if (stage_.spans)
+    stage_.spans->add_use(of, is_in, {begin, free, ends ? std::optional(is_in ? ends->from : ends->to) : std::nullopt});
+  return begin;
 }
 
-void Traffic::enter_link(std::uint64_t number) {
-  const auto found = crossings_.find(number);
-  Crossing crossing = std::move(found->second);
-  crossings_.erase(found);
-  const Hop& hop = crossing.route[crossing.passed++];
-  const auto link = static_cast<std::size_t>(hop.link);
-  if (link_free_.size() <= link) link_free_.resize(link + 1);
-  link_free_[link] = later(std::max(link_free_[link], stage_.now()), hop.occupied);
-  Time through = later(link_free_[link], hop.latency);
-  Delivery* const delivery = crossing.delivery;
-  if (delivery) through = in_order(delivery->from, crossing.rank, crossing.passed, through);
-  if (crossing.passed < crossing.route.size()) return cross(through, std::move(crossing));
-  if (!delivery) return stage_.schedule_end(through, crossing.then, crossing.assembly);
-  stage_.schedule(through, crossing.then, crossing.rank, delivery);
-  const Rank from = delivery->from;
-  SimulatedParticipant& sender = stage_[from];
-  sender.last_arrival = std::max(sender.last_arrival, through);
-  if (--senders_[from].on_links == 0 && sender.ended) schedule_leave(from);
+Time Traffic::occupy(const Hop& hop, Time at) {
+  Time begin = std::max(at, all_until_);
+  if (hop.links == 2 * stage_.options.workers) {  // of all workers, and with them of all groups
+    begin = std::max(begin, latest_);
+    latest_ = all_until_ = later(begin, hop.occupied);
+    return begin;
+  }
+  make_links();
+  if (const auto end = static_cast<std::size_t>(hop.uplink + hop.uplinks); uplinks_.size() < end) uplinks_.resize(end);
+  const auto each = [&](auto&& of_link) {
+    for (int i = hop.link; i < hop.link + hop.links; ++i) of_link(own_[static_cast<std::size_t>(i / 2)].free[i % 2]);
+    for (int i = hop.uplink; i < hop.uplink + hop.uplinks; ++i) of_link(uplinks_[static_cast<std::size_t>(i)]);
+  };
+  each([&](Time free) { begin = std::max(begin, free); });
+  const Time end = later(begin, hop.occupied);
+  each([&](Time& free) { free = end; });
+  latest_ = std::max(latest_, end);
+  return begin;
 }
 
 void Traffic::schedule_leave(Rank rank) {
   const SimulatedParticipant& participant = stage_[rank];
-  if (is_plain_ || senders_[rank].on_links == 0)
-    stage_.schedule(std::max(participant.book.now(), participant.last_arrival), Event::Kind::leave, rank);
+  const auto index = static_cast<std::size_t>(rank.value);
+  if (!own_.empty() && own_[index].on_way > 0) return;
+  const Time last_arrival = own_.empty() ? participant.last_arrival : own_[index].last_arrival;
+  stage_.schedule(std::max(participant.book.now(), last_arrival), Event::Kind::leave, rank);
 }
 
 }  // namespace syncopate

@@ -1,9 +1,13 @@
-// Collectives and messages on the network of the simulated cluster. Where links are shared, whatever comes to one
-// does so in an event of its own: fibers run ahead of each other in virtual time, and a link serves in its order.
+// Collectives and messages on the network of the simulated cluster. Where links are shared, what comes to one that
+// several use does so in an event of its own: fibers run ahead of each other in virtual time, and a link serves in its
+// order. A sender's own way out needs none, since a fiber is in order with itself; only what it sends while a
+// collective of its own is under way may come to its link after that.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -16,8 +20,13 @@ class Traffic {
  public:
   explicit Traffic(Stage& stage);
 
-  // The event `end` comes once a collective that begins at `at` is over.
-  void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Assembly* assembly);
+  // The event `end` comes once a collective that begins at `at` is over. An assembly has one at a time; null: of partial
+  // sums, which have one at a time too.
+  void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Assembly* assembly) {
+    begin_collective(at, call, end, assembly, stage_.options.network.collective(call));
+  }
+  // The same where part of it has overlapped what was before: it takes `length` from `at` on.
+  void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Assembly* assembly, Duration length);
   // The number of the next collective of all workers: costs may vary by it.
   std::int64_t next_collective() { return collectives_begun_++; }
 
@@ -34,38 +43,59 @@ class Traffic {
     stage_.schedule(arrival, Event::Kind::deliver, to, delivery);
   }
 
-  // Takes the link for the next hop of the crossing whose event has this number.
-  void enter_link(std::uint64_t number);
+  // Events: a message has come to the next stage of its way, and a collective.
+  void enter_link(Rank to, Delivery* delivery) { advance(to, delivery, stage_.now()); }
+  void enter_links(Assembly* assembly);
 
   // Of who has ended: after the last of its messages has arrived; while some are on links, that is not known.
   void schedule_leave(Rank rank);
 
  private:
-  // What a participant has sent where the network is not plain.
-  struct Sender {
-    std::int64_t sent = 0;  // messages
-    int on_links = 0;       // of these: on shared links, so that their arrival is not known yet
+  // A participant's own links, and what it has sent. Half a cache line: with thousands of participants fetching these is
+  // what an event on a link costs.
+  struct Own {
+    Time free[2] = {};        // the way out and the way in: the end of what they have taken on
+    Time last_arrival{};      // of what it has sent
+    std::int32_t on_way = 0;  // messages whose arrival is not known yet
   };
-  // A collective or message on its way over shared links, and the event at its end.
+  struct Ends {
+    Rank from{}, to{};
+  };
+  // A collective on its way, and the event at its end.
   struct Crossing {
-    Route route;
-    Event::Kind then{};
-    Rank rank{};                   // of that event
-    Delivery* delivery = nullptr;  // null: a collective
-    Assembly* assembly = nullptr;  // null: a partial all-reduce, or a message
-    std::size_t passed = 0;        // hops
+    CollectiveCall call;
+    Event::Kind end{};
+    Duration length{};
+    Transit transit{};
   };
 
+  // The first server has links also where a method has none: a star's collectives go over them.
+  void make_links() {
+    if (own_.empty()) own_.resize(static_cast<std::size_t>(std::max(stage_.size(), stage_.options.workers + 1)));
+  }
   [[gnu::noinline]] void send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery);
-  Time in_order(Rank from, Rank to, std::size_t hop, Time at);
-  void cross(Time at, Crossing crossing);
+  MessageCall call_of(Rank to, const Delivery& delivery) const;
+  // Takes the next stage of a way that has one at this time; whether it was the last.
+  bool pass(Transit& transit, const Route& route, Time at, std::optional<Ends> ends = std::nullopt);
+  void advance(Rank to, Delivery* delivery, Time at);
+  Time in_order(Rank from, Rank to, std::size_t stages, Time at);
+  // When all links of a stage are free for who comes to them now. They are then taken for as long as it says. `ends`: of
+  // a message; a collective has none.
+  Time occupy(const Hop& hop, Time at);
+  Time occupy_own(int link, Duration occupied, Time at, std::optional<Ends> ends);
 
   Stage& stage_;
   const int regions_;
-  const bool is_plain_;                          // the cost of a message depends on nothing but its ends and size
-  ByRank<Sender> senders_;                       // none where the network is plain
-  std::vector<Time> link_free_;                  // by link: the end of what it has taken on
-  std::map<std::uint64_t, Crossing> crossings_;  // by the number of their next event
+  const bool has_links_;
+  const bool varies_;
+  const bool is_plain_;             // the cost of a message depends on nothing but its ends and size
+  const bool has_one_source_;       // what comes to a worker comes from one server alone
+  std::vector<Own> own_;            // by rank, once something is sent over links
+  std::vector<Time> uplinks_;       // likewise by group, the way up and the way down
+  Time latest_{};                   // of what all links of workers and groups have taken on
+  Time all_until_{};                // the end of what they have taken on all together
+  std::vector<std::int64_t> sent_;  // by rank: messages; none where costs do not vary
+  std::map<Assembly*, Crossing> crossings_;
   std::map<std::tuple<Rank, Rank, std::size_t>, Time> sent_until_;  // from, to, hop: the latest on this connection
   std::int64_t collectives_begun_ = 0;                              // of all workers
 };

@@ -1,0 +1,682 @@
+#include "workers/network/network.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "workers/delays/limits.hpp"
+#include "workers/random/random.hpp"
+
+namespace syncopate {
+
+TransferTimes passed(const TransferTimes& before, const Hop& hop, Time begin) {
+  const Time tail = later(std::max(before.tail, later(begin, hop.occupied)), hop.latency);
+  return {.head = hop.is_stored ? tail : later(begin, hop.latency), .tail = tail};
+}
+
+Duration length_of(const Route& route) {
+  TransferTimes progress;
+  for (const Hop& hop : route) progress = passed(progress, hop, progress.head);
+  return std::min(progress.tail - start_time, longest_duration);
+}
+
+void BucketArrivals::arrive(const Overlap& overlap, Time at, Duration last_micro_batch) {
+  ready_.resize(static_cast<std::size_t>(overlap.buckets));
+  const double backward_s = overlap.backward_share * to_seconds(last_micro_batch);
+  for (int left = overlap.buckets - 1; Time & ready : ready_)
+    ready = std::max(ready, at - from_seconds(backward_s * left-- / overlap.buckets));
+}
+
+Time BucketArrivals::end(const NetworkModel& network, const CollectiveCall& call, Time free_from) const {
+  const auto buckets = std::ssize(ready_);
+  const auto bytes_until = [&](std::ptrdiff_t bucket) { return call.payload.value() * bucket / buckets; };
+  Time end = free_from;
+  for (std::ptrdiff_t i = 0; i < buckets; ++i) {
+    CollectiveCall bucket = call;
+    bucket.payload = Bytes{bytes_until(i + 1) - bytes_until(i)};
+    end = later(std::max(end, ready_[static_cast<std::size_t>(i)]), network.collective(bucket));
+  }
+  return end;
+}
+
+double ring_s(const Link& link, Operation operation, int members, Bytes payload) {
+  if (operation == Operation::broadcast) return doubling_rounds(members) * link.message_s(payload);
+  const double rounds = (operation == Operation::all_reduce ? 2.0 : 1.0) * (members - 1);
+  return rounds * link.latency_s + rounds / members * link.transfer_s(payload);
+}
+
+double tree_s(const Link& link, Operation operation, int members, Bytes payload) {
+  const int rounds = doubling_rounds(members);
+  const double down_s = rounds * link.message_s(payload);
+  switch (operation) {
+    case Operation::all_reduce:
+      return 2 * down_s;
+    case Operation::all_gather:
+      return rounds * link.latency_s + (members - 1.0) / members * link.transfer_s(payload) + down_s;
+    case Operation::broadcast:
+      return down_s;
+    case Operation::all_to_all: {
+      std::int64_t passed_on = 0;  // parts, each as often as it is
+      for (unsigned way = 1; way < static_cast<unsigned>(members); ++way) passed_on += std::popcount(way);
+      return rounds * link.latency_s + static_cast<double>(passed_on) / members * link.transfer_s(payload);
+    }
+  }
+  throw std::logic_error("unknown collective");
+}
+
+namespace {
+
+class FixedNetwork final : public NetworkModel {
+ public:
+  explicit FixedNetwork(double latency_s) : latency_(from_seconds(latency_s)) {}
+  Duration collective(const CollectiveCall&) const override { return latency_; }
+  Duration message(const MessageCall&) const override { return latency_; }
+
+ private:
+  Duration latency_;
+};
+
+Link checked(const Link& link) {
+  if (!(link.latency_s >= 0)) throw std::invalid_argument("a latency must be at least 0 s");
+  if (!(link.bandwidth_bytes_per_s > 0)) throw std::invalid_argument("a bandwidth must be greater than 0 bytes/s");
+  return link;
+}
+
+// Of both the worse: what a transfer through both takes.
+Link slower(const Link& a, const Link& b) {
+  return {std::max(a.latency_s, b.latency_s), std::min(a.bandwidth_bytes_per_s, b.bandwidth_bytes_per_s)};
+}
+
+// The stage that is a participant's own link, and a group's uplink.
+Hop own_hop(int link, Duration occupied) { return {.link = link, .links = 1, .occupied = occupied}; }
+Hop uplink_hop(int uplink, Duration occupied) { return {.uplink = uplink, .uplinks = 1, .occupied = occupied}; }
+
+// What the kinds with links share: everybody's own and the groups', and how collectives and messages occupy them.
+class LinkedNetwork : public NetworkModel {
+ public:
+  // `server_alone`: of a server that stands in no group, where nothing else is said.
+  LinkedNetwork(const Link& usual, const Link& server_alone, const LinkOptions& options)
+      : workers_(options.workers),
+        group_size_(options.group_size),
+        usual_(checked(usual)),
+        uplink_(group_size_ > 0 ? checked(options.uplink) : Link{}),
+        server_(checked(options.server.value_or(usual))),
+        server_alone_(checked(options.server.value_or(server_alone))),
+        overlap_(options.overlap),
+        contention_(options.contention) {
+    for (const auto& [worker, link] : options.own) {
+      const auto index = static_cast<std::size_t>(worker.value);
+      if (own_.size() <= index) own_.resize(index + 1, usual_);
+      own_[index] = checked(link);
+    }
+    slowest_ = usual_;
+    for (const Link& link : own_) slowest_ = slower(slowest_, link);
+  }
+
+  Duration collective(const CollectiveCall& call) const override {
+    return from_seconds(call.members == 1 ? 0 : collective_s(call));
+  }
+  Duration message(const MessageCall& call) const override {
+    return contention_ ? length_of(way_of(call)) : from_seconds(whole_way(call).message_s(call.payload));
+  }
+  bool has_shared_links() const override { return contention_; }
+  bool has_unshared_links() const override { return !contention_; }
+  std::optional<Overlap> overlap() const override { return overlap_; }
+  Route route(const MessageCall& call) const override { return contention_ ? way_of(call) : Route(); }
+
+  // The members' links are occupied for the transfer, and the latencies follow.
+  Route route(const CollectiveCall& call) const override {
+    Route route;
+    if (call.members == 1 || !contention_) return route;
+    CollectiveCall of_nothing = call;
+    of_nothing.payload = Bytes{0};
+    const Duration latency = collective(of_nothing);
+    Hop hop{.link = way_out(call.first.value),
+            .links = 2 * call.members,
+            .occupied = collective(call) - latency,
+            .latency = latency};
+    if (const auto [first, groups] = groups_of(call); groups > 1) {
+      hop.uplink = way_out(first);
+      hop.uplinks = 2 * groups;
+    }
+    route.add(hop);
+    return route;
+  }
+
+ protected:
+  struct Groups {
+    int first = 0;
+    int count = 1;
+  };
+  virtual double collective_s(const CollectiveCall& call) const = 0;
+
+  // The groups that the members of a collective are in; one where there are none.
+  Groups groups_of(const CollectiveCall& call) const {
+    if (group_size_ == 0) return {};
+    const int first = call.first.value / group_size_, last = (call.first.value + call.members - 1) / group_size_;
+    return {first, last - first + 1};
+  }
+  // The most members in one group.
+  int fullest(const CollectiveCall& call) const {
+    const int first = call.first.value, last = first + call.members - 1;
+    const int end_of_first = (first / group_size() + 1) * group_size();  // rank behind its group
+    if (last < end_of_first) return last - first + 1;
+    const int in_last = last % group_size() + 1;
+    const bool has_whole_between = last / group_size() - first / group_size() > 1;
+    return has_whole_between ? group_size() : std::max(end_of_first - first, in_last);
+  }
+  // Of the members' own links the slowest.
+  Link slowest_of(const CollectiveCall& call) const {
+    const auto begin = static_cast<std::size_t>(call.first.value);
+    const std::size_t end = begin + static_cast<std::size_t>(call.members);
+    if (begin >= own_.size()) return usual_;
+    if (begin == 0 && end > own_.size()) return slowest_;
+    Link slowest = end > own_.size() ? usual_ : own_[begin];
+    for (std::size_t i = begin; i < std::min(end, own_.size()); ++i) slowest = slower(slowest, own_[i]);
+    return slowest;
+  }
+  // From the sender's link to the receiver's, and over uplinks where they are in different groups.
+  virtual Route way_of(const MessageCall& call) const {
+    const Ends ends = ends_of(call);
+    const auto transfer = [&](const Link& link) { return from_seconds(link.transfer_s(call.payload)); };
+    Hop out = own_hop(way_out(call.from.value), transfer(ends.from_link));
+    out.latency = from_seconds(ends.latency_s);
+    Route route;
+    route.add(out);
+    if (ends.from_group != ends.to_group) {
+      if (ends.from_group >= 0) route.add(uplink_hop(way_out(ends.from_group), transfer(uplink_)));
+      if (ends.to_group >= 0) route.add(uplink_hop(way_in(ends.to_group), transfer(uplink_)));
+    }
+    route.add(own_hop(way_in(call.to.value), transfer(ends.to_link)));
+    return route;
+  }
+  int workers() const { return workers_; }
+  int group_size() const { return group_size_; }
+  const Link& uplink() const { return uplink_; }
+
+ private:
+  struct Ends {
+    int from_group, to_group;
+    const Link &from_link, &to_link;
+    double latency_s;
+  };
+  Ends ends_of(const MessageCall& call) const {
+    const int from = group_of(call.from, call.regions), to = group_of(call.to, call.regions);
+    const Link &first = link_of(call.from, from), &last = link_of(call.to, to);
+    double latency_s = std::max(first.latency_s, last.latency_s);
+    if (from != to) latency_s = std::max(latency_s, uplink_.latency_s);
+    return {from, to, first, last, latency_s};
+  }
+  // What a message passes, as if it were one link.
+  Link whole_way(const MessageCall& call) const {
+    const Ends ends = ends_of(call);
+    const Link both = slower(ends.from_link, ends.to_link);
+    return ends.from_group == ends.to_group ? both : slower(both, uplink_);
+  }
+  // Below 0: of a server that stands by itself. One group is all where there are none.
+  int group_of(Rank rank, int regions) const {
+    if (group_size_ == 0) return 0;
+    const int server = rank.value - workers_;
+    if (server < 0) return rank.value / group_size_;
+    if (regions > 0 && server > 0) return (server - 1) * (workers_ / regions) / group_size_;
+    return -1 - server;
+  }
+  const Link& link_of(Rank rank, int group) const {
+    if (rank.value >= workers_) return group < 0 ? server_alone_ : server_;
+    const auto index = static_cast<std::size_t>(rank.value);
+    return index < own_.size() ? own_[index] : usual_;
+  }
+
+  int workers_;
+  int group_size_;  // 0: no groups
+  Link usual_;
+  Link uplink_;
+  Link server_;
+  Link server_alone_;      // in no group
+  std::vector<Link> own_;  // by worker, up to the last unlike the others; empty: all are alike
+  Link slowest_;           // of all workers'
+  std::optional<Overlap> overlap_;
+  bool contention_;
+};
+
+enum class Shape { ring, tree };
+double flat_s(Shape shape, const Link& link, Operation operation, int members, Bytes payload) {
+  return (shape == Shape::tree ? tree_s : ring_s)(link, operation, members, payload);
+}
+
+class FlatNetwork final : public LinkedNetwork {
+ public:
+  FlatNetwork(Shape shape, const Link& link, const LinkOptions& options)
+      : LinkedNetwork(link, link, options), shape_(shape) {}
+
+ private:
+  double collective_s(const CollectiveCall& call) const override {
+    const Link own = slowest_of(call);
+    if (groups_of(call).count == 1) return flat_s(shape_, own, call.operation, call.members, call.payload);
+    const Link both = slower(own, uplink());
+    const double s = flat_s(shape_, both, call.operation, call.members, call.payload);
+    if (call.operation != Operation::all_to_all) return s;
+    // Of each of a group's members what is for those outside it, over one uplink.
+    const double inside = fullest(call), members = call.members;
+    return std::max(s, flat_s(shape_, both, call.operation, call.members, Bytes{0}) +
+                           inside * (members - inside) / members * uplink().transfer_s(call.payload));
+  }
+
+  Shape shape_;
+};
+
+class TwoLevelNetwork final : public LinkedNetwork {
+ public:
+  TwoLevelNetwork(const Link& inside, Shape leaders, const LinkOptions& options)
+      : LinkedNetwork(inside, options.uplink, options), leaders_(leaders) {
+    if (group_size() < 1) throw std::invalid_argument("a group must have at least one worker");
+  }
+
+ private:
+  double collective_s(const CollectiveCall& call) const override {
+    const Link inside = slowest_of(call);
+    const int groups = groups_of(call).count;
+    const int of_fullest = fullest(call);
+    const int rounds = doubling_rounds(of_fullest);
+    const auto leaders_s = [&](Bytes payload) { return flat_s(leaders_, uplink(), call.operation, groups, payload); };
+    if (call.operation == Operation::all_to_all) {
+      const double one_way_s = rounds * inside.latency_s + (of_fullest - 1.0) * inside.transfer_s(call.payload);
+      return 2 * one_way_s + leaders_s(Bytes{of_fullest * call.payload.value()});
+    }
+    if (call.operation != Operation::all_gather)
+      return tree_s(inside, call.operation, of_fullest, call.payload) + leaders_s(call.payload);
+    const double share = static_cast<double>(of_fullest) / call.members;  // of what is gathered
+    const double up_s = rounds * inside.latency_s + (of_fullest - 1.0) / call.members * inside.transfer_s(call.payload);
+    const double down_s = rounds * inside.message_s(call.payload);
+    const Bytes gathered{std::llround(groups * share * static_cast<double>(call.payload.value()))};
+    return up_s + leaders_s(gathered) + down_s;
+  }
+
+  Shape leaders_;
+};
+
+class ParameterServerNetwork final : public LinkedNetwork {
+ public:
+  ParameterServerNetwork(const Link& server_link, const LinkOptions& options)
+      : LinkedNetwork(server_link, server_link, options), link_(server_link) {}
+
+  Duration collective(const CollectiveCall& call) const override { return length_of(route(call)); }
+
+  // Into the first server's link, and out of it, the slowest member's transfer at most beside the others'.
+  Route route(const CollectiveCall& call) const override {
+    Route route;
+    if (call.members == 1) return route;
+    const double members = call.members, vector_s = link_.transfer_s(call.payload);
+    const auto [in, out] = vectors_of(call.operation, members);
+    const Link slowest = slowest_of(call);
+    const auto add = [&](int link, double vectors, double vectors_of_one) {
+      const double occupied_s = vectors * vector_s;
+      const double slowest_s = vectors_of_one * slowest.transfer_s(call.payload);
+      Hop hop = own_hop(link, from_seconds(occupied_s));
+      hop.latency = from_seconds(slowest.latency_s + std::max(0.0, slowest_s - occupied_s));
+      hop.is_stored = true;
+      route.add(hop);
+    };
+    add(way_in(workers()), in, in / members);
+    add(way_out(workers()), out, 1);
+    return route;
+  }
+
+ private:
+  struct Vectors {
+    double in, out;
+  };
+  // How many payloads pass the server's link.
+  static Vectors vectors_of(Operation operation, double members) {
+    switch (operation) {
+      case Operation::all_reduce:
+      case Operation::all_to_all:
+        return {members, members};
+      case Operation::all_gather:
+        return {1, members};
+      case Operation::broadcast:
+        return {1, members - 1};
+    }
+    throw std::logic_error("unknown collective");
+  }
+
+  double collective_s(const CollectiveCall& call) const override { return to_seconds(collective(call)); }
+  Route way_of(const MessageCall& call) const override {
+    if (call.from.value >= workers() || call.to.value >= workers()) return LinkedNetwork::way_of(call);
+    MessageCall up = call, down = call;
+    up.to = down.from = Rank{workers()};
+    Route route = LinkedNetwork::way_of(up);
+    route.back().is_stored = true;
+    for (const Hop& hop : LinkedNetwork::way_of(down)) route.add(hop);
+    return route;
+  }
+
+  Link link_;
+};
+
+Duration scaled(Duration cost, double factor) { return from_seconds(to_seconds(cost) * factor); }
+
+class JitteryNetwork final : public NetworkModel {
+ public:
+  JitteryNetwork(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed)
+      : network_(std::move(network)), jitter_(jitter), seed_(seed) {
+    if (!(jitter >= 0) || std::isinf(jitter)) throw std::invalid_argument("a jitter must be at least 0 and finite");
+  }
+
+  Duration collective(const CollectiveCall& call) const override {
+    return scaled(network_->collective(call), factor_of(call));
+  }
+  Duration message(const MessageCall& call) const override { return scaled(network_->message(call), factor_of(call)); }
+  bool has_shared_links() const override { return network_->has_shared_links(); }
+  bool has_unshared_links() const override { return network_->has_unshared_links(); }
+  std::optional<Overlap> overlap() const override { return network_->overlap(); }
+  Route route(const CollectiveCall& call) const override { return scaled_route(call); }
+  Route route(const MessageCall& call) const override { return scaled_route(call); }
+  bool varies() const override { return true; }
+
+ private:
+  enum Stream : std::uint8_t { of_collectives, of_messages };
+
+  template <typename Call>
+  Route scaled_route(const Call& call) const {
+    Route route = network_->route(call);
+    const double factor = factor_of(call);
+    for (Hop& hop : route) {
+      hop.occupied = scaled(hop.occupied, factor);
+      hop.latency = scaled(hop.latency, factor);
+    }
+    return route;
+  }
+
+  double factor_of(const CollectiveCall& call) const {
+    return factor(of_collectives, call.first, call.number, static_cast<std::uint32_t>(call.members));
+  }
+  double factor_of(const MessageCall& call) const { return factor(of_messages, call.from, call.number, 0); }
+  double factor(Stream stream, Rank rank, std::optional<std::int64_t> number, std::uint32_t index) const {
+    if (!number) return 1 + jitter_;
+    const RandomStream random{
+        .seed = seed_, .purpose = Purpose::network, .stream = stream, .worker = rank, .step = Step{*number}};
+    return 1 - jitter_ * std::log(random.uniform(index));
+  }
+
+  std::unique_ptr<NetworkModel> network_;
+  double jitter_;
+  std::uint64_t seed_;
+};
+
+class SerialLatency final : public NetworkModel {
+ public:
+  SerialLatency(std::unique_ptr<NetworkModel> network, double serial_s)
+      : network_(std::move(network)), serial_(from_seconds(serial_s)) {}
+
+  Duration collective(const CollectiveCall& call) const override { return plus_serial(network_->collective(call)); }
+  Duration message(const MessageCall& call) const override { return network_->message(call); }
+  bool has_shared_links() const override { return network_->has_shared_links(); }
+  bool has_unshared_links() const override { return network_->has_unshared_links(); }
+  std::optional<Overlap> overlap() const override { return network_->overlap(); }
+  Route route(const CollectiveCall& call) const override {
+    Route route = network_->route(call);
+    if (!route.empty()) route.back().latency = plus_serial(route.back().latency);
+    return route;
+  }
+  Route route(const MessageCall& call) const override { return network_->route(call); }
+  bool varies() const override { return network_->varies(); }
+
+ private:
+  Duration plus_serial(Duration cost) const { return std::min(cost + serial_, longest_duration); }
+
+  std::unique_ptr<NetworkModel> network_;
+  Duration serial_;
+};
+
+}  // namespace
+
+std::unique_ptr<NetworkModel> make_fixed_network(double latency_s) { return std::make_unique<FixedNetwork>(latency_s); }
+
+std::unique_ptr<NetworkModel> make_ring_network(double latency_s, double bandwidth_bytes_per_s,
+                                                const LinkOptions& options) {
+  return std::make_unique<FlatNetwork>(Shape::ring, Link{latency_s, bandwidth_bytes_per_s}, options);
+}
+
+std::unique_ptr<NetworkModel> make_tree_network(double latency_s, double bandwidth_bytes_per_s,
+                                                const LinkOptions& options) {
+  return std::make_unique<FlatNetwork>(Shape::tree, Link{latency_s, bandwidth_bytes_per_s}, options);
+}
+
+std::unique_ptr<NetworkModel> make_two_level_network(int workers, const TwoLevelOptions& levels, LinkOptions options) {
+  options.workers = workers;
+  options.group_size = levels.group_size;
+  options.uplink = levels.between;
+  const Shape leaders = levels.leaders == TwoLevelOptions::Between::tree ? Shape::tree : Shape::ring;
+  return std::make_unique<TwoLevelNetwork>(levels.inside, leaders, options);
+}
+
+std::unique_ptr<NetworkModel> make_parameter_server_network(int workers, const Link& server_link, LinkOptions options) {
+  options.workers = workers;
+  return std::make_unique<ParameterServerNetwork>(server_link, options);
+}
+
+std::unique_ptr<NetworkModel> with_jitter(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed) {
+  return std::make_unique<JitteryNetwork>(std::move(network), jitter, seed);
+}
+
+std::unique_ptr<NetworkModel> with_serial_latency(std::unique_ptr<NetworkModel> network, double serial_s) {
+  return std::make_unique<SerialLatency>(std::move(network), serial_s);
+}
+
+// What an experiment file says.
+namespace {
+
+constexpr double most_jitter = 1000;
+constexpr int most_workers_per_group = 1 << 20;
+
+Link read_link(Settings& settings) {
+  constexpr double positive = 1e-300;  // instead of a faulty 0
+  const double latency_s =
+      settings.number({"latency_s", "What a message takes, however short.", "s"}, Range::between(0, longest_delay));
+  const double bandwidth_bytes_per_s =
+      settings.number({"bandwidth_bytes_per_s", "How much a link carries.", "bytes/s"}, Range::positive());
+  return {.latency_s = latency_s, .bandwidth_bytes_per_s = std::max(bandwidth_bytes_per_s, positive)};
+}
+
+// A link that is like another one where it does not say otherwise.
+Link read_link_unlike(Settings& settings, const Link& usual) {
+  Link link = usual;
+  if (const auto latency_s = settings.optional_number(
+          {"latency_s", "What a message takes on this link, however short.", "s", "like the others'"},
+          Range::between(0, longest_delay)))
+    link.latency_s = *latency_s;
+  if (const auto bandwidth = settings.optional_number(
+          {"bandwidth_bytes_per_s", "How much this link carries.", "bytes/s", "like the others'"}, Range::positive()))
+    link.bandwidth_bytes_per_s = *bandwidth > 0 ? *bandwidth : usual.bandwidth_bytes_per_s;
+  return link;
+}
+
+// Entries of `links`, of which no two name the same worker.
+std::vector<OwnLink> read_own_links(Settings& settings, const NetworkContext& context, const Link& usual) {
+  std::vector<OwnLink> own;
+  const int last = context.workers.value_or(most_workers) - 1;
+  for (Settings& entry : settings.sections({"links", "Workers whose own links are unlike the others'."})) {
+    const std::size_t faults = entry.faults_so_far();
+    const auto ranks =
+        entry.integers({"workers", "Whose links they are."}, 0, Stated<std::int64_t>(last, "cluster.workers - 1"));
+    const bool is_right = entry.faults_so_far() == faults;
+    if (is_right && ranks.empty()) entry.fault("workers", "must name at least one worker");
+    const Link link = read_link_unlike(entry, usual);
+    if (is_right && entry.keys().size() == 1)  // a key that is misspelt has a fault of its own
+      entry.fault("workers", "must have a latency_s or a bandwidth_bytes_per_s of their own beside them");
+    for (const std::int64_t rank : ranks) {
+      const Rank worker{static_cast<int>(rank)};
+      if (std::ranges::find(own, worker, &OwnLink::worker) != own.end())
+        entry.fault("workers", fmt::format("must not name worker {} again: its link stands already", rank));
+      else
+        own.push_back({worker, link});
+    }
+  }
+  return own;
+}
+
+// Workers per group, each with an uplink. Where every group has one worker, or all are in one, no two share one.
+int read_group_size(Settings& settings, const NetworkContext& context) {
+  const std::size_t faults = settings.faults_so_far();
+  const auto size = static_cast<int>(settings.integer(
+      {"group_size", "How many workers of consecutive ranks share an uplink."}, 1, most_workers_per_group));
+  if (settings.faults_so_far() > faults) return size;
+  if (size == 1) settings.fault("group_size", "must be at least 2: with 1 no two workers share an uplink");
+  if (context.workers && size >= *context.workers)
+    settings.fault("group_size", fmt::format("must be below the number of workers, {}: one group would have them all, "
+                                             "and nothing would pass its uplink",
+                                             *context.workers));
+  return size;
+}
+
+std::optional<Overlap> read_overlap(Settings& settings) {
+  if (!settings.has("overlap")) return std::nullopt;
+  constexpr int most_buckets = 1000;
+  Settings table = settings.section(
+      {"overlap", "Gradients are exchanged bucket by bucket during the backward pass; left out: once they are whole."});
+  Overlap overlap;
+  overlap.buckets = static_cast<int>(
+      table.integer({"buckets", "Into how many parts of equal size the gradient is cut."}, 1, most_buckets));
+  overlap.backward_share = table.number({"backward_share", "How much of a micro-batch's time its backward pass takes."},
+                                        Range::between(0, 1), overlap.backward_share);
+  return overlap;
+}
+
+// `usual`: of a worker; `of_server`: of a server, where nothing else is said; null: it has keys of its own.
+LinkOptions read_link_options(Settings& settings, const NetworkContext& context, const Link& usual,
+                              const Link* of_server) {
+  LinkOptions options{.workers = context.workers.value_or(most_workers)};
+  options.own = read_own_links(settings, context, usual);
+  options.overlap = read_overlap(settings);
+  if (of_server) {
+    if (settings.has("server")) {
+      Settings server = settings.section({"server", "The link of a server, where it is unlike a worker's."});
+      options.server = read_link_unlike(server, *of_server);
+      if (settings.has_table({"server"}) && server.keys().empty())
+        settings.fault("server", "must have a latency_s or a bandwidth_bytes_per_s");
+    }
+    options.contention = settings.flag(
+        {"contention", "Whether messages share links; false: as if a server had a link for each worker."}, true);
+  } else {
+    settings.refuse("server", "with kind = \"parameter-server\" latency_s and bandwidth_bytes_per_s are the server's");
+    settings.refuse("contention", "with kind = \"parameter-server\" the server's link is shared");
+  }
+  return options;
+}
+
+std::unique_ptr<NetworkModel> vary(Settings& settings, const NetworkContext& context,
+                                   std::unique_ptr<NetworkModel> network) {
+  const double jitter =
+      settings.number({"jitter", "Each cost is multiplied by 1 + jitter x E, E exponential with mean 1."},
+                      Range::between(0, most_jitter), 0.0);
+  return jitter > 0 ? with_jitter(std::move(network), jitter, context.seed) : std::move(network);
+}
+
+// Jitter, then the serial latency, which does not vary.
+std::unique_ptr<NetworkModel> vary_and_delay(Settings& settings, const NetworkContext& context,
+                                             std::unique_ptr<NetworkModel> network) {
+  network = vary(settings, context, std::move(network));
+  const double serial_s = settings.number({"serial_s", "What every collective takes besides (T^c).", "s"},
+                                          Range::between(0, longest_delay), 0.0);
+  return serial_s > 0 ? with_serial_latency(std::move(network), serial_s) : std::move(network);
+}
+
+void refuse_links(Settings& settings, std::string_view reason) {
+  constexpr std::array keys = {"server", "links", "contention", "racks", "overlap"};
+  for (const char* key : keys) settings.refuse(key, reason);
+}
+
+std::unique_ptr<NetworkModel> read_free(Settings& settings, const NetworkContext&) {
+  constexpr std::string_view reason = "with kind = \"free\" communication takes no time";
+  constexpr std::array keys = {"latency_s", "bandwidth_bytes_per_s", "jitter", "serial_s"};
+  for (const char* key : keys) settings.refuse(key, reason);
+  refuse_links(settings, reason);
+  return make_fixed_network(0);
+}
+
+std::unique_ptr<NetworkModel> read_fixed(Settings& settings, const NetworkContext& context) {
+  settings.refuse("bandwidth_bytes_per_s", "with kind = \"fixed\" the cost does not depend on the size");
+  settings.refuse("serial_s", "with kind = \"fixed\" it is latency_s");
+  refuse_links(settings, "with kind = \"fixed\" nothing occupies a link");
+  const double latency_s = settings.number({"latency_s", "What each collective and each message takes.", "s"},
+                                           Range::between(0, longest_delay));
+  return vary(settings, context, make_fixed_network(latency_s));
+}
+
+std::unique_ptr<NetworkModel> read_flat(Settings& settings, const NetworkContext& context, Shape shape) {
+  const Link link = read_link(settings);
+  int group_size = 0;
+  Link uplink = link;
+  if (settings.has("racks")) {
+    Settings racks = settings.section({"racks", "Groups of workers that share an uplink."});
+    group_size = read_group_size(racks, context);
+    uplink = read_link(racks);
+  }
+  LinkOptions options = read_link_options(settings, context, link, &link);
+  options.group_size = group_size;
+  options.uplink = uplink;
+  return vary_and_delay(settings, context, std::make_unique<FlatNetwork>(shape, link, options));
+}
+
+std::unique_ptr<NetworkModel> read_ring(Settings& settings, const NetworkContext& context) {
+  return read_flat(settings, context, Shape::ring);
+}
+
+std::unique_ptr<NetworkModel> read_tree(Settings& settings, const NetworkContext& context) {
+  return read_flat(settings, context, Shape::tree);
+}
+
+// latency_s and bandwidth_bytes_per_s are of the uplinks, as those of other models are of the workers' links.
+std::unique_ptr<NetworkModel> read_two_level(Settings& settings, const NetworkContext& context) {
+  TwoLevelOptions levels;
+  levels.group_size = read_group_size(settings, context);
+  levels.between = read_link(settings);
+  Settings inside = settings.section({"inside", "The workers' own links, inside a group."});
+  levels.inside = read_link(inside);
+  using Between = TwoLevelOptions::Between;
+  levels.leaders = settings.choice({"between", "What the groups' leaders form."},
+                                   {{"ring", Between::ring}, {"tree", Between::tree}}, levels.leaders);
+  settings.refuse("racks", "with kind = \"two-level\" groups have uplinks of latency_s and bandwidth_bytes_per_s");
+  const LinkOptions options = read_link_options(settings, context, levels.inside, &levels.between);
+  return vary_and_delay(settings, context, make_two_level_network(options.workers, levels, options));
+}
+
+std::unique_ptr<NetworkModel> read_parameter_server(Settings& settings, const NetworkContext& context) {
+  const Link link = read_link(settings);
+  settings.refuse("racks", "with kind = \"parameter-server\" all share the server's link");
+  const LinkOptions options = read_link_options(settings, context, link, nullptr);
+  return vary_and_delay(settings, context, make_parameter_server_network(options.workers, link, options));
+}
+
+constexpr std::array network_rows = {
+    NetworkRow{"fixed", "Every collective and message takes latency_s, whatever its size.", read_fixed},
+    NetworkRow{"ring",
+               "A link of latency_s and bandwidth_bytes_per_s for each participant: ring all-reduce, direct messages.",
+               read_ring},
+    NetworkRow{"tree", "The same links: binomial reduce and broadcast, direct messages.", read_tree},
+    NetworkRow{"two-level",
+               "Groups of group_size workers with links inside = { latency_s, bandwidth_bytes_per_s }, each behind an "
+               "uplink of latency_s and bandwidth_bytes_per_s; their leaders form a ring or a tree (between).",
+               read_two_level},
+    NetworkRow{"parameter-server",
+               "A star: all messages and collectives share the server's link of bandwidth_bytes_per_s each way, one "
+               "after another; latency_s on top.",
+               read_parameter_server},
+    NetworkRow{"free", "Communication takes no time.", read_free},
+};
+
+}  // namespace
+
+std::span<const NetworkRow> networks() { return network_rows; }
+
+std::unique_ptr<NetworkModel> make_network(Settings& settings, const NetworkContext& context) {
+  const auto* const row = settings.row({"kind", "The network model."}, network_rows);
+  return row ? row->make(settings, context) : make_fixed_network(0);
+}
+
+}  // namespace syncopate
