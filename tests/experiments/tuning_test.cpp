@@ -148,10 +148,7 @@ TEST_F(TuningProgram, OnlySomeMethodsAreTunedAndTheOthersStay) {
   EXPECT_EQ(tuning()["methods"][0], a);
 }
 
-// A run of a number of steps that the model does not survive.
-TEST_F(TuningProgram, AMethodOfWhichAllTrialsFailIsNotRun) {
-  const std::string diverging = write("d.toml", R"(name = "d"
-[cluster]
+constexpr const char* two_on_a_quadratic = R"([cluster]
 workers = 2
 micro_batch_s = 0.01
 [network]
@@ -160,7 +157,11 @@ kind = "free"
 model = "quadratic"
 optimizer = { name = "sgd" }
 learning_rate = { schedule = "constant", peak = 0.01 }
-[budget]
+)";
+
+// A run of a number of steps that the model does not survive.
+TEST_F(TuningProgram, AMethodOfWhichAllTrialsFailIsNotRun) {
+  const std::string diverging = write("d.toml", std::string("name = \"d\"\n") + two_on_a_quadratic + R"([budget]
 steps = 400
 [[methods]]
 label = "good"
@@ -225,17 +226,7 @@ training.learning_rate.peak = [1e-6, 0.1]
 
 // The faster rate meets the target, the others miss it: the quadratic's loss is all that there is to go by.
 TEST_F(TuningProgram, AModelWithoutDataIsTunedToATarget) {
-  const std::string quadratic = write("q.toml", R"(name = "q"
-[cluster]
-workers = 2
-micro_batch_s = 0.01
-[network]
-kind = "free"
-[training]
-model = "quadratic"
-optimizer = { name = "sgd" }
-learning_rate = { schedule = "constant", peak = 0.01 }
-[budget]
+  const std::string quadratic = write("q.toml", std::string("name = \"q\"\n") + two_on_a_quadratic + R"([budget]
 steps = 60
 [evaluation]
 every_steps = 1
