@@ -40,7 +40,8 @@ AsyncLocalSgd::AsyncLocalSgd(const AsyncLocalOptions& options) : options_(option
 Forecast AsyncLocalSgd::forecast(const PredictionInput& input) const {
   if (options_.maximum_staleness) return Forecast::none("which differences are too stale depends on the pace of all");
   if (options_.grace > Duration{}) return Forecast::none("who shares a grace window depends on when all come");
-  Forecast forecast = predict_rounds(rounds(), {input.gradient_message_s(), input.message_s()}, input);
+  Forecast forecast =
+      predict_rounds(rounds(), {input.gradient_message_s() + input.message_s(), input.on_server_link_s()}, input);
   for (Prediction& prediction : forecast.predictions)
     prediction.mean_staleness = (input.workers - 1.0) / options_.update->differences();
   return forecast;

@@ -66,8 +66,7 @@ void run_rounds(Worker& worker, const DifferenceRounds& rounds) {
 // The card.
 Forecast predict_rounds(const DifferenceRounds& rounds, const RoundCosts& costs, const PredictionInput& input) {
   const auto most = static_cast<double>(rounds.local_steps.value());
-  const double around_s = costs.difference_s + costs.model_s;
-  Forecast forecast = predict_own_pace({around_s / most, costs.model_s / most}, input);
+  Forecast forecast = predict_own_pace({costs.around_s / most, costs.on_link_s / most}, input);
   if (forecast.predictions.empty()) return forecast;
   const auto steps_of = [&](double step_s, double fastest_s) {
     if (!rounds.steps_by_speed) return most;
@@ -75,19 +74,24 @@ Forecast predict_rounds(const DifferenceRounds& rounds, const RoundCosts& costs,
   };
   const std::vector<double> step_times = mean_steps(input);
   const auto in_region = step_times.size() / static_cast<std::size_t>(costs.regions);
-  double steps_per_s = 0, cycles_per_s = 0;  // of all workers
+  double steps_per_s = 0, computing = 0;  // of all workers; how many of them compute
   for (std::size_t first = 0; first < step_times.size(); first += in_region) {
     const auto region = std::span(step_times).subspan(first, in_region);
     const double fastest_s = std::ranges::min(region);
+    double steps_in_region = 0, cycles_in_region = 0, computing_in_region = 0;
     for (const double step_s : region) {
-      const double steps = steps_of(step_s, fastest_s), cycle_s = steps * step_s + around_s;
-      steps_per_s += steps / cycle_s;
-      cycles_per_s += 1 / cycle_s;
+      const double steps = steps_of(step_s, fastest_s), cycle_s = steps * step_s + costs.around_s;
+      steps_in_region += steps / cycle_s;
+      cycles_in_region += 1 / cycle_s;
+      computing_in_region += steps * step_s / cycle_s;
     }
+    const double through_link = std::min(1.0, 1 / (costs.on_link_s * cycles_in_region));
+    steps_per_s += through_link * steps_in_region;
+    computing += through_link * computing_in_region;
   }
   for (Prediction& prediction : forecast.predictions) {
     prediction.step_time_s = input.workers / steps_per_s;
-    prediction.communication_s = costs.model_s * cycles_per_s / steps_per_s;
+    prediction.communication_s = (input.workers - computing) / steps_per_s;
   }
   return forecast;
 }

@@ -26,12 +26,12 @@ struct DifferenceRounds {
 // A worker's whole life.
 void run_rounds(Worker& worker, const DifferenceRounds& rounds);
 
-// Its pace, where messages to and from its server take so long: a cycle is H local steps, the difference and the next
-// model. By `steps_by_speed` they are fewer, by the fastest worker of the server.
+// Its pace: a cycle is H local steps, the difference and the next model. By `steps_by_speed` they are fewer, by the
+// fastest worker of the server.
 struct RoundCosts {
-  double difference_s = 0;
-  double model_s = 0;
-  int regions = 1;  // of consecutive ranks, as many in each, with a server of their own
+  double around_s = 0;   // of a difference and a model, to and from its server
+  double on_link_s = 0;  // for which the longer of them occupies the server's link; a lower bound where this is not 0
+  int regions = 1;       // of consecutive ranks, as many in each, with a server of their own
 };
 Forecast predict_rounds(const DifferenceRounds& rounds, const RoundCosts& costs, const PredictionInput& input);
 

@@ -79,9 +79,10 @@ Forecast Halos::forecast(const PredictionInput& input) const {
                    .to = servers.server_of(Rank{0}, input.workers),
                    .payload = input.parameter_bytes,
                    .regions = servers.regions};
-  RoundCosts costs{.model_s = to_seconds(input.network.message(call)), .regions = options_.regions};
+  RoundCosts costs{.around_s = to_seconds(input.network.message(call)), .regions = options_.regions};
+  costs.on_link_s = input.on_last_link_s(call);
   call.payload = input.packet.value_or(input.parameter_bytes);
-  costs.difference_s = to_seconds(input.network.message(call));
+  costs.around_s += to_seconds(input.network.message(call));
   Forecast forecast = predict_rounds(options_.rounds, costs, input);
   const int in_region = input.workers / options_.regions;
   for (Prediction& prediction : forecast.predictions)

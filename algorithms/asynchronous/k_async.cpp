@@ -30,9 +30,9 @@ void KAsync::serve(Server& server) const {
 // The card. Nobody waits where K = 1, and where K = N all begin together.
 Forecast KAsync::forecast(const PredictionInput& input) const {
   if (gradients_ == 1) return predict_own_pace(1, input);
-  const double model_s = input.message_s();
+  const double around_s = input.gradient_message_s() + input.message_s();
   Forecast forecast = gradients_ == input.workers
-                          ? predict_quorum(gradients_, true, {input.gradient_message_s() + model_s, model_s}, input)
+                          ? predict_quorum(gradients_, true, {around_s, gradients_ * input.on_server_link_s()}, input)
                           : predict_arrivals_with_late_work(gradients_, input);
   // Each worker has a gradient in every (N / K)-th update on average.
   for (Prediction& prediction : forecast.predictions)

@@ -36,14 +36,11 @@ void AdPsgd::run(Worker& worker) const {
               {.others_may_wait = true});
 }
 
-// All take their steps alone, and the last model comes to worker 0: a round as long as the run.
+// All take their steps alone, and the last model comes to worker 0, after its latency: a round as long as the run.
 Forecast AdPsgd::forecast(const PredictionInput& input) const {
   if (options_.overlap_steps)
     return Forecast::none("active workers wait for answers, which come when their partners can");
-  const double last_s =
-      input.workers == 1
-          ? 0
-          : to_seconds(input.network.message({.from = Rank{1}, .to = Rank{0}, .payload = input.parameter_bytes}));
+  const double last_s = input.workers == 1 ? 0 : to_seconds(input.network.message({.from = Rank{1}, .to = Rank{0}}));
   const auto by_normal = [&](Step length) -> std::optional<RoundTime> {
     const double steps_s = expected_slowest_sum(input.times, static_cast<double>(length.value()));
     return RoundTime{.time_s = steps_s + last_s, .communication_s = last_s};

@@ -53,9 +53,10 @@ class Gossip {
     double weight = 1;
     bool others_may_wait = false;  // for a message of this worker, though all have done their last step
   };
-  // The end of this worker's training. All send their models to worker 0, which publishes their mean, weighted. Until
-  // it has them all it has not left, so it tells `listeners`, who may wait for its next message. Workers that leave
-  // because their own data are used up are not in the mean; if worker 0 is one, there is none.
+  // The end of this worker's training. All send their models to worker 0, which publishes their mean, weighted: for the
+  // result alone, so that none takes a transfer on the clock (Message::Kind::last_model). Until it has them all it has not
+  // left, so it tells `listeners`, who may wait for its next message. Workers that leave because their own data are used
+  // up are not in the mean; if worker 0 is one, there is none.
   void stop(std::span<const Rank> listeners, const Ending& how, Worker::Here at = Worker::Here::current());
 
  private:

@@ -62,7 +62,7 @@ Forecast WagmaSgd::forecast(const PredictionInput& input) const {
   const auto round_of = [=](Step length, double computing_s, double error_s) {
     const auto steps = static_cast<double>(length.value());
     return RoundTime{
-        .time_s = computing_s + 2 * steps * message_s, .communication_s = steps * message_s, .error_s = error_s};
+        .time_s = computing_s + 2 * steps * message_s, .communication_s = 2 * steps * message_s, .error_s = error_s};
   };
   const auto by_normal = [=, &input](Step length) -> std::optional<RoundTime> {
     return round_of(length, expected_slowest_sum(input.times, static_cast<double>(length.value())), 0);

@@ -85,7 +85,8 @@ Forecast ElasticAveraging::forecast(const PredictionInput& input) const {
   if (is_asynchronous()) {
     const double request_s = to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}}));
     const auto period = static_cast<double>(options_.period.value());
-    return predict_own_pace({(request_s + input.message_s()) / period, input.message_s() / period}, input);
+    return predict_own_pace(
+        {(request_s + input.message_s()) / period, input.workers * input.on_server_link_s() / period}, input);
   }
   return predict_rounds(*make_constant_period(options_.period), parameters_alone, input);
 }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +36,28 @@ double PredictionInput::exchanges_s(const std::vector<Exchange>& of_one) const {
 
 double PredictionInput::dense_all_reduce_s() const { return to_seconds(network.all_reduce(workers, parameter_bytes)); }
 
+std::optional<double> PredictionInput::visible_all_reduce_s() const {
+  const std::optional<Overlap> overlap = network.overlap();
+  if (!overlap) return all_reduce_s();
+  if (times.micro_batch_times.empty()) return std::nullopt;
+  const auto in_step = static_cast<std::size_t>(micro_batches);
+  const CollectiveCall sum{.members = workers, .payload = parameter_bytes};
+  std::vector<double> visible;
+  for (std::size_t step = 0; step < times.drawn_steps(); ++step) {
+    BucketArrivals buckets;
+    Time slowest = start_time;
+    for (std::size_t worker = 0; worker < static_cast<std::size_t>(workers); ++worker) {
+      const auto own =
+          std::span(times.micro_batch_times).subspan((worker * times.drawn_steps() + step) * in_step, in_step);
+      const Time done = later(start_time, std::accumulate(own.begin(), own.end(), Duration{}));
+      buckets.arrive(*overlap, done, own.back());
+      slowest = std::max(slowest, done);
+    }
+    visible.push_back(to_seconds(buckets.end(network, sum, start_time) - slowest));
+  }
+  return mean_of(visible).mean;
+}
+
 double PredictionInput::average_s(const AveragePolicy& policy) const {
   if (!average_exchanges.empty()) return exchanges_s(average_exchanges);
   return to_seconds(network.all_reduce(workers, averaged_bytes(policy)));
@@ -43,15 +67,45 @@ Bytes PredictionInput::averaged_bytes(const AveragePolicy& policy) const {
   return Bytes{policy.averaged_vectors(moments) * parameter_bytes.value()};
 }
 
+namespace {
+
+// Of equal slices the last one is never the smaller one.
+Bytes model_part(Bytes parameters, int servers) {
+  return Slice{.index = servers - 1, .count = servers}.bytes_of(parameters);
+}
+
+template <typename Of>
+double least_over_workers_s(int workers, const Of& duration_of) {
+  Duration least = longest_duration;
+  for (const Rank worker : Ranks(workers)) least = std::min(least, duration_of(worker));
+  return to_seconds(least);
+}
+
+}  // namespace
+
 double PredictionInput::message_s(int servers) const {
-  const Slice last{.index = servers - 1, .count = servers};  // of equal slices never the smaller one
-  const Bytes payload = last.bytes_of(parameter_bytes);
-  return to_seconds(network.message({.from = Rank{0}, .to = Rank{workers}, .payload = payload}));
+  const Bytes payload = model_part(parameter_bytes, servers);
+  return least_over_workers_s(
+      workers, [&](Rank worker) { return network.message({.from = worker, .to = Rank{workers}, .payload = payload}); });
 }
 
 double PredictionInput::gradient_message_s(int servers) const {
   if (!packet) return message_s(servers);
-  return to_seconds(network.message({.from = Rank{0}, .to = Rank{workers}, .payload = *packet}));
+  return least_over_workers_s(
+      workers, [&](Rank worker) { return network.message({.from = worker, .to = Rank{workers}, .payload = *packet}); });
+}
+
+double PredictionInput::on_server_link_s(int servers) const {
+  const Bytes model = model_part(parameter_bytes, servers);
+  return on_last_link_s({.to = Rank{workers}, .payload = std::max(model, packet.value_or(model))});
+}
+
+double PredictionInput::on_last_link_s(const MessageCall& call) const {
+  return least_over_workers_s(workers, [&](Rank worker) {
+    const Route route =
+        network.route(MessageCall{.from = worker, .to = call.to, .payload = call.payload, .regions = call.regions});
+    return route.empty() ? Duration{} : route.back().occupied;
+  });
 }
 
 double Prediction::effective_speedup_error() const {
@@ -108,7 +162,7 @@ std::pair<double, std::string> order_statistic(int quorum, const PredictionInput
   return {sampled.mean, "order statistic, late together"};
 }
 
-// Of the message that brings a step's model, where all who still compute get it as well: as it is booked.
+// Of the messages of a step, where all who still compute get the next model as well: as it is booked.
 double awaited_by_all(int quorum, const QuorumCosts& costs, const SampledTimes& times) {
   std::vector<double> of_step(static_cast<std::size_t>(times.workers));
   double sum_s = 0;
@@ -116,7 +170,8 @@ double awaited_by_all(int quorum, const QuorumCosts& costs, const SampledTimes& 
     for (std::size_t i = 0; i < of_step.size(); ++i) of_step[i] = times.step_times[i * times.drawn_steps() + step];
     const auto last = of_step.begin() + (quorum - 1);
     std::ranges::nth_element(of_step, last);
-    sum_s += awaited_message(times, step, *last + costs.around_s, costs.communication_s);
+    const double next_s = std::max(*last + costs.around_s, costs.on_link_s);
+    sum_s += awaited_messages(times, step, next_s, next_s - *last);
   }
   return sum_s / static_cast<double>(times.drawn_steps());
 }
@@ -126,19 +181,21 @@ double awaited_by_all(int quorum, const QuorumCosts& costs, const SampledTimes& 
 Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, const PredictionInput& input) {
   if (const std::string why = why_none_with_messages(input); !why.empty()) return Forecast::none(why);
   const auto [computing_s, formula] = order_statistic(quorum, input);
-  const double step_s = computing_s + costs.around_s;
-  return {{{.formula = cancels ? formula : formula + " (lower bound)",
+  const double step_s = std::max(computing_s + costs.around_s, costs.on_link_s);
+  return {{{.formula = cancels && costs.on_link_s == 0 ? formula : formula + " (lower bound)",
             .step_time_s = step_s,
-            .communication_s = cancels ? awaited_by_all(quorum, costs, input.times) : costs.communication_s,
+            .communication_s = cancels ? awaited_by_all(quorum, costs, input.times) : step_s - computing_s,
             .kept = static_cast<double>(quorum) / input.workers,
             .drop_rate = {},
             .sync_step_time_s = *input.times.slowest_s + input.dense_all_reduce_s(),
             .sync_step_error_s = input.times.slowest_error_s}},
-          {}};
+          {},
+          costs.on_link_s > 0};
 }
 
 Forecast predict_own_pace(int gradients_per_update, const PredictionInput& input) {
-  Forecast forecast = predict_own_pace({input.gradient_message_s() + input.message_s(), input.message_s()}, input);
+  Forecast forecast = predict_own_pace(
+      {input.gradient_message_s() + input.message_s(), input.workers * input.on_server_link_s()}, input);
   for (Prediction& prediction : forecast.predictions)
     prediction.mean_staleness = (input.workers - 1.0) / gradients_per_update;
   return forecast;
@@ -148,15 +205,17 @@ Forecast predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& inpu
   if (const std::string why = why_none_with_messages(input); !why.empty()) return Forecast::none(why);
   // Gradients per second; N of them are a step of the experiment file.
   const auto pace = [&](const MicroBatchLaw& law) { return 1 / (input.micro_batches * law.mean + costs.exchange_s); };
-  const double step_s = 1 / mean_over_workers(input.times, pace);
-  return {{{.formula = "mean pace",
+  const double alone_s = 1 / mean_over_workers(input.times, pace);
+  const double step_s = std::max(alone_s, costs.on_link_s);
+  return {{{.formula = costs.on_link_s > 0 ? "mean pace (lower bound)" : "mean pace",
             .step_time_s = step_s,
-            .communication_s = costs.communication_s,
+            .communication_s = costs.exchange_s + step_s - alone_s,  // what is more is spent in queues
             .kept = 1,
             .drop_rate = 0,
             .sync_step_time_s = *input.times.slowest_s + input.dense_all_reduce_s(),
             .sync_step_error_s = input.times.slowest_error_s}},
-          {}};
+          {},
+          costs.on_link_s > 0};
 }
 
 std::optional<double> time_of_budget(const PredictionInput& input, const Prediction& prediction) {

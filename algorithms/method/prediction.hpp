@@ -35,13 +35,21 @@ struct PredictionInput {
   // Of a gradient, compressed or not; where compression changes, on average over the run, or, where it is not known how
   // many steps that has, as in its last ones.
   double all_reduce_s() const;
-  double dense_all_reduce_s() const;                    // of a whole one
+  double dense_all_reduce_s() const;  // of a whole one
+  // What a step of synchronous SGD waits for it once all have computed: less, where it overlaps the backward pass. The
+  // mean over the drawn steps; none where their micro-batches were too many to keep.
+  std::optional<double> visible_all_reduce_s() const;
   double average_s(const AveragePolicy& policy) const;  // of models, compressed or not
   double exchanges_s(const std::vector<Exchange>& of_one) const;
   Bytes averaged_bytes(const AveragePolicy& policy) const;
-  // A model from a server, or to it; of several, a slice each. And a gradient or difference to it, compressed or not.
+  // A model from a server, or to it; of several, a slice each. And a gradient or difference to it, compressed or not. Of
+  // workers whose links are unlike, the fastest's.
   double message_s(int servers = 1) const;
   double gradient_message_s(int servers = 1) const;
+  // How long the larger of the two occupies the server's link at least, whoever of the workers it is from, where links are
+  // shared; else 0. Whatever a method does, N of them that pass this link take N times as long.
+  double on_server_link_s(int servers = 1) const;
+  double on_last_link_s(const MessageCall& call) const;       // the same of what this is, from any worker
   std::optional<Step> steps() const { return budget.steps; }  // of the run; none: the budget does not count them
   // The same, by another schedule, which outlives the result.
   PredictionInput at_rate(const LearningRate& rate) const {
@@ -69,11 +77,11 @@ inline constexpr const char* has_no_variance =
 inline constexpr const char* not_all_drawn = "too many workers to draw them all";
 
 struct Prediction {
-  std::string formula;                     // where it comes from, such as "Eqs. 4 to 6"
-  double step_time_s = 0;                  // mean over the run
-  double communication_s = 0;              // of it, as accounts book it: in collectives, and until a model has come
-  double kept = 1;                         // share of the N x M micro-batches of a step that end up in the model
-  std::optional<double> drop_rate{};       // of what is computed; none: the formula does not say
+  std::string formula;                // where it comes from, such as "Eqs. 4 to 6"
+  double step_time_s = 0;             // mean over the run
+  double communication_s = 0;         // of it, as accounts book it: in collectives, and while messages are under way
+  double kept = 1;                    // share of the N x M micro-batches of a step that end up in the model
+  std::optional<double> drop_rate{};  // of what is computed; none: the formula does not say
   std::optional<double> mean_staleness{};  // of a server's gradients, in updates; none: it does not say
   double sync_step_time_s = 0;             // of synchronous SGD by the same formula; in `predict --against` of the
                                            // method that is named, for all micro-batches of a step; NaN: it has none
@@ -99,6 +107,8 @@ bool misses(const Prediction& formula, const Prediction& sampled);
 struct Forecast {
   std::vector<Prediction> predictions{};
   std::string why_none{};  // empty where there are some
+  // Whether its times are lower bounds where messages wait for each other on shared links. Others are not valid there.
+  bool minds_shared_links = false;
 
   static Forecast none(std::string why = "none for these settings") { return {{}, std::move(why)}; }
   // With the reason for the case that the list is empty.
@@ -107,19 +117,19 @@ struct Forecast {
 
 // Steps that wait for the first `quorum` of N workers who all begin with them, by the order statistic of the
 // sampled law, or, of workers who are unlike or late together, of sampled steps; where late work is not cancelled they
-// do not, and it is a lower bound. None where workers were not all drawn, and where messages wait for each other on
-// shared links.
+// do not, and it is a lower bound. None where workers were not all drawn. No step is shorter than `on_link_s`, the time
+// that its messages take of the busiest link; where that is not 0, it is a lower bound too.
 struct QuorumCosts {
-  double around_s = 0;         // what a step takes besides
-  double communication_s = 0;  // of that
+  double around_s = 0;  // what a step takes besides, all of it communication
+  double on_link_s = 0;
 };
 Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, const PredictionInput& input);
 
-// Workers that go at their own pace and meet a server alone, which takes all they send. None where they wait for each
-// other on shared links.
+// Workers that go at their own pace and meet a server alone, which takes all they send. None where workers were not all
+// drawn. A lower bound where N steps' messages occupy a link for a time that is not 0.
 struct OwnPaceCosts {
-  double exchange_s = 0;       // with the server, per step
-  double communication_s = 0;  // of that
+  double exchange_s = 0;  // with the server, per step, all of it communication
+  double on_link_s = 0;   // of N steps
 };
 Forecast predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& input);
 // The same where each step sends a gradient and waits for a model, and the server updates it once per c gradients,

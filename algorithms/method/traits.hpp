@@ -16,8 +16,6 @@ struct Traits {
   Servers servers{};
   // Whether its workers send each other messages.
   bool sends_to_neighbours = false;
-  // Whether its workers, which have servers, also meet in collectives. The simulated cluster refuses what is not said here.
-  bool meets_beside_servers = false;
   // Others are compared with it: speed-ups are against its pace.
   bool is_baseline = false;
   // Whether it decides anything by what is computed (losses, norms, distances), so that time alone says nothing of it.
@@ -67,10 +65,10 @@ struct Traits {
   // Why nothing that it exchanges can be compressed, as a sentence goes on after "must not be given: "; where that is so.
   std::string_view exchanged_whole{};
 
-  // Whether what it sends waits for what else is on a link, which no formula follows.
+  // Whether what it sends may have to wait for what else is on a link.
   bool sends_messages() const { return servers > 0 || sends_to_neighbours; }
-  // Whether nothing but what servers send comes to its workers.
-  bool has_servers_alone() const { return servers > 0 && !sends_to_neighbours && !meets_beside_servers; }
+  // Whether nothing but what servers send comes to its workers: the simulated cluster then refuses collectives.
+  bool has_servers_alone() const { return servers > 0 && !sends_to_neighbours; }
 
   Compresses compresses() const {
     if (sums_moments) return Compresses::moments;

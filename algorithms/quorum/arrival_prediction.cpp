@@ -82,11 +82,11 @@ Forecast predict_arrivals(int gradients, const PredictionInput& input, double li
 
 Forecast predict_arrivals_with_late_work(int gradients, const PredictionInput& input) {
   if (const std::string why = why_not_followed(input); !why.empty()) return Forecast::none(why);
-  const double model_s = input.message_s();
-  const auto update = follow_updates(input.times, gradients, model_s + input.gradient_message_s());
+  const double around_s = input.message_s() + input.gradient_message_s();
+  const auto update = follow_updates(input.times, gradients, around_s);
   if (!update) return Forecast::none("too few steps were drawn to follow updates by");
   Forecast forecast = of_updates("sampled K-th arrival, late work goes on", gradients, *update, input);
-  forecast.predictions.front().communication_s = model_s;
+  forecast.predictions.front().communication_s = around_s;
   forecast.predictions.front().drop_rate = 0;
   return forecast;
 }

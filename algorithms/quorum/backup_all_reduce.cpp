@@ -15,7 +15,7 @@ void BackupAllReduce::run(Worker& worker) const {
 }
 
 Forecast BackupAllReduce::forecast(const PredictionInput& input) const {
-  return predict_quorum(quorum_, false, {input.all_reduce_s(), input.all_reduce_s()}, input);
+  return predict_quorum(quorum_, false, {.around_s = input.all_reduce_s()}, input);
 }
 
 std::unique_ptr<Algorithm> make_backup_all_reduce(Settings& settings, const AlgorithmContext& context) {

@@ -48,7 +48,7 @@ Forecast BackupTimeout::forecast(const PredictionInput& input) const {
   const SampledTimes& times = input.times;
   if (!times.slowest_s) return Forecast::none(not_all_drawn);
   if (!cancels()) return Forecast::none("who is late for a step is late for the next one too");
-  const double message_s = input.message_s(), around_s = message_s + input.gradient_message_s();
+  const double around_s = input.message_s() + input.gradient_message_s();
   std::vector<double> kept, communication_s;
   const auto time_s = sample_rounds(times, 1, [&](std::size_t step) {
     std::vector<double> arrivals;
@@ -60,7 +60,7 @@ Forecast BackupTimeout::forecast(const PredictionInput& input) const {
     const auto in_time = std::ranges::count_if(arrivals, [&](double arrival_s) { return arrival_s <= end_s; });
     kept.push_back(static_cast<double>(in_time) / times.workers);
     const double step_s = std::min(end_s, *std::ranges::max_element(arrivals));
-    communication_s.push_back(awaited_message(times, step, step_s, message_s));
+    communication_s.push_back(awaited_messages(times, step, step_s, around_s));
     return step_s;
   });
   if (!time_s) return Forecast::none("too few steps were drawn");

@@ -34,8 +34,10 @@ void BackupWorkers::serve(Server& server) const {
 
 // Late work that goes on makes its worker late for the next step too: the order statistic is then a lower bound.
 Forecast BackupWorkers::forecast(const PredictionInput& input) const {
-  const double message_s = input.message_s(options_.servers);  // those of several servers go side by side
-  return predict_quorum(quorum_, cancels(), {input.gradient_message_s(options_.servers) + message_s, message_s}, input);
+  // Messages of several servers go side by side.
+  const double around_s = input.gradient_message_s(options_.servers) + input.message_s(options_.servers);
+  const int on_link = cancels() ? input.workers : quorum_;  // models of a step on each server's link
+  return predict_quorum(quorum_, cancels(), {around_s, on_link * input.on_server_link_s(options_.servers)}, input);
 }
 
 std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const AlgorithmContext& context) {

@@ -77,22 +77,24 @@ Forecast Mindflayer::forecast(const PredictionInput& input) const {
   const auto trials = static_cast<double>(options_.trials_of_all(input.workers));
   int most = 0;
   for (const Rank worker : Ranks(input.workers)) most = std::max(most, options_.of(worker).count);
-  std::vector<double> kept;
+  std::vector<double> kept, last_messages_s;
   const auto time_s = sample_rounds(times, most, [&](std::size_t first) {
     double last_s = 0;
     std::int64_t done = 0;
     for (const Rank worker : Ranks(input.workers)) {
       const MindflayerOptions::Trials& own = options_.of(worker);
       const double limit_s = to_seconds(own.limit);
-      double end_s = 0;
+      double end_s = 0, last_message_s = 0;
       for (const double step_s : std::span(times.step_times)
                                      .subspan(static_cast<std::size_t>(worker.value) * times.drawn_steps() + first,
                                               static_cast<std::size_t>(own.count))) {
         const bool is_done = step_s < limit_s;
         end_s += std::min(step_s, limit_s);
-        last_s = std::max(last_s, end_s + (is_done ? gradient_s : note_s));
+        last_message_s = is_done ? gradient_s : note_s;
+        last_s = std::max(last_s, end_s + last_message_s);
         done += is_done ? 1 : 0;
       }
+      last_messages_s.push_back(last_message_s);
     }
     kept.push_back(static_cast<double>(done) / trials);
     return model_s + last_s;
@@ -102,7 +104,7 @@ Forecast Mindflayer::forecast(const PredictionInput& input) const {
   const double steps = trials / input.workers;  // of the experiment file, in one of these
   return {{{.formula = "sampled last trial",
             .step_time_s = time_s->mean / steps,
-            .communication_s = model_s / steps,
+            .communication_s = (mean_of(last_messages_s).mean + model_s) / steps,
             .kept = share.mean,
             .drop_rate = input.micro_batches == 1 ? std::optional(1 - share.mean) : std::nullopt,
             .sync_step_time_s = *times.slowest_s + input.all_reduce_s(),

@@ -132,7 +132,7 @@ Forecast Stsyn::forecast(const PredictionInput& input) const {
       excess.push_back(round.computing_s + around_s - step_s * round.steps / input.workers);
     return {{{.formula = "sampled K-th worker's sum",
               .step_time_s = step_s,
-              .communication_s = input.message_s() / in_file_steps,
+              .communication_s = (input.gradient_message_s() + input.message_s()) / in_file_steps,
               .kept = 1,
               .drop_rate = {},
               .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),

@@ -157,6 +157,19 @@ std::string lines_without(const std::string& text, const std::string& other) {
 }
 
 // Each once, of all methods' data and models.
+// A server's own link, where none of the file's methods has a server.
+void check_server_link(const TomlNode& root, const std::vector<Reading>& readings, FaultList& faults) {
+  const TomlNode* const network = root.find("network");
+  const TomlNode* const server = network && network->is_table() ? network->find("server") : nullptr;
+  const auto has_server = [](const Method& method) { return method.algorithm->traits().servers > 0; };
+  if (!server || std::ranges::any_of(readings, [&](const Reading& reading) {
+        return std::ranges::any_of(reading.definition.methods, has_server);
+      }))
+    return;
+  faults.add(server->place,
+             fmt::format("network.server = {}; must be left out: no method has a server", inline_toml(*server)));
+}
+
 void add_file_notes(const Reading& reading, std::vector<std::string>& notes) {
   for (const std::string& note : reading.definition.training.objective.notes)
     if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
@@ -199,6 +212,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   if (root.find("variants") && !axes.empty())
     readings.push_back(read_without_variants(root, axes, file, options, faults));
   if (!faults.empty()) check_claims_alone(root, faults);  // lest they come one by one
+  if (faults.empty()) check_server_link(root, readings, faults);
   throw_if_any(faults);
 
   const Definition& first = readings.front().definition;

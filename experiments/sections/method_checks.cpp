@@ -69,9 +69,9 @@ void check_outages(Settings& root, const Definition& definition) {
 // An exchange that begins during the backward pass.
 void check_overlap(Settings& root, const Definition& definition) {
   if (!definition.cluster.plan.network->overlap()) return;
+  Settings network = root.section("network");
   for (const Method& method : definition.methods) {
     if (!method.algorithm) continue;
-    Settings network = root.section("network");
     if (!method.algorithm->traits().can_overlap_backward)
       return network.fault("overlap", fmt::format("must be left out: \"{}\" exchanges something else than sums of a "
                                                   "step's gradients, which alone begin during the backward pass",

@@ -108,8 +108,9 @@ bool recalibrates(const TomlNode& resolved) { return says(resolved, "buffers", "
 // Parameters without gradients moved by the scale of the others.
 bool is_one_bit_adam(const TomlNode& resolved) { return says(resolved, "algorithm", "one-bit-adam"); }
 
-// Messages share links with all that passes them; before, each took what it takes alone.
-bool sends_over_links(const TomlNode& resolved) {
+// Messages share links with all that passes them; before, each took what it takes alone. On all networks what a worker
+// has sent is communication of its account until it has arrived, if it has nothing else to do; before, it waited.
+bool sends_messages(const TomlNode& resolved) {
   static constexpr std::string_view collectives_alone[] = {
       "sync-sgd",
       "dropcompute",
@@ -136,9 +137,7 @@ bool sends_over_links(const TomlNode& resolved) {
   const TomlNode* const method = method_of(resolved);
   if (!network || !method) return false;
   const std::string_view kind = text(network->find("kind")), algorithm = text(method->find("algorithm"));
-  const TomlNode* const contention = network->find("contention");
-  const auto* const shares = contention ? std::get_if<bool>(&contention->value) : nullptr;
-  if (kind == "free" || kind == "fixed" || (shares && !*shares)) return false;
+  if (kind == "free") return false;
   // Jitter multiplies each of a star's two ways, which are rounded to nanoseconds one by one.
   if (kind == "parameter-server" && number(network->find("jitter")) > 0) return true;
   // Averages of its groups share the uplinks of networks with groups, and meet nobody elsewhere.
@@ -164,7 +163,7 @@ const std::vector<ResultsChange>& results_changes() {
       {6, corrects_bias_otherwise},
       {6, recalibrates},
       {6, is_one_bit_adam},
-      {7, sends_over_links},
+      {7, sends_messages},
       {7, sends_slices},
   };
   return changes;

@@ -65,10 +65,8 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
   if (const auto& compression = run.algorithm->compression();
       compression && compression->warmup_steps > 0 && !ends_by_steps(run.budget))
     return {.all = {}, .why_none = "how much of it is its compression's warm-up is known where steps alone end it"};
-  if (run.algorithm->traits().sends_messages() && run.cluster.network->has_shared_links())
-    return {.all = {}, .why_none = "messages wait on shared links"};
-  if (run.cluster.network->overlap())
-    return {.all = {}, .why_none = "what is left of an exchange depends on when each worker has each bucket"};
+  if (run.cluster.network->overlap() && !run.algorithm->traits().is_baseline)
+    return {.all = {}, .why_none = "what is left of an exchange depends on which micro-batch is each worker's last"};
   const PredictionInput input{.workers = run.cluster.workers,
                               .micro_batches = run.cluster.micro_batches,
                               .times = *times,
@@ -83,7 +81,11 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
                               .packet = exchanges.packet};
   FormulaTimes result;
   Forecast forecast = run.algorithm->forecast(input);
-  if (run.algorithm->traits().follows_values) return {.all = {}, .why_none = std::move(forecast.why_none)};
+  const Traits traits = run.algorithm->traits();
+  if (traits.follows_values) return {.all = {}, .why_none = std::move(forecast.why_none)};
+  const bool may_queue = traits.sends_messages() && run.cluster.network->has_shared_links();
+  if (may_queue && !forecast.minds_shared_links && !forecast.predictions.empty())
+    return {.all = {}, .why_none = "messages wait on shared links"};
   for (Prediction& prediction : forecast.predictions) {
     const auto total_time_s = time_of_budget(input, prediction);
     result.all.push_back({std::move(prediction), total_time_s});

@@ -248,8 +248,8 @@ TEST(Halos, IsPredictedByTheFastestOfEachRegion) {
   ASSERT_EQ(predictions.size(), 1u);
   const double steps_per_s = 4 / 4.5 + 2 / 6.5 + 4 / 8.5 + 2 / 12.5;
   EXPECT_NEAR(predictions[0].step_time_s, 4 / steps_per_s, 1e-9);
-  const double models_per_s = 1 / 4.5 + 1 / 6.5 + 1 / 8.5 + 1 / 12.5;
-  EXPECT_NEAR(predictions[0].communication_s, 0.25 * models_per_s / steps_per_s, 1e-9);
+  const double rounds_per_s = 1 / 4.5 + 1 / 6.5 + 1 / 8.5 + 1 / 12.5;
+  EXPECT_NEAR(predictions[0].communication_s, 2 * 0.25 * rounds_per_s / steps_per_s, 1e-9);
   const auto simulated = setting.simulate(method);
   EXPECT_NEAR(predictions[0].step_time_s / simulated.step_s, 1, 0.01);
   EXPECT_NEAR(predictions[0].communication_s / simulated.communication_s, 1, 0.01);

@@ -124,7 +124,8 @@ TEST(Mindflayer, IsUnbiasedWhereTheProbabilitiesAreRight) {
 }
 
 // Trials of 1 s are done after 1 and 2 s, those of 1.5 s after 3 s; of 4 s two are given up, after 4 s. The last gradient
-// is there at 3.75 s, the last note at 4.25 s; the next model takes 0.75 s. Three workers' six trials are two steps.
+// is there at 3.75 s, the last note at 4.25 s; the next model takes 0.75 s. Three workers' six trials are two steps. Two of
+// them communicate 0.75 s, and one 0.25 s, until its last message is there, and all 0.75 s until the model is.
 TEST(Mindflayer, OfConstantTimesThePredictionIsTheClosedForm) {
   const PredictedRun run{.workers = 3,
                          .micro_batches = 1,
@@ -136,10 +137,11 @@ TEST(Mindflayer, OfConstantTimesThePredictionIsTheClosedForm) {
   const auto predictions = run.predict(algorithm);
   ASSERT_EQ(predictions.size(), 1u);
   EXPECT_NEAR(predictions[0].step_time_s, 2.5, 1e-9);
-  EXPECT_NEAR(predictions[0].communication_s, 0.375, 1e-9);
+  EXPECT_NEAR(predictions[0].communication_s, ((0.75 + 0.75 + 0.25) / 3 + 0.75) / 2, 1e-9);
   EXPECT_NEAR(predictions[0].kept, 4 / 6.0, 1e-9);
   const auto simulated = run.simulate(algorithm);
   EXPECT_NEAR(simulated.step_s, 2.5, 0.01);
+  EXPECT_NEAR(simulated.communication_s, predictions[0].communication_s, 0.01);
   EXPECT_NEAR(simulated.kept, 4 / 6.0, 0.01);
 }
 

@@ -100,14 +100,14 @@ TEST(Prediction, BackupWorkersByTheOrderStatistic) {
   EXPECT_NEAR(setting.predict(BackupAllReduce(6)).at(0).step_time_s, expected + 0.1, 0.04);
 }
 
-// The first is done after 1 s, so that the next model is on its way from 1.5 to 2 s after the last one; the third waits
-// from 1.75 s on.
+// The first is done after 1 s, so that its gradient and the next model are on their way from 1 to 2 s after the last one;
+// the second's gradient is from 1.25 s on, the third's from 1.75 s.
 TEST(Prediction, WhoIsCancelledDoesNotAwaitTheNextModel) {
   const BackupWorkers first_of_all(1, {.late = BackupOptions::Late::cancel});
   const Setting even{.workers = 4, .micro_batches = 1, .factors = {1, 1.25, 1.75, 5}, .delays = {}, .steps = 512};
   const auto predictions = even.predict(first_of_all);
   ASSERT_EQ(predictions.size(), 1u);
-  EXPECT_NEAR(predictions[0].communication_s, (0.5 + 0.5 + 0.25) / 4, 1e-9);
+  EXPECT_NEAR(predictions[0].communication_s, (1 + 0.75 + 0.25) / 4, 1e-9);
   for (const int quorum : {1, 3, 6, 8}) {
     const Setting unlike{.workers = 8,
                          .micro_batches = 2,

@@ -150,7 +150,7 @@ TEST(QuorumPrediction, SeveralServersSendTheirSlicesSideBySide) {
     const BackupWorkers method(16, {.servers = servers});
     const Prediction prediction = only(setting.predict(method));
     const double message_s = 0.1 + 16.0 / servers / 40;
-    EXPECT_DOUBLE_EQ(prediction.communication_s, message_s);
+    EXPECT_DOUBLE_EQ(prediction.communication_s, 2 * message_s);
     // Sampled maxima of 512 steps, 0.2 s apart: 0.009.
     EXPECT_NEAR(prediction.step_time_s, 6 + 0.4 * of_16 + 2 * message_s, 0.03);
     const auto simulated = setting.simulate(method);

@@ -170,8 +170,8 @@ TEST(WagmaSgd, WhoIsLateIsInItsGroupWithWhatItBroughtLast) {
     EXPECT_EQ(outcome.totals.collectives, 0);
     EXPECT_EQ(outcome.published, Step{4});
     const Account& first = outcome.totals.accounts[0];
-    EXPECT_EQ(first[Activity::communicate], from_seconds(3 * 0.25));
-    EXPECT_EQ(first[Activity::wait], from_seconds(2 * 0.25 + 5.05 + 1.85));
+    EXPECT_EQ(first[Activity::communicate], from_seconds(2 * 3 * 0.25));  // its own models, and those that come back
+    EXPECT_EQ(first[Activity::wait], from_seconds(4.8 + 1.85));
     expect_exact_accounts(outcome);
   }
 }

@@ -78,6 +78,17 @@ TEST_F(ExperimentFaults, OverlapNeedsSumsOfGradients) {
   EXPECT_THAT(report("algorithm=\"sync-sgd\", compression={name=\"sign\"}"), HasSubstr("\"one\" compresses whole"));
 }
 
+// One method with a server is enough.
+TEST_F(ExperimentFaults, ALinkOfTheServerNeedsAServer) {
+  const auto report = [&](const std::string& methods) {
+    return faults({"network={kind=\"ring\", latency_s=1e-3, bandwidth_bytes_per_s=1e9, server={latency_s=1e-4}}",
+                   "methods=[" + methods + "]"});
+  };
+  EXPECT_THAT(report("{algorithm=\"sync-sgd\"}, {algorithm=\"decentralized-sgd\", graph={kind=\"ring\"}}"),
+              HasSubstr("network.server = { latency_s = 0.0001 }; must be left out: no method has a server"));
+  EXPECT_EQ(report("{algorithm=\"sync-sgd\"}, {algorithm=\"async-sgd\"}"), "");
+}
+
 TEST_F(ExperimentFaults, AMissingKeySaysWhichOtherKeyAsksForIt) {
   EXPECT_THAT(faults({"training.model=none"}),
               testing::AllOf(HasSubstr("training.parameters is missing; must be an integer from 0 to 8589934588"),
@@ -85,7 +96,7 @@ TEST_F(ExperimentFaults, AMissingKeySaysWhichOtherKeyAsksForIt) {
   EXPECT_THAT(
       faults({"network={kind=\"two-level\", latency_s=1, bandwidth_bytes_per_s=1, inside={latency_s=1, "
               "bandwidth_bytes_per_s=1}}"}),
-      HasSubstr("network.group_size is missing; must be an integer from 1 to 1048576: kind = \"two-level\" asks "
+      HasSubstr("network.group_size is missing; must be an integer from 2 to 1048576: kind = \"two-level\" asks "
                 "for it"));
   EXPECT_THAT(faults({"methods.0.algorithm=local-sgd", "methods.0.period={rule=\"constant\"}"}),
               testing::AllOf(HasSubstr("methods.0.period.steps is missing"), HasSubstr("rule = \"constant\"")));

@@ -100,21 +100,72 @@ TEST_F(PredictedFormulas, WithoutAVarianceAndASampleOfAllWorkersThereIsNoFormula
   EXPECT_THAT(of_many.why_none, HasSubstr("no variance"));
 }
 
-// Formulas know what a message takes alone.
-TEST_F(PredictedFormulas, WhereMessagesWaitForEachOtherThereIsNoFormulaButAReason) {
-  const auto reason = [&](const std::string& method, const std::string& network) {
-    const Experiment experiment = load({"methods=[{" + method + "}]", "network={" + network + "}"});
-    return predict_by_formula(experiment.runs.front(), sample_times(experiment.runs.front())).why_none;
+// Formulas know what a message takes alone, and what the server's link takes for all. Where who waits for whom decides,
+// there is none.
+TEST_F(PredictedFormulas, WhereMessagesWaitForEachOtherTheyAreLowerBounds) {
+  const auto predicted = [&](const std::string& method, const std::string& network) {
+    return predict(load({"methods=[{" + method + "}]", "network={" + network + "}"})).at(0);
   };
-  const std::string ring = "kind='ring', latency_s=1e-3, bandwidth_bytes_per_s=1e6";
-  for (const char* method : {"algorithm='backup-workers', backups=1", "algorithm='async-sgd'",
-                             "algorithm='decentralized-sgd', graph={kind='ring'}"}) {
-    EXPECT_EQ(reason(method, ring), "messages wait on shared links") << method;
-    EXPECT_THAT(reason(method, ring + ", contention=false"), testing::Not(HasSubstr("shared links"))) << method;
-    EXPECT_THAT(reason(method, "kind='fixed', latency_s=1e-3"), testing::Not(HasSubstr("shared links"))) << method;
+  const auto on = [](const std::string& rest) { return "kind='ring', latency_s=1e-3, bandwidth_bytes_per_s=" + rest; };
+  for (const char* method :
+       {"algorithm='backup-workers', backups=1", "algorithm='backup-workers', backups=1, servers=2",
+        "algorithm='backup-workers', backups=1, late='cancel'", "algorithm='async-sgd'",
+        "algorithm='softsync', splitting=2", "algorithm='k-async', gradients=1",
+        "algorithm='elastic-averaging', exchange='asynchronous', beta=0.4, period=2",
+        "algorithm='async-local-sgd', local_steps=3, update={name='plain', rate=1}",
+        "algorithm='async-sgd', compression={name='top-k', ratio=0.1}"}) {
+    SCOPED_TRACE(method);
+    const PredictedMethod alone = predicted(method, on("1e6, contention=false"));
+    ASSERT_EQ(alone.formulas.size(), 1u);
+    for (const std::string bandwidth : {"1e4", "1e5", "1e6", "1e9"}) {
+      SCOPED_TRACE(bandwidth);
+      const PredictedMethod shared = predicted(method, on(bandwidth));
+      ASSERT_EQ(shared.formulas.size(), 1u);
+      const Prediction& bound = shared.formulas[0].prediction;
+      EXPECT_THAT(bound.formula, HasSubstr("lower bound"));
+      EXPECT_LE(bound.step_time_s, 1.01 * shared.simulated->step_time_s);
+      // Where nothing but the link counts it is what a step takes.
+      const bool is_late_work = std::string(method).find("backups") != std::string::npos;
+      if (bandwidth == "1e4" && !is_late_work) {
+        EXPECT_GT(bound.step_time_s, 0.9 * shared.simulated->step_time_s);
+        EXPECT_NEAR(bound.communication_share(), shared.simulated->communication_share, 0.1);
+      }
+    }
   }
-  EXPECT_EQ(reason("algorithm='sync-sgd'", ring), "");
-  EXPECT_THAT(reason("algorithm='sync-sgd'", ring + ", overlap={buckets=4}"), HasSubstr("each bucket"));
+  for (const char* method : {"algorithm='k-batch-sync', gradients=2", "algorithm='k-async', gradients=2",
+                             "algorithm='backup-timeout', timeout_s=1, late='cancel'",
+                             "algorithm='mindflayer', limit_s=1, trials_per_worker=2, arrival_probability=1",
+                             "algorithm='ad-psgd'", "algorithm='wagma-sgd', group_size=2"}) {
+    EXPECT_EQ(predicted(method, on("1e6")).why_no_formula, "messages wait on shared links") << method;
+    EXPECT_EQ(predicted(method, on("1e6, contention=false")).why_no_formula, "") << method;
+    EXPECT_EQ(predicted(method, "kind='fixed', latency_s=1e-3").why_no_formula, "") << method;
+  }
+  EXPECT_THAT(predicted("algorithm='decentralized-sgd', graph={kind='ring'}", on("1e6")).why_no_formula,
+              HasSubstr("spectral gap"));
+}
+
+// Drawn steps say when each worker has each bucket.
+TEST_F(PredictedFormulas, OfAnExchangeDuringTheBackwardPassGoesByWhenBucketsAreReady) {
+  const auto predicted = [&](const std::string& method, const std::string& overlap) {
+    return predict(load({"methods=[{algorithm=" + method + "}]",
+                         "network={kind='ring', latency_s=1e-5, bandwidth_bytes_per_s=1e5" + overlap + "}"}))
+        .at(0);
+  };
+  const double plain_s = predicted("'sync-sgd'", "").simulated->step_time_s;
+  for (const char* overlap : {", overlap={buckets=1}", ", overlap={buckets=2}", ", overlap={buckets=8}"}) {
+    SCOPED_TRACE(overlap);
+    const PredictedMethod method = predicted("'sync-sgd'", overlap);
+    ASSERT_EQ(method.formulas.size(), 2u);
+    const FormulaTime& sampled = method.formulas.back();
+    EXPECT_TRUE(sampled.prediction.is_sampled);
+    // The simulation's steps are the drawn ones.
+    EXPECT_NEAR(sampled.prediction.step_time_s, method.simulated->step_time_s, 1e-6 * plain_s);
+    EXPECT_NEAR(sampled.prediction.communication_share(), method.simulated->communication_share, 1e-4);
+    EXPECT_LE(sampled.prediction.step_time_s, plain_s * (1 + 1e-6));
+  }
+  EXPECT_LT(predicted("'sync-sgd'", ", overlap={buckets=8}").simulated->step_time_s, 0.99 * plain_s);
+  EXPECT_THAT(predicted("'random-drop', drop_rate=0.1", ", overlap={buckets=4}").why_no_formula,
+              HasSubstr("each worker's last"));
 }
 
 // Groups whose averages pass one uplink wait for each other there.

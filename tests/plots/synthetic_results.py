@@ -67,12 +67,16 @@ def write_run(directory: Path, label: str, seed: int, speed: float = 1.0, period
     return run
 
 
-def write_trace(run: Path, workers: int = 2, servers: int = 0, until_s: float = 1.0, capped: bool = False) -> None:
-    """Every participant computes for 0.3 s, loses 0.1 s and waits until the end."""
-    names = [f"worker {rank}" for rank in range(workers)] + [f"server {rank}" for rank in range(servers)]
+def write_trace(run: Path, workers: int = 2, servers: int = 0, until_s: float = 1.0, capped: bool = False,
+                links: bool = False) -> None:
+    """Every participant, and with `links` each way of a server's link, computes for 0.3 s, loses 0.1 s and waits until the
+    end."""
+    of_server = ("", ", in", ", out") if links else ("",)
+    names = [f"worker {rank}" for rank in range(workers)]
+    names += [f"server {rank}{way}" for rank in range(servers) for way in of_server]
     events = [{"name": "thread_name", "ph": "M", "pid": 1, "tid": thread, "args": {"name": name}}
               for thread, name in enumerate(names, 1)]
-    for thread in range(1, workers + servers + 1):
+    for thread in range(1, len(names) + 1):
         for activity, begin_s, end_s in (("compute", 0, 0.3), ("discarded", 0.3, 0.4), ("wait", 0.4, until_s)):
             events.append({"name": activity, "ph": "X", "pid": 1, "tid": thread, "ts": 1e6 * begin_s,
                            "dur": 1e6 * (end_s - begin_s), "args": {"what": "x"}})

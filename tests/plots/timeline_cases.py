@@ -68,6 +68,15 @@ class Timelines(WithDirectory):
         self.assertEqual(labels, [*workers, "server 0", "server 1"])
         self.assertTrue(any("32 of 102 rows" in text.get_text() for text in figure.texts))
 
+    def test_of_many_servers_the_first_are_shown_whole_with_both_ways_of_their_links(self):
+        write_trace(write_run(self.directory / "a", "a", 1, workers=100), workers=100, servers=12, links=True)
+        figure = self.draw()
+        labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+        rows = len(self.bars(figure.axes[0], "compute"))
+        self.assertEqual(rows, 32)
+        # Eight rows are for servers: two of them, and not two thirds of a third one.
+        self.assertEqual([label for label in labels if label.startswith("server")][-1], "server 1, out")
+
     def test_where_the_trace_was_cut_nothing_is_drawn(self):
         write_trace(write_run(self.directory / "a", "a", 1), until_s=0.5)
         write_trace(write_run(self.directory / "b", "b", 1, period=16), until_s=60)

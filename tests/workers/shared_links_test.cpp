@@ -90,6 +90,68 @@ TEST(SharedLinks, AllWhoSendAtOnceArriveOneTransferAfterTheOther) {
   }
 }
 
+// A worker that has sent its gradient communicates until it has arrived, waits until all are there, and communicates until
+// it has the model; wherever messages take time.
+TEST(SharedLinks, AQueueInFrontOfThemIsCommunication) {
+  const int n = 5;
+  const auto programs = [&](std::shared_ptr<const NetworkModel> network) {
+    return Programs{.workers = n, .network = std::move(network)}.run(
+        [&](Cluster& cluster, Rank self) {
+          cluster.send(self, cluster.server(), model(), here());
+          ASSERT_TRUE(cluster.receive(self, {}, never, here()));
+          // The next message is under way for a part of the time in which it waits for something that does not come.
+          cluster.send(self, cluster.server(), model(), here());
+          const double until_s = now_s(cluster, self) + 20;
+          ASSERT_FALSE(cluster.receive(self, {}, start_time + from_seconds(until_s), here()));
+        },
+        [&](Cluster& cluster, Rank self) {
+          for (int k = 1; k <= n; ++k) ASSERT_TRUE(cluster.receive(self, {}, never, here()));
+          for (int w = 0; w < n; ++w) cluster.send(self, Rank{w}, model(), here());
+          while (cluster.workers_left(self) > 0) cluster.receive(self, {}, never, here());
+        });
+  };
+  const RunTotals shared = programs(make_ring_network(latency_s, 1000));
+  const RunTotals alone = programs(make_ring_network(latency_s, 1000, {.contention = false}));
+  const RunTotals fixed = programs(make_fixed_network(latency_s));
+  for (int w = 0; w < n; ++w) {
+    SCOPED_TRACE(w);
+    const auto at = static_cast<std::size_t>(w);
+    const auto seconds_of = [&](const RunTotals& totals, Activity activity) {
+      return to_seconds(start_time + totals.accounts[at][activity]);
+    };
+    // Its gradient, the model, and the message that comes to a link that the others' have left by then.
+    const double messages_s = 3 * latency_s + (w + 1) * transfer_s + (w + 1) * transfer_s + transfer_s;
+    EXPECT_NEAR(seconds_of(shared, Activity::communicate), messages_s, 1e-8);
+    EXPECT_NEAR(seconds_of(alone, Activity::communicate), 3 * (latency_s + transfer_s), 1e-8);
+    EXPECT_NEAR(seconds_of(fixed, Activity::communicate), 3 * latency_s, 1e-8);
+    // Until the last one's is there.
+    EXPECT_GE(seconds_of(shared, Activity::wait), (n - 1 - w) * transfer_s - 1e-8);
+    EXPECT_EQ(seconds_of(shared, Activity::compute), 0);
+  }
+}
+
+// A model that is sent for the result alone keeps its place behind what was sent before it, and takes no transfer.
+TEST(SharedLinks, CarryModelsForTheResultAloneWithoutATransfer) {
+  const int n = 4;
+  const Programs setup{.workers = n, .servers = 0, .network = make_ring_network(latency_s, 1000)};
+  const RunTotals totals = setup.run([&](Cluster& cluster, Rank self) {
+    if (self != Rank{0}) {
+      if (self == Rank{1}) cluster.send(self, Rank{0}, model(), here());
+      cluster.send(self, Rank{0}, Message::of_last_model(Step{1}, nullptr), here());
+      return;
+    }
+    std::vector<int> from;
+    while (const auto message = cluster.receive(self, {}, never, here())) {
+      from.push_back(message->from.value);
+      // Those that come while the first is on the link wait for it.
+      EXPECT_DOUBLE_EQ(now_s(cluster, self), latency_s + transfer_s);
+    }
+    EXPECT_EQ(from.size(), 4u);
+    EXPECT_EQ(from.front(), 1);
+  });
+  EXPECT_EQ(totals.bytes, Bytes{4 * payload.value()});
+}
+
 // The model of before: a message takes what it takes alone, whatever else is under way.
 TEST(SharedLinks, AreNotSharedWithoutContention) {
   Programs setup;

@@ -27,7 +27,7 @@ struct Message {
     note,           // its step and numbers alone
     gradient,       // computed at version `step`
     model,          // version `step`
-    last_model,     // the same, and the last that its receiver gets from there
+    last_model,     // the same, for the result alone, and the last that its receiver gets from there
     difference,     // between models, at version `step`
     request,        // asks for the model as it is
     request_after,  // asks for a model of a version after `step`

@@ -56,7 +56,7 @@ void MpiMail::send(Rank to, Message&& message) {
     ++messages_;
   // What is sent to somebody who has ended is sent all the same, as far as the counts are concerned.
   if (to == stage_.self || !stage_.post.has_announced(News::ended, to))
-    mailbox_.send(to, message, stage_.clock.booked(), known_bytes(to));
+    mailbox_.send(to, message, {stage_.clock.booked(), heard_[to], known_bytes(to)});
   stage_.clock.book(Activity::communicate, {"send"});
 }
 
@@ -70,7 +70,8 @@ bool MpiMail::nobody_can_send(std::optional<Rank> from) const {
   return stage_.post.count_announced(News::ended, 0, participants) == participants - 1;
 }
 
-// Until the message was sent this is waiting, from then on communication.
+// Communication until the sender has taken what it was sent from here, then waiting until it has sent the message, and
+// from then on communication.
 ReceivedMessage MpiMail::receive(std::optional<Rank> from, Time until, const Place& place) {
   stage_.clock.enter();
   std::optional<MpiMailbox::Delivery> delivery;
@@ -88,11 +89,14 @@ ReceivedMessage MpiMail::receive(std::optional<Rank> from, Time until, const Pla
     stage_.clock.book(Activity::wait, {"receive"});
     return nullptr;
   }
-  stage_.clock.book_until(Activity::wait, std::min(delivery->sent, stage_.now()), {"receive"});
+  const Time sent = std::min(delivery->sent, stage_.now());
+  stage_.clock.book_until(Activity::communicate, std::min(delivery->heard, sent), {"receive"});
+  stage_.clock.book_until(Activity::wait, sent, {"receive"});
   stage_.clock.book(Activity::communicate, {"receive"});
   stage_.clock.meet();
   const Message& message = delivery->message;
   const Rank sender = message.from;
+  heard_[sender] = stage_.now();
   stage_.bytes_told[sender] = delivery->bytes;
   const Bytes bytes = message_bytes(message, stage_.options.training.parameter_bytes());
   if (message.from.value >= stage_.options.workers) {

@@ -15,7 +15,8 @@ class MpiMail {
       : stage_(stage),
         waiting_(waiting),
         mailbox_(stage.post, stage.options.training),
-        bytes_received_(stage.participants(), Bytes{0}) {}
+        bytes_received_(stage.participants(), Bytes{0}),
+        heard_(stage.participants(), start_time) {}
 
   // See Cluster.
   void send(Rank to, Message&& message);
@@ -30,7 +31,7 @@ class MpiMail {
 
   template <typename Archive>
   void keep(Archive& archive) {
-    archive(bytes_received_, bytes_to_servers_, bytes_from_workers_, messages_, gone_told_);
+    archive(bytes_received_, heard_, bytes_to_servers_, bytes_from_workers_, messages_, gone_told_);
   }
 
   // Messages count where the simulated cluster counts them: those to a server once it has taken them, others when sent.
@@ -51,6 +52,7 @@ class MpiMail {
   MpiWaiting& waiting_;
   MpiMailbox mailbox_;
   ByRank<Bytes> bytes_received_;  // from each server
+  ByRank<Time> heard_;            // when the last message of each was taken
   Bytes bytes_to_servers_{};      // of what this rank has sent: as a worker
   Bytes bytes_from_workers_{};    // taken as a server
   std::int64_t messages_ = 0;

@@ -21,7 +21,8 @@ struct Head {
   std::int64_t micro_batches = 0;
   std::int64_t compute_ns = 0;
   std::int64_t kept = 0;
-  std::int64_t sent_ns = 0;  // since the common start
+  std::int64_t sent_ns = 0;   // since the common start
+  std::int64_t heard_ns = 0;  // likewise
   std::int64_t bytes = 0;
   std::int64_t carried = 0;
   std::int64_t packet_bytes = 0;
@@ -76,7 +77,7 @@ std::shared_ptr<const FlatVector> MpiMailbox::body_of(const Message& message) {
   return last_body_ = std::move(body);
 }
 
-void MpiMailbox::send(Rank to, const Message& message, Time sent, Bytes bytes) {
+void MpiMailbox::send(Rank to, const Message& message, const Stamps& stamps) {
   if (message.has_model() && !message.gradient.terms().empty())
     throw RunFailure("a message carries a gradient or a model, not both");
   const std::vector<MicroBatch> carried =
@@ -85,8 +86,9 @@ void MpiMailbox::send(Rank to, const Message& message, Time sent, Bytes bytes) {
                                                   .micro_batches = message.gradient.micro_batches(),
                                                   .compute_ns = message.gradient.compute_time().count(),
                                                   .kept = message.kept,
-                                                  .sent_ns = sent.time_since_epoch().count(),
-                                                  .bytes = bytes.value(),
+                                                  .sent_ns = stamps.sent.time_since_epoch().count(),
+                                                  .heard_ns = stamps.heard.time_since_epoch().count(),
+                                                  .bytes = stamps.bytes.value(),
                                                   .carried = std::ssize(carried),
                                                   .packet_bytes = message.is_packed ? message.packet().size.value() : 0,
                                                   .slice = message.slice,
@@ -140,7 +142,8 @@ MpiMailbox::Delivery MpiMailbox::open(Slip&& slip, FlatVector&& values) {
                                                  values_of<MicroBatch>(after_head.first(carried_bytes)));
   }
   if (head.wide) message.gradient.use_double_precision();
-  return {std::move(message), Time{Duration{head.sent_ns}}, Bytes{head.bytes}, std::move(slip)};
+  return {std::move(message), Time{Duration{head.sent_ns}}, Time{Duration{head.heard_ns}}, Bytes{head.bytes},
+          std::move(slip)};
 }
 
 }  // namespace syncopate

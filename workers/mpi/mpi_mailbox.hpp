@@ -31,13 +31,20 @@ class MpiMailbox {
   struct Delivery {
     Message message;
     Time sent;
+    Time heard;   // when the sender had last taken a message from here
     Bytes bytes;  // what the sender said
     Slip slip;
   };
 
   // Starts a send and returns. Gradients are evaluated here, models copied, so the caller may go on.
-  // `bytes` travels along: what has been sent so far, as the sender knows it.
-  void send(Rank to, const Message& message, Time sent, Bytes bytes);
+  // What travels along: when it is sent, when this rank has last taken a message from there, and what has been sent so
+  // far, as the sender knows it.
+  struct Stamps {
+    Time sent{};
+    Time heard{};
+    Bytes bytes{};
+  };
+  void send(Rank to, const Message& message, const Stamps& stamps);
 
   // The first message that is complete, in order of arrival, or the first from one sender.
   std::optional<Delivery> take(std::optional<Rank> from);

@@ -500,7 +500,9 @@ Link read_link_unlike(Settings& settings, const Link& usual) {
 std::vector<OwnLink> read_own_links(Settings& settings, const NetworkContext& context, const Link& usual) {
   std::vector<OwnLink> own;
   const int last = context.workers.value_or(most_workers) - 1;
-  for (Settings& entry : settings.sections({"links", "Workers whose own links are unlike the others'."})) {
+  std::vector<Settings> entries = settings.sections({"links", "Workers whose own links are unlike the others'."});
+  if (entries.empty() && settings.has("links")) settings.fault("links", "must have at least one entry, or be left out");
+  for (Settings& entry : entries) {
     const std::size_t faults = entry.faults_so_far();
     const auto ranks =
         entry.integers({"workers", "Whose links they are."}, 0, Stated<std::int64_t>(last, "cluster.workers - 1"));
@@ -524,9 +526,8 @@ std::vector<OwnLink> read_own_links(Settings& settings, const NetworkContext& co
 int read_group_size(Settings& settings, const NetworkContext& context) {
   const std::size_t faults = settings.faults_so_far();
   const auto size = static_cast<int>(settings.integer(
-      {"group_size", "How many workers of consecutive ranks share an uplink."}, 1, most_workers_per_group));
+      {"group_size", "How many workers of consecutive ranks share an uplink."}, 2, most_workers_per_group));
   if (settings.faults_so_far() > faults) return size;
-  if (size == 1) settings.fault("group_size", "must be at least 2: with 1 no two workers share an uplink");
   if (context.workers && size >= *context.workers)
     settings.fault("group_size", fmt::format("must be below the number of workers, {}: one group would have them all, "
                                              "and nothing would pass its uplink",

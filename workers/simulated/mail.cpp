@@ -59,9 +59,8 @@ void Mail::deliver(Rank to, Delivery* delivery) {
   }
   const bool awaited = receiver.awaits_message_of(message.from);
   if (awaited && stage_.now() > receiver.book.now()) {
-    const SpanLabel label{receiver.waits_for->operation};
-    receiver.book.pass(Activity::wait, std::min(delivery->sent, stage_.now()), label);
-    receiver.book.pass(Activity::communicate, stage_.now(), label);
+    book_wait(receiver, to, std::min(delivery->sent, stage_.now()));
+    receiver.book.pass(Activity::communicate, stage_.now(), {receiver.waits_for->operation});
     receiver.book.meet();
   }
   receiver.inbox.put(delivery);
@@ -95,10 +94,24 @@ void Mail::wake_if_in_vain(Rank rank) {
   const auto from = participant.receiving == Receiving::of_one ? std::optional(participant.from) : std::nullopt;
   if (!has_news && !nobody_can_send_to(rank, from)) return;
   if (stage_.now() > participant.book.now()) {
-    participant.book.pass(Activity::wait, stage_.now(), {participant.waits_for->operation});
+    book_wait(participant, rank, stage_.now());
     participant.book.meet();
   }
   stage_.resume(rank);  // also from a timed wait, whose event is then stale
+}
+
+void Mail::give_up(Rank rank) {
+  SimulatedParticipant& receiver = stage_[rank];
+  book_wait(receiver, rank, stage_.now());
+  receiver.book.meet();
+  stage_.resume(rank);
+}
+
+// While what it has sent itself is under way, or in a queue in front of a link, a receiver communicates.
+void Mail::book_wait(SimulatedParticipant& receiver, Rank rank, Time until) const {
+  const SpanLabel label{receiver.waits_for->operation};
+  receiver.book.pass(Activity::communicate, std::min(traffic_.last_arrival(rank), until), label);
+  receiver.book.pass(Activity::wait, until, label);
 }
 
 }  // namespace syncopate

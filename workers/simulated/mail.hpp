@@ -28,13 +28,18 @@ class Mail final : private MessagePool {
       ++stage_.messages;
     }
     ++stage_[to].in_flight;
-    traffic_.send(from, to, bytes, make_delivery(std::move(message), stage_[from].book.now()));
+    // Models for the result alone come after the run, as evaluations do: they keep their place on the links, and take no
+    // transfer.
+    const Bytes transferred = message.kind == Message::Kind::last_model ? Bytes{} : bytes;
+    traffic_.send(from, to, transferred, make_delivery(std::move(message), stage_[from].book.now()));
   }
   // See Cluster::receive.
   ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, const Place& place);
 
   // An event: what was sent has arrived.
   void deliver(Rank to, Delivery* delivery);
+  // An event: nothing came in the time that a receiver would wait.
+  void give_up(Rank rank);
   // Somebody has left: those who waited for a message from there, and servers, learn of it now.
   void tell_of_leave(Rank left);
 
@@ -51,6 +56,7 @@ class Mail final : private MessagePool {
   ReceivedMessage take_first(SimulatedParticipant& participant, std::optional<Rank> from);
   bool nobody_can_send_to(Rank rank, std::optional<Rank> from) const;
   void wake_if_in_vain(Rank rank);
+  void book_wait(SimulatedParticipant& receiver, Rank rank, Time until) const;
   [[noreturn, gnu::cold]] void fail_for_rank(Rank from, Rank to, const Place& place) const;
 
   Stage& stage_;

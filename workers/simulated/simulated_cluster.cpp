@@ -113,11 +113,10 @@ void SimulatedCluster::handle(const Event& event) {
     case Event::Kind::resume: {
       SimulatedParticipant& participant = stage_[event.rank];
       if (participant.wake != event.number) return;  // something else has ended that wait
-      if (!participant.computing) {                  // who computes books its time itself
-        participant.book.pass(Activity::wait, event.at, {participant.waits_for->operation});
-        participant.book.meet();
-      }
-      stage_.resume(event.rank);
+      if (participant.computing)                     // and books its time itself
+        stage_.resume(event.rank);
+      else
+        mail_.give_up(event.rank);
       break;
     }
     case Event::Kind::deliver:

@@ -157,10 +157,9 @@ Time Traffic::occupy(const Hop& hop, Time at) {
 
 void Traffic::schedule_leave(Rank rank) {
   const SimulatedParticipant& participant = stage_[rank];
-  const auto index = static_cast<std::size_t>(rank.value);
-  if (!own_.empty() && own_[index].on_way > 0) return;
-  const Time last_arrival = own_.empty() ? participant.last_arrival : own_[index].last_arrival;
-  stage_.schedule(std::max(participant.book.now(), last_arrival), Event::Kind::leave, rank);
+  const Time arrival = last_arrival(rank);
+  if (arrival == never) return;
+  stage_.schedule(std::max(participant.book.now(), arrival), Event::Kind::leave, rank);
 }
 
 }  // namespace syncopate

@@ -43,6 +43,13 @@ class Traffic {
     stage_.schedule(arrival, Event::Kind::deliver, to, delivery);
   }
 
+  // When the last message that this participant has sent so far has arrived; while that is not known, later than now.
+  Time last_arrival(Rank of) const {
+    if (own_.empty()) return stage_[of].last_arrival;
+    const Own& own = own_[static_cast<std::size_t>(of.value)];
+    return own.on_way > 0 ? never : own.last_arrival;
+  }
+
   // Events: a message has come to the next stage of its way, and a collective.
   void enter_link(Rank to, Delivery* delivery) { advance(to, delivery, stage_.now()); }
   void enter_links(Assembly* assembly);

@@ -51,10 +51,10 @@ double slowest_sum(const SampledTimes& times, int begin, int end, std::size_t fi
   return slowest_s;
 }
 
-double awaited_message(const SampledTimes& times, std::size_t step, double next_s, double message_s) {
+double awaited_messages(const SampledTimes& times, std::size_t step, double next_s, double messages_s) {
   double sum_s = 0;
   for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker)
-    sum_s += std::clamp(next_s - times.step_times[worker * times.drawn_steps() + step], 0.0, message_s);
+    sum_s += std::clamp(next_s - times.step_times[worker * times.drawn_steps() + step], 0.0, messages_s);
   return sum_s / times.workers;
 }
 

@@ -37,9 +37,10 @@ std::optional<SampledRounds> sample_rounds(const SampledTimes& times, std::int64
 std::optional<SampledMean> sample_rounds(const SampledTimes& times, std::int64_t period,
                                          const std::function<double(std::size_t first)>& time_s);
 
-// How long workers wait on average for a model that is under way for `message_s`, and comes `next_s` after the last
-// one: who has not done its drawn step `step` by then computes, and one that is done meanwhile waits for the rest.
-double awaited_message(const SampledTimes& times, std::size_t step, double next_s, double message_s);
+// How long workers communicate on average between two models, the second `next_s` after the first: who is done with its
+// drawn step `step` by then sends a gradient, and waits for a model, which are under way for `messages_s` together; one
+// that is done too late for that communicates for the rest, and who is not done computes.
+double awaited_messages(const SampledTimes& times, std::size_t step, double next_s, double messages_s);
 
 // The longest sum of `count` drawn steps from `first` on, over workers begin .. end - 1.
 double slowest_sum(const SampledTimes& times, int begin, int end, std::size_t first, std::size_t count);
