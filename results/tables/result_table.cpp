@@ -198,8 +198,10 @@ std::string unshared_links_text(std::span<const RunSummary> runs) {
       labels.push_back(label);
   }
   if (labels.empty()) return {};
-  return fmt::format("Links are not shared{}: no message waits for another one (network.contention = false).\n",
-                     are_all ? "" : fmt::format(" by {}", fmt::join(labels, "; ")));
+  const std::string whose = are_all ? "" : fmt::format(" by {}", fmt::join(labels, "; "));
+  return fold_lines(
+      fmt::format("Links are not shared{}: no message waits for another one (network.contention = false).\n", whose),
+      preferred_width);
 }
 
 std::vector<std::pair<std::string, Seeds>> rows_of(std::span<const RunSummary> runs) {

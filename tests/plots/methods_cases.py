@@ -242,6 +242,14 @@ class Methods(WithDirectory):
                          [method.label for method in comparison.methods])
         self.assertIn("mean of 2 seeds", subtitle(comparison, ""))
 
+    def test_where_links_are_not_shared_the_subtitle_says_so(self):
+        for shared, is_said in ((True, False), (False, True)):
+            directory = self.directory / str(shared)
+            config = write_run(directory / "a", "a", 1) / "config.toml"
+            config.write_text(config.read_text() + f'\n[network]\nkind = "ring"\ncontention = {str(shared).lower()}\n')
+            comparison, = comparisons_below(directory)
+            self.assertEqual("links are not shared" in subtitle(comparison, ""), is_said)
+
     def test_time_to_target_is_the_mean_of_the_summaries(self):
         for seed, time_s, step in ((1, 10.0, 100), (2, 20.0, 300)):
             run = write_run(self.directory / "m", "m", seed)

@@ -49,6 +49,27 @@ TEST(OverrunWarnings, NameTheFinishedRunsWhoseTimesAreNotThoseDeclared) {
             "B, seed 2: times are not those declared: 10.0 % of the micro-batches took longer than drawn\n");
 }
 
+// Where all runs have such links their names say nothing.
+TEST(ResultTable, SaysWhoseLinksAreNotShared) {
+  std::vector<RunSummary> runs;
+  for (const char* method : {"backup workers of a network without contention", "asynchronous SGD of the same network",
+                             "synchronous SGD, whose collectives meet nobody"})
+    runs.push_back(finished(method, 1, 0.9, 10.0));
+  const auto note = [&] {
+    const std::string table = result_table(runs, "virtual", 0);
+    const auto begin = table.find("Links are not shared");
+    return begin == std::string::npos ? "" : table.substr(begin);
+  };
+  EXPECT_EQ(note(), "");
+  runs[0].has_unshared_links = runs[1].has_unshared_links = true;
+  EXPECT_THAT(note(), StartsWith("Links are not shared by backup workers of a network without contention; asynchronous "
+                                 "SGD of the same network: no message\n  waits for another one (network.contention = "
+                                 "false).\n"));
+  runs[2].has_unshared_links = true;
+  EXPECT_THAT(note(),
+              StartsWith("Links are not shared: no message waits for another one (network.contention = false)."));
+}
+
 RunSummary failed(const std::string& method, std::uint64_t seed, RunStatus status, const std::string& reason) {
   RunSummary run = finished(method, seed, 0.1, {});
   run.status = status;
