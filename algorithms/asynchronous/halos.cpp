@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace syncopate {
@@ -72,17 +74,24 @@ Halos::Halos(const HalosOptions& options) : options_(options) {
   if (!options_.global_update) options_.global_update = make_nesterov_update(1, 0);
 }
 
-// A worker's cycle is its region's affair, as is its staleness: as in asynchronous Local SGD of the region alone.
+// A worker's cycle is its region's affair, as is its staleness: as in asynchronous Local SGD of the region alone. Of workers
+// whose links are unlike, the fastest's.
 Forecast Halos::forecast(const PredictionInput& input) const {
   const Servers servers = traits().servers;
-  MessageCall call{.from = Rank{0},
-                   .to = servers.server_of(Rank{0}, input.workers),
-                   .payload = input.parameter_bytes,
-                   .regions = servers.regions};
-  RoundCosts costs{.around_s = to_seconds(input.network.message(call)), .regions = options_.regions};
-  costs.on_link_s = input.on_last_link_s(call);
-  call.payload = input.packet.value_or(input.parameter_bytes);
-  costs.around_s += to_seconds(input.network.message(call));
+  RoundCosts costs{.around_s = std::numeric_limits<double>::infinity(), .regions = options_.regions};
+  Duration on_link = longest_duration;
+  for (const Rank worker : Ranks(input.workers)) {
+    MessageCall call{.from = worker,
+                     .to = servers.server_of(worker, input.workers),
+                     .payload = input.parameter_bytes,
+                     .regions = servers.regions};
+    const Route route = input.network.route(call);
+    on_link = std::min(on_link, route.empty() ? Duration{} : route.back().occupied);
+    const Duration model = input.network.message(call);
+    call.payload = input.packet.value_or(input.parameter_bytes);
+    costs.around_s = std::min(costs.around_s, to_seconds(model) + to_seconds(input.network.message(call)));
+  }
+  costs.on_link_s = to_seconds(on_link);
   Forecast forecast = predict_rounds(options_.rounds, costs, input);
   const int in_region = input.workers / options_.regions;
   for (Prediction& prediction : forecast.predictions)

@@ -32,7 +32,7 @@ Forecast KAsync::forecast(const PredictionInput& input) const {
   if (gradients_ == 1) return predict_own_pace(1, input);
   const double around_s = input.gradient_message_s() + input.message_s();
   Forecast forecast = gradients_ == input.workers
-                          ? predict_quorum(gradients_, true, {around_s, gradients_ * input.on_server_link_s()}, input)
+                          ? predict_quorum(gradients_, true, {around_s, input.on_server_link_s()}, input)
                           : predict_arrivals_with_late_work(gradients_, input);
   // Each worker has a gradient in every (N / K)-th update on average.
   for (Prediction& prediction : forecast.predictions)

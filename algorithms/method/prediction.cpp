@@ -58,6 +58,10 @@ std::optional<double> PredictionInput::visible_all_reduce_s() const {
   return mean_of(visible).mean;
 }
 
+double PredictionInput::sync_sgd_s() const {
+  return network.overlap() ? visible_all_reduce_s().value_or(dense_all_reduce_s()) : dense_all_reduce_s();
+}
+
 double PredictionInput::average_s(const AveragePolicy& policy) const {
   if (!average_exchanges.empty()) return exchanges_s(average_exchanges);
   return to_seconds(network.all_reduce(workers, averaged_bytes(policy)));
@@ -97,13 +101,9 @@ double PredictionInput::gradient_message_s(int servers) const {
 
 double PredictionInput::on_server_link_s(int servers) const {
   const Bytes model = model_part(parameter_bytes, servers);
-  return on_last_link_s({.to = Rank{workers}, .payload = std::max(model, packet.value_or(model))});
-}
-
-double PredictionInput::on_last_link_s(const MessageCall& call) const {
+  const Bytes larger = std::max(model, packet.value_or(model));
   return least_over_workers_s(workers, [&](Rank worker) {
-    const Route route =
-        network.route(MessageCall{.from = worker, .to = call.to, .payload = call.payload, .regions = call.regions});
+    const Route route = network.route(MessageCall{.from = worker, .to = Rank{workers}, .payload = larger});
     return route.empty() ? Duration{} : route.back().occupied;
   });
 }
@@ -162,15 +162,16 @@ std::pair<double, std::string> order_statistic(int quorum, const PredictionInput
   return {sampled.mean, "order statistic, late together"};
 }
 
-// Of the messages of a step, where all who still compute get the next model as well: as it is booked.
-double awaited_by_all(int quorum, const QuorumCosts& costs, const SampledTimes& times) {
+// Of the messages of a step that takes so long at least, where all who still compute get the next model as well: as it is
+// booked.
+double awaited_by_all(int quorum, double around_s, double least_s, const SampledTimes& times) {
   std::vector<double> of_step(static_cast<std::size_t>(times.workers));
   double sum_s = 0;
   for (std::size_t step = 0; step < times.drawn_steps(); ++step) {
     for (std::size_t i = 0; i < of_step.size(); ++i) of_step[i] = times.step_times[i * times.drawn_steps() + step];
     const auto last = of_step.begin() + (quorum - 1);
     std::ranges::nth_element(of_step, last);
-    const double next_s = std::max(*last + costs.around_s, costs.on_link_s);
+    const double next_s = std::max(*last + around_s, least_s);
     sum_s += awaited_messages(times, step, next_s, next_s - *last);
   }
   return sum_s / static_cast<double>(times.drawn_steps());
@@ -181,10 +182,16 @@ double awaited_by_all(int quorum, const QuorumCosts& costs, const SampledTimes& 
 Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, const PredictionInput& input) {
   if (const std::string why = why_none_with_messages(input); !why.empty()) return Forecast::none(why);
   const auto [computing_s, formula] = order_statistic(quorum, input);
-  const double step_s = std::max(computing_s + costs.around_s, costs.on_link_s);
+  double least_s = 0;
+  if (costs.on_link_s > 0) {
+    least_s = costs.around_s + (quorum - 1) * costs.on_link_s + input.micro_batches * input.times.shortest_s;
+    if (cancels) least_s = std::max(least_s, input.workers * costs.on_link_s);
+  }
+  const double step_s = std::max(computing_s + costs.around_s, least_s);
   return {{{.formula = cancels && costs.on_link_s == 0 ? formula : formula + " (lower bound)",
             .step_time_s = step_s,
-            .communication_s = cancels ? awaited_by_all(quorum, costs, input.times) : step_s - computing_s,
+            .communication_s =
+                cancels ? awaited_by_all(quorum, costs.around_s, least_s, input.times) : step_s - computing_s,
             .kept = static_cast<double>(quorum) / input.workers,
             .drop_rate = {},
             .sync_step_time_s = *input.times.slowest_s + input.dense_all_reduce_s(),

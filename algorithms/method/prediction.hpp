@@ -39,6 +39,8 @@ struct PredictionInput {
   // What a step of synchronous SGD waits for it once all have computed: less, where it overlaps the backward pass. The
   // mean over the drawn steps; none where their micro-batches were too many to keep.
   std::optional<double> visible_all_reduce_s() const;
+  double sync_sgd_s()
+      const;  // the same of a whole gradient, for synchronous SGD as the one that others are compared with
   double average_s(const AveragePolicy& policy) const;  // of models, compressed or not
   double exchanges_s(const std::vector<Exchange>& of_one) const;
   Bytes averaged_bytes(const AveragePolicy& policy) const;
@@ -49,7 +51,6 @@ struct PredictionInput {
   // How long the larger of the two occupies the server's link at least, whoever of the workers it is from, where links are
   // shared; else 0. Whatever a method does, N of them that pass this link take N times as long.
   double on_server_link_s(int servers = 1) const;
-  double on_last_link_s(const MessageCall& call) const;       // the same of what this is, from any worker
   std::optional<Step> steps() const { return budget.steps; }  // of the run; none: the budget does not count them
   // The same, by another schedule, which outlives the result.
   PredictionInput at_rate(const LearningRate& rate) const {
@@ -117,11 +118,12 @@ struct Forecast {
 
 // Steps that wait for the first `quorum` of N workers who all begin with them, by the order statistic of the
 // sampled law, or, of workers who are unlike or late together, of sampled steps; where late work is not cancelled they
-// do not, and it is a lower bound. None where workers were not all drawn. No step is shorter than `on_link_s`, the time
-// that its messages take of the busiest link; where that is not 0, it is a lower bound too.
+// do not, and it is a lower bound. None where workers were not all drawn. A lower bound, too, where a model occupies
+// the server's link: the last of the quorum has its model after `quorum` transfers, computes, and sends a gradient, and
+// where late work is cancelled all N get a model.
 struct QuorumCosts {
-  double around_s = 0;  // what a step takes besides, all of it communication
-  double on_link_s = 0;
+  double around_s = 0;   // what a step takes besides, all of it communication
+  double on_link_s = 0;  // of one model; 0: nobody waits on links
 };
 Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, const PredictionInput& input);
 

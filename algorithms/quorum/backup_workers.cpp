@@ -36,8 +36,7 @@ void BackupWorkers::serve(Server& server) const {
 Forecast BackupWorkers::forecast(const PredictionInput& input) const {
   // Messages of several servers go side by side.
   const double around_s = input.gradient_message_s(options_.servers) + input.message_s(options_.servers);
-  const int on_link = cancels() ? input.workers : quorum_;  // models of a step on each server's link
-  return predict_quorum(quorum_, cancels(), {around_s, on_link * input.on_server_link_s(options_.servers)}, input);
+  return predict_quorum(quorum_, cancels(), {around_s, input.on_server_link_s(options_.servers)}, input);
 }
 
 std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const AlgorithmContext& context) {

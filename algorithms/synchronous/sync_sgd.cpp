@@ -24,7 +24,7 @@ Forecast forecast_synchronous(const PredictionInput& input, double communication
   std::vector<Prediction> predictions;
   for (const SlowestWorker& slowest : slowest_workers(input)) {
     const double step_s = slowest.step_s + communication_s;
-    const double dense_s = slowest.step_s + input.dense_all_reduce_s();
+    const double dense_s = slowest.step_s + input.sync_sgd_s();
     predictions.push_back({.formula = slowest.formula,
                            .step_time_s = step_s,
                            .communication_s = communication_s,

@@ -156,7 +156,7 @@ std::string prediction_table(std::span<const PredictedMethod> methods, std::size
     narrow.add_row(std::move(cells));
   };
   std::string notes;
-  bool is_sampled = false;
+  bool is_sampled = false, has_bounds = false;
   std::vector<std::string> compared_with;  // in their order
   for (const PredictedMethod& method : methods) {
     add(label_of(method), row_of_simulation(method));
@@ -167,6 +167,7 @@ std::string prediction_table(std::span<const PredictedMethod> methods, std::size
     for (const FormulaTime& formula : method.formulas) {
       add("", row_of_formula(formula));
       is_sampled |= formula.prediction.is_sampled;
+      has_bounds |= formula.prediction.formula.ends_with("(lower bound)");
       if (const auto staleness = formula.prediction.mean_staleness)
         notes += fmt::format("{}: a mean staleness of {} updates, whatever its workers' times\n", label_of(method),
                              shown_number(*staleness));
@@ -177,6 +178,7 @@ std::string prediction_table(std::span<const PredictedMethod> methods, std::size
                           [](const PredictedMethod& m) { return m.communicated && !m.communicated->is_exact; }))
     notes += "~: as in the steps that were simulated, drawn out\n";
   for (const std::string& baseline : compared_with) notes += fmt::format("S_eff: against {}\n", baseline);
+  if (has_bounds) notes += "Lower bound: a step takes at least so long, and S_eff is at most so large.\n";
   if (is_sampled) notes += note_of_sampled();
   const std::string text =
       width == 0 || table.width() <= width ? table.text() : narrow.folded_text(width, leading_columns);

@@ -66,7 +66,7 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
       compression && compression->warmup_steps > 0 && !ends_by_steps(run.budget))
     return {.all = {}, .why_none = "how much of it is its compression's warm-up is known where steps alone end it"};
   if (run.cluster.network->overlap() && !run.algorithm->traits().is_baseline)
-    return {.all = {}, .why_none = "what is left of an exchange depends on which micro-batch is each worker's last"};
+    return {.all = {}, .why_none = "what is left of an exchange depends on when each worker has each bucket"};
   const PredictionInput input{.workers = run.cluster.workers,
                               .micro_batches = run.cluster.micro_batches,
                               .times = *times,

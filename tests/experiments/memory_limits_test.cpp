@@ -66,7 +66,7 @@ TEST_F(MemoryLimits, WorkersTakeNoLessMemoryThanIsAskedForThem) {
   };
   EXPECT_GT(bytes_per_worker("", 400'000), 250) << "in lockstep";
   EXPECT_GT(bytes_per_worker("methods.method.algorithm=async-sgd", 100'000), 2000) << "on one stack in turn";
-  EXPECT_GT(bytes_per_worker("methods.method.algorithm=async-sgd", 50'000), 5000) << "on stacks of their own";
+  EXPECT_GT(bytes_per_worker("methods.method.algorithm=async-sgd", 8'000), 5000) << "on stacks of their own";
 }
 
 // Of 24 workers' models with momentum, each of which takes 12 MB, a process has those of its own workers.

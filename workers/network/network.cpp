@@ -500,8 +500,10 @@ Link read_link_unlike(Settings& settings, const Link& usual) {
 std::vector<OwnLink> read_own_links(Settings& settings, const NetworkContext& context, const Link& usual) {
   std::vector<OwnLink> own;
   const int last = context.workers.value_or(most_workers) - 1;
+  const std::size_t faults_before = settings.faults_so_far();
   std::vector<Settings> entries = settings.sections({"links", "Workers whose own links are unlike the others'."});
-  if (entries.empty() && settings.has("links")) settings.fault("links", "must have at least one entry, or be left out");
+  if (entries.empty() && settings.has("links") && settings.faults_so_far() == faults_before)
+    settings.fault("links", "must have at least one entry, or be left out");
   for (Settings& entry : entries) {
     const std::size_t faults = entry.faults_so_far();
     const auto ranks =
