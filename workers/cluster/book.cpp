@@ -9,7 +9,7 @@ Account Book::account_at(Time end, Duration down_beyond, DecidedBy who) const {
   Account account = account_;
   account.lose(who == DecidedBy::servers ? account[Activity::compute] - tally_.kept_time() : tally_.lost_time(who));
   account[Activity::down] -= down_beyond;
-  const Duration beyond = now_ - end;
+  const Duration beyond = now_ - unbooked_ - end;
   if (beyond <= Duration{}) {
     account[Activity::wait] -= beyond;
     return account;

@@ -29,6 +29,12 @@ class Book {
     now_ = end;
   }
 
+  // Time passes after the end of the run, which no account is kept of.
+  void pass_unbooked(Time end) {
+    unbooked_ += end - now_;
+    now_ = end;
+  }
+
   // The last time that it met others: until then its clock was everybody's, since then it has run ahead.
   void meet() { met_at_ = now_; }
   Time met_at() const { return met_at_; }
@@ -70,12 +76,13 @@ class Book {
   // But for whose it is, and the spans.
   template <typename Archive>
   void keep(Archive& archive) {
-    archive(now_, met_at_, account_, tally_);
+    archive(now_, met_at_, unbooked_, account_, tally_);
   }
 
  private:
   Time now_ = start_time;
   Time met_at_ = start_time;
+  Duration unbooked_{};
   Account account_;
   SpanRecorder* spans_ = nullptr;
   Tally tally_;

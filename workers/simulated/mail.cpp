@@ -58,11 +58,7 @@ void Mail::deliver(Rank to, Delivery* delivery) {
     ++stage_.messages;
   }
   const bool awaited = receiver.awaits_message_of(message.from);
-  if (awaited && stage_.now() > receiver.book.now()) {
-    book_wait(receiver, to, std::min(delivery->sent, stage_.now()));
-    receiver.book.pass(Activity::communicate, stage_.now(), {receiver.waits_for->operation});
-    receiver.book.meet();
-  }
+  if (awaited) book_wait(to, delivery->sent);
   receiver.inbox.put(delivery);
   if (!awaited && !receiver.interruptible) return;
   if (!stage_.is_server(to)) durations_.draw_before_asked(to);
@@ -93,25 +89,29 @@ void Mail::wake_if_in_vain(Rank rank) {
   const bool has_news = stage_.is_server(rank) && participant.leaves_told != stage_.leaves_to_tell();
   const auto from = participant.receiving == Receiving::of_one ? std::optional(participant.from) : std::nullopt;
   if (!has_news && !nobody_can_send_to(rank, from)) return;
-  if (stage_.now() > participant.book.now()) {
-    book_wait(participant, rank, stage_.now());
-    participant.book.meet();
-  }
+  book_wait(rank, stage_.now());
   stage_.resume(rank);  // also from a timed wait, whose event is then stale
 }
 
 void Mail::give_up(Rank rank) {
-  SimulatedParticipant& receiver = stage_[rank];
-  book_wait(receiver, rank, stage_.now());
-  receiver.book.meet();
+  book_wait(rank, stage_.now());
   stage_.resume(rank);
 }
 
-// While what it has sent itself is under way, or in a queue in front of a link, a receiver communicates.
-void Mail::book_wait(SimulatedParticipant& receiver, Rank rank, Time until) const {
+// Of a receiver until now. While what it has sent itself is under way, or in a queue in front of a link, it communicates,
+// and again from the time that what it receives now was sent. After the end of the run time passes without being booked.
+void Mail::book_wait(Rank rank, Time sent) const {
+  SimulatedParticipant& receiver = stage_[rank];
+  if (stage_.now() <= receiver.book.now()) return;
   const SpanLabel label{receiver.waits_for->operation};
-  receiver.book.pass(Activity::communicate, std::min(traffic_.last_arrival(rank), until), label);
-  receiver.book.pass(Activity::wait, until, label);
+  const Time until = std::min(stage_.now(), stage_.run_ended_at);
+  receiver.book.pass(Activity::communicate, std::min({traffic_.last_arrival(rank), sent, until}), label);
+  receiver.book.pass(Activity::wait, std::min(sent, until), label);
+  receiver.book.pass(Activity::communicate, until, label);
+  if (until == stage_.now())
+    receiver.book.meet();
+  else
+    receiver.book.pass_unbooked(stage_.now());
 }
 
 }  // namespace syncopate

@@ -28,8 +28,8 @@ class Mail final : private MessagePool {
       ++stage_.messages;
     }
     ++stage_[to].in_flight;
-    // Models for the result alone come after the run, as evaluations do: they keep their place on the links, and take no
-    // transfer.
+    // Models for the result alone come after the run, as evaluations do: they keep their place on the links, and take
+    // no transfer.
     const Bytes transferred = message.kind == Message::Kind::last_model ? Bytes{} : bytes;
     traffic_.send(from, to, transferred, make_delivery(std::move(message), stage_[from].book.now()));
   }
@@ -56,7 +56,7 @@ class Mail final : private MessagePool {
   ReceivedMessage take_first(SimulatedParticipant& participant, std::optional<Rank> from);
   bool nobody_can_send_to(Rank rank, std::optional<Rank> from) const;
   void wake_if_in_vain(Rank rank);
-  void book_wait(SimulatedParticipant& receiver, Rank rank, Time until) const;
+  void book_wait(Rank rank, Time sent) const;
   [[noreturn, gnu::cold]] void fail_for_rank(Rank from, Rank to, const Place& place) const;
 
   Stage& stage_;

@@ -51,9 +51,19 @@ void SimulatedCluster::begin(Rank rank, const Program& program) {
     if (!is_server(rank)) {
       ++stage_.ended_workers;
       open_rows_.leave(rank);
+    } else {
+      end_run_with_servers();
     }
     traffic_.schedule_leave(rank);
   });
+}
+
+// If all of them have ended.
+void SimulatedCluster::end_run_with_servers() {
+  Time end = start_time;
+  for (const Rank server : stage_.servers())
+    end = stage_[server].ended ? std::max(end, stage_[server].book.now()) : never;
+  stage_.run_ended_at = end;
 }
 
 void SimulatedCluster::event_loop() {
@@ -190,9 +200,9 @@ std::string SimulatedCluster::explain_deadlock() const {
   return explain(deadlock);
 }
 
-// T is the end of the last worker. With servers it is their end, or the last time that workers met after
-// it, and with partial all-reduces that last time alone; who is beyond has run ahead with a computation that
-// came too late, and is cut off at T.
+// T is the end of the last worker. With servers it is their end, or the last collective of workers after it; what they
+// have sent may still be under way. With partial all-reduces it is the last time that workers met. Who is beyond has run
+// ahead with a computation that came too late, and is cut off at T.
 RunTotals SimulatedCluster::totals() {
   RunTotals totals;
   const bool with_servers = servers() > 0;

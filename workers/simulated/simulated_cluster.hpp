@@ -78,6 +78,7 @@ class SimulatedCluster : public Cluster {
 
  private:
   void begin(Rank rank, const Program& program);
+  void end_run_with_servers();
   void event_loop();
   void handle(const Event& event);
   void fetch_what_comes_next() const;

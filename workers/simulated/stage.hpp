@@ -144,6 +144,7 @@ class Stage {
   int ended_workers = 0;  // whose programs have ended
   int leaves = 0;         // workers that have left
   int servers_left = 0;
+  Time run_ended_at = never;  // by its servers, when the last of them has ended
   // Those that servers are told of: where servers have servers, of them too.
   int leaves_to_tell() const { return leaves + (options.servers.regions > 0 ? servers_left : 0); }
   std::exception_ptr failure;  // of a program
