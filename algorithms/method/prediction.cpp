@@ -102,10 +102,21 @@ double PredictionInput::gradient_message_s(int servers) const {
 double PredictionInput::on_server_link_s(int servers) const {
   const Bytes model = model_part(parameter_bytes, servers);
   const Bytes larger = std::max(model, packet.value_or(model));
-  return least_over_workers_s(workers, [&](Rank worker) {
+  double least_s = to_seconds(longest_duration), least_uplink_s = least_s;
+  int last_uplink = -1;
+  for (const Rank worker : Ranks(workers)) {
     const Route route = network.route(MessageCall{.from = worker, .to = Rank{workers}, .payload = larger});
-    return route.empty() ? Duration{} : route.back().occupied;
-  });
+    if (route.empty()) return 0;
+    least_s = std::min(least_s, to_seconds(route.back().occupied));
+    for (const Hop& hop : route) {
+      if (hop.uplinks == 0) continue;
+      least_uplink_s = std::min(least_uplink_s, to_seconds(hop.occupied));
+      last_uplink = std::max(last_uplink, hop.uplink);
+    }
+  }
+  if (last_uplink < 0) return least_s;
+  const int groups = last_uplink / 2 + 1;  // of consecutive ranks
+  return std::max(least_s, least_uplink_s / groups);
 }
 
 double Prediction::effective_speedup_error() const {

@@ -44,12 +44,14 @@ struct PredictionInput {
   double average_s(const AveragePolicy& policy) const;  // of models, compressed or not
   double exchanges_s(const std::vector<Exchange>& of_one) const;
   Bytes averaged_bytes(const AveragePolicy& policy) const;
-  // A model from a server, or to it; of several, a slice each. And a gradient or difference to it, compressed or not. Of
-  // workers whose links are unlike, the fastest's.
+  // A model from a server, or to it; of several, a slice each. And a gradient or difference to it, compressed or not.
+  // Of workers whose links are unlike, the fastest's.
   double message_s(int servers = 1) const;
   double gradient_message_s(int servers = 1) const;
-  // How long the larger of the two occupies the server's link at least, whoever of the workers it is from, where links are
-  // shared; else 0. Whatever a method does, N of them that pass this link take N times as long.
+  // How long the larger of the two occupies the server's link at least, whoever of the workers it is from, where links
+  // are shared; else 0. Whatever a method does, N of them that pass this link take N times as long. Where workers stand
+  // in G groups with uplinks, one of those carries N / G of them at least: it counts with a G-th of what they occupy
+  // it.
   double on_server_link_s(int servers = 1) const;
   std::optional<Step> steps() const { return budget.steps; }  // of the run; none: the budget does not count them
   // The same, by another schedule, which outlives the result.
@@ -110,6 +112,8 @@ struct Forecast {
   std::string why_none{};  // empty where there are some
   // Whether its times are lower bounds where messages wait for each other on shared links. Others are not valid there.
   bool minds_shared_links = false;
+  // Whether its times are those of exchanges during the backward pass where the network overlaps them.
+  bool minds_overlap = false;
 
   static Forecast none(std::string why = "none for these settings") { return {{}, std::move(why)}; }
   // With the reason for the case that the list is empty.

@@ -17,7 +17,9 @@ void SyncSgd::run(Worker& worker) const {
 Forecast SyncSgd::forecast(const PredictionInput& input) const {
   const std::optional<double> visible_s = input.visible_all_reduce_s();
   if (!visible_s) return Forecast::none("too many micro-batches to follow when each worker has each bucket");
-  return forecast_synchronous(input, *visible_s);
+  Forecast forecast = forecast_synchronous(input, *visible_s);
+  forecast.minds_overlap = true;
+  return forecast;
 }
 
 Forecast forecast_synchronous(const PredictionInput& input, double communication_s) {

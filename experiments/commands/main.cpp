@@ -30,6 +30,7 @@
 #include "experiments/commands/status.hpp"
 #include "experiments/commands/target_prediction.hpp"
 #include "experiments/commands/thresholds.hpp"
+#include "experiments/execution/chosen_machinery.hpp"
 #include "experiments/execution/judged_claims.hpp"
 #include "experiments/execution/magnitude_notes.hpp"
 #include "experiments/execution/measured_cost.hpp"
@@ -44,6 +45,7 @@
 #include "results/directory/run_files.hpp"
 #include "results/formats/output.hpp"
 #include "results/run/run_label.hpp"
+#include "results/tables/result_table.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/mpi/mpi_session.hpp"
 #include "workers/process/blas_kernel.hpp"
@@ -100,6 +102,19 @@ std::string checked_tuning(const Experiment& experiment, const CommandLine& line
   return text + fmt::format("# {}\n", text_of(work_of(trials, experiment.runs, line), line, "trial"));
 }
 
+std::string note_of_links(std::span<const Run> runs) {
+  std::vector<std::string> labels;
+  bool are_all = true;
+  for (const Run& run : runs) {
+    const std::string label = run_label(run.method, run.sweep);
+    if (!run.cluster.network->has_unshared_links())
+      are_all = false;
+    else if (labels.empty() || labels.back() != label)
+      labels.push_back(label);
+  }
+  return unshared_links_text(labels, are_all);
+}
+
 // The resolved experiment as TOML, the runs as comments: the output is an experiment file again.
 std::string checked(const Experiment& experiment, const CommandLine& line, const MemoryUse& use) {
   std::string result = experiment.resolved_toml;
@@ -114,7 +129,8 @@ std::string checked(const Experiment& experiment, const CommandLine& line, const
     if (solved != last) result += solved;
     last = std::move(solved);
   }
-  std::istringstream notes(experiment.tuning ? "" : magnitude_notes(experiment.runs));
+  std::istringstream notes(note_of_links(experiment.runs) +
+                           (experiment.tuning ? "" : magnitude_notes(experiment.runs)));
   for (std::string note; std::getline(notes, note);) result += fmt::format("# {}\n", printable(note));
   if (experiment.tuning)
     result += checked_tuning(experiment, line);
@@ -276,6 +292,9 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
   if (line.command == "run" && !task.experiment->claims.empty())
     task.experiment->differs = difference_from_file(*task.experiment, line.overrides,
                                                     {.most_runs = line.most_runs, .profiles = line.profiles});
+  if (line.command == "compare")  // before the simulation, which may take long
+    if (const std::string why = why_not_under_mpi(*task.experiment); !why.empty())
+      throw ConfigurationFault(fmt::format("{}: {}", line.file, why));
   choose_runs(*task.experiment, line.only);
   if (line.command == "status") {
     const auto experiments = status_of(*task.experiment, line.options.results_directory);

@@ -52,6 +52,7 @@ PredictedMethod simulated_and_communicated(const Run& run, const Simulation& sim
   method.seed = run.seed;
   method.planned_steps = planned_steps(run);
   method.solved = run.solved;
+  method.has_unshared_links = run.cluster.network->has_unshared_links();
   method.simulated = simulation.time;
   method.not_simulated = simulation.why_none;
   method.failed = simulation.failed;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "results/directory/formula_json.hpp"
+#include "results/directory/summary_json.hpp"
 #include "results/formats/json.hpp"
 #include "results/formats/optional_json.hpp"
 #include "results/tables/folded_text.hpp"
@@ -133,6 +134,7 @@ Json json_of(const PredictedMethod& method) {
                                       : Json(nullptr)},
           {"solved", method.solved.empty() ? Json(nullptr) : Json(method.solved)},
           {"against", method.compared_with.empty() ? Json(nullptr) : Json(method.compared_with)},
+          {"links", method.has_unshared_links ? Json(unshared_links) : Json(nullptr)},
           {"simulated", std::move(simulated)},
           {"not_simulated", method.not_simulated.empty() ? Json(nullptr) : Json(method.not_simulated)},
           {"formulas", std::move(formulas)},
@@ -178,6 +180,10 @@ std::string prediction_table(std::span<const PredictedMethod> methods, std::size
                           [](const PredictedMethod& m) { return m.communicated && !m.communicated->is_exact; }))
     notes += "~: as in the steps that were simulated, drawn out\n";
   for (const std::string& baseline : compared_with) notes += fmt::format("S_eff: against {}\n", baseline);
+  std::vector<std::string> of_unshared;
+  for (const PredictedMethod& method : methods)
+    if (method.has_unshared_links) of_unshared.push_back(label_of(method));
+  notes += unshared_links_text(of_unshared, of_unshared.size() == methods.size());
   if (has_bounds) notes += "Lower bound: a step takes at least so long, and S_eff is at most so large.\n";
   if (is_sampled) notes += note_of_sampled();
   const std::string text =

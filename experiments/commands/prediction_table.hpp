@@ -45,6 +45,7 @@ struct PredictedMethod {
   std::vector<FormulaTime> formulas;        // against the same as the simulation
   std::string why_no_formula;               // empty if there are some
   std::string solved{};                     // what a number of the method was solved for, and gives; empty: nothing was
+  bool has_unshared_links = false;          // (NetworkModel::has_unshared_links)
   std::string compared_with{};              // S_eff's, of simulation and formulas: which method; empty: none
 };
 

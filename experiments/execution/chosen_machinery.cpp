@@ -14,13 +14,8 @@
 #include "workers/process/exit_status.hpp"
 
 namespace syncopate {
-namespace {
 
-using Make = std::function<int(const Machinery&)>;
-
-// Empty if the experiment can run under MPI, and the ranks that mpirun started are those that it needs.
-std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& session) {
-  const auto [workers, servers] = participants(experiment);
+std::string why_not_under_mpi(const Experiment& experiment) {
   const bool has_pauses =
       std::ranges::any_of(experiment.runs, [](const Run& run) { return run.cluster.pauses != nullptr; });
   if (has_pauses) return "delays that are sleeps, and cluster.trailing_s, are for the simulated cluster alone";
@@ -33,6 +28,17 @@ std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& sessio
   });
   if (measures_workers)
     return "measurements.step_gradient_norm and measurements.consensus_distance are for the simulated cluster alone";
+  return {};
+}
+
+namespace {
+
+using Make = std::function<int(const Machinery&)>;
+
+// Empty if the experiment can run under MPI, and the ranks that mpirun started are those that it needs.
+std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& session) {
+  if (std::string why = why_not_under_mpi(experiment); !why.empty()) return why;
+  const auto [workers, servers] = participants(experiment);
   return wrong_number_of_ranks(session.size(), workers, servers);
 }
 

@@ -8,12 +8,16 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "experiments/execution/execution.hpp"
 #include "experiments/execution/runner.hpp"
 #include "experiments/sections/experiment.hpp"
 
 namespace syncopate {
+
+// What of an experiment is for the simulated cluster alone; empty: nothing.
+std::string why_not_under_mpi(const Experiment& experiment);
 
 // Calls `make` with it, and returns its status; the machinery is gone afterwards. Where the runs cannot be made on it
 // (no launcher, other ranks than the experiment needs, what only the simulated cluster has) one rank says why, and the

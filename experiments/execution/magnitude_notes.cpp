@@ -40,20 +40,28 @@ struct Course {
   double drop_rate = 0;
   double communication_share = 0;
   double computing_share = 0;
-  double link_share = 0;  // of the time, for which a server's link carries something each way; 0: none is shared
+  double link_share = 0;    // of the time, for which a server's link carries something each way; 0: none is shared
+  double uplink_share = 0;  // the same of a group's uplink
   Round round{};
   std::string steps{};  // "200 simulated steps"
 };
 
-// Of each server's link on average over both ways, where it is shared by those who send `bytes` in this time.
-double link_share_of(const Run& run, double bytes, double time_s) {
+// Of servers' links and of uplinks, on average over both ways, where those share them who send `bytes` in this time.
+void set_link_shares(Course& course, const Run& run, double bytes, double time_s) {
   const Servers servers = run.algorithm->traits().servers;
   const NetworkModel& network = *run.cluster.network;
-  if (servers == 0 || servers.regions > 0 || !network.has_shared_links() || time_s <= 0) return 0;
+  if (servers == 0 || servers.regions > 0 || !network.has_shared_links() || time_s <= 0) return;
   constexpr Bytes sample{1'000'000'000};
-  const Route route = network.route(MessageCall{.to = Rank{run.cluster.workers}, .payload = sample});
-  const double s_per_byte = to_seconds(route.back().occupied) / static_cast<double>(sample.value());
-  return bytes / (2 * servers.count) * s_per_byte / time_s;
+  const auto route_from = [&](Rank worker) {
+    return network.route(MessageCall{.from = worker, .to = Rank{run.cluster.workers}, .payload = sample});
+  };
+  const auto share_of = [&](const Hop& hop, int links) {
+    return bytes / (2 * links) * to_seconds(hop.occupied) / static_cast<double>(sample.value()) / time_s;
+  };
+  const Route route = route_from(Rank{run.cluster.workers - 1});  // of the last group
+  course.link_share = share_of(route.back(), servers.count);
+  for (const Hop& hop : route)
+    if (hop.uplinks > 0) course.uplink_share = share_of(hop, hop.uplink / 2 + 1);
 }
 
 // threshold_s of the methods that drop by it.
@@ -90,11 +98,15 @@ std::string communication_note(const Course& course) {
 }
 
 std::string link_note(const Course& course) {
-  if (course.link_share < busy_link) return {};
+  const bool is_uplink = course.uplink_share > course.link_share;
+  const double share = std::max(course.link_share, course.uplink_share);
+  if (share < busy_link) return {};
   return fmt::format(
-      "its server's link is busy for {} % of the time, on average over both ways, in {}, and workers wait for it; a "
-      "wider link of the server, fewer bytes or more servers, where the method has them, shorten that",
-      with_decimals(100 * course.link_share, 0), course.steps);
+      "{} busy for {} % of the time, on average over both ways, in {}, and workers wait for {}",
+      is_uplink ? "its groups' uplinks are" : "its server's link is", with_decimals(100 * share, 0), course.steps,
+      is_uplink
+          ? "them; wider uplinks or fewer bytes shorten that"
+          : "it; a wider link of the server, fewer bytes or more servers, where the method has them, shorten that");
 }
 
 // One line per method and kind of note: what a sweep shows at several points is said at the first.
@@ -170,12 +182,13 @@ std::string magnitude_notes(std::span<const Run> runs) {
     left -= work_of(run, steps);
     const auto simulated = simulate_first_steps(run, steps);
     if (!simulated || simulated->rounds == 0 || !simulated->total_time_s) continue;
-    notes.add(run, {.drop_rate = simulated->drop_rate,
-                    .communication_share = simulated->communication_share,
-                    .computing_share = simulated->computing_share,
-                    .link_share = link_share_of(run, simulated->bytes, *simulated->total_time_s),
-                    .round = longest_round(simulated->longest_round_s),
-                    .steps = fmt::format("{} simulated steps", simulated->steps.value())});
+    Course course{.drop_rate = simulated->drop_rate,
+                  .communication_share = simulated->communication_share,
+                  .computing_share = simulated->computing_share,
+                  .round = longest_round(simulated->longest_round_s),
+                  .steps = fmt::format("{} simulated steps", simulated->steps.value())};
+    set_link_shares(course, run, simulated->bytes, *simulated->total_time_s);
+    notes.add(run, course);
   }
   return notes.text();
 }
@@ -192,13 +205,13 @@ std::string magnitude_notes(std::span<const Run> runs, const std::vector<std::op
       computing_s += to_seconds(account[Activity::compute]) + to_seconds(account[Activity::discarded]);
       all_s += to_seconds(account.total());
     }
-    notes.add(runs[i], {.drop_rate = summary->drop_rate(),
-                        .communication_share = all_s > 0 ? communicating_s / all_s : 0,
-                        .computing_share = all_s > 0 ? computing_s / all_s : 1,
-                        .link_share = link_share_of(runs[i], static_cast<double>(summary->communicated_bytes),
-                                                    summary->end_time_s),
-                        .round = round_of(runs[i], *summary, left),
-                        .steps = fmt::format("{} steps", summary->steps)});
+    Course course{.drop_rate = summary->drop_rate(),
+                  .communication_share = all_s > 0 ? communicating_s / all_s : 0,
+                  .computing_share = all_s > 0 ? computing_s / all_s : 1,
+                  .round = round_of(runs[i], *summary, left),
+                  .steps = fmt::format("{} steps", summary->steps)};
+    set_link_shares(course, runs[i], static_cast<double>(summary->communicated_bytes), summary->end_time_s);
+    notes.add(runs[i], course);
   }
   return notes.text();
 }

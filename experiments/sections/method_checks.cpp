@@ -1,8 +1,10 @@
 #include "experiments/sections/method_checks.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <string>
+#include <vector>
 
 #include "experiments/sections/outages_section.hpp"
 
@@ -66,19 +68,25 @@ void check_outages(Settings& root, const Definition& definition) {
                                     cluster.usual_micro_batch_s, method.label);
 }
 
-// An exchange that begins during the backward pass.
+// An exchange that begins during the backward pass. One fault for all methods of a kind.
 void check_overlap(Settings& root, const Definition& definition) {
   if (!definition.cluster.plan.network->overlap()) return;
-  Settings network = root.section("network");
+  std::vector<std::string> of_others, compressed;
   for (const Method& method : definition.methods) {
     if (!method.algorithm) continue;
     if (!method.algorithm->traits().can_overlap_backward)
-      return network.fault("overlap", fmt::format("must be left out: \"{}\" exchanges something else than sums of a "
-                                                  "step's gradients, which alone begin during the backward pass",
-                                                  method.label));
-    if (method.algorithm->compression())
-      return network.fault("overlap", fmt::format("must be left out: \"{}\" compresses whole gradients", method.label));
+      of_others.push_back(fmt::format("\"{}\"", method.label));
+    else if (method.algorithm->compression())
+      compressed.push_back(fmt::format("\"{}\"", method.label));
   }
+  Settings network = root.section("network");
+  if (const auto count = of_others.size(); count > 0)
+    network.fault("overlap", fmt::format("must be left out: {} exchange{} something else than sums of a step's "
+                                         "gradients, which alone begin during the backward pass",
+                                         fmt::join(of_others, ", "), count == 1 ? "s" : ""));
+  if (const auto count = compressed.size(); count > 0)
+    network.fault("overlap", fmt::format("must be left out: {} compress{} whole gradients", fmt::join(compressed, ", "),
+                                         count == 1 ? "es" : ""));
 }
 
 }  // namespace

@@ -65,8 +65,6 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
   if (const auto& compression = run.algorithm->compression();
       compression && compression->warmup_steps > 0 && !ends_by_steps(run.budget))
     return {.all = {}, .why_none = "how much of it is its compression's warm-up is known where steps alone end it"};
-  if (run.cluster.network->overlap() && !run.algorithm->traits().is_baseline)
-    return {.all = {}, .why_none = "what is left of an exchange depends on when each worker has each bucket"};
   const PredictionInput input{.workers = run.cluster.workers,
                               .micro_batches = run.cluster.micro_batches,
                               .times = *times,
@@ -83,6 +81,8 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
   Forecast forecast = run.algorithm->forecast(input);
   const Traits traits = run.algorithm->traits();
   if (traits.follows_values) return {.all = {}, .why_none = std::move(forecast.why_none)};
+  if (run.cluster.network->overlap() && !forecast.minds_overlap && !forecast.predictions.empty())
+    return {.all = {}, .why_none = "what is left of an exchange depends on when each worker has each bucket"};
   const bool may_queue = traits.sends_messages() && run.cluster.network->has_shared_links();
   if (may_queue && !forecast.minds_shared_links && !forecast.predictions.empty())
     return {.all = {}, .why_none = "messages wait on shared links"};

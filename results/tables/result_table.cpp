@@ -185,8 +185,7 @@ std::string own_training_text(const std::vector<std::pair<std::string, Seeds>>& 
   return text;
 }
 
-// Without contention methods that send messages are favoured before those that have collectives alone.
-std::string unshared_links_text(std::span<const RunSummary> runs) {
+std::string note_of_links(std::span<const RunSummary> runs) {
   std::vector<std::string> labels;
   bool are_all = true;
   for (const RunSummary& run : runs) {
@@ -197,11 +196,7 @@ std::string unshared_links_text(std::span<const RunSummary> runs) {
     else if (std::ranges::find(labels, label) == labels.end())
       labels.push_back(label);
   }
-  if (labels.empty()) return {};
-  const std::string whose = are_all ? "" : fmt::format(" by {}", fmt::join(labels, "; "));
-  return fold_lines(
-      fmt::format("Links are not shared{}: no message waits for another one (network.contention = false).\n", whose),
-      preferred_width);
+  return unshared_links_text(labels, are_all);
 }
 
 std::vector<std::pair<std::string, Seeds>> rows_of(std::span<const RunSummary> runs) {
@@ -221,6 +216,14 @@ std::string cell(const Column& column, const Seeds& seeds) {
 }
 
 }  // namespace
+
+std::string unshared_links_text(const std::vector<std::string>& labels, bool are_all) {
+  if (labels.empty()) return {};
+  const std::string whose = are_all ? "" : fmt::format(" by {}", fmt::join(labels, "; "));
+  return fold_lines(
+      fmt::format("Links are not shared{}: no message waits for another one (network.contention = false).\n", whose),
+      preferred_width);
+}
 
 std::string row_label(const RunSummary& run) { return run_label(run.method, run.sweep); }
 
@@ -288,7 +291,7 @@ ResultTable result_columns(std::span<const RunSummary> runs, const std::string& 
   if (std::ranges::any_of(shown, [](const Column* column) { return column->of_seeds == step_time_text; }))
     result.notes += formulas_text(runs, methods);
   result.notes += own_training_text(rows, methods);
-  result.notes += unshared_links_text(runs);
+  result.notes += note_of_links(runs);
   if (deviates) result.notes += "+-: standard deviation over n seeds.\n";
   const auto has_target = [](const RunSummary& run) { return run.time_to_target.has_value(); };
   const auto has_reached = [&](const RunSummary& run) { return has_target(run) && run.time_to_target->time_s; };

@@ -4,6 +4,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "results/rows/summary.hpp"
 #include "results/statistics/statistics.hpp"
@@ -31,6 +32,11 @@ std::string failure_table(std::span<const RunSummary> runs, std::size_t width = 
 
 // A line for each finished run whose times are not those declared. Empty if there are none.
 std::string overrun_warnings(std::span<const RunSummary> runs);
+
+// Below a table: that no message of the methods of these labels waits for another one (network.contention = false),
+// which favours methods that send messages before those that have collectives alone. Empty where there are none.
+// `are_all`: the table has no others.
+std::string unshared_links_text(const std::vector<std::string>& labels, bool are_all);
 
 // What a run's row is called (run_label).
 std::string row_label(const RunSummary& run);

@@ -99,6 +99,20 @@ TEST_F(Bounds, TimesBeyondTheLimitOfDelaysAreRefusedWithIt) {
           "network.bandwidth_bytes_per_s = 1e-300; must let a model of ");
   refused("network={kind=\"parameter-server\", latency_s=0, bandwidth_bytes_per_s=1e-7}",
           "network.bandwidth_bytes_per_s = 1e-07; must let a model of ");
+  // Of the links the slowest is named.
+  const std::string ring = "network={kind=\"ring\", latency_s=0, bandwidth_bytes_per_s=1e9, ";
+  refused(ring + "server={bandwidth_bytes_per_s=1e-7}}",
+          "network.server.bandwidth_bytes_per_s = 1e-07; must let a model");
+  refused(ring + "links=[{workers=[1], latency_s=1}, {workers=[2], bandwidth_bytes_per_s=1e-7}]}",
+          "network.links.1.bandwidth_bytes_per_s = 1e-07; must let a model of ");
+  refused(ring + "racks={group_size=2, latency_s=0, bandwidth_bytes_per_s=1e-7}}",
+          "network.racks.bandwidth_bytes_per_s = 1e-07; must let a model of ");
+  refused(ring + "racks={group_size=2, latency_s=1e9, bandwidth_bytes_per_s=1e9}}",
+          "network.racks.latency_s = 1000000000.0; must let a model of ");
+  refused(
+      "network={kind=\"two-level\", group_size=2, latency_s=0, bandwidth_bytes_per_s=1e9, "
+      "inside={latency_s=0, bandwidth_bytes_per_s=1e-7}}",
+      "network.inside.bandwidth_bytes_per_s = 1e-07; must let a model of ");
   const std::string no_threshold = "methods=[{algorithm=\"sync-sgd\"}]";
   EXPECT_EQ(faults({no_threshold, "cluster.micro_batch_s=1e9"}), "");
   EXPECT_EQ(faults({no_threshold, "cluster={workers=4, micro_batch_s=1e3, slow_workers={count=1, factor=1e6}}"}), "");

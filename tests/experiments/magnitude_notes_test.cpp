@@ -86,7 +86,15 @@ TEST_F(MagnitudeNotes, AServersLinkThatWorkersWaitFor) {
   EXPECT_THAT(notes(slow), AllOf(HasSubstr("# async-sgd: its server's link is busy for "),
                                  HasSubstr("\nasync-sgd: its server's link is busy for ")));
   EXPECT_THAT(notes(slow + " network.server.bandwidth_bytes_per_s=1.25e9"), Not(HasSubstr("server's link")));
-  EXPECT_THAT(notes(slow + " network.contention=false"), Not(HasSubstr("server's link")));
+  const std::string unshared = notes(slow + " network.contention=false");
+  EXPECT_THAT(unshared, Not(HasSubstr("server's link")));
+  EXPECT_THAT(unshared, AllOf(HasSubstr("# Links are not shared: "), HasSubstr("\nLinks are not shared: ")));
+  // Two racks, each with an uplink for two workers: as busy as a server's link of their bandwidth for half as many.
+  const std::string racks =
+      server + " network.racks.group_size=2 network.racks.latency_s=0 network.racks.bandwidth_bytes_per_s=";
+  EXPECT_THAT(notes(racks + "1.25e9"), Not(HasSubstr("busy for")));
+  EXPECT_THAT(notes(racks + "1e8"), AllOf(HasSubstr("# async-sgd: its groups' uplinks are busy for "),
+                                          HasSubstr("\nasync-sgd: its groups' uplinks are busy for ")));
 }
 
 // Without other delays each round is 4 x 10 ms and 5.1 ms of communication: 45.1 ms.

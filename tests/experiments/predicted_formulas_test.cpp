@@ -135,6 +135,15 @@ TEST_F(PredictedFormulas, WhereMessagesWaitForEachOtherTheyAreLowerBounds) {
         EXPECT_GT(bound.step_time_s, 0.9 * shared.simulated->step_time_s);
         EXPECT_NEAR(bound.communication_share(), shared.simulated->communication_share, 0.1);
       }
+      // The uplinks of two groups, each of which carries what half of the workers send.
+      const PredictedMethod racked =
+          predicted(method, on("1e9, racks={group_size=2, latency_s=1e-3, bandwidth_bytes_per_s=" + bandwidth + "}"));
+      ASSERT_EQ(racked.formulas.size(), 1u);
+      const double bound_s = racked.formulas[0].prediction.step_time_s;
+      EXPECT_LE(bound_s, 1.01 * racked.simulated->step_time_s);
+      if (bandwidth == "1e4" && !is_late_work) {
+        EXPECT_GT(bound_s, 0.9 * racked.simulated->step_time_s);
+      }
     }
   }
   for (const char* method : {"algorithm='k-batch-sync', gradients=2", "algorithm='k-async', gradients=2",
@@ -171,7 +180,13 @@ TEST_F(PredictedFormulas, OfAnExchangeDuringTheBackwardPassGoesByWhenBucketsAreR
     EXPECT_EQ(sampled.prediction.effective_speedup(), 1);
   }
   EXPECT_LT(predicted("'sync-sgd'", ", overlap={buckets=8}").simulated->step_time_s, 0.99 * plain_s);
-  EXPECT_THAT(predicted("'random-drop', drop_rate=0.1", ", overlap={buckets=4}").why_no_formula,
+  // Methods that sum as it does.
+  for (const char* like : {"'stale-sgd', staleness=2", "'random-drop', drop_rate=0.4"}) {
+    const PredictedMethod method = predicted(like, ", overlap={buckets=4}");
+    ASSERT_EQ(method.formulas.size(), 2u) << like;
+    EXPECT_NEAR(method.formulas.back().prediction.step_time_s, method.simulated->step_time_s, 1e-6 * plain_s) << like;
+  }
+  EXPECT_THAT(predicted("'dropcompute', threshold_s=1", ", overlap={buckets=4}").why_no_formula,
               HasSubstr("each bucket"));
 }
 

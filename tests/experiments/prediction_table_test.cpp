@@ -74,9 +74,19 @@ TEST(PredictionTable, WhatASampleIsIsSaidWhereAFormulaGoesByOne) {
   EXPECT_THAT(prediction_table(methods), HasSubstr("up to 512 of the run's own steps"));
 }
 
+TEST(PredictionTable, SaysWhoseLinksAreNotShared) {
+  std::vector<PredictedMethod> methods{by_simulation_and_two_formulas(), by_nothing()};
+  EXPECT_THAT(prediction_table(methods), testing::Not(HasSubstr("not shared")));
+  methods[1].has_unshared_links = true;
+  EXPECT_THAT(prediction_table(methods), HasSubstr("\nLinks are not shared by n: "));
+  methods[0].has_unshared_links = true;
+  EXPECT_THAT(prediction_table(methods), HasSubstr("\nLinks are not shared: "));
+}
+
 TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
   std::vector<PredictedMethod> methods{by_simulation_and_two_formulas(), by_nothing()};
   methods[0].formulas[1].prediction.is_sampled = true;
+  methods[0].has_unshared_links = true;
   methods[0].target =
       PredictedTarget{.batch = 12.5, .steps = 40.5, .step_time_s = 0.5, .time_s = 20.25, .is_bound = true};
   auto json = nlohmann::json::parse(predictions_json("e", methods));
@@ -88,6 +98,7 @@ TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
       {"method": "m", "algorithm": "dropcompute", "sweep": [["cluster.workers", "2"]], "seed": 3, "planned_steps": 60,
        "rounds": 60, "communicated_bytes": 123456, "communication_is_exact": true,
        "to_target": {"batch": 12.5, "steps": 40.5, "step_time_s": 0.5, "time_s": 20.25, "is_bound": true}, "solved": "period.steps = 9 makes 60 rounds", "against": "\"x\"",
+       "links": "not shared",
        "simulated": {"steps": 20, "whole": false, "step_time_s": 0.5, "step_time_standard_error_s": 0.0625,
                      "effective_speedup": 1.5, "effective_speedup_standard_error": 0.375, "drop_rate": 0.25, "communication_share": 0.125, "total_time_s": 30.0},
        "not_simulated": null,
@@ -103,7 +114,7 @@ TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
           "sync_step_time_s": 5.0, "effective_speedup": 1.25,
           "effective_speedup_standard_error": null, "total_time_s": null}],
        "no_formula": null},
-      {"method": "n", "algorithm": "", "sweep": [], "seed": 4, "planned_steps": null, "to_target": null, "simulated": null,
+      {"method": "n", "algorithm": "", "sweep": [], "seed": 4, "planned_steps": null, "links": null, "to_target": null, "simulated": null,
        "rounds": null, "communicated_bytes": null, "communication_is_exact": null, "solved": null, "against": null,
        "not_simulated": "needs training\nand more", "formulas": [], "no_formula": "a reason"}]})"));
 }
