@@ -10,7 +10,7 @@ from plots.variation import flat, is_number
 
 COMMON_PHASE = "common phase"  # the label of a run at whose end others start
 NOT_COMPARED = {"name", "description", "seeds", "methods", "recording", "checkpoint"}
-DECIDING = ("name", "schedule", "kind", "rule", "form")  # keys that make a table another one (experiments/sections/table_forms.cpp)
+DECIDING = ("name", "schedule", "kind", "rule", "form")  # keys that make a table another one (experiments/sections/variation.cpp)
 DESCRIBED = {"models": "model", "datasets": "dataset"}  # tables of the file, and the key of [training] that chooses among them
 MAY_BE_OTHERWISE = ("training.", *(f"{table}." for table in DESCRIBED))  # for a method
 
@@ -68,7 +68,7 @@ class Point:
 def points_of(runs: list[Run]) -> list[Point]:
     """Each run at the point that its own configuration has, and nowhere else. A run that lacks the name of a swept key is at
     all values of the key only if the key does not concern its method; otherwise it was made beside the sweep, and has a
-    point of its own. The program's tables have the same rule (results/tables/result_rows.hpp)."""
+    point of its own. The program's tables have the same rule (results/result_rows.hpp)."""
     placed = placed_runs(runs)
     keys = list(dict.fromkeys(key for one in placed for key in one.names))
     points: dict[tuple, Point] = {}

@@ -14,7 +14,7 @@ PROGRAM = Path(__file__).resolve().parent.parent / "build" / "bin" / "syncopate"
 def frames(directory: str | Path, program: str | Path = PROGRAM) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A row per run and a row per evaluation of all runs at or below `directory`, with every varied key as a column.
 
-    The columns are those that `syncopate export` writes (results/tables/tidy.hpp says which). Throws ResultsFault, with
+    The columns are those that `syncopate export` writes (results/result_table.hpp says which). Throws ResultsFault, with
     what the program says is wrong.
     """
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
 """Numbers as figures and pages show them: with enough digits to tell them apart, and in scientific form where a plain number
-would be all zeros or very long. workers/process/shown_number.cpp has the same rule for tables and messages."""
+would be all zeros or very long. workers/base/terminal_text.cpp has the same rule for tables and messages."""
 
 import re
 from math import floor, inf, isfinite, isnan, log10

@@ -1,4 +1,4 @@
-"""Text of files on its way to a figure or a terminal: as workers/process/printable.cpp writes it."""
+"""Text of files on its way to a figure or a terminal: as workers/base/terminal_text.cpp writes it."""
 
 import re
 

@@ -33,7 +33,7 @@ REPEATS = "the experiment's next start repeats the run"  # what helps where a fi
 
 MOST_BYTES = 1 << 28  # of a file that is parsed at once
 
-SCHEMA_VERSION = 2  # of the results that this program writes (results/rows/summary.hpp)
+SCHEMA_VERSION = 2  # of the results that this program writes (results/summary.hpp)
 UNLISTED = (None, 1)  # schema versions of results without a list of files, which are read as they are
 
 METRICS = ["step", "epoch", "samples", "time_s", "test_loss", "test_accuracy", "train_loss", "learning_rate",
@@ -107,7 +107,7 @@ def read_table(path: Path, columns: list[str], texts: tuple[str, ...] = ()) -> p
 
 def runs_below(directory: Path, follow: Callable[[list[Path]], Iterable[Path]] = lambda paths: paths) -> list[Run]:
     """The runs at or below the directory that count, without their tables, by the rules of the program's tables
-    (results/directory/found_runs.hpp): a run whose directory is another run's, and a copy, are faults. A hash under several
+    (results/found_runs.hpp): a run whose directory is another run's, and a copy, are faults. A hash under several
     names of swept values is one run. `follow`: says how far reading is."""
     runs = read_all_documents(follow(find_run_directories(directory)))
     strange = [run for run in runs if is_misplaced(run)]
@@ -262,7 +262,7 @@ def own_bytes(path: Path) -> bytes:
 
 
 def read_digested(path: Path, last: set[str]) -> dict:
-    """A JSON file whose last member is the CRC-32 of the rest (results/formats/digested_json.hpp). One without it is of an
+    """A JSON file whose last member is the CRC-32 of the rest (results/summary.hpp). One without it is of an
     earlier program, and has one of `last` there. Throws OSError, ValueError."""
     content = own_bytes(path)
     document = json.loads(content)
@@ -296,7 +296,7 @@ def read_document(path: Path, parse, what: str) -> dict:
 
 def misnamed_runs(directory: Path) -> list[Path]:
     """Directories at or below this one that have a run's files and another name, such as copies; by the rules of the program
-    (is_misnamed_run in results/directory/experiment_folders.hpp)."""
+    (is_misnamed_run in results/found_runs.hpp)."""
     found = []
     for place, folders, files in os.walk(directory):
         folders[:] = [name for name in folders if not name.startswith(".") and name != TRIALS]

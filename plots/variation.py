@@ -43,7 +43,7 @@ def as_words(point: dict[str, str], between: str = " ", equals: str = "=") -> st
 
 
 def alone(key: str, value: str) -> str:
-    """What says by itself what it is, as the program's tables have it (results/run/run_label.cpp): a variant,
+    """What says by itself what it is, as the program's tables have it (results/run.cpp): a variant,
     "10 Gbit/s", also of a bandwidth in bytes; else empty."""
     if key == "variant" or key.endswith(BANDWIDTH) and RATE.fullmatch(value):
         return value
@@ -81,7 +81,7 @@ def worded(key: str, value: str) -> str:
 
 
 def as_label(name: str, point: dict[str, str]) -> str:
-    """As the program's tables have it (results/run/run_label.hpp): DropCompute, threshold_s = 0.07."""
+    """As the program's tables have it (results/run.hpp): DropCompute, threshold_s = 0.07."""
     return ", ".join(part for part in (name, as_words(point, ", ", " = ")) if part)
 
 

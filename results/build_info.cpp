@@ -1,4 +1,4 @@
-#include "results/formats/build_info.hpp"
+#include "results/build_info.hpp"
 
 #include <string_view>
 

@@ -1,9 +1,9 @@
-#include "results/directory/checkpoint_file.hpp"
+#define XXH_INLINE_ALL
+
+#include "results/checkpoint_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
-
-#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 #include <string_view>
 #include <system_error>
 
-#include "results/directory/disk_fault.hpp"
-#include "results/directory/run_directory.hpp"
-#include "workers/process/interrupt.hpp"
+#include "results/run_directory.hpp"
+#include "workers/base/process.hpp"
 
 namespace syncopate {
+
 namespace fs = std::filesystem;
 namespace {
 

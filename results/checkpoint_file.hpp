@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "results/directory/descriptor.hpp"
-#include "workers/training/course_log.hpp"
+#include "results/found_runs.hpp"
+#include "workers/training/checkpoint_log.hpp"
 
 namespace syncopate {
 

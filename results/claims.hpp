@@ -2,16 +2,81 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "results/claims/claim.hpp"
-#include "results/statistics/paired_difference.hpp"
-#include "results/tables/result_rows.hpp"
+#include "results/result_rows.hpp"
+#include "results/statistics.hpp"
 
 namespace syncopate {
+
+// A claim: what somebody says that an experiment shows, and what counts as having shown it. It stands in the experiment
+// file, so that it is fixed before anything is run.
+enum class Effect {
+  value,       // the measure of one method
+  difference,  // its own less the other method's
+  ratio,       // its own divided by the other method's
+  best,        // the value of the key `over` at which the measure is best
+};
+
+// One of these.
+struct Criterion {
+  std::optional<double> above{};     // the 95 % interval lies above this number
+  std::optional<double> below{};     // it lies below
+  std::optional<Interval> within{};  // it lies within
+  std::optional<double> margin{};  // equivalence: the 90 % interval lies within so much of no effect (0; 1 of a ratio)
+
+  bool operator==(const Criterion&) const = default;
+};
+
+// What the claim is checked against.
+struct PublishedFigure {
+  std::string figure;             // "18 %"
+  std::string source;             // "Giladi et al. 2023, abstract"
+  std::string certainty;          // how well that is established
+  std::optional<double> value{};  // the same as a number of what is claimed, to be drawn beside ours
+
+  bool operator==(const PublishedFigure&) const = default;
+};
+
+struct Claim {
+  std::string sentence;
+  std::string measure;  // of measures(), or one of time_to_equal_loss_s, steps_to_equal_loss
+  std::string method;   // whose; empty where there is an order
+  std::string against;  // the other method; empty: none
+  Effect effect = Effect::value;
+  std::vector<std::string> order{};            // methods by ascending measure: each next one is above the one before
+  std::map<std::string, std::string> where{};  // values of what is swept, which choose points
+  bool everywhere = false;                     // at every point that `where` leaves; else there must be one
+  std::string over{};                          // a swept key: the slope of the effect over it, or its best value
+  bool per_doubling = false;                   // per doubling of the key, not per 1
+  Criterion criterion{};
+  std::optional<PublishedFigure> published{};
+
+  bool operator==(const Claim&) const = default;
+};
+
+// Besides measures: until the first evaluation at which a method's test loss is at most the other's at its end, against
+// the other's end.
+inline constexpr const char* time_to_equal_loss = "time_to_equal_loss_s";
+inline constexpr const char* steps_to_equal_loss = "steps_to_equal_loss";
+
+// What a method takes to the loss at which another one ends.
+bool is_equal_loss(std::string_view measure);
+
+// Until the run's first evaluation whose test loss is at most that of the other run's last one, and until the end of
+// the other: seconds of the cluster's clock, or steps. Nothing where the run does not come to that loss. Throws
+// std::runtime_error where evaluations cannot be read.
+struct EqualLoss {
+  double own = 0;
+  double other = 0;
+};
+std::optional<EqualLoss> to_equal_loss(std::string_view measure, const ResultRow& row, std::size_t run,
+                                       const ResultRow& other, std::size_t other_run);
 
 enum class Verdict { reproduced, not_reproduced, inconclusive };
 std::string to_string(Verdict verdict);  // "reproduced", "not reproduced", "inconclusive"
@@ -68,5 +133,23 @@ inline constexpr const char* both_answers = "the interval holds both answers";
 // is not. A method, a point or a number that is not there makes the claim inconclusive, with the reason. Throws
 // std::runtime_error where a run's evaluations cannot be read.
 ClaimResult judge(const Claim& claim, std::span<const ResultRow> rows);
+
+// How a claim's numbers are shown, and in which words what it asks for.
+struct ShownEffect {
+  double times = 1;  // 100: a share that is shown in percent
+  std::string unit;  // "s", "points"; empty: a plain number, such as a ratio
+};
+
+// In the measure's unit, as claims.json has it.
+ShownEffect shown_effect(const Claim& claim);
+
+// For readers: in hours where what is wanted or found goes to two hours or more.
+ShownEffect readable_effect(const Claim& claim, std::span<const JudgedPoint> points);
+
+// "step_time_s, DropCompute divided by synchronous SGD".
+std::string subject_of(const Claim& claim);
+
+// What counts as reproduced: "a difference above 0 points", "a ratio from 0.8 to 0.9"; in the unit of what was found.
+std::string wanted_by(const Claim& claim, std::span<const JudgedPoint> points = {});
 
 }  // namespace syncopate

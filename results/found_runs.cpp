@@ -1,26 +1,261 @@
-#include "results/directory/found_runs.hpp"
+#include "results/found_runs.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <exception>
 #include <optional>
+#include <regex>
+#include <set>
+#include <stdexcept>
 #include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>
+#include <vector>
 
-#include "results/directory/experiment_folders.hpp"
-#include "results/directory/run_directory.hpp"
-#include "results/directory/run_files.hpp"
-#include "results/directory/schema_version.hpp"
-#include "results/directory/summary_json.hpp"
-#include "results/formats/json.hpp"
-#include "workers/files/own_file.hpp"
-#include "workers/process/printable.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "results/run_directory.hpp"
+#include "results/summary.hpp"
+#include "workers/base/files.hpp"
+#include "workers/base/terminal_text.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
+
+namespace fs = std::filesystem;
+namespace {
+
+[[noreturn]] void fail(const char* what, const fs::path& path) {
+  throw fs::filesystem_error(what, path, std::error_code(errno ? errno : EIO, std::generic_category()));
+}
+
+}  // namespace
+
+Descriptor::Descriptor(const fs::path& path, int flags)
+    : path_(path), number_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+  if (number_ < 0) fail("cannot open", path_);
+}
+
+Descriptor::~Descriptor() { close(number_); }
+
+void Descriptor::write(std::string_view contents) const {
+  while (!contents.empty()) {
+    const auto written = ::write(number_, contents.data(), contents.size());
+    if (written < 0 && errno != EINTR) fail("cannot write", path_);
+    if (written > 0) contents.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void Descriptor::sync() const {
+  if (fsync(number_) != 0 && errno != EINVAL) fail("cannot put on the disk", path_);
+}
+
+bool Descriptor::lock() const {
+  int result = 0;
+  do result = flock(number_, LOCK_EX);
+  while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+namespace fs = std::filesystem;
+namespace {
+
+struct Sign {
+  std::string run{};  // the name of its directory
+  bool is_checkpoint = false;
+};
+
+// A checkpoint, a rank's part of one, or what is still written under a hidden name.
+std::optional<Sign> sign_in(const std::string& name) {
+  static const std::regex of_unfinished(
+      "\\.?(seed=[0-9]+-[0-9a-f]+(?:-mpi)?)(\\.checkpoint)?(\\.[0-9]+\\.[0-9]+)?(\\.(?:partial|replaced)\\..*)?");
+  std::smatch parts;
+  if (!std::regex_match(name, parts, of_unfinished) || (!parts[2].matched && !parts[4].matched)) return {};
+  return Sign{.run = parts[1], .is_checkpoint = parts[2].matched && !parts[3].matched && !parts[4].matched};
+}
+
+class Look {
+ public:
+  explicit Look(fs::path above) : above_(std::move(above)) { into(above_); }
+
+  std::vector<ExperimentFolder> found() {
+    for (const fs::path& directory : empty_)
+      if (is_place_of_experiment(directory)) folder(directory);
+    std::vector<ExperimentFolder> folders;
+    for (auto& [path, folder] : folders_) folders.push_back(std::move(folder));
+    return folders;
+  }
+
+ private:
+  ExperimentFolder& folder(const fs::path& directory) {
+    ExperimentFolder& found = folders_[directory];
+    found.directory = directory;
+    return found;
+  }
+
+  // <experiment>/<method>/<run>, or with the folder of trials between them.
+  ExperimentFolder& folder_of(const fs::path& run) {
+    fs::path within = run.lexically_relative(above_).parent_path().parent_path();
+    if (within.filename() == trials_folder) within = within.parent_path();
+    return folder(within.empty() ? above_ : above_ / within);
+  }
+
+  // Not where an experiment's methods have their places.
+  bool is_place_of_experiment(const fs::path& directory) const {
+    if (directory == above_) return true;
+    const fs::path parent = directory.parent_path();
+    if (folders_.contains(parent)) return false;
+    return parent == above_ ||
+           std::ranges::any_of(folders_, [&](const auto& other) { return other.first.parent_path() == parent; });
+  }
+
+  void into(const fs::path& directory) {
+    std::error_code error;
+    if (!seen_.insert(fs::canonical(directory, error)).second) return;  // links may lead in circles
+    std::vector<fs::path> entries;
+    for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
+      entries.push_back(entry->path());
+    // What cannot be looked into may be a method of an experiment as well as one itself: those above say so.
+    if (error)
+      folder(directory == above_ ? directory : directory.parent_path())
+          .faults.push_back(fmt::format("{}: {}", directory.string(), error.message()));
+    if (entries.empty()) empty_.push_back(directory);
+    std::ranges::sort(entries);
+    for (const fs::path& entry : entries) look_at(entry);
+  }
+
+  void look_at(const fs::path& entry) {
+    std::error_code error;
+    const std::string name = entry.filename().string();
+    const bool is_directory = fs::is_directory(entry, error);
+    if (const auto sign = sign_in(name)) {
+      const fs::path run = entry.parent_path() / sign->run;
+      UnfinishedFiles& files = folder_of(run).unfinished[run];
+      files.has_checkpoint |= sign->is_checkpoint;
+      if (const auto written = fs::last_write_time(entry, error); !error)
+        files.written = std::max(files.written, written);
+    } else if (is_directory && (is_name_of_run(name) || is_misnamed_run(entry))) {
+      folder_of(entry).runs.push_back(entry);
+    } else if (is_directory && name == share_folder) {
+      folder(entry.parent_path());
+    } else if (is_directory && !name.starts_with('.')) {
+      into(entry);
+    }
+  }
+
+  fs::path above_;
+  std::set<fs::path> seen_{};
+  std::vector<fs::path> empty_{};
+  std::map<fs::path, ExperimentFolder> folders_{};
+};
+
+}  // namespace
+
+bool is_name_of_run(const std::string& name) {
+  static const std::regex of_run("seed=[0-9]+-[0-9a-f]+(-mpi)?");
+  return std::regex_match(name, of_run);
+}
+
+bool is_misnamed_run(const fs::path& directory) {
+  const std::string name = directory.filename().string();
+  if (name.starts_with('.') || is_name_of_run(name) || sign_in(name)) return false;
+  std::error_code error;
+  if (fs::symlink_status(directory, error).type() != fs::file_type::directory) return false;
+  const bool has_summary = fs::is_regular_file(directory / "summary.json", error);
+  const bool has_configuration = fs::is_regular_file(directory / "config.toml", error);
+  return name.starts_with("seed=") ? has_summary || has_configuration : has_summary && has_configuration;
+}
+
+std::vector<ExperimentFolder> experiment_folders(const fs::path& directory) {
+  std::error_code error;
+  const fs::path whole = fs::canonical(directory, error);
+  if (error || !fs::is_directory(whole, error)) return {};
+  if (!is_name_of_run(whole.filename().string()) && !is_misnamed_run(whole)) return Look(directory).found();
+  return {{.directory = directory, .runs = {directory}}};
+}
+
+// The hash stands for all of the configuration but the description, which may have been another one.
+std::optional<RunSummary> summary_of(const std::filesystem::path& directory, const Run& run) {
+  std::optional<std::string> text;
+  try {
+    text = read_file(directory / "summary.json");
+  } catch (const std::runtime_error&) {  // damage_of says what stands there
+  }
+  auto summary = text ? summary_from_json(*text) : std::nullopt;
+  if (!summary || summary->hash != run.hash) return {};
+  summary->method_index = run.method_index;
+  summary->point_index = run.point_index;
+  return summary;
+}
+
+std::optional<RunSummary> finished_before(const std::filesystem::path& directory, const Run& run) {
+  if (!damage_of(directory).empty()) return {};
+  auto summary = summary_of(directory, run);
+  if (!summary || summary->status != RunStatus::finished || !covers(summary->recorded, run.recording)) return {};
+  return summary;
+}
+
+std::optional<RunSummary> tried_before(const std::filesystem::path& directory, const Run& run) {
+  if (auto finished = finished_before(directory, run)) return finished;
+  if (!damage_of(directory).empty()) return {};
+  auto summary = summary_of(directory, run);
+  return summary && summary->status == RunStatus::diverged ? summary : std::nullopt;
+}
+
+bool was_made_by(const std::filesystem::path& directory, const std::string& call) {
+  try {
+    return Json::parse(read_file(directory / "metadata.json").value_or("")).at("call").get<std::string>() == call;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+namespace {}  // namespace
+
+Json json_of_error(double error) { return error > 0 ? Json(error) : Json(nullptr); }
+
+Json json_of(const FormulaTime& formula) {
+  const Prediction& prediction = formula.prediction;
+  return {{"formula", prediction.formula},
+          {"sampled", prediction.is_sampled},
+          {"step_time_s", prediction.step_time_s},
+          {"communication_s", prediction.communication_s},
+          {"kept", prediction.kept},
+          {"drop_rate", or_null(prediction.drop_rate)},
+          {"sync_step_time_s", prediction.sync_step_time_s},
+          {"effective_speedup", prediction.effective_speedup()},
+          {"total_time_s", or_null(formula.total_time_s)}};
+}
+
+Json json_with_errors(const FormulaTime& formula) {
+  const Prediction& prediction = formula.prediction;
+  Json json = json_of(formula);
+  json["communication_share"] = prediction.communication_share();
+  json["mean_staleness"] = or_null(prediction.mean_staleness);
+  json["step_time_standard_error_s"] = json_of_error(prediction.step_error_s);
+  json["effective_speedup_standard_error"] = json_of_error(prediction.effective_speedup_error());
+  return json;
+}
+
+FormulaTime formula_of(const Json& json) {
+  FormulaTime formula;
+  Prediction& prediction = formula.prediction;
+  json.at("formula").get_to(prediction.formula);
+  prediction.is_sampled = json.value("sampled", false);  // older files do not say it
+  json.at("step_time_s").get_to(prediction.step_time_s);
+  json.at("communication_s").get_to(prediction.communication_s);
+  json.at("kept").get_to(prediction.kept);
+  prediction.drop_rate = optional_at<double>(json, "drop_rate");
+  json.at("sync_step_time_s").get_to(prediction.sync_step_time_s);
+  formula.total_time_s = optional_at<double>(json, "total_time_s");
+  return formula;
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -112,7 +347,7 @@ bool may_be_common_phase(const fs::path& directory) {
 fs::path experiment_of(const fs::path& run) { return fs::absolute(run).parent_path().parent_path(); }
 
 // Beginnings of the keys of [training] that the method has otherwise, of a table that it names again all keys
-// (experiments/sections/table_forms.cpp).
+// (experiments/sections/variation.cpp).
 std::vector<std::string> own_training(const Leaves& of_method) {
   constexpr std::array deciding = {"name", "schedule", "kind", "rule", "form"};
   std::vector<std::string> keys;
@@ -384,6 +619,205 @@ std::vector<std::string> varied_keys(std::span<const FoundRun> runs) {
     if (std::ranges::any_of(of_methods, [](const auto& method) { return method.second.size() > 1; }))
       varied.push_back(key);
   return varied;
+}
+
+namespace fs = std::filesystem;
+namespace {
+
+std::vector<fs::path> folders_in(const fs::path& directory) {
+  std::vector<fs::path> folders;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
+    if (entry->is_directory(error) && !entry->path().filename().string().starts_with(".")) folders.push_back(*entry);
+  return folders;
+}
+
+// <results>/<experiment>/<method>/<run>, and that of trials in their folder.
+std::vector<fs::path> run_folders(const fs::path& results) {
+  std::vector<fs::path> runs;
+  const auto add_runs_of = [&](const fs::path& experiment) {
+    for (const fs::path& method : folders_in(experiment))
+      if (method.filename() != trials_folder)
+        for (fs::path& run : folders_in(method)) runs.push_back(std::move(run));
+  };
+  for (const fs::path& experiment : folders_in(results)) {
+    add_runs_of(experiment);
+    add_runs_of(experiment / trials_folder);
+  }
+  return runs;
+}
+
+// The files of a run's directory; nothing if one is damaged.
+FileContents files_in(const fs::path& directory) {
+  FileContents files;
+  if (!damage_of(directory).empty()) return files;
+  const Json listed_files = Json::parse(read_file(directory / list_of_files).value_or("")).at("files");
+  for (const auto& [name, entry] : listed_files.items())
+    if (auto contents = read_file(directory / name, any_size)) files[name] = *std::move(contents);
+  return files;
+}
+
+// Nothing unless the run of these files is finished and has recorded what is wanted.
+FileContents renamed(FileContents files, const Run& run, const std::string& copied_from) {
+  const auto summary = summary_from_json(files.at("summary.json"));
+  if (!summary || summary->status != RunStatus::finished || !covers(summary->recorded, run.recording)) return {};
+  Json json = Json::parse(files.at("summary.json"));
+  json["experiment"] = run.experiment;
+  json["method"] = run.method;
+  json["method_index"] = run.method_index;
+  json["point_index"] = run.point_index;
+  json["sweep"] = run.sweep;
+  json.erase("own_training");
+  if (!run.own_training.empty()) json["own_training"] = run.own_training;
+  json.erase("links");
+  if (run.cluster.network && run.cluster.network->has_unshared_links()) json["links"] = unshared_links;
+  json["hash"] = run.hash;
+  if (json.contains("recorded")) json["recorded"]["trace"] = nullptr;
+  files["summary.json"] = json.dump(2) + "\n";
+  Json metadata = Json::parse(files.at("metadata.json"));
+  metadata["configuration_hash"] = run.hash;
+  metadata["copied_from"] = copied_from;
+  files["metadata.json"] = metadata.dump(2) + "\n";
+  files["config.toml"] = run.resolved_toml;
+  files.erase("trace.json.gz");
+  files.erase(list_of_files);
+  files[list_of_files] = listed(files);
+  return files;
+}
+
+}  // namespace
+
+void RunsElsewhere::look_through() {
+  by_course_.emplace();
+  for (const fs::path& folder : run_folders(results_)) try {
+      const Json metadata = Json::parse(read_file(folder / "metadata.json").value_or(""));
+      if (metadata.at("cluster") == "simulated" && metadata.at("exit") == "finished")
+        by_course_->emplace(metadata.value("course", ""), folder);
+    } catch (const std::exception&) {
+    }
+}
+
+std::optional<FileContents> RunsElsewhere::files_for(const Run& run) {
+  if (run.recording.trace || run.course.empty()) return {};
+  if (!by_course_) look_through();
+  const auto [first, last] = by_course_->equal_range(run.course);
+  for (auto place = first; place != last; ++place) try {
+      const fs::path& folder = place->second;
+      FileContents files = renamed(files_in(folder), run, fs::relative(folder, results_).generic_string());
+      if (!files.empty()) return files;
+    } catch (const std::exception&) {
+    }
+  return {};
+}
+
+namespace {
+
+using Names = std::vector<std::pair<std::string, std::string>>;
+
+Json json_of(const Names& names) {
+  Json json = Json::object();
+  for (const auto& [key, value] : names) json[key] = value;
+  return json;
+}
+
+Names names_of(const Json& json) {
+  Names names;
+  for (const auto& [key, value] : json.items()) names.emplace_back(key, value.get<std::string>());
+  return names;
+}
+
+// Of a key that is written only where there is something to say.
+std::optional<double> written_at(const Json& json, const char* key) {
+  return json.contains(key) ? std::optional(json.at(key).get<double>()) : std::nullopt;
+}
+
+Json json_of(const TriedSetting& setting) {
+  Json json{{"values", json_of(setting.values)}, {"mean", or_null(setting.mean)}, {"trials", Json::array()}};
+  for (const TunedTrial& trial : setting.trials) {
+    json["trials"].push_back(
+        {{"seed", trial.seed}, {"hash", trial.hash}, {"status", trial.status}, {"value", or_null(trial.value)}});
+    if (trial.missed_by) json["trials"].back()["missed_by"] = *trial.missed_by;
+  }
+  return json;
+}
+
+TriedSetting setting_of(const Json& json) {
+  TriedSetting setting{.values = names_of(json.at("values")), .mean = optional_at<double>(json, "mean")};
+  for (const Json& trial : json.at("trials"))
+    setting.trials.push_back({.seed = trial.at("seed"),
+                              .hash = trial.at("hash"),
+                              .status = trial.at("status"),
+                              .value = optional_at<double>(trial, "value"),
+                              .missed_by = written_at(trial, "missed_by")});
+  return setting;
+}
+
+Json json_of(const TunedMethod& method) {
+  Json json{{"method", method.method}, {"point", json_of(method.point)}};
+  json["chosen"] = method.chosen ? json_of(method.settings[*method.chosen].values) : Json(nullptr);
+  json["mean"] = method.chosen ? or_null(method.settings[*method.chosen].mean) : Json(nullptr);
+  json["number_of_trials"] = method.trials();
+  if (method.horizon) json["horizon"] = *method.horizon;
+  json["extended"] = method.extended;
+  json["at_edge"] = method.at_edge;
+  json["settings"] = Json::array();
+  for (const TriedSetting& setting : method.settings) json["settings"].push_back(json_of(setting));
+  return json;
+}
+
+TunedMethod method_of(const Json& json) {
+  TunedMethod method{.method = json.at("method"),
+                     .point = names_of(json.at("point")),
+                     .horizon = written_at(json, "horizon"),
+                     .extended = json.at("extended"),
+                     .at_edge = json.at("at_edge")};
+  for (const Json& setting : json.at("settings")) {
+    method.settings.push_back(setting_of(setting));
+    if (setting.at("values") == json.at("chosen")) method.chosen = method.settings.size() - 1;
+  }
+  return method;
+}
+
+}  // namespace
+
+const char* tuning_file(bool mpi) { return mpi ? "tuning-mpi.json" : "tuning.json"; }
+
+std::size_t TunedMethod::trials() const {
+  std::size_t number = 0;
+  for (const TriedSetting& setting : settings) number += setting.trials.size();
+  return number;
+}
+
+std::size_t TunedMethod::reached(const TriedSetting& setting) const {
+  return static_cast<std::size_t>(std::ranges::count_if(setting.trials, [&](const TunedTrial& trial) {
+    return trial.value && !trial.missed_by && (!horizon || *trial.value <= *horizon);
+  }));
+}
+
+std::string to_json(const Tuning& tuning) {
+  Json json{{"schema_version", tuning_schema_version},
+            {"experiment", tuning.experiment},
+            {"measure", tuning.measure},
+            {"seeds", tuning.seeds},
+            {"where", json_of(tuning.where)},
+            {"methods", Json::array()}};
+  for (const TunedMethod& method : tuning.methods) json["methods"].push_back(json_of(method));
+  return with_digest(json);
+}
+
+std::optional<Tuning> tuning_from_json(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    if (json.at("schema_version") != tuning_schema_version || !is_as_written(text, json, "methods")) return {};
+    Tuning tuning{.experiment = json.at("experiment"),
+                  .measure = json.at("measure"),
+                  .seeds = json.at("seeds"),
+                  .where = names_of(json.at("where"))};
+    for (const Json& method : json.at("methods")) tuning.methods.push_back(method_of(method));
+    return tuning;
+  } catch (const std::exception&) {
+    return {};
+  }
 }
 
 }  // namespace syncopate

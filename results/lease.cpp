@@ -1,4 +1,4 @@
-#include "results/directory/lease.hpp"
+#include "results/lease.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,7 +11,9 @@
 #include <cerrno>
 #include <charconv>
 #include <condition_variable>
+#include <exception>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <random>
 #include <stdexcept>
@@ -19,14 +21,94 @@
 #include <thread>
 #include <utility>
 
-#include "results/directory/hidden_names.hpp"
-#include "results/directory/run_directory.hpp"
-#include "results/formats/host.hpp"
-#include "results/formats/json.hpp"
-#include "workers/files/own_file.hpp"
-#include "workers/process/interrupt.hpp"
+#include "results/run.hpp"
+#include "results/run_directory.hpp"
+#include "results/summary.hpp"
+#include "workers/base/files.hpp"
+#include "workers/base/machine.hpp"
+#include "workers/base/process.hpp"
 
 namespace syncopate {
+
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* ending = ".json";
+
+}  // namespace
+
+AttemptRecords::AttemptRecords(fs::path directory, std::string call, int retries)
+    : directory_(std::move(directory)), call_(std::move(call)), retries_(retries) {
+  std::error_code error;
+  for (fs::directory_iterator entry(directory_, error), end; !error && entry != end; entry.increment(error)) {
+    const fs::path& path = entry->path();
+    if (path.extension() != ending || path.filename().string().front() == '.') continue;
+    const std::string what = path.stem().string();
+    auto attempts = last(what);
+    if (attempts && attempts->call != call_) earlier_.emplace(what, *std::move(attempts));
+  }
+}
+
+fs::path AttemptRecords::file(const std::string& what) const { return directory_ / (what + ending); }
+
+// What cannot be read counts as none: the run is tried.
+std::optional<FailedAttempts> AttemptRecords::last(const std::string& what) const {
+  try {
+    const auto text = read_file(file(what));
+    if (!text) return {};
+    const Json json = Json::parse(*text);
+    if (!is_as_written(*text, json, "reason")) return {};
+    return FailedAttempts{.call = json.at("call"),
+                          .failures = json.at("failures"),
+                          .lost = json.at("lost"),
+                          .is_final = json.at("is_final"),
+                          .reason = json.at("reason")};
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+void AttemptRecords::write(const std::string& what, const FailedAttempts& attempts) const {
+  const Json json = {{"call", attempts.call},
+                     {"failures", attempts.failures},
+                     {"lost", attempts.lost},
+                     {"is_final", attempts.is_final},
+                     {"reason", attempts.reason}};
+  replace_file(file(what), with_digest(json));
+}
+
+std::optional<FailedAttempts> AttemptRecords::of(const std::string& what) const {
+  auto attempts = last(what);
+  const auto earlier = earlier_.find(what);
+  if (attempts && earlier != earlier_.end() && *attempts == earlier->second) return {};
+  return attempts;
+}
+
+bool AttemptRecords::are_used_up(const std::optional<FailedAttempts>& attempts) const {
+  return attempts && (attempts->is_final || attempts->failures > retries_ || attempts->lost > std::max(1, retries_));
+}
+
+void AttemptRecords::add_failure(const std::string& what, const std::string& reason, bool is_final) const {
+  FailedAttempts attempts = of(what).value_or(FailedAttempts{.call = call_});
+  ++attempts.failures;
+  attempts.is_final = is_final;
+  attempts.reason = reason;
+  write(what, attempts);
+}
+
+void AttemptRecords::add_lost(const std::string& what, const std::string& owner) const {
+  FailedAttempts attempts = of(what).value_or(FailedAttempts{.call = call_});
+  ++attempts.lost;
+  attempts.reason = fmt::format("{} of its processes {} lost (killed, or crashed), the last one: {}", attempts.lost,
+                                attempts.lost == 1 ? "was" : "were", owner);
+  write(what, attempts);
+}
+
+void AttemptRecords::remove(const std::string& what) const {
+  std::error_code ignored;
+  fs::remove(file(what), ignored);
+}
+
 namespace fs = std::filesystem;
 namespace {
 
@@ -338,6 +420,83 @@ std::vector<LeaseNote> Leases::held() const {
 
 void Leases::remove(const std::string& what) const {
   if (const int last = last_generation(directory_, what); last > 0) remove_up_to(directory_, what, last);
+}
+
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* of_runs = "runs.json";
+constexpr const char* of_trials = "trials.json";
+
+// A path that leads out of the experiment's directory is none of its runs'.
+bool stays_within(const fs::path& path) {
+  const fs::path normal = path.lexically_normal();
+  return !normal.empty() && normal.is_relative() && *normal.begin() != "..";
+}
+
+// A list alone, without a digest, is of an earlier program.
+std::vector<PlannedRun> runs_in(const std::string& text, const fs::path& experiment_directory) {
+  Json json = Json::parse(text);
+  if (json.is_object()) {
+    if (!is_as_written(text, json, {})) throw std::runtime_error("not as it was written");
+    json = Json(json.at("runs"));
+  }
+  if (!json.is_array()) throw std::runtime_error("no list");
+  std::vector<PlannedRun> runs;
+  for (const Json& run : json) {
+    const fs::path directory = run.at("directory").get<std::string>();
+    if (!stays_within(directory)) throw std::runtime_error("leads elsewhere");
+    runs.push_back({.hash = run.at("hash"),
+                    .label = run.at("label"),
+                    .seed = run.at("seed"),
+                    .directory = experiment_directory / directory});
+  }
+  return runs;
+}
+
+}  // namespace
+
+std::vector<PlannedRun> planned_runs(const fs::path& results, std::span<const Run> runs) {
+  std::vector<PlannedRun> planned;
+  for (const Run& run : runs)
+    planned.push_back({.hash = run.hash,
+                       .label = run_label(run.method, run.sweep),
+                       .seed = run.seed,
+                       .directory = run_directory(results, run, false)});
+  return planned;
+}
+
+void save_plan(const fs::path& folder, std::span<const Run> runs) {
+  Json json = Json::array();
+  const fs::path above = run_directory("", runs.front(), false);
+  const fs::path experiment = *above.begin();
+  for (const PlannedRun& run : planned_runs("", runs))
+    json.push_back({{"hash", run.hash},
+                    {"label", run.label},
+                    {"seed", run.seed},
+                    {"directory", run.directory.lexically_relative(experiment).generic_string()}});
+  replace_file(folder / (runs.front().is_trial ? of_trials : of_runs), with_digest({{"runs", std::move(json)}}));
+}
+
+std::optional<std::vector<PlannedRun>> saved_plan(const fs::path& experiment_directory,
+                                                  std::vector<std::string>* faults) {
+  std::optional<std::vector<PlannedRun>> plan;
+  for (const char* const name : {of_trials, of_runs}) {
+    const fs::path file = experiment_directory / share_folder / name;
+    try {
+      const auto text = read_file(file);
+      if (!text) continue;
+      std::vector<PlannedRun> runs = runs_in(*text, experiment_directory);
+      if (!plan) plan.emplace();
+      plan->insert(plan->end(), std::move_iterator(runs.begin()), std::move_iterator(runs.end()));
+    } catch (const std::exception&) {
+      if (faults)
+        faults->push_back(
+            file.string() +
+            ": is no list of runs, or is no longer as it was written; the next process that shares writes it");
+    }
+  }
+  return plan;
 }
 
 }  // namespace syncopate

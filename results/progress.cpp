@@ -1,4 +1,4 @@
-#include "results/tables/progress.hpp"
+#include "results/progress.hpp"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -9,12 +9,11 @@
 #include <limits>
 #include <utility>
 
-#include "results/formats/output.hpp"
-#include "results/run/run_label.hpp"
-#include "workers/process/printable.hpp"
-#include "workers/process/shown_number.hpp"
+#include "results/run.hpp"
+#include "workers/base/terminal_text.hpp"
 
 namespace syncopate {
+
 namespace {
 
 double seconds_since(std::chrono::steady_clock::time_point start) {

@@ -9,10 +9,10 @@
 #include <span>
 #include <string>
 
-#include "results/rows/recorder.hpp"
-#include "results/rows/summary.hpp"
-#include "results/run/run.hpp"
-#include "workers/process/interrupt.hpp"
+#include "results/recorder.hpp"
+#include "results/run.hpp"
+#include "results/summary.hpp"
+#include "workers/base/process.hpp"
 
 namespace syncopate {
 

@@ -1,9 +1,399 @@
-#include "results/rows/recorder.hpp"
+#include "results/recorder.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <iterator>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <tuple>
 #include <utility>
 
+#include "results/summary.hpp"
+#include "workers/training/checkpoint_log.hpp"
+
 namespace syncopate {
+
+namespace {
+
+// Calls visit(k, arrival), k from 1 in every round.
+template <typename Visit>
+void visit_rounds(std::span<const GradientArrival> arrivals, const Visit& visit) {
+  std::size_t k = 0;
+  for (std::size_t i = 0; i < arrivals.size(); ++i) {
+    const bool begins =
+        i == 0 || arrivals[i].round_begin != arrivals[i - 1].round_begin || arrivals[i].step != arrivals[i - 1].step;
+    k = begins ? 1 : k + 1;
+    visit(k, arrivals[i]);
+  }
+}
+
+}  // namespace
+
+std::vector<GradientArrival> in_order(std::vector<GradientArrival> arrivals) {
+  std::ranges::stable_sort(arrivals, {}, [](const GradientArrival& arrival) {
+    return std::tuple(arrival.round_begin, arrival.step, arrival.since, arrival.worker);
+  });
+  return arrivals;
+}
+
+std::vector<MeanArrival> mean_arrivals(std::span<const GradientArrival> arrivals) {
+  std::vector<MeanArrival> means;
+  visit_rounds(arrivals, [&](std::size_t k, const GradientArrival& arrival) {
+    if (means.size() < k) means.resize(k);
+    means[k - 1].mean_s += exact_seconds(arrival.since);
+    ++means[k - 1].rounds;
+  });
+  for (MeanArrival& mean : means) mean.mean_s /= static_cast<double>(mean.rounds);
+  return means;
+}
+
+std::string arrivals_csv(std::span<const GradientArrival> arrivals) {
+  std::string text = "step,k,worker,arrival_s\n";
+  visit_rounds(arrivals, [&](std::size_t k, const GradientArrival& arrival) {
+    fmt::format_to(std::back_inserter(text), "{},{},{},{}\n", arrival.step.value(), k, arrival.worker.value,
+                   exact_seconds(arrival.since));
+  });
+  return text;
+}
+
+struct EvaluatedRows::Shared {
+  struct Entry {
+    Asked asked;
+    bool done = false;
+  };
+
+  void store(std::size_t index, const Evaluation& evaluation);
+  void store_and_tell(std::size_t index, const Evaluation& evaluation);
+  void note(Measurement measurement);
+
+  std::mutex mutex;
+  std::deque<Entry> all;                  // does not move its elements when it grows
+  std::vector<Measurement> measurements;  // as they come
+  std::optional<Step> diverged_at;
+  std::optional<MetricsRow> latest;  // the newest model that has been evaluated
+  std::size_t latest_index = 0;
+  std::mutex call;                     // held during calls of, and changes to:
+  std::function<void()> on_evaluated;  // may be null
+};
+
+void EvaluatedRows::Shared::store(std::size_t index, const Evaluation& evaluation) {
+  const std::lock_guard lock(mutex);
+  Entry& entry = all[index];
+  entry.asked.row.evaluation = evaluation;
+  entry.done = true;
+  const Step step = entry.asked.row.step;
+  if (!evaluation.finite && (!diverged_at || step < *diverged_at)) diverged_at = step;
+  if (latest && index < latest_index) return;
+  latest = entry.asked.row;
+  latest_index = index;
+}
+
+void EvaluatedRows::Shared::store_and_tell(std::size_t index, const Evaluation& evaluation) {
+  store(index, evaluation);
+  const std::lock_guard lock(call);
+  if (on_evaluated) on_evaluated();
+}
+
+void EvaluatedRows::Shared::note(Measurement measurement) {
+  const std::lock_guard lock(mutex);
+  measurements.push_back(std::move(measurement));
+}
+
+namespace {
+
+[[noreturn]] void fail_as_diverged(Step step) {
+  throw Diverged(fmt::format("the model is not finite after step {}", step.value()));
+}
+
+}  // namespace
+
+ModelStatePtr without_moments(const ModelStatePtr& state) {
+  auto evaluated = std::make_shared<ModelState>(*state);
+  evaluated->moments = {};
+  return evaluated;
+}
+
+EvaluatedRows::EvaluatedRows(Training& training) : training_(training), shared_(std::make_shared<Shared>()) {}
+
+std::size_t EvaluatedRows::add(Asked asked) {
+  const std::lock_guard lock(shared_->mutex);
+  const bool needs_none = asked.models.empty();
+  shared_->all.push_back({std::move(asked), needs_none});
+  return shared_->all.size() - 1;
+}
+
+void EvaluatedRows::insert(const MetricsRow& row, std::optional<double> consensus_distance) {
+  const std::lock_guard lock(shared_->mutex);
+  if (row.evaluation && !row.evaluation->finite && !shared_->diverged_at) shared_->diverged_at = row.step;
+  if (consensus_distance)
+    shared_->measurements.push_back({row.step, row.time, evaluated_consensus_distance_name, *consensus_distance});
+  const auto later =
+      std::ranges::find_if(shared_->all, [&row](const auto& entry) { return entry.asked.row.step > row.step; });
+  shared_->all.insert(later, {.asked = {.row = row}, .done = true});
+}
+
+void EvaluatedRows::set_first_rate(double learning_rate) {
+  const std::lock_guard lock(shared_->mutex);
+  if (!shared_->all.empty()) shared_->all.front().asked.row.learning_rate = learning_rate;
+}
+
+void EvaluatedRows::evaluate(std::size_t index) {
+  Asked asked;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    Asked& kept = shared_->all[index].asked;
+    asked.row = kept.row;
+    asked.models.swap(kept.models);
+    asked.recalibration.swap(kept.recalibration);
+    std::swap(asked.own, kept.own);
+  }
+  if (asked.models.empty()) return;  // time-only, or already asked for
+  if (!asked.own.models.empty()) {
+    training_.measure_spread(asked.own.models, [shared = shared_, row = asked.row](double spread) {
+      shared->note({row.step, row.time, evaluated_consensus_distance_name, spread});
+    });
+    if (asked.own.evaluated == OwnModels::each) return evaluate_each(asked.own.models, index);
+  }
+  if (!asked.recalibration.empty()) {
+    for (ModelStatePtr& model : asked.models) model = training_.recalibrated(model, asked.recalibration);
+  }
+  const auto done = [shared = shared_, index](const Evaluation& evaluation) {
+    shared->store_and_tell(index, evaluation);
+  };
+  keep({training_.evaluate(std::move(asked.models), done)});
+}
+
+void EvaluatedRows::evaluate_each(const std::vector<WeightedState>& models, std::size_t index) {
+  struct Parts {
+    std::mutex mutex;
+    std::vector<std::optional<Evaluation>> all;
+    std::size_t missing;
+  };
+  const auto parts = std::make_shared<Parts>();
+  parts->all.resize(models.size());
+  parts->missing = models.size();
+  std::vector<std::shared_ptr<Task>> tasks;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    const auto done = [shared = shared_, parts, i, index](const Evaluation& evaluation) {
+      std::vector<Evaluation> whole;
+      {
+        const std::lock_guard lock(parts->mutex);
+        parts->all[i] = evaluation;
+        if (--parts->missing > 0) return;
+        for (const auto& part : parts->all) whole.push_back(*part);
+      }
+      shared->store_and_tell(index, mean_of(whole));
+    };
+    tasks.push_back(training_.evaluate({models[i].state}, done));
+  }
+  keep(std::move(tasks));
+}
+
+void EvaluatedRows::keep(std::vector<std::shared_ptr<Task>> tasks) {
+  if (training_.is_divided()) tasks_.push_back(std::move(tasks));
+}
+
+void EvaluatedRows::evaluate_all() {
+  const std::size_t all = shared_->all.size();  // only this thread adds to them
+  for (std::size_t index = 0; index < all; ++index) evaluate(index);
+}
+
+void EvaluatedRows::check() const {
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->diverged_at) fail_as_diverged(*shared_->diverged_at);
+}
+
+void EvaluatedRows::check_earlier() {
+  if (CourseLog::replays_here()) return;  // the run has gone on after them
+  for (; checked_ + 1 < tasks_.size(); ++checked_) {
+    for (const auto& task : std::exchange(tasks_[checked_], {})) training_.executor().wait(task);
+    const std::lock_guard lock(shared_->mutex);
+    const MetricsRow& row = shared_->all[checked_].asked.row;
+    if (row.evaluation && !row.evaluation->finite) fail_as_diverged(row.step);
+  }
+}
+
+std::function<void(Measurement)> EvaluatedRows::sink() const {
+  return [shared = shared_](Measurement measurement) { shared->note(std::move(measurement)); };
+}
+
+void EvaluatedRows::set_listener(std::function<void()> listener) {
+  const std::lock_guard lock(shared_->call);
+  shared_->on_evaluated = std::move(listener);
+}
+
+bool EvaluatedRows::has_diverged() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->diverged_at.has_value();
+}
+
+std::optional<MetricsRow> EvaluatedRows::latest() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->latest;
+}
+
+void EvaluatedRows::write_to(Recording& recording) const {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    for (const Shared::Entry& entry : shared_->all) {
+      if (entry.done) recording.metrics.push_back(entry.asked.row);
+    }
+    recording.measurements = shared_->measurements;
+  }
+  std::ranges::stable_sort(recording.measurements, [](const Measurement& a, const Measurement& b) {
+    return std::tie(a.step, a.time, a.quantity) < std::tie(b.step, b.time, b.quantity);
+  });
+}
+
+EvaluatedRows::Ended EvaluatedRows::ended() const {
+  Ended ended;
+  const std::lock_guard lock(shared_->mutex);
+  for (const Shared::Entry& entry : shared_->all) ended.entries.push_back(entry.asked.row.evaluation.value());
+  ended.measurements = shared_->measurements;
+  return ended;
+}
+
+bool EvaluatedRows::take_up(const Ended& before) {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    if (shared_->all.size() != before.entries.size()) return false;
+    shared_->measurements = before.measurements;
+  }
+  for (std::size_t index = 0; index < before.entries.size(); ++index) shared_->store(index, before.entries[index]);
+  return true;
+}
+
+ModelMeasurements::ModelMeasurements(const MeasurementPlan& plan, int workers, bool defer, Training& training,
+                                     Sink sink)
+    : plan_(plan), defer_(defer), training_(training), sink_(std::move(sink)), worker_models_(workers) {}
+
+void ModelMeasurements::publish(const Publication& publication) {
+  if (!plan_.model.any() || training_.time_only() || !publication.ensemble.empty()) return;
+  const std::int64_t every = plan_.every_steps.value();
+  const bool is_first_of_interval =
+      measured_step_ < Step{0} || publication.step.value() / every > measured_step_.value() / every;
+  if (!is_first_of_interval) return;
+  measured_step_ = publication.step;
+  ModelStatePtr model = without_moments(publication.model);
+  if (!publication.recalibration.empty()) model = training_.recalibrated(model, publication.recalibration);
+  if (defer_)
+    to_be_measured_.emplace_back(publication.step, publication.time, std::move(model));
+  else
+    measure(publication.step, publication.time, model);
+}
+
+void ModelMeasurements::measure(Step step, Time time, const ModelStatePtr& model) {
+  training_.measure(model, plan_.model, [sink = sink_, step, time](const ModelMeasures& found) {
+    for (const auto& [quantity, value] :
+         {std::pair("gradient_norm", found.gradient_norm), std::pair("gradient_variance", found.gradient_variance),
+          std::pair("noise_scale", found.noise_scale), std::pair("hessian_trace", found.hessian_trace),
+          std::pair("largest_eigenvalue", found.largest_eigenvalue), std::pair("parameter_norm", found.parameter_norm)})
+      if (value) sink({step, time, quantity, *value});
+  });
+}
+
+bool ModelMeasurements::wants_step_gradient(Step step) const {
+  return plan_.step_gradient_norm && is_due(step) && step > measured_gradient_;
+}
+
+void ModelMeasurements::add_step_gradient(Step step, Time time, const Gradient& gradient) {
+  measured_gradient_ = step;
+  training_.measure_norm(gradient, [sink = sink_, step, time](double norm) {
+    sink({step, time, "step_gradient_norm", norm});
+  });
+}
+
+bool ModelMeasurements::wants_worker_models(Step step) const { return plan_.consensus_distance && is_due(step); }
+
+void ModelMeasurements::add_worker_model(OwnModel&& model) {
+  worker_models_.add(std::move(model));
+  take_in_worker_models();
+}
+
+void ModelMeasurements::take_in_worker_models() {
+  while (const auto models = worker_models_.take_first()) {
+    Publication all = as_publication(*models);
+    training_.measure_spread(std::move(all.own.models),
+                             [sink = sink_, step = all.step, time = all.time](double spread) {
+                               sink({step, time, consensus_distance_name, spread});
+                             });
+  }
+}
+
+void ModelMeasurements::finish() {
+  for (const auto& [step, time, model] : std::exchange(to_be_measured_, {})) measure(step, time, model);
+}
+
+void ModelsByTime::add(OwnModel&& model) {
+  OfWorker& of = of_[model.worker];
+  of.reached = multiple_of(model.time);
+  of.models.push_back(std::move(model));
+}
+
+std::optional<std::map<Rank, OwnModel>> ModelsByTime::take_first() {
+  const Time due{next_ * every_};
+  for (const Rank worker : Ranks(workers_)) {
+    auto& [models, reached, has_ended] = of_[worker];
+    while (!models.empty() && models.front().time < due) models.pop_front();
+    if (!models.empty()) continue;
+    if (has_ended) {
+      is_over_ = true;
+      take_all();
+    }
+    return std::nullopt;
+  }
+  std::map<Rank, OwnModel> first;
+  Time latest{};
+  for (const Rank worker : Ranks(workers_)) {
+    const OwnModel& model = of_[worker].models.front();
+    first.emplace(worker, model);
+    latest = std::max(latest, model.time);
+  }
+  next_ = multiple_of(latest) + 1;
+  return first;
+}
+
+std::vector<OwnModel> ModelsByTime::take_all() {
+  std::vector<OwnModel> all;
+  for (const Rank worker : Ranks(workers_))
+    for (OwnModel& model : std::exchange(of_[worker].models, {})) all.push_back(std::move(model));
+  return all;
+}
+
+void ModelsByStep::add(OwnModel&& model) {
+  const Rank worker = model.worker;
+  open_[model.step].insert_or_assign(worker, std::move(model));
+}
+
+std::optional<std::map<Rank, OwnModel>> ModelsByStep::take_first(bool at_the_end) {
+  if (open_.empty()) return std::nullopt;
+  const auto& models = open_.begin()->second;
+  const auto is_missing = [&](Rank worker) { return !models.contains(worker) && !ended_.contains(worker); };
+  for (int worker = 0; worker < workers_ && !at_the_end; ++worker)
+    if (is_missing(Rank{worker})) return std::nullopt;
+  return std::move(open_.extract(open_.begin()).mapped());
+}
+
+Publication as_publication(const std::map<Rank, OwnModel>& models) {
+  Publication publication;
+  for (const auto& [worker, own] : models) {
+    if (own.model) publication.own.models.push_back({own.weight, own.model});
+    publication.own.evaluated = own.evaluated;
+    publication.step = std::max(publication.step, own.step);
+    if (own.time < publication.time) continue;
+    publication.time = own.time;
+    publication.samples = own.samples;
+    publication.bytes = own.bytes;
+    publication.learning_rate = own.learning_rate;
+  }
+  return publication;
+}
+
 namespace {
 
 // Weighted, by weights that need not sum to 1.
@@ -223,6 +613,181 @@ RunPosition Recorder::position() const {
     if (lags) position.computed = {latest->step, latest->time, latest->samples, latest->bytes};
   }
   return position;
+}
+
+namespace {
+
+std::string cell(std::optional<double> value) {
+  return value ? fmt::format("{}", without_sign_of_nan(*value)) : std::string{};
+}
+
+// What is not a number was not there to be measured: an accuracy of an objective without one, a validation set.
+std::optional<double> measured(double value) {
+  if (std::isnan(value)) return {};
+  return value;
+}
+
+}  // namespace
+
+void cut_after_divergence(Recording& recording) {
+  const auto is_divergent = [](const MetricsRow& row) { return row.evaluation && !row.evaluation->finite; };
+  const auto first = std::find_if(recording.metrics.begin(), recording.metrics.end(), is_divergent);
+  if (first == recording.metrics.end()) return;
+  recording.diverged = true;
+  const Time end = first->time;
+  recording.metrics.erase(std::next(first), recording.metrics.end());
+  std::erase_if(recording.rows, [end](const StepRow& row) { return row.end > end; });
+  std::erase_if(recording.measurements, [end](const Measurement& row) { return row.time > end; });
+}
+
+std::string metrics_csv(std::span<const MetricsRow> rows) {
+  const bool is_validated = std::ranges::any_of(
+      rows, [](const MetricsRow& row) { return row.evaluation && measured(row.evaluation->validation_loss); });
+  std::string text = "step,epoch,samples,time_s,test_loss,test_accuracy,train_loss,learning_rate,communicated_bytes";
+  text += is_validated ? ",validation_loss,validation_accuracy\n" : "\n";
+  for (const MetricsRow& row : rows) {
+    std::optional<double> test_loss, test_accuracy, train_loss, validation_loss, validation_accuracy;
+    if (row.evaluation) {
+      test_loss = row.evaluation->test_loss;
+      test_accuracy = measured(row.evaluation->test_accuracy);
+      train_loss = row.evaluation->train_loss;
+      validation_loss = row.evaluation->validation_loss;
+      validation_accuracy = measured(row.evaluation->validation_accuracy);
+    }
+    fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{},{},{}", row.step.value(), cell(row.epoch),
+                   row.samples, exact_seconds(row.time), cell(test_loss), cell(test_accuracy), cell(train_loss),
+                   row.learning_rate, row.bytes.value());
+    if (is_validated)
+      fmt::format_to(std::back_inserter(text), ",{},{}", cell(validation_loss), cell(validation_accuracy));
+    text += '\n';
+  }
+  return text;
+}
+
+std::string steps_csv(std::span<const StepRow> rows) {
+  std::string text = "step,time_s,duration_s,kept_micro_batches,dropped_micro_batches,period_steps,bytes\n";
+  for (const StepRow& row : rows) {
+    fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{}\n", row.step.value(), exact_seconds(row.end),
+                   exact_seconds(row.duration), row.kept, row.dropped, row.period.value(), row.bytes.value());
+  }
+  return text;
+}
+
+std::string measurements_csv(std::span<const Measurement> rows) {
+  std::string text = "step,time_s,quantity,value\n";
+  for (const Measurement& row : rows)
+    fmt::format_to(std::back_inserter(text), "{},{},{},{}\n", row.step.value(), exact_seconds(row.time), row.quantity,
+                   cell(row.value));
+  return text;
+}
+
+namespace {
+
+Json json_of(const MetricsRow& row) {
+  Json evaluation;
+  if (row.evaluation) {
+    const Evaluation& e = *row.evaluation;
+    evaluation =
+        Json::array({e.test_loss, e.test_accuracy, e.train_loss, e.finite, e.validation_loss, e.validation_accuracy});
+  }
+  const Json epoch = row.epoch ? Json(*row.epoch) : Json();
+  return Json::array({row.step.value(), epoch, row.samples, row.time.time_since_epoch().count(), evaluation,
+                      row.learning_rate, row.bytes.value()});
+}
+
+MetricsRow row_of(const Json& json) {
+  MetricsRow row;
+  row.step = json.at(0).get<std::int64_t>();
+  if (!json.at(1).is_null()) row.epoch = json.at(1).get<double>();
+  row.samples = json.at(2);
+  row.time = Time{Duration{json.at(3).get<std::int64_t>()}};
+  if (const Json& e = json.at(4); !e.is_null()) {
+    row.evaluation = Evaluation{.test_loss = e.at(0),
+                                .test_accuracy = e.at(1),
+                                .train_loss = e.at(2),
+                                .finite = e.at(3),
+                                .validation_loss = e.at(4),
+                                .validation_accuracy = e.at(5)};
+  }
+  row.learning_rate = json.at(5);
+  row.bytes = json.at(6).get<std::int64_t>();
+  return row;
+}
+
+Json json_of(const StepRow& row) {
+  return Json::array({row.step.value(), row.end.time_since_epoch().count(), row.duration.count(), row.kept, row.dropped,
+                      row.period.value(), row.bytes.value()});
+}
+
+StepRow step_row_of(const Json& json) {
+  const auto number = [&json](std::size_t index) { return json.at(index).get<std::int64_t>(); };
+  return {.step = number(0),
+          .end = Time{Duration{number(1)}},
+          .duration = Duration{number(2)},
+          .kept = number(3),
+          .dropped = number(4),
+          .period = number(5),
+          .bytes = number(6)};
+}
+
+Json json_of(const Measurement& row) {
+  return Json::array({row.step.value(), row.time.time_since_epoch().count(), row.quantity, row.value});
+}
+
+Measurement measurement_of(const Json& json) {
+  return {.step = json.at(0).get<std::int64_t>(),
+          .time = Time{Duration{json.at(1).get<std::int64_t>()}},
+          .quantity = json.at(2).get<std::string>(),
+          .value = json.at(3).get<double>()};
+}
+
+Json json_of(const std::vector<std::vector<float>>& vectors) {
+  Json list = Json::array();
+  for (const std::vector<float>& vector : vectors) {
+    std::vector<std::uint8_t> bytes(vector.size() * sizeof(float));
+    if (!bytes.empty()) std::memcpy(bytes.data(), vector.data(), bytes.size());
+    list.push_back(Json::binary(std::move(bytes)));
+  }
+  return list;
+}
+
+std::vector<float> floats_of(const std::vector<std::uint8_t>& bytes) {
+  std::vector<float> vector(bytes.size() / sizeof(float));
+  if (!vector.empty()) std::memcpy(vector.data(), bytes.data(), vector.size() * sizeof(float));
+  return vector;
+}
+
+}  // namespace
+
+std::vector<std::uint8_t> to_bytes(const Recording& recording) {
+  Json metrics = Json::array();
+  Json steps = Json::array();
+  for (const MetricsRow& row : recording.metrics) metrics.push_back(json_of(row));
+  for (const StepRow& row : recording.rows) steps.push_back(json_of(row));
+  Json measurements = Json::array();
+  for (const Measurement& row : recording.measurements) measurements.push_back(json_of(row));
+  return Json::to_cbor({{"metrics", metrics},
+                        {"steps", steps},
+                        {"measurements", measurements},
+                        {"diverged", recording.diverged},
+                        {"parameters", json_of(recording.parameters)},
+                        {"buffers", json_of(recording.buffers)}});
+}
+
+Recording recording_from_bytes(std::span<const std::uint8_t> bytes) {
+  try {
+    const Json json = Json::from_cbor(bytes.begin(), bytes.end());
+    Recording recording;
+    for (const Json& row : json.at("metrics")) recording.metrics.push_back(row_of(row));
+    for (const Json& row : json.at("steps")) recording.rows.push_back(step_row_of(row));
+    for (const Json& row : json.at("measurements")) recording.measurements.push_back(measurement_of(row));
+    json.at("diverged").get_to(recording.diverged);
+    for (const Json& vector : json.at("parameters")) recording.parameters.push_back(floats_of(vector.get_binary()));
+    for (const Json& vector : json.at("buffers")) recording.buffers.push_back(floats_of(vector.get_binary()));
+    return recording;
+  } catch (const Json::exception& problem) {
+    throw std::runtime_error(std::string("not a recording: ") + problem.what());
+  }
 }
 
 }  // namespace syncopate

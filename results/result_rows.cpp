@@ -1,4 +1,4 @@
-#include "results/tables/result_rows.hpp"
+#include "results/result_rows.hpp"
 
 #include <fmt/format.h>
 
@@ -12,9 +12,10 @@
 #include <tuple>
 #include <utility>
 
-#include "results/run/run_label.hpp"
+#include "results/run.hpp"
 
 namespace syncopate {
+
 namespace {
 
 std::optional<double> number_of(const std::string& text) {

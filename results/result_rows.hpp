@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "results/directory/found_runs.hpp"
+#include "results/found_runs.hpp"
 
 namespace syncopate {
 

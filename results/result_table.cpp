@@ -1,28 +1,279 @@
-#include "results/tables/result_table.hpp"
+#include "results/result_table.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
 #include <set>
+#include <sstream>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "results/run/run_label.hpp"
-#include "results/tables/folded_text.hpp"
-#include "results/tables/sampled_note.hpp"
-#include "results/tables/short_reason.hpp"
-#include "results/tables/text_table.hpp"
-#include "workers/process/printable.hpp"
-#include "workers/process/shown_number.hpp"
+#include "results/run.hpp"
+#include "results/run_directory.hpp"
+#include "results/statistics.hpp"
+#include "results/summary.hpp"
+#include "results/text_table.hpp"
+#include "workers/base/files.hpp"
+#include "workers/base/terminal_text.hpp"
+#include "workers/config/key_path.hpp"
+#include "workers/theory/sampled_times.hpp"
 
 namespace syncopate {
+
+namespace {
+
+using Point = std::vector<std::pair<std::string, std::string>>;
+
+std::string name_of(const ResultRow& row) {
+  Point own = row.runs.front().sweep;
+  std::erase_if(own, [](const auto& value) { return !value.first.starts_with("methods."); });
+  return run_label(row.method, own) + (row.on_wall_clock ? ", under MPI" : "");
+}
+
+std::vector<TimeToReach> times_of(const ResultRow& row) {
+  std::vector<TimeToReach> times;
+  for (const RunSummary& run : row.runs)
+    if (run.time_to_target)
+      times.push_back({run.time_to_target->time_s.value_or(run.end_time_s), run.time_to_target->time_s.has_value()});
+  return times;
+}
+
+std::vector<double> values_of(const ResultRow& row, const Measure& measure, std::optional<double> horizon_s) {
+  if (horizon_s) return restricted_times(times_of(row), *horizon_s).times_s;
+  std::vector<double> values;
+  for (const RunSummary& run : row.runs)
+    if (const auto value = measure.value(run)) values.push_back(*value);
+  return values;
+}
+
+bool is_time_to_target(const Measure& measure) { return std::string_view(measure.name) == "time_to_target_s"; }
+
+// When the first of its runs ended, where none reached the target.
+std::optional<double> missed_until_s(const ResultRow& row) {
+  const std::vector<TimeToReach> times = times_of(row);
+  if (times.empty() || std::ranges::any_of(times, &TimeToReach::is_reached)) return {};
+  return std::ranges::min(times, {}, &TimeToReach::time_s).time_s;
+}
+
+// Whether each of the row's runs ended later than the other's run of its seed reached the target.
+bool outlasts(const ResultRow& row, const ResultRow& other) {
+  return std::ranges::all_of(row.runs, [&](const RunSummary& run) {
+    const auto found = std::ranges::find(other.runs, run.seed, &RunSummary::seed);
+    return found == other.runs.end() || (found->time_to_target && found->time_to_target->time_s.has_value() &&
+                                         run.end_time_s >= *found->time_to_target->time_s);
+  });
+}
+
+// Times to the target: rows of which no run reached it are the last, since they have no time.
+Ranking ranking_of(const Point& point, const std::vector<const ResultRow*>& rows, const Measure& measure) {
+  Ranking ranking{.point = run_label("", point), .rows = {}};
+  ranking.point.erase(0, std::min(ranking.point.size(), ranking.point.find_first_not_of(", ")));
+  const bool of_times = is_time_to_target(measure);
+  const std::optional<double> horizon_s = of_times ? target_horizon_s(rows) : std::nullopt;
+  if (of_times && !horizon_s) return ranking;
+  for (const ResultRow* row : rows) {
+    const std::optional<double> until_s = of_times ? missed_until_s(*row) : std::nullopt;
+    if (until_s) {
+      ranking.rows.push_back({.row = row, .mean = *until_s, .reached = 0, .is_missed = true});
+    } else if (const std::vector<double> values = values_of(*row, measure, horizon_s); !values.empty()) {
+      ranking.rows.push_back({.row = row, .mean = statistics(values).mean});
+      if (horizon_s) ranking.rows.back().reached = restricted_times(times_of(*row), *horizon_s).reached;
+    }
+  }
+  const double sign = measure.better == Better::more ? -1 : 1;
+  std::ranges::stable_sort(ranking.rows, {},
+                           [&](const RankedRow& ranked) { return std::pair(ranked.is_missed, sign * ranked.mean); });
+  for (std::size_t i = 1; i < ranking.rows.size(); ++i) {
+    RankedRow& ranked = ranking.rows[i];
+    ranked.to_best = paired_measure(measure, *ranked.row, *ranking.rows.front().row, horizon_s);
+    ranked.outlasts_best = ranked.is_missed && ranked.to_best && outlasts(*ranked.row, *ranking.rows.front().row);
+  }
+  return ranking;
+}
+
+struct PointRows {
+  Point point;
+  std::vector<const ResultRow*> rows;
+};
+
+// Rows that one file cannot have made: of one name, at one point.
+bool has_twins(const std::vector<const ResultRow*>& rows) {
+  std::set<std::string> known;
+  return std::ranges::any_of(rows, [&](const ResultRow* row) { return !known.insert(name_of(*row)).second; });
+}
+
+// The row's point is that of a place whose configuration it has, or a new one, which is called by its configuration.
+void add_by_configuration(std::vector<PointRows>& places, const ResultRow* row) {
+  const auto is_same = [&](const PointRows& place) { return differing_keys(*row, *place.rows.front()).empty(); };
+  const auto found = std::ranges::find_if(places, is_same);
+  if (found != places.end()) return found->rows.push_back(row);
+  PointRows place{.point = common_point(*row), .rows = {row}};
+  for (const auto& value : row->point)
+    if (std::ranges::find(place.point, value.first, &Point::value_type::first) == place.point.end())
+      place.point.push_back(value);
+  places.push_back(std::move(place));
+}
+
+// Points with all names, and those of runs that were made beside the sweep.
+std::vector<PointRows> places_of(const std::vector<const ResultRow*>& rows) {
+  std::size_t names = 0;
+  for (const ResultRow* row : rows) names = std::max(names, common_point(*row).size());
+  std::vector<PointRows> named;
+  std::map<Point, std::size_t> known;
+  std::vector<const ResultRow*> unnamed;
+  for (const ResultRow* row : rows) {
+    const Point point = common_point(*row);
+    if (point.size() < names) {
+      unnamed.push_back(row);
+      continue;
+    }
+    const auto [place, is_new] = known.emplace(point, named.size());
+    if (is_new) named.push_back({.point = point, .rows = {}});
+    named[place->second].rows.push_back(row);
+  }
+  std::vector<PointRows> places, beside;
+  for (PointRows& place : named) {
+    if (!has_twins(place.rows)) {
+      places.push_back(std::move(place));
+      continue;
+    }
+    std::vector<PointRows> parts;
+    for (const ResultRow* row : place.rows) add_by_configuration(parts, row);
+    if (parts.size() == 1) parts.front().point = place.point;
+    std::ranges::move(parts, std::back_inserter(places));
+  }
+  const std::size_t with_names = places.size();
+  for (const ResultRow* row : unnamed) {
+    bool is_there = false;
+    for (std::size_t i = 0; i < with_names; ++i)
+      if (is_at_point_of(*row, *places[i].rows.front(), rows)) {
+        places[i].rows.push_back(row);
+        is_there = true;
+      }
+    if (!is_there) add_by_configuration(beside, row);
+  }
+  std::ranges::move(beside, std::back_inserter(places));
+  for (PointRows& place : places)  // in the order of the table
+    std::ranges::sort(place.rows, {},
+                      [&](const ResultRow* row) { return std::ranges::find(rows, row) - rows.begin(); });
+  return places;
+}
+
+std::vector<std::string> names(const std::vector<RankedRow>& rows, bool behind) {
+  std::vector<std::string> names;
+  for (std::size_t i = 1; i < rows.size(); ++i)
+    if (rows[i].is_behind() == behind)
+      names.push_back(name_of(*rows[i].row) + (rows[i].is_missed ? " (no run reached it)"
+                                               : rows[i].to_best ? ""
+                                                                 : " (not compared: no common seed)"));
+  return names;
+}
+
+constexpr const char* nobody = "nobody reached the target";
+
+std::string mean_text(const RankedRow& ranked, const Measure& measure) {
+  std::string text = (ranked.is_missed ? "> " : "") + shown_number(measure.shown_times * ranked.mean);
+  if (ranked.reached) text += fmt::format(" ({}/{})", *ranked.reached, ranked.row->runs.size());
+  return text;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  return names.empty() ? "-" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+bool RankedRow::is_behind() const {
+  return is_missed ? outlasts_best : to_best && to_best->difference.is_significant();
+}
+
+std::vector<Ranking> rankings(std::span<const ResultRow> rows, const Measure& measure) {
+  if (measure.better == Better::neither)
+    throw std::invalid_argument(fmt::format("of {} neither more nor less is better", measure.name));
+  std::vector<const ResultRow*> ranked;
+  for (const ResultRow& row : rows) {
+    const bool has_times = is_time_to_target(measure) && !times_of(row).empty();
+    if (has_times || !values_of(row, measure, {}).empty()) ranked.push_back(&row);
+  }
+  if (ranked.empty()) throw std::invalid_argument(fmt::format("no run has {}", measure.name));
+  std::vector<Ranking> result;
+  for (const PointRows& place : places_of(ranked)) result.push_back(ranking_of(place.point, place.rows, measure));
+  if (std::ranges::all_of(result, [](const Ranking& ranking) { return ranking.rows.empty(); }))
+    throw std::invalid_argument("no run reached the target");
+  return result;
+}
+
+TextTable ranking_table(std::span<const Ranking> rankings, const Measure& measure) {
+  TextTable table;
+  table.add_column("point", Align::left);
+  table.add_column("rank", Align::right);
+  table.add_column("method", Align::left);
+  table.add_column(measure.heading, Align::right);
+  table.add_column("less the best's", Align::right);
+  table.add_column("n", Align::right);
+  for (const Ranking& ranking : rankings) {
+    if (ranking.rows.empty()) table.add_row({ranking.point, "-", nobody, "-", "", "-"});
+    for (std::size_t i = 0; i < ranking.rows.size(); ++i) {
+      const RankedRow& ranked = ranking.rows[i];
+      table.add_row({i == 0 ? ranking.point : "", std::to_string(i + 1), name_of(*ranked.row),
+                     mean_text(ranked, measure),
+                     i == 0             ? ""
+                     : ranked.to_best   ? difference_text(*ranked.to_best)
+                     : ranked.is_missed ? "-"
+                                        : "no common seed",
+                     std::to_string(ranked.row->runs.size())});
+    }
+  }
+  return table;
+}
+
+TextTable which_when_table(std::span<const Ranking> rankings) {
+  TextTable table;
+  table.add_column("point", Align::left);
+  table.add_column("best", Align::left);
+  table.add_column("not told apart from it", Align::left);
+  table.add_column("behind", Align::left);
+  for (const Ranking& ranking : rankings)
+    if (ranking.rows.empty())
+      table.add_row({ranking.point, nobody, "-", "-"});
+    else
+      table.add_row({ranking.point, name_of(*ranking.rows.front().row), joined(names(ranking.rows, false)),
+                     joined(names(ranking.rows, true))});
+  return table;
+}
+
+std::string ranking_notes(const Measure& measure) {
+  const std::string restricted =
+      is_time_to_target(measure)
+          ? "Times to the target are restricted means, up to when they are known of all runs of a point's methods "
+            "that\n"
+            "reached it; (k/n): k of n runs reached it. > T (0/n): no run did, and the first ended at T; the method "
+            "is\n"
+            "behind if all its runs went on beyond the best's times, and its difference has no interval.\n"
+          : "";
+  return restricted +
+         fmt::format(
+             "By {}, {} is better. In brackets: the 95 % interval of the mean difference over common seeds (Student's "
+             "t).\n"
+             "*, and \"behind\": it excludes that both are alike, and so does the sign-flip test, where 6 seeds or "
+             "more let "
+             "it;\n"
+             "else the two are not told apart. That the best was chosen by the same runs is not in the intervals.\n",
+             measure.name, measure.better == Better::more ? "more" : "less");
+}
+
 namespace {
 
 constexpr std::size_t preferred_width = 120;
@@ -336,6 +587,188 @@ std::string failure_table(std::span<const RunSummary> runs, std::size_t width) {
   if (!any) return {};
   const std::string text = width > 0 ? table.folded_text(width) : table.text();
   return notes.empty() ? text : text + "\n" + fold_lines(notes, width);
+}
+
+std::string note_of_sampled() {
+  return fmt::format(
+      "\"sampled\": by the delays of up to {} of the run's own steps; where a run has no more steps than that, "
+      "agreement\n"
+      "with the formula shows nothing.\n",
+      most_sampled_steps);
+}
+
+namespace {
+
+using Columns = std::map<std::string, std::string>;
+
+// A text without TOML's quotes; other values as they are written.
+std::string plain(const std::string& value) {
+  const bool is_text = value.size() >= 2 && value.front() == '"' && value.back() == '"';
+  return is_text ? value.substr(1, value.size() - 2) : value;
+}
+
+// "method.threshold_s" of methods.DropCompute.threshold_s: the method has a column of its own.
+std::string column_of(const std::string& swept_key) {
+  std::vector<std::string> path;
+  try {
+    path = split_key(swept_key);
+  } catch (const KeyPathFault&) {  // none that the program has written: it stays as it is
+  }
+  if (path.size() < 3 || path.front() != "methods") return swept_key;
+  std::string column = "method";
+  for (std::size_t i = 2; i < path.size(); ++i) column += "." + path[i];
+  return column;
+}
+
+// Columns with the run's settings: of its file, its method, and what is swept.
+Columns settings_of(const FoundRun& run) {
+  Columns columns;
+  for (const auto& [key, value] : run.configuration) columns[key] = plain(value);
+  for (const auto& [key, value] : run.of_method)
+    if (key != "label") columns["method." + key] = plain(value);
+  for (const auto& [key, value] : run.summary.sweep) columns[column_of(key)] = value;
+  return columns;
+}
+
+// Those that differ among the runs of one method, and what is swept.
+std::vector<std::string> varied_columns(std::span<const FoundRun> runs, const std::vector<Columns>& settings) {
+  std::map<std::string, std::map<std::string, std::set<std::string>>> values;  // by column, then experiment and method
+  std::set<std::string> columns;
+  for (const Columns& of_run : settings)
+    for (const auto& [column, value] : of_run) columns.insert(column);
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    for (const std::string& column : columns) {
+      const auto found = settings[i].find(column);
+      values[column][runs[i].summary.experiment + "\n" + runs[i].summary.method].insert(
+          found == settings[i].end() ? "" : found->second);
+    }
+  std::vector<std::string> varied;
+  for (const auto& [column, of_methods] : values) {
+    bool differs = false;
+    for (const auto& [method, of_method] : of_methods) differs |= of_method.size() > 1;
+    if (differs) varied.push_back(column);
+  }
+  return varied;
+}
+
+std::string number_field(const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; }
+
+}  // namespace
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char character : text) quoted += character == '"' ? std::string("\"\"") : std::string(1, character);
+  return quoted + '"';
+}
+
+TidyTables tidy_tables(std::span<const FoundRun> runs) {
+  std::vector<Columns> settings;
+  for (const FoundRun& run : runs) settings.push_back(settings_of(run));
+  const std::vector<std::string> varied = varied_columns(runs, settings);
+  const bool has_trials = std::ranges::any_of(runs, &FoundRun::is_trial);
+  std::string heading = "experiment,method,seed,clock,hash";
+  if (has_trials) heading += ",trial";
+  for (const std::string& column : varied) heading += "," + csv_field(column);
+
+  TidyTables tables{.runs_csv = heading + ",status", .evaluations_csv = {}};
+  for (const Measure& measure : measures()) tables.runs_csv += fmt::format(",{}", measure.name);
+  tables.runs_csv += "\n";
+  std::string rows_heading;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const RunSummary& summary = runs[i].summary;
+    std::string identity = fmt::format("{},{},{},{},{}", csv_field(summary.experiment), csv_field(summary.method),
+                                       summary.seed, runs[i].on_wall_clock ? "wall" : "virtual", summary.hash);
+    if (has_trials) identity += runs[i].is_trial ? ",true" : ",false";
+    for (const std::string& column : varied) {
+      const auto found = settings[i].find(column);
+      identity += "," + (found == settings[i].end() ? "" : csv_field(found->second));
+    }
+    tables.runs_csv += identity + "," + to_string(summary.status);
+    for (const Measure& measure : measures()) tables.runs_csv += "," + number_field(measure.value(summary));
+    tables.runs_csv += "\n";
+
+    const std::filesystem::path file = runs[i].directory / "metrics.csv";
+    const auto text = read_file(file, any_size);
+    if (!text) throw std::runtime_error(file.string() + ": not there; expected the run's evaluations");
+    std::istringstream lines(*text);
+    bool is_heading = true;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.empty() || line.front() == '#') continue;
+      if (is_heading) {
+        if (!rows_heading.empty() && rows_heading != line)
+          throw std::runtime_error(
+              fmt::format("{}: has the columns {}; expected {}", file.string(), line, rows_heading));
+        rows_heading = line;
+        is_heading = false;
+        continue;
+      }
+      tables.evaluations_csv += fmt::format("{},{}\n", identity, line);
+    }
+  }
+  tables.evaluations_csv = heading + "," + rows_heading + "\n" + tables.evaluations_csv;
+  return tables;
+}
+
+namespace {
+
+using Names = std::vector<std::pair<std::string, std::string>>;
+
+// "peak = 0.1, threshold_s = 0.07"
+std::string values_text(const Names& values) {
+  const std::string text = run_label("", values);
+  return text.starts_with(", ") ? text.substr(2) : text;
+}
+
+std::string short_names(const std::vector<std::string>& keys) {
+  std::string text;
+  for (const std::string& key : keys) {
+    const std::string one = values_text({{key, ""}});
+    text += (text.empty() ? "" : ", ") + one.substr(0, one.find(" = "));
+  }
+  return text;
+}
+
+// How a mean of trials that missed their target is to be read; empty where none did.
+std::string restriction(const TunedMethod& method, const TriedSetting& chosen) {
+  if (!method.horizon) return {};
+  return fmt::format(", restricted to {}, by which {} of its {} trials reached the target",
+                     shown_number(*method.horizon), method.reached(chosen), chosen.trials.size());
+}
+
+std::string line_of(const TunedMethod& method, const Tuning& tuning) {
+  const std::string who = run_label(method.method, method.point);
+  const std::string numbers = fmt::format("{} settings in {} trials", method.settings.size(), method.trials());
+  if (!method.chosen) return fmt::format("{}: not tuned: none of {} has a {}\n", who, numbers, tuning.measure);
+  const TriedSetting& chosen = method.settings[*method.chosen];
+  std::string line = fmt::format("{}: tuned, {} is the best of {} by {} ({}{})", who, values_text(chosen.values),
+                                 numbers, tuning.measure, shown_number(*chosen.mean), restriction(method, chosen));
+  if (!method.extended.empty()) line += fmt::format("; the grid of {} was extended", short_names(method.extended));
+  if (!method.at_edge.empty())
+    line += fmt::format("; {} {} at the edge of the grid", short_names(method.at_edge),
+                        method.at_edge.size() == 1 ? "is" : "are");
+  return line + "\n";
+}
+
+}  // namespace
+
+std::string tuning_lines(const Tuning& tuning) {
+  std::string text;
+  for (const TunedMethod& method : tuning.methods) text += line_of(method, tuning);
+  if (!text.empty() && !tuning.where.empty())
+    text += fmt::format("Settings were found at \"{}\", and kept elsewhere.\n", values_text(tuning.where));
+  return text;
+}
+
+std::string tuning_lines(const std::filesystem::path& experiment_directory, bool mpi) {
+  const std::filesystem::path file = experiment_directory / tuning_file(mpi);
+  const auto text = read_file(file);
+  if (!text) return {};
+  if (const auto tuning = tuning_from_json(*text)) return tuning_lines(*tuning);
+  throw ResultsDirectoryFault(fmt::format(
+      "{}: is no list of trials of schema version {}, or is no longer as it was written; the experiment's next start "
+      "writes it anew",
+      file.string(), tuning_schema_version));
 }
 
 }  // namespace syncopate

@@ -1,6 +1,14 @@
-#include "results/run/run.hpp"
+#include "results/run.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 namespace syncopate {
 
@@ -13,6 +21,180 @@ std::optional<Step> planned_steps(const Run& run) {
     planned = planned ? std::min(*planned, by_samples) : by_samples;
   }
   return planned;
+}
+
+namespace {
+
+// "threshold_s" of methods.drop.threshold_s; "delays.0", since a number says nothing by itself.
+std::string_view last_name(std::string_view key) {
+  const std::size_t dot = key.rfind('.');
+  if (dot == key.npos) return key;
+  const bool is_number = key.find_first_not_of("0123456789", dot + 1) == key.npos;
+  const std::size_t before = is_number && dot > 0 ? key.rfind('.', dot - 1) : dot;
+  return before == key.npos ? key : key.substr(before + 1);
+}
+
+constexpr std::array<std::pair<double, char>, 3> sizes = {{{1e9, 'G'}, {1e6, 'M'}, {1e3, 'k'}}};
+
+std::optional<double> number_of(const std::string& value) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size()) return {};
+  return number;
+}
+
+// "1.25G"; none where six digits do not tell the number, or none of the sizes is that small.
+std::optional<std::string> in_thousands(double number) {
+  constexpr double rounding = 1e-12;
+  for (const auto& [size, letter] : sizes) {
+    if (std::abs(number) < size) continue;
+    const std::string text = fmt::format("{:.6g}", number / size);
+    const bool is_same = std::abs(number_of(text).value_or(0) * size - number) <= rounding * std::abs(number);
+    return is_same ? std::optional(text + letter) : std::nullopt;
+  }
+  return {};
+}
+
+// "1.25G" of 1250000000.0, as figures write it.
+std::string short_value(const std::string& value) {
+  constexpr double shortened_from = 1e4;
+  const std::optional<double> number = number_of(value);
+  return number && std::abs(*number) >= shortened_from ? in_thousands(*number).value_or(value) : value;
+}
+
+// "10 Gbit/s".
+bool is_rate(const std::string& value) {
+  const std::size_t end = value.find_first_not_of("0123456789.");
+  if (end == 0 || end == value.npos || value[end] != ' ') return false;
+  std::string_view unit = std::string_view(value).substr(end + 1);
+  if (!unit.empty() && std::string_view("kMGT").find(unit.front()) != unit.npos) unit.remove_prefix(1);
+  return unit == "bit/s" || unit == "B/s" || unit == "bytes/s";
+}
+
+// What says by itself what it is: a variant, "10 Gbit/s", also of a bandwidth in bytes; else empty. Figures have the
+// same rule (plots/variation.py).
+std::string alone(const std::string& key, const std::string& value) {
+  if (key == "variant") return value;
+  if (!key.ends_with("bandwidth_bytes_per_s")) return {};
+  if (is_rate(value)) return value;
+  const std::optional<double> number = number_of(value);
+  if (!number || !(*number > 0)) return {};
+  std::string text = in_thousands(8 * *number).value_or("");
+  return text.empty() ? text : text.insert(text.size() - 1, 1, ' ') + "bit/s";
+}
+
+}  // namespace
+
+std::string run_label(const std::string& method, const std::vector<std::pair<std::string, std::string>>& sweep) {
+  std::string label = method;
+  for (const auto& [key, value] : sweep) {
+    const std::string text = alone(key, value);
+    label += text.empty() ? fmt::format(", {} = {}", last_name(key), short_value(value)) : ", " + text;
+  }
+  return label;
+}
+
+std::string work_kind(const TomlNode& resolved) {
+  const TomlNode* training = resolved.find("training");
+  if (!training) return {};
+  TomlNode kind;
+  for (const char* const key : {"model", "dataset", "micro_batch_size", "batching", "token_budget"})
+    if (const TomlNode* value = training->find(key)) kind.set(key, {}, *value);
+  for (const auto& [tables, chosen] : {std::pair{"models", "model"}, std::pair{"datasets", "dataset"}}) {
+    const TomlNode *described = resolved.find(tables), *chosen_name = kind.find(chosen);
+    const auto* name = chosen_name ? std::get_if<std::string>(&chosen_name->value) : nullptr;
+    if (const TomlNode* table = described && name ? described->find(*name) : nullptr) kind.set(tables, {}, *table);
+  }
+  return inline_toml(kind);
+}
+
+std::optional<SampledTimes> sample_times(const Run& run) {
+  if (!run.cluster.compute_time->has_finite_mean()) return std::nullopt;
+  try {
+    return sample_times(*run.cluster.compute_time, run.cluster.workers, run.cluster.micro_batches, planned_steps(run));
+  } catch (const RunFailure&) {  // a trace that ends: a run may not need what the sample asks for
+    return std::nullopt;
+  }
+}
+
+KnownExchanges known_exchanges(const Run& run) {
+  const auto& compression = run.algorithm->compression();
+  const std::vector<ParameterTensor>& tensors = run.training.tensors;
+  if (compression && compression->needs_tensors() && tensors.empty())
+    return {.why_none = "its packets depend on the model's tensors, which are not known before it is made"};
+  if (compression && compression->follows_values())
+    return {.why_none = "what it sends depends on the tokens of each step"};
+  try {
+    const int workers = run.cluster.workers, slices = run.algorithm->traits().compressed_slices();
+    const Bytes bytes = run.training.parameter_bytes;
+    KnownExchanges known;
+    if (!compression || (!compression->of_averages && !compression->of_messages)) {
+      known.all = exchanges_of(compression, tensors, bytes, workers);
+      return known;
+    }
+    for (int index = 0; index < slices; ++index) {
+      const Slice slice{.index = index, .count = slices};
+      const auto own = exchanges_of(compression, tensors, slice.bytes_of(bytes), workers).back().exchanges;
+      known.of_average.insert(known.of_average.end(), own.begin(), own.end());
+    }
+    // Of equal slices the last one is never the smaller one.
+    if (compression->of_messages) known.packet = std::exchange(known.of_average, {}).back().packet;
+    return known;
+  } catch (const RunFailure& failure) {  // as the run will say
+    return {.why_none = failure.what()};
+  }
+}
+
+Step settles_after(const Run& run) {
+  const auto& compression = run.algorithm->compression();
+  return std::max(run.algorithm->traits().settles_after, compression ? compression->warmup_steps : Step{});
+}
+
+bool ends_by_steps(const Budget& budget) { return budget.steps && !budget.seconds && !budget.samples && !budget.bytes; }
+
+FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes>& times) {
+  // Who leaves, or is down for a while, changes the maximum, which no formula follows.
+  if (!run.cluster.data_of.empty())
+    return {.all = {}, .why_none = "workers that run out of data change who is waited for"};
+  if (run.cluster.outages) return {.all = {}, .why_none = "outages change who is waited for"};
+  if (run.cluster.pauses) return {.all = {}, .why_none = "sleeps and trailing work overlap with what comes next"};
+  KnownExchanges exchanges = known_exchanges(run);
+  if (!exchanges.why_none.empty()) return {.all = {}, .why_none = exchanges.why_none};
+  if (!times)
+    return {.all = {},
+            .why_none = run.cluster.compute_time->has_finite_mean() ? "the trace is too short for a sample of its steps"
+                                                                    : "a micro-batch has no expected duration"};
+  // Its share of the steps is not known where these are not.
+  if (const auto& compression = run.algorithm->compression();
+      compression && compression->warmup_steps > 0 && !ends_by_steps(run.budget))
+    return {.all = {}, .why_none = "how much of it is its compression's warm-up is known where steps alone end it"};
+  const PredictionInput input{.workers = run.cluster.workers,
+                              .micro_batches = run.cluster.micro_batches,
+                              .times = *times,
+                              .network = *run.cluster.network,
+                              .parameter_bytes = run.training.parameter_bytes,
+                              .moments = run.training.optimizer->moments(),
+                              .budget = run.budget,
+                              .samples_per_micro_batch = run.training.samples_per_micro_batch,
+                              .learning_rate = *run.training.learning_rate,
+                              .exchanges = std::move(exchanges.all),
+                              .average_exchanges = std::move(exchanges.of_average),
+                              .packet = exchanges.packet};
+  FormulaTimes result;
+  Forecast forecast = run.algorithm->forecast(input);
+  const Traits traits = run.algorithm->traits();
+  if (traits.follows_values) return {.all = {}, .why_none = std::move(forecast.why_none)};
+  if (run.cluster.network->overlap() && !forecast.minds_overlap && !forecast.predictions.empty())
+    return {.all = {}, .why_none = "what is left of an exchange depends on when each worker has each bucket"};
+  const bool may_queue = traits.sends_messages() && run.cluster.network->has_shared_links();
+  if (may_queue && !forecast.minds_shared_links && !forecast.predictions.empty())
+    return {.all = {}, .why_none = "messages wait on shared links"};
+  for (Prediction& prediction : forecast.predictions) {
+    const auto total_time_s = time_of_budget(input, prediction);
+    result.all.push_back({std::move(prediction), total_time_s});
+  }
+  result.why_none = std::move(forecast.why_none);
+  return result;
 }
 
 }  // namespace syncopate

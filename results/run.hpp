@@ -12,15 +12,16 @@
 #include <vector>
 
 #include "algorithms/method/algorithm.hpp"
-#include "workers/cluster/pace.hpp"
-#include "workers/delays/compute_time.hpp"
-#include "workers/network/network.hpp"
-#include "workers/theory/length_fit.hpp"
+#include "algorithms/method/prediction.hpp"
+#include "workers/cluster/calls.hpp"
+#include "workers/config/toml.hpp"
+#include "workers/theory/sampled_times.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/network.hpp"
+#include "workers/training/evaluation.hpp"
 #include "workers/training/learning_rate.hpp"
 #include "workers/training/objective.hpp"
-#include "workers/training/objective_memory.hpp"
-#include "workers/training/optimizer.hpp"
-#include "workers/training/starting_point.hpp"
+#include "workers/training/optimizers.hpp"
 #include "workers/worker.hpp"
 
 namespace syncopate {
@@ -117,7 +118,7 @@ struct Run {
   std::string setting;        // likewise, also without the method, and with times yet to be measured as such: runs
                               // that share it meet the same delays
   std::string course{};       // likewise of what it computes, whatever experiment and method are called
-  std::string work_kind{};    // see results/run/work_kind.hpp
+  std::string work_kind{};    // WorkKind's words
   bool is_trial = false;      // of tuning; not hashed
 
   ClusterPlan cluster;
@@ -140,5 +141,59 @@ struct Run {
 
 // The steps of the run's budget, where it counts them or samples.
 std::optional<Step> planned_steps(const Run& run);
+
+// What a run is called in tables and lines.
+// "DropCompute, threshold_s = 0.07": the method and the swept values, each by the last part of its key; a
+// variant, and a rate with its unit, by itself: "DropCompute, 10 Gbit/s".
+std::string run_label(const std::string& method, const std::vector<std::pair<std::string, std::string>>& sweep);
+
+// What decides how long this machine takes for a micro-batch of a run, as far as the configuration says it.
+// Of a run's resolved configuration: its model, its data set, with their settings, and the size of a micro-batch. Runs
+// of one kind cost this machine about the same per micro-batch; equal texts are one kind.
+std::string work_kind(const TomlNode& resolved);
+
+// What the program computes, as a number: part of every run's hash, so that results which it would not give any more
+// are not taken for its own.
+// Raise it by one with each change that alters what some run computes: its times, its models, its accounts. A change of
+// files' formats is results_schema_version's. tests/golden/results_by_version/ holds the results of each version; the
+// test that compares with it says when. Name the runs that changed in experiments/sections/definition.cpp: all
+// others keep their hash.
+inline constexpr int results_version = 7;
+
+// From this version on, a run's hash has the version of the newest change that altered this run.
+inline constexpr int first_selective_results_version = 5;
+
+// What formulas say of a run's time, without running anything.
+struct FormulaTime {
+  Prediction prediction;
+  std::optional<double> total_time_s;  // of the budget; none where bytes alone limit it
+};
+
+// A sample of the run's compute times; nothing where a micro-batch has no expected duration, or a
+// trace has too few.
+std::optional<SampledTimes> sample_times(const Run& run);
+
+// What its compressed sums, or its averages, exchange, of those of slices one after the other; or what a worker's
+// compressed message has, to each server. None: they are dense, or it is not known before the model is made.
+struct KnownExchanges {
+  std::vector<ExchangesFrom> all{};
+  std::vector<Exchange> of_average{};
+  std::optional<Bytes> packet{};
+  std::string why_none{};
+};
+KnownExchanges known_exchanges(const Run& run);
+
+// Steps after which its pace is that of the rest of the run.
+Step settles_after(const Run& run);
+// Whether nothing but a number of steps ends it.
+bool ends_by_steps(const Budget& budget);
+
+struct FormulaTimes {
+  std::vector<FormulaTime> all;
+  std::string why_none;  // where there are none
+};
+
+// As many as there are for the run's method; `times` is a sample of it, if there is one.
+FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes>& times);
 
 }  // namespace syncopate

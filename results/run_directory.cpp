@@ -1,23 +1,222 @@
-#include "results/directory/run_directory.hpp"
+#include "results/run_directory.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
+#include <zlib.h>
 
+#include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <limits>
 #include <optional>
 #include <set>
+#include <stdexcept>
+#include <string_view>
 #include <system_error>
+#include <thread>
+#include <tuple>
+#include <vector>
 
-#include "results/directory/descriptor.hpp"
-#include "results/directory/hidden_names.hpp"
-#include "workers/files/content_hash.hpp"
-#include "workers/files/directory_check.hpp"
-#include "workers/process/interrupt.hpp"
+#include "results/build_info.hpp"
+#include "results/found_runs.hpp"
+#include "results/run.hpp"
+#include "results/summary.hpp"
+#include "workers/base/files.hpp"
+#include "workers/base/machine.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/terminal_text.hpp"
 
 namespace syncopate {
+
+namespace fs = std::filesystem;
+namespace {
+
+const char* what_helps(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return "make room there, or name another directory with --results";
+    case EFBIG:
+      return "allow larger files (ulimit -f), or name another directory with --results";
+    case EISDIR:
+      return "remove the directory that has its name";
+    case EROFS:
+    case EACCES:
+    case EPERM:
+      return "make it readable and writable, with the folders above, or name another directory with --results";
+    default:
+      return "see to the disk, or name another directory with --results";
+  }
+}
+
+// Not where a folder above cannot be looked into.
+bool is_gone(const fs::path& directory) {
+  std::error_code unknown;
+  return fs::status(directory, unknown).type() == fs::file_type::not_found;
+}
+
+}  // namespace
+
+std::string disk_fault(const fs::path& directory, const fs::filesystem_error& problem) {
+  if (problem.code() == std::errc::no_such_file_or_directory || is_gone(directory))
+    return fmt::format(
+        "{}: the results directory was removed while runs were made; the next start makes what is missing",
+        directory.string());
+  return fmt::format(
+      "{}: results cannot be written there: {}; {}; what is finished stays, and the next start makes the "
+      "rest",
+      directory.string(), problem.code().message(), what_helps(problem.code().value()));
+}
+
+std::string disk_problem(const std::exception& problem) {
+  const auto* const of_disk = dynamic_cast<const fs::filesystem_error*>(&problem);
+  if (!of_disk) return problem.what();
+  if (of_disk->code() == std::errc::no_such_file_or_directory) return "the results directory was removed";
+  return fmt::format("{}; {}", of_disk->code().message(), what_helps(of_disk->code().value()));
+}
+
+void require_there(const fs::path& directory) {
+  if (!fs::exists(directory)) throw fs::filesystem_error("is gone", directory, {ENOENT, std::generic_category()});
+}
+
+namespace {
+
+constexpr std::int64_t ns_per_s = 1'000'000'000;
+
+}  // namespace
+
+std::string durations_csv(std::vector<MicroBatchTime> durations) {
+  std::ranges::stable_sort(durations, {},
+                           [](const MicroBatchTime& time) { return std::tuple(time.worker, time.step, time.index); });
+  std::string text = "worker,step,micro_batch,duration_s,added_s\n";
+  for (const MicroBatchTime& time : durations) {
+    const std::int64_t duration_ns = time.duration.count(), added_ns = time.added.count();
+    fmt::format_to(std::back_inserter(text), "{},{},{},{}.{:09},{}.{:09}\n", time.worker.value, time.step.value(),
+                   time.index, duration_ns / ns_per_s, duration_ns % ns_per_s, added_ns / ns_per_s,
+                   added_ns % ns_per_s);
+  }
+  return text;
+}
+
+std::string to_json(const RunMetadata& metadata) {
+  const BuildInfo& build = build_info();
+  Json json;
+  json["schema_version"] = results_schema_version;
+  json["results_version"] = results_version;
+  json["syncopate_version"] = build.version;
+  json["commit"] = build.commit;
+  json["dirty"] = build.dirty ? Json(*build.dirty) : Json(nullptr);
+  json["host"] = host_name();
+  json["operating_system"] = operating_system();
+  json["processor"] = processor_name();
+  json["cores"] = std::thread::hardware_concurrency();
+  json["compiler"] = build.compiler;
+  json["compiler_flags"] = build.flags;
+  json["libtorch_version"] = metadata.libtorch_version;
+  json["blas_kernel"] = metadata.blas_kernel;
+  json["torch_kernels"] = metadata.torch_kernels;
+  json["cluster"] = metadata.cluster;
+  json["processes"] = metadata.processes;
+  json["threads"] = metadata.threads;
+  json["start"] = iso_time(metadata.start);
+  json["end"] = iso_time(metadata.end);
+  json["exit"] = metadata.exit;
+  json["configuration_hash"] = metadata.hash;
+  json["course"] = metadata.course;
+  if (!metadata.call.empty()) json["call"] = metadata.call;
+  if (metadata.measured_micro_batch_s) json["measured_micro_batch_s"] = *metadata.measured_micro_batch_s;
+  if (metadata.measured_fit)
+    json["measured_fit"] = {{"r_squared", metadata.measured_fit->r_squared},
+                            {"largest_residual_s", metadata.measured_fit->largest_residual_s},
+                            {"typical_residual_s", metadata.measured_fit->typical_residual_s},
+                            {"micro_batches", metadata.measured_fit->points}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+namespace fs = std::filesystem;
+namespace {
+
+// Names come and go one at a time, so that a last act finds all that is there, and nothing comes after it.
+Descriptor create_aside(const fs::path& aside) {
+  const auto held = hold_off_end();
+  return {aside, O_WRONLY | O_CREAT | O_EXCL};
+}
+
+void give_name(const fs::path& aside, const fs::path& file) {
+  const auto held = hold_off_end();
+  fs::rename(aside, file);
+}
+
+void write_and_sync(const fs::path& aside, std::string_view contents) {
+  const Descriptor stream = create_aside(aside);
+  stream.write(contents);
+  stream.sync();
+}
+
+// What a link leads to.
+fs::path followed(const fs::path& named) {
+  std::error_code none;
+  const fs::path file = fs::canonical(named, none);
+  return none ? named : file;
+}
+
+fs::path aside_of(const fs::path& file) { return hidden_sibling(file, partial_kind); }
+
+void remove_aside(const fs::path& aside) {
+  std::error_code ignored;
+  fs::remove(aside, ignored);
+}
+
+}  // namespace
+
+std::string why_not_replaceable(const fs::path& named) {
+  std::error_code none;
+  const fs::path file = followed(named);
+  if (fs::is_directory(file, none)) return "is a directory";
+  if (fs::exists(file, none) && !fs::is_regular_file(file, none))  // a pipe would be waited for
+    return access(file.c_str(), W_OK) == 0 ? "" : std::generic_category().message(errno);
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (const std::string why = why_no_directory(folder); !why.empty())
+    return fmt::format("{}: {}", folder.string(), why);
+  const fs::path aside = aside_of(file);
+  const LastAct leave_nothing_hidden([&aside] { remove_aside(aside); });
+  remove_aside(aside);
+  try {
+    create_aside(aside);
+  } catch (const std::system_error& problem) {
+    return problem.code().message();
+  }
+  remove_aside(aside);
+  return {};
+}
+
+void replace_file(const fs::path& file, std::string_view contents) {
+  const fs::path aside = aside_of(file);
+  const LastAct leave_nothing_hidden([&aside] { remove_aside(aside); });
+  remove_aside(aside);  // where it could not be removed before
+  try {
+    write_and_sync(aside, contents);
+    give_name(aside, file);
+  } catch (...) {
+    remove_aside(aside);
+    throw;
+  }
+}
+
+void replace_named_file(const fs::path& named, std::string_view contents) {
+  std::error_code none;
+  const fs::path file = followed(named);
+  if (fs::exists(file, none) && !fs::is_regular_file(file, none)) return Descriptor(file, O_WRONLY).write(contents);
+  replace_file(file, contents);
+}
+
 namespace fs = std::filesystem;
 namespace {
 
@@ -333,6 +532,254 @@ bool publish_directory(const fs::path& directory, const FileContents& files, con
   const fs::path former = hidden_sibling(directory, replaced_kind);
   return write_and_name(directory, files, former,
                         [&](const fs::path& written) { return give_free_name(written, directory, former, is_done); });
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::array files_of_every_run = {"config.toml", "metadata.json", "metrics.csv", "steps.csv", "summary.json"};
+struct Digest {
+  std::size_t bytes = 0;
+  uLong crc = crc32_z(0, nullptr, 0);
+
+  void add(std::string_view part) {
+    bytes += part.size();
+    crc = crc32_z(crc, reinterpret_cast<const Bytef*>(part.data()), part.size());
+  }
+  std::string text() const { return fmt::format("{:08x}", crc); }
+};
+
+// Piece by piece: files of durations and traces may be large. Throws std::runtime_error: why it cannot be read.
+Digest digest_of(OwnFile& file) {
+  Digest digest;
+  std::vector<char> piece(1 << 18);
+  while (const std::size_t got = file.read(piece.data(), piece.size())) digest.add({piece.data(), got});
+  return digest;
+}
+
+// Empty: the file is as it is listed.
+std::string wrong_with(const fs::path& path, const Json& entry) {
+  const auto bytes = entry.at("bytes").get<std::uint64_t>();
+  const auto crc = entry.at("crc32").get<std::string>();
+  try {
+    OwnFile file(path);
+    if (file.size() != bytes) return fmt::format("has {} bytes, where {} were written", file.size(), bytes);
+    return digest_of(file).text() == crc ? "" : "has other contents than were written: its digest differs";
+  } catch (const std::runtime_error& problem) {
+    return problem.what();
+  }
+}
+
+}  // namespace
+
+std::string listed(const FileContents& files) {
+  Json json;
+  json["schema_version"] = results_schema_version;
+  json["files"] = Json::object();
+  for (const auto& [name, contents] : files) {
+    Digest digest;
+    digest.add(contents);
+    json["files"][name] = {{"bytes", digest.bytes}, {"crc32", digest.text()}};
+  }
+  return json.dump(2) + "\n";
+}
+
+std::string damage_of(const fs::path& directory) {
+  std::error_code ignored;
+  if (!fs::is_directory(directory, ignored)) return {};
+  const fs::path list = directory / list_of_files;
+  try {
+    const auto text = read_file(list);
+    if (!text) return fmt::format("{}: is not there", list.string());
+    if (const auto other = other_schema_version(*text))
+      return fmt::format("{}: is {}", list.string(), of_other_schema(*other));
+    const Json json = Json::parse(*text);
+    json.at("schema_version").get<int>();
+    for (const char* name : files_of_every_run)
+      if (!json.at("files").contains(name)) return fmt::format("{}: does not list {}", list.string(), name);
+    for (const auto& [name, entry] : json.at("files").items()) {
+      const fs::path path = directory / name;
+      if (name.empty() || path.filename() != name || name == "..")
+        return fmt::format("{}: lists {}, which leads elsewhere", list.string(), printable(name));
+      if (const std::string wrong = wrong_with(path, entry); !wrong.empty())
+        return fmt::format("{}: {}", path.string(), wrong);
+    }
+    return {};
+  } catch (const std::exception&) {  // a directory, not JSON, a missing key, a wrong type
+    return fmt::format("{}: is not a list of files with their sizes and digests", list.string());
+  }
+}
+
+std::optional<std::string> other_schema_version(const std::string& text) {
+  const auto json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("schema_version")) return {};
+  const auto& version = json["schema_version"];
+  if (!version.is_number_integer() || version == results_schema_version) return {};
+  return version.dump();
+}
+
+std::string of_other_schema(const std::string& version) {
+  return fmt::format("of schema version {}, and this program knows {}", version, results_schema_version);
+}
+
+namespace {
+
+constexpr int process = 1;  // viewers take process and thread 0 for the idle ones
+
+// Names from the colour scheme of chrome://tracing; the other viewers choose a colour by an event's name, which is
+// the activity for this reason.
+constexpr std::array<const char*, activities> colours = {"thread_state_running", "terrible", "grey",
+                                                         "thread_state_runnable", "black"};
+
+// A double whose nanoseconds are right whether a reader rounds or, as some do, truncates them.
+double microseconds(Time time) {
+  const auto exact_ns = static_cast<double>(time.time_since_epoch().count());
+  double us = exact_ns / 1e3;
+  while (us * 1e3 < exact_ns) us = std::nextafter(us, std::numeric_limits<double>::infinity());
+  return us;
+}
+
+// So that begin + duration, added as doubles, is not beyond the begin of the next event.
+double microseconds(Time from, Time to) {
+  const double begin = microseconds(from), end = microseconds(to);
+  double us = static_cast<double>((to - from).count()) / 1e3;
+  while (begin + us > end) us = std::nextafter(us, 0);
+  return us;
+}
+
+// Some readers want a time of every event, also of these.
+std::string naming(const char* what, int thread, const Json& arguments) {
+  const Json event{{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"ts", 0}, {"args", arguments}};
+  return event.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string participant(const Timeline& timeline, std::size_t rank) {
+  const auto workers = static_cast<std::size_t>(timeline.workers);
+  if (rank < workers) return fmt::format("worker {}", rank);
+  return timeline.tracks.size() == workers + 1 ? "server" : fmt::format("server {}", rank - workers);
+}
+
+void append(std::string& text, const Span& span, int thread) {
+  const auto activity = static_cast<std::size_t>(span.activity);
+  fmt::format_to(std::back_inserter(text),
+                 R"(,
+{{"name":"{0}","cat":"{0}","cname":"{1}","ph":"X","pid":{2},"tid":{3},"ts":{4},"dur":{5},"args":{{"what":"{6}")",
+                 activity_names[activity], colours[activity], process, thread, microseconds(span.begin),
+                 microseconds(span.begin, span.end), span.what);
+  if (span.step >= Step{0}) fmt::format_to(std::back_inserter(text), R"(,"step":{})", span.step.value());
+  if (span.micro_batch >= 0) fmt::format_to(std::back_inserter(text), R"(,"micro_batch":{})", span.micro_batch);
+  if (span.completed && span.activity == Activity::discarded) text += R"(,"completed":true)";
+  text += "}}";
+}
+
+// What a server's link carries is an event of the participants' communication.
+void append(std::string& text, const Timeline& timeline, const std::vector<LinkUse>& transfers, bool is_in,
+            int thread) {
+  constexpr auto activity = static_cast<std::size_t>(Activity::communicate);
+  for (const LinkUse& transfer : transfers) {
+    const std::string what = transfer.other
+                                 ? fmt::format("{} {}", is_in ? "from" : "to",
+                                               participant(timeline, static_cast<std::size_t>(transfer.other->value)))
+                                 : "collective";
+    fmt::format_to(std::back_inserter(text),
+                   R"(,
+{{"name":"{0}","cat":"link","cname":"{1}","ph":"X","pid":{2},"tid":{3},"ts":{4},"dur":{5},"args":{{"what":"{6}"}}}})",
+                   activity_names[activity], colours[activity], process, thread, microseconds(transfer.begin),
+                   microseconds(transfer.begin, transfer.end), what);
+  }
+}
+
+Json other_data(const Timeline& timeline, const TraceTitle& title) {
+  Json data;
+  data["experiment"] = title.experiment;
+  data["method"] = title.method;
+  data["seed"] = title.seed;
+  data["hash"] = title.hash;
+  data["cluster"] = title.cluster;
+  data["workers"] = timeline.workers;
+  data["servers"] = timeline.tracks.size() - static_cast<std::size_t>(timeline.workers);
+  data["end_s"] = exact_seconds(timeline.end);
+  data["until_s"] = exact_seconds(timeline.until);
+  data["capped"] = timeline.capped;
+  return data;
+}
+
+}  // namespace
+
+std::string trace_events(const Timeline& timeline, const TraceTitle& title) {
+  std::string text = R"({"displayTimeUnit":"ms","otherData":)";
+  text += other_data(timeline, title).dump(-1, ' ', false, Json::error_handler_t::replace);
+  text += ",\"traceEvents\":[\n";
+  const std::string name = fmt::format("{}: {}, seed {}", title.experiment, title.method, title.seed);
+  text += naming("process_name", 0, {{"name", name}});
+  // A thread for each participant; after a server's come those of its link.
+  const auto workers = static_cast<std::size_t>(timeline.workers);
+  const auto thread_of = [&](std::size_t rank) {
+    return static_cast<int>(rank + 1 + (rank > workers && !timeline.links.empty() ? 2 * (rank - workers) : 0));
+  };
+  const auto name_thread = [&](int thread, const std::string& of) {
+    text += ",\n" + naming("thread_name", thread, {{"name", of}});
+    text += ",\n" + naming("thread_sort_index", thread, {{"sort_index", thread}});
+  };
+  for (std::size_t rank = 0; rank < timeline.tracks.size(); ++rank) {
+    name_thread(thread_of(rank), participant(timeline, rank));
+    if (rank < workers || timeline.links.empty()) continue;
+    name_thread(thread_of(rank) + 1, participant(timeline, rank) + ", in");
+    name_thread(thread_of(rank) + 2, participant(timeline, rank) + ", out");
+  }
+  for (std::size_t rank = 0; rank < timeline.tracks.size(); ++rank) {
+    for (const Span& span : timeline.tracks[rank]) append(text, span, thread_of(rank));
+    if (rank < workers || timeline.links.empty()) continue;
+    append(text, timeline, timeline.links[rank - workers].in, true, thread_of(rank) + 1);
+    append(text, timeline, timeline.links[rank - workers].out, false, thread_of(rank) + 2);
+  }
+  return text + "\n]}\n";
+}
+
+namespace {
+
+constexpr std::size_t digest_digits = 16;  // of content_hash
+
+// The part up to the next dot, which is a number and goes; nothing where it is none.
+template <typename Number>
+std::optional<Number> take_number(std::string_view& text) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end == text.data() + text.size() || *end != '.') return {};
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
+  return number;
+}
+
+// `text`: "<process number>.<its start>.<digest of its machine>".
+ProcessState state_by_name(std::string_view text) {
+  const auto number = take_number<pid_t>(text);
+  const auto start = take_number<std::uint64_t>(text);
+  const std::string here = this_process().machine;
+  if (!number || !start || text.size() != digest_digits || text != content_hash(here)) return ProcessState::unknown;
+  return state_of({.machine = here, .number = *number, .start = *start});
+}
+
+}  // namespace
+
+std::filesystem::path hidden_sibling(const std::filesystem::path& path, std::string_view kind,
+                                     const ProcessIdentity& process) {
+  return path.parent_path() / fmt::format(".{}.{}.{}.{}.{}", path.filename().string(), kind, process.number,
+                                          process.start, content_hash(process.machine));
+}
+
+std::optional<HiddenName> read_hidden_name(const std::string& file_name) {
+  if (file_name.empty() || file_name.front() != '.') return {};
+  for (const std::string_view kind : {partial_kind, replaced_kind}) {
+    const std::string mark = fmt::format(".{}.", kind);
+    const auto at = file_name.rfind(mark);
+    if (at == std::string::npos || at == 0) continue;
+    const std::string_view process = std::string_view(file_name).substr(at + mark.size());
+    pid_t number = 0;
+    const auto [end, error] = std::from_chars(process.data(), process.data() + process.size(), number);
+    if (error != std::errc{} || number <= 0 || end == process.data() + process.size() || *end != '.') continue;
+    return HiddenName{file_name.substr(1, at - 1), kind == replaced_kind, state_by_name(process)};
+  }
+  return {};
 }
 
 }  // namespace syncopate

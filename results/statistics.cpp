@@ -1,9 +1,115 @@
-#include "results/statistics/statistics.hpp"
+#include "results/statistics.hpp"
 
+#include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <stdexcept>
+#include <vector>
 
 namespace syncopate {
+
+namespace {
+
+constexpr std::size_t most_sign_flips = 20;  // a million choices of signs
+
+using StudentsT = boost::math::students_t_distribution<double>;
+
+StudentsT students_t(std::size_t n) { return StudentsT(static_cast<double>(n - 1)); }
+
+double standard_error(const Statistics& values) { return values.std / std::sqrt(static_cast<double>(values.n)); }
+
+// P(T > t), or the limit where nothing varies.
+double upper_tail(std::size_t n, double difference, double error) {
+  if (error == 0) return difference > 0 ? 0 : difference < 0 ? 1 : 0.5;
+  return boost::math::cdf(boost::math::complement(students_t(n), difference / error));
+}
+
+// From one choice of signs to the next one sign changes (Gray code), so each costs one addition.
+double sign_flip_p_of(std::span<const double> differences) {
+  double sum = 0, size = 0;
+  for (const double difference : differences) {
+    sum += difference;
+    size += std::abs(difference);
+  }
+  const double observed = std::abs(sum), rounding = size * 1e-12;
+  const std::uint64_t choices = std::uint64_t{1} << differences.size();
+  std::uint64_t as_far = 0, flipped = 0;
+  for (std::uint64_t choice = 0; choice < choices; ++choice) {
+    if (std::abs(sum) >= observed - rounding) ++as_far;
+    if (choice + 1 == choices) break;
+    std::size_t which = 0;
+    while (!((choice + 1) >> which & 1)) ++which;
+    flipped ^= std::uint64_t{1} << which;
+    sum += (flipped >> which & 1 ? -2 : 2) * differences[which];
+  }
+  return static_cast<double>(as_far) / static_cast<double>(choices);
+}
+
+}  // namespace
+
+bool can_flip_signs(std::size_t n) {
+  return n <= most_sign_flips && 2 * std::pow(0.5, static_cast<double>(n)) <= significance_level;
+}
+
+std::optional<Interval> interval_of_mean(std::span<const double> values, double confidence) {
+  if (values.size() < 2) return {};
+  const Statistics found = statistics(values);
+  const double half = boost::math::quantile(students_t(found.n), (1 + confidence) / 2) * standard_error(found);
+  return Interval{found.mean - half, found.mean + half};
+}
+
+PairedDifference paired_difference(std::span<const double> differences) {
+  const Statistics found = statistics(differences);
+  PairedDifference result{.n = found.n, .mean = found.mean, .interval = interval_of_mean(differences)};
+  if (found.n > 1 && found.std > 0) result.t_p = 2 * upper_tail(found.n, std::abs(found.mean), standard_error(found));
+  if (found.n > 1 && found.n <= most_sign_flips) result.sign_flip_p = sign_flip_p_of(differences);
+  return result;
+}
+
+bool PairedDifference::is_significant() const {
+  if (!interval || interval->holds(0)) return false;
+  return !can_flip_signs(n) || *sign_flip_p <= significance_level;
+}
+
+std::optional<double> sign_flip_p(std::span<const double> values, double mean) {
+  if (!can_flip_signs(values.size())) return {};
+  std::vector<double> differences(values.begin(), values.end());
+  for (double& difference : differences) difference -= mean;
+  return sign_flip_p_of(differences);
+}
+
+std::optional<double> equivalence_p(std::span<const double> differences, double margin) {
+  if (differences.size() < 2) return {};
+  const Statistics found = statistics(differences);
+  const double error = standard_error(found);
+  return std::max(upper_tail(found.n, found.mean + margin, error), upper_tail(found.n, margin - found.mean, error));
+}
+
+std::optional<double> common_horizon_s(std::span<const TimeToReach> runs) {
+  std::optional<double> censored_s, reached_s;
+  for (const TimeToReach& run : runs) {
+    if (run.is_reached)
+      reached_s = std::max(run.time_s, reached_s.value_or(run.time_s));
+    else
+      censored_s = std::min(run.time_s, censored_s.value_or(run.time_s));
+  }
+  return censored_s ? censored_s : reached_s;
+}
+
+RestrictedTimes restricted_times(std::span<const TimeToReach> runs, double horizon_s) {
+  RestrictedTimes result{.horizon_s = horizon_s, .reached = 0, .times_s = {}};
+  for (const TimeToReach& run : runs) {
+    if (!run.is_reached && run.time_s < horizon_s)
+      throw std::invalid_argument("a run that did not reach the target ended before the horizon");
+    const bool in_time = run.is_reached && run.time_s <= horizon_s;
+    result.reached += in_time;
+    result.times_s.push_back(in_time ? run.time_s : horizon_s);
+  }
+  return result;
+}
 
 Statistics statistics(std::span<const double> values) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -18,6 +124,22 @@ Statistics statistics(std::span<const double> values) {
     squares += distance * (value - mean);
   }
   return {.n = n, .mean = mean, .std = n > 1 ? std::sqrt(squares / static_cast<double>(n - 1)) : 0.0};
+}
+
+std::optional<StepsByBatch> steps_by_batch(std::span<const MeasuredNoise> measured, Step steps, double batch) {
+  if (measured.empty() || measured.front().step >= steps) return {};
+  StepsByBatch result;
+  for (std::size_t i = 0; i < measured.size() && measured[i].step < steps; ++i) {
+    const Step begin = i == 0 ? Step{0} : measured[i].step;  // what is measured first holds also before
+    const Step end = i + 1 < measured.size() ? std::min(measured[i + 1].step, steps) : steps;
+    const auto count = static_cast<double>((end - begin).value());
+    const double noise = measured[i].scale;
+    const double whole = count / (1 + noise / batch);
+    result.least += whole;
+    result.times_batch += whole * noise;
+    result.mean_noise_scale += count * noise / static_cast<double>(steps.value());
+  }
+  return result;
 }
 
 }  // namespace syncopate

@@ -1,20 +1,26 @@
 // The result of one run in numbers: summary.json, and what the final table is made of.
 #pragma once
 
+#include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "results/rows/arrivals.hpp"
-#include "results/rows/kept_samples.hpp"
-#include "results/rows/recording.hpp"
-#include "results/run/run.hpp"
-#include "results/run/run_prediction.hpp"
-#include "results/statistics/steps_by_batch.hpp"
-#include "workers/cluster/run_totals.hpp"
+#include "results/recorder.hpp"
+#include "results/run.hpp"
+#include "results/statistics.hpp"
+#include "workers/base/units.hpp"
+#include "workers/cluster/accounting.hpp"
 
 namespace syncopate {
 
@@ -134,5 +140,109 @@ bool covers(const RecordingPlan& recorded, const RecordingPlan& wanted);
 // say how far it came.
 RunSummary summarise(const Run& run, const Recording& recording, const RunTotals* totals,
                      std::int64_t samples_per_micro_batch, double host_s);
+
+// RunSummary as summary.json, and back.
+// What "links" is for runs with has_unshared_links; others have none.
+inline constexpr const char* unshared_links = "not shared";
+
+std::string to_json(const RunSummary& summary);
+
+// Nothing if the text is not a summary of this schema version: such a run is repeated, not guessed at.
+// The accounts of single workers are not read back.
+std::optional<RunSummary> summary_from_json(const std::string& text);
+
+// The JSON of result files. Whole numbers are read as what they are: where one is asked for, the library by itself
+// takes 1.5 for 1 and -1 for 2^64 - 1, and for 1e300 its behaviour is undefined.
+template <typename Value, typename = void>
+struct JsonConversion : nlohmann::adl_serializer<Value> {};
+
+template <std::integral Integer>
+requires(!std::same_as<Integer, bool>) struct JsonConversion<Integer> : nlohmann::adl_serializer<Integer> {
+  // Throws the library's type_error for what is not a whole number within the range of the type.
+  template <typename AnyJson>
+  static void from_json(const AnyJson& json, Integer& value) {
+    const auto take = [&](auto number) {
+      if (!std::in_range<Integer>(number)) throw fault("the whole number is out of range", json);
+      value = static_cast<Integer>(number);
+    };
+    if (json.is_number_unsigned())
+      take(*json.template get_ptr<const std::uint64_t*>());
+    else if (json.is_number_integer())
+      take(*json.template get_ptr<const std::int64_t*>());
+    else
+      throw fault("type must be a whole number", json);
+  }
+
+ private:
+  template <typename AnyJson>
+  static auto fault(const char* why, const AnyJson& json) {
+    constexpr int wrong_type = 302;  // the library's number for it
+    return AnyJson::type_error::create(wrong_type, why, &json);
+  }
+};
+
+// Keys keep the order in which they are written.
+using Json = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::string, bool, std::int64_t, std::uint64_t,
+                                  double, std::allocator, JsonConversion>;
+
+// JSON files that say whether they are as they were written: their last member is the CRC-32 of all before it. It is
+// there to find accidents, not forgeries, as that of files.json is.
+// 8 hexadecimal digits of a value as it is written on one line.
+std::string json_digest(const Json& value);
+
+// The object, which has a member, with its digest.
+std::string with_digest(const Json& object);
+
+// `text` and what it was parsed to. A file without a digest is of an earlier program: its last member is `last`, or
+// `or_last`, and it is taken as it is.
+bool is_as_written(std::string_view text, const Json& object, std::string_view last, std::string_view or_last = {});
+
+// Nanoseconds as seconds for files.
+// Dividing is rounded correctly, unlike multiplying by 1e-9: 70 ms print as 0.07, with no stray last digit.
+inline double exact_seconds(Duration duration) { return static_cast<double>(duration.count()) / 1e9; }
+inline double exact_seconds(Time time) { return exact_seconds(time.time_since_epoch()); }
+
+// What is not a number, in text.
+// The sign of such a value depends on the machine and says nothing: it prints as "nan", never as "-nan".
+inline double without_sign_of_nan(double value) {
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
+
+// Values that need not be there, as null in JSON.
+template <typename Value>
+Json or_null(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+template <typename Value>
+std::optional<Value> optional_at(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  return value.is_null() ? std::nullopt : std::optional<Value>(value.get<Value>());
+}
+
+// The numbers of a run by which methods are compared: in tables, claims and tuning, under these names.
+enum class Better { less, more, neither };
+
+// How two methods' numbers are compared in tables: by their difference, by own / other, or by other / own.
+enum class ComparedBy { difference, ratio, speed_up };
+
+struct Measure {
+  const char* name;         // final_test_accuracy
+  const char* heading;      // "accuracy %", with the unit in which it is shown
+  const char* unit;         // "%"; empty: it is a plain number
+  const char* description;  // a sentence
+  Better better = Better::neither;
+  double shown_times = 1;                                         // 100: a share that is shown in percent
+  std::function<std::optional<double>(const RunSummary&)> value;  // none: the run has no such number
+  ComparedBy compared_by = ComparedBy::difference;
+  const char* compared_heading = nullptr;  // of a ratio
+};
+
+// In the order in which they are listed. time_to_target_s is none also where the target was not reached: whoever means
+// it over seeds takes restricted times.
+std::span<const Measure> measures();
+
+// Null if there is none of this name.
+const Measure* measure_named(std::string_view name);
 
 }  // namespace syncopate

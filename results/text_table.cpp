@@ -1,19 +1,101 @@
-#include "results/tables/text_table.hpp"
+#include "results/text_table.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cassert>
+#include <cstddef>
 #include <functional>
 #include <numeric>
 #include <utility>
 
-#include "results/tables/folded_text.hpp"
-#include "results/tables/tidy.hpp"
-#include "workers/process/printable.hpp"
+#include "results/result_table.hpp"
+#include "workers/base/terminal_text.hpp"
 
 namespace syncopate {
+
+namespace {
+
+// Where the text's first `count` characters of UTF-8 end.
+std::size_t end_of(std::string_view text, std::size_t count) {
+  std::size_t end = 0;
+  for (; end < text.size(); ++end)
+    if ((static_cast<unsigned char>(text[end]) & 0xC0) != 0x80 && count-- == 0) break;
+  return end;
+}
+
+}  // namespace
+
+std::vector<std::string> folded(std::string_view line, std::size_t width, std::size_t indent, LongWords long_words) {
+  std::vector<std::string> lines;
+  const std::size_t first = std::min(line.find_first_not_of(' '), line.size());
+  std::string current(line.substr(0, first));
+  bool is_begun = false;
+  for (std::size_t begin = first; begin <= line.size();) {
+    const std::size_t end = std::min(line.find(' ', begin), line.size());
+    const std::string_view word = line.substr(begin, end - begin);
+    if (is_begun && display_width(current) + 1 + display_width(word) > width) {
+      lines.push_back(current);
+      current.assign(indent, ' ');
+      is_begun = false;
+    }
+    if (is_begun) current += ' ';
+    current += word;
+    is_begun = true;
+    while (long_words == LongWords::cut && width > indent && display_width(current) > width) {
+      const std::size_t cut = end_of(current, width);
+      lines.push_back(current.substr(0, cut));
+      current = std::string(indent, ' ') + current.substr(cut);
+    }
+    begin = end + 1;
+  }
+  lines.push_back(std::move(current));
+  return lines;
+}
+
+std::string fold_lines(const std::string& text, std::size_t width, std::size_t indent) {
+  if (width == 0) return text;
+  std::string result;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    for (const std::string& line :
+         folded(std::string_view(text).substr(begin, end - begin), width, indent, LongWords::whole))
+      result += line + "\n";
+    begin = end + 1;
+  }
+  if (!text.empty() && text.back() != '\n') result.pop_back();
+  return result;
+}
+
+namespace {
+
+constexpr std::size_t most_columns = 60, fewest_columns = 30;
+
+bool is_inside_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }  // of UTF-8
+
+}  // namespace
+
+std::string first_line(const std::string& reason) { return reason.substr(0, reason.find('\n')); }
+
+std::string short_reason(const std::string& reason) {
+  const std::string line = first_line(reason);
+  if (line.size() <= most_columns) return line;
+  const std::string beginning = line.substr(0, most_columns + 1);
+  for (const char* const end : {"; ", ": ", ", ", " "}) {
+    const std::size_t place = beginning.rfind(end);
+    if (place != std::string::npos && place >= fewest_columns) return line.substr(0, place) + " ...";
+  }
+  std::size_t place = most_columns;
+  while (place > 0 && is_inside_character(line[place])) --place;
+  return line.substr(0, place) + " ...";
+}
+
+std::string note_of_reason(const std::string& whose, const std::string& reason) {
+  const std::string line = first_line(reason);
+  return short_reason(reason) == line ? "" : printable(fmt::format("{}: {}", whose, line)) + "\n";
+}
+
 namespace {
 
 constexpr std::size_t gap = 2;

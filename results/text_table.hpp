@@ -9,6 +9,27 @@
 
 namespace syncopate {
 
+// Text that is broken at blanks to fit a width.
+enum class LongWords { whole, cut };  // whole: a word that is wider has a line of its own, and is wider
+
+// Of one line. Those behind the first begin with `indent` blanks.
+std::vector<std::string> folded(std::string_view line, std::size_t width, std::size_t indent, LongWords long_words);
+
+// Of a text each line. Width 0, where there is no terminal: the text as it is.
+std::string fold_lines(const std::string& text, std::size_t width, std::size_t indent = 2);
+
+// Why a run failed, in a table's cell: the beginning of a reason, which may be long, and the whole of it below the
+// table.
+// What happened: a reason's first line. It may have more (a deadlock names every worker).
+std::string first_line(const std::string& reason);
+
+// The first line, if it is no longer than about 60 columns; else its beginning up to the end of a clause or word, and
+// "...".
+std::string short_reason(const std::string& reason);
+
+// The whole first line as a line of its own, headed by whose it is; empty where the short one is all of it.
+std::string note_of_reason(const std::string& whose, const std::string& reason);
+
 enum class Align { left, right };
 
 class TextTable {

@@ -15,7 +15,7 @@ if(status EQUAL 0)
       list(APPEND sources ${folder}/${kind})
     endforeach()
   endforeach()
-  execute_process(COMMAND git status --porcelain --untracked-files=all -- ${sources} workers/delays/data/*.csv
+  execute_process(COMMAND git status --porcelain --untracked-files=all -- ${sources} workers/time/data/*.csv
     WORKING_DIRECTORY ${SOURCE_DIR} OUTPUT_VARIABLE changes ERROR_QUIET)
   if(changes STREQUAL "")
     set(dirty "false")

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "workers/process/blas_kernel.hpp"
+#include "workers/base/machine.hpp"
 
 int main(int argc, char** argv) {
   syncopate::use_best_blas_kernel(argv);

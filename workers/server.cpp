@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "workers/compression/compressed_messages.hpp"
+#include "workers/compression/compressed_exchanges.hpp"
 
 namespace syncopate {
 

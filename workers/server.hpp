@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "workers/cluster/step_rows.hpp"
-#include "workers/participant.hpp"
-#include "workers/units/by_rank.hpp"
+#include "workers/base/units.hpp"
+#include "workers/cluster/accounting.hpp"
+#include "workers/worker.hpp"
 
 namespace syncopate {
 

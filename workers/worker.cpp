@@ -2,15 +2,187 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <utility>
+#include <vector>
 
-#include "workers/compression/compressed_average.hpp"
-#include "workers/compression/compressed_messages.hpp"
-#include "workers/compression/compressed_sum.hpp"
+#include "workers/compression/compressed_exchanges.hpp"
+#include "workers/training/model_average.hpp"
+#include "workers/training/objective.hpp"
 
 namespace syncopate {
+
+Participant::Participant(const RunContext& context, Rank rank)
+    : context_(context), rank_(rank), size_(context.cluster.workers()), model_(context.initial_model) {
+  if (context.average && is_heard()) average_ = std::make_unique<MovingAverage>(*context.average, model());
+  if (!context.message_compressors.empty() && rank.value < size_)
+    compressed_messages_ = std::make_unique<CompressedMessages>(context.message_compressors, context.training, rank);
+}
+
+Participant::~Participant() = default;
+
+void Participant::hear(Message& from_server) { compressed_messages_->hear(from_server); }
+
+Step Participant::file_step(Step ahead) const {
+  const Step planned = step_ + ahead - added_steps_;
+  if (steps_per_file_step_ == 1) return planned;
+  // The small addend keeps a whole number whole that the division has left just below.
+  return Step{static_cast<Step::Rep>(std::floor(static_cast<double>(planned.value()) / steps_per_file_step_ + 1e-9))};
+}
+
+void Participant::follow(const LearningRate& learning_rate, Step from) {
+  own_schedule_ = std::make_unique<const OwnSchedule>(OwnSchedule{learning_rate, from});
+  if (step_ == Step{0} && is_heard()) context_.observer->on_first_rate(this->learning_rate());
+}
+
+void Participant::scale_rate(double factor) {
+  const bool is_first = step_ == Step{0} && factor != rate_factor_;
+  rate_factor_ = factor;
+  if (is_first && is_heard()) context_.observer->on_first_rate(factor * learning_rate());
+}
+
+double Participant::learning_rate(Step ahead) const {
+  const Step step = file_step(ahead);
+  if (own_schedule_ && step >= own_schedule_->from) return own_schedule_->learning_rate.at(step - own_schedule_->from);
+  if (schedule_stretch_ == 1) return context_.learning_rate.at(step);
+  const double position = static_cast<double>(step.value()) / schedule_stretch_;
+  return context_.learning_rate.at(Step{static_cast<Step::Rep>(position)});
+}
+
+bool Participant::budget_left(Judged judged) const {
+  if (judged != Judged::by_others && taken_ >= data_) return false;
+  if (judged == Judged::alone) return budget_left_at(now());
+  const Budget& budget = context_.budget;
+  if (judged == Judged::by_server) return !budget.seconds || to_seconds(now()) < *budget.seconds;
+  if (budget.steps && file_step() >= *budget.steps + extra_steps_) return false;
+  if (!budget.seconds && !budget.samples && !budget.bytes) return true;
+  const AgreedProgress agreed = agreed_.value_or(
+      AgreedProgress{.time = now(), .micro_batches = kept_total_, .bytes = context_.cluster.bytes_sent()});
+  if (budget.seconds && to_seconds(agreed.time) >= *budget.seconds) return false;
+  if (budget.samples && agreed.micro_batches * context_.samples_per_micro_batch >= *budget.samples) return false;
+  return !(budget.bytes && agreed.bytes >= *budget.bytes);
+}
+
+bool Participant::budget_left_at(Time time) const {
+  const Budget& budget = context_.budget;
+  if (budget.steps && file_step() >= *budget.steps + extra_steps_) return false;
+  if (budget.seconds && to_seconds(time) >= *budget.seconds) return false;
+  if (!budget.samples) return true;
+  const std::int64_t others = agreed_ ? agreed_->micro_batches : 0;
+  return (others + size_ * since_sync_.kept) * context_.samples_per_micro_batch < *budget.samples;
+}
+
+Step Participant::steps_left() const {
+  if (!context_.budget.steps) return Step{std::numeric_limits<Step::Rep>::max() / 2};
+  return std::max(Step{0}, *context_.budget.steps + extra_steps_ - file_step());
+}
+
+// Without moments, where there are some: what a method keeps of a model must not hold them, so that the optimizer may
+// go on in place.
+ModelStatePtr Participant::model() const {
+  const auto is_empty = [](const Moment& moment) { return moment == Moment(); };
+  if (!model_ || std::ranges::all_of(model_->moments, is_empty)) return model_;
+  auto state = std::make_shared<ModelState>(*model_);
+  state->moments = {};
+  return state;
+}
+
+void Participant::set_model(const ModelStatePtr& model, StatePolicy moments) {
+  set_model(model);
+  const AveragePolicy policy{.moments = {moments, moments}, .buffers = StatePolicy::keep};
+  model_ = context_.training.average({&model_, 1}, policy).front();  // of one model: itself
+}
+
+ModelStatePtr Participant::norm_preserving_mean(const std::vector<WeightedState>& differences, Slice slice,
+                                                OfEmbeddings embeddings) const {
+  return syncopate::norm_preserving_mean(context_.training, differences, slice, embeddings);
+}
+
+double Participant::norm(Gradient& gradient) const {
+  if (!context_.training.time_only()) gradient = context_.training.share(gradient);
+  return context_.training.norm(gradient);
+}
+
+double Participant::loss(Gradient& gradient) const {
+  if (!context_.training.time_only()) gradient = context_.training.share(gradient);
+  return context_.training.loss(gradient);
+}
+
+double Participant::uniform(Step step, Drawn drawn) const {
+  const bool is_own = drawn == Drawn::alone;
+  return RandomStream{.seed = context_.seed,
+                      .purpose = Purpose::algorithm,
+                      .stream = static_cast<std::uint8_t>(is_own ? 0 : 1),
+                      .worker = is_own ? rank_ : Rank{},
+                      .step = step}
+      .uniform(0);
+}
+
+void Participant::take_step(const Gradient& gradient, const StepOptions& options, Clipping clipping, Slice slice) {
+  if (!options.is_planned) ++added_steps_;
+  if (model_) {
+    const double rate = options.rate_factor * learning_rate() * options.weight;
+    const Training::StepRules rules{.slice = slice, .keeps_second = options.keeps_second_moment, .clipping = clipping};
+    const Step after = file_step() + 1;
+    if (is_heard() && slice.count == 1 && context_.observer->wants_step_gradient(after)) {
+      const Gradient shared = context_.training.share(gradient);
+      context_.observer->on_step_gradient(after, now(), shared);
+      model_ = context_.training.descend(std::move(model_), shared, rate, rules);
+    } else {
+      model_ = context_.training.descend(std::move(model_), gradient, rate, rules);
+    }
+  }
+  ++step_;
+  const bool is_worker = rank_.value < size_;
+  if (model_ && is_worker && context_.observer && context_.observer->wants_worker_models(file_step()))
+    context_.observer->on_worker_model({.worker = rank_, .model = model(), .step = file_step(), .time = now()});
+}
+
+void Participant::send(Rank to, Message&& message, Here at) {
+  if (compressed_messages_) compressed_messages_->compress(to, message);
+  context_.cluster.send(rank_, to, std::move(message), {"send", at});
+}
+
+void Participant::publish(Publication publication) {
+  if (!is_heard()) return;
+  if (average_ && publication.ensemble.empty() && publication.own.models.empty()) {
+    if (publication.model == model_) publication.model = model();
+    publication.model = average_->take_in(publication.model, context_.training);
+  }
+  publication.step = std::max(publication.step, file_step());
+  publication.surplus_steps = static_cast<double>(surplus_) / micro_batches();
+  publication.time = now();
+  publication.samples = (agreed_ ? agreed_->micro_batches : kept_total_) * context_.samples_per_micro_batch;
+  publication.bytes = agreed_ ? agreed_->bytes : context_.cluster.bytes_sent();
+  publication.learning_rate = rate_factor_ * learning_rate();
+  context_.observer->on_publish(publication);
+}
+
+ModelStatePtr Participant::publish(OwnModel said) {
+  said.model = model();
+  if (context_.average) {
+    if (!average_) average_ = std::make_unique<MovingAverage>(*context_.average, context_.initial_model);
+    said.model = average_->take_in(said.model, context_.training);
+  }
+  ModelStatePtr evaluated = said.model;
+  if (!context_.observer || !budget_left() || !context_.observer->wants_own_models(file_step())) return evaluated;
+  said.worker = rank_;
+  said.step = file_step();
+  said.time = now();
+  said.samples = kept_total_ * context_.samples_per_micro_batch;
+  said.bytes = context_.cluster.bytes_sent();
+  said.learning_rate = learning_rate();
+  context_.observer->on_own_model(std::move(said));
+  return evaluated;
+}
+
+void Participant::fail(const std::string& why) const {
+  throw RunFailure(fmt::format("at {:.6f} s: {}", to_seconds(now()), why));
+}
+
 namespace {
 
 // Where outages take the state so often that the same micro-batch, or a server's step, is begun anew again and again,
@@ -219,6 +391,339 @@ void Worker::skip_steps(Step steps) {
   since_sync_.period += steps;
   step_ += steps;
   next_micro_batch_ = 0;
+}
+
+// What a worker does together with the others, and what it brings to the rows that come of it.
+Contribution Worker::contribution_with(const Gradient& gradient, std::optional<std::int64_t> planned) {
+  Contribution contribution = std::exchange(since_sync_, {});
+  contribution.kept += gradient.micro_batches();
+  contribution.planned += planned.value_or(micro_batches());
+  contribution.step = step_ + 1;
+  ++contribution.period;
+  return contribution;
+}
+
+void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Here at) {
+  if (compressed_sum_ && !options.is_dense) return all_reduce_compressed(gradient, options, at);
+  if (options.counted == Counted::by_tensor) return all_reduce_weighted(gradient, options, at);
+  const Contribution contribution = contribution_with(gradient, options.planned);
+  // Which the network carries; the sum knows how many it counts.
+  auto count = static_cast<double>(options.with_statistics.value_or(gradient.micro_batches()));
+  const bool is_counted = options.counted != Counted::none || options.with_statistics;
+  const std::span<double> counts(&count, is_counted ? 1 : 0);
+  agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, counts, contribution, {"all_reduce_sum", at});
+  if (options.with_statistics) context_.training.set_statistics(gradient, std::llround(count));
+  check_progress();
+  recovery_.reset();
+}
+
+// Apart, so that the usual sum has no more on the stacks of thousands of workers.
+void Worker::all_reduce_weighted(Gradient& gradient, const SumOptions& options, Here at) {
+  const Contribution contribution = contribution_with(gradient, options.planned);
+  std::vector<double> counts = context_.training.contributions(gradient);
+  agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, counts, contribution, {"all_reduce_sum", at});
+  context_.training.weigh_tensors(gradient, counts);
+  check_progress();
+  recovery_.reset();
+}
+
+// A packet of each worker instead of its gradient, or, where a second exchange follows the first, two.
+void Worker::all_reduce_compressed(Gradient& gradient, const SumOptions& options, Here at) {
+  if (options.counted == Counted::by_tensor) fail("a sum whose tensors count apart cannot be compressed");
+  if (std::exchange(compressed_at_loss_, states_lost_) != states_lost_) compressed_sum_->forget();
+  const Contribution contribution = contribution_with(gradient, options.planned);
+  const Place place{"all_reduce_sum", at};
+  const double count = static_cast<double>(options.with_statistics.value_or(gradient.micro_batches()));
+  Collective what{.gradient = Gradient(nullptr, gradient.micro_batches(), gradient.compute_time())};
+  what.packet = compressed_sum_->first_packet(gradient, step_, learning_rate(), model_);
+  CompressedSum::Exchanged exchanged{.step = step_};
+  const std::vector<Exchange> exchanges = compressed_sum_->exchanges(step_);
+  if (exchanges.size() > 1) {
+    const std::vector<MicroBatch> carried = what.packet.carried;
+    const Collective::Kind kind = Collective::first_exchange(exchanges.front().operation);
+    Collective first{.kind = kind, .packet = std::move(what.packet), .root = compressed_sum_->root(step_)};
+    const CollectiveResult result = context_.cluster.perform(rank_, std::move(first), {}, place);
+    const SharedPackets& packets = result.packets;
+    if (kind == Collective::Kind::exchange_chunks) {
+      what.packet = compressed_sum_->reduced_packet(carried, step_, packets, result.chunk);
+    } else {
+      if (packets)
+        exchanged.between = *context_.derived->get<CellPtr>(packets, [&] { return compressed_sum_->between(packets); });
+      what.packet = compressed_sum_->second_packet(carried, step_, exchanged.between);
+    }
+  }
+  what.kind = Collective::last_exchange(exchanges.back().operation);
+  if (options.counted != Counted::none || options.with_statistics) what.numbers = {count};
+  CollectiveResult result = context_.cluster.perform(rank_, std::move(what), contribution, place);
+  agreed_ = result.agreement;
+  gradient = std::move(result.gradient);
+  if (result.packets) {
+    exchanged.packets = result.packets;
+    exchanged.micro_batches = gradient.micro_batches();
+    gradient = *context_.derived->get<Gradient>(result.packets, [&] { return compressed_sum_->sum(exchanged, size_); });
+    compressed_sum_->end(exchanged, size_);
+    if (options.dropped) compressed_sum_->fold(*options.dropped);
+  }
+  gradient.mark_reduced();
+  if (options.with_statistics) context_.training.set_statistics(gradient, std::llround(result.numbers->front()));
+  check_progress();
+  recovery_.reset();
+}
+
+StartedCollective Worker::start(Collective what, Here at) {
+  const bool is_sum = properties_of(what.kind).sums_gradients;
+  Contribution contribution;
+  if (is_sum)
+    contribution = contribution_with(what.gradient);
+  else if (!what.group_size)  // what a group does is no row: its steps stand in the next one of all
+    contribution = std::exchange(since_sync_, {});
+  if (!is_sum) contribution.step = step_;
+  contribution.step += sums_under_way_;
+  sums_under_way_ += is_sum ? 1 : 0;
+  recovery_.reset();
+  const bool is_compressed = compressed_average_ && what.kind == Collective::Kind::average;
+  if (what.kind == Collective::Kind::average) what.weight = model_weight(what.weight, context_.training, rank_);
+  if (is_compressed) what = compressed(std::move(what));
+  if (what.is_first_exchange()) fail("a compressed average under way cannot have two phases");
+  what.from = nullptr;
+  StartedCollective started = context_.cluster.start(rank_, std::move(what), contribution, {"start", at});
+  if (is_compressed) compressed_average_->remember(started.number);
+  return started;
+}
+
+// In the place of an average.
+Collective Worker::compressed(Collective&& average) {
+  const bool is_cut_otherwise = average.slice.count != compressed_average_->slices();
+  if (average.group_size || is_cut_otherwise || average.weight != 1 || average.policy.averaged_vectors(2) > 1)
+    fail("averages of groups or moments, of other slices than the method says, or with weights, cannot be compressed");
+  if (std::exchange(compressed_at_loss_, states_lost_) != states_lost_) compressed_average_->forget();
+  steps_began_at_ = nullptr;
+  return compressed_average_->exchange(average);
+}
+
+CollectiveResult Worker::finish(StartedCollective started, Here at) {
+  if (started.number < 0) fail("finish() of a collective that is finished already");
+  const bool is_of_group = started.group.has_value();
+  const bool is_average =
+      started.kind == Collective::Kind::sum_differences || started.kind == Collective::Kind::gather_differences;
+  const std::int64_t number = started.number;
+  sums_under_way_ -= properties_of(started.kind).sums_gradients ? 1 : 0;
+  CollectiveResult result = context_.cluster.finish(rank_, std::move(started), {"finish", at});
+  recovery_.reset();
+  if (is_of_group) return result;  // no agreement of all
+  agreed_ = result.agreement;
+  check_progress();
+  if (is_average) {
+    const auto mine = compressed_average_->recall(number);
+    if (result.packets) result.model = common_mean(mine, result.packets);
+  }
+  return result;
+}
+
+// That of a group is no agreement of all, and no row: the round ends with the average over all workers.
+bool Worker::average_model(const Averaging& how, Here at) {
+  if (compressed_average_) return average_compressed(how, at);
+  const bool is_of_all = !how.group_size;
+  Contribution contribution;
+  if (is_of_all) contribution = std::exchange(since_sync_, {});
+  if (is_of_all) contribution.step = step_;
+  Averaging weighed = how;
+  weighed.weight = model_weight(how.weight, context_.training, rank_);
+  const AgreedProgress agreed = context_.cluster.average(rank_, model_, weighed, contribution, {"average_model", at});
+  recovery_.reset();
+  if (!is_of_all) return budget_left_at(agreed.time);
+  agreed_ = agreed;
+  check_progress();
+  return budget_left(Judged::by_others);
+}
+
+// Where a worker has taken no steps there is no difference.
+bool Worker::average_compressed(const Averaging& how, Here at) {
+  Contribution contribution = std::exchange(since_sync_, {});
+  contribution.step = step_;
+  Collective average = Collective::average(model_, how);
+  if (!how.from) average.from = steps_began_at_ ? steps_began_at_ : model_;
+  const Place place{"average_model", at};
+  Collective exchange = compressed(std::move(average));
+  const auto mine = compressed_average_->newest();
+  if (exchange.is_first_exchange()) {
+    const CollectiveResult first = context_.cluster.perform(rank_, std::move(exchange), {}, place);
+    exchange = compressed_average_->second_exchange(mine, first.packets, first.chunk);
+  }
+  const CollectiveResult result = context_.cluster.perform(rank_, std::move(exchange), contribution, place);
+  recovery_.reset();
+  agreed_ = result.agreement;
+  check_progress();
+  if (result.packets) model_ = common_mean(mine, result.packets);
+  return budget_left(Judged::by_others);
+}
+
+// The same model for all who share a process, but for what is a worker's own.
+ModelStatePtr Worker::common_mean(const SentDifference& mine, const SharedPackets& packets) {
+  const auto derive = [&] { return compressed_average_->mean(mine, packets, size_); };
+  return compressed_average_->taken_up(mine, *context_.derived->get<ModelStatePtr>(packets, derive));
+}
+
+// A threshold below the time of every micro-batch would let a budget of samples go on for ever.
+void Worker::check_progress() {
+  constexpr int most_idle_rounds = 1000;
+  const Budget& budget = context_.budget;
+  if (budget.steps || budget.seconds || budget.bytes) return;
+  idle_rounds_ = std::exchange(kept_before_, agreed_->micro_batches) == kept_before_ ? idle_rounds_ + 1 : 0;
+  if (idle_rounds_ > most_idle_rounds)
+    fail(
+        fmt::format("nobody has finished a micro-batch in the last {} rounds, so a budget of samples is never used up; "
+                    "is a threshold below the time of one?",
+                    most_idle_rounds));
+}
+
+void Worker::barrier(Here at) {
+  Contribution contribution = std::exchange(since_sync_, {});
+  contribution.step = step_;
+  agreed_ = context_.cluster.barrier(rank_, {"barrier", at}, contribution);
+  recovery_.reset();  // its steps are booked
+}
+
+std::vector<PartialSum> Worker::partial_all_reduce_sum(Gradient gradient, const Activation& activation,
+                                                       LateGradient late, MissedSums missed, Here at) {
+  const Contribution contribution = contribution_with(gradient);
+  auto sums = context_.cluster.partial_all_reduce(rank_, std::move(gradient), activation, late, contribution,
+                                                  {"partial_all_reduce_sum", at});
+  if (!sums.empty()) agreed_ = sums.back().agreement;
+  recovery_.reset();
+  if (missed == MissedSums::newest && sums.size() > 1) {
+    step_ += std::ssize(sums) - 1;
+    sums.erase(sums.begin(), sums.end() - 1);
+  }
+  return sums;
+}
+
+void Worker::report_steps() {
+  Contribution contribution = std::exchange(since_sync_, {});
+  contribution.step = step_;
+  context_.cluster.report_steps(rank_, contribution);
+  recovery_.reset();
+}
+
+// Messages of a worker: with servers, models in and gradients out.
+bool Worker::receive_model(Here at) {
+  if (!data_left() || has_last_model_) return false;
+  steps_are_versions_ = true;
+  return context_.cluster.servers().hold_slices() ? receive_slices(at) : receive_whole_model(nullptr, at);
+}
+
+bool Worker::receive_model(std::vector<double>& numbers, Here at) {
+  if (!data_left() || has_last_model_) return false;
+  steps_are_versions_ = true;
+  return receive_whole_model(&numbers, at);
+}
+
+bool Worker::receive_whole_model(std::vector<double>* numbers, Here at) {
+  auto message = context_.cluster.receive(rank_, server(), never, {"receive_model", at});
+  if (!message) return false;
+  if (message->answers > 0) hear(*message);
+  kept_total_ = message->kept;
+  if (model_) model_ = context_.training.adopt(model_, message->model);
+  start_from(message->step);
+  if (numbers) *numbers = std::move(message->numbers);
+  return message->kind != Message::Kind::last_model;
+}
+
+void Worker::take_up(const Message& from_server) {
+  steps_are_versions_ = true;
+  kept_total_ = from_server.kept;
+  if (model_) {
+    const bool is_whole = from_server.slice.count == 1;
+    model_ = is_whole ? context_.training.adopt(model_, from_server.model)
+                      : with_slice(model_, from_server.model, from_server.slice);
+  }
+  start_from(from_server.step);
+}
+
+// The same version twice: the next micro-batches of the step. Local steps from here on begin at this model.
+void Worker::start_from(Step version) {
+  recovery_.reset();
+  if (version != step_) next_micro_batch_ = 0;
+  step_ = version;
+}
+
+bool Worker::receive_slices(Here at) {
+  const auto servers = static_cast<std::size_t>(context_.cluster.servers());
+  std::vector<ModelStatePtr> slices(servers);
+  slice_steps_.assign(servers, Step{});
+  Step newest{};
+  bool is_last = false;
+  const auto receive_slice = [&](std::size_t shard) {
+    auto message =
+        context_.cluster.receive(rank_, context_.cluster.server(static_cast<int>(shard)), never, {"receive_model", at});
+    if (!message) return false;
+    if (message->answers > 0) hear(*message);
+    slice_steps_[shard] = message->step;
+    newest = std::max(newest, message->step);
+    kept_total_ = message->kept;
+    is_last |= message->kind == Message::Kind::last_model;
+    slices[shard] = std::move(message->model);
+    return true;
+  };
+  for (std::size_t shard = 0; shard < servers; ++shard)
+    if (!receive_slice(shard)) return false;
+  while (true) {
+    const auto behind = std::find_if(slice_steps_.begin(), slice_steps_.end(), [&](Step s) { return s < newest; });
+    if (behind == slice_steps_.end()) break;
+    const auto shard = static_cast<std::size_t>(behind - slice_steps_.begin());
+    send(context_.cluster.server(static_cast<int>(shard)), Message::request_after(*behind), at);
+    if (receive_slice(shard)) continue;
+    if (!is_last) return false;
+    break;  // servers that end by the clock may end at different versions
+  }
+  model_ = context_.training.assemble(model_, slices);
+  const Step before = step_;
+  start_from(newest);
+  if (newest > before) publish();
+  return !is_last;
+}
+
+void Worker::send_gradient(Gradient gradient, ClippedBy clipped_by, Here at) {
+  // On time alone nothing is clipped, and to hand the promise on would be a part of what a message costs.
+  if (clipped_by == ClippedBy::worker && !context_.training.time_only())
+    gradient = context_.training.clipped(std::move(gradient), micro_batches());
+  if (context_.cluster.servers().hold_slices()) return send_slices(gradient, at);
+  send(server(), Message::of_gradient(step_, std::move(gradient)), at);
+}
+
+// Each worker begins with another server, or all would come to the first one's link at a time.
+void Worker::send_slices(const Gradient& gradient, Here at) {
+  const int servers = context_.cluster.servers();
+  for (int i = 0; i < servers; ++i) {
+    const int shard = (rank_.value + i) % servers;
+    const Step version = slice_steps_.empty() ? step_ : slice_steps_[static_cast<std::size_t>(shard)];
+    Message message = Message::of_gradient(version, gradient);
+    message.slice = {shard, servers};
+    send(context_.cluster.server(shard), std::move(message), at);
+  }
+}
+
+ReceivedMessage Worker::receive(const ReceiveOptions& which, Here at) {
+  auto message = context_.cluster.receive(rank_, which.from, which.until, {"receive", at});
+  if (message && message->answers > 0) hear(*message);
+  return message;
+}
+
+// The server answers with its model as it is then (Server::receive). Where steps are versions of the model,
+// the worker's is that one's; the micro-batches of the step keep their numbers. Slices of it that were sent before the
+// answer are in the answer too.
+void Worker::ask_server_for_model(Here at) {
+  send(server(), Message::request(), at);
+  ReceivedMessage message;
+  do {
+    message = context_.cluster.receive(rank_, server(), never, {"ask_server_for_model", at});
+  } while (message && (!message->has_model() || message->slice.count > 1));
+  if (!message) return;  // it has ended, and takes no gradient any more
+  if (message->answers > 0) hear(*message);
+  has_last_model_ |= message->kind == Message::Kind::last_model;
+  kept_total_ = message->kept;
+  if (model_) model_ = context_.training.adopt(model_, message->model);
+  if (steps_are_versions_) step_ = message->step;
 }
 
 }  // namespace syncopate

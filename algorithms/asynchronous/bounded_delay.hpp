@@ -12,7 +12,16 @@
 // Checks:  tau = 0 equals synchronous SGD bit for bit; staleness never above tau; N gradients in each step.
 #pragma once
 
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "algorithms/asynchronous/staleness.hpp"
 #include "algorithms/method/algorithm.hpp"
+#include "algorithms/quorum/server_round.hpp"
 
 namespace syncopate {
 
@@ -32,6 +41,76 @@ class BoundedDelay : public Algorithm {
   std::int64_t maximum_delay_;
 };
 
-std::unique_ptr<Algorithm> make_bounded_delay(Settings& settings, const AlgorithmContext& context);
+// Gradients of the tasks that are not finished.
+class Tasks {
+ public:
+  explicit Tasks(int workers) : iterations_of_(workers, 0) {}
+
+  std::int64_t finished() const { return finished_; }
+  // The next iteration of its worker.
+  void add(ReceivedMessage message) {
+    const auto index = static_cast<std::size_t>(std::max<std::int64_t>(0, iterations_of_[message->from]++ - finished_));
+    if (index >= parts_.size()) parts_.resize(index + 1);
+    parts_[index].push_back(std::move(message));
+  }
+  void finish_oldest(Server& server) {
+    GradientRound round(server);
+    for (const ReceivedMessage& part : parts_.front()) round.take(*part);
+    round.step();
+    parts_.pop_front();
+    ++finished_;
+  }
+  // At the end of the run: steps along what has come, as far as the budget goes.
+  void end(Server& server) {
+    while (!parts_.empty() && server.budget_left()) finish_oldest(server);
+    for (const auto& parts : parts_)
+      for (const ReceivedMessage& part : parts) server.accept(*part, {.is_needed = false});
+  }
+
+ private:
+  ByRank<std::int64_t> iterations_of_;              // that each worker has delivered
+  std::deque<std::vector<ReceivedMessage>> parts_;  // [i]: of task finished_ + i
+  std::int64_t finished_ = 0;
+};
+
+inline void BoundedDelay::run(Worker& worker) const {
+  while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
+}
+
+inline void BoundedDelay::serve(Server& server) const {
+  WorkerClocks clocks(server.size());
+  Tasks tasks(server.size());
+  std::vector<Rank> held;
+  const auto start_iteration = [&](Rank worker) {
+    if (!clocks.has(worker) || !server.budget_left()) return;
+    const std::int64_t ahead = clocks.ahead_of_slowest(worker);
+    if (ahead > maximum_delay_) return held.push_back(worker);
+    if (Step{ahead} < server.steps_left()) server.send_model(worker);
+  };
+  const auto finish_tasks = [&] {
+    while (tasks.finished() < clocks.slowest()) tasks.finish_oldest(server);
+    for (const Rank worker : std::exchange(held, {})) start_iteration(worker);
+  };
+  const std::function<void(Rank)> on_leave = [&](Rank worker) {
+    if (clocks.remove(worker) && server.workers_left() > 0) finish_tasks();  // else what is under way comes first
+  };
+  server.send_model(Receivers::all);
+  while (server.budget_left()) {
+    auto message = server.receive_until_all_left(on_leave);
+    if (!message) break;
+    const Rank worker = message->from;
+    tasks.add(std::move(message));
+    if (!clocks.has(worker)) continue;  // it left before its last gradient came
+    if (clocks.tick(worker)) finish_tasks();
+    start_iteration(worker);
+  }
+  tasks.end(server);
+}
+
+inline std::unique_ptr<Algorithm> make_bounded_delay(Settings& settings, const AlgorithmContext&) {
+  return std::make_unique<BoundedDelay>(settings.integer(
+      {"maximum_delay", "An iteration starts once all but so many of the tasks before it are finished (tau).", "tasks"},
+      0, std::numeric_limits<std::int64_t>::max()));
+}
 
 }  // namespace syncopate

@@ -15,15 +15,100 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
-#include "algorithms/method/work_in_budget.hpp"
+#include "algorithms/method/algorithm.hpp"
+#include "workers/base/units.hpp"
+#include "workers/config/settings.hpp"
 #include "workers/server.hpp"
-#include "workers/settings/settings.hpp"
 
 namespace syncopate {
+
+// Dynamic local updates (DyLU): a worker takes as many local steps as its speed allows while the fastest takes H.
+// Source:  Liu et al. 2024, "Asynchronous Local-SGD Training for Language Modeling".
+// Units:   seconds of a worker's own clock from the model to the last local step: delays, pauses and outages count,
+//          messages do not.
+// Cost:    8 bytes along with each model (how many steps) and each difference (how long they took).
+// Differs: rounded up, and at least 1, by default, as in HALoS' code, which other authors wrote. How the paper rounds
+//          is not established; the authors' published toy rounds down, with 5 steps at least, in a branch that is never
+//          reached. HALoS is told the speeds. Here they are measured: steps over seconds of all that a worker has
+//          delivered so far, also of one that has left. Until its first difference a worker takes H. Where times vary,
+//          nobody is quite as fast as the fastest, so that rounded down nearly all take one step less than by their
+//          mean times.
+// Checks:  equal speeds give H to all; golden counts; by simulation the formula's pace.
+struct DynamicSteps {
+  enum class Rounding { up, down };
+  Rounding rounding = Rounding::up;
+  Step minimum{1};
+
+  // Of H, at this share of the fastest worker's speed.
+  Step at(double share_of_fastest, Step most) const;
+};
+
+class StepsBySpeed {
+ public:
+  StepsBySpeed(const std::optional<DynamicSteps>& rule, Step most, int workers);
+
+  // What goes along with a worker's next model: without a rule nothing.
+  std::vector<double> to_tell(Rank worker) const;
+  // A difference with the seconds that came along; steps have so many micro-batches.
+  void take_in(const Message& difference, int micro_batches);
+
+  void measure(Rank worker, std::int64_t steps, double seconds);
+  Step of(Rank worker) const;  // none of its own is measured: H
+
+ private:
+  struct Pace {
+    std::int64_t steps = 0;
+    double seconds = 0;
+    double steps_per_s = 0;
+  };
+
+  std::optional<DynamicSteps> rule_;
+  Step most_;  // H
+  ByRank<Pace> pace_;
+  Rank fastest_{};
+};
+
+// The keys `steps_by_speed` = "no" | "up" | "down" and `minimum_steps`; none: all take H.
+std::optional<DynamicSteps> read_dynamic_steps(Settings& settings, Step most);
+
+// Rounds of asynchronous local training: a worker takes its server's newest model, takes local steps, and sends the
+// difference start - end, again and again, and waits for nobody. What the server makes of it is the method's.
+// Source:  Liu et al. 2024, "Asynchronous Local-SGD Training for Language Modeling".
+// Shapes:  model, difference: (P,) flat float32.   Units: seconds on the worker's own clock.
+// Cost:    per round P floats up and P down; of DyLU 8 bytes more each way.
+// Differs: what becomes of moments, schedules, lost states and used-up data: async_local_sgd.hpp.
+// Checks:  those of asynchronous Local SGD.
+struct DifferenceRounds {
+  Step local_steps{1};                           // H
+  std::optional<DynamicSteps> steps_by_speed{};  // none: all take H
+  StatePolicy moments = StatePolicy::keep;       // of a worker's optimizer, at each round's start; or reset
+
+  // That any difference is of, unless its worker's data are used up.
+  Step fewest_steps() const { return steps_by_speed ? steps_by_speed->minimum : local_steps; }
+};
+
+// A worker's whole life.
+void run_rounds(Worker& worker, const DifferenceRounds& rounds);
+
+// Its pace: a cycle is H local steps, the difference and the next model. By `steps_by_speed` they are fewer, by the
+// fastest worker of the server.
+struct RoundCosts {
+  double around_s = 0;   // of a difference and a model, to and from its server
+  double on_link_s = 0;  // for which the longer of them occupies the server's link; a lower bound where this is not 0
+  int regions = 1;       // of consecutive ranks, as many in each, with a server of their own
+};
+Forecast predict_rounds(const DifferenceRounds& rounds, const RoundCosts& costs, const PredictionInput& input);
+
+// The keys `local_steps`, then `steps_by_speed` and `minimum_steps`; and the key `moments`.
+DifferenceRounds read_difference_rounds(Settings& settings, const AlgorithmContext& context);
+StatePolicy read_moments_of_rounds(Settings& settings);
 
 // What a server keeps between two differences.
 struct UpdateState {

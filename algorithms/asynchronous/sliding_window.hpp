@@ -11,7 +11,13 @@
 //          never above 2 tau.
 #pragma once
 
-#include "algorithms/asynchronous/staleness_weight.hpp"
+#include <deque>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "algorithms/asynchronous/staleness.hpp"
 #include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
@@ -34,6 +40,65 @@ class SlidingWindow : public Algorithm {
   UpdateRate rate_;
 };
 
-std::unique_ptr<Algorithm> make_sliding_window(Settings& settings, const AlgorithmContext& context);
+// Gradients under way, by number.
+class Window {
+ public:
+  std::int64_t next() const { return oldest_ + static_cast<std::int64_t>(finished_.size()); }
+  std::int64_t oldest() const { return oldest_; }  // of those not finished; next() if there is none
+  std::int64_t start() {
+    finished_.push_back(0);
+    return next() - 1;
+  }
+  void finish(std::int64_t number) {
+    finished_[static_cast<std::size_t>(number - oldest_)] = 1;
+    for (; !finished_.empty() && finished_.front(); ++oldest_) finished_.pop_front();
+  }
+
+ private:
+  std::deque<char> finished_;  // [i]: whether number oldest_ + i is
+  std::int64_t oldest_ = 0;
+};
+
+inline void SlidingWindow::run(Worker& worker) const {
+  while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
+}
+
+inline void SlidingWindow::serve(Server& server) const {
+  server.set_gradients_per_step(1);
+  const double rate_factor = rate_.of_update(1, server.size());
+  Window window;
+  ByRank<std::optional<std::int64_t>> number_of(server.size());
+  std::deque<Rank> idle;
+  // Also of a worker that has left: its gradient may never have been begun.
+  const std::function<void(Rank)> end_number_of = [&](Rank worker) {
+    auto& number = number_of[worker];
+    if (number) window.finish(*number);
+    number.reset();
+  };
+  for (const Rank worker : Ranks(server.size())) idle.push_back(worker);
+  while (true) {
+    for (; !idle.empty() && window.next() - window.oldest() <= maximum_delay_; idle.pop_front()) {
+      if (server.has_left(idle.front())) continue;
+      number_of[idle.front()] = window.start();
+      server.send_model(idle.front());
+    }
+    const auto message = server.receive_until_all_left(end_number_of);
+    if (!message) return;
+    server.accept(*message);
+    const double weight = rate_.of_gradient(server.step() - message->step, server.size());
+    server.descend(message->gradient / server.micro_batches(), {.rate_factor = rate_factor, .weight = weight});
+    server.publish();
+    if (!server.budget_left()) return;
+    end_number_of(message->from);
+    idle.push_back(message->from);
+  }
+}
+
+inline std::unique_ptr<Algorithm> make_sliding_window(Settings& settings, const AlgorithmContext&) {
+  const std::int64_t maximum_delay = settings.integer(
+      {"maximum_delay", "A gradient starts once all but so many of those before it are applied (tau).", "gradients"}, 0,
+      std::numeric_limits<std::int64_t>::max());
+  return std::make_unique<SlidingWindow>(maximum_delay, read_update_rate(settings));
+}
 
 }  // namespace syncopate

@@ -1,4 +1,4 @@
-#include "algorithms/asynchronous/staleness_weight.hpp"
+#include "algorithms/asynchronous/staleness.hpp"
 
 #include <algorithm>
 #include <string>
@@ -36,6 +36,33 @@ UpdateRate read_update_rate(Settings& settings) {
       rate.weight == StalenessWeight::none ? RateScaling::linear : RateScaling::none,
       "\"linear\"; with a staleness_weight \"none\"");
   return rate;
+}
+
+WorkerClocks::WorkerClocks(int workers) : clock_(workers, 0), workers_at_{workers} {}
+
+bool WorkerClocks::tick(Rank worker) {
+  const auto ahead = static_cast<std::size_t>(ahead_of_slowest(worker));
+  if (ahead + 1 == workers_at_.size()) workers_at_.push_back(0);
+  --workers_at_[ahead];
+  ++workers_at_[ahead + 1];
+  ++*clock_[worker];
+  return raise_slowest();
+}
+
+bool WorkerClocks::remove(Rank worker) {
+  --workers_at_[static_cast<std::size_t>(ahead_of_slowest(worker))];
+  clock_[worker].reset();
+  return raise_slowest();
+}
+
+bool WorkerClocks::raise_slowest() {
+  bool raised = false;
+  while (workers_at_.front() == 0 && workers_at_.size() > 1) {
+    workers_at_.pop_front();
+    ++slowest_;
+    raised = true;
+  }
+  return raised;
 }
 
 }  // namespace syncopate

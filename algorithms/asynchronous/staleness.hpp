@@ -13,8 +13,12 @@
 //          far as one step of N; recursions with weight decay, momentum and AdamW in double precision.
 #pragma once
 
-#include "workers/settings/settings.hpp"
-#include "workers/units/units.hpp"
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "workers/base/units.hpp"
+#include "workers/config/settings.hpp"
 
 namespace syncopate {
 
@@ -48,5 +52,27 @@ struct UpdateRate {
 // The default of the latter is "none" where a weight is chosen: 1/tau would reduce the rate twice, and the code that
 // has N/max(N, tau) takes the rate as it is given.
 UpdateRate read_update_rate(Settings& settings);
+
+// The clocks of all workers: how many gradients each has delivered, and how many the slowest.
+// Cost: constant per tick, whatever the number of workers (amortised over the values that the minimum passes).
+class WorkerClocks {
+ public:
+  explicit WorkerClocks(int workers);
+
+  // Of a worker that is still there. Both return whether the minimum has changed.
+  bool tick(Rank worker);
+  bool remove(Rank worker);  // its clock counts no more
+
+  bool has(Rank worker) const { return clock_[worker].has_value(); }
+  std::int64_t slowest() const { return slowest_; }
+  std::int64_t ahead_of_slowest(Rank worker) const { return *clock_[worker] - slowest_; }
+
+ private:
+  bool raise_slowest();
+
+  ByRank<std::optional<std::int64_t>> clock_;  // none: removed
+  std::deque<int> workers_at_;                 // [i]: workers whose clock is slowest_ + i; never empty
+  std::int64_t slowest_ = 0;
+};
 
 }  // namespace syncopate

@@ -23,15 +23,68 @@
 //          of steps is the run's time.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "algorithms/gossip/gossip.hpp"
-#include "algorithms/gossip/pair_exchanges.hpp"
+#include "algorithms/gossip/graph.hpp"
+#include "algorithms/local_sgd/round_prediction.hpp"
 #include "algorithms/method/algorithm.hpp"
+#include "workers/worker.hpp"
 
 namespace syncopate {
+
+// What workers of AD-PSGD do with each other: an active one asks a random passive neighbour for its model, and both end
+// up with half of each, one exchange at a time.
+// With s and m the models of an active and a passive worker when each sends its own, the one adds (m - s) / 2 to what
+// it has by then, the other (s - m) / 2: the mean of all models stays, whatever else the two do meanwhile. One that has
+// lost its state, and s with it, ends up with half of m and of the model that it has taken up.
+class PairExchanges {
+ public:
+  PairExchanges(Worker& worker, Gossip& gossip, const TwoSides& sides)
+      : worker_(worker),
+        gossip_(gossip),
+        sides_(sides),
+        is_active_(sides.is_active(worker.rank())),
+        sent_(worker),
+        mixed_(worker) {}
+
+  // Begins a step: the model that gradients are taken at stays the worker's, what is mixed meanwhile goes beside it. An
+  // active worker that waits for no answer asks somebody.
+  void begin_step();
+  // Answers those who have asked, and takes in the answer if it has come.
+  void take_what_has_come();
+  // Waits for an answer that was asked for this many steps ago or more: none is left before the step under way ends.
+  void wait_for_older_than(Step steps);
+  // The mixed model becomes the worker's.
+  void end_step() { worker_.set_model(mixed()); }
+  // Waits for the answer under way, if there is one, after the last step.
+  void end();
+
+ private:
+  struct Asked {
+    Rank partner{};
+    Step step{};
+  };
+  void ask();
+  std::optional<Rank> draw_partner() const;
+  void await_answer();
+  void meet(const Message& message);
+  ModelStatePtr& mixed();
+
+  Worker& worker_;
+  Gossip& gossip_;
+  const TwoSides& sides_;
+  bool is_active_;
+  std::optional<Asked> asked_;
+  LostWithState<ModelStatePtr> sent_;  // to the one asked
+  LostWithState<ModelStatePtr> mixed_;
+};
 
 struct PairOptions {
   std::optional<Step> overlap_steps{};  // for how many steps an answer may be under way; none: for any number
@@ -51,6 +104,136 @@ class AdPsgd : public Algorithm {
   PairOptions options_;
 };
 
-std::unique_ptr<Algorithm> make_ad_psgd(Settings& settings, const AlgorithmContext& context);
+inline constexpr int most_workers_of_graph = 65'536;  // whose neighbours are listed
+
+inline void AdPsgd::run(Worker& worker) const {
+  const TwoSides by_parity = TwoSides::by_parity(worker.size());
+  const TwoSides& sides = options_.sides ? *options_.sides : by_parity;
+  Gossip gossip(worker, options_.evaluated);
+  PairExchanges exchanges(worker, gossip, sides);
+  while (worker.budget_left()) {
+    exchanges.begin_step();
+    Gradient sum;
+    for (int m = 0; m < worker.micro_batches(); ++m) {
+      sum += *worker.compute_gradient();
+      exchanges.take_what_has_come();
+    }
+    if (options_.overlap_steps) exchanges.wait_for_older_than(*options_.overlap_steps);
+    exchanges.end_step();
+    worker.descend(sum / worker.micro_batches());
+    gossip.end_step();
+  }
+  exchanges.end();
+  gossip.stop(worker.rank() == Rank{0} ? sides.all_partners(Rank{0}) : std::vector<Rank>(),  // who else may wait
+              {.others_may_wait = true});
+}
+
+// All take their steps alone, and the last model comes to worker 0, after its latency: a round as long as the run.
+inline Forecast AdPsgd::forecast(const PredictionInput& input) const {
+  if (options_.overlap_steps)
+    return Forecast::none("active workers wait for answers, which come when their partners can");
+  const double last_s = input.workers == 1 ? 0 : to_seconds(input.network.message({.from = Rank{1}, .to = Rank{0}}));
+  const auto by_normal = [&](Step length) -> std::optional<RoundTime> {
+    const double steps_s = expected_slowest_sum(input.times, static_cast<double>(length.value()));
+    return RoundTime{.time_s = steps_s + last_s, .communication_s = last_s};
+  };
+  const auto by_drawn = [&](Step length) -> std::optional<RoundTime> {
+    const auto drawn = sample_rounds(input.times, length.value());
+    if (!drawn) return input.times.has_variance ? by_normal(length) : std::nullopt;
+    return RoundTime{.time_s = drawn->time_s.mean + last_s, .communication_s = last_s, .error_s = drawn->time_s.error};
+  };
+  return predict_rounds(*make_swap_period(Step{0}), {"slowest normal sum", by_normal, "slowest sampled sum", by_drawn},
+                        input);
+}
+
+inline std::unique_ptr<Algorithm> make_ad_psgd(Settings& settings, const AlgorithmContext& context) {
+  PairOptions options;
+  const GossipGraphPtr graph =
+      read_graph(settings, context, Mixing::in_pairs,
+                 "Who may meet whom, with two sides; left out: all pairs of an even rank and an odd one.");
+  if (graph && context.workers_known && graph->workers() > most_workers_of_graph) {
+    settings.fault("graph", fmt::format("is for at most {} workers, found {}; left out, for any number",
+                                        most_workers_of_graph, graph->workers()));
+  } else if (graph && context.workers_known) {
+    if (auto sides = TwoSides::of(*graph))
+      options.sides = std::make_shared<TwoSides>(*std::move(sides));
+    else
+      settings.fault("graph", "must have two sides, within which no workers are linked (bipartite)");
+  }
+  constexpr std::int64_t most_steps = 1'000'000;
+  if (const auto overlap = settings.optional_integer(
+          {"overlap_steps", "After how many steps an active worker waits for the answer that it has asked for.",
+           "steps", "it never waits"},
+          0, most_steps))
+    options.overlap_steps = Step{*overlap};
+  options.evaluated = read_own_models(settings);
+  return std::make_unique<AdPsgd>(std::move(options));
+}
+
+// A worker that loses its state goes on with what it has taken up.
+inline ModelStatePtr& PairExchanges::mixed() {
+  ModelStatePtr& mixed = *mixed_;
+  if (!mixed) mixed = worker_.model();
+  return mixed;
+}
+
+inline void PairExchanges::begin_step() {
+  *mixed_ = worker_.model();
+  if (is_active_ && !asked_) ask();
+}
+
+inline void PairExchanges::ask() {
+  const auto partner = draw_partner();
+  if (!partner) return;
+  asked_ = {*partner, worker_.step()};
+  *sent_ = mixed();
+  worker_.send(*partner, Message::of_model(worker_.step(), mixed()));
+}
+
+// In the place of one that has stopped the next one that has not.
+inline std::optional<Rank> PairExchanges::draw_partner() const {
+  const int count = sides_.partners(worker_.rank());
+  const int drawn = std::min(static_cast<int>(worker_.uniform(worker_.step()) * count), count - 1);
+  for (int passed = 0; passed < count; ++passed) {
+    const Rank partner = sides_.partner(worker_.rank(), (drawn + passed) % count);
+    if (!gossip_.has_stopped(partner)) return partner;
+  }
+  return std::nullopt;
+}
+
+inline void PairExchanges::take_what_has_come() {
+  for (const auto& message : gossip_.receive_what_has_come()) meet(*message);
+  if (asked_ && gossip_.has_stopped(asked_->partner)) await_answer();  // which may have come before its end
+}
+
+inline void PairExchanges::wait_for_older_than(Step steps) {
+  if (asked_ && worker_.step() - asked_->step >= steps) await_answer();
+}
+
+inline void PairExchanges::await_answer() {
+  if (const auto message = gossip_.receive_from(asked_->partner)) return meet(*message);
+  asked_.reset();  // it has stopped without one
+}
+
+// Moments and, with steps taken since it asked, an active worker's BatchNorm statistics are its own: a difference of
+// variances might be none.
+inline void PairExchanges::meet(const Message& message) {
+  if (!is_active_) {
+    worker_.send(message.from, Message::of_model(worker_.step(), mixed()));
+    mixed() = worker_.combine({{0.5, mixed()}, {0.5, message.model}});
+    return;
+  }
+  asked_.reset();
+  const ModelStatePtr sent = std::exchange(*sent_, nullptr);
+  mixed() = !sent || sent == mixed() ? worker_.combine({{0.5, mixed()}, {0.5, message.model}})
+                                     : worker_.combine({{1, mixed()}, {0.5, message.model}, {-0.5, sent}}, mixed());
+}
+
+inline void PairExchanges::end() {
+  *mixed_ = worker_.model();
+  take_what_has_come();
+  if (asked_) await_answer();
+  worker_.set_model(mixed());
+}
 
 }  // namespace syncopate

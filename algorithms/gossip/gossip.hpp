@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "workers/settings/settings.hpp"
+#include "workers/config/settings.hpp"
 #include "workers/worker.hpp"
 
 namespace syncopate {

@@ -8,10 +8,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "workers/units/units.hpp"
+#include "algorithms/method/algorithm.hpp"
+#include "workers/base/linear_algebra.hpp"
+#include "workers/base/units.hpp"
+#include "workers/config/settings.hpp"
 
 namespace syncopate {
 
@@ -70,5 +75,108 @@ GossipGraphPtr hypercube(int workers);             // ranks that differ in one b
 GossipGraphPtr complete_graph(int workers);        // all others
 GossipGraphPtr exponential_graph(int workers);     // those 1, 2, 4, ... < N ranks further
 GossipGraphPtr one_peer_exponential(int workers);  // of these one per exchange, in turn
+
+// The table `graph` of a method without a centre.
+// What the method needs of W.
+enum class Mixing {
+  doubly_stochastic,  // the mean of all models is preserved by itself (D-PSGD)
+  column_stochastic,  // weights that are mixed along correct for who has got more (push-sum)
+  in_pairs,           // its links alone, which go both ways: two workers at a time mix their halves (AD-PSGD)
+};
+
+// Null where the table is not written: the method's own graph; and after a fault. The sentence is the table's.
+GossipGraphPtr read_graph(Settings& settings, const AlgorithmContext& context, Mixing needed,
+                          std::string_view sentence);
+
+// Why gossip has no formula, with the gap of its graph.
+Forecast no_formula_but_gap(const GossipGraph& graph);
+
+// Links between workers that a file lists, for methods in which each has neighbours.
+// What goes from one worker to another, with the part that it is of what the first one has.
+struct WeightedLink {
+  int from = 0;
+  int to = 0;
+  double weight = 0;
+};
+
+enum class ListedWeights { refused, read, passed_over };
+
+struct ListedLinks {
+  ListedWeights weights = ListedWeights::refused;
+  bool go_one_way = false;
+};
+
+// Reads the keys `file` and `file_hash` of the table and the file: the columns from and to, ranks from 0, and weight
+// where weights are read; where they are refused, a column of them is a fault. Of links that go both ways each line is
+// two. No pair stands twice, and nobody is linked with itself. Nothing after a fault.
+std::optional<std::vector<WeightedLink>> read_listed_links(Settings& table, int workers, const ListedLinks& what);
+
+// Graphs that are given link by link, each with its weight: what a file says, checked.
+class WeightedGraph final : public GossipGraph {
+ public:
+  // Each pair stands once, and nobody sends to itself.
+  WeightedGraph(int workers, const std::vector<WeightedLink>& links);
+
+  int workers() const override { return static_cast<int>(receivers_.size()); }
+  std::vector<Neighbour> receivers(Rank sender, Step) const override { return receivers_[at(sender)]; }
+  std::vector<Neighbour> senders(Rank receiver, Step) const override { return senders_[at(receiver)]; }
+  double second_eigenvalue() const override;
+  double least_kept() const override { return least_kept_; }
+  double least_weight() const override { return least_weight_; }
+
+  // What is wrong with it, or nothing. Of each of the two the first.
+  std::optional<std::string> why_not_connected() const;
+  // Whether W's columns sum to 1 and its diagonal is positive: all keep a part of what they have.
+  std::optional<std::string> why_not_column_stochastic() const;
+  // Whether its rows do too: what a worker takes from others is as much as it gives.
+  std::optional<std::string> why_not_doubly_stochastic() const;
+
+ private:
+  static std::size_t at(Rank rank) { return static_cast<std::size_t>(rank.value); }
+  double given_by(Rank sender) const;
+  double find_least_weight() const;
+  Matrix matrix() const;
+  std::vector<char> reached(bool backwards) const;
+
+  std::vector<std::vector<Neighbour>> receivers_, senders_;
+  double least_kept_ = 1;
+  double least_weight_ = 1;
+};
+
+// Weights of links that have none. Both are doubly stochastic where all have as many neighbours, Metropolis' wherever
+// links go both ways.
+enum class LinkWeights {
+  degree,      // 1/(d + 1), d being how many the sender has
+  metropolis,  // 1/(d + 1), d being the larger of the two workers' numbers
+};
+void weigh(std::vector<WeightedLink>& links, int workers, LinkWeights rule);
+
+// Graphs with two sides (bipartite): of two workers who meet, one asks and the other answers.
+// Cost:    by parity none; of a graph a list of all links.
+// The two sides of a graph on which no two of a side are linked: passive workers answer, of whom rank 0 is one, active
+// ones ask.
+class TwoSides {
+ public:
+  static TwoSides by_parity(int workers) { return TwoSides(workers); }  // all pairs of an even rank and an odd one
+  // None where the graph has no two such sides.
+  static std::optional<TwoSides> of(const GossipGraph& graph);
+
+  bool is_active(Rank worker) const { return lists_.empty() ? worker.value % 2 == 1 : lists_[at(worker)].is_active; }
+  // Of the other side, linked with it, in the order of the ranks.
+  int partners(Rank worker) const;
+  Rank partner(Rank worker, int number) const;
+  std::vector<Rank> all_partners(Rank worker) const;
+
+ private:
+  struct Listed {
+    bool is_active = false;
+    std::vector<Rank> partners{};
+  };
+  explicit TwoSides(int workers) : workers_(workers) {}
+  static std::size_t at(Rank worker) { return static_cast<std::size_t>(worker.value); }
+
+  int workers_;
+  std::vector<Listed> lists_;  // by rank; none: by parity
+};
 
 }  // namespace syncopate

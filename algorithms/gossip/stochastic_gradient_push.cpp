@@ -1,12 +1,167 @@
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 
-#include <algorithm>
+#include <fmt/format.h>
 
-#include "algorithms/gossip/graph_section.hpp"
-#include "algorithms/gossip/push_overlap.hpp"
-#include "algorithms/gossip/pushes.hpp"
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "algorithms/gossip/gossip.hpp"
+#include "algorithms/gossip/graph.hpp"
+#include "workers/worker.hpp"
 
 namespace syncopate {
+
+namespace {
+
+// What a worker of push-sum sends and gets: in exchange r everybody sends parts of what it has along the graph's r-th
+// links, and keeps the rest. A worker that loses its state begins anew, with another one's model and a weight of 1;
+// what it had taken and not mixed is lost with it, and is not waited for again.
+class Pushes {
+ public:
+  Pushes(Worker& worker, Gossip& gossip, const GossipGraph& graph)
+      : worker_(worker), gossip_(gossip), links_(graph, worker.rank()), weight_(worker), received_(worker) {}
+
+  double weight() { return (*weight_).value; }  // w; the model is z = x / w
+  Step exchanges() const { return sent_; }      // begun so far
+  Step begun_at() const { return begun_at_; }   // the step in which the last one was
+
+  // Fails where less weight is left than `least` and all who send have left: what is missing then does not come back.
+  // (Of those that are only late it is under way.)
+  void check_weight(double least);
+  // Begins the next exchange: parts of what is here go to those whose turn it is, unless they have stopped.
+  void send();
+  void take_what_has_come();
+  // Waits for the messages of all exchanges before this one.
+  void take_before(Step exchange);
+  // Whether those of this exchange are here, or will never come.
+  bool has(Step exchange) const;
+  // Makes the model the weighted mean of itself and what was taken of exchanges before this one.
+  void mix_before(Step exchange);
+  void mix_all();
+
+ private:
+  using Source = std::pair<Step, Rank>;  // an exchange, and who sent
+  struct Weight {
+    double value = 1;
+  };
+  void take(const Message& message);
+
+  Worker& worker_;
+  Gossip& gossip_;
+  LinksOfWorker links_;
+  LostWithState<Weight> weight_;
+  Step sent_{};
+  Step begun_at_{};
+  Step next_{};             // to be waited for
+  std::set<Source> taken_;  // from there on: of faster workers, or without waiting
+  LostWithState<std::map<Source, WeightedState>> received_;
+};
+
+void Pushes::send() {
+  begun_at_ = worker_.step();
+  const Step exchange = sent_;
+  ++sent_;
+  double& weight = (*weight_).value;
+  const double whole = weight;
+  for (const auto& [receiver, share] : links_.receivers(exchange)) {
+    if (gossip_.has_stopped(receiver)) continue;
+    weight -= whole * share;
+    worker_.send(receiver, Message::of_model(exchange, worker_.model(), {whole * share}));
+  }
+}
+
+void Pushes::check_weight(double least) {
+  const auto has_left = [this](const Neighbour& link) { return gossip_.has_stopped(link.worker); };
+  const auto have_left = [&](const std::vector<Neighbour>& links) { return std::ranges::all_of(links, has_left); };
+  if (weight() >= least || !std::ranges::all_of(links_.senders_by_turn(), have_left)) return;
+  worker_.fail(
+      fmt::format("worker {} has a weight of {:.2g} left and could only diverge: those who send to it have left",
+                  worker_.rank().value, weight()));
+}
+
+void Pushes::take(const Message& message) {
+  const Source source{message.step, message.from};
+  taken_.insert(source);
+  (*received_)[source] = {message.numbers.front(), message.model};
+}
+
+void Pushes::take_what_has_come() {
+  for (const auto& message : gossip_.receive_what_has_come()) take(*message);
+}
+
+void Pushes::take_before(Step exchange) {
+  for (; next_ < exchange; ++next_)
+    for (const Neighbour& link : links_.senders(next_))
+      while (taken_.erase({next_, link.worker}) == 0) {
+        const auto message = gossip_.receive_from(link.worker);
+        if (!message) break;  // it has stopped
+        take(*message);
+      }
+}
+
+bool Pushes::has(Step exchange) const {
+  return exchange < next_ || std::ranges::all_of(links_.senders(exchange), [&](const Neighbour& link) {
+           return taken_.contains({exchange, link.worker}) || gossip_.has_stopped(link.worker);
+         });
+}
+
+void Pushes::mix_before(Step exchange) {
+  std::vector<WeightedState> terms = {{weight(), worker_.model()}};
+  auto& received = *received_;
+  while (!received.empty() && received.begin()->first.first < exchange)
+    terms.push_back(std::move(received.extract(received.begin()).mapped()));
+  if (terms.size() == 1) return;
+  const WeightedState mean = gossip_.mean(std::move(terms));
+  worker_.set_model(mean.state);
+  (*weight_).value = mean.weight;
+}
+
+void Pushes::mix_all() {
+  const auto& received = *received_;
+  if (!received.empty()) mix_before(received.rbegin()->first.first + 1);
+}
+
+// How pushes go on while their receivers compute: by the paper, or as its authors released it.
+// Source: Assran et al. 2019, "Stochastic Gradient Push for Distributed Deep Learning" (overlap SGP).
+// An eighth of what a worker has where nobody has left. With overlap messages under way hold back what it has not kept.
+// As released fast workers exchange more often than the slow ones that they hear from, and have the less.
+double least_weight(const PushOptions& options, const GossipGraph& graph);
+
+// After the step: an exchange every max(tau, 1) steps, of which the one before the last has ended by then.
+void exchange_as_in_paper(const Worker& worker, Step overlap, Pushes& pushes);
+
+// Before the gradient: the next exchange begins once the last has ended, which is waited for after tau steps alone.
+void exchange_as_released(const Worker& worker, Step overlap, Pushes& pushes);
+
+double least_weight(const PushOptions& options, const GossipGraph& graph) {
+  const double healthy = graph.least_weight() / 8;
+  if (options.overlap_steps == Step{0}) return healthy;
+  return healthy * graph.least_kept() / (options.overlap == PushOptions::Overlap::paper ? 1 : 64);
+}
+
+void exchange_as_in_paper(const Worker& worker, Step overlap, Pushes& pushes) {
+  const Step step = worker.step() - 1;  // that has just been taken
+  if (step.value() % std::max<Step::Rep>(overlap.value(), 1) == 0) pushes.send();
+  if (overlap > Step{0}) pushes.take_what_has_come();
+  pushes.take_before(pushes.exchanges() - (overlap > Step{0} ? 1 : 0));
+  pushes.mix_all();
+}
+
+void exchange_as_released(const Worker& worker, Step overlap, Pushes& pushes) {
+  const Step begun = pushes.exchanges();
+  if (begun > Step{0}) {
+    pushes.take_what_has_come();
+    if (worker.step() - pushes.begun_at() >= overlap) pushes.take_before(begun);
+    if (!pushes.has(begun - 1)) return;
+    pushes.mix_before(begun);
+  }
+  pushes.send();
+}
+
+}  // namespace
 
 void StochasticGradientPush::run(Worker& worker) const {
   const Step overlap = options_.overlap_steps;

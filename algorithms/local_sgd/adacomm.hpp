@@ -1,6 +1,6 @@
 // AdaComm: Local SGD whose rounds become shorter as the training loss falls.
 // Source:  Wang and Joshi 2019, "Adaptive Communication Strategies to Achieve the Best Error-Runtime Trade-off in
-//          Local-Update SGD"; Paddle's AdaptiveLocalSGDOptimizer. The formulas: loss_period.hpp.
+//          Local-Update SGD"; Paddle's AdaptiveLocalSGDOptimizer. The formulas: sync_period.hpp.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: intervals in steps, or seconds of the workers' clock.
 // Cost:    one all-reduce of P floats per round; per interval one all-gather of a loss, 8 bytes of each worker (the
 //          first time F_0 too); where intervals are in seconds one per round, with what the clocks show, 8 bytes more.
@@ -18,11 +18,17 @@
 //          its recursion in double precision; virtual times by hand.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
+#include <span>
+#include <vector>
 
-#include "algorithms/local_sgd/loss_period.hpp"
-#include "algorithms/local_sgd/state_policy.hpp"
+#include "algorithms/local_sgd/rounds.hpp"
+#include "algorithms/local_sgd/sync_period.hpp"
 #include "algorithms/method/algorithm.hpp"
+#include "workers/worker.hpp"
 
 namespace syncopate {
 
@@ -60,6 +66,114 @@ class AdaComm : public Algorithm {
   LossPeriod rule_;
 };
 
-std::unique_ptr<Algorithm> make_adacomm(Settings& settings, const AlgorithmContext& context);
+// Where a worker is in its training. All but its own losses are the same for all.
+struct AdaComm::Course {
+  Step period;                                      // tau_l
+  double first_rate;                                // eta_0
+  LostWithState<std::optional<double>> first_loss;  // of its first step
+  Step next_step;                                   // when an interval may begin; 0: after each average
+  double next_s;                                    // and by the clock
+  double last_loss = 0;                             // of the last step before it
+  std::optional<double> initial_loss{};             // F_0, once it is known to all
+};
+
+inline void AdaComm::run(Worker& worker) const {
+  Course course{rule_.first(), worker.learning_rate(), LostWithState<std::optional<double>>(worker),
+                options_.interval_steps.value_or(0), options_.interval_s.value_or(0)};
+  while (worker.budget_left()) {
+    for (Step taken{}; taken < course.period && worker.budget_left(Judged::alone); ++taken) {
+      Gradient gradient = worker.compute_step_gradient() / worker.micro_batches();
+      const bool is_first = worker.step() == Step{0};
+      const bool is_last = taken + 1 == course.period && worker.step() + 1 >= course.next_step;
+      if (is_first || is_last) course.last_loss = worker.loss(gradient);
+      if (is_first) *course.first_loss = course.last_loss;
+      worker.descend(gradient);
+    }
+    worker.average_model({.policy = options_.policies.average, .weight = options_.policies.model_weight()});
+    publish(worker, options_.policies);
+    if (worker.budget_left() && worker.step() >= course.next_step) begin_interval(worker, course);
+  }
+}
+
+// Of every `each`-th number from the first on, those that are known.
+inline double mean_of(std::span<const double> all, std::size_t first, std::size_t each) {
+  double sum = 0, count = 0;
+  for (std::size_t i = first; i < all.size(); i += each) {
+    if (std::isnan(all[i])) continue;
+    sum += all[i];
+    ++count;
+  }
+  return sum / count;
+}
+
+struct Gathered {
+  double loss, first_loss, time_s;
+};
+
+// By a clock only all together know whether one begins.
+inline void AdaComm::begin_interval(Worker& worker, Course& course) const {
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  std::vector<double> mine = {course.last_loss};
+  if (!course.initial_loss) mine.push_back((*course.first_loss).value_or(unknown));
+  if (options_.interval_s) mine.push_back(to_seconds(worker.now()));
+  const Gathered all = *worker.all_gather(mine, [each = mine.size()](std::span<const double> numbers) {
+    Gathered result{mean_of(numbers, 0, each), each > 1 ? mean_of(numbers, 1, each) : unknown, 0};
+    for (std::size_t i = each - 1; i < numbers.size(); i += each) result.time_s = std::max(result.time_s, numbers[i]);
+    return result;
+  });
+  if (!course.initial_loss) course.initial_loss = all.first_loss;
+  if (options_.interval_s && all.time_s < course.next_s) return;
+  if (options_.interval_s) course.next_s = (std::floor(all.time_s / *options_.interval_s) + 1) * *options_.interval_s;
+  if (options_.interval_steps)
+    course.next_step =
+        (worker.step().value() / options_.interval_steps->value() + 1) * options_.interval_steps->value();
+  course.period =
+      rule_.next(all.loss / *course.initial_loss, course.first_rate / worker.learning_rate(), course.period);
+}
+
+inline std::unique_ptr<Algorithm> make_adacomm(Settings& settings, const AlgorithmContext& context) {
+  constexpr Step::Rep most = std::numeric_limits<std::int32_t>::max();
+  if (context.time_only) settings.fault("algorithm", "needs a model: how long its rounds are follows from the loss");
+  AdaCommOptions options;
+  LossPeriod::Options& period = options.period;
+  const Key initial{"initial_period", "The formula's tau_0: the first period, or in Paddle's formula its square.",
+                    "steps"};
+  period.initial = settings.integer(initial, 1, most);
+  using Form = LossPeriod::Form;
+  period.form = settings.choice(
+      {"formula", "The next period, rounded up: sqrt(F_l / F_0) tau_0 (adacomm), or sqrt(tau_0 F_l / F_0) (paddle)."},
+      {{"adacomm", Form::adacomm}, {"paddle", Form::paddle}}, period.form);
+  const bool is_paddle = period.form == Form::paddle;
+  const Key follow_rate{"follow_rate",
+                        "Whether eta_0 / eta_l is in the root: longer rounds as the learning rate falls.", "",
+                        "as in Paddle's formula, and not in the other"};
+  period.follows_rate = settings.optional_flag(follow_rate).value_or(is_paddle);
+  if (period.follows_rate && context.learning_rate_warmup > Step{0})
+    settings.fault("follow_rate", "must be false where the learning rate has a warm-up, which begins at a low eta_0");
+  using NotBelow = LossPeriod::NotBelow;
+  period.not_below = settings.choice(
+      {"not_below", "What follows where the new period is not below the last: it, the last again, or a part of that."},
+      {{"take", NotBelow::take}, {"keep", NotBelow::keep}, {"shrink", NotBelow::shrink}}, period.not_below);
+  if (period.not_below == NotBelow::shrink)
+    period.shrinkage =
+        settings.number({"shrinkage", "Which part, rounded up to steps (gamma); not established as the paper's."},
+                        Range{.low = 0, .high = 1, .low_open = true, .high_open = true}, period.shrinkage);
+  period.minimum = settings.integer({"minimum", "The shortest period.", "steps"}, 1, most, 1);
+  const Stated<std::int64_t> minimum(period.minimum.value(), "minimum");
+  const Key maximum{"maximum", "The longest period.", "steps", "no bound; in Paddle's formula 16"};
+  period.maximum = settings.optional_integer(maximum, minimum, most);
+  if (is_paddle && !period.maximum) period.maximum = std::max(LossPeriod::longest_of_paddle, period.minimum);
+  options.interval_steps = settings.optional_integer(
+      {"interval_steps", "After how many steps the period is set anew.", "steps", "at each average, or by interval_s"},
+      1, most);
+  options.interval_s = settings.optional_number(
+      {"interval_s", "After how much time the period is set anew (T_0).", "s", "at each average, or by interval_steps"},
+      Range::positive());
+  if (options.interval_steps && options.interval_s)
+    settings.fault("interval_s", "must be left out where interval_steps is given");
+  options.policies = read_state_policies(settings);
+  read_model_weights(settings, context.divides_data, options.policies);
+  return std::make_unique<AdaComm>(options);
+}
 
 }  // namespace syncopate

@@ -11,9 +11,14 @@
 // Checks:  threshold = inf equals Local SGD bit for bit; times and drops of the tabulated toy experiment.
 #pragma once
 
-#include "algorithms/local_sgd/state_policy.hpp"
+#include <utility>
+
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/rounds.hpp"
 #include "algorithms/local_sgd/sync_period.hpp"
 #include "algorithms/method/algorithm.hpp"
+#include "algorithms/synchronous/drop_threshold.hpp"
+#include "workers/worker.hpp"
 
 namespace syncopate {
 
@@ -44,6 +49,86 @@ class DropLocalSgd : public Algorithm {
   DropLocalOptions options_;
 };
 
-std::unique_ptr<Algorithm> make_drop_local_sgd(Settings& settings, const AlgorithmContext& context);
+// A round that lasts until the budget of seconds or samples is used up has no steps to pass over.
+inline constexpr Step endless = 1'000'000'000'000;
+
+// The micro-batches of one local step that end before the deadline.
+inline Gradient compute_until(Worker& worker, Time deadline) {
+  Gradient sum;
+  for (int m = 0; m < worker.micro_batches(); ++m) {
+    const auto gradient = worker.compute_gradient(deadline);
+    if (!gradient) break;
+    sum += *gradient;
+  }
+  return sum;
+}
+
+// DropCompute itself, before local steps begin.
+inline void drop_together(Worker& worker, Step until, const DropLocalOptions& options) {
+  while (worker.step() < until && worker.budget_left()) {
+    Gradient sum = compute_until(worker, later(worker.now(), options.threshold));
+    worker.all_reduce_sum(sum);
+    worker.descend(sum / (worker.size() * worker.micro_batches()));
+    publish(worker, options.state);
+  }
+}
+
+inline void DropLocalSgd::run(Worker& worker) const {
+  drop_together(worker, period_->synchronous_steps(), options_);
+  while (worker.budget_left()) {
+    const Step period = period_->at(worker.step(), worker.learning_rate(), worker.steps_left());
+    Time deadline = later(worker.now(), options_.threshold);
+    LostWithState<Step> taken(worker);
+    Step passed{};
+    while (passed < period && worker.budget_left(Judged::alone)) {
+      if (options_.clock == DropLocalOptions::Clock::step) deadline = later(worker.now(), options_.threshold);
+      const Gradient sum = compute_until(worker, deadline);
+      const bool stops = options_.clock == DropLocalOptions::Clock::period && worker.now() >= deadline;
+      const bool nothing = sum.micro_batches() == 0;
+      nothing ? worker.skip_steps(1) : worker.descend(sum / worker.micro_batches());
+      ++passed;
+      if (!nothing) ++*taken;
+      if (!stops) continue;
+      if (period < endless) worker.skip_steps(period - passed);
+      break;
+    }
+    const bool by_steps = options_.weights == DropLocalOptions::Weights::steps;
+    const double weight = by_steps ? static_cast<double>((*taken).value()) : options_.state.model_weight();
+    worker.average_model({.policy = options_.state.average, .weight = weight});
+    publish(worker, options_.state);
+  }
+}
+
+inline Forecast DropLocalSgd::forecast(const PredictionInput& input) const {
+  const double threshold_s = to_seconds(options_.threshold);
+  const Limits limits = options_.clock == DropLocalOptions::Clock::period ? Limits{.round_s = threshold_s}
+                                                                          : Limits{.step_s = threshold_s};
+  return predict_rounds(*period_, rounds_until(limits, options_.state.average, input), input);
+}
+
+// Who is late passes over steps, and takes part in the average.
+inline std::optional<Communicated> DropLocalSgd::communication(const CommunicationInput& input) const {
+  return communicated_in_rounds(*period_, options_.state.average, input);
+}
+
+inline std::unique_ptr<Algorithm> make_drop_local_sgd(Settings& settings, const AlgorithmContext& context) {
+  using Clock = DropLocalOptions::Clock;
+  using Weights = DropLocalOptions::Weights;
+  auto period = read_sync_period(settings, context);
+  DropLocalOptions options;
+  options.threshold = from_seconds(
+      settings.number({"threshold_s", "After what time a worker takes no more local steps.", "s"}, Range::positive()));
+  check_threshold(settings, options.threshold, context.shortest_micro_batch_s);
+  options.clock = settings.choice({"clock", "Whether the threshold is that of a whole period or of each local step."},
+                                  {{"period", Clock::period}, {"step", Clock::step}}, options.clock);
+  options.weights = settings.choice(
+      {"weights",
+       "How models count in the average: alike, by their steps, or by their workers' training samples (FedAvg)."},
+      {{"equal", Weights::equal}, {"steps", Weights::steps}, {"samples", Weights::samples}}, options.weights);
+  options.state = read_state_policies(settings);
+  if (options.weights == Weights::samples) options.state.weights = ModelWeights::samples;
+  check_model_weights(settings, context.divides_data, options.state);
+  return std::make_unique<DropLocalSgd>(std::move(period), options);
+}
 
 }  // namespace syncopate

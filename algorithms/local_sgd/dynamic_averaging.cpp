@@ -1,11 +1,158 @@
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
 
+#include <algorithm>
+#include <array>
 #include <limits>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
 
-#include "algorithms/local_sgd/gathered_averaging.hpp"
-#include "algorithms/local_sgd/model_coordinator.hpp"
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "workers/server.hpp"
 
 namespace syncopate {
+
+namespace {
+
+// Dynamic averaging by a test that all workers share: the mean of their squared distances from the last average.
+// Differs: from Kamp et al. 2018 in that every look at the distances is an all-gather, and averages are of all.
+void average_by_gathered_distances(Worker& worker, const DynamicOptions& options);
+
+// Whether the models are still near their last average. The same answer for all: it follows from what they gather,
+// and so does the budget's end, which a worker alone may see later than another.
+bool stays_apart(Worker& worker, const ModelStatePtr& last, double threshold) {
+  const double distance = worker.distance(worker.model(), last);
+  const std::array mine = {distance * distance, worker.budget_left(Judged::alone) ? 0.0 : 1.0};
+  return *worker.all_gather(mine, [&](std::span<const double> all) {
+    double sum = 0, ended = 0;
+    for (std::size_t i = 0; i < all.size(); i += mine.size()) {
+      sum += all[i];
+      ended += all[i + 1];
+    }
+    return sum / worker.size() <= threshold && ended == 0;  // not a number: averaged, so that it shows
+  });
+}
+
+void average_by_gathered_distances(Worker& worker, const DynamicOptions& options) {
+  while (worker.budget_left()) {
+    const ModelStatePtr last = worker.model();
+    do take_local_steps(worker, options.check_every);
+    while (stays_apart(worker, last, options.threshold));
+    worker.average_model({.policy = options.policies.average});
+    publish(worker, options.policies);
+  }
+}
+
+// The coordinator of dynamic averaging: whose models are averaged, and when all are.
+// Source:  Kamp et al. 2018, "Efficient Decentralized Deep Learning by Dynamic Model Averaging".
+// What it and the workers tell each other, as the first number of a message with a model.
+enum class CoordinatorNews {
+  answer,     // to the coordinator: as it asked
+  violation,  // the model has left the reference's neighbourhood
+  partial,    // from the coordinator: the mean of some
+  reference,  // of all
+};
+constexpr double as_number(CoordinatorNews news) { return static_cast<double>(news); }
+
+class ModelCoordinator {
+ public:
+  ModelCoordinator(Server& server, double threshold)
+      : server_(server), threshold_(threshold), reference_(server.model()) {}
+
+  void run();
+
+ private:
+  void take(const Message& message);
+  void settle();
+  void ask(Rank worker);
+  void send(const ModelStatePtr& mean, CoordinatorNews news);
+  Rank next_to_ask();
+  ModelStatePtr mean_of(const std::map<Rank, ModelStatePtr>& models) const;
+
+  Server& server_;
+  double threshold_;
+  ModelStatePtr reference_;
+  std::map<Rank, ModelStatePtr> together_;  // the balancing set: they wait for a model
+  std::set<Rank> asked_;                    // and have not answered
+  std::map<Rank, ModelStatePtr> last_;      // of workers that have ended
+  int violations_ = 0;                      // since the last average of all
+  Step asked_so_far_{};
+  Step latest_step_{};  // of any worker
+};
+
+void ModelCoordinator::run() {
+  while (const auto message = server_.receive_until_all_left()) {
+    take(*message);
+    while (const auto another = server_.receive(server_.now())) take(*another);
+    settle();
+  }
+  Publication publication{.step = latest_step_};
+  for (const auto& [worker, model] : last_) publication.own.models.push_back({1, model});
+  server_.set_model(mean_of(last_));
+  publication.model = server_.model();
+  server_.publish(std::move(publication));
+}
+
+void ModelCoordinator::take(const Message& message) {
+  server_.note_steps(message.from, message.step);
+  asked_.erase(message.from);
+  latest_step_ = std::max(latest_step_, message.step);
+  const bool has_ended = message.kind == Message::Kind::last_model;
+  (has_ended ? last_ : together_)[message.from] = message.model;
+  if (!has_ended && message.numbers.front() == as_number(CoordinatorNews::violation)) ++violations_;
+}
+
+// Where the models that are here have a mean near the reference, or are all, they are replaced by it; else another one
+// is asked for.
+void ModelCoordinator::settle() {
+  if (together_.empty() || !asked_.empty()) return;
+  const int working = server_.size() - static_cast<int>(last_.size());
+  const bool are_all = std::ssize(together_) == working;
+  const ModelStatePtr mean = mean_of(together_);
+  if (are_all) {
+    reference_ = mean;
+    violations_ = 0;
+    return send(mean, CoordinatorNews::reference);
+  }
+  if (violations_ >= working) {
+    for (int worker = 0; worker < server_.size(); ++worker) ask(Rank{worker});
+    return;
+  }
+  const double distance = server_.distance(mean, reference_);
+  if (distance * distance <= threshold_) return send(mean, CoordinatorNews::partial);
+  ask(next_to_ask());
+}
+
+void ModelCoordinator::ask(Rank worker) {
+  if (together_.contains(worker) || last_.contains(worker)) return;
+  asked_.insert(worker);
+  server_.send(worker, Message::note(server_.step()));
+}
+
+// Drawn from those that are neither here nor have ended.
+Rank ModelCoordinator::next_to_ask() {
+  std::vector<Rank> others;
+  for (int worker = 0; worker < server_.size(); ++worker)
+    if (!together_.contains(Rank{worker}) && !last_.contains(Rank{worker})) others.emplace_back(worker);
+  ++asked_so_far_;
+  const auto place = static_cast<std::size_t>(server_.uniform(asked_so_far_) * static_cast<double>(others.size()));
+  return others[place];
+}
+
+void ModelCoordinator::send(const ModelStatePtr& mean, CoordinatorNews news) {
+  for (const auto& [worker, model] : std::exchange(together_, {}))
+    server_.send(worker, Message::of_model(server_.step(), mean, {as_number(news)}));
+}
+
+ModelStatePtr ModelCoordinator::mean_of(const std::map<Rank, ModelStatePtr>& models) const {
+  std::vector<WeightedState> terms;
+  for (const auto& [worker, model] : models) terms.push_back({1.0 / static_cast<double>(models.size()), model});
+  return server_.combine(terms);
+}
+
+}  // namespace
 
 void DynamicAveraging::run(Worker& worker) const {
   if (is_gathered()) return average_by_gathered_distances(worker, options_);

@@ -20,7 +20,7 @@
 //          partial averages; "gathered": the steps of the averages against a computation in double precision.
 #pragma once
 
-#include "algorithms/local_sgd/state_policy.hpp"
+#include "algorithms/local_sgd/rounds.hpp"
 #include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {

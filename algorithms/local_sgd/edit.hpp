@@ -36,13 +36,187 @@
 //          times c and sync_seconds = H c give EDiT bit for bit; the recursion in double precision.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
-#include "algorithms/local_sgd/edit_round.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/outer_optimizer.hpp"
+#include "algorithms/local_sgd/rounds.hpp"
+#include "algorithms/local_sgd/sync_period.hpp"
+#include "algorithms/method/algorithm.hpp"
+#include "workers/base/units.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/worker.hpp"
 
 namespace syncopate {
+
+// What EDiT's penalty on pseudo-gradients goes by.
+struct PenaltyOptions {
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+  double outlier_factor = 3;        // deviations above the mean; inf: nobody is an outlier
+  int outlier_warmup = 120;         // W: norms that come first, and z-scores that the threshold goes by
+  double outlier_smoothing = 0.02;  // a
+  double temperature = 1;           // T, in units of a norm; inf: all weigh alike
+  double step_share = 0;            // r: how much of a weight goes by steps instead
+  double clip_norm = infinity;      // phi
+
+  bool finds_outliers() const { return outlier_factor < infinity; }
+};
+
+// Which norms of a worker's pseudo-gradients are outliers: those far above the mean of the worker's own so far.
+// Shapes:  numbers in double precision.
+// Cost:    W numbers kept.
+// Differs: as there.
+// Checks:  mean, variance and first outlier of constant norms in closed form; a second implementation that keeps all
+//          norms.
+// What the norms of one worker's pseudo-gradients of one module have been so far.
+class NormStatistics {
+ public:
+  // Whether it is too far above the mean: z > factor x max(1, deviation of the last W z-scores). Of none, before W.
+  bool is_outlier(double norm, const PenaltyOptions& options) const;
+  // mean += a (norm - mean);  variance = (1 - a) (variance + a (norm - old mean) (norm - new mean)).
+  void take_in(double norm, const PenaltyOptions& options);
+
+  double mean() const { return mean_; }
+  double variance() const { return variance_; }
+
+ private:
+  double z_score(double norm, int warmup) const;
+  double recent_deviation() const;
+
+  std::int64_t taken_ = 0;
+  double mean_ = 0;
+  double variance_ = 0;
+  std::vector<double> z_scores_;  // of the last W, each when it was taken in; a ring once there are W
+};
+
+// The least W after which a constant norm is no outlier, whatever the last z-scores: that of the W-th one is
+// sqrt(q^(W - 1) / (1 - q^W)) with q = 1 - a, since mean and variance begin at 0, and falls from there on. After much
+// fewer all workers are outliers for ever.
+int shortest_warmup(const PenaltyOptions& options);
+
+// What EDiT makes of the workers' pseudo-gradients before they are summed: outliers among their norms are left out, the
+// others weigh the less the longer they are, and what comes of them is clipped. Numbers alone: no model, no cluster.
+// Source:  Cheng et al. 2025, "EDiT"; the rules after its authors' code, as its data-parallel path has them.
+// Shapes:  norms (workers, modules) in double precision; a module is a tensor or the whole model.
+// Cost:    W numbers kept per worker and module; nothing is sent.
+// Differs: an outlier's norm is not taken into the statistics; in the code's sharded path it is, with 1e6 added, after
+//          which it sees nothing for a thousand rounds: a fault, which is not offered. Mean and variance begin at 0, as
+//          there. What is no number is an outlier's norm from the first round on; there it never is, and spoils the
+//          statistics. Where nobody can be an outlier, or no worker has a number, it makes weights equal and is not
+//          clipped, so that the run is seen to have diverged.
+//          The share of the steps (`step_share`) is that of the round, there that since the run began. What an
+//          outlier's steps would weigh is lost, as there.
+// Checks:  mean, variance and first outlier of constant norms in closed form; a second implementation that keeps all
+//          norms; weights against the softmax, of equal norms exactly equal.
+// What has been found of one round. [worker x modules + module] by rank.
+struct Penalty {
+  int modules = 0;
+  std::vector<NormStatistics> statistics{};  // afterwards
+  std::vector<double> factors{};             // N times the weight: 1 is what a worker has in a plain mean
+  std::vector<bool> rolled_back{};           // of each module: all workers are outliers, and not all without a number
+
+  std::span<const double> factors_of(Rank worker) const {
+    if (factors.empty()) return {};  // nobody was looked at
+    return std::span(factors).subspan(static_cast<std::size_t>(worker.value * modules),
+                                      static_cast<std::size_t>(modules));
+  }
+};
+
+// `before`: the statistics of the round before; none at first. `steps`: of each worker in this round; only where
+// weights go by them.
+Penalty penalise(std::span<const NormStatistics> before, std::span<const double> norms, std::span<const double> steps,
+                 int modules, const PenaltyOptions& options);
+
+// What a sum of this norm is multiplied by: min(1, phi / (norm + 1e-6)).
+double clip_factor(double norm, double clip_norm);
+
+// Reads outlier_factor, outlier_warmup, outlier_smoothing, temperature, step_share and clip_norm.
+PenaltyOptions read_penalty(Settings& settings);
+
+// Rounds of local steps that end by time: with the first step of a worker that ends at least so many seconds after the
+// last synchronisation, on its own clock. Nobody is interrupted.
+// Source:  Cheng et al. 2025, "EDiT": A-EDiT.
+// Units:   seconds.
+// Cost:    a round takes the time, the longest rest of a step that is then under way, and its communication. A worker
+//          whose steps take c s makes ceil(time / c) of them, where they are constant.
+// Checks:  the closed form of constant steps; the simulated cluster.
+struct TimedRounds {
+  enum class CountedFrom {
+    end,      // of the last synchronisation
+    arrival,  // this worker's at it, so that what it has waited there is part of the time
+  };
+  Duration length = longest_duration;  // tau_time
+  CountedFrom counted_from = CountedFrom::end;
+  std::int64_t minimum_steps = 1;  // of all workers together; with fewer the synchronisation is put off by another time
+  Step warmup_steps{};             // of synchronous SGD before the first round
+};
+
+// What a synchronisation costs.
+struct SynchronisationCosts {
+  double meeting_s = 0;  // to find out what all have done, also where it is put off
+  double average_s = 0;
+};
+
+// By drawn steps, whose rounds follow one another as in a run; none where they are too few for that. Steps are the
+// fastest worker's of each round, and what the others are behind is not kept. A round that the budget cuts short is
+// taken as a whole.
+Forecast predict_timed_rounds(const TimedRounds& rounds, const SynchronisationCosts& costs,
+                              const PredictionInput& input);
+
+// Whether the time that ends rounds is written, `sync_seconds`. Reads it, counted_from, minimum_steps and warmup_steps;
+// without it these others are faults.
+bool read_timed_rounds(Settings& settings, TimedRounds& rounds, const WorkInBudget& work);
+
+// What EDiT's workers tell each other at the end of a round, before they average, and what follows from it for all.
+// Cost:    an all-gather of 8 bytes per module and worker; of 32 more per worker where steps are told.
+struct EditOptions {
+  enum class Scope { tensor, model };
+  Scope scope = Scope::tensor;       // what is weighed by itself: a module
+  Scope clip_scope = Scope::tensor;  // what is clipped by itself
+  PenaltyOptions penalty{};
+  std::shared_ptr<const SyncPeriod> period{};  // EDiT; null: A-EDiT
+  TimedRounds timed{};                         // of A-EDiT
+  std::shared_ptr<const OuterOptimizer> outer{};
+  StatePolicies state{};
+  std::optional<int> tensors{};  // of the model, where that is not there; none: not known
+
+  bool is_timed() const { return !period; }
+  bool tells_steps() const { return is_timed() || penalty.step_share > 0; }
+  // Numbers that each worker tells; none where the number of tensors is not known.
+  std::optional<std::int64_t> told_numbers() const;
+};
+
+// What a worker has done in a round.
+struct RoundWork {
+  explicit RoundWork(const Worker& worker) : kept(worker) {}
+
+  LostWithState<Step> kept;  // steps that its model is from
+  Step passed{};             // steps gone by
+  double rates = 0;          // sum of their learning rates
+  double mean_rate() const { return passed > 0 ? rates / static_cast<double>(passed.value()) : 0; }
+};
+
+// What all know of it then.
+struct RoundMeeting {
+  Penalty penalty{};
+  Step longest{};         // of all workers' steps gone by; 0 where they are not told
+  double inner_rate = 0;  // mean over all steps; 0 likewise
+  bool is_put_off = false;
+};
+
+// Each brings the norms of what its model differs from `last`, so that all weigh all alike. `before`: of the round
+// before; null at first.
+std::shared_ptr<const RoundMeeting> meet(Worker& worker, const EditOptions& options, const ModelStatePtr& last,
+                                         RoundWork& work, const std::shared_ptr<const RoundMeeting>& before);
+
+// The norm of what consists of parts with these.
+double norm_of(const std::vector<double>& parts);
 
 class Edit : public Algorithm {
  public:

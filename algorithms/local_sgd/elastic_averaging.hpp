@@ -12,7 +12,12 @@
 //          iteration.
 #pragma once
 
+#include <limits>
+#include <utility>
+
+#include "algorithms/local_sgd/round_prediction.hpp"
 #include "algorithms/method/algorithm.hpp"
+#include "workers/worker.hpp"
 
 namespace syncopate {
 
@@ -52,6 +57,103 @@ class ElasticAveraging : public Algorithm {
   ElasticOptions options_;
 };
 
-std::unique_ptr<Algorithm> make_elastic_averaging(Settings& settings, const AlgorithmContext& context);
+inline constexpr AveragePolicy parameters_alone{.buffers = StatePolicy::average};
+
+inline void ElasticAveraging::run(Worker& worker) const {
+  is_asynchronous() ? run_asynchronously(worker) : run_synchronously(worker);
+}
+
+// x <- x - eta g(x); with momentum v <- delta v - eta g(x + delta v), x <- x + v. Whether the x it began with is lost:
+// the step is then a new worker's first, from the centre and without v.
+inline bool ElasticAveraging::local_step(Worker& worker, ModelStatePtr& velocity) const {
+  ModelStatePtr x = worker.model();
+  LostWithState<bool> is_there(worker, true);
+  if (velocity) worker.set_model(worker.combine({{1, x}, {options_.momentum, velocity}}, x));
+  const Gradient gradient = worker.compute_step_gradient() / worker.micro_batches();
+  if (!*is_there) x = worker.model();
+  worker.descend(gradient);
+  if (options_.momentum > 0) velocity = worker.combine({{1, worker.model()}, {-1, x}}, x);
+  return !*is_there;
+}
+
+inline void ElasticAveraging::run_synchronously(Worker& worker) const {
+  const double alpha = options_.alpha, beta = worker.size() * options_.alpha;
+  ModelStatePtr centre = worker.model(), velocity;
+  while (worker.budget_left()) {
+    const ModelStatePtr x = worker.model();
+    worker.average_model({.policy = parameters_alone});
+    const ModelStatePtr mean = worker.model();
+    worker.set_model(x);
+    const ModelStatePtr before = std::exchange(centre, worker.combine({{1 - beta, centre}, {beta, mean}}, mean));
+    worker.declare_newest(centre);
+    if (!local_step(worker, velocity))
+      worker.set_model(worker.combine({{1, worker.model()}, {-alpha, x}, {alpha, before}}, x));
+    worker.publish(centre);
+    for (Step done = 1; done < options_.period && worker.budget_left(Judged::alone); ++done)
+      local_step(worker, velocity);
+  }
+  worker.barrier();  // the steps since the last exchange are a row too
+  worker.publish(centre);
+}
+
+inline void ElasticAveraging::run_asynchronously(Worker& worker) const {
+  const double alpha = options_.alpha;
+  const Rank server{worker.size()};
+  ModelStatePtr velocity;
+  while (worker.budget_left()) {
+    ModelStatePtr difference;
+    const bool exchanges = worker.step().value() % options_.period.value() == 0;
+    if (exchanges) {
+      worker.send(server, Message::request());
+      const auto centre = worker.receive();
+      if (!centre) return;
+      difference = worker.combine({{alpha, worker.model()}, {-alpha, centre->model}});
+      worker.send(server, Message::of_difference(worker.step(), difference));
+    }
+    const bool is_lost = local_step(worker, velocity);
+    if (exchanges && !is_lost) worker.set_model(worker.combine({{1, worker.model()}, {-1, difference}}));
+    worker.report_steps();
+  }
+}
+
+inline void ElasticAveraging::serve(Server& server) const {
+  while (const auto message = server.receive_until_all_left()) {
+    server.set_model(server.combine({{1, server.model()}, {1, message->model}}));
+    server.note_steps(message->from, message->step);
+    server.publish();
+  }
+}
+
+// A round of the synchronous form begins with the average that another would end with. In the asynchronous form a
+// worker asks for the centre and waits for it, and does not wait for what it sends back.
+inline Forecast ElasticAveraging::forecast(const PredictionInput& input) const {
+  if (is_asynchronous()) {
+    const double request_s = to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}}));
+    const auto period = static_cast<double>(options_.period.value());
+    return predict_own_pace(
+        {(request_s + input.message_s()) / period, input.workers * input.on_server_link_s() / period}, input);
+  }
+  return predict_rounds(*make_constant_period(options_.period), parameters_alone, input);
+}
+
+inline std::unique_ptr<Algorithm> make_elastic_averaging(Settings& settings, const AlgorithmContext& context) {
+  using Exchange = ElasticOptions::Exchange;
+  ElasticOptions options;
+  options.exchange = settings.choice(
+      {"exchange", "Whether all exchange with the centre at once, or each by itself with a server that holds it."},
+      {{"synchronous", Exchange::synchronous}, {"asynchronous", Exchange::asynchronous}}, options.exchange);
+  // beta = N alpha; beyond 1 the synchronous centre overshoots the mean of the workers.
+  options.alpha =
+      settings.number({"beta", "The part of its distance from the workers that the centre moves (N alpha)."},
+                      Range{.low = 0, .high = 1, .low_open = true}) /
+      context.workers;
+  options.period = settings.integer({"period", "Local steps between two exchanges (tau).", "steps"}, 1,
+                                    std::numeric_limits<std::int64_t>::max());
+  options.momentum = settings.number({"momentum", "Nesterov's momentum of the local steps: EAMSGD; 0: EASGD."},
+                                     Range{.low = 0, .high = 1, .high_open = true}, 0.0);
+  if (options.momentum > 0 && !context.plain_sgd)
+    settings.fault("momentum", "needs training.optimizer sgd without momentum and weight decay: EAMSGD brings its own");
+  return std::make_unique<ElasticAveraging>(options);
+}
 
 }  // namespace syncopate

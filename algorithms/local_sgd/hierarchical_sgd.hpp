@@ -8,6 +8,9 @@
 // Checks:  one group of all workers equals Local SGD with the group period, groups of one that with the period.
 #pragma once
 
+#include <algorithm>
+#include <limits>
+
 #include "algorithms/local_sgd/local_sgd.hpp"
 
 namespace syncopate {
@@ -38,6 +41,61 @@ class HierarchicalSgd : public Algorithm {
   HierarchicalOptions options_;
 };
 
-std::unique_ptr<Algorithm> make_hierarchical_sgd(Settings& settings, const AlgorithmContext& context);
+inline void HierarchicalSgd::run(Worker& worker) const {
+  train_together(worker, options_.period->synchronous_steps(), options_.policies);
+  const Step group_period = options_.group_period;
+  const double weight = options_.policies.model_weight();
+  while (worker.budget_left()) {
+    Step left = options_.period->at(worker.step(), worker.learning_rate(), worker.steps_left());
+    while (left > group_period) {
+      take_local_steps(worker, group_period);
+      const bool goes_on = worker.average_model(
+          {.policy = options_.policies.average, .weight = weight, .group_size = options_.group_size});
+      left = goes_on ? left - group_period : 0;
+    }
+    take_local_steps(worker, left);
+    worker.average_model({.policy = options_.policies.average, .weight = weight});
+    publish(worker, options_.policies);
+  }
+}
+
+// Whether averages of two neighbouring groups pass the same link: that of a star, or an uplink.
+inline bool groups_meet(const NetworkModel& network, int workers, int group_size) {
+  const auto links_of = [&](int first) {
+    return network.route(
+        CollectiveCall{.members = std::min(group_size, workers - first), .payload = Bytes{1}, .first = Rank{first}});
+  };
+  const auto overlap = [](int a, int of_a, int b, int of_b) {
+    return of_a > 0 && of_b > 0 && b < a + of_a && a < b + of_b;
+  };
+  for (int first = group_size; first < workers; first += group_size)
+    for (const Hop& before : links_of(first - group_size))
+      for (const Hop& here : links_of(first))
+        if (overlap(before.link, before.links, here.link, here.links) ||
+            overlap(before.uplink, before.uplinks, here.uplink, here.uplinks))
+          return true;
+  return false;
+}
+
+inline Forecast HierarchicalSgd::forecast(const PredictionInput& input) const {
+  if (groups_meet(input.network, input.workers, options_.group_size))
+    return Forecast::none("groups' averages wait for each other on shared links");
+  if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
+  return predict_rounds(
+      *options_.period,
+      rounds_in_groups({options_.group_size, options_.group_period}, options_.policies.average, input), input);
+}
+
+inline std::unique_ptr<Algorithm> make_hierarchical_sgd(Settings& settings, const AlgorithmContext& context) {
+  HierarchicalOptions options;
+  options.group_size = static_cast<int>(settings.integer(
+      {"group_size", "How many workers of consecutive ranks form a group."}, 1, Stated(context.workers, "workers")));
+  options.group_period = settings.integer({"group_period", "Local steps between a group's averages.", "steps"}, 1,
+                                          std::numeric_limits<Step::Rep>::max());
+  options.period = read_sync_period(settings, context);
+  options.policies = read_state_policies(settings);
+  read_model_weights(settings, context.divides_data, options.policies);
+  return std::make_unique<HierarchicalSgd>(std::move(options));
+}
 
 }  // namespace syncopate

@@ -14,9 +14,8 @@
 //          rounds match the golden sequences of the rule.
 #pragma once
 
-#include "algorithms/local_sgd/local_phase.hpp"
 #include "algorithms/local_sgd/round_prediction.hpp"
-#include "algorithms/local_sgd/state_policy.hpp"
+#include "algorithms/local_sgd/rounds.hpp"
 #include "algorithms/local_sgd/sync_period.hpp"
 #include "algorithms/method/algorithm.hpp"
 
@@ -55,6 +54,95 @@ void take_local_steps(Worker& worker, Step count);
 // Reads the table `period`; never null.
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context);
 
-std::unique_ptr<Algorithm> make_local_sgd(Settings& settings, const AlgorithmContext& context);
+// Local steps by a plan that all workers share, for methods whose averages start and end between the steps of a round.
+//
+// Where a budget of seconds ends, a worker takes no more steps, and others may have taken more. All must start and
+// finish the same averages nevertheless, and ask the same question after the same ones. So they go by the steps of the
+// plan, which go on in any case.
+class PlannedSteps {
+ public:
+  explicit PlannedSteps(Worker& worker) : worker_(worker), planned_(worker.step()) {}
+
+  Step planned() const { return planned_; }
+  // Whether the budget has steps for another round.
+  bool steps_left() const { return worker_.steps_left() > behind(); }
+  // The length of the round that begins here, as the rule says of a worker who has taken all steps of the plan.
+  Step round(const SyncPeriod& period) const {
+    return period.at(planned_, worker_.learning_rate(behind()), worker_.steps_left() - behind());
+  }
+  // Takes steps until so many are planned in all, fewer if the budget or this worker's own data end. `take_in` hears
+  // the learning rate of each.
+  template <typename TakeIn>
+  void take_until(Step planned, const TakeIn& take_in) {
+    for (; planned_ < planned && worker_.budget_left(Judged::alone); ++planned_) {
+      take_in(worker_.learning_rate());
+      take_local_steps(worker_, 1);
+    }
+    planned_ = planned;
+  }
+
+ private:
+  Step behind() const { return planned_ - worker_.step(); }
+
+  Worker& worker_;  // outlives it
+  Step planned_;
+};
+
+inline void LocalSgd::run(Worker& worker) const {
+  const Step together = period_->synchronous_steps();
+  if (const auto rate = phase_.learning_rate_over(worker.steps_left() - together)) worker.follow(*rate, together);
+  train_together(worker, together, policies_);
+  LocalTraining local(phase_, worker);
+  while (worker.budget_left()) {
+    local.take_steps(period_->at(worker.step(), worker.learning_rate(), worker.steps_left()));
+    worker.average_model({.policy = policies_.average, .weight = policies_.model_weight()});
+    publish(worker, policies_);
+  }
+}
+
+inline void train_together(Worker& worker, Step until, const StatePolicies& policies) {
+  while (worker.step() < until && worker.budget_left()) {
+    Gradient sum = worker.compute_step_gradient();
+    worker.all_reduce_sum(sum);
+    worker.descend(sum / (worker.size() * worker.micro_batches()));
+    publish(worker, policies);
+  }
+}
+
+inline void take_local_steps(Worker& worker, Step count) {
+  for (Step taken{}; taken < count && worker.budget_left(Judged::alone); ++taken)
+    worker.descend(worker.compute_step_gradient() / worker.micro_batches());
+}
+
+inline Forecast LocalSgd::forecast(const PredictionInput& input) const {
+  if (phase_.micro_batches) return Forecast::none("local steps have another number of micro-batches");
+  // A rule whose rounds go by the rate has no steps before the phase.
+  const auto rate = phase_.learning_rate_over(input.steps().value_or(Step{}));
+  return predict_rounds(*period_, policies_.average, rate ? input.at_rate(*rate) : input);
+}
+
+inline std::optional<Communicated> LocalSgd::communication(const CommunicationInput& input) const {
+  const auto rate = phase_.learning_rate_over(input.steps);
+  return communicated_in_rounds(*period_, policies_.average, rate ? input.at_rate(*rate) : input);
+}
+
+inline std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context) {
+  Settings period = settings.section({"period", "How many steps lie between two averages."});
+  return make_sync_period(period, {context.learning_rate_warmup, context.counts_steps, context.budget_ends_alone,
+                                   context.total_steps, context.learning_rate});
+}
+
+inline std::unique_ptr<Algorithm> make_local_sgd(Settings& settings, const AlgorithmContext& context) {
+  LocalPhase phase = read_local_phase(settings, context);
+  AlgorithmContext of_period = context;
+  if (phase.learning_rate) of_period.learning_rate_warmup = Step{};
+  // A rule whose rounds go by the rate has no steps before the phase.
+  const auto rate = phase.learning_rate_over(context.total_steps.value_or(Step{}));
+  if (rate) of_period.learning_rate = &*rate;
+  auto period = read_sync_period(settings, of_period);
+  StatePolicies policies = read_state_policies(settings);
+  read_model_weights(settings, context.divides_data, policies);
+  return std::make_unique<LocalSgd>(std::move(period), policies, phase);
+}
 
 }  // namespace syncopate

@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "workers/training/model_average.hpp"
+
 namespace syncopate {
+
 namespace {
 
 class PlainOuter final : public OuterOptimizer {
@@ -100,6 +103,22 @@ std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings& settings) {
   if (!row)  // their keys follow from it, and are no faults of their own
     for (const std::string_view key : {"rate", "momentum"}) static_cast<void>(settings.has(key));
   return row ? row->make(settings) : make_plain_outer(1);
+}
+
+ModelStatePtr merge(const Participant& by, MergeRule rule, std::vector<WeightedState> differences, Slice slice) {
+  if (rule != MergeRule::mean)
+    return by.norm_preserving_mean(differences, slice,
+                                   rule == MergeRule::rda ? OfEmbeddings::mean : OfEmbeddings::alike);
+  double total = 0;
+  for (const WeightedState& difference : differences) total += difference.weight;
+  for (WeightedState& difference : differences) difference.weight /= total;
+  return by.combine(differences);
+}
+
+MergeRule read_merge_rule(Settings& settings) {
+  return settings.choice(
+      {"merge", "Outer gradients' mean, or its direction with their mean length (rda: embeddings have the mean)."},
+      {{"mean", MergeRule::mean}, {"rda", MergeRule::rda}, {"rda-of-all", MergeRule::rda_of_all}}, MergeRule::rda);
 }
 
 }  // namespace syncopate

@@ -8,12 +8,14 @@
 // Checks:  closed forms in double precision over several rounds; DiLoCo's step against the rule of torch.optim.SGD.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
-#include "workers/participant.hpp"
-#include "workers/settings/settings.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/worker.hpp"
 
 namespace syncopate {
 
@@ -48,5 +50,31 @@ std::span<const OuterOptimizerRow> outer_optimizers();
 
 // Reads a table such as { name = "diloco", rate = 0.7, momentum = 0.9 }. Never null.
 std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings& settings);
+
+// What several workers' outer gradients become before an outer optimizer steps along them.
+// Source:  Douillard et al. 2026, "Decoupled DiLoCo": `rda` (workers/training/model_average.hpp), weights of
+//          quantity times quality, k (k / s) for k micro-batches in s steps.
+// Shapes:  differences: (P,) flat float32, or a slice of it.
+// Differs: the paper counts tokens; equal micro-batches are counted here, so that a weight is in proportion to s.
+//          Embeddings have their weighted mean under `rda`, the default, as others tell of the paper; under
+//          `rda-of-all` they have what all tensors have. Where fragments cut a tensor, each part of it counts as a
+//          tensor, with a length and a direction of its own, so that the merged model depends on the borders.
+// Checks:  golden tables; `rda` of one or of equal differences is themselves; weights by formula.
+enum class MergeRule {
+  mean,  // weighted
+  rda,   // the mean length along the mean direction, tensor by tensor of the slice; of embeddings the mean
+  rda_of_all,
+};
+MergeRule read_merge_rule(Settings& settings);
+
+// 0 where no step was taken.
+constexpr double weight_of(std::int64_t micro_batches, Step steps) {
+  if (steps.value() == 0) return 0;
+  const auto k = static_cast<double>(micro_batches);
+  return k * (k / static_cast<double>(steps.value()));
+}
+
+// The weights are positive, and are divided by their sum; null in time-only runs. Outside the slice it is undefined.
+ModelStatePtr merge(const Participant& by, MergeRule rule, std::vector<WeightedState> differences, Slice slice = {});
 
 }  // namespace syncopate

@@ -37,4 +37,34 @@ StatePolicies read_overlapped_policies(Settings& settings, const AlgorithmContex
   return policies;
 }
 
+// Where the run compresses, what is sent is the fragment's outer gradient: its difference to the outer model.
+void OuterFragments::start(int fragment, Step due) {
+  Own& own = own_[static_cast<std::size_t>(fragment)];
+  const Averaging averaging{.policy = policies_.average,
+                            .weight = policies_.model_weight(),
+                            .slice = fragments_.slice(fragment),
+                            .from = model_,
+                            .rest_is_needed = false};
+  under_way_.push_back(
+      {fragment, due, own.mean_rate(), worker_.start(Collective::average(worker_.model(), averaging))});
+  own = {.has_momentum = own.has_momentum};
+}
+
+void OuterFragments::finish_next() {
+  auto [fragment, due, rate, average] = std::move(under_way_.front());
+  under_way_.pop_front();
+  const ModelStatePtr mean = worker_.finish(std::move(average)).model;
+  has_come_ = true;
+  const Slice slice = fragments_.slice(fragment);
+  bool& has_momentum = own_[static_cast<std::size_t>(fragment)].has_momentum;
+  ModelStatePtr momentum = std::exchange(has_momentum, true) ? momentum_ : nullptr;
+  const ModelStatePtr stepped = outer_.step(worker_, {.last = model_, .average = mean, .inner_rate = rate}, momentum);
+  model_ = worker_.with_slice(model_, stepped, slice);
+  momentum_ = momentum_ ? worker_.with_slice(momentum_, momentum, slice) : momentum;
+  const ModelStatePtr own = worker_.model();
+  const ModelStatePtr mixed = worker_.combine({{1 - mixing_, model_}, {mixing_, own}});
+  worker_.set_model(worker_.with_slice(own, mixed, slice));
+  publish(worker_, policies_, model_);
+}
+
 }  // namespace syncopate

@@ -10,10 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "algorithms/local_sgd/rounds.hpp"
 #include "algorithms/local_sgd/sync_period.hpp"
-#include "algorithms/method/communication.hpp"
+#include "algorithms/method/algorithm.hpp"
 #include "algorithms/method/prediction.hpp"
-#include "workers/theory/sampled_rounds.hpp"
+#include "workers/theory/sampled_times.hpp"
 
 namespace syncopate {
 
@@ -65,5 +66,32 @@ Communicated communicated_in_groups(const SyncPeriod& period, const Groups& grou
 // min(threshold, step): their law is skewed where many steps are cut, so that normal sums' maximum is a few thousandths
 // too long.
 RoundFormulas rounds_until(const Limits& limits, const AveragePolicy& policy, const PredictionInput& input);
+
+// What rounds take whose averages are one round late.
+// Source:  the recursion of a worker's clock: its round ends at e_i = t_i + (its H steps); the next one begins at
+//          t_i' = max(e_i, max_j t_j + A), where all have begun the average that is under way, and A is what it takes.
+//          Drawn steps are put into it. Without spread a round takes max(H c of the slowest, A).
+// Units:   seconds.
+// Cost:    one addition per worker and round.
+// Differs: there is no formula by laws: what a worker makes up for in the next round depends on all the rounds before.
+//          Between two bounds it may be anywhere: max(E[slowest worker's round], A), which a late worker takes where A
+//          leaves room for its jitter, and E[max(the slowest round, A)]. Drawn steps that the run is longer than are
+//          gone through again.
+// Checks:  whole runs of the methods, exactly where all steps are drawn; the closed form; the two bounds.
+Forecast predict_overlapped_rounds(const SyncPeriod& period, const AveragePolicy& policy, const PredictionInput& input);
+
+// What rounds take in which fragments of the model are averaged one after the other, while workers compute.
+// Source:  the recursion of the workers' clocks, into which drawn steps are put. Average k starts at s_k, when the last
+//          worker has come to its turn, and ends at e_k = max(s_k, e_{k-1}) + A_k, since those of the same workers go
+//          one after another; a worker that comes to its end before e_k waits until then.
+//          Without spread H steps take H c + P max(0, A - tau c) where tau <= H / P, and about max(H c, P A) where tau
+//          is longer.
+// Units:   seconds.
+// Cost:    two additions per worker and average.
+// Differs: no formula by laws, as with all averages that overlap. BatchNorm statistics are
+//          left out.
+// Checks:  whole runs, exactly where all steps are drawn; the closed forms.
+Forecast predict_fragments(const SyncPeriod& period, const Fragments& fragments, Step delay,
+                           const AveragePolicy& policy, const PredictionInput& input);
 
 }  // namespace syncopate

@@ -11,14 +11,19 @@
 // Checks:  periods of a whole training against golden sequences; coefficient = 0 equals constant.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
 
-#include "workers/settings/settings.hpp"
+#include "workers/base/units.hpp"
+#include "workers/config/settings.hpp"
 #include "workers/training/learning_rate.hpp"
-#include "workers/units/units.hpp"
+#include "workers/training/training.hpp"
 
 namespace syncopate {
 
@@ -81,7 +86,111 @@ std::span<const SyncPeriodRow> sync_periods();
 
 // Reads a table such as { rule = "power", coefficient = 0.2, minimum = 4 }. An unknown rule is a fault of
 // the settings; the result is then a period of 1, never null. A coefficient, or `steps`, may be a table, { rounds = 470
-// } or { share = 0.2 } of the steps: it is solved for, and the resolved settings have the number (asked_rounds.hpp).
+// } or { share = 0.2 } of the steps: it is solved for, and the resolved settings have the number.
 std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings, const SyncPeriodContext& context);
+
+// How many rounds a rule makes, and the coefficient, or the H, with which it makes as many as are asked for: equal
+// communication of unlike rules.
+// Method:  the rule itself is walked along the run's schedule, as it is when it runs; the number of rounds falls as
+//          coefficient or H grows, so a bisection finds where it passes the one asked for.
+// Units:   rounds are averages over all workers, those of gradients before a `switch_step` too, so that the share of
+//          rounds in steps is the communication in multiples of synchronous SGD's.
+// Checks:  ceil(T / H) of a constant period; the golden sequences' own coefficients; monotony.
+// Over so many steps at these rates; counted no further than `at_most`.
+std::int64_t count_rounds(const SyncPeriod& period, const LearningRate& rate, Step steps,
+                          std::int64_t at_most = std::numeric_limits<std::int64_t>::max());
+
+// What makes the number of rounds that is nearest to the one asked for: of two that are as near, the fewer rounds.
+// Where a rate rises, so that rounds need not fall with the coefficient, it is the nearest that the search meets.
+template <typename Value>
+struct SolvedRounds {
+  Value value{};
+  std::int64_t rounds = 0;  // that it makes
+};
+
+// The number has as few digits as make that many rounds. `scale`, above 0, is where the search begins.
+SolvedRounds<double> solve_coefficient(
+    std::int64_t rounds, double scale,
+    const std::function<std::int64_t(double coefficient, std::int64_t at_most)>& rounds_with);
+// Among 1 ... `longest`; the shortest period that makes that many.
+SolvedRounds<Step> solve_period(std::int64_t rounds, Step longest,
+                                const std::function<std::int64_t(Step period, std::int64_t at_most)>& rounds_with);
+
+// After which steps what is averaged, where parameters and each moment of the optimizer have periods of their own.
+// Source:  Iacob et al. 2026, "DES-LOC: Desynced Low Communication Adaptive Optimizers for Training Foundation Models".
+// Units:   steps.
+// Cost:    one all-reduce after each step that anything falls on, of what falls on it; per step 1 / K_x + 1 / K_u +
+//          1 / K_v vectors of P floats, in multiples of a gradient's all-reduce at every step.
+class MomentSchedule final : public SyncPeriod {
+ public:
+  static constexpr Step never{std::numeric_limits<Step::Rep>::max()};
+
+  // K_x; K_u and K_v, `never` for a moment that the optimizer does not have; what becomes of BatchNorm statistics when
+  // the parameters are averaged. Throws std::invalid_argument for a period below 1.
+  MomentSchedule(Step parameters, const std::array<Step, 2>& moments, StatePolicy buffers = StatePolicy::average);
+
+  // Until the next step after which anything is averaged.
+  Step at(Step done, double learning_rate, Step left) const override;
+  // What is averaged after so many steps. After the run's last, `end`, the parameters are.
+  AveragePolicy due(Step done, Step end) const;
+  // After so many steps all of it comes again; the longest period where that would be more than 10^9.
+  Step cycle() const;
+
+ private:
+  Step parameters_;
+  std::array<Step, 2> moments_;
+  StatePolicy buffers_;
+};
+
+// Steps after which half of what a moment was is left in it: ln 0.5 / ln beta. 0 for beta = 0.
+double half_life(double beta);
+
+// AdaComm's rule: rounds become shorter as the training loss falls.
+// Source:  Wang and Joshi 2019, "Adaptive Communication Strategies to Achieve the Best Error-Runtime Trade-off in
+//          Local-Update SGD", after code of others that has its rule; Paddle's AdaptiveLocalSGDOptimizer.
+// Units:   periods in optimizer steps.
+//   adacomm:  tau_l = ceil(sqrt(F_l / F_0) tau_0), with rates ceil(sqrt(eta_0 F_l / (eta_l F_0)) tau_0)
+//   paddle:   tau_l = ceil(sqrt(tau_0 eta_0 F_l / (eta_l F_0))), clipped to [1, 16]
+// Differs: not established as the paper's: the rule that takes gamma tau_{l-1} where tau_l is not below tau_{l-1}
+//          (`shrink`), its gamma of 1/2 and its rounding (here up). min(tau_l, tau_{l-1}) (`keep`) is others' code. A
+//          value within rounding (1e-12) above a whole number is that number. Where it is no number, or infinite, as
+//          where F_0 or eta_l is 0, the period stays.
+// Checks:  constant loss and rate give tau_0 for ever, or ceil(sqrt(tau_0)) by Paddle's formula, which is its first
+//          period too; periods against formulas.
+class LossPeriod {
+ public:
+  enum class Form { adacomm, paddle };
+  // What follows a period that the next one is not below.
+  enum class NotBelow {
+    take,    // the next one
+    keep,    // the same again
+    shrink,  // gamma of it
+  };
+  struct Options {
+    Step initial{1};  // tau_0
+    Form form = Form::adacomm;
+    bool follows_rate = false;  // the factor eta_0 / eta_l inside the root
+    NotBelow not_below = NotBelow::take;
+    double shrinkage = 0.5;  // gamma
+    Step minimum{1};
+    std::optional<Step> maximum{};
+  };
+  static constexpr Step longest_of_paddle{16};
+
+  // Throws std::invalid_argument for a period below 1, a maximum below the minimum, and gamma outside (0, 1).
+  explicit LossPeriod(const Options& options);
+
+  bool follows_rate() const { return options_.follows_rate; }
+  // Of the first interval: the rule's own at F_0 and eta_0.
+  Step first() const;
+  // loss: F_l / F_0; rate: eta_0 / eta_l; before: tau_{l-1}.
+  Step next(double loss, double rate, Step before) const;
+
+ private:
+  double steps(double loss, double rate) const;
+  Step clipped(double steps) const;
+
+  Options options_;
+};
 
 }  // namespace syncopate

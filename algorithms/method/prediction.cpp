@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "workers/theory/sampled_rounds.hpp"
+#include "workers/theory/sampled_times.hpp"
 
 namespace syncopate {
 

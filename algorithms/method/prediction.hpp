@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "workers/compression/compressor.hpp"
-#include "workers/network/network.hpp"
-#include "workers/participant.hpp"
 #include "workers/theory/sampled_times.hpp"
+#include "workers/time/network.hpp"
+#include "workers/worker.hpp"
 
 namespace syncopate {
 

@@ -1,14 +1,49 @@
 #include "algorithms/quorum/dynamic_backup.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <map>
+#include <numeric>
+#include <optional>
 
-#include "algorithms/quorum/gradient_round.hpp"
-#include "algorithms/quorum/gradient_spread.hpp"
-#include "algorithms/quorum/observed_gradients.hpp"
-#include "workers/units/by_rank.hpp"
+#include "algorithms/quorum/server_round.hpp"
+#include "workers/base/units.hpp"
+#include "workers/server.hpp"
 
 namespace syncopate {
+
+namespace {
+
+// How far gradients of one version lie apart, of which the last may come late.
+// Shapes:  gradient: (P,) flat float32.
+// Cost:    the norm of each gradient and of their sum, for which the server waits.
+class GradientSpread {
+ public:
+  void add(const Server& server, Gradient& gradient) {
+    squared_norms_ += squared(server.norm(gradient) / server.micro_batches());
+    sum_ += gradient;
+    ++gradients_;
+  }
+
+  int gradients() const { return gradients_; }
+
+  // Nothing for one gradient, which has no spread.
+  std::optional<GradientMoments> moments(const Server& server) {
+    if (gradients_ < 2) return std::nullopt;
+    const double norm_of_mean = server.norm(sum_) / (static_cast<double>(gradients_) * server.micro_batches());
+    return gradient_moments(squared_norms_ / gradients_, squared(norm_of_mean), gradients_);
+  }
+
+ private:
+  static double squared(double value) { return value * value; }
+
+  Gradient sum_{};
+  double squared_norms_ = 0;
+  int gradients_ = 0;
+};
+
+}  // namespace
 
 void DynamicBackup::run(Worker& worker) const {
   while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient());
@@ -64,6 +99,51 @@ std::unique_ptr<Algorithm> make_dynamic_backup(Settings& settings, const Algorit
                                    Range{.low = 0, .high = 1, .high_open = true}, options.memory);
   if (context.time_only) settings.fault("algorithm", "needs a model: it waits by the size and noise of gradients");
   return std::make_unique<DynamicBackup>(options);
+}
+
+std::optional<GradientMoments> gradient_moments(double mean_squared_norm, double squared_norm_of_mean, int gradients) {
+  if (gradients < 2) return std::nullopt;
+  const double k = gradients;
+  const double variance = std::max(0.0, k / (k - 1) * (mean_squared_norm - squared_norm_of_mean));
+  return GradientMoments{.squared_norm = std::max(0.0, squared_norm_of_mean - variance / k), .variance = variance};
+}
+
+int best_gradients(const GradientMoments& moments, double rate_times_smoothness, std::span<const double> arrival_s) {
+  const double noise_share = rate_times_smoothness / (2 - rate_times_smoothness);
+  auto best = arrival_s.size();
+  double best_gain_per_s = 0;
+  for (std::size_t k = 1; k <= arrival_s.size(); ++k) {
+    const double gain = moments.squared_norm - noise_share * moments.variance / static_cast<double>(k);
+    const double gain_per_s = gain / arrival_s[k - 1];
+    if (gain_per_s <= best_gain_per_s) continue;
+    best_gain_per_s = gain_per_s;
+    best = k;
+  }
+  return static_cast<int>(best);
+}
+
+void ObservedGradients::take_arrival(Step of_version, Time now) {
+  Version& version = versions_[static_cast<std::size_t>(of_version.value())];
+  const double after_s = to_seconds(now - version.begun);
+  if (version.arrived == arrival_s_.size()) arrival_s_.push_back(after_s);
+  double& mean_s = arrival_s_[version.arrived++];
+  mean_s = mixed(mean_s, after_s);
+}
+
+void ObservedGradients::take_moments(const std::optional<GradientMoments>& newest) {
+  if (!newest) return;
+  const GradientMoments before = moments_.value_or(*newest);
+  moments_ = {.squared_norm = mixed(before.squared_norm, newest->squared_norm),
+              .variance = mixed(before.variance, newest->variance)};
+}
+
+int ObservedGradients::wanted(int workers) const {
+  const int most = std::min(options_.most.value_or(workers), workers), fewest = std::min(options_.fewest, most);
+  if (!moments_) return most;
+  std::vector<double> arrival_s(std::min(arrival_s_.size(), static_cast<std::size_t>(most)));
+  std::partial_sum(arrival_s_.begin(), arrival_s_.begin() + std::ssize(arrival_s), arrival_s.begin(),
+                   [](double earlier, double later) { return std::max(earlier, later); });
+  return std::clamp(best_gradients(*moments_, options_.rate_times_smoothness, arrival_s), fewest, most);
 }
 
 }  // namespace syncopate

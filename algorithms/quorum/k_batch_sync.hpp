@@ -13,6 +13,7 @@
 #pragma once
 
 #include "algorithms/method/algorithm.hpp"
+#include "algorithms/quorum/server_round.hpp"
 
 namespace syncopate {
 
@@ -30,6 +31,31 @@ class KBatchSync : public Algorithm {
   int gradients_;  // K
 };
 
-std::unique_ptr<Algorithm> make_k_batch_sync(Settings& settings, const AlgorithmContext& context);
+inline void KBatchSync::run(Worker& worker) const {
+  while (worker.receive_model())
+    while (auto gradient = worker.compute_step_gradient(Deadline::until_message(), Samples::in_turn))
+      worker.send_gradient(*std::move(gradient));
+}
+
+inline void KBatchSync::serve(Server& server) const {
+  server.set_gradients_per_step(gradients_);
+  GradientRound round(server);
+  while (server.budget_left()) {
+    server.send_model(Receivers::all);
+    while (round.gradients() < gradients_) {
+      const auto message = server.receive_until_all_left();
+      if (!message) return;
+      round.take(*message, {.maximum_staleness = 0});
+    }
+    round.step();
+  }
+}
+
+inline Forecast KBatchSync::forecast(const PredictionInput& input) const { return predict_arrivals(gradients_, input); }
+
+inline std::unique_ptr<Algorithm> make_k_batch_sync(Settings& settings, const AlgorithmContext& context) {
+  const auto gradients = settings.integer({"gradients", "How many gradients make a step (K)."}, 1, 1'000'000);
+  return std::make_unique<KBatchSync>(static_cast<int>(context.work.check(settings, "gradients", gradients)));
+}
 
 }  // namespace syncopate

@@ -1,11 +1,16 @@
 #include "algorithms/synchronous/drop_compensation.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "algorithms/synchronous/carry_over.hpp"
-#include "algorithms/synchronous/extra_steps.hpp"
-#include "algorithms/synchronous/recomputation.hpp"
+#include "workers/worker.hpp"
 
 namespace syncopate {
 
@@ -99,6 +104,228 @@ std::shared_ptr<const DropCompensation> read_drop_compensation(Settings& setting
                                                                const DropCompensationContext& context) {
   const auto* const row = settings.row({"compensation", "What is done about dropped micro-batches."}, rows, "none");
   return row->make(settings, context);
+}
+
+namespace {
+
+class CarryOver final : public DropCompensation::Course {
+ public:
+  CarryOver(const Worker& worker, int at_most) : at_most_(static_cast<std::size_t>(at_most)), work_(worker) {}
+
+  StepWork next(Worker& worker) override {
+    samples_ = std::exchange(carried_, {});
+    *work_ = fresh_work(worker, worker.step().value() * worker.micro_batches(), worker.micro_batches());
+    (*work_).earlier = samples_;
+    planned_ = (*work_).size();
+    return *work_;
+  }
+
+  // What is carried over is neither kept yet nor lost.
+  std::int64_t computed(std::size_t count) override {
+    for (std::size_t i = count; i < (*work_).size() && carried_.size() < at_most_; ++i) carried_.push_back((*work_)[i]);
+    return static_cast<std::int64_t>(planned_ - carried_.size());
+  }
+
+ private:
+  std::size_t at_most_;
+  std::vector<MicroBatch> samples_;  // of steps gone by, for this one
+  LostWithState<StepWork> work_;     // of this step, so that nothing of it is carried over then
+  std::size_t planned_ = 0;
+  std::vector<MicroBatch> carried_;
+};
+
+class CarryOverCompensation final : public DropCompensation {
+ public:
+  explicit CarryOverCompensation(int at_most) : at_most_(at_most) {}
+  std::unique_ptr<Course> begin(Worker& worker) const override { return std::make_unique<CarryOver>(worker, at_most_); }
+  bool carries_over() const override { return true; }
+
+ private:
+  int at_most_;
+};
+
+}  // namespace
+
+// The card.
+std::shared_ptr<const DropCompensation> make_carry_over(int at_most) {
+  return std::make_shared<CarryOverCompensation>(at_most);
+}
+
+std::shared_ptr<const DropCompensation> read_carry_over(Settings& settings, const DropCompensationContext& context) {
+  constexpr std::int64_t most = 1'000'000;
+  return make_carry_over(static_cast<int>(
+      settings.integer({"carried_at_most", "How many dropped micro-batches a worker takes along at most."}, 0, most,
+                       Stated(context.micro_batches, "cluster.micro_batches"))));
+}
+
+namespace {
+
+class ExtraSteps final : public FreshWork {
+ public:
+  ExtraSteps(Worker& worker, std::optional<double> redundancy, ExtraStepsSchedule schedule)
+      : FreshWork(worker.micro_batches()), planned_(worker.steps_left()), is_extended_(redundancy.has_value()) {
+    if (redundancy) extend(worker, *redundancy, schedule);
+  }
+
+  void finished(Worker& worker, std::int64_t kept) override {
+    kept_ += kept;
+    if (is_extended_ || worker.steps_left() > Step{0}) return;
+    is_extended_ = true;
+    const double planned = static_cast<double>(planned_.value()) * worker.size() * worker.micro_batches();
+    if (kept_ > 0) extend(worker, planned / static_cast<double>(kept_) - 1, ExtraStepsSchedule::kept);
+  }
+
+ private:
+  void extend(Worker& worker, double redundancy, ExtraStepsSchedule schedule) const {
+    const double extra = std::round(redundancy * static_cast<double>(planned_.value()));
+    worker.extend_budget(Step{static_cast<Step::Rep>(extra)}, schedule == ExtraStepsSchedule::stretched);
+  }
+
+  Step planned_;  // I_base
+  bool is_extended_;
+  std::int64_t kept_ = 0;  // over all workers
+};
+
+class ExtraStepsCompensation final : public DropCompensation {
+ public:
+  ExtraStepsCompensation(std::optional<double> redundancy, ExtraStepsSchedule schedule)
+      : redundancy_(redundancy), schedule_(schedule) {}
+  std::unique_ptr<Course> begin(Worker& worker) const override {
+    return std::make_unique<ExtraSteps>(worker, redundancy_, schedule_);
+  }
+
+ private:
+  std::optional<double> redundancy_;
+  ExtraStepsSchedule schedule_;
+};
+
+}  // namespace
+
+// The card.
+std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> redundancy,
+                                                         ExtraStepsSchedule schedule) {
+  return std::make_shared<ExtraStepsCompensation>(redundancy, schedule);
+}
+
+namespace {
+
+// Steps at the end of a schedule that falls to nearly nothing would take time and change nothing.
+void check_rate_of_extra_steps(Settings& settings, const DropCompensationContext& context, bool has_redundancy) {
+  constexpr double least_share = 0.01;  // of the peak
+  if (!context.learning_rate || !context.total_steps) return;
+  const double peak = context.learning_rate->options().peak, end = context.learning_rate->at(*context.total_steps);
+  if (end >= least_share * peak * (1 - 1e-9)) return;
+  const std::string why = fmt::format(
+      "the learning rate ends at {:g}, below a hundredth of its peak of {:g}, and extra steps at that rate change "
+      "nothing",
+      end, peak);
+  if (has_redundancy)
+    settings.fault("learning_rate_schedule", "must be \"stretched\": " + why);
+  else
+    settings.fault("compensation",
+                   "must have `redundancy` beside it, so that the schedule can be stretched, or the "
+                   "schedule must end higher: " +
+                       why);
+}
+
+}  // namespace
+
+std::shared_ptr<const DropCompensation> read_extra_steps(Settings& settings, const DropCompensationContext& context) {
+  if (!context.counts_steps)
+    settings.fault("compensation", "must not be extra steps where the budget counts neither steps nor epochs");
+  const auto redundancy = settings.optional_number(redundancy_key, redundancies);
+  const auto schedule =
+      settings.choice({"learning_rate_schedule",
+                       "Whether the learning rate stays at its end in extra steps, or its schedule is longer."},
+                      {{"kept", ExtraStepsSchedule::kept}, {"stretched", ExtraStepsSchedule::stretched}},
+                      redundancy ? ExtraStepsSchedule::stretched : ExtraStepsSchedule::kept,
+                      "\"stretched\" with `redundancy`, else \"kept\"");
+  if (schedule == ExtraStepsSchedule::stretched && !redundancy)
+    settings.fault("learning_rate_schedule",
+                   "must be \"kept\" unless `redundancy` says beforehand how long the run is");
+  if (schedule == ExtraStepsSchedule::kept) check_rate_of_extra_steps(settings, context, redundancy.has_value());
+  return make_extra_steps(redundancy, schedule);
+}
+
+namespace {
+
+class Recomputation final : public DropCompensation::Course {
+ public:
+  Recomputation(const Worker& worker, Step every_steps) : every_steps_(every_steps), dropped_(worker), again_(worker) {}
+
+  StepWork next(Worker& worker) override {
+    const int m = worker.micro_batches();
+    const Step step = worker.step() - added_steps_;  // as the file plans them
+    if (step.value() % every_steps_.value() == 0 && step > since_) begin_epoch(worker, step);
+    if (added_steps_left_ == 0) return work_ = fresh_work(worker, step.value() * m, m);
+    --added_steps_left_;
+    ++added_steps_;
+    const auto end = (*again_).begin() + std::min<std::ptrdiff_t>(m, std::ssize(*again_));
+    samples_.assign((*again_).begin(), end);
+    (*again_).erase((*again_).begin(), end);
+    return work_ = {.earlier = samples_, .offered = m, .usual = false};
+  }
+
+  std::int64_t computed(std::size_t count) override {
+    if (!work_.usual) return static_cast<std::int64_t>(count);
+    for (std::size_t i = count; i < work_.size(); ++i) (*dropped_).push_back(work_[i]);
+    return work_.offered;
+  }
+
+  void finished(Worker&, std::int64_t kept) override {
+    if (work_.usual) kept_ += kept;
+  }
+
+ private:
+  // Everybody takes as many additional steps as the worker with the longest list needs.
+  void begin_epoch(Worker& worker, Step step) {
+    const std::int64_t m = worker.micro_batches();
+    const std::int64_t planned = (step - since_).value() * worker.size() * m;
+    since_ = step;
+    if (std::exchange(kept_, 0) == planned) return;  // nobody has dropped any, as all workers know
+    *again_ = std::exchange(*dropped_, {});
+    const auto own = static_cast<double>((*again_).size());
+    const auto longest =
+        worker.all_gather({&own, 1}, [](std::span<const double> all) { return *std::ranges::max_element(all); });
+    added_steps_left_ = (static_cast<std::int64_t>(*longest) + m - 1) / m;
+  }
+
+  Step every_steps_;
+  Step since_{};           // step at which this epoch began
+  std::int64_t kept_ = 0;  // in this epoch, over all workers
+  StepWork work_;
+  std::vector<MicroBatch> samples_;
+  LostWithState<std::vector<MicroBatch>> dropped_;  // in this epoch
+  LostWithState<std::vector<MicroBatch>> again_;    // still to be computed again
+  std::int64_t added_steps_left_ = 0;
+  Step added_steps_{};
+};
+
+class RecomputationCompensation final : public DropCompensation {
+ public:
+  explicit RecomputationCompensation(Step every_steps) : every_steps_(every_steps) {}
+  std::unique_ptr<Course> begin(Worker& worker) const override {
+    return std::make_unique<Recomputation>(worker, every_steps_);
+  }
+  bool computes_dropped() const override { return true; }
+
+ private:
+  Step every_steps_;
+};
+
+}  // namespace
+
+// The card.
+std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps) {
+  return std::make_shared<RecomputationCompensation>(every_steps);
+}
+
+std::shared_ptr<const DropCompensation> read_recomputation(Settings& settings, const DropCompensationContext& context) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  std::optional<Stated<std::int64_t>> epoch;
+  if (context.has_epochs) epoch = Stated(context.steps_per_epoch.value_or(1).value(), "an epoch");
+  return make_recomputation(settings.integer(
+      {"recompute_every_steps", "After how many steps what was dropped since is computed.", "steps"}, 1, most, epoch));
 }
 
 }  // namespace syncopate

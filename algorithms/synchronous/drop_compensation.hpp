@@ -17,7 +17,7 @@
 #include <span>
 #include <string_view>
 
-#include "workers/settings/settings.hpp"
+#include "workers/config/settings.hpp"
 #include "workers/worker.hpp"
 
 namespace syncopate {
@@ -109,5 +109,44 @@ std::span<const DropCompensationRow> drop_compensations();
 // Reads `compensation = "..."`, by default "none", and the keys that belong to it. Never null.
 std::shared_ptr<const DropCompensation> read_drop_compensation(Settings& settings,
                                                                const DropCompensationContext& context);
+
+// Carry-over: what a step drops comes first in the next one.
+// Source:  none; this project's own.
+// Shapes:  lists of micro-batches.
+// Cost:    none.
+// Differs: from re-computation: nothing waits for the end of an epoch, and a worker takes along a bounded number.
+// Checks:  nothing dropped: nothing changes; each micro-batch is computed exactly once.
+// Dropped micro-batches come first in the next step. What is beyond `at_most` then, the newest, is lost.
+std::shared_ptr<const DropCompensation> make_carry_over(int at_most);
+
+std::shared_ptr<const DropCompensation> read_carry_over(Settings& settings, const DropCompensationContext& context);
+
+// Extra steps: the run goes on until it has computed as much as was planned.
+// Source:  Giladi et al. 2023, "DropCompute".
+// Shapes:  scalars.   Units: redundancy R = M / (mean number computed) - 1, a fraction.
+// Cost:    R times the run.
+// Differs: the paper does not say what extra steps do to the schedule of the learning rate. By default it is stretched
+//          to the longer run where R is given (learning_rate_schedule = "stretched"). Where R follows from the run, or
+//          with "kept", it stays at its end; an end below a hundredth of the peak is then refused, since such steps
+//          would take time and change nothing.
+// Checks:  nothing dropped: nothing changes; as many samples are computed as were planned.
+// The run goes on for R times its steps. Without a given R it is what the run's own steps have turned out to drop.
+enum class ExtraStepsSchedule { kept, stretched };
+std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> redundancy, ExtraStepsSchedule schedule);
+
+std::shared_ptr<const DropCompensation> read_extra_steps(Settings& settings, const DropCompensationContext& context);
+
+// Re-computation: what was dropped is computed before the next epoch, in additional steps.
+// Source:  Giladi et al. 2023, "DropCompute".
+// Shapes:  lists of micro-batches.
+// Cost:    steps for what was dropped, without a threshold, and an all-gather of N numbers per epoch.
+// Differs: what is computed again counts as dropped in its own step and as kept in the added one; what the last
+//          epoch drops stays dropped.
+// Checks:  nothing dropped: nothing changes; each micro-batch is computed exactly once.
+// Before every step whose number is a multiple of `every_steps` all micro-batches dropped since are computed, by
+// the worker that dropped them, in additional steps of at most M.
+std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps);
+
+std::shared_ptr<const DropCompensation> read_recomputation(Settings& settings, const DropCompensationContext& context);
 
 }  // namespace syncopate

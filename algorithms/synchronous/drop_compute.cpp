@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "workers/theory/sampled_rounds.hpp"
+#include "workers/theory/sampled_times.hpp"
 
 namespace syncopate {
 

@@ -4,12 +4,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
 #include <string>
-
-#include "algorithms/synchronous/adaptive_threshold.hpp"
-#include "algorithms/synchronous/automatic_threshold.hpp"
+#include <utility>
+#include <vector>
 
 namespace syncopate {
+
 namespace {
 
 class FixedThreshold final : public DropThreshold {
@@ -88,6 +94,321 @@ void check_threshold(Settings& settings, Duration threshold, double shortest_s) 
   table.fault("threshold_s", fmt::format("must be at least {:.6g} s, the shortest that a micro-batch can take: under "
                                          "{:.6g} s nobody would ever finish one",
                                          shortest_s, to_seconds(threshold)));
+}
+
+namespace {
+
+// How many updates of u steps fill the window.
+std::int64_t updates_in_window(const AdaptiveThresholdOptions& options) {
+  const std::int64_t u = options.update_every_steps.value();
+  return (options.window_steps.value() + u - 1) / u;
+}
+
+// The last updates, oldest first, and the threshold they give. Each window shares its updates with the one before.
+struct Window {
+  std::vector<std::shared_ptr<const std::vector<double>>> updates;
+  Duration threshold = longest_duration;
+};
+
+Window moved_on(const Window& before, std::span<const double> update, const AdaptiveThresholdOptions& options) {
+  const auto full = static_cast<std::size_t>(updates_in_window(options));
+  Window window{.updates = before.updates};
+  window.updates.push_back(std::make_shared<const std::vector<double>>(update.begin(), update.end()));
+  if (window.updates.size() > full) window.updates.erase(window.updates.begin());
+  if (window.updates.size() < full) return window;
+  std::vector<StepTime> times;
+  times.reserve(full * update.size());
+  for (const auto& part : window.updates)
+    for (const double number : *part) times.push_back({.seconds = std::abs(number), .at_least = number < 0});
+  // One nanosecond later: who takes just as long is in time.
+  window.threshold = from_seconds(adaptive_threshold(std::move(times), options)) + Duration{1};
+  return window;
+}
+
+class AdaptiveThreshold final : public DropThreshold {
+ public:
+  explicit AdaptiveThreshold(const AdaptiveThresholdOptions& options) : options_(options) {}
+
+  std::unique_ptr<Course> begin() const override { return std::make_unique<SlidingWindow>(*this); }
+  ThresholdTraits traits() const override;
+
+ private:
+  class SlidingWindow final : public Course {
+   public:
+    explicit SlidingWindow(const AdaptiveThreshold& rule) : rule_(rule), window_(std::make_shared<const Window>()) {}
+
+    Duration current() const override { return window_->threshold; }
+
+    void learn(Worker& worker, const TimedStep& step) override {
+      const StepTime time = time_of(step);
+      own_.push_back(time.at_least ? -time.seconds : time.seconds);
+      if (std::ssize(own_) < rule_.options_.update_every_steps.value()) return;
+      window_ = worker.all_gather(
+          own_, [&](std::span<const double> update) { return moved_on(*window_, update, rule_.options_); });
+      own_.clear();
+    }
+
+   private:
+    const AdaptiveThreshold& rule_;
+    std::vector<double> own_;               // times since the last update, below 0: at least so long
+    std::shared_ptr<const Window> window_;  // one for all workers of the process
+  };
+
+  AdaptiveThresholdOptions options_;
+};
+
+}  // namespace
+
+double adaptive_threshold(std::vector<StepTime> times, const AdaptiveThresholdOptions& options) {
+  if (options.statistic == AdaptiveThresholdOptions::Statistic::quantile)
+    return kaplan_meier_quantile(std::move(times), options.quantile);
+  const double median = kaplan_meier_quantile(times, 0.5);
+  for (StepTime& time : times) {
+    const double deviation = time.seconds - median;
+    time.seconds = time.at_least ? std::max(deviation, 0.0) : std::abs(deviation);
+  }
+  return median + options.deviations * kaplan_meier_quantile(std::move(times), 0.5);
+}
+
+StepTime time_of(const TimedStep& step) {
+  const auto offered = static_cast<std::size_t>(step.offered);
+  if (step.ends.size() < offered) return {.seconds = to_seconds(step.arrival - step.start), .at_least = true};
+  return {.seconds = to_seconds(step.ends[offered - 1] - step.start)};
+}
+
+std::shared_ptr<const DropThreshold> make_adaptive_threshold(const AdaptiveThresholdOptions& options) {
+  return std::make_shared<AdaptiveThreshold>(options);
+}
+
+// The card.
+namespace {
+
+ThresholdTraits AdaptiveThreshold::traits() const {
+  return {.begins_after = updates_in_window(options_) * options_.update_every_steps.value()};
+}
+
+std::shared_ptr<const DropThreshold> read_window(Settings& settings, AdaptiveThresholdOptions options) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  const std::size_t faults = settings.faults_so_far();
+  options.window_steps = settings.integer({"window_steps", "Over how many steps times are looked at.", "steps"}, 1,
+                                          most, options.window_steps.value());
+  options.update_every_steps =
+      settings.integer({"update_every_steps", "After how many steps the threshold is set anew.", "steps"}, 1, most,
+                       options.update_every_steps.value());
+  if (settings.faults_so_far() == faults && options.update_every_steps > options.window_steps)
+    settings.fault("update_every_steps", "must be at most window_steps");
+  return make_adaptive_threshold(options);
+}
+
+}  // namespace
+
+std::shared_ptr<const DropThreshold> read_quantile_threshold(Settings& settings, const DropThresholdContext&) {
+  AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::quantile};
+  constexpr Range inside{.low = 0, .high = 1, .low_open = true, .high_open = true};
+  options.quantile =
+      settings.number({"quantile", "Which quantile of the step times the threshold is."}, inside, options.quantile);
+  return read_window(settings, options);
+}
+
+std::shared_ptr<const DropThreshold> read_deviation_threshold(Settings& settings, const DropThresholdContext&) {
+  AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::median_and_deviations};
+  options.deviations = settings.number({"deviations", "How many deviations above the median the threshold is."},
+                                       {.low = 0, .high_open = true}, options.deviations);
+  return read_window(settings, options);
+}
+
+namespace {
+
+// `gathered`: per worker its I x M times, then the mean duration of its steps.
+ThresholdEffect search_in(std::span<const double> gathered, int workers, const AutomaticThresholdOptions& options) {
+  const std::size_t count = gathered.size() / static_cast<std::size_t>(workers);
+  const auto steps = static_cast<std::size_t>(options.calibration_steps.value());
+  const std::size_t micro_batches = (count - 1) / steps;
+  std::vector<double> times;
+  std::vector<double> slowest(steps);  // T of each step
+  times.reserve(gathered.size());
+  double duration = 0;
+  for (auto own = gathered.begin(); own != gathered.end(); own += static_cast<std::ptrdiff_t>(count)) {
+    for (std::size_t i = 0; i < steps; ++i) {
+      double computing = 0;
+      for (std::size_t m = 0; m < micro_batches; ++m) {
+        times.push_back(own[static_cast<std::ptrdiff_t>(i * micro_batches + m)]);
+        computing += times.back();
+      }
+      slowest[i] = std::max(slowest[i], computing);
+    }
+    duration += own[static_cast<std::ptrdiff_t>(count - 1)] / workers;
+  }
+  double computing = 0;
+  for (const double step : slowest) computing += step / static_cast<double>(steps);
+  const MicroBatchTimes recorded{times, workers, static_cast<int>(steps), static_cast<int>(micro_batches)};
+  return search_threshold(recorded, std::max(duration - computing, 0.0), options.form, options.maximum_drop_rate);
+}
+
+class AutomaticThreshold final : public DropThreshold {
+ public:
+  explicit AutomaticThreshold(const AutomaticThresholdOptions& options) : options_(options) {}
+
+  std::unique_ptr<Course> begin() const override { return std::make_unique<Calibration>(*this); }
+  ThresholdTraits traits() const override;
+  std::optional<ThresholdForecast> forecast(const ThresholdQuestion& question) const override;
+
+ private:
+  class Calibration final : public Course {
+   public:
+    explicit Calibration(const AutomaticThreshold& rule) : rule_(rule) {}
+
+    Duration current() const override { return found_ ? from_seconds(found_->threshold) : longest_duration; }
+    double drop_rate() const override { return found_ ? found_->drop_rate : 0; }
+
+    bool times_micro_batches() const override {
+      return !found_ && rule_.options_.clock == AutomaticThresholdOptions::Clock::micro_batch;
+    }
+
+    void learn(Worker& worker, const TimedStep& step) override {
+      if (found_ || ++steps_ <= rule_.options_.warmup_steps) return;
+      Time before = step.start;
+      for (std::size_t m = 0; m < step.ends.size(); ++m) {
+        const Duration by_step = step.ends[m] - std::exchange(before, step.ends[m]);
+        times_.push_back(to_seconds(times_micro_batches() ? step.times[m] : by_step));
+      }
+      // What a longer step has besides counts as one of no time, which is kept where this step's last is.
+      for (auto m = std::ssize(step.ends); m < step.offered_at_most; ++m) times_.push_back(0);
+      // To the start of the next step, so that what is neither computing nor waiting is T^c.
+      duration_ += worker.now() - step.start;
+      const Step recorded = steps_ - rule_.options_.warmup_steps;
+      if (recorded < rule_.options_.calibration_steps) return;
+      times_.push_back(to_seconds(duration_) / static_cast<double>(recorded.value()));
+      found_ = worker.all_gather(
+          times_, [&](std::span<const double> gathered) { return search_in(gathered, worker.size(), rule_.options_); });
+      times_ = {};
+    }
+
+   private:
+    const AutomaticThreshold& rule_;
+    Step steps_{};               // seen so far
+    std::vector<double> times_;  // own, [step][micro-batch]
+    Duration duration_{};
+    std::shared_ptr<const ThresholdEffect> found_;
+  };
+
+  AutomaticThresholdOptions options_;
+};
+
+// The card.
+ThresholdTraits AutomaticThreshold::traits() const {
+  return {.begins_after = options_.warmup_steps + options_.calibration_steps,
+          .goes_on = false,
+          .searched_steps = options_.calibration_steps};
+}
+
+// What the search finds in drawn steps, or, by Eqs. 5 and 6, in the law.
+std::optional<ThresholdForecast> AutomaticThreshold::forecast(const ThresholdQuestion& q) const {
+  const double most = options_.maximum_drop_rate.value_or(1);
+  const double threshold_s =
+      q.drawn ? search_threshold(*q.drawn, q.serial_s, options_.form, options_.maximum_drop_rate).threshold
+              : best_threshold(q.micro_batches, q.law, q.slowest_s, q.serial_s, most, q.shortest_s).threshold;
+  return ThresholdForecast{threshold_s, traits().begins_after};
+}
+
+}  // namespace
+
+std::shared_ptr<const DropThreshold> make_automatic_threshold(const AutomaticThresholdOptions& options) {
+  return std::make_shared<AutomaticThreshold>(options);
+}
+
+std::shared_ptr<const DropThreshold> read_automatic_threshold(Settings& settings, const DropThresholdContext& context) {
+  using Clock = AutomaticThresholdOptions::Clock;
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  const std::size_t faults = settings.faults_so_far();
+  AutomaticThresholdOptions options;
+  options.form = settings.choice(
+      {"search", "What the best threshold maximises: micro-batches per time, Eq. 6, or the reference code's measure."},
+      {{"throughput", SpeedupForm::throughput},
+       {"s-eff", SpeedupForm::effective},
+       {"reference", SpeedupForm::reference}},
+      options.form);
+  options.warmup_steps = settings.integer({"warmup_steps", "First steps, which are not measured.", "steps"}, 0, most,
+                                          options.warmup_steps.value());
+  options.calibration_steps = settings.integer({"calibration_steps", "Steps that are measured then.", "steps"}, 1, most,
+                                               options.calibration_steps.value());
+  options.maximum_drop_rate =
+      settings.optional_number({"maximum_drop_rate", "Share of micro-batches that the threshold may drop.", "", "any"},
+                               {.low = 0, .high = 1, .low_open = true, .high_open = true});
+  if (settings.has("calibration_clock"))
+    options.clock = settings.choice(
+        {"calibration_clock", "Whether micro-batches are timed by the step's clock, or each by a timer of its own."},
+        {{"step", Clock::step}, {"micro-batch", Clock::micro_batch}}, options.clock);
+  const bool is_clean = settings.faults_so_far() == faults;
+  if (is_clean && context.total_steps && options.warmup_steps + options.calibration_steps >= *context.total_steps)
+    settings.fault("calibration_steps", "must, with warmup_steps, end before the budget does");
+  return make_automatic_threshold(options);
+}
+
+namespace {
+
+constexpr int grid_points = 200;
+
+// Of positive ends: what takes no time is kept under any threshold. Both 0 where nothing takes any.
+struct SearchedRange {
+  double lowest = std::numeric_limits<double>::infinity();
+  double highest = 0;
+};
+
+SearchedRange searched_range(const MicroBatchTimes& recorded) {
+  const int first = recorded.micro_batches >= 6 ? 5 : (recorded.micro_batches - 1) / 2;
+  SearchedRange range;
+  visit_ends(recorded, [&](int, int m, double end) {
+    if (m >= first && end > 0) range.lowest = std::min(range.lowest, end);
+    range.highest = std::max(range.highest, end);
+  });
+  range.lowest = std::min(range.lowest, range.highest);
+  return range;
+}
+
+// Both ends included; lowest > 0.
+std::vector<double> grid_in_equal_ratios(double lowest, double highest) {
+  std::vector<double> grid(grid_points, highest);
+  const double step = std::log(highest / lowest) / (grid_points - 1);
+  for (int k = 0; k < grid_points - 1; ++k) grid[static_cast<std::size_t>(k)] = lowest * std::exp(k * step);
+  return grid;
+}
+
+}  // namespace
+
+std::vector<double> threshold_grid(const MicroBatchTimes& recorded) {
+  const auto [lowest, highest] = searched_range(recorded);
+  std::vector<double> grid(grid_points, highest);
+  const double step = (highest - lowest) / (grid_points - 1);
+  for (int k = 0; k < grid_points - 1; ++k) grid[static_cast<std::size_t>(k)] = lowest + k * step;
+  return grid;
+}
+
+ThresholdEffect search_threshold(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
+                                 std::optional<double> maximum_drop_rate) {
+  ThresholdEffect best{.threshold = std::numeric_limits<double>::infinity()};
+  // Returns the place of the best in the grid; none: no threshold of the grid is better than what was found before.
+  const auto search = [&](const std::vector<double>& grid) {
+    std::optional<std::size_t> place;
+    const std::vector<ThresholdEffect> effects = threshold_effects(recorded, serial_time, form, grid);
+    for (std::size_t k = 0; k < effects.size(); ++k) {
+      const bool allowed = !maximum_drop_rate || effects[k].drop_rate <= *maximum_drop_rate;
+      if (!allowed || !(effects[k].effective_speedup > best.effective_speedup)) continue;
+      best = effects[k];
+      place = k;
+    }
+    return place;
+  };
+  if (form != SpeedupForm::throughput) {
+    search(threshold_grid(recorded));
+    return best;
+  }
+  const auto [lowest, highest] = searched_range(recorded);
+  if (highest == 0) return best;
+  const std::vector<double> grid = grid_in_equal_ratios(lowest, highest);
+  if (const auto place = search(grid))
+    search(grid_in_equal_ratios(grid[*place == 0 ? 0 : *place - 1], grid[std::min(*place + 1, grid.size() - 1)]));
+  return best;
 }
 
 }  // namespace syncopate

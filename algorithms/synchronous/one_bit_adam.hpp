@@ -14,13 +14,16 @@
 //          second moment is exactly 0 when it is frozen, whose gradients have all been 0 until then, are masked: their
 //          first moment stays 0, and they move by weight decay alone for the rest of the run. The code does the same
 //          for rows that its user names. Residuals are not masked, as in the code; what becomes of them is said in
-//          workers/compression/compressed_sum.hpp.
+//          workers/compression/compressed_exchanges.hpp.
 // Checks:  freeze_step beyond the run equals synchronous SGD with Adam bit for bit; without compression it is momentum
 //          SGD with a fixed preconditioner; one worker with values of equal magnitude is exact;
 //          a parameter without gradients stays where it was, to the bit.
 #pragma once
 
+#include <algorithm>
+
 #include "algorithms/method/algorithm.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 
 namespace syncopate {
 
@@ -39,6 +42,43 @@ class OneBitAdam : public Algorithm {
   Step freeze_step_;
 };
 
-std::unique_ptr<Algorithm> make_one_bit_adam(Settings& settings, const AlgorithmContext& context);
+inline void OneBitAdam::run(Worker& worker) const {
+  while (worker.budget_left()) {
+    const bool is_frozen = worker.step() >= freeze_step_;
+    Gradient sum = worker.compute_step_gradient();
+    worker.all_reduce_sum(sum, {.is_dense = !is_frozen});  // once frozen what is sent are first moments
+    worker.descend(sum / (worker.size() * worker.micro_batches()), {.keeps_second_moment = is_frozen});
+    worker.publish();
+  }
+}
+
+inline Forecast OneBitAdam::forecast(const PredictionInput& input) const {
+  if (!input.steps()) return Forecast::none("how many of its steps are dense depends on how many there are");
+  const auto steps = static_cast<double>(std::max(Step{1}, *input.steps()).value());
+  const auto dense = static_cast<double>(std::min(freeze_step_, *input.steps()).value());
+  const double compressed_s =
+      input.exchanges.empty() ? input.dense_all_reduce_s() : input.exchanges_s(input.exchanges.back().exchanges);
+  return forecast_synchronous(input, (dense * input.dense_all_reduce_s() + (steps - dense) * compressed_s) / steps);
+}
+
+inline std::optional<Communicated> OneBitAdam::communication(const CommunicationInput& input) const {
+  const std::int64_t dense = std::min(freeze_step_, input.steps).value(), rest = input.steps.value() - dense;
+  const Bytes compressed =
+      input.exchanges.empty() ? input.of_gradient() : input.of_exchanges(input.exchanges.back().exchanges);
+  return Communicated{input.steps.value(), Bytes{dense * input.of_gradient().value() + rest * compressed.value()}};
+}
+
+inline std::unique_ptr<Algorithm> make_one_bit_adam(Settings& settings, const AlgorithmContext& context) {
+  const auto freeze_step = settings.integer(
+      {"freeze_step", "Steps of Adam before the second moment is frozen; of the paper's code 100,000.", "steps"}, 1,
+      1'000'000'000);
+  if (!context.frozen_beta1)
+    settings.fault("algorithm",
+                   "needs training.optimizer \"adam\" or \"adamw\" with bias_correction = false, and no weight decay "
+                   "in the gradient (of adam)");
+  if (context.clips_gradients)
+    settings.fault("algorithm", "needs training.clip_norm = 0: what comes back once frozen is made of moments");
+  return std::make_unique<OneBitAdam>(Step{freeze_step});
+}
 
 }  // namespace syncopate

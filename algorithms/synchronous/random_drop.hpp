@@ -11,7 +11,12 @@
 // Checks:  p = 0 equals synchronous SGD bit for bit; the divisor is always N x M.
 #pragma once
 
+#include <algorithm>
+#include <limits>
+#include <optional>
+
 #include "algorithms/method/algorithm.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 
 namespace syncopate {
 
@@ -38,6 +43,56 @@ class RandomDrop : public Algorithm {
   Statistics statistics_;
 };
 
-std::unique_ptr<Algorithm> make_random_drop(Settings& settings, const AlgorithmContext& context);
+inline void RandomDrop::run(Worker& worker) const {
+  while (worker.budget_left()) {
+    Gradient sum = worker.compute_step_gradient();
+    const bool dropped = worker.step() >= from_step_ && worker.uniform(worker.step()) < rate_;
+    const Gradient batch = dropped ? sum : Gradient();
+    if (dropped) worker.discard(sum);
+    if (dropped && statistics_ == Statistics::of_all) sum.keep_statistics_alone();
+    if (dropped && statistics_ == Statistics::of_kept) sum = {};
+    SumOptions options;
+    if (dropped) options.dropped = &batch;
+    if (statistics_ == Statistics::of_all) options.with_statistics = worker.micro_batches();
+    worker.all_reduce_sum(sum, options);
+    worker.descend(sum / (worker.size() * worker.micro_batches()));
+    worker.publish();
+  }
+}
+
+// No time is saved: that of synchronous SGD, with fewer micro-batches.
+inline Forecast RandomDrop::forecast(const PredictionInput& input) const {
+  double rate = rate_;
+  if (const auto steps = input.steps(); steps && *steps > 0)
+    rate *= std::max(0.0, 1 - static_cast<double>(from_step_.value()) / static_cast<double>(steps->value()));
+  Forecast forecast = SyncSgd().forecast(input);
+  for (Prediction& prediction : forecast.predictions) {
+    prediction.kept = 1 - rate;
+    prediction.drop_rate = rate;
+  }
+  return forecast;
+}
+
+inline std::unique_ptr<Algorithm> make_random_drop(Settings& settings, const AlgorithmContext& context) {
+  using Statistics = RandomDrop::Statistics;
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  const double rate = settings.number({"drop_rate", "How likely a worker's batch is to be left out."},
+                                      Range{.low = 0, .high = 1, .high_open = true});
+  const Statistics statistics = settings.choice(
+      {"statistics", "Which batches BatchNorm statistics see: those kept alone, or all, dropped ones run forward."},
+      {{"kept", Statistics::of_kept}, {"all", Statistics::of_all}}, Statistics::of_kept);
+  constexpr std::int64_t usual_epoch = 2;
+  std::optional<std::int64_t> epoch = settings.optional_integer(
+      {"from_epoch", "The first epoch in which batches are left out.", "epochs", "2 with a data set"}, 0, most);
+  const auto step = settings.optional_integer(
+      {"from_step", "The first step in which batches are left out, instead of from_epoch.", "steps", "0 without one"},
+      0, most);
+  if (epoch && !context.has_epochs) settings.fault("from_epoch", "needs a data set; without one, give from_step");
+  if (epoch && step) settings.fault("from_step", "must not be given together with from_epoch");
+  if (!epoch && !step && context.has_epochs) epoch = usual_epoch;
+  Step from{step.value_or(0)};
+  if (epoch && context.steps_per_epoch) from = Step{*epoch * context.steps_per_epoch->value()};
+  return std::make_unique<RandomDrop>(rate, from, statistics);
+}
 
 }  // namespace syncopate

@@ -10,7 +10,12 @@
 //          quadratic of curvature a it is stable below a rate of 2 sin(pi / (4 s + 2)) / a.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <deque>
+
 #include "algorithms/method/algorithm.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 
 namespace syncopate {
 
@@ -36,6 +41,52 @@ class StaleSgd : public Algorithm {
   StaleOptions options_;
 };
 
-std::unique_ptr<Algorithm> make_stale_sgd(Settings& settings, const AlgorithmContext& context);
+inline void StaleSgd::run(Worker& worker) const {
+  const auto most = static_cast<std::size_t>(std::ceil(options_.staleness + options_.spread)) + 1;
+  std::deque<ModelStatePtr> models;  // the newest first
+  while (worker.budget_left()) {
+    models.push_front(worker.model());
+    if (models.size() > most) models.pop_back();
+    const auto staleness = static_cast<std::size_t>(staleness_at(worker));
+    if (staleness > 0) worker.set_model(models[std::min(staleness, models.size() - 1)]);
+    Gradient sum = worker.compute_step_gradient();
+    if (staleness > 0) worker.set_model(models.front());
+    worker.all_reduce_sum(sum);
+    worker.descend(sum / (worker.size() * worker.micro_batches()));
+    worker.publish();
+  }
+}
+
+inline std::int64_t StaleSgd::staleness_at(const Worker& worker) const {
+  const auto step = static_cast<double>(worker.step().value()), ramp = static_cast<double>(options_.ramp_steps.value());
+  const double grown = step < ramp ? step / ramp : 1;
+  const double drawn = options_.spread > 0 ? 2 * worker.uniform(worker.step(), Drawn::together) - 1 : 0;
+  return std::llround(grown * (options_.staleness + options_.spread * drawn));
+}
+
+inline Forecast StaleSgd::forecast(const PredictionInput& input) const { return SyncSgd().forecast(input); }
+
+inline std::unique_ptr<Algorithm> make_stale_sgd(Settings& settings, const AlgorithmContext& context) {
+  constexpr double most = 10'000;
+  StaleOptions options;
+  options.staleness =
+      settings.number({"staleness", "How old gradients are on average.", "steps"}, Range::between(0, most));
+  options.spread = settings.number({"spread", "How much more or less that may be, all as likely.", "steps"},
+                                   Range::between(0, most), 0.0);
+  if (options.spread > options.staleness) settings.fault("spread", "must be at most the staleness");
+  constexpr double usual_epochs = 3;
+  std::optional<double> epochs = settings.optional_number(
+      {"ramp_epochs", "In how many epochs the staleness grows from 0.", "epochs", "3 with a data set"},
+      {.low = 0, .high = 1e6});
+  const auto steps = settings.optional_integer(
+      {"ramp_steps", "In how many steps it does, instead of ramp_epochs.", "steps", "0 without one"}, 0, 1'000'000'000);
+  if (epochs && !context.has_epochs) settings.fault("ramp_epochs", "needs a data set; without one, give ramp_steps");
+  if (epochs && steps) settings.fault("ramp_steps", "must not be given together with ramp_epochs");
+  if (!epochs && !steps && context.has_epochs) epochs = usual_epochs;
+  options.ramp_steps = steps.value_or(0);
+  if (epochs && context.steps_per_epoch)
+    options.ramp_steps = std::llround(*epochs * static_cast<double>(context.steps_per_epoch->value()));
+  return std::make_unique<StaleSgd>(options);
+}
 
 }  // namespace syncopate

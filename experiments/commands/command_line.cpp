@@ -1,10 +1,11 @@
-#include "experiments/commands/command_line.hpp"
-
 #include <fmt/format.h>
+#include <mpi.h>
+#include <toml++/toml.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <boost/version.hpp>
 #include <cctype>
 #include <charconv>
 #include <limits>
@@ -13,12 +14,66 @@
 #include <set>
 #include <span>
 #include <sstream>
+#include <stdexcept>
 
-#include "experiments/commands/listing.hpp"
-#include "experiments/commands/memory_size.hpp"
-#include "workers/settings/nearest_name.hpp"
+#include "experiments/commands/commands.hpp"
+#include "results/build_info.hpp"
+#include "workers/base/machine.hpp"
+#include "workers/config/key_path.hpp"
+#include "workers/models/models.hpp"
+#include "workers/models/torch_library.hpp"
 
 namespace syncopate {
+
+namespace {
+
+std::string variant_of(const Run& run) {
+  const auto found = std::ranges::find(run.sweep, std::string("variant"), &std::pair<std::string, std::string>::first);
+  return found == run.sweep.end() ? "" : found->second;
+}
+
+}  // namespace
+
+void choose_runs(Experiment& experiment, const std::vector<std::string>& names) {
+  std::set<std::string> known_methods, known_variants, methods, variants, hashes;
+  for (const Run& run : experiment.runs) {
+    known_methods.insert(run.method);
+    if (const std::string variant = variant_of(run); !variant.empty()) known_variants.insert(variant);
+  }
+  for (const std::string& name : names) {
+    // Hashes of what is to be tuned are not known yet.
+    const auto begins_hash = [&](const Run& run) {
+      return !experiment.tuning && !name.empty() && run.hash.starts_with(name);
+    };
+    if (known_methods.contains(name)) {
+      methods.insert(name);
+    } else if (known_variants.contains(name)) {
+      variants.insert(name);
+    } else if (std::ranges::any_of(experiment.runs, begins_hash)) {
+      hashes.insert(name);
+    } else {
+      std::vector<std::string> known(known_methods.begin(), known_methods.end());
+      known.insert(known.end(), known_variants.begin(), known_variants.end());
+      throw ConfigurationFault(
+          fmt::format("--only {}: must be the label of a method or a variant, or how a run's hash begins, as `check` "
+                      "shows it{}",
+                      name, suggestion(name, known)));
+    }
+  }
+  std::erase_if(experiment.runs, [&](const Run& run) {
+    const bool has_hash = hashes.empty() || std::ranges::any_of(hashes, [&](const std::string& begin) {
+                            return run.hash.starts_with(begin);
+                          });
+    // What a variant does not concern has none.
+    const std::string variant = variant_of(run);
+    const bool has_variant = variants.empty() || variant.empty() || variants.contains(variant);
+    return !(has_hash && has_variant && (methods.empty() || methods.contains(run.method)));
+  });
+  std::erase_if(experiment.methods, [&](const std::string& method) {
+    return std::ranges::none_of(experiment.runs, [&](const Run& run) { return run.method == method; });
+  });
+}
+
 namespace {
 
 constexpr const char* examples = R"(Examples:
@@ -402,6 +457,47 @@ void refuse_keys_of_file(const CommandLine& line) {
   throw ConfigurationFault(
       fmt::format("{}: a directory, of which all runs are shown; {} {} for an experiment's file, and must be left out",
                   line.file, fmt::join(found, ", "), found.size() == 1 ? "is" : "are"));
+}
+
+namespace {
+
+// The first line of what the MPI library says of itself; allowed before MPI_Init.
+std::string mpi_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown";
+  const std::string version(text.data(), static_cast<std::size_t>(length));
+  return version.substr(0, version.find_first_of("\n,"));
+}
+
+}  // namespace
+
+std::string version_text() {
+  const BuildInfo& build = build_info();
+  const std::string commit = build.commit == "unknown" ? ""
+                                                       : fmt::format(" ({}{})", build.commit.substr(0, 12),
+                                                                     build.dirty.value_or(false) ? ", changed" : "");
+  std::string result = fmt::format("Syncopate {}{}\n", build.version, commit);
+  const auto add = [&](std::string_view part, std::string_view version) {
+    result += fmt::format("{:<12}{}\n", part, version);
+  };
+  add("system", fmt::format("{}; {}", distribution_name(), operating_system()));
+  add("compiler", build.compiler);
+  try {
+    load_torch();
+    add("LibTorch", fmt::format("{} ({})", torch_version(), loaded_torch_file()));
+    add("BLAS kernel", blas_kernel() + (blas_is_reference() ? " (the reference BLAS: slow)" : ""));
+    add("kernels", torch_kernels());
+  } catch (const std::runtime_error& fault) {  // a damaged installation: its version is what is asked for
+    add("LibTorch", torch_version());
+    add("BLAS kernel", fmt::format("unknown: {}", fault.what()));
+    add("kernels", "unknown");
+  }
+  add("MPI", mpi_version());
+  add("toml++", fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH));
+  add("Boost", fmt::format("{}.{}.{}", BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100));
+  result.pop_back();
+  return result;
 }
 
 }  // namespace syncopate

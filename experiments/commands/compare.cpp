@@ -1,31 +1,129 @@
-#include "experiments/commands/compare.hpp"
-
 #include <fmt/format.h>
+#include <mpi.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
+#include <string>
+#include <system_error>
 #include <thread>
+#include <vector>
 
-#include "experiments/commands/mpi_launcher.hpp"
-#include "experiments/execution/participants.hpp"
-#include "results/directory/finished_run.hpp"
-#include "results/directory/replaced_file.hpp"
-#include "results/directory/run_directory.hpp"
-#include "results/directory/run_files.hpp"
-#include "results/formats/host.hpp"
-#include "results/formats/npy.hpp"
-#include "results/formats/output.hpp"
-#include "results/tables/result_table.hpp"
+#include "experiments/commands/commands.hpp"
+#include "experiments/execution/execution.hpp"
+#include "results/found_runs.hpp"
+#include "results/result_table.hpp"
+#include "results/run_directory.hpp"
+#include "workers/base/arrays.hpp"
+#include "workers/base/machine.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/terminal_text.hpp"
 #include "workers/mpi/mpi_session.hpp"
-#include "workers/process/exit_status.hpp"
-#include "workers/process/interrupt.hpp"
-#include "workers/process/printable.hpp"
 
 namespace syncopate {
+
 namespace {
+
+// Starts this program again under MPI, and waits for it.
+// The command that starts MPI programs, split at blanks: `chosen` if it is not empty, else that of the environment's
+// MPIEXEC, else that of the MPI this program was built with. Open MPI's gets what it needs to start more
+// processes than there are cores, and as root. Throws std::runtime_error if it cannot be found.
+std::vector<std::string> mpi_launcher(const std::string& chosen);
+
+// `launcher -n <ranks> <this program> <arguments>`, without input and with its output on standard error alone.
+// Passes an interrupt on once, waits for its end, and throws Interrupted. The exit status; 128 + the signal that ended
+// it. Throws std::runtime_error if it cannot be started. From the main thread alone, without a lock on the end.
+int run_under_mpi(const std::vector<std::string>& launcher, int ranks, const std::vector<std::string>& arguments);
+
+using Clock = std::chrono::steady_clock;
+
+// It ends its ranks first, which takes Open MPI's two seconds; but it may hang.
+constexpr std::chrono::seconds time_for_launcher{10};
+
+#ifdef OPEN_MPI
+constexpr bool is_open_mpi = true;
+#else
+constexpr bool is_open_mpi = false;
+#endif
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+bool is_executable(const std::filesystem::path& path) {
+  return std::filesystem::is_regular_file(path) && access(path.c_str(), X_OK) == 0;
+}
+
+bool can_be_found(const std::string& program) {
+  if (program.find('/') != std::string::npos) return is_executable(program);
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (is_executable(std::filesystem::path(folder) / program)) return true;
+  return false;
+}
+
+std::vector<std::string> mpi_launcher(const std::string& chosen) {
+  const char* from_environment = std::getenv("MPIEXEC");
+  std::string text = chosen;
+  if (text.empty()) text = from_environment && *from_environment ? from_environment : SYNCOPATE_MPIEXEC;
+  std::vector<std::string> launcher = words_of(text);
+  if (launcher.empty() || !can_be_found(launcher.front()))
+    throw std::runtime_error(
+        fmt::format("{}: no such program to start MPI with; name one with --mpiexec or MPIEXEC, or install Open MPI",
+                    launcher.empty() ? text : launcher.front()));
+  const std::string name = std::filesystem::path(launcher.front()).filename();
+  if (!is_open_mpi || (name.find("mpirun") == std::string::npos && name.find("mpiexec") == std::string::npos &&
+                       name.find("orterun") == std::string::npos))
+    return launcher;
+  for (const char* option : {"--bind-to", "none", "--oversubscribe"}) launcher.emplace_back(option);
+  // No word about ranks that ended with a status other than 0, which say why themselves. (That of Open MPI 5 stays.)
+  setenv("OMPI_MCA_orte_execute_quiet", "1", 1);
+  if (geteuid() == 0) {  // Open MPI refuses root, the usual user of a container, unless told twice
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  }
+  return launcher;
+}
+
+int run_under_mpi(const std::vector<std::string>& launcher, int ranks, const std::vector<std::string>& arguments) {
+  using namespace std::chrono_literals;
+  std::vector<std::string> command = launcher;
+  command.insert(command.end(), {"-n", std::to_string(ranks), own_program()});
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  const auto held = hold_off_end();  // this process looks at the flag, and does not end before the launcher
+  const pid_t child = start_child(std::move(command));
+  int status = 0;
+  std::optional<Clock::time_point> killed_at;  // once it is interrupted
+  while (true) {
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child) break;
+    if (ended < 0 && errno != EINTR)
+      throw std::runtime_error(
+          fmt::format("cannot wait for {}: {}", launcher.front(), std::generic_category().message(errno)));
+    if (interrupted() && !killed_at) {
+      kill(child, SIGINT);
+      killed_at = Clock::now() + time_for_launcher;
+    }
+    if (killed_at && Clock::now() > *killed_at) kill(child, SIGKILL);
+    std::this_thread::sleep_for(20ms);
+  }
+  if (killed_at) throw Interrupted();
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
 
 namespace fs = std::filesystem;
 

@@ -1,30 +1,132 @@
-#include "experiments/commands/side_by_side.hpp"
-
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/types.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "experiments/commands/command_line.hpp"
-#include "experiments/commands/job_processes.hpp"
-#include "experiments/commands/memory_check.hpp"
-#include "experiments/execution/memory_need.hpp"
-#include "experiments/execution/planned_work.hpp"
-#include "experiments/execution/tuned_runs.hpp"
-#include "results/directory/run_directory.hpp"
+#include "experiments/commands/commands.hpp"
+#include "experiments/execution/cost.hpp"
+#include "experiments/execution/memory.hpp"
+#include "experiments/execution/tuning.hpp"
+#include "results/lease.hpp"
+#include "results/run_directory.hpp"
+#include "workers/base/machine.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/terminal_text.hpp"
 #include "workers/mpi/mpi_session.hpp"
-#include "workers/process/free_memory.hpp"
-#include "workers/process/memory_part.hpp"
-#include "workers/process/shared_token.hpp"
 
 namespace syncopate {
+
 namespace {
+
+// The children of `run --jobs`.
+class JobProcesses {
+ public:
+  struct Options {
+    std::vector<std::string> command;  // of this program; --token and --memory-part are added
+    int number = 1;
+    std::int64_t memory_bytes = 0;               // the most that each may take
+    std::filesystem::path experiment_directory;  // where they take runs
+  };
+  explicit JobProcesses(Options options);
+  // Tells those that are there to end, and waits for it, for some seconds at most.
+  ~JobProcesses();
+  JobProcesses(const JobProcesses&) = delete;
+  JobProcesses& operator=(const JobProcesses&) = delete;
+
+  // Once; from the main thread. Throws std::runtime_error where they cannot be started.
+  void start();
+  // Whether any is; one that was killed, or has crashed, while it made a run, is followed by another one.
+  bool are_there();
+  // True for the first of this process and its children that asks for it.
+  bool take_token() { return token_.take(); }
+
+ private:
+  bool was_making_a_run(pid_t job) const;
+  pid_t started() const;
+
+  Options options_;
+  SharedToken token_{};
+  bool has_started_ = false;
+  std::vector<pid_t> jobs_;
+};
+
+// A process ends by itself within a second (process.hpp).
+constexpr std::chrono::seconds time_to_end_by_itself{3};
+
+bool has_crashed(int status) {
+  if (WIFSIGNALED(status)) return true;
+  const int with = WEXITSTATUS(status);
+  return with != exit_success && with != exit_failure && with != exit_usage && with != exit_interrupted;
+}
+
+std::string how_it_ended(int status) {
+  return WIFSIGNALED(status) ? fmt::format("was ended by signal {}", WTERMSIG(status))
+                             : fmt::format("ended with status {}", WEXITSTATUS(status));
+}
+
+JobProcesses::JobProcesses(Options options) : options_(std::move(options)) {}
+
+pid_t JobProcesses::started() const {
+  std::vector<std::string> command = options_.command;
+  command.insert(command.begin(), own_program());
+  command.insert(command.end(), {"--token", std::to_string(token_.descriptor())});
+  // Sanitizers take whole address spaces for themselves.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  command.insert(command.end(), {"--memory-part", std::to_string(options_.memory_bytes)});
+#endif
+  return start_child(std::move(command));
+}
+
+void JobProcesses::start() {
+  if (std::exchange(has_started_, true)) return;
+  while (std::ssize(jobs_) < options_.number) jobs_.push_back(started());
+}
+
+// Its lease is still there, since it could not give it back.
+bool JobProcesses::was_making_a_run(pid_t job) const {
+  const Leases leases(options_.experiment_directory / share_folder / leases_folder, std::chrono::seconds(1));
+  return std::ranges::any_of(leases.held(), [job](const LeaseNote& note) { return note.process.number == job; });
+}
+
+bool JobProcesses::are_there() {
+  std::vector<pid_t> there;
+  for (const pid_t job : jobs_) {
+    int status = 0;
+    const pid_t ended = waitpid(job, &status, WNOHANG);
+    if (ended == 0) there.push_back(job);
+    if (ended != job || !has_crashed(status)) continue;
+    const bool is_replaced = was_making_a_run(job);
+    standard_error.write(fmt::format("process {} {}{}\n", job, how_it_ended(status),
+                                     is_replaced ? " while it made a run; another one takes its place" : ""));
+    if (is_replaced) there.push_back(started());
+  }
+  jobs_ = std::move(there);
+  return !jobs_.empty();
+}
+
+JobProcesses::~JobProcesses() {
+  for (const pid_t job : jobs_) kill(job, SIGTERM);
+  const auto until = std::chrono::steady_clock::now() + time_to_end_by_itself;
+  while (!jobs_.empty()) {
+    std::erase_if(jobs_, [](pid_t job) { return waitpid(job, nullptr, WNOHANG) != 0; });
+    if (std::chrono::steady_clock::now() > until)
+      for (const pid_t job : jobs_) kill(job, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
 
 // As it may be put into a job's command.
 std::vector<std::string> job_command(const CommandLine& line, const Division& division, const std::string& call) {

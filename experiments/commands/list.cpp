@@ -1,18 +1,195 @@
-#include "experiments/commands/listing.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "experiments/commands/key_text.hpp"
-#include "experiments/commands/listed_names.hpp"
-#include "experiments/sections/file_keys.hpp"
-#include "workers/settings/nearest_name.hpp"
+#include "algorithms/local_sgd/outer_optimizer.hpp"
+#include "algorithms/local_sgd/sync_period.hpp"
+#include "algorithms/registry.hpp"
+#include "algorithms/synchronous/drop_compensation.hpp"
+#include "algorithms/synchronous/drop_threshold.hpp"
+#include "experiments/commands/commands.hpp"
+#include "experiments/sections/definition.hpp"
+#include "workers/config/key_path.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/data/datasets.hpp"
+#include "workers/models/models.hpp"
+#include "workers/time/delays.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
+
+namespace {
+
+// A key's description in words, for lists and pages.
+// What stands behind the key's name: "a number above 0, in s".
+std::string what_it_takes(const KeyDescription& key);
+
+// "required", "default 0.9", "left out: all workers" or "may be left out".
+std::string what_if_left_out(const KeyDescription& key);
+
+// Its sentence, after the conditions under which the key exists: "With `rule = "power"`: ...". Keys are named without
+// `prefix`; `given` is a key whose words go without saying.
+std::string what_it_means(const KeyDescription& key, std::string_view prefix, std::string_view given = {});
+
+// What each of its words means, of those that have a sentence: "\"carry-over\": dropped micro-batches come ...".
+std::vector<std::string> what_its_words_mean(const KeyDescription& key);
+
+std::string without(std::string_view path, std::string_view prefix) {
+  return std::string(path.starts_with(prefix) ? path.substr(prefix.size()) : path);
+}
+
+std::string joined(const std::vector<std::string>& parts, std::string_view last_separator) {
+  std::string text;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) text += i + 1 < parts.size() ? ", " : last_separator;
+    text += parts[i];
+  }
+  return text;
+}
+
+// Of a table that must be there for the key to stand in it nothing need be said.
+bool goes_without_saying(const Condition& condition, const KeyDescription& key, std::string_view given) {
+  if (condition.key == given) return true;
+  if (!condition.key.ends_with('?')) return false;
+  const std::string table = condition.key.substr(0, condition.key.size() - 1);
+  return condition.words.front() == present && key.path.starts_with(table + ".");
+}
+
+std::string text_of(const Condition& condition, std::string_view prefix) {
+  if (condition.key.ends_with('?'))
+    return fmt::format("{} `{}`", condition.words.front() == present ? "with" : "without",
+                       without(condition.key.substr(0, condition.key.size() - 1), prefix));
+  std::vector<std::string> words;
+  for (const std::string& word : condition.words) words.push_back(fmt::format("\"{}\"", word));
+  return fmt::format("with `{} = {}`", without(condition.key, prefix), joined(words, " or "));
+}
+
+std::string what_it_takes(const KeyDescription& key) {
+  std::vector<std::string> words;
+  for (const auto& [name, sentence] : key.words) words.push_back(fmt::format("\"{}\"", name));
+  std::string text = words.empty() ? key.takes : joined(words, " or ");
+  if (!key.unit.empty()) text += fmt::format(", in {}", key.unit);
+  return text;
+}
+
+std::string what_if_left_out(const KeyDescription& key) {
+  if (key.fallback) return fmt::format("default {}", *key.fallback);
+  if (key.required) return "required";
+  return key.left_out.empty() ? "may be left out" : fmt::format("left out: {}", key.left_out);
+}
+
+std::string what_it_means(const KeyDescription& key, std::string_view prefix, std::string_view given) {
+  std::vector<std::string> ways;
+  for (const auto& conditions : key.conditions) {
+    std::vector<std::string> texts;
+    for (const Condition& condition : conditions)
+      if (!goes_without_saying(condition, key, given)) texts.push_back(text_of(condition, prefix));
+    if (texts.empty()) return key.sentence;
+    ways.push_back(joined(texts, " and "));
+  }
+  if (ways.empty()) return key.sentence;
+  std::string where = joined(ways, ", or ");
+  where.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(where.front())));
+  return fmt::format("{}: {}", where, key.sentence);
+}
+
+std::vector<std::string> what_its_words_mean(const KeyDescription& key) {
+  std::vector<std::string> meanings;
+  for (const auto& [word, sentence] : key.words)
+    if (!sentence.empty()) meanings.push_back(fmt::format("\"{}\": {}", word, sentence));
+  return meanings;
+}
+
+template <typename Rows>
+std::vector<ListedName> names_of(const Rows& registry) {
+  std::vector<ListedName> names;
+  for (const auto& row : registry) names.push_back({row.name, std::string(row.sentence)});
+  return names;
+}
+
+// Family by family, each where its first row stands.
+std::vector<ListedName> algorithm_names() {
+  std::vector<std::string_view> families;
+  for (const AlgorithmRow& row : algorithms()) {
+    if (std::ranges::find(families, row.family) == families.end()) families.push_back(row.family);
+  }
+  std::vector<ListedName> names;
+  for (const std::string_view family : families) {
+    for (const AlgorithmRow& row : algorithms()) {
+      if (row.family == family)
+        names.push_back({row.name, std::string(row.sentence), family, row.source, row.evaluated});
+    }
+  }
+  return names;
+}
+
+// The key as it is there with this word, and, if asked for, with it or some others alone; nothing if it is not.
+std::optional<KeyDescription> key_with(KeyDescription key, const NameGroup& group, std::string_view name) {
+  if (key.conditions.empty()) return group.own_keys_only ? std::nullopt : std::optional(std::move(key));
+  std::erase_if(key.conditions, [&](const std::vector<Condition>& all) {
+    const auto own = std::ranges::find(all, group.place, &Condition::key);
+    if (own == all.end()) return group.own_keys_only;
+    return std::ranges::find(own->words, name) == own->words.end();
+  });
+  return key.conditions.empty() ? std::nullopt : std::optional(std::move(key));
+}
+
+}  // namespace
+
+std::vector<NameGroup> name_groups() {
+  const std::map<std::string, std::string> in_dropcompute = {{"methods.algorithm", "dropcompute"}};
+  const std::map<std::string, std::string> in_threshold = {{"methods.algorithm", "dropcompute"},
+                                                           {"methods.threshold?", present}};
+  const std::map<std::string, std::string> in_local = {{"methods.algorithm", "local-sgd"}};
+  const std::map<std::string, std::string> in_outer = {{"methods.algorithm", "outer-local-sgd"}};
+  return {
+      {"algorithms", "algorithms: [[methods]] algorithm", "methods.algorithm", "methods.", algorithm_names()},
+      {"delays", "delays: [[delays]] kind", "delays.kind", "delays.", names_of(delays())},
+      {"networks", "network models: [network] kind", "network.kind", "network.", names_of(networks())},
+      {"models", "models: training.model", "training.model", "models.{}.", names_of(models())},
+      {"datasets", "data sets: training.dataset", "training.dataset", "datasets.{}.", names_of(datasets())},
+      {"schedules", "synchronisation periods: [[methods]] period.rule", "methods.period.rule", "methods.period.",
+       names_of(sync_periods()), in_local},
+      {"schedules", "outer optimizers of outer-local-sgd: [[methods]] outer.name", "methods.outer.name",
+       "methods.outer.", names_of(outer_optimizers()), in_outer},
+      {"schedules", "thresholds of dropcompute: [[methods]] threshold.rule", "methods.threshold.rule",
+       "methods.threshold.", names_of(drop_thresholds()), in_threshold},
+      {"schedules", "compensations of dropcompute: [[methods]] compensation", "methods.compensation", "methods.",
+       names_of(drop_compensations()), in_dropcompute, true},
+      {"schedules", "learning-rate schedules: training.learning_rate.schedule", "training.learning_rate.schedule",
+       "training.learning_rate.", names_of(learning_rate_schedules())},
+      {"optimizers", "optimizers: training.optimizer.name", "training.optimizer.name", "training.optimizer.",
+       names_of(optimizers())},
+  };
+}
+
+std::string prefix_of(const NameGroup& group, std::string_view name) {
+  return fmt::format(fmt::runtime(group.prefix), name);
+}
+
+std::vector<KeyDescription> keys_of(const NameGroup& group, std::string_view name) {
+  return keys_of(keys_of_file(group.around), group, name);
+}
+
+std::vector<KeyDescription> keys_of(const std::vector<KeyDescription>& all, const NameGroup& group,
+                                    std::string_view name) {
+  const std::string prefix = prefix_of(group, name);
+  std::vector<KeyDescription> keys;
+  for (const KeyDescription& key : all)
+    if (key.path.starts_with(prefix) && key.path != group.place)
+      if (auto with_it = key_with(key, group, name)) keys.push_back(*std::move(with_it));
+  return keys;
+}
+
 namespace {
 
 constexpr std::size_t line_width = 110;
@@ -192,6 +369,164 @@ std::string unlisted(std::string_view name) {
       "list {}: nothing has this name, and no sentence this word; must be one of {}, or a name or key of an experiment "
       "file{}",
       name, kinds, suggestion(name, known));
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* columns = "| key | what it takes | left out | what it means |\n|---|---|---|---|\n";
+
+// In a cell of a table a bar would end it.
+std::string cell(std::string text) {
+  for (std::size_t at = 0; (at = text.find('|', at)) != text.npos; at += 2) text.insert(at, 1, '\\');
+  return text;
+}
+
+std::string left_out(const KeyDescription& key) {
+  if (key.is_table()) return "";
+  if (key.fallback) return *key.fallback;
+  if (key.required) return "required";
+  return key.left_out.empty() ? "—" : key.left_out;
+}
+
+std::string row(const KeyDescription& key, const std::string& prefix, std::string_view given = {}) {
+  std::string meaning = what_it_means(key, prefix, given);
+  // Words that name methods, delays, networks or models have sections, which say what they mean.
+  const bool is_of_method = key.path.starts_with("methods.") && !key.path.ends_with(".algorithm");
+  for (const std::string& word : is_of_method ? what_its_words_mean(key) : std::vector<std::string>{})
+    meaning += "<br>" + word;
+  return fmt::format("| `{}` | {} | {} | {} |\n", key.path.substr(prefix.size()), cell(what_it_takes(key)),
+                     cell(left_out(key)), cell(meaning));
+}
+
+std::string table_of(const KeyDescription& key) {
+  const auto dot = key.path.rfind('.');
+  return dot == key.path.npos ? "" : key.path.substr(0, dot);
+}
+
+// In the order of the file, a table's own tables behind it.
+std::vector<std::string> tables_of(const std::vector<KeyDescription>& keys) {
+  std::vector<std::string> found, sorted;
+  for (const KeyDescription& key : keys) {
+    const std::string table = key.is_table() ? key.path : table_of(key);
+    if (std::ranges::find(found, table) == found.end()) found.push_back(table);
+  }
+  const auto top = [](const std::string& table) { return table.substr(0, table.find('.')); };
+  for (const std::string& first : found)
+    for (const std::string& table : found)
+      if (top(table) == top(first) && std::ranges::find(sorted, table) == sorted.end()) sorted.push_back(table);
+  return sorted;
+}
+
+const KeyDescription* description_of(const std::vector<KeyDescription>& keys, const std::string& table) {
+  const auto found = std::ranges::find(keys, table, &KeyDescription::path);
+  return found == keys.end() ? nullptr : &*found;
+}
+
+std::string heading(const std::vector<KeyDescription>& keys, const std::string& table) {
+  const KeyDescription* const described = description_of(keys, table);
+  const bool is_array = described && described->kind == KeyDescription::Kind::array_of_tables;
+  std::string text = fmt::format(fmt::runtime(is_array ? "\n## [[{}]]\n\n" : "\n## [{}]\n\n"), table);
+  if (!described) return text;
+  return text + what_it_means(*described, "") + "\n\n";
+}
+
+// A table without words that decide which keys it has.
+std::string plain_section(const std::vector<KeyDescription>& keys, const std::string& table) {
+  std::string rows;
+  const std::string prefix = table.empty() ? "" : table + ".";
+  for (const KeyDescription& key : keys)
+    if (table_of(key) == table && !key.is_table()) rows += row(key, prefix);
+  if (rows.empty()) return description_of(keys, table) ? heading(keys, table) : "";
+  return (table.empty() ? "\n## Above all tables\n\n" : heading(keys, table)) + columns + rows;
+}
+
+// A table with a choice that decides it: what it has in any case, and then what each word of the choice adds.
+std::string section_by_names(const std::vector<KeyDescription>& keys, const NameGroup& group) {
+  const std::string table = group.prefix.substr(0, group.prefix.size() - 1);
+  const auto depends_on_name = [&](const KeyDescription& key) {
+    return std::ranges::any_of(key.conditions,
+                               [&](const auto& all) { return std::ranges::count(all, group.place, &Condition::key); });
+  };
+  std::string text = heading(keys, table) + columns;
+  for (const KeyDescription& key : keys)
+    if (key.path.starts_with(group.prefix) && !depends_on_name(key)) text += row(key, group.prefix);
+  for (const ListedName& name : group.names) {
+    text += fmt::format("\n### {} = \"{}\"\n\n{}{}{}\n", group.place.substr(group.prefix.size()), name.name,
+                        name.sentence, name.paper.empty() ? "" : fmt::format(" Source: {}.", name.paper),
+                        name.evaluated.empty() ? "" : fmt::format(" Evaluated: {}.", name.evaluated));
+    std::string rows;
+    for (const KeyDescription& key : keys_of(keys, group, name.name))
+      if (depends_on_name(key)) rows += row(key, group.prefix, group.place);
+    if (!rows.empty()) text += fmt::format("\n{}{}", columns, rows);
+  }
+  return text;
+}
+
+std::string contents_of(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be read; must be a page of a checkout", file.string()));
+  return text.str();
+}
+
+void write(const fs::path& file, const std::string& text) {
+  std::ofstream stream(file, std::ios::binary);
+  stream << text << std::flush;
+  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be written", file.string()));
+}
+
+}  // namespace
+
+std::string reference_page() {
+  const std::vector<KeyDescription>& keys = keys_of_file();
+  std::vector<NameGroup> groups = name_groups();
+  std::erase_if(groups, [](const NameGroup& group) {
+    return group.prefix.find('.') + 1 != group.prefix.size() || !group.around.empty();
+  });
+
+  std::string text = fmt::format(
+      "# Every key of an experiment file\n\n"
+      "Written by `{}` from the tables that read these keys: do not change it by hand.\n"
+      "[`experiments/README.md`](README.md) has an example with the keys that are needed first; `./dev list NAME` "
+      "shows one of these parts.\nThe third column says what holds without the key. A dash: it may be left out, and "
+      "nothing takes its place. For a table, see its keys.\n",
+      command_that_writes);
+  for (const std::string& table : tables_of(keys)) {
+    const auto group =
+        std::ranges::find_if(groups, [&](const auto& one) { return (table + ".").starts_with(one.prefix); });
+    if (group == groups.end())
+      text += plain_section(keys, table);
+    else if (table + "." == group->prefix)
+      text += section_by_names(keys, *group);
+  }
+  return text;
+}
+
+std::string with_table_of_methods(std::string page) {
+  const std::string first = "<!-- methods: ", last = "<!-- end of methods -->";
+  const auto begin = page.find(first), end = page.find(last);
+  if (begin == page.npos || end == page.npos || end < begin)
+    throw std::runtime_error(fmt::format("the page has no lines \"{}...\" and \"{}\"", first, last));
+  std::string table =
+      fmt::format("{}written by `{}` -->\n\n| name | what it does | evaluated is | source |\n|---|---|---|---|\n",
+                  first, command_that_writes);
+  for (const NameGroup& group : name_groups())
+    if (group.kind == "algorithms")
+      for (const ListedName& name : group.names)
+        table += fmt::format("| `{}` | {} | {} | {} |\n", name.name, cell(name.sentence),
+                             name.evaluated.empty() ? "—" : cell(std::string(name.evaluated)),
+                             cell(std::string(name.paper)));
+  return page.replace(begin, end - begin, table + "\n");
+}
+
+void write_pages(const fs::path& checkout) {
+  const fs::path methods = checkout / "algorithms/README.md";
+  const std::string page = with_table_of_methods(contents_of(methods));
+  write(checkout / "experiments/reference.md", reference_page());
+  write(methods, page);
 }
 
 }  // namespace syncopate

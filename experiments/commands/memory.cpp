@@ -1,20 +1,25 @@
-#include "experiments/commands/memory_check.hpp"
+#include "experiments/execution/memory.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
 #include <span>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
-#include "experiments/commands/command_line.hpp"
-#include "experiments/execution/memory_need.hpp"
-#include "experiments/execution/planned_work.hpp"
-#include "experiments/execution/tuned_runs.hpp"
-#include "results/run/run_label.hpp"
-#include "workers/process/printable.hpp"
+#include "experiments/commands/commands.hpp"
+#include "experiments/execution/cost.hpp"
+#include "experiments/execution/tuning.hpp"
+#include "results/run.hpp"
+#include "workers/base/terminal_text.hpp"
 
 namespace syncopate {
+
 namespace {
 
 MemoryOptions options_of(const MemoryUse& use) {
@@ -96,6 +101,32 @@ void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line,
                   line.file, printable(run_label(largest.run->method, largest.run->sweep)),
                   memory_text(largest.need.total(), digits), parts_text(*largest.run, largest.need, use.threads),
                   memory_text(limit, digits), divided, advice(largest.need, use)));
+}
+
+namespace {
+
+// Of "b", "k", "kb", "ki", "kib", and so on; 0: there is no such unit.
+double unit_bytes(std::string unit) {
+  if (unit.ends_with('b')) unit.pop_back();
+  if (unit.empty()) return 1;
+  const std::size_t power = std::string_view("kmgtpe").find(unit.front());
+  if (power == std::string_view::npos || (unit.size() > 1 && unit.substr(1) != "i")) return 0;
+  return std::pow(unit.size() > 1 ? 1024.0 : 1000.0, static_cast<double>(power + 1));
+}
+
+}  // namespace
+
+std::optional<std::int64_t> memory_size(std::string_view text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [after, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  if (error != std::errc{}) return {};
+  std::string unit;
+  for (const char letter : std::string_view(after, end))
+    if (letter != ' ' || !unit.empty()) unit += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  const double bytes = number * unit_bytes(unit);
+  if (!(bytes >= 1 && bytes < 0x1p63)) return {};
+  return static_cast<std::int64_t>(bytes);
 }
 
 }  // namespace syncopate

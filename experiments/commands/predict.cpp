@@ -1,8 +1,8 @@
-#include "experiments/commands/predict.hpp"
-
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -10,18 +10,28 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "algorithms/registry.hpp"
-#include "experiments/execution/scheduled_rounds.hpp"
-#include "experiments/execution/simulations.hpp"
-#include "workers/process/run_failure.hpp"
-#include "workers/settings/nearest_name.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "experiments/commands/commands.hpp"
+#include "experiments/execution/time_simulation.hpp"
+#include "results/found_runs.hpp"
+#include "results/result_table.hpp"
+#include "results/run.hpp"
+#include "results/run_directory.hpp"
+#include "results/summary.hpp"
+#include "results/text_table.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/terminal_text.hpp"
+#include "workers/config/key_path.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
+
 namespace {
 
 // Where only steps end a run, and nobody is missing in it, what it communicates may be known beforehand.
@@ -235,6 +245,370 @@ std::vector<PredictedMethod> predict(const Experiment& experiment, const std::st
   }
   methods.resize(shown);
   return methods;
+}
+
+namespace {
+
+constexpr std::size_t leading_columns = 2;  // which method, and by what
+
+// An error that six digits do not show is left out.
+std::string seconds(std::optional<double> value, double error = 0) {
+  if (!value) return "-";
+  return mean_and_deviation({1, *value, error > 1e-6 * *value ? error : 0});
+}
+
+std::string percent(std::optional<double> share) { return share ? with_decimals(100 * *share, 1) : "-"; }
+
+// With as many digits as its error has a meaning for.
+std::string speedup(std::optional<double> value, double error) {
+  if (!value) return "-";
+  if (error > 1e-6 * *value) return mean_and_deviation({1, *value, error});
+  return with_decimals(*value, 3);
+}
+
+// What is not exact is so marked.
+std::string rounds_of(const std::optional<PredictedCommunication>& communicated) {
+  if (!communicated) return "-";
+  return fmt::format("{}{:.0f}", communicated->is_exact ? "" : "~", communicated->rounds);
+}
+
+std::string bytes_of(const std::optional<PredictedCommunication>& communicated) {
+  if (!communicated) return "-";
+  double bytes = communicated->bytes;
+  const char* prefix = "";
+  for (const char* const next : {"k", "M", "G", "T", "P", "E"}) {
+    if (bytes < 1000) break;
+    bytes /= 1000;
+    prefix = next;
+  }
+  return fmt::format("{}{:.4g}{}", communicated->is_exact ? "" : "~", bytes, prefix);
+}
+
+// Which part of the run was simulated.
+std::string source_of(const PredictedMethod& method) {
+  std::string source = "simulation";
+  const SimulatedTime& simulated = *method.simulated;
+  if (simulated.whole) return source;
+  source += fmt::format(", {}", simulated.steps.value());
+  if (method.planned_steps) source += fmt::format(" of {}", method.planned_steps->value());
+  return source + " steps";
+}
+
+std::vector<std::string> row_of_simulation(const PredictedMethod& method) {
+  if (!method.simulated)
+    return {short_reason(method.not_simulated), "-", "-", "-", "-", "-", rounds_of(method.communicated),
+            bytes_of(method.communicated)};
+  const SimulatedTime& simulated = *method.simulated;
+  return {source_of(method),
+          seconds(simulated.step_time_s, simulated.error_s.value_or(0)),
+          speedup(method.simulated_speedup, method.simulated_speedup_error),
+          percent(simulated.drop_rate),
+          percent(simulated.communication_share),
+          seconds(simulated.total_time_s),
+          rounds_of(method.communicated),
+          bytes_of(method.communicated)};
+}
+
+std::vector<std::string> row_of_formula(const FormulaTime& formula) {
+  const Prediction& prediction = formula.prediction;
+  return {
+      prediction.formula,
+      seconds(prediction.step_time_s, prediction.step_error_s),
+      speedup(std::isnan(prediction.effective_speedup()) ? std::nullopt : std::optional(prediction.effective_speedup()),
+              prediction.effective_speedup_error()),
+      percent(prediction.drop_rate),
+      percent(prediction.communication_share()),
+      seconds(formula.total_time_s),
+      "",
+      ""};
+}
+
+std::string label_of(const PredictedMethod& method) {
+  RunSummary named;
+  named.method = method.method;
+  named.sweep = method.sweep;
+  return row_label(named);
+}
+
+Json json_of(const PredictedMethod& method) {
+  Json simulated = nullptr;
+  if (method.simulated) {
+    const SimulatedTime& time = *method.simulated;
+    simulated = {{"steps", time.steps.value()},
+                 {"whole", time.whole},
+                 {"step_time_s", time.step_time_s},
+                 {"step_time_standard_error_s", or_null(time.error_s)},
+                 {"effective_speedup", or_null(method.simulated_speedup)},
+                 {"effective_speedup_standard_error", json_of_error(method.simulated_speedup_error)},
+                 {"drop_rate", time.drop_rate},
+                 {"communication_share", time.communication_share},
+                 {"total_time_s", or_null(time.total_time_s)}};
+  }
+  Json formulas = Json::array();
+  for (const FormulaTime& formula : method.formulas) formulas.push_back(json_with_errors(formula));
+  return {{"method", method.method},
+          {"algorithm", method.algorithm},
+          {"sweep", method.sweep},
+          {"seed", method.seed},
+          {"planned_steps", method.planned_steps ? Json(method.planned_steps->value()) : Json(nullptr)},
+          {"rounds", method.communicated ? Json(std::llround(method.communicated->rounds)) : Json(nullptr)},
+          {"communicated_bytes", method.communicated ? Json(std::llround(method.communicated->bytes)) : Json(nullptr)},
+          {"communication_is_exact", method.communicated ? Json(method.communicated->is_exact) : Json(nullptr)},
+          {"to_target", method.target ? Json{{"batch", method.target->batch},
+                                             {"steps", method.target->steps},
+                                             {"step_time_s", method.target->step_time_s},
+                                             {"time_s", method.target->time_s},
+                                             {"is_bound", method.target->is_bound}}
+                                      : Json(nullptr)},
+          {"solved", method.solved.empty() ? Json(nullptr) : Json(method.solved)},
+          {"against", method.compared_with.empty() ? Json(nullptr) : Json(method.compared_with)},
+          {"links", method.has_unshared_links ? Json(unshared_links) : Json(nullptr)},
+          {"simulated", std::move(simulated)},
+          {"not_simulated", method.not_simulated.empty() ? Json(nullptr) : Json(method.not_simulated)},
+          {"formulas", std::move(formulas)},
+          {"no_formula", method.why_no_formula.empty() ? Json(nullptr) : Json(method.why_no_formula)}};
+}
+
+}  // namespace
+
+std::string prediction_table(std::span<const PredictedMethod> methods, std::size_t width) {
+  TextTable table, narrow;
+  for (TextTable* one : {&table, &narrow}) {
+    for (const char* heading : {"method", "by"}) one->add_column(heading, Align::left);
+    for (const char* heading :
+         {"s/step", "S_eff", "dropped\n%", "communication\n%", "total\ns", "rounds", "sent\nbytes"})
+      one->add_column(heading, Align::right);
+  }
+  const auto add = [&](const std::string& label, std::vector<std::string> cells) {
+    cells.insert(cells.begin(), label);
+    table.add_row(cells);
+    for (std::size_t i = 1; i < cells.size(); ++i) cells[i] = squeezed(std::move(cells[i]));
+    narrow.add_row(std::move(cells));
+  };
+  std::string notes;
+  bool is_sampled = false, has_bounds = false;
+  std::vector<std::string> compared_with;  // in their order
+  for (const PredictedMethod& method : methods) {
+    add(label_of(method), row_of_simulation(method));
+    if (!method.compared_with.empty() && std::ranges::find(compared_with, method.compared_with) == compared_with.end())
+      compared_with.push_back(method.compared_with);
+    notes += note_of_reason(label_of(method), method.not_simulated);
+    if (!method.solved.empty()) notes += fmt::format("{}: {}\n", label_of(method), method.solved);
+    for (const FormulaTime& formula : method.formulas) {
+      add("", row_of_formula(formula));
+      is_sampled |= formula.prediction.is_sampled;
+      has_bounds |= formula.prediction.formula.ends_with("(lower bound)");
+      if (const auto staleness = formula.prediction.mean_staleness)
+        notes += fmt::format("{}: a mean staleness of {} updates, whatever its workers' times\n", label_of(method),
+                             shown_number(*staleness));
+    }
+    if (method.formulas.empty()) add("", {"no formula: " + method.why_no_formula, "-", "-", "-", "-", "-", "", ""});
+  }
+  if (std::ranges::any_of(methods,
+                          [](const PredictedMethod& m) { return m.communicated && !m.communicated->is_exact; }))
+    notes += "~: as in the steps that were simulated, drawn out\n";
+  for (const std::string& baseline : compared_with) notes += fmt::format("S_eff: against {}\n", baseline);
+  std::vector<std::string> of_unshared;
+  for (const PredictedMethod& method : methods)
+    if (method.has_unshared_links) of_unshared.push_back(label_of(method));
+  notes += unshared_links_text(of_unshared, of_unshared.size() == methods.size());
+  if (has_bounds) notes += "Lower bound: a step takes at least so long, and S_eff is at most so large.\n";
+  if (is_sampled) notes += note_of_sampled();
+  const std::string text =
+      width == 0 || table.width() <= width ? table.text() : narrow.folded_text(width, leading_columns);
+  return notes.empty() ? text : text + "\n" + fold_lines(notes, width);
+}
+
+std::string predictions_json(const std::string& experiment, std::span<const PredictedMethod> methods) {
+  Json list = Json::array();
+  for (const PredictedMethod& method : methods) list.push_back(json_of(method));
+  const Json json = {{"experiment", experiment}, {"predictions", std::move(list)}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+namespace {
+
+std::vector<FoundRun> runs_below(const std::string& directory) {
+  try {
+    return find_runs(directory);
+  } catch (const ResultsDirectoryFault& fault) {
+    throw ConfigurationFault(fmt::format("--to-target {}", fault.what()));
+  }
+}
+
+const Run& run_of(const PredictedMethod& method, const Experiment& experiment) {
+  return *std::ranges::find_if(experiment.runs, [&](const Run& run) {
+    return run.method == method.method && run.sweep == method.sweep && run.seed == method.seed;
+  });
+}
+
+// "an accuracy of 0.55", "a loss of 0.4", or both.
+std::string target_text(std::optional<double> accuracy, std::optional<double> loss) {
+  std::string text;
+  if (accuracy) text = fmt::format("an accuracy of {:.6g}", *accuracy);
+  if (loss) text += fmt::format("{}a loss of {:.6g}", text.empty() ? "" : " and ", *loss);
+  return text;
+}
+
+std::optional<double> number_of(const std::string& value) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const bool is_number = error == std::errc() && end == value.data() + value.size();
+  return is_number ? std::optional(number) : std::nullopt;
+}
+
+// Of the best setting's swept numbers those beyond which the file tries none: a better one may lie there.
+std::string edges_of(const PredictedMethod& best, std::span<const PredictedMethod> methods) {
+  std::string text;
+  for (const auto& [key, value] : best.sweep) {
+    const std::optional<double> own = number_of(value);
+    bool is_least = own.has_value(), is_most = own.has_value(), is_alone = true;
+    for (const PredictedMethod& other : methods)
+      for (const auto& [other_key, other_value] : other.sweep) {
+        const auto number = number_of(other_value);
+        if (!own || !number || other_key != key || other.method != best.method) continue;
+        is_least &= *own <= *number;
+        is_most &= *own >= *number;
+        is_alone &= *own == *number;
+      }
+    if (!is_alone && (is_least || is_most))
+      text += fmt::format("{} = {} is the {} that the file sweeps: a better one may lie beyond\n", printable(key),
+                          printable(value), is_least ? "least" : "most");
+  }
+  return text;
+}
+
+// Of the steps that are needed alone, where those of the whole run have another pace or batch, or are too many to
+// simulate; none where those needed are, too.
+std::optional<PredictedTarget> way_to_target(const Run& run, const std::optional<SimulatedTime>& whole,
+                                             const StepsByBatch& target) {
+  constexpr int most_rounds = 4;  // of better guesses
+  constexpr Step first_guess = 100;
+  const ScheduledRounds rounds(run);
+  std::optional<SimulatedTime> time = whole ? whole : simulate_first_steps(run, first_guess);
+  if (!time) return std::nullopt;
+  PredictedTarget predicted;
+  for (int round = 0;; ++round) {
+    const Step last = std::llround(std::ceil(predicted.steps));
+    predicted.batch =
+        time->micro_batches_per_s * time->step_time_s * static_cast<double>(run.training.samples_per_micro_batch);
+    if (!(predicted.batch > 0)) return std::nullopt;
+    predicted.steps = target.steps(predicted.batch);
+    predicted.step_time_s = time->step_time_s;
+    predicted.time_s = predicted.steps * predicted.step_time_s;
+    if (whole && !whole->total_time_s) return predicted;
+    const Step needed = std::llround(std::ceil(predicted.steps));
+    if (needed == last || round == most_rounds) return predicted;
+    if (whole) {
+      const Step all = std::llround(*whole->total_time_s / whole->step_time_s);
+      if (needed >= all || (settles_after(run) == 0 && rounds.stand_for_all(needed, all))) return predicted;
+    }
+    time = simulate_first_steps(run, needed);
+    if (!time) return std::nullopt;
+  }
+}
+
+}  // namespace
+
+TargetRuns read_target_runs(const std::string& directory) {
+  const auto fault = [&](const std::string& why) {
+    return ConfigurationFault(fmt::format("--to-target {}: {}", directory, why));
+  };
+  const std::vector<FoundRun> runs = runs_below(directory);
+  TargetRuns target;
+  std::set<std::string> methods;
+  for (const FoundRun& run : runs) methods.insert(run.summary.method);
+  if (methods.size() > 1) throw fault("has runs of several methods; must be the directory of one method's runs");
+  target.method = *methods.begin();
+  std::set<std::string> targets;
+  for (const FoundRun& run : runs) {
+    if (!run.summary.time_to_target)
+      throw fault("its runs have no target; evaluation.target_accuracy or evaluation.target_loss sets one");
+    target.accuracy = run.summary.time_to_target->target_accuracy;
+    target.loss = run.summary.time_to_target->target_loss;
+    targets.insert(target_text(target.accuracy, target.loss));
+    if (!run.summary.steps_by_batch) continue;
+    ++target.count;
+    target.steps.least += run.summary.steps_by_batch->least;
+    target.steps.times_batch += run.summary.steps_by_batch->times_batch;
+    target.steps.mean_noise_scale += run.summary.steps_by_batch->mean_noise_scale;
+  }
+  if (targets.size() > 1)
+    throw fault(fmt::format("its runs have several targets, {}; must have one", fmt::join(targets, ", ")));
+  if (target.count == 0)
+    throw fault(
+        fmt::format("none of its {} runs has both reached its target and measured noise scales before "
+                    "(measurements.noise_scale = true)",
+                    runs.size()));
+  target.steps.least /= target.count;
+  target.steps.times_batch /= target.count;
+  target.steps.mean_noise_scale /= target.count;
+  return target;
+}
+
+void check_target(const Experiment& experiment, const TargetRuns& target) {
+  for (const Run& run : experiment.runs) {
+    const EvaluationPlan& plan = run.evaluation;
+    const bool is_other = plan.target_accuracy != target.accuracy || plan.target_loss != target.loss;
+    if (!is_other || (!plan.target_accuracy && !plan.target_loss)) continue;
+    throw ConfigurationFault(
+        fmt::format("--to-target: {} has a target of {}, and the runs of \"{}\" had one of {}: must be the same, or "
+                    "left out in the file (~evaluation.target_accuracy, ~evaluation.target_loss)",
+                    experiment.file, target_text(plan.target_accuracy, plan.target_loss), printable(target.method),
+                    target_text(target.accuracy, target.loss)));
+  }
+}
+
+void predict_target(std::span<PredictedMethod> methods, const Experiment& experiment, const TargetRuns& target) {
+  for (PredictedMethod& method : methods) {
+    const Run& run = run_of(method, experiment);
+    const Traits traits = run.algorithm->traits();
+    if (!traits.steps_along_fresh_mean && !traits.publishes_rounds) continue;
+    method.target = way_to_target(run, method.simulated, target.steps);
+    if (method.target) method.target->is_bound = !traits.steps_along_fresh_mean;
+  }
+}
+
+std::string target_table(std::span<const PredictedMethod> methods, const TargetRuns& target, std::size_t width) {
+  std::vector<const PredictedMethod*> known;
+  std::vector<std::string> unknown;
+  for (const PredictedMethod& method : methods) {
+    if (method.target)
+      known.push_back(&method);
+    else
+      unknown.push_back(label_of(method));
+  }
+  std::ranges::stable_sort(known, {}, [](const PredictedMethod* method) { return method->target->time_s; });
+  TextTable table;
+  table.add_column("method", Align::left);
+  for (const char* const heading : {"batch\nsamples", "steps", "s/step", "to target\ns"})
+    table.add_column(heading, Align::right);
+  bool has_bound = false;
+  for (const PredictedMethod* method : known) {
+    const PredictedTarget& to_target = *method->target;
+    const char* const mark = to_target.is_bound ? ">= " : "";
+    has_bound |= to_target.is_bound;
+    table.add_row({label_of(*method), fmt::format("{:.1f}", to_target.batch),
+                   fmt::format("{}{:.0f}", mark, to_target.steps), shown_number(to_target.step_time_s),
+                   mark + shown_number(to_target.time_s)});
+  }
+  const std::string heading = fmt::format(
+      "To {}, the target of \"{}\": at a batch of B samples {:.0f} + {:.0f} / B steps,\n"
+      "by a mean noise scale of {:.0f} samples ({} run{})\n\n",
+      target_text(target.accuracy, target.loss), printable(target.method), target.steps.least, target.steps.times_batch,
+      target.steps.mean_noise_scale, target.count, target.count == 1 ? "" : "s");
+  std::string text;
+  const auto best =
+      std::ranges::find_if(known, [](const PredictedMethod* method) { return !method->target->is_bound; });
+  if (best != known.end())
+    text += fmt::format("Best: {}, {} s\n{}", label_of(**best), shown_number((*best)->target->time_s),
+                        edges_of(**best, methods));
+  if (has_bound) text += ">=: local steps, as if they were as good as steps along the mean of all gradients\n";
+  for (const std::string& label : unknown)
+    text += fmt::format(
+        "{}: of gradients of an older model, or of what is not simulated, the noise scale says nothing\n", label);
+  return fold_lines(heading, width) + (width > 0 ? table.folded_text(width) : table.text()) + "\n" +
+         fold_lines(text, width);
 }
 
 }  // namespace syncopate

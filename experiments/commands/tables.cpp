@@ -1,6 +1,5 @@
-#include "experiments/commands/tables.hpp"
-
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,22 +7,152 @@
 #include <map>
 #include <set>
 #include <stdexcept>
+#include <vector>
 
+#include "experiments/commands/commands.hpp"
 #include "experiments/sections/experiment.hpp"
-#include "results/directory/found_runs.hpp"
-#include "results/directory/run_directory.hpp"
-#include "results/rows/measures.hpp"
-#include "results/statistics/statistics.hpp"
-#include "results/tables/folded_text.hpp"
-#include "results/tables/paired_table.hpp"
-#include "results/tables/ranking.hpp"
-#include "results/tables/result_rows.hpp"
-#include "results/tables/result_table.hpp"
-#include "results/tables/tidy.hpp"
-#include "results/tables/tuning_lines.hpp"
-#include "workers/settings/nearest_name.hpp"
+#include "results/found_runs.hpp"
+#include "results/paired_table.hpp"
+#include "results/result_rows.hpp"
+#include "results/result_table.hpp"
+#include "results/run_directory.hpp"
+#include "results/scoreboard.hpp"
+#include "results/statistics.hpp"
+#include "results/summary.hpp"
+#include "results/text_table.hpp"
+#include "workers/base/files.hpp"
+#include "workers/config/key_path.hpp"
 
 namespace syncopate {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> files_below(const fs::path& directory) {
+  std::vector<fs::path> files;
+  try {
+    if (!fs::is_directory(directory))
+      throw ConfigurationFault(
+          fmt::format("{}: no such directory; expected one above experiments that have been run", directory.string()));
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory))
+      if (entry.path().filename() == claims_file) files.push_back(entry.path());
+  } catch (const fs::filesystem_error& fault) {
+    throw ConfigurationFault(fmt::format("{}: {}", directory.string(), fault.code().message()));
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+// What is wrong with the runs beside claims that were judged by them; empty where nothing is, or where the claims are
+// kept without them (results/paper).
+std::string fault_of_runs(const fs::path& directory, const JudgedClaims& claims) {
+  const auto is_directory = [](const fs::directory_entry& entry) { return entry.is_directory(); };
+  const bool are_kept = fs::exists(directory / "runs.csv") &&
+                        std::none_of(fs::directory_iterator(directory), fs::directory_iterator(), is_directory);
+  if (!claims.judged_runs || are_kept) return {};
+  std::size_t found = 0;
+  try {
+    const std::vector<FoundRun> runs = find_runs(directory);
+    found = static_cast<std::size_t>(std::ranges::count(runs, false, &FoundRun::on_wall_clock));
+  } catch (const ResultsDirectoryFault& fault) {
+    return fmt::format("{}; it was judged by {} runs", fault.what(), *claims.judged_runs);
+  }
+  if (found >= *claims.judged_runs) return {};
+  return fmt::format("{}: was judged by {} runs, of which {} are there; the experiment's next start judges it anew",
+                     (directory / claims_file).string(), *claims.judged_runs, found);
+}
+
+std::string as_comment(const std::string& lines) {
+  std::string text;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (i == 0 || lines[i - 1] == '\n') text += "% ";
+    text += lines[i];
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string claims_of(const ClaimsOptions& options, std::size_t width) {
+  std::vector<JudgedClaims> experiments;
+  std::string faults;
+  const auto add_fault = [&](const std::string& fault) { faults += (faults.empty() ? "" : "\n") + fault; };
+  std::set<std::string> names;
+  std::vector<std::string> directories = options.directories;
+  if (directories.empty()) {
+    if (!fs::is_directory("results/runs") && fs::is_directory("results/paper"))
+      throw ConfigurationFault(
+          "results/runs: no such directory, since nothing has been run here; results/paper has verdicts that are kept: "
+          "`syncopate claims results/paper`");
+    directories.emplace_back("results/runs");
+  }
+  for (const std::string& directory : directories)
+    for (const fs::path& file : files_below(directory)) {
+      std::optional<JudgedClaims> claims;
+      try {
+        claims = claims_from_json(read_file(file).value_or(""));
+      } catch (const std::runtime_error& fault) {  // no file of ours
+        add_fault(fault.what());
+        continue;
+      }
+      if (!claims)
+        add_fault(
+            fmt::format("{}: is no list of claims of schema version {}, or is no longer as it was written; the "
+                        "experiment's next start judges them anew",
+                        file.string(), claims_schema_version));
+      else if (const std::string fault = fault_of_runs(file.parent_path(), *claims); !fault.empty())
+        add_fault(fault);
+      else if (names.insert(claims->experiment).second)
+        experiments.push_back(std::move(*claims));
+    }
+  if (!faults.empty()) throw ConfigurationFault(faults);
+  if (experiments.empty())
+    throw ConfigurationFault(
+        fmt::format("{}: holds no claims; `syncopate run` judges those that an experiment file has in [[claim]]",
+                    fmt::join(directories, ", ")));
+  std::ranges::sort(experiments, {}, &JudgedClaims::experiment);
+  const std::string notes = scoreboard_notes(experiments);
+  switch (options.format) {
+    case TableFormat::markdown:
+      return scoreboard_table(experiments).markdown() + "\n" + notes;
+    case TableFormat::csv:
+      return scoreboard_table(experiments).csv();
+    case TableFormat::latex:
+      return scoreboard_table(experiments).latex() + "\n" + as_comment(notes);
+    case TableFormat::text:
+      break;
+  }
+  return scoreboard_text(experiments, width) + "\n" + fold_lines(notes, width);
+}
+
+Export prepare_export(const ExportOptions& options) {
+  const std::filesystem::path folder = options.to.empty() ? options.directory : options.to;
+  Export result{.runs_file = (folder / "runs.csv").string(),
+                .runs_csv = {},
+                .evaluations_file = (folder / "evaluations.csv").string(),
+                .evaluations_csv = {}};
+  try {
+    TidyTables tables = tidy_tables(find_runs(options.directory, options.with_trials));
+    result.runs_csv = std::move(tables.runs_csv);
+    result.evaluations_csv = std::move(tables.evaluations_csv);
+  } catch (const std::runtime_error& fault) {
+    throw ConfigurationFault(fault.what());
+  }
+  std::error_code problem;
+  std::filesystem::create_directories(folder, problem);
+  if (problem) throw ConfigurationFault(fmt::format("{}: cannot be made: {}", folder.string(), problem.message()));
+  for (const std::string& file : {result.runs_file, result.evaluations_file})
+    if (const std::string why = why_not_replaceable(file); !why.empty())
+      throw ConfigurationFault(fmt::format("{}: cannot be written: {}", file, why));
+  return result;
+}
+
+void write_export(const Export& tables) {
+  replace_file(tables.runs_file, tables.runs_csv);
+  replace_file(tables.evaluations_file, tables.evaluations_csv);
+}
+
 namespace {
 
 constexpr std::size_t usual_width = 120;

@@ -1,14 +1,239 @@
-#include "experiments/commands/thresholds.hpp"
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <new>
 #include <span>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
-#include "algorithms/synchronous/threshold_search.hpp"
+#include "algorithms/synchronous/drop_threshold.hpp"
+#include "experiments/commands/commands.hpp"
+#include "experiments/sections/experiment.hpp"
+#include "results/summary.hpp"
+#include "results/text_table.hpp"
+#include "workers/base/terminal_text.hpp"
+#include "workers/time/trace.hpp"
 
 namespace syncopate {
+
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* wanted =
+    "must be a CSV file with worker,step,duration_s (and micro_batch), or a run's directory with durations.csv.gz";
+
+// The recorded steps in which every worker has all M micro-batches.
+std::vector<Step> whole_steps(const Trace& trace) {
+  const auto most = static_cast<std::size_t>(trace.micro_batches());
+  std::vector<Step> whole;
+  for (Step step = 0; step < trace.steps(); ++step) {
+    bool is_whole = true;
+    for (int worker = 0; worker < trace.workers() && is_whole; ++worker)
+      is_whole = trace.durations_s(worker, step, 0, most).size() == most;
+    if (is_whole) whole.push_back(step);
+  }
+  return whole;
+}
+
+std::vector<double> times_of(const Trace& trace, const std::vector<Step>& steps) {
+  std::vector<double> times;
+  times.reserve(static_cast<std::size_t>(trace.workers()) * steps.size() *
+                static_cast<std::size_t>(trace.micro_batches()));
+  for (int worker = 0; worker < trace.workers(); ++worker)
+    for (const Step step : steps) {
+      const auto durations = trace.durations_s(worker, step, 0, static_cast<std::size_t>(trace.micro_batches()));
+      times.insert(times.end(), durations.begin(), durations.end());
+    }
+  return times;
+}
+
+double mean_of_slowest(const RecordedTimes& recorded) {
+  std::vector<double> slowest_s(static_cast<std::size_t>(recorded.steps), 0.0);
+  visit_ends(recorded.view(), [&](int step, int, double end) {
+    double& slowest = slowest_s[static_cast<std::size_t>(step)];
+    slowest = std::max(slowest, end);
+  });
+  double sum_s = 0;
+  for (const double slowest : slowest_s) sum_s += slowest;
+  return sum_s / recorded.steps;
+}
+
+// From the rows of steps.csv that are one step each, of the whole steps.
+void find_serial_time(const fs::path& file, const std::vector<Step>& whole, RecordedTimes& recorded) {
+  const std::string content = file_content(file);
+  CsvRows rows(file.string(), content, {"step", "duration_s", "period_steps"});
+  std::map<std::int64_t, double> duration_s;  // by step, from 0
+  bool has_rounds = false;
+  while (rows.next()) {
+    has_rounds |= rows.number(2) != 1;
+    duration_s[static_cast<std::int64_t>(rows.number(0)) - 1] += rows.number(1);
+  }
+  rows.check();
+  if (has_rounds) {
+    recorded.why_no_serial_s = "the run's rounds have several steps";
+    return;
+  }
+  double sum_s = 0;
+  for (const Step step : whole) {
+    const auto found = duration_s.find(step.value());
+    if (found == duration_s.end()) {
+      recorded.why_no_serial_s = fmt::format("steps.csv has no step {}", step.value() + 1);
+      return;
+    }
+    sum_s += found->second;
+  }
+  recorded.serial_s = std::max(sum_s / static_cast<double>(whole.size()) - mean_of_slowest(recorded), 0.0);
+}
+
+RecordedTimes read(const fs::path& source) {
+  std::error_code ignored;
+  const bool is_run = fs::is_directory(source, ignored);
+  const fs::path file = is_run ? source / "durations.csv.gz" : source;
+  if (!fs::exists(file, ignored))
+    throw ConfigurationFault(
+        is_run ? fmt::format("{}: there is no durations.csv.gz: let the run record it, [recording] durations = true",
+                             source.string())
+               : fmt::format("{}: there is no such file; {}", source.string(), wanted));
+  if (fs::is_character_file(file, ignored))
+    throw ConfigurationFault(fmt::format("{}: is a device; {}", source.string(), wanted));
+  const std::string content = file_content(file);
+  const Trace trace(file.string(), content);
+  const std::vector<Step> whole = whole_steps(trace);
+  if (whole.empty())
+    throw ConfigurationFault(
+        fmt::format("{}: in none of its {} steps every worker has all {} micro-batches; must be of a run that drops "
+                    "nothing",
+                    file.string(), trace.steps().value(), trace.micro_batches()));
+  RecordedTimes recorded{.times = times_of(trace, whole),
+                         .workers = trace.workers(),
+                         .steps = static_cast<int>(whole.size()),
+                         .micro_batches = trace.micro_batches(),
+                         .left_out = static_cast<int>(trace.steps().value()) - static_cast<int>(whole.size()),
+                         .serial_s = {},
+                         .why_no_serial_s = "a trace does not say it"};
+  if (is_run) find_serial_time(source / "steps.csv", whole, recorded);
+  return recorded;
+}
+
+}  // namespace
+
+RecordedTimes read_recorded_times(const fs::path& source) {
+  try {
+    return read(source);
+  } catch (const FileFault& fault) {
+    throw ConfigurationFault(fault.what());
+  } catch (const std::bad_alloc&) {
+    throw ConfigurationFault(
+        fmt::format("{}: the memory does not suffice for what it holds; {}", source.string(), wanted));
+  }
+}
+
+// What `thresholds` prints and writes.
+namespace {
+
+double step_speedup(const ThresholdEffect& effect) { return 1 / (1 - effect.time_saved); }
+
+std::vector<std::string> row_of(const ThresholdReport& report, std::size_t k) {
+  const ThresholdEffect& first = report.ways.front().effects[k];
+  std::vector<std::string> row{shown_number(first.threshold, 6), with_decimals(100 * first.drop_rate, 2),
+                               with_decimals(step_speedup(first), 3)};
+  for (const auto& way : report.ways) row.push_back(with_decimals(way.effects[k].effective_speedup, 4));
+  const double share = report.droppers[k].share;
+  row.push_back(share > 0 ? with_decimals(100 * share, 1) : "-");
+  return row;
+}
+
+std::string dropper_text(const LargestDropper& dropper) {
+  if (dropper.share == 0) return {};
+  return fmt::format("; {} % of drops on worker {}", with_decimals(100 * dropper.share, 0), dropper.worker);
+}
+
+std::string heading(const ThresholdReport& report) {
+  const RecordedTimes& recorded = report.recorded;
+  std::string text = fmt::format("{}: {} workers, {} steps of {} micro-batches", report.source, recorded.workers,
+                                 recorded.steps, recorded.micro_batches);
+  if (recorded.left_out > 0) text += fmt::format(" ({} others lack some, and are left out)", recorded.left_out);
+  text +=
+      fmt::format("\na worker computes {} s per step, the slowest {} s; T^c = {} s", shown_number(report.worker_s, 6),
+                  shown_number(report.step_s, 6), shown_number(report.serial_s, 6));
+  if (report.serial_s == 0 && !recorded.serial_s)
+    text += fmt::format(": {}; --serial-s sets it", recorded.why_no_serial_s);
+  return text + "\n\n";
+}
+
+Json json_of(const ThresholdEffect& effect, const LargestDropper& dropper) {
+  return {{"threshold_s", effect.threshold},
+          {"drop_rate", effect.drop_rate},
+          {"time_saved", effect.time_saved},
+          {"effective_speedup", effect.effective_speedup},
+          {"largest_worker_share", dropper.share},
+          {"largest_worker", dropper.share > 0 ? Json(dropper.worker) : Json(nullptr)}};
+}
+
+}  // namespace
+
+std::string threshold_table(const ThresholdReport& report) {
+  if (report.is_equal) return heading(report) + "All micro-batches take equally long: no threshold gains anything.\n";
+  TextTable table;
+  for (const char* column : {"threshold\ns", "dropped\n%", "steps'\nspeed-up", "S_eff by\nthroughput",
+                             "S_eff by\nEq. 6", "S_eff by\nref. code", "one worker's\ndrops %"})
+    table.add_column(column, Align::right);
+  const std::size_t count = report.ways.front().effects.size();
+  constexpr std::size_t rows = 20;
+  for (std::size_t row = 0; row < rows; ++row) table.add_row(row_of(report, row * (count - 1) / (rows - 1)));
+  std::string text = heading(report) + table.text() + "\n";
+  for (const auto& way : report.ways) {
+    const ThresholdEffect& best = way.best;
+    if (std::isinf(best.threshold))
+      text += fmt::format("best by {}: none gains anything\n", way.sentence);
+    else
+      text += fmt::format("best by {}: {} s drops {} %, S_eff {}{}\n", way.sentence, shown_number(best.threshold, 6),
+                          with_decimals(100 * best.drop_rate, 2), with_decimals(best.effective_speedup, 4),
+                          dropper_text(way.dropper_of_best));
+  }
+  return text;
+}
+
+std::string thresholds_json(const ThresholdReport& report) {
+  const RecordedTimes& recorded = report.recorded;
+  Json json{{"source", report.source},
+            {"workers", recorded.workers},
+            {"steps", recorded.steps},
+            {"steps_left_out", recorded.left_out},
+            {"micro_batches", recorded.micro_batches},
+            {"serial_s", report.serial_s},
+            {"serial_is_recorded", recorded.serial_s == report.serial_s},
+            {"mean_worker_s", report.worker_s},
+            {"mean_step_s", report.step_s}};
+  for (const auto& way : report.ways) {
+    Json& own = json["by"][way.name];
+    own["best"] = std::isinf(way.best.threshold) ? Json(nullptr) : json_of(way.best, way.dropper_of_best);
+    for (std::size_t k = 0; k < way.effects.size(); ++k)
+      own["thresholds"].push_back(json_of(way.effects[k], report.droppers[k]));
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string thresholds_csv(const ThresholdReport& report) {
+  std::string text =
+      "threshold_s,drop_rate,step_speedup,effective_speedup_throughput,effective_speedup_s_eff,"
+      "effective_speedup_reference,largest_worker_share\n";
+  for (std::size_t k = 0; k < report.ways.front().effects.size(); ++k) {
+    const ThresholdEffect& first = report.ways.front().effects[k];
+    fmt::format_to(std::back_inserter(text), "{},{},{}", first.threshold, first.drop_rate, step_speedup(first));
+    for (const auto& way : report.ways)
+      fmt::format_to(std::back_inserter(text), ",{}", way.effects[k].effective_speedup);
+    fmt::format_to(std::back_inserter(text), ",{}\n", report.droppers[k].share);
+  }
+  return text;
+}
+
 namespace {
 
 // E[T] and E[T_n].

@@ -2,7 +2,7 @@
 //
 // A checkpoint holds how many steps models have taken, the numbers that programs were told, what evaluations have come
 // to, and the values that are alive then; programs, clocks, rows and counts come back as the run goes through its
-// course again without arithmetic (workers/training/course_log.hpp). So runs of time alone have none: to replay one
+// course again without arithmetic (workers/training/checkpoint_log.hpp). So runs of time alone have none: to replay one
 // takes as long as to run it.
 //
 // The run waits while tasks that have been submitted come to their end and values are written; for the disk it waits
@@ -13,7 +13,7 @@
 // is due. Few values are alive where a round has just ended: in the last tenth of the interval it is looked at there.
 //
 // Processes that divide a simulation look at it after the same steps, which the first one says at each look, and each
-// writes its part (checkpoint_parts.hpp).
+// writes its part.
 #pragma once
 
 #include <chrono>
@@ -24,16 +24,60 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "experiments/execution/checkpoint_parts.hpp"
-#include "results/directory/checkpoint_file.hpp"
-#include "results/rows/recorder.hpp"
-#include "results/run/run.hpp"
-#include "results/tables/progress.hpp"
-#include "workers/training/course_log.hpp"
-#include "workers/training/divided_work.hpp"
+#include "results/checkpoint_file.hpp"
+#include "results/progress.hpp"
+#include "results/recorder.hpp"
+#include "results/run.hpp"
+#include "workers/training/checkpoint_log.hpp"
+#include "workers/training/gradient_sum.hpp"
 
 namespace syncopate {
+
+// What a checkpoint is of: it is taken up by a program that would compute the same bits, of the same run.
+// What decides to the bit what the run computes, and which course it takes; `besides` is of the run's processes.
+// `is_common`: to several, whose processors may be unlike: what depends on them stands in each part.
+CheckpointIdentity checkpoint_identity(const Run& run, const CheckpointIdentity& besides, bool is_common = false);
+
+// The checkpoint of a run that several processes divide: each writes a part, and the first one a file that names the
+// parts, once it sees all of them. If one process cannot write its part, the others remove theirs. What was there
+// before stays until a new one is whole.
+// Called by all processes, in the same order.
+class CheckpointParts {
+ public:
+  // `file`: what names the parts; `below`: a directory above it that is not made anew. What is given outlives it.
+  CheckpointParts(const Run& run, const std::filesystem::path& file, const std::filesystem::path& below,
+                  DividedWork& divided);
+
+  // This process's part of the one that all have; null: all begin, and `problem` is why, the same on all, where there is
+  // one. `is_taken_up` false: all begin.
+  std::unique_ptr<CheckpointReader> open(bool is_taken_up, std::string& problem);
+
+  // This process's part of a new one, to be written. `number`: higher than those before.
+  std::unique_ptr<CheckpointWriter> part(std::int64_t number) const;
+  // Once it is on the disk: all parts get their common file, after which all others go. `digest`: of this process's
+  // part; `problem`: why it has none, or empty. Returns, the same on all, why there is no new checkpoint, or nothing.
+  std::string publish(std::int64_t number, std::uint64_t digest, const std::string& problem);
+
+ private:
+  struct Parts {
+    std::int64_t number = 0;               // 0: none
+    std::vector<std::uint64_t> digests{};  // by process
+  };
+  CheckpointIdentity identity(const std::string& process) const;
+  CheckpointIdentity own_identity() const;
+  std::filesystem::path own_part(std::int64_t number) const;
+  std::unique_ptr<CheckpointReader> find(Parts& parts) const;
+  std::string problem_of_all(std::int64_t number, const std::string& own) const;
+  std::string name(const Parts& parts);
+
+  const Run& run_;
+  const std::filesystem::path& file_;
+  const std::filesystem::path& below_;
+  DividedWork& divided_;
+  bool is_patient_ = true;  // the last look saw all parts: the next one waits for them
+};
 
 struct CheckpointCost {
   std::int64_t step = 0;  // before which it was written, of all models'

@@ -7,37 +7,170 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <new>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "experiments/execution/checkpointing.hpp"
-#include "experiments/execution/mpi_exchange.hpp"
-#include "experiments/execution/own_models_of_ranks.hpp"
 #include "experiments/execution/rank_checkpoints.hpp"
-#include "experiments/execution/run_on_cluster.hpp"
-#include "results/directory/durations_csv.hpp"
-#include "results/directory/metadata.hpp"
-#include "results/directory/run_files.hpp"
-#include "results/directory/summary_json.hpp"
-#include "results/directory/trace_events.hpp"
-#include "results/formats/gzip.hpp"
-#include "results/formats/npy.hpp"
-#include "results/formats/output.hpp"
-#include "results/rows/arrivals.hpp"
-#include "results/rows/recorder.hpp"
-#include "workers/datasets/sample_kinds.hpp"
-#include "workers/models/registry.hpp"
+#include "experiments/execution/ranks.hpp"
+#include "results/recorder.hpp"
+#include "results/run_directory.hpp"
+#include "results/summary.hpp"
+#include "workers/base/arrays.hpp"
+#include "workers/base/files.hpp"
+#include "workers/base/machine.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/terminal_text.hpp"
+#include "workers/data/partition.hpp"
+#include "workers/models/models.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
-#include "workers/process/blas_kernel.hpp"
-#include "workers/process/interrupt.hpp"
-#include "workers/process/printable.hpp"
-#include "workers/training/state_archive.hpp"
+#include "workers/mpi/mpi_collectives.hpp"
+#include "workers/mpi/mpi_session.hpp"
+#include "workers/simulated/lockstep.hpp"
+#include "workers/training/checkpoint_log.hpp"
 
 namespace syncopate {
+
 namespace {
+
+// Where each worker has a model of its own (gossip) and is a process of its own, what they were after the steps, or
+// at the times, that are evaluated is put together once the run is over: no clock runs then.
+// Collective, before the recorders finish: the one of rank `root` gets the rows. Where the mean is evaluated, that rank
+// does so, else each rank evaluates its own. Nothing where no worker said of a model that it is its own. Throws
+// Interrupted.
+void put_own_models_together(const MpiSession& session, int root, const EvaluationPlan& plan, Training& training,
+                             Recorder& recorder);
+
+// Parameters and buffers.
+constexpr AveragePolicy parameters_and_buffers{.buffers = StatePolicy::average};
+
+class OwnModelsOfRanks {
+ public:
+  OwnModelsOfRanks(const MpiSession& session, int root, Training& training, Recorder& recorder)
+      : session_(session),
+        is_root_(session.rank() == root),
+        training_(training),
+        recorder_(recorder),
+        own_(recorder.take_own_models()) {}
+
+  void by_steps() {
+    for (Step next = next_of_all(Step{-1}); next != none; next = next_of_all(next)) {
+      const OwnModel* const own = first_own([next](const OwnModel& model) { return model.step >= next; });
+      put_together(own && own->step == next ? own : nullptr, next);
+    }
+  }
+
+  // As ModelsByTime puts them together on the simulated cluster.
+  void by_time(Duration every) {
+    Step last{-1};
+    for (std::int64_t multiple = 1;;) {
+      const Time due{multiple * every};
+      const OwnModel* const own = first_own([due](const OwnModel& model) { return model.time >= due; });
+      if (reduced(session_, own ? 1 : 0, MPI_MIN) == 0 || !own) return;
+      const double latest_ns = reduced(session_, static_cast<double>(own->time.time_since_epoch().count()), MPI_MAX);
+      const Step step = static_cast<Step::Rep>(reduced(session_, static_cast<double>(own->step.value()), MPI_MAX));
+      if (step > last) put_together(own, step);
+      last = step;
+      multiple = Duration{static_cast<Duration::rep>(latest_ns)} / every + 1;
+    }
+  }
+
+ private:
+  static constexpr Step none{std::numeric_limits<Step::Rep>::max()};
+
+  template <typename Holds>
+  const OwnModel* first_own(Holds holds) const {
+    const auto first = std::ranges::find_if(own_, holds);
+    return first == own_.end() ? nullptr : &*first;
+  }
+
+  Step next_of_all(Step last) const {
+    const OwnModel* const own = first_own([last](const OwnModel& model) { return model.step > last; });
+    const auto next = static_cast<double>((own ? own->step : none).value());
+    const double least = reduced(session_, next, MPI_MIN);
+    return least >= static_cast<double>(none.value()) ? none : Step{static_cast<Step::Rep>(least)};
+  }
+
+  // `own`: null where this rank has none of them.
+  void put_together(const OwnModel* own, Step step) {
+    MetricsRow row = recorder_.row_of(publication_of(own, step));
+    std::optional<double> distance;
+    if (!training_.time_only()) {
+      const double weights = reduced(session_, own ? own->weight : 0, MPI_SUM);
+      std::vector<double> mean(training_.averaged_size(parameters_and_buffers));
+      std::vector<float> values(mean.size());
+      if (own) training_.write_averaged(own->model, parameters_and_buffers, values.data());
+      for (std::size_t i = 0; own && i < mean.size(); ++i) mean[i] = own->weight / weights * values[i];
+      reduced(session_, mean, MPI_SUM);
+      const double count = reduced(session_, own ? 1 : 0, MPI_SUM);
+      double squares = 0;
+      for (std::size_t i = 0; own && i < training_.objective().parameters(); ++i)
+        squares += (values[i] - mean[i]) * (values[i] - mean[i]);
+      distance = std::sqrt(reduced(session_, squares, MPI_SUM) / count);
+      const bool evaluates_each = reduced(session_, own && own->evaluated == OwnModels::each ? 1 : 0, MPI_MAX) > 0;
+      row.evaluation = evaluates_each ? evaluation_of_each(own, count) : evaluation_of(mean);
+    }
+    if (is_root_) recorder_.add(row, distance);
+  }
+
+  // Of all ranks.
+  Publication publication_of(const OwnModel* own, Step step) const {
+    Publication publication;
+    publication.step = step;
+    const auto latest_ns = static_cast<double>(own ? own->time.time_since_epoch().count() : 0);
+    publication.time = Time{Duration{static_cast<Duration::rep>(reduced(session_, latest_ns, MPI_MAX))}};
+    const auto samples = static_cast<double>(own ? own->samples : 0),
+               bytes = static_cast<double>(own ? own->bytes.value() : 0);
+    publication.samples = static_cast<std::int64_t>(reduced(session_, samples, MPI_MAX));
+    publication.bytes = static_cast<Bytes::Rep>(reduced(session_, bytes, MPI_MAX));
+    publication.learning_rate = reduced(session_, own ? own->learning_rate : 0, MPI_MAX);
+    return publication;
+  }
+
+  Evaluation evaluated(const ModelStatePtr& model) {
+    Evaluation result;
+    training_.evaluate({model}, [&result](const Evaluation& evaluation) { result = evaluation; });
+    training_.executor().wait_all();
+    return result;
+  }
+
+  std::optional<Evaluation> evaluation_of(const std::vector<double>& mean) {
+    if (!is_root_) return std::nullopt;
+    const std::vector<float> values(mean.begin(), mean.end());
+    return evaluated(training_.from_averaged(training_.initial_state(), parameters_and_buffers, values.data()));
+  }
+
+  Evaluation evaluation_of_each(const OwnModel* own, double count) {
+    const Evaluation mine = own ? evaluated(own->model) : Evaluation{};
+    std::vector<double> sums = {mine.test_loss, mine.test_accuracy, mine.train_loss, mine.finite ? 0.0 : 1.0};
+    reduced(session_, sums, MPI_SUM);
+    return {.test_loss = sums[0] / count,
+            .test_accuracy = sums[1] / count,
+            .train_loss = sums[2] / count,
+            .finite = sums[3] == 0};
+  }
+
+  const MpiSession& session_;
+  bool is_root_;
+  Training& training_;
+  Recorder& recorder_;
+  std::vector<OwnModel> own_;  // ascending
+};
+
+void put_own_models_together(const MpiSession& session, int root, const EvaluationPlan& plan, Training& training,
+                             Recorder& recorder) {
+  OwnModelsOfRanks models(session, root, training, recorder);
+  if (plan.every_duration > Duration{})
+    models.by_time(plan.every_duration);
+  else
+    models.by_steps();
+}
 
 using HostClock = std::chrono::steady_clock;
 
@@ -399,6 +532,61 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
   if (outcome.arrivals) files["arrivals.csv.gz"] = gzip(arrivals_csv(*outcome.arrivals));
   files[list_of_files] = listed(files);
   return files;
+}
+
+Participants participants(const Experiment& experiment) {
+  Participants result;
+  for (const Run& run : experiment.runs) {
+    result.workers = std::max(result.workers, run.cluster.workers);
+    result.servers = std::max<int>(result.servers, run.algorithm->traits().servers);
+  }
+  return result;
+}
+
+RunTraining::RunTraining(const Run& run, std::shared_ptr<const Objective> trained, int threads,
+                         std::function<void(const MicroBatch&)> on_kept, ProcessGroup* processes)
+    : objective(std::move(trained)), executor(threads) {
+  const Training::Options options{.clip_norm = run.training.clip_norm,
+                                  .train_samples = run.evaluation.train_samples,
+                                  .seed = run.seed,
+                                  .start = run.training.start,
+                                  .on_kept = std::move(on_kept),
+                                  .processes = processes,
+                                  .workers = run.cluster.workers};
+  training.emplace(objective, run.training.optimizer, options, executor);
+  if (objective) return;
+  training->set_parameter_bytes(run.training.parameter_bytes);
+  training->set_tensors(run.training.tensors);
+}
+
+std::unique_ptr<Cluster> make_simulated_cluster(const Run& run, Training& training, RunObserver* observer,
+                                                RunRecord* record) {
+  return make_simulated_cluster({.workers = run.cluster.workers,
+                                 .servers = run.algorithm->traits().servers,
+                                 .micro_batches = run.cluster.micro_batches,
+                                 .compute_time = *run.cluster.compute_time,
+                                 .network = *run.cluster.network,
+                                 .training = training,
+                                 .observer = observer,
+                                 .record = record,
+                                 .outages = run.cluster.outages.get(),
+                                 .pauses = run.cluster.pauses.get(),
+                                 .only_servers_send_to_workers = run.algorithm->traits().has_servers_alone()},
+                                run.same_course_from());
+}
+
+RunContext context_of(const Run& run, Cluster& cluster, Training& training, RunObserver* observer, RunRecord* record) {
+  return {.cluster = cluster,
+          .training = training,
+          .learning_rate = *run.training.learning_rate,
+          .budget = run.budget,
+          .micro_batches = run.cluster.micro_batches,
+          .samples_per_micro_batch = run.training.samples_per_micro_batch,
+          .observer = observer,
+          .record = record,
+          .initial_model = training.initial_state(),
+          .seed = run.seed,
+          .data_of = run.cluster.data_of};
 }
 
 }  // namespace syncopate

@@ -5,16 +5,18 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "experiments/sections/experiment.hpp"
-#include "results/directory/run_directory.hpp"
-#include "results/rows/recording.hpp"
-#include "results/rows/summary.hpp"
-#include "results/tables/progress.hpp"
-#include "workers/cluster/run_record.hpp"
+#include "results/progress.hpp"
+#include "results/recorder.hpp"
+#include "results/run.hpp"
+#include "results/run_directory.hpp"
+#include "results/summary.hpp"
+#include "workers/cluster/accounting.hpp"
 #include "workers/mpi/mpi_session.hpp"
 #include "workers/training/process_group.hpp"
 
@@ -63,5 +65,38 @@ RunSummary summarise(const Run& run, const Outcome& outcome);
 
 // All files of the run's directory.
 FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& summary, const Machinery& machinery);
+
+// Who takes part in an experiment's runs, for those who must start that many processes.
+struct Participants {
+  int workers = 0;  // the most that a run has
+  int servers = 0;  // likewise
+};
+
+Participants participants(const Experiment& experiment);
+
+// What a run trains with, its cluster and its context, as all who execute runs assemble them.
+// What the participants of a run train with. Members are destroyed from the last to the first: the executor before what
+// its tasks refer to.
+struct RunTraining {
+  // Without an objective time alone passes. `threads`: of the executor. `on_kept`: see Training. `processes`: those
+  // that divide the simulation; null: one does all.
+  RunTraining(const Run& run, std::shared_ptr<const Objective> objective, int threads,
+              std::function<void(const MicroBatch&)> on_kept = {}, ProcessGroup* processes = nullptr);
+  ~RunTraining() { training->leave_processes(); }
+  RunTraining(const RunTraining&) = delete;
+  RunTraining& operator=(const RunTraining&) = delete;
+
+  std::shared_ptr<const Objective> objective;
+  std::optional<Training> training;
+  Executor executor;
+};
+
+// On virtual time. `observer` and `record` may be null; what is given outlives the cluster.
+std::unique_ptr<Cluster> make_simulated_cluster(const Run& run, Training& training, RunObserver* observer,
+                                                RunRecord* record);
+
+// What the run's participants share. The arguments outlive it.
+RunContext context_of(const Run& run, Cluster& cluster, Training& training, RunObserver* observer,
+                      RunRecord* record = nullptr);
 
 }  // namespace syncopate

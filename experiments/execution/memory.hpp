@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "results/run/run.hpp"
+#include "results/run.hpp"
 
 namespace syncopate {
 
@@ -30,7 +30,7 @@ struct MemoryOptions {
   int threads = 1;
   int dividing = 1;          // so many processes divide the simulated workers, whose models and gradients each holds
   bool is_mpi_rank = false;  // one worker of an MPI cluster; threads do not count
-  std::int64_t worker_steps = 10'000;  // of the rehearsal, see rehearsal.hpp; 0: none
+  std::int64_t worker_steps = 10'000;  // of the rehearsal; 0: none
 };
 
 // Without a rehearsal (more than 1,024 workers, a micro-batch that is still to be measured, an allocator that does not
@@ -53,5 +53,20 @@ double stack_room(std::span<const Run> runs);
 // "0.51 GiB", and of what: "models, optimizer states and gradients (34 times 1.86e+06 parameters) 0.24 GiB, ...".
 std::string memory_text(double bytes, int digits = 2);
 std::string parts_text(const Run& run, const MemoryNeed& need, int threads);
+
+// How many vectors as long as the model a run holds at once, found by a rehearsal: the run's own method, cluster and
+// delays with a small stand-in for the model, for some first steps. What grows with the stand-in's size is counted, so
+// that a method says nothing of its memory, and cannot be wrong about it.
+//
+// The stand-in's gradients are the same small numbers everywhere: nothing diverges. Tasks run one by one, so that what
+// is held is what the method holds; what threads hold besides is for the caller to add.
+struct Rehearsed {
+  double vectors = 0;     // at most at once: models, moments, gradients, residuals; of P floats each
+  bool is_whole = false;  // to the end of the run's budget; false: its first steps
+};
+
+// Of a run with a model, whose micro-batch's time is known, on the simulated cluster. `worker_steps`: about how many
+// steps of single workers are made, a few microseconds each. Throws what the run itself would.
+Rehearsed rehearse(const Run& run, std::int64_t worker_steps);
 
 }  // namespace syncopate

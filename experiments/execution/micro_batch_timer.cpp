@@ -1,4 +1,4 @@
-#include "experiments/execution/micro_batch_meter.hpp"
+#include "experiments/execution/micro_batch_timer.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -16,21 +16,19 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/execution/mpi_exchange.hpp"
-#include "experiments/execution/rank_agreement.hpp"
-#include "results/directory/replaced_file.hpp"
-#include "results/directory/run_directory.hpp"
-#include "results/formats/digested_json.hpp"
-#include "results/formats/host.hpp"
-#include "results/formats/json.hpp"
-#include "results/formats/output.hpp"
-#include "workers/datasets/batch_lengths.hpp"
-#include "workers/files/own_file.hpp"
+#include "experiments/execution/ranks.hpp"
+#include "results/run_directory.hpp"
+#include "results/summary.hpp"
+#include "workers/base/files.hpp"
+#include "workers/base/machine.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/terminal_text.hpp"
+#include "workers/data/sampler.hpp"
 #include "workers/mpi/mpi_session.hpp"
-#include "workers/process/interrupt.hpp"
 #include "workers/training/objective.hpp"
 
 namespace syncopate {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -124,10 +122,6 @@ bool is_of(const Json& entry, const MicroBatchWork& work) {
   return entry.at("host").get<std::string>() == host_name() && entry.at("work").get<std::string>() == work.key &&
          entry.value("at_once", 0) == at_once_of(work) && entry.value("micro_batches", 0) == work.micro_batches;
 }
-
-}  // namespace
-
-namespace {
 
 // Threads that compute gradients as long as this lives, as other workers on the machine do, with which one shares its
 // memory, caches and power. They come to the micro-batches at different times.

@@ -8,15 +8,15 @@
 #include <thread>
 #include <utility>
 
-#include "experiments/execution/checkpoint_identity.hpp"
-#include "experiments/execution/mpi_exchange.hpp"
-#include "results/directory/disk_fault.hpp"
-#include "results/formats/output.hpp"
-#include "workers/process/interrupt.hpp"
-#include "workers/process/printable.hpp"
-#include "workers/training/state_archive.hpp"
+#include "experiments/execution/checkpointing.hpp"
+#include "experiments/execution/ranks.hpp"
+#include "results/run_directory.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/terminal_text.hpp"
+#include "workers/training/checkpoint_log.hpp"
 
 namespace syncopate {
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "experiments/execution/checkpointing.hpp"
-#include "results/directory/checkpoint_file.hpp"
-#include "results/run/run.hpp"
-#include "results/tables/progress.hpp"
+#include "results/checkpoint_file.hpp"
+#include "results/progress.hpp"
+#include "results/run.hpp"
+#include "workers/mpi/mpi_cluster.hpp"
 #include "workers/mpi/mpi_session.hpp"
-#include "workers/mpi/rank_store.hpp"
 
 namespace syncopate {
 

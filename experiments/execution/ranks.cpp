@@ -1,23 +1,144 @@
 #define XXH_INLINE_ALL
-#include "experiments/execution/rank_agreement.hpp"
+
+#include "experiments/execution/ranks.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <mpi.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <set>
 
-#include "experiments/execution/mpi_exchange.hpp"
-#include "results/formats/host.hpp"
-#include "results/formats/json.hpp"
-#include "workers/cluster/rank_ranges.hpp"
+#include "experiments/execution/tuning.hpp"
+#include "results/build_info.hpp"
+#include "results/recorder.hpp"
+#include "results/summary.hpp"
+#include "workers/base/machine.hpp"
+#include "workers/cluster/calls.hpp"
+#include "workers/config/toml.hpp"
+#include "workers/mpi/mpi_cluster.hpp"
+#include "workers/mpi/mpi_collectives.hpp"
 
 namespace syncopate {
+
+namespace {
+
+constexpr int recording_tag = 1;
+
+void wait_for(MPI_Request& request) {
+  constexpr bool cores_suffice = false;  // nothing here is in a hurry
+  wait_politely(cores_suffice, [&request] {
+    int done = 0;
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  });
+}
+
+}  // namespace
+
+std::vector<int> from_rank_0(const MpiSession& session, std::vector<int> numbers) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(numbers.data(), static_cast<int>(numbers.size()), MPI_INT, 0, session.communicator(), &request);
+  wait_for(request);
+  return numbers;
+}
+
+double from_rank_0(const MpiSession& session, double number) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(&number, 1, MPI_DOUBLE, 0, session.communicator(), &request);
+  wait_for(request);
+  return number;
+}
+
+double from_rank_0(const MpiSession& session, double number, const std::function<void()>& meanwhile) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(&number, 1, MPI_DOUBLE, 0, session.communicator(), &request);
+  for (int done = 0; !done; MPI_Test(&request, &done, MPI_STATUS_IGNORE)) meanwhile();
+  return number;
+}
+
+double reduced(const MpiSession& session, double number, MPI_Op operation) {
+  std::vector<double> numbers = {number};
+  reduced(session, numbers, operation);
+  return numbers.front();
+}
+
+void reduced(const MpiSession& session, std::vector<double>& numbers, MPI_Op operation) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(MPI_IN_PLACE, numbers.data(), mpi_count(numbers.size()), MPI_DOUBLE, operation, session.communicator(),
+                 &request);
+  wait_for(request);
+}
+
+std::vector<float> from_rank_0(const MpiSession& session, std::vector<float> numbers) {
+  const int size = from_rank_0(session, std::vector{mpi_count(numbers.size())}).front();
+  numbers.resize(static_cast<std::size_t>(size));
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(numbers.data(), size, MPI_FLOAT, 0, session.communicator(), &request);
+  wait_for(request);
+  return numbers;
+}
+
+std::vector<std::array<std::uint64_t, 2>> gather_everywhere(const MpiSession& session,
+                                                            const std::array<std::uint64_t, 2>& own) {
+  std::vector<std::array<std::uint64_t, 2>> all(static_cast<std::size_t>(session.size()));
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallgather(own.data(), 2, MPI_UINT64_T, all.data(), 2, MPI_UINT64_T, session.communicator(), &request);
+  wait_for(request);
+  return all;
+}
+
+std::vector<std::string> texts_on_rank_0(const MpiSession& session, const std::string& own) {
+  const auto ranks = static_cast<std::size_t>(session.size());
+  const int own_size = mpi_count(own.size());
+  std::vector<int> sizes(ranks), begin(ranks);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Igather(&own_size, 1, MPI_INT, sizes.data(), 1, MPI_INT, 0, session.communicator(), &request);
+  wait_for(request);
+  std::string all(static_cast<std::size_t>(mpi_count(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}))),
+                  ' ');
+  std::exclusive_scan(sizes.begin(), sizes.end(), begin.begin(), 0);
+  MPI_Igatherv(own.data(), own_size, MPI_CHAR, all.data(), sizes.data(), begin.data(), MPI_CHAR, 0,
+               session.communicator(), &request);
+  wait_for(request);
+  std::vector<std::string> texts;
+  for (std::size_t rank = 0; session.rank() == 0 && rank < ranks; ++rank)
+    texts.push_back(all.substr(static_cast<std::size_t>(begin[rank]), static_cast<std::size_t>(sizes[rank])));
+  return texts;
+}
+
+Recording move_to_rank_0(const MpiSession& session, int from, const Recording& recording) {
+  if (session.rank() == 0 && from == 0) return recording;
+  if (session.rank() == from) {
+    const auto bytes = to_bytes(recording);
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, 0, recording_tag, session.communicator(),
+              &request);
+    wait_for(request);
+    return {};
+  }
+  if (session.rank() != 0) return {};
+  MPI_Status status{};
+  wait_politely(false, [&] {
+    int arrived = 0;
+    MPI_Iprobe(from, recording_tag, session.communicator(), &arrived, &status);
+    return arrived != 0;
+  });
+  int size = 0;
+  MPI_Get_count(&status, MPI_BYTE, &size);
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(size));
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Irecv(bytes.data(), size, MPI_BYTE, from, recording_tag, session.communicator(), &request);
+  wait_for(request);
+  return recording_from_bytes(bytes);
+}
+
 namespace {
 
 using Ranks = std::vector<int>;
@@ -164,6 +285,70 @@ void agree(const MpiSession& session, const RankStatement& own) {
   std::vector<RankSaid> said;
   for (const std::string& text : texts_on_rank_0(session, to_text({host_name(), own}))) said.push_back(from_text(text));
   throw CannotRun(said.empty() ? "the ranks of this launch do not agree; rank 0 says why" : explain_disagreement(said));
+}
+
+namespace {
+
+using Plan = std::vector<std::pair<std::string, std::string>>;
+
+// Keys as one writes them on the command line: methods."Local SGD".period, delays.0.kind.
+void add_keys(const TomlNode& node, const std::string& path, Plan& plan) {
+  const std::string prefix = path.empty() ? "" : path + ".";
+  if (node.is_table()) {
+    for (const TomlNode::Member& member : node.table()) add_keys(member.value, prefix + toml_key(member.key), plan);
+  } else if (node.is_array_of_tables()) {
+    for (std::size_t i = 0; i < node.array().size(); ++i) {
+      const TomlNode* label = node.array()[i].find("label");
+      const auto* name = label ? std::get_if<std::string>(&label->value) : nullptr;
+      add_keys(node.array()[i], prefix + (name ? toml_key(*name) : std::to_string(i)), plan);
+    }
+  } else {
+    plan.emplace_back(path, inline_toml(node));
+  }
+}
+
+// A run's hash is that of all that decides what it computes; what it records decides what ranks tell each other.
+std::string identity_of(const std::vector<Run>& runs) {
+  std::string text;
+  for (const Run& run : runs)
+    text += fmt::format("{} {} {} {} {} {} {} {} {}\n", run.hash, run.recording.trace,
+                        run.recording.trace_seconds.value_or(-1), run.recording.trace_events,
+                        run.recording.records_durations(true), run.recording.arrivals, run.recording.samples,
+                        run.recording.parameters, run.cluster.to_be_measured);
+  return text;
+}
+
+// As it was given, without what does not tell directories apart ("./results/" is "results"). It stays relative: working
+// directories of different hosts may have different names. Only rank 0 writes there, but ranks that were told
+// different places were not meant to run together.
+std::string normalised(const std::string& directory) {
+  const std::filesystem::path normal = std::filesystem::path(directory).lexically_normal();
+  return (normal.has_filename() || !normal.has_relative_path() ? normal : normal.parent_path()).string();
+}
+
+}  // namespace
+
+RankStatement statement_of(const Intention& intention) {
+  const bool together = intention.on_mpi || intention.together;
+  RankStatement statement;
+  Plan& plan = statement.plan;
+  plan = {{"command", intention.command}, {"commit of Syncopate", build_info().commit}};
+  if (intention.experiment) {
+    plan.emplace_back("--cluster", intention.on_mpi ? "mpi" : "simulated");
+    plan.emplace_back("--rerun", intention.rerun ? "yes" : "no");
+    if (together) plan.emplace_back("--results", normalised(intention.results_directory));
+  }
+  for (const auto& [key, value] : plan) statement.identity += fmt::format("{}: {}\n", key, value);
+  if (!intention.experiment) return statement;
+
+  const Experiment& experiment = *intention.experiment;
+  if (together) statement.identity += identity_of(experiment.runs);
+  if (together && experiment.tuning)
+    statement.identity += fmt::format("{}{} {} {}\n", identity_of(first_trials(experiment)), experiment.tuning->measure,
+                                      experiment.tuning->extensions, fmt::join(experiment.tuning->seeds, " "));
+  add_keys(parse_toml(experiment.resolved_toml, experiment.file), "", plan);
+  plan.emplace_back("number of runs", std::to_string(experiment.runs.size()));
+  return statement;
 }
 
 }  // namespace syncopate

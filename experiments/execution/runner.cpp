@@ -1,45 +1,938 @@
 #include "experiments/execution/runner.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
+#include <exception>
 #include <filesystem>
+#include <functional>
+#include <initializer_list>
 #include <map>
+#include <memory>
+#include <new>
 #include <optional>
+#include <random>
+#include <set>
 #include <span>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "experiments/execution/checkpointing.hpp"
-#include "experiments/execution/chosen_machinery.hpp"
-#include "experiments/execution/common_phases.hpp"
+#include "experiments/execution/cost.hpp"
 #include "experiments/execution/execution.hpp"
-#include "experiments/execution/final_tables.hpp"
-#include "experiments/execution/measured_cost.hpp"
-#include "experiments/execution/mpi_exchange.hpp"
-#include "experiments/execution/planned_work.hpp"
-#include "experiments/execution/rank_agreement.hpp"
-#include "experiments/execution/runs_so_far.hpp"
-#include "experiments/execution/shared_runs.hpp"
-#include "experiments/execution/tuned_runs.hpp"
-#include "results/directory/disk_fault.hpp"
-#include "results/directory/finished_run.hpp"
-#include "results/directory/run_directory.hpp"
-#include "results/directory/run_files.hpp"
-#include "results/directory/runs_elsewhere.hpp"
-#include "results/formats/build_info.hpp"
-#include "results/formats/output.hpp"
-#include "results/tables/progress.hpp"
-#include "workers/files/data_fault.hpp"
-#include "workers/process/exit_status.hpp"
-#include "workers/process/interrupt.hpp"
-#include "workers/process/printable.hpp"
+#include "experiments/execution/ranks.hpp"
+#include "experiments/execution/time_simulation.hpp"
+#include "experiments/execution/tuning.hpp"
+#include "experiments/sections/experiment.hpp"
+#include "results/build_info.hpp"
+#include "results/claims.hpp"
+#include "results/found_runs.hpp"
+#include "results/lease.hpp"
+#include "results/progress.hpp"
+#include "results/result_rows.hpp"
+#include "results/result_table.hpp"
+#include "results/run.hpp"
+#include "results/run_directory.hpp"
+#include "results/scoreboard.hpp"
+#include "results/summary.hpp"
+#include "results/text_table.hpp"
+#include "workers/base/arrays.hpp"
+#include "workers/base/files.hpp"
+#include "workers/base/machine.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/terminal_text.hpp"
+#include "workers/mpi/mpi_process_group.hpp"
+#include "workers/mpi/mpi_session.hpp"
+#include "workers/training/evaluation.hpp"
 
 namespace syncopate {
+
+std::string why_not_under_mpi(const Experiment& experiment) {
+  const bool has_pauses =
+      std::ranges::any_of(experiment.runs, [](const Run& run) { return run.cluster.pauses != nullptr; });
+  if (has_pauses) return "delays that are sleeps, and cluster.trailing_s, are for the simulated cluster alone";
+  const bool overlaps =
+      std::ranges::any_of(experiment.runs, [](const Run& run) { return run.cluster.network->overlap().has_value(); });
+  if (overlaps)
+    return "network.overlap is for the simulated cluster alone: under MPI a gradient is exchanged once it is whole";
+  const bool measures_workers = std::ranges::any_of(experiment.runs, [](const Run& run) {
+    return run.measurements.step_gradient_norm || run.measurements.consensus_distance;
+  });
+  if (measures_workers)
+    return "measurements.step_gradient_norm and measurements.consensus_distance are for the simulated cluster alone";
+  return {};
+}
+
 namespace {
+
+using Make = std::function<int(const Machinery&)>;
+
+// Empty if the experiment can run under MPI, and the ranks that mpirun started are those that it needs.
+std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& session) {
+  if (std::string why = why_not_under_mpi(experiment); !why.empty()) return why;
+  const auto [workers, servers] = participants(experiment);
+  return wrong_number_of_ranks(session.size(), workers, servers);
+}
+
+// Processes of one machine divide its cores, if a launcher has not.
+int threads_of(const RunOptions& options, int processes_here) {
+  if (options.threads > 0) return options.threads;
+  const int allowed = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int all = std::max(allowed, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  return std::max(1, std::min(allowed, all / processes_here));
+}
+
+int on_simulated_cluster(const RunOptions& options, const MpiSession* session, const Make& make) {
+  Machinery machinery{.threads = threads_of(options, 1), .call = options.sharing ? options.sharing->call : ""};
+  const bool divides = session && session->size() > 1 && !options.sharing;
+  if (!divides) return make(machinery);
+  if (const std::string wrong = why_not_divided(*session); !wrong.empty()) {
+    if (session->rank() == 0) standard_error.write(wrong + "\n");
+    return exit_usage;
+  }
+  session->expect_to_stay();
+  MpiProcessGroup processes(*session);
+  machinery.threads = threads_of(options, session->ranks_on_node());
+  machinery.processes = &processes;
+  machinery.divided_by = session;
+  return make(machinery);
+}
+
+int on_mpi_cluster(const Experiment& experiment, const RunOptions& options, const MpiSession& session,
+                   const Make& make) {
+  if (!session.active()) {
+    standard_error.write("the MPI cluster needs a launcher: start the program with mpirun or srun\n");
+    return exit_usage;
+  }
+  if (const std::string wrong = wrong_for_mpi(experiment, session); !wrong.empty()) {
+    if (session.rank() == 0) standard_error.write(wrong + "\n");
+    return exit_usage;
+  }
+  session.expect_to_stay();
+  constexpr int alone = 1;
+  return make({.threads = threads_of(options, alone), .mpi = &session});
+}
+
+}  // namespace
+
+int on_chosen_machinery(const Experiment& experiment, const RunOptions& options, const Make& make) {
+  const MpiSession* const mpi = options.mpi;
+  const bool wants_mpi = options.cluster == ClusterChoice::mpi ||
+                         (options.cluster == ClusterChoice::automatic && (mpi ? mpi->active() : launched_by_mpi()));
+  if (!wants_mpi) return on_simulated_cluster(options, mpi && mpi->active() ? mpi : nullptr, make);
+  if (mpi) return on_mpi_cluster(experiment, options, *mpi, make);
+  const MpiSession own_session;
+  return on_mpi_cluster(experiment, options, own_session, make);
+}
+
+namespace {
+
+// First phases that runs have in common: each is computed once, as a run of its own in the results directory, and found
+// there by the next start.
+class CommonPhases {
+ public:
+  struct Phase {
+    std::shared_ptr<const StartingPoint> end{};
+    std::string failure{};  // empty: it is finished
+  };
+
+  // The arguments outlive it.
+  CommonPhases(const RunOptions& options, const Machinery& machinery, RunsElsewhere& elsewhere)
+      : options_(options), machinery_(machinery), elsewhere_(elsewhere) {}
+
+  // Its end, for which it is run if it has not been, here or by another experiment; with --rerun once more:
+  // `before_run` is the number of the run that needs it, for the progress. Under MPI all ranks call it, and all get the
+  // same. Throws Interrupted.
+  const Phase& phase(const Run& run, std::size_t before_run, Progress& progress);
+
+  // For processes that share runs, step by step. What is known of it, or, if it may be looked for, found in its
+  // directory; null: it is to be made.
+  const Phase* find(const Run& run, bool may_be_there);
+  // Copies it from another experiment, or runs it. `publish`: false where another process has done so; then, and where
+  // it has failed, there is no end.
+  using Publish = std::function<bool(const FileContents&)>;
+  Phase make(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const;
+  // From now on it is known to have failed.
+  const Phase& fail(const Run& run, const std::string& reason);
+
+ private:
+  bool is_rank_0() const { return !machinery_.together() || machinery_.together()->rank() == 0; }
+  Phase found(const std::filesystem::path& directory, const Run& run) const;
+  Phase found_elsewhere(const std::filesystem::path& directory, const Run& run, const Publish& publish) const;
+  Phase made(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const;
+  Phase shared(Phase phase) const;
+
+  const RunOptions& options_;
+  const Machinery& machinery_;
+  RunsElsewhere& elsewhere_;
+  std::map<std::string, Phase> known_;  // by hash
+};
+
+// The run begins where the phase has ended.
+void start_at(Run& run, const CommonPhases::Phase& phase);
+
+std::vector<float> one_after_the_other(const std::vector<std::vector<float>>& models) {
+  std::vector<float> all;
+  for (const std::vector<float>& model : models) all.insert(all.end(), model.begin(), model.end());
+  return all;
+}
+
+// Of the model, or models one after the other, that the phase has left.
+CommonPhases::Phase end_of(const Run& run, StartingPoint end) {
+  const auto one = static_cast<std::size_t>(run.training.parameter_bytes.value()) / sizeof(float);
+  if (end.parameters.size() == one) return {.end = std::make_shared<const StartingPoint>(std::move(end))};
+  return {.failure = fmt::format("it leaves an ensemble of {} models; must leave one", end.parameters.size() / one)};
+}
+
+const CommonPhases::Phase& CommonPhases::phase(const Run& run, std::size_t before_run, Progress& progress) {
+  const auto [place, is_new] = known_.try_emplace(run.hash);
+  if (!is_new) return place->second;
+  const auto directory = run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
+  Phase phase;
+  if (is_rank_0() && !options_.rerun) phase = found(directory, run);
+  const auto write = [&](const FileContents& files) {
+    write_directory(directory, files);
+    return true;
+  };
+  const MpiSession* const all = machinery_.together();
+  if (is_rank_0() && !machinery_.mpi && !options_.rerun && !phase.end && phase.failure.empty())
+    phase = found_elsewhere(directory, run, write);
+  bool is_there = phase.end || !phase.failure.empty();
+  if (all) is_there = from_rank_0(*all, std::vector<int>{is_there}).front() != 0;
+  if (!is_there) phase = made(run, before_run, progress, write);
+  place->second = all ? shared(std::move(phase)) : std::move(phase);
+  return place->second;
+}
+
+const CommonPhases::Phase* CommonPhases::find(const Run& run, bool may_be_there) {
+  const auto known = known_.find(run.hash);
+  if (known != known_.end()) return &known->second;
+  Phase phase = may_be_there ? found(run_directory(options_.results_directory, run, false), run) : Phase{};
+  if (!phase.end && phase.failure.empty()) return nullptr;
+  return &(known_[run.hash] = std::move(phase));
+}
+
+CommonPhases::Phase CommonPhases::make(const Run& run, std::size_t before_run, Progress& progress,
+                                       const Publish& publish) const {
+  Phase phase;
+  if (!options_.rerun) phase = found_elsewhere(run_directory(options_.results_directory, run, false), run, publish);
+  return phase.end || !phase.failure.empty() ? phase : made(run, before_run, progress, publish);
+}
+
+const CommonPhases::Phase& CommonPhases::fail(const Run& run, const std::string& reason) {
+  return known_[run.hash] = {.failure = reason};
+}
+
+// On rank 0. Without an end, where there is none.
+CommonPhases::Phase CommonPhases::found(const std::filesystem::path& directory, const Run& run) const {
+  try {
+    if (!finished_before(directory, run)) return {};
+    remove_checkpoint(checkpoint_of(directory));  // of who was killed after it had written the results
+    const auto parameters = read_file(directory / "parameters.npy", any_size);
+    const auto buffers = read_file(directory / "buffers.npy", any_size);
+    if (!parameters) return {};
+    return end_of(run, {.parameters = floats_from_npy(*parameters),
+                        .buffers = buffers ? floats_from_npy(*buffers) : std::vector<float>{}});
+  } catch (const std::exception&) {  // what cannot be read is made anew
+    return {};
+  }
+}
+
+CommonPhases::Phase CommonPhases::found_elsewhere(const std::filesystem::path& directory, const Run& run,
+                                                  const Publish& publish) const {
+  const auto files = elsewhere_.files_for(run);
+  return files && publish(*files) ? found(directory, run) : Phase{};
+}
+
+// Complete on rank 0.
+CommonPhases::Phase CommonPhases::made(const Run& run, std::size_t before_run, Progress& progress,
+                                       const Publish& publish) const {
+  const auto write = [&](const Outcome& outcome) {
+    return !is_rank_0() || publish(files_of(run, outcome, summarise(run, outcome), machinery_));
+  };
+  progress.begin_common_phase(before_run, run);
+  const auto directory = run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
+  const CheckpointUse checkpoints{.file = checkpoint_of(directory),
+                                  .below = experiment_directory(options_.results_directory, run.experiment),
+                                  .is_taken_up = !options_.rerun};
+  const Outcome outcome = execute(run, machinery_, progress, write, &checkpoints);
+  progress.end_common_phase();
+  if (!is_rank_0()) return {};
+  const RunSummary summary = summarise(run, outcome);
+  Phase phase;
+  try {
+    if (!write(outcome)) return {};
+    if (summary.status != RunStatus::failed) remove_checkpoint(checkpoints.file);
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::filesystem::filesystem_error& problem) {  // what starts at it could not be kept either
+    throw ResultsDirectoryFault(disk_fault(experiment_directory(options_.results_directory, run.experiment), problem));
+  } catch (const std::exception& problem) {
+    phase.failure = fmt::format("its results cannot be written: {}", problem.what());
+    return phase;
+  }
+  if (summary.status != RunStatus::finished)
+    phase.failure = summary.reason.empty() ? to_string(summary.status) : summary.reason;
+  else
+    phase = end_of(run, {.parameters = one_after_the_other(outcome.recording.parameters),
+                         .buffers = one_after_the_other(outcome.recording.buffers)});
+  return phase;
+}
+
+void start_at(Run& run, const CommonPhases::Phase& phase) {
+  run.training.start = phase.end;
+  if (!phase.end || run.taken.empty()) return;
+  StartingPoint start = *phase.end;
+  start.taken = run.taken;
+  run.training.start = std::make_shared<const StartingPoint>(std::move(start));
+}
+
+// What rank 0 has, on all.
+CommonPhases::Phase CommonPhases::shared(Phase phase) const {
+  const MpiSession& session = *machinery_.together();
+  const bool has_failed = from_rank_0(session, std::vector<int>{!phase.failure.empty()}).front() != 0;
+  if (has_failed) return {.failure = is_rank_0() ? phase.failure : "on rank 0"};
+  const StartingPoint own = phase.end ? *phase.end : StartingPoint{};
+  return {.end = std::make_shared<const StartingPoint>(StartingPoint{.parameters = from_rank_0(session, own.parameters),
+                                                                     .buffers = from_rank_0(session, own.buffers)})};
+}
+
+// What is known of an experiment's runs while they are made: which are there, how they ended, and which are to be made.
+bool is_finished(const std::optional<RunSummary>& summary);
+
+// Of several ranks that make runs together only rank 0 looks at directories, and is told how runs end: what the others
+// have to know they are told by `to_do`.
+class RunsSoFar {
+ public:
+  // The arguments outlive it. Nothing is looked for yet: all runs are to be made.
+  RunsSoFar(const Experiment& experiment, const RunOptions& options, bool under_mpi);
+
+  std::filesystem::path directory_of(const Run& run) const;
+
+  // Takes what is in the runs' directories for made. Removes the checkpoints of such runs.
+  void find_finished();
+  // Copies what other experiments have made of the runs that are still to be made.
+  void copy_from(RunsElsewhere& elsewhere);
+  // Of directories of runs that are to be made, why these are damaged: a line each.
+  std::vector<std::string> damage() const;
+  // Common phases whose directories are damaged, also where all their runs are finished: why, by the first run that
+  // starts from each. None where all is to be repeated.
+  std::map<std::size_t, std::string> damaged_phases() const;
+  // How a run has ended, now.
+  void settle(std::size_t index, RunSummary summary);
+  void remove_checkpoint_of(const Run& run) const;
+
+  const std::vector<std::optional<RunSummary>>& summaries() const { return summaries_; }  // run by run
+  const std::vector<int>& to_do() const { return to_do_; }  // 1: to be made; what has been settled stays
+  void set_to_do(std::vector<int> to_do) { to_do_ = std::move(to_do); }
+  bool is_to_do(std::size_t index) const { return to_do_[index] != 0; }
+  std::size_t number_to_do() const;
+  std::ptrdiff_t number_copied() const { return copied_; }             // from other experiments
+  std::ptrdiff_t number_finished() const { return finished_.load(); }  // asked for by any thread
+
+ private:
+  void count_finished();
+
+  const Experiment& experiment_;
+  const RunOptions& options_;
+  bool under_mpi_;
+  std::vector<std::optional<RunSummary>> summaries_;
+  std::vector<int> to_do_;
+  std::ptrdiff_t copied_ = 0;
+  std::atomic<std::ptrdiff_t> finished_ = 0;  // of the summaries
+};
+
+bool is_finished(const std::optional<RunSummary>& summary) { return summary && summary->status == RunStatus::finished; }
+
+RunsSoFar::RunsSoFar(const Experiment& experiment, const RunOptions& options, bool under_mpi)
+    : experiment_(experiment),
+      options_(options),
+      under_mpi_(under_mpi),
+      summaries_(experiment.runs.size()),
+      to_do_(experiment.runs.size(), 1) {}
+
+std::filesystem::path RunsSoFar::directory_of(const Run& run) const {
+  return run_directory(options_.results_directory, run, under_mpi_);
+}
+
+// Removes what a process has left that was killed after it had written the results.
+void RunsSoFar::find_finished() {
+  std::map<std::filesystem::path, bool> folders;
+  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+    const Run& run = experiment_.runs[index];
+    summaries_[index] = run.is_trial ? tried_before(directory_of(run), run) : finished_before(directory_of(run), run);
+    if (!summaries_[index]) continue;
+    to_do_[index] = 0;
+    const auto checkpoint = checkpoint_of(directory_of(run));
+    const auto [folder, is_new] = folders.try_emplace(checkpoint.parent_path());
+    if (is_new) folder->second = has_parts(folder->first);
+    std::error_code none;
+    if (folder->second || std::filesystem::exists(checkpoint, none)) remove_checkpoint(checkpoint);
+  }
+  count_finished();
+}
+
+void RunsSoFar::copy_from(RunsElsewhere& elsewhere) {
+  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+    const Run& run = experiment_.runs[index];
+    if (!to_do_[index]) continue;
+    const auto files = elsewhere.files_for(run);
+    if (!files) continue;
+    write_directory(directory_of(run), *files);
+    remove_checkpoint_of(run);
+    summaries_[index] = finished_before(directory_of(run), run);
+    to_do_[index] = summaries_[index] ? 0 : 1;
+    copied_ += to_do_[index] ? 0 : 1;
+  }
+  count_finished();
+}
+
+std::vector<std::string> RunsSoFar::damage() const {
+  std::vector<std::string> found;
+  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+    if (!to_do_[index]) continue;
+    std::string damage = damage_of(directory_of(experiment_.runs[index]));
+    if (!damage.empty()) found.push_back(std::move(damage));
+  }
+  return found;
+}
+
+std::map<std::size_t, std::string> RunsSoFar::damaged_phases() const {
+  std::map<std::size_t, std::string> found;
+  std::set<std::string> seen;
+  for (std::size_t index = 0; index < experiment_.runs.size() && !options_.rerun; ++index) {
+    const Run* const phase = experiment_.runs[index].common_phase.get();
+    if (!phase || !seen.insert(phase->hash).second) continue;
+    if (std::string damage = damage_of(directory_of(*phase)); !damage.empty()) found[index] = std::move(damage);
+  }
+  return found;
+}
+
+void RunsSoFar::settle(std::size_t index, RunSummary summary) {
+  summaries_[index] = std::move(summary);
+  if (is_finished(summaries_[index])) ++finished_;
+}
+
+void RunsSoFar::remove_checkpoint_of(const Run& run) const { remove_checkpoint(checkpoint_of(directory_of(run))); }
+
+std::size_t RunsSoFar::number_to_do() const { return static_cast<std::size_t>(std::ranges::count(to_do_, 1)); }
+
+void RunsSoFar::count_finished() { finished_ = std::ranges::count_if(summaries_, is_finished); }
+
+// The table at the end of an experiment, beside its runs.
+// Writes table.txt, which is what `run` prints, with `notes` below it, and table.md; table-mpi.txt and table-mpi.md of
+// runs under MPI. Nothing where no run has finished, or where the files say that already. Returns why they cannot be
+// written; empty if they are.
+std::string save_tables(const std::filesystem::path& directory, std::span<const RunSummary> runs, bool under_mpi,
+                        const std::string& notes = {});
+
+// Not what cannot be read, or a link: it is replaced.
+bool holds(const std::filesystem::path& file, const std::string& contents) {
+  try {
+    return !std::filesystem::is_symlink(file) && read_file(file, contents.size()) == contents;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+std::string save_tables(const std::filesystem::path& directory, std::span<const RunSummary> runs, bool under_mpi,
+                        const std::string& notes) {
+  const std::string clock = under_mpi ? "wall" : "virtual";
+  const std::string table_text = result_table(runs, clock);
+  if (table_text.empty()) return {};
+  const std::string text = table_text + notes;
+  const ResultTable table = result_columns(runs, clock);
+  const std::string markdown =
+      fmt::format("{}{}{}", table.wide.markdown(), (table.notes + notes).empty() ? "" : "\n", table.notes + notes);
+  const std::string name = under_mpi ? "table-mpi" : "table";
+  try {
+    require_no_link(directory);
+    for (const auto& [suffix, contents] : {std::pair(".txt", &text), std::pair(".md", &markdown)}) {
+      const std::filesystem::path file = directory / (name + suffix);
+      if (!holds(file, *contents)) replace_file(file, *contents);
+    }
+  } catch (const std::exception& fault) {
+    return fault.what();
+  }
+  return {};
+}
+
+// What is said and left behind when all of an experiment's runs have been made.
+// Prints the table of results, which runs did not finish, and what becomes of the claims, which are judged on virtual
+// time alone, and leaves the table beside the runs; without RunOptions::tables nothing of all this. Returns the exit
+// status: 1 where a run did not finish.
+int print_final_tables(const Experiment& experiment, const RunOptions& options, const RunsSoFar& made, bool under_mpi);
+
+// A directory that cannot be written is worth a word only where there is something new to write.
+void leave_tables(const Experiment& experiment, const RunOptions& options, const std::vector<RunSummary>& runs,
+                  bool under_mpi, bool are_new) {
+  const auto directory = experiment_directory(options.results_directory, experiment.name);
+  const std::string fault = save_tables(directory, runs, under_mpi, experiment.notes);
+  if (!fault.empty() && are_new)
+    standard_error.write(fmt::format("warning: the table is not saved: {}\n", printable_lines(fault)));
+}
+
+int print_final_tables(const Experiment& experiment, const RunOptions& options, const RunsSoFar& made, bool under_mpi) {
+  std::vector<RunSummary> runs;
+  for (const auto& summary : made.summaries()) {
+    if (summary) runs.push_back(*summary);
+  }
+  const std::string failures = failure_table(runs, options.table_width);
+  if (options.tables) {
+    const std::string results = result_table(runs, under_mpi ? "wall" : "virtual", options.table_width);
+    const std::string magnitudes = under_mpi ? "" : magnitude_notes(experiment.runs, made.summaries());
+    if (!results.empty())
+      standard_output.write(
+          "\n" + results +
+          fold_lines(overrun_warnings(runs) + printable_lines(magnitudes + experiment.notes), options.table_width));
+    leave_tables(experiment, options, runs, under_mpi, made.number_to_do() > 0);
+    if (!failures.empty())
+      standard_output.write(fmt::format("\nRuns that did not finish; they are repeated next time:\n\n{}", failures));
+    if (!under_mpi)
+      if (const std::string claims = judge_claims(experiment, options.results_directory, options.table_width);
+          !claims.empty())
+        standard_output.write("\n" + printable_lines(claims));
+  }
+  return failures.empty() ? exit_success : exit_failure;
+}
+
+JudgedAt here() {
+  return {.commit = build_info().commit + (build_info().dirty.value_or(false) ? ", changed" : ""),
+          .processor = processor_name(),
+          .cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
+          .time = iso_time(std::chrono::system_clock::now())};
+}
+
+}  // namespace
+
+std::string judge_claims(const Experiment& experiment, const std::filesystem::path& results, std::size_t width) {
+  if (experiment.claims.empty()) return {};
+  const std::filesystem::path directory = experiment_directory(results, experiment.name);
+  const std::vector<FoundRun> runs =
+      find_runs_of(directory, std::set<std::string>(experiment.hashes.begin(), experiment.hashes.end()));
+  const std::vector<ResultRow> rows = result_rows(runs);
+  JudgedClaims judged{.experiment = experiment.name,
+                      .description = experiment.description,
+                      .runs = experiment.digest,
+                      .at = here(),
+                      .judged_runs = runs.size(),
+                      .results = {}};
+  for (const Claim& claim : experiment.claims) judged.results.push_back(judge(claim, rows));
+  std::string text =
+      scoreboard_text(std::span(&judged, 1), width) + fold_lines(scoreboard_notes(std::span(&judged, 1)), width);
+  if (experiment.differs.empty()) {
+    require_no_link(directory);
+    replace_file(directory / claims_file, to_json(judged));
+    return text;
+  }
+  return text +
+         fold_lines(fmt::format("These verdicts are not kept, since they are not those of the file as it is: it was "
+                                "run {}.\n",
+                                experiment.differs),
+                    width);
+}
+
+std::string accepted_claims(const Experiment& experiment, const std::filesystem::path& directory, std::size_t width) {
+  const std::filesystem::path file = experiment_directory(directory, experiment.name) / claims_file;
+  const std::optional<std::string> text = read_file(file);
+  const std::optional<JudgedClaims> judged = text ? claims_from_json(*text) : std::nullopt;
+  if (!judged || judged->runs != experiment.digest) return {};
+  if (!std::ranges::equal(judged->results, experiment.claims, {}, &ClaimResult::claim)) return {};
+  return scoreboard_text(std::span(&*judged, 1), width) +
+         fold_lines(
+             fmt::format("\n{}: judged {} by the same runs (commit {}, {}, {} cores); nothing was run\n", file.string(),
+                         judged->at.time, judged->at.commit, judged->at.processor, judged->at.cores),
+             width);
+}
+
+namespace {
+
+// An experiment's runs made by several processes, on one machine or on many: each takes the next one that nobody has
+// taken, and reads from the results directory what the others have made.
+//
+//   for each run that is not done, in their order, again and again until all are:
+//     its directory is there and whole        -> done
+//     it has failed as often as may be        -> done, with the reason
+//     nobody has its lease, or a lost process -> take the lease, look once more, make it, publish it if still the owner
+//     somebody has it                         -> later
+//
+// Two processes never publish the same run: a lease is taken over by one alone (results/lease.hpp), who has
+// lost its own finds that out before it publishes, and publishing fails where a finished run stands
+// (publish_directory).
+class SharedRuns {
+ public:
+  // What it works with; all outlive it. `settled` hears of each run that is done, however it ended.
+  struct Work {
+    const Experiment& experiment;
+    const RunOptions& options;
+    const Machinery& machinery;
+    RunsElsewhere& elsewhere;
+    CommonPhases& phases;
+    std::function<void(std::size_t index, RunSummary summary)> settled;
+  };
+
+  // Creates the folders beside the runs by which processes know of each other. Throws
+  // std::filesystem::filesystem_error.
+  explicit SharedRuns(const Work& work);
+
+  // Makes these of the experiment's runs, or waits until others have. Returns how many are left to others: none, unless
+  // the process is not to wait, or all who were to make them have ended. Throws Interrupted; ResultsDirectoryFault
+  // where the folders are gone or cannot be written.
+  // `damaged_phases`: the first runs of common phases that are to be made once more, also where no run needs them.
+  std::size_t make(std::vector<std::size_t> open, const std::vector<std::size_t>& damaged_phases, Progress& progress);
+
+ private:
+  enum class Turn { settled, tried, others };
+
+  Turn turn(std::size_t index, Progress& progress);
+  Turn take(std::size_t index, Progress& progress);
+  void attempt(std::size_t index, Lease& lease, const CommonPhases::Phase* phase, Progress& progress);
+  bool copy_from_elsewhere(const Run& run, Lease& lease);
+  bool publish(const Run& run, const FileContents& files, Lease& lease) const;
+  void settle(std::size_t index, RunSummary summary);
+  void settle_failed(std::size_t index, const std::string& reason, Progress& progress);
+  std::optional<Turn> settle_if_done(std::size_t index, Progress& progress);
+
+  // The common phase that a run starts from, with its end or why it has none; null: somebody else makes it.
+  const CommonPhases::Phase* ready_phase(std::size_t index, Progress& progress);
+  // Counts the owner that the lease was taken over from, if its process has ended; true if the run is to be left alone
+  // after that. Who is silent was stopped, or its machine is away: that is no fault of the run's.
+  bool gives_up_after_loss(const std::string& what, const Lease& lease) const;
+
+  std::optional<RunSummary> summary_if_done(const std::filesystem::path& directory, const Run& run) const;
+  bool is_done(const std::filesystem::path& directory, const Run& run) const;
+  std::optional<RunSummary> done(std::size_t index);
+  std::filesystem::path directory_of(const Run& run) const;
+  std::string name_of(const Run& run) const;
+  void wait_for_others(Progress& progress, double look_s);
+  // Of common phases: those under way in other processes; those that have ended there are counted, once each.
+  std::vector<Progress::Elsewhere> common_phases_elsewhere(const std::vector<LeaseNote>& held, Progress& progress);
+  void remove_finished_leases() const;
+
+  const Work work_;
+  const Sharing& sharing_;
+  std::filesystem::path folder_;
+  Leases leases_;
+  AttemptRecords attempts_;
+  std::map<std::size_t, std::string> looked_at_{};  // directories that are not done, by their identity on the disk
+  std::size_t ended_ = 0;
+  std::set<std::string> counted_phases_{};  // common phases of which the progress has heard that they are done
+};
+
+namespace fs = std::filesystem;
+
+fs::path created(const fs::path& folder) {
+  fs::create_directories(folder / leases_folder);
+  fs::create_directories(folder / failed_folder);
+  return folder;
+}
+
+// A published directory is always a new one.
+std::string identity_of(const fs::path& directory) {
+  struct stat found {};
+  if (stat(directory.c_str(), &found) != 0) return {};
+  return fmt::format("{} {} {}", found.st_dev, found.st_ino, found.st_ctim.tv_nsec);
+}
+
+RunSummary failed_summary(const Run& run, const std::string& reason) {
+  Outcome outcome;
+  outcome.failure = reason;
+  outcome.start = outcome.end = std::chrono::system_clock::now();
+  return summarise(run, outcome);
+}
+
+void say(const std::string& text) { standard_error.write(fmt::format("{}\n", printable_lines(text))); }
+
+SharedRuns::SharedRuns(const Work& work)
+    : work_(work),
+      sharing_(*work.options.sharing),
+      folder_(created(experiment_directory(work.options.results_directory, work.experiment.name) / share_folder)),
+      leases_(folder_ / leases_folder, sharing_.time_out),
+      attempts_(folder_ / failed_folder, sharing_.call, work.options.retries) {
+  if (sharing_.speaks) save_plan(folder_, work.experiment.runs);
+}
+
+fs::path SharedRuns::directory_of(const Run& run) const {
+  return run_directory(work_.options.results_directory, run, false);
+}
+
+std::string SharedRuns::name_of(const Run& run) const {
+  return fmt::format("{}, seed {}", run_label(run.method, run.sweep), run.seed);
+}
+
+// With --rerun what was there before does not count.
+std::optional<RunSummary> SharedRuns::summary_if_done(const fs::path& directory, const Run& run) const {
+  if (work_.options.rerun && !was_made_by(directory, sharing_.call)) return {};
+  return run.is_trial ? tried_before(directory, run) : finished_before(directory, run);
+}
+
+bool SharedRuns::is_done(const fs::path& directory, const Run& run) const {
+  return summary_if_done(directory, run).has_value();
+}
+
+std::optional<RunSummary> SharedRuns::done(std::size_t index) {
+  const Run& run = work_.experiment.runs[index];
+  const fs::path directory = directory_of(run);
+  std::string identity = identity_of(directory);
+  std::string& looked_at = looked_at_[index];
+  if (identity.empty() || looked_at == identity) return {};
+  auto summary = summary_if_done(directory, run);
+  if (!summary) looked_at = std::move(identity);
+  return summary;
+}
+
+std::size_t SharedRuns::make(std::vector<std::size_t> open, const std::vector<std::size_t>& damaged_phases,
+                             Progress& progress) {
+  using Clock = std::chrono::steady_clock;
+  ended_ = work_.experiment.runs.size() - open.size();
+  if (sharing_.start_others) sharing_.start_others();
+  bool is_last_look = false;
+  try {
+    while (!open.empty()) {
+      const auto begin = Clock::now();
+      bool has_moved = false;
+      std::vector<std::size_t> still_open;
+      for (const std::size_t index : open) {
+        throw_if_interrupted();
+        const Turn result = turn(index, progress);
+        has_moved |= result != Turn::others;
+        if (result != Turn::settled) still_open.push_back(index);
+      }
+      open = std::move(still_open);
+      if (has_moved || open.empty()) continue;
+      if (sharing_.takes && !sharing_.waits) break;
+      if (is_last_look) break;
+      is_last_look = !sharing_.takes && !sharing_.others_are_there();
+      if (!is_last_look) wait_for_others(progress, std::chrono::duration<double>(Clock::now() - begin).count());
+    }
+    for (const std::size_t index : damaged_phases)  // unless another process is at it
+      if (sharing_.takes) ready_phase(index, progress);
+    remove_finished_leases();
+    remove_leftovers(work_.options.results_directory, work_.experiment.runs);
+  } catch (const fs::filesystem_error& problem) {
+    throw ResultsDirectoryFault(disk_fault(folder_.parent_path(), problem));
+  }
+  return open.size();
+}
+
+// What the look at the others cost is at most a tenth of the time. Heard of an interrupt soon.
+void SharedRuns::wait_for_others(Progress& progress, double look_s) {
+  const std::vector<LeaseNote> held = leases_.held();
+  std::vector<Progress::Elsewhere> under_way = common_phases_elsewhere(held, progress);
+  for (const LeaseNote& note : held)
+    for (const Run& run : work_.experiment.runs)
+      if (run.hash == note.what) under_way.push_back({.run = &run, .share = note.share_done});
+  progress.show_elsewhere(ended_, under_way);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(std::max(0.1, 9 * look_s));
+  while (std::chrono::steady_clock::now() < until) {
+    throw_if_interrupted();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+std::vector<Progress::Elsewhere> SharedRuns::common_phases_elsewhere(const std::vector<LeaseNote>& held,
+                                                                     Progress& progress) {
+  std::vector<Progress::Elsewhere> under_way;
+  std::set<std::string> seen;
+  for (const Run& run : work_.experiment.runs) {
+    const Run* const phase = run.common_phase.get();
+    if (!phase || counted_phases_.contains(phase->hash) || !seen.insert(phase->hash).second) continue;
+    const auto note = std::ranges::find(held, phase->hash, &LeaseNote::what);
+    if (note != held.end()) {
+      under_way.push_back({.run = phase, .share = note->share_done, .is_common_phase = true});
+    } else if (is_done(directory_of(*phase), *phase)) {
+      counted_phases_.insert(phase->hash);
+      progress.end_common_phase_elsewhere(*phase);
+    }
+  }
+  return under_way;
+}
+
+void SharedRuns::settle(std::size_t index, RunSummary summary) {
+  ++ended_;
+  work_.settled(index, std::move(summary));
+}
+
+// What has been recorded of it, if there is anything.
+void SharedRuns::settle_failed(std::size_t index, const std::string& reason, Progress& progress) {
+  const Run& run = work_.experiment.runs[index];
+  auto recorded = summary_of(directory_of(run), run);
+  const bool tells = recorded && recorded->status != RunStatus::finished;
+  RunSummary summary = tells ? *std::move(recorded) : failed_summary(run, reason);
+  if (!sharing_.takes) progress.end_elsewhere(index + 1, run, summary, true);  // else who has made it says so
+  settle(index, std::move(summary));
+}
+
+// Nothing where it is still to be made.
+std::optional<SharedRuns::Turn> SharedRuns::settle_if_done(std::size_t index, Progress& progress) {
+  const Run& run = work_.experiment.runs[index];
+  if (auto summary = done(index)) {
+    progress.end_elsewhere(index + 1, run, *summary, !sharing_.takes);
+    settle(index, *std::move(summary));
+    return Turn::settled;
+  }
+  const auto failed = attempts_.of(run.hash);
+  if (!attempts_.are_used_up(failed)) return {};
+  settle_failed(index, failed->reason, progress);
+  return Turn::settled;
+}
+
+SharedRuns::Turn SharedRuns::turn(std::size_t index, Progress& progress) {
+  if (const auto settled = settle_if_done(index, progress)) return *settled;
+  const Run& run = work_.experiment.runs[index];
+  if (!sharing_.takes) {
+    if (!run.common_phase) return Turn::others;
+    const auto failed = attempts_.of(run.common_phase->hash);
+    if (!attempts_.are_used_up(failed)) return Turn::others;
+    settle_failed(index, fmt::format("its common phase failed: {}", failed->reason), progress);
+    return Turn::settled;
+  }
+  return take(index, progress);
+}
+
+SharedRuns::Turn SharedRuns::take(std::size_t index, Progress& progress) {
+  const Run& run = work_.experiment.runs[index];
+  const CommonPhases::Phase* phase = nullptr;
+  if (run.common_phase) {
+    phase = ready_phase(index, progress);
+    if (!phase) return Turn::others;
+    if (!phase->failure.empty()) {
+      settle_failed(index, fmt::format("its common phase failed: {}", phase->failure), progress);
+      return Turn::settled;
+    }
+  }
+  const std::unique_ptr<Lease> lease = leases_.take(run.hash);
+  if (!lease) return Turn::others;
+  if (const auto settled = settle_if_done(index, progress)) return *settled;  // by who had it a moment ago
+  if (gives_up_after_loss(run.hash, *lease)) return Turn::tried;
+  attempt(index, *lease, phase, progress);
+  return settle_if_done(index, progress).value_or(Turn::tried);
+}
+
+bool SharedRuns::gives_up_after_loss(const std::string& what, const Lease& lease) const {
+  if (!lease.former_is_gone()) return false;
+  attempts_.add_lost(what, lease.taken_from()->owner());
+  return attempts_.are_used_up(attempts_.of(what));
+}
+
+// Whatever comes of it stands in its directory or in the records afterwards.
+void SharedRuns::attempt(std::size_t index, Lease& lease, const CommonPhases::Phase* phase, Progress& progress) {
+  Run run = work_.experiment.runs[index];
+  if (copy_from_elsewhere(run, lease)) return;
+  if (phase) start_at(run, *phase);
+  if (const LeaseNote* const former = lease.taken_from(); former && !former->host.empty())
+    progress.note(fmt::format("{}: taken over from {}, which {}", name_of(run), former->owner(),
+                              lease.former_is_gone() ? "is gone" : "was silent for too long"));
+  progress.tell([&lease](double share) { lease.tell(share); });  // before it begins: how often it is told depends on it
+  progress.begin_run(index + 1, run);
+  // Who takes over the run of a lost process goes on from what that has left.
+  const CheckpointUse checkpoints{.file = checkpoint_of(directory_of(run)),
+                                  .below = folder_,
+                                  .is_taken_up = !work_.options.rerun,
+                                  .is_mine = [&lease] { return lease.is_mine(); }};
+  const Outcome outcome = execute(
+      run, work_.machinery, progress, [](const Outcome&) {}, &checkpoints);
+  progress.tell({});
+  RunSummary summary = summarise(run, outcome);
+  try {
+    if (!publish(run, files_of(run, outcome, summary, work_.machinery), lease)) {
+      if (is_done(directory_of(run), run)) remove_checkpoint(checkpoints.file);
+      return;
+    }
+    if (summary.status != RunStatus::failed) remove_checkpoint(checkpoints.file);
+  } catch (const std::bad_alloc&) {
+    summary.status = RunStatus::failed;
+    summary.reason = "the memory does not suffice to write its results";
+  } catch (const fs::filesystem_error&) {  // no later run could be kept either
+    throw;
+  } catch (const std::exception& problem) {
+    summary.status = RunStatus::failed;
+    summary.reason = fmt::format("its results cannot be written: {}", problem.what());
+  }
+  const bool is_well = summary.status == RunStatus::finished || (run.is_trial && summary.status == RunStatus::diverged);
+  if (is_well)
+    attempts_.remove(run.hash);
+  else
+    attempts_.add_failure(run.hash, summary.reason.empty() ? to_string(summary.status) : summary.reason,
+                          summary.status == RunStatus::diverged);
+  progress.end_run(summary);
+}
+
+bool SharedRuns::copy_from_elsewhere(const Run& run, Lease& lease) {
+  if (work_.options.rerun) return false;
+  const auto files = work_.elsewhere.files_for(run);
+  if (!files || !publish(run, *files, lease)) return false;
+  attempts_.remove(run.hash);
+  return true;
+}
+
+// False where another process has the run, which this one says.
+bool SharedRuns::publish(const Run& run, const FileContents& files, Lease& lease) const {
+  const auto is_this_done = [&](const fs::path& place) { return is_done(place, run); };
+  require_there(folder_);
+  if (!lease.is_mine()) {
+    say(fmt::format(
+        "{}: another process has taken it over while this one, process {}, was silent for longer than {} s; "
+        "what this one has computed is dropped",
+        name_of(run), this_process().number, std::chrono::duration<double>(sharing_.time_out).count()));
+    return false;
+  }
+  if (publish_directory(directory_of(run), files, is_this_done)) return true;
+  say(fmt::format("{}: another process has published it; what process {} has computed is dropped", name_of(run),
+                  this_process().number));
+  return false;
+}
+
+const CommonPhases::Phase* SharedRuns::ready_phase(std::size_t index, Progress& progress) {
+  const Run& phase = *work_.experiment.runs[index].common_phase;
+  const auto may_be_found = [&] {
+    const fs::path directory = directory_of(phase);
+    return !work_.options.rerun || was_made_by(directory, sharing_.call);
+  };
+  if (const CommonPhases::Phase* known = work_.phases.find(phase, may_be_found())) return known;
+  if (const auto failed = attempts_.of(phase.hash); attempts_.are_used_up(failed))
+    return &work_.phases.fail(phase, failed->reason);
+  const std::unique_ptr<Lease> lease = leases_.take(phase.hash);
+  if (!lease) return nullptr;
+  if (const CommonPhases::Phase* known = work_.phases.find(phase, may_be_found())) return known;
+  if (gives_up_after_loss(phase.hash, *lease)) return nullptr;
+  progress.tell([&lease](double share) { lease->tell(share); });
+  const CommonPhases::Phase made = work_.phases.make(
+      phase, index + 1, progress, [&](const FileContents& files) { return publish(phase, files, *lease); });
+  progress.tell({});
+  if (made.end) {
+    counted_phases_.insert(phase.hash);
+    attempts_.remove(phase.hash);
+    return work_.phases.find(phase, may_be_found());
+  }
+  if (!made.failure.empty()) attempts_.add_failure(phase.hash, made.failure, false);
+  return nullptr;
+}
+
+// Of processes that were killed after they had published, and of those that were silent; and of those that are gone, with
+// runs that this call does not have.
+void SharedRuns::remove_finished_leases() const {
+  std::map<std::string, const Run*> own;
+  for (const Run& run : work_.experiment.runs) {
+    own.emplace(run.hash, &run);
+    if (run.common_phase) own.emplace(run.common_phase->hash, run.common_phase.get());
+  }
+  for (const LeaseNote& note : leases_.held()) {
+    const auto found = own.find(note.what);
+    const bool is_over = found == own.end() ? state_of(note.process) == ProcessState::gone
+                                            : is_done(directory_of(*found->second), *found->second);
+    if (is_over) leases_.remove(note.what);
+  }
+}
 
 // Runs are not made.
 void say_why(const RunOptions& options, const std::string& text) {
@@ -392,6 +1285,32 @@ int run_experiment(const Experiment& experiment, const RunOptions& options) {
   install_interrupt_handlers();
   return on_chosen_machinery(experiment, options,
                              [&](const Machinery& machinery) { return start(experiment, options, machinery); });
+}
+
+namespace {
+
+std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value ? value : "";
+}
+
+}  // namespace
+
+std::string call_of_this_process() {
+  if (const std::string array = environment("SLURM_ARRAY_JOB_ID"); !array.empty()) return "slurm-array-" + array;
+  for (const char* const job : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"})
+    if (const std::string name = environment(job); !name.empty())
+      return fmt::format("launch-{}-{}", name, environment("OMPI_MCA_orte_hnp_uri").substr(0, 60));
+  if (const std::string step = environment("SLURM_STEP_ID"); !step.empty())  // srun
+    return fmt::format("slurm-{}-{}", environment("SLURM_JOB_ID"), step);
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}", device(), device());
+}
+
+int rank_in_launch() {
+  for (const char* const rank : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const std::string number = environment(rank); !number.empty()) return std::atoi(number.c_str());
+  return 0;
 }
 
 }  // namespace syncopate

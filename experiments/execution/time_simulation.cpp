@@ -1,17 +1,218 @@
 #include "experiments/execution/time_simulation.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <limits>
 #include <numeric>
+#include <set>
+#include <utility>
 #include <vector>
 
-#include "experiments/execution/run_on_cluster.hpp"
-#include "results/run/run_prediction.hpp"
+#include "experiments/execution/execution.hpp"
+#include "results/run.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/terminal_text.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
+
+namespace {
+
+// The first step in (low, high] for which this holds; from there on it does, and at `high`.
+template <typename Holds>
+Step first_in(Step low, Step high, const Holds& holds) {
+  while (low + Step{1} < high) {
+    const Step middle = low + Step{(high - low).value() / 2};
+    (holds(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+std::optional<Communicated> communicated(const Run& run, const KnownExchanges& exchanges, Step steps) {
+  return run.algorithm->communication({.workers = run.cluster.workers,
+                                       .parameter_bytes = run.training.parameter_bytes,
+                                       .moments = run.training.optimizer->moments(),
+                                       .steps = steps,
+                                       .learning_rate = *run.training.learning_rate,
+                                       .exchanges = exchanges.all,
+                                       .average_exchanges = exchanges.of_average,
+                                       .packet = exchanges.packet});
+}
+
+}  // namespace
+
+ScheduledRounds::ScheduledRounds(const Run& run)
+    : run_(run),
+      exchanges_(known_exchanges(run)),
+      known_(exchanges_.why_none.empty() && communicated(run, exchanges_, Step{1})) {}
+
+Communicated ScheduledRounds::until(Step steps) const {
+  if (steps <= 0) return {};
+  const auto [found, is_new] = until_.try_emplace(steps);
+  if (is_new) found->second = communicated(run_, exchanges_, steps).value();
+  return found->second;
+}
+
+bool ScheduledRounds::are_countable(Step steps) const {
+  constexpr double most_rounds = 1e8;
+  const Step few = std::min(steps, Step{1'000'000});
+  const double per_step = static_cast<double>(until(few).rounds) / static_cast<double>(few.value());
+  return per_step * static_cast<double>(steps.value()) <= most_rounds;
+}
+
+Step ScheduledRounds::end_of_round(Step at_least, Step at_most, Step limit) const {
+  if (const std::int64_t cycle = run_.algorithm->traits().cycle.value(); cycle > 1) {
+    const Step last{at_most.value() / cycle * cycle}, next{last.value() + cycle};
+    if (last > 0 && last >= at_least) return last;
+    return next <= limit ? next : at_most;
+  }
+  if (!known_ || ends_round(at_most)) return at_most;
+  // A round begins after the step at which the one before it ends.
+  const std::int64_t rounds = until(at_most).rounds;
+  const Step end = first_in(Step{}, at_most, [&](Step steps) { return until(steps).rounds >= rounds; }) - Step{1};
+  if (end > 0 && end >= at_least) return end;
+  if (limit <= at_most || until(limit).rounds == rounds) return at_most;
+  return first_in(at_most, limit, [&](Step steps) { return until(steps).rounds > rounds; }) - Step{1};
+}
+
+// By how much of the whole the drawn out counts miss it.
+double ScheduledRounds::misfit(Step first, Step all) const {
+  constexpr std::int64_t most_rounds = 1'000'000;  // more of them say nothing new, and take long to count
+  const Step settled = settles_after(run_);
+  const Communicated before = until(settled), part = until(first);
+  const Step longest{first.value() * std::max<std::int64_t>(1, most_rounds / std::max<std::int64_t>(1, part.rounds))};
+  all = std::min(all, longest);
+  const Communicated whole = until(all);
+  if (whole.rounds == 0 || first <= settled) return std::numeric_limits<double>::infinity();
+  const double further = static_cast<double>((all - first).value()) / static_cast<double>((first - settled).value());
+  const auto of_count = [&](auto count) {
+    const auto of_part = static_cast<double>(count(part)), of_whole = static_cast<double>(count(whole));
+    const double drawn_out = of_part + further * (of_part - static_cast<double>(count(before)));
+    return std::abs(drawn_out - of_whole) / of_whole;
+  };
+  return std::max(of_count([](const Communicated& one) { return one.rounds; }),
+                  of_count([](const Communicated& one) { return one.bytes.value(); }));
+}
+
+bool ScheduledRounds::stand_for_all(Step first, Step all) const {
+  constexpr double tolerance = 0.01;
+  const std::int64_t cycle = run_.algorithm->traits().cycle.value();
+  if (cycle > 1 && first.value() % cycle != 0) return first >= all;
+  if (!known_) return true;
+  const bool is_cut_off = !ends_round(first) && tolerance * static_cast<double>(until(first).rounds) < 1;
+  return !is_cut_off && (first >= all || misfit(first, all) <= tolerance);
+}
+
+namespace {
+
+// In the units of work_of: the first steps of all runs together; what a method may need to settle, which comes on top; and
+// what all together may take beyond that, to end with a round or to be simulated whole.
+constexpr std::int64_t most_work = 8'000'000;
+constexpr std::int64_t most_work_of_one = 12'000'000;
+constexpr std::int64_t most_further_work = 12'000'000;
+constexpr std::int64_t fewest_steps = 8;
+
+Step steps_after_settling(const Run& run) {
+  constexpr Step fewest = 30;
+  return std::max(fewest, run.algorithm->traits().cycle);
+}
+
+// How many steps each run is simulated for, if it has as many: what the short ones do not need goes to the long ones.
+// Of samples a run takes as many steps as they last, which drops make more than planned.
+std::vector<Step> shared_out(const std::vector<Run>& runs) {
+  constexpr std::int64_t unplanned = std::numeric_limits<std::int32_t>::max();
+  const auto needed = [&](std::size_t i) { return planned_steps(runs[i]).value_or(unplanned); };
+  std::vector<std::size_t> order(runs.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return work_of(runs[i], needed(i)); });
+  std::vector<Step> steps(runs.size());
+  std::int64_t left = most_work;
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    const Run& run = runs[order[k]];
+    const std::int64_t share = left / static_cast<std::int64_t>(order.size() - k);
+    std::int64_t affordable = std::max(fewest_steps, share / work_of(run, 1));
+    const Step settled = settles_after(run);
+    if (settled > 0) affordable = std::max(affordable, settled.value() + steps_after_settling(run).value());
+    steps[order[k]] = std::min(run.budget.steps.value_or(unplanned), Step{affordable});
+    left = std::max<std::int64_t>(0, left - work_of(run, std::min(needed(order[k]), steps[order[k]])));
+  }
+  return steps;
+}
+
+std::string why_not_simulated(const Run& run) {
+  if (run.algorithm->traits().follows_values) return "needs training";
+  if (const KnownExchanges exchanges = known_exchanges(run); !exchanges.why_none.empty()) return exchanges.why_none;
+  const Step settled = settles_after(run), all = run.budget.steps.value_or(settled);
+  const bool is_too_long = settled > 0 && work_of(run, std::min(settled, all)) > most_work_of_one;
+  return is_too_long ? "too long to simulate" : "";
+}
+
+class Simulator {
+ public:
+  // So many steps, or as many as there are where these do not stand for the rest.
+  Simulation simulate(const Run& run, Step steps) {
+    if (std::string why = why_not_simulated(run); !why.empty()) return {.why_none = std::move(why)};
+    try {
+      return simulate_within(run, steps);
+    } catch (const RunFailure& failure) {
+      return {.why_none = failure.what(), .failed = true};
+    }
+  }
+
+ private:
+  Simulation simulate_within(const Run& run, Step steps) {
+    const ScheduledRounds rounds(run);
+    const Step part = part_of(run, rounds, steps);
+    if (part > steps) further_work_ -= work_of(run, part - steps);
+    const SimulatedTime first = simulate_time(run, part);
+    if (first.whole || !first.total_time_s) return {.time = first};
+    Step all = std::llround(std::min(1e15, *first.total_time_s / first.step_time_s));
+    if (run.budget.steps) all = std::min(all, *run.budget.steps);
+    if (rounds.stand_for_all(first.steps, all)) return {.time = first};
+    // How many steps other limits leave is told by the first ones' pace, which may be too slow.
+    const Step expected{all.value() / (ends_by_steps(run.budget) ? 1 : 2)};
+    if (const Step most = affordable(run); expected <= most && most > first.steps) {
+      const SimulatedTime whole = simulate_time(run, std::min(most, run.budget.steps.value_or(most)));
+      further_work_ -= work_of(run, whole.steps);
+      if (whole.whole) return {.time = whole};
+    }
+    return {.why_none = "too long: its first steps do not stand for the rest"};
+  }
+
+  // It ends with a round.
+  Step part_of(const Run& run, const ScheduledRounds& rounds, Step steps) const {
+    const Step all = run.budget.steps.value_or(Step{std::numeric_limits<Step::Rep>::max() / 2});
+    if (steps >= all) return steps;
+    return rounds.end_of_round(settles_after(run) > 0 ? settles_after(run) + steps_after_settling(run) : Step{1}, steps,
+                               std::min(all, steps + affordable(run)));
+  }
+
+  Step affordable(const Run& run) const { return Step{std::max<std::int64_t>(0, further_work_ / work_of(run, 1))}; }
+
+  std::int64_t further_work_ = most_further_work;
+};
+
+}  // namespace
+
+std::vector<Simulation> simulate_all(const std::vector<Run>& runs) {
+  const std::vector<Step> steps = shared_out(runs);
+  Simulator simulator;
+  std::vector<Simulation> all;
+  for (std::size_t i = 0; i < runs.size(); ++i) all.push_back(simulator.simulate(runs[i], steps[i]));
+  return all;
+}
+
+std::optional<SimulatedTime> simulate_first_steps(const Run& run, Step steps) {
+  Run first = run;
+  first.budget = {.steps = steps};
+  return simulate_all({std::move(first)}).front().time;
+}
+
 namespace {
 
 // Where the run was after each publication: that of the global model, at which the budget is counted.
@@ -80,7 +281,7 @@ Rates rates_between(const Waypoint& from, const Waypoint& to) {
 
 // Standard error of a rate by the means of batches of consecutive steps, which are nearly independent
 // also where single steps are not. A pace that changes for good in the course of the run is part of it.
-std::optional<double> standard_error(double Rates::*rate, const std::vector<Waypoint>& all, std::size_t first) {
+std::optional<double> standard_error_of(double Rates::*rate, const std::vector<Waypoint>& all, std::size_t first) {
   constexpr int most_batches = 25;
   constexpr std::size_t fewest_batches = 4;
   const double steps = all.back().step - all[first].step;
@@ -196,8 +397,8 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   const std::vector<Waypoint> finest = waypoints.finest();
   const auto settled = std::ranges::find_if(finest, [&](const Waypoint& w) { return w.step >= all[first].step; });
   const auto from = static_cast<std::size_t>(settled - finest.begin());
-  result.error_s = standard_error(&Rates::step_s, finest, from);
-  result.pace_error = standard_error(&Rates::micro_batches_per_s, finest, from);
+  result.error_s = standard_error_of(&Rates::step_s, finest, from);
+  result.pace_error = standard_error_of(&Rates::micro_batches_per_s, finest, from);
   if (result.whole) {  // as its summary will count, also what comes after the last publication
     const double steps = std::max(last.step, finest.back().step);
     result.steps = static_cast<Step::Rep>(steps);
@@ -231,6 +432,209 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   result.communication_share = communicating * slower;
   result.computing_share = computing * slower;
   return result;
+}
+
+namespace {
+
+// Of servers and gossip much of what a message takes counts as waiting for it, so that what is left for computing says
+// more than the share of communication; which has to be much longer, since workers wait for slow ones too.
+constexpr double nearly_all = 0.99;     // share of the time that communication takes
+constexpr double hardly_any = 0.01;     // share of the time that is left for computing
+constexpr double much_longer = 10;      // communication, in multiples of computing
+constexpr double beyond_longest = 1.2;  // in multiples of the longest round
+constexpr double beyond_mean = 3;       // of the mean one, where the longest is not known
+
+constexpr double busy_link = 0.5;  // share of the time for which a server's link is busy, on average over both ways
+
+struct Round {
+  double time_s = 0;
+  double beyond = 0;  // how many times as long is beyond chance
+  const char* words = "a round takes";
+};
+
+Round longest_round(double time_s) {
+  return {.time_s = time_s, .beyond = beyond_longest, .words = "none of the first rounds takes more than"};
+}
+
+struct Course {
+  double drop_rate = 0;
+  double communication_share = 0;
+  double computing_share = 0;
+  double link_share = 0;    // of the time, for which a server's link carries something each way; 0: none is shared
+  double uplink_share = 0;  // the same of a group's uplink
+  Round round{};
+  std::string steps{};  // "200 simulated steps"
+};
+
+// Of servers' links and of uplinks, on average over both ways, where those share them who send `bytes` in this time.
+void set_link_shares(Course& course, const Run& run, double bytes, double time_s) {
+  const Servers servers = run.algorithm->traits().servers;
+  const NetworkModel& network = *run.cluster.network;
+  if (servers == 0 || servers.regions > 0 || !network.has_shared_links() || time_s <= 0) return;
+  constexpr Bytes sample{1'000'000'000};
+  const auto route_from = [&](Rank worker) {
+    return network.route(MessageCall{.from = worker, .to = Rank{run.cluster.workers}, .payload = sample});
+  };
+  const auto share_of = [&](const Hop& hop, int links) {
+    return bytes / (2 * links) * to_seconds(hop.occupied) / static_cast<double>(sample.value()) / time_s;
+  };
+  const Route route = route_from(Rank{run.cluster.workers - 1});  // of the last group
+  course.link_share = share_of(route.back(), servers.count);
+  for (const Hop& hop : route)
+    if (hop.uplinks > 0) course.uplink_share = share_of(hop, hop.uplink / 2 + 1);
+}
+
+// threshold_s of the methods that drop by it.
+std::optional<double> threshold_of(const Run& run) {
+  if (run.resolved_toml.find("threshold_s = ") == std::string::npos) return {};
+  const TomlNode configuration = parse_toml(run.resolved_toml, run.experiment);
+  const TomlNode& method = configuration.find("methods")->array().front();
+  const std::string& algorithm = std::get<std::string>(method.find("algorithm")->value);
+  const TomlNode* threshold = method.find("threshold_s");
+  if (!algorithm.starts_with("dropcompute") || !threshold) return {};
+  if (const auto* whole = std::get_if<std::int64_t>(&threshold->value)) return static_cast<double>(*whole);
+  const auto* number = std::get_if<double>(&threshold->value);
+  return number && std::isfinite(*number) ? std::optional(*number) : std::nullopt;  // inf is meant to drop nothing
+}
+
+std::string threshold_note(const Run& run, const Course& course) {
+  if (course.drop_rate > 0) return {};
+  const auto threshold_s = threshold_of(run);
+  if (!threshold_s || *threshold_s < course.round.beyond * course.round.time_s) return {};
+  return fmt::format("threshold_s = {} drops nothing in {}, where {} {} s; it is in seconds",
+                     shown_number(*threshold_s), course.steps, course.round.words,
+                     shown_number(course.round.time_s, 3));
+}
+
+std::string communication_note(const Course& course) {
+  constexpr const char* units = "latencies are in seconds, bandwidths in bytes per second";
+  if (course.communication_share >= nearly_all)
+    return fmt::format("communication takes {} % of the time in {}; {}",
+                       with_decimals(100 * course.communication_share, 1), course.steps, units);
+  const bool is_network = course.communication_share >= much_longer * course.computing_share;
+  if (course.computing_share >= hardly_any || course.communication_share == 0 || !is_network) return {};
+  return fmt::format("computing takes {} % of the time in {}, and communication more than {} times as long; {}",
+                     shown_number(100 * course.computing_share, 2), course.steps, much_longer, units);
+}
+
+std::string link_note(const Course& course) {
+  const bool is_uplink = course.uplink_share > course.link_share;
+  const double share = std::max(course.link_share, course.uplink_share);
+  if (share < busy_link) return {};
+  return fmt::format(
+      "{} busy for {} % of the time, on average over both ways, in {}, and workers wait for {}",
+      is_uplink ? "its groups' uplinks are" : "its server's link is", with_decimals(100 * share, 0), course.steps,
+      is_uplink
+          ? "them; wider uplinks or fewer bytes shorten that"
+          : "it; a wider link of the server, fewer bytes or more servers, where the method has them, shorten that");
+}
+
+// One line per method and kind of note: what a sweep shows at several points is said at the first.
+class Notes {
+ public:
+  void add(const Run& run, const Course& course) {
+    add(run, 0, threshold_note(run, course));
+    const std::string of_link = link_note(course);  // which says why communication takes long
+    if (of_link.empty()) add(run, 1, communication_note(course));
+    add(run, 2, of_link);
+  }
+  std::string text() const {
+    std::string text;
+    for (const Note& note : notes_) {
+      const std::size_t others = note.points.size() - 1;
+      text += fmt::format("{}{}: {}\n", note.label,
+                          others == 0 ? "" : fmt::format(", and at {} other point{}", others, others == 1 ? "" : "s"),
+                          note.text);
+    }
+    return text;
+  }
+
+ private:
+  struct Note {
+    std::size_t method;
+    int kind;
+    std::string label, text;
+    std::set<std::vector<std::pair<std::string, std::string>>> points{};
+  };
+  void add(const Run& run, int kind, std::string text) {
+    if (text.empty()) return;
+    const auto same = std::ranges::find_if(
+        notes_, [&](const Note& note) { return note.method == run.method_index && note.kind == kind; });
+    Note& note =
+        same != notes_.end()
+            ? *same
+            : notes_.emplace_back(Note{run.method_index, kind, run_label(run.method, run.sweep), std::move(text)});
+    note.points.insert(run.sweep);
+  }
+  std::vector<Note> notes_;
+};
+
+// How many steps tell, and what they cost in the units of work_of.
+constexpr std::int64_t most_noted_steps = 100, fewest_noted_steps = 10, most_noted_work = 4'000'000;
+
+// At most so many, and no more than what is left pays for; 0: too few to tell.
+Step steps_within(const Run& run, std::int64_t left) {
+  const std::int64_t affordable = std::min(most_noted_steps, left / 4 / work_of(run, 1));
+  return affordable < fewest_noted_steps ? Step{0}
+                                         : std::min(Step{affordable}, run.budget.steps.value_or(Step{affordable}));
+}
+
+// Summaries have the mean alone: where no threshold has dropped anything, the run's first steps tell the longest.
+Round round_of(const Run& run, const RunSummary& summary, std::int64_t& left) {
+  const Round mean{.time_s = summary.end_time_s / static_cast<double>(summary.rounds), .beyond = beyond_mean};
+  if (summary.drop_rate() > 0 || threshold_of(run).value_or(0) < beyond_longest * mean.time_s) return mean;
+  const Step steps = steps_within(run, left);
+  if (steps == 0) return mean;
+  left -= work_of(run, steps);
+  const auto simulated = simulate_first_steps(run, steps);
+  return simulated ? longest_round(std::max(mean.time_s, simulated->longest_round_s)) : mean;
+}
+
+}  // namespace
+
+std::string magnitude_notes(std::span<const Run> runs) {
+  Notes notes;
+  std::set<std::pair<std::size_t, std::vector<std::pair<std::string, std::string>>>> seen;
+  std::int64_t left = most_noted_work;
+  for (const Run& run : runs) {
+    if (run.cluster.to_be_measured || !seen.emplace(run.method_index, run.sweep).second) continue;
+    const Step steps = steps_within(run, left);
+    if (steps == 0) continue;
+    left -= work_of(run, steps);
+    const auto simulated = simulate_first_steps(run, steps);
+    if (!simulated || simulated->rounds == 0 || !simulated->total_time_s) continue;
+    Course course{.drop_rate = simulated->drop_rate,
+                  .communication_share = simulated->communication_share,
+                  .computing_share = simulated->computing_share,
+                  .round = longest_round(simulated->longest_round_s),
+                  .steps = fmt::format("{} simulated steps", simulated->steps.value())};
+    set_link_shares(course, run, simulated->bytes, *simulated->total_time_s);
+    notes.add(run, course);
+  }
+  return notes.text();
+}
+
+std::string magnitude_notes(std::span<const Run> runs, const std::vector<std::optional<RunSummary>>& summaries) {
+  Notes notes;
+  std::int64_t left = most_noted_work;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto& summary = summaries[i];
+    if (!summary || summary->status != RunStatus::finished || summary->rounds == 0) continue;
+    double communicating_s = 0, computing_s = 0, all_s = 0;
+    for (const Account& account : summary->accounts) {
+      communicating_s += to_seconds(account[Activity::communicate]);
+      computing_s += to_seconds(account[Activity::compute]) + to_seconds(account[Activity::discarded]);
+      all_s += to_seconds(account.total());
+    }
+    Course course{.drop_rate = summary->drop_rate(),
+                  .communication_share = all_s > 0 ? communicating_s / all_s : 0,
+                  .computing_share = all_s > 0 ? computing_s / all_s : 1,
+                  .round = round_of(runs[i], *summary, left),
+                  .steps = fmt::format("{} steps", summary->steps)};
+    set_link_shares(course, runs[i], static_cast<double>(summary->communicated_bytes), summary->end_time_s);
+    notes.add(runs[i], course);
+  }
+  return notes.text();
 }
 
 }  // namespace syncopate

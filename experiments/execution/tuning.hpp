@@ -3,19 +3,47 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "experiments/sections/tuning_plan.hpp"
-#include "results/directory/tuning_json.hpp"
-#include "results/rows/summary.hpp"
+#include "experiments/execution/execution.hpp"
+#include "experiments/execution/runner.hpp"
+#include "experiments/sections/experiment.hpp"
+#include "results/found_runs.hpp"
+#include "results/summary.hpp"
 
 namespace syncopate {
+
+// An experiment with [tune]: its trials, and then its runs with the best settings.
+struct RunsMade {
+  int status = 0;                                    // as run_experiment's
+  std::vector<std::optional<RunSummary>> summaries;  // run by run; complete on rank 0
+};
+// Makes an experiment's runs. `later`: those that will follow, for the plan.
+using MakeRuns = std::function<RunsMade(const Experiment& part, const RunOptions& options, std::span<const Run> later)>;
+
+// Makes the trials that are missing, extends grids, writes tuning.json beside the runs, and makes the runs. Under MPI
+// all ranks call it; they choose by what rank 0 has found. The exit status; 1 also where a method has no setting of
+// which all trials came to their end.
+int run_tuned(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
+              const MakeRuns& make);
+
+// The trials of the grids as they are written.
+std::vector<Run> first_trials(const Experiment& experiment);
+
+// What trials on the disk, on virtual time, have shown so far.
+struct TuningSoFar {
+  std::vector<Run> trials;                 // with those of grids that have grown
+  std::optional<std::vector<Run>> runs{};  // with the best settings; nothing while a trial has not ended
+};
+TuningSoFar tuning_so_far(const Experiment& experiment, const std::string& results_directory);
 
 // What settings are judged by.
 struct TrialValue {
@@ -50,7 +78,7 @@ class Tuner {
   bool extend();
 
   // The best setting by group: of the best mean over seeds, of equal ones the first of the grid. Where trials missed
-  // their target, means are restricted to when all trials of the group are known (results/statistics/restricted_time);
+  // their target, means are restricted to when all trials of the group are known (results/statistics.hpp);
   // of equal ones that of which more trials reached the target is better, then the one that missed it by less. Groups
   // without a setting of which all trials have a value are left out.
   std::map<std::size_t, Setting> chosen() const;

@@ -1,24 +1,132 @@
+#define XXH_INLINE_ALL
+
 #include "experiments/sections/definition.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
+#include <iterator>
 #include <limits>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "algorithms/registry.hpp"
-#include "experiments/sections/budget_section.hpp"
-#include "experiments/sections/checkpoint_section.hpp"
-#include "experiments/sections/measurement_section.hpp"
-#include "experiments/sections/method_checks.hpp"
-#include "experiments/sections/network_times.hpp"
-#include "experiments/sections/recording_section.hpp"
-#include "workers/compression/largest_rank.hpp"
-#include "workers/compression/named_tables.hpp"
-#include "workers/delays/limits.hpp"
+#include "experiments/sections/tuning.hpp"
+#include "experiments/sections/variation.hpp"
+#include "results/claims.hpp"
+#include "results/run.hpp"
+#include "workers/compression/options.hpp"
+#include "workers/config/key_path.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/time/compute_time.hpp"
 
 namespace syncopate {
+
 namespace {
+
+// What a method cannot do together with other parts of an experiment.
+// Faults are collected by `root`.
+void check_methods(Settings& root, const Definition& definition);
+
+// Whether servers hold the model, each of them all of it.
+bool has_servers_of_whole_models(const Method& method) {
+  const Servers servers = method.algorithm->traits().servers;
+  return servers > 0 && !servers.hold_slices();
+}
+
+// Where no server holds the model, that which is evaluated is worker 0's.
+void check_who_leaves(Settings& root, const Definition& definition) {
+  const auto& data_of = definition.cluster.plan.data_of;
+  if (data_of.empty() || !data_of.front()) return;
+  for (const Method& method : definition.methods) {
+    if (!method.algorithm || has_servers_of_whole_models(method)) continue;
+    root.section("cluster").fault(
+        "leave", fmt::format("must not name worker 0, whose model is the one that \"{}\" has evaluated", method.label));
+    return;
+  }
+}
+
+// A server's accounts know micro-batches alone, and it may end one that is under way.
+void check_pauses(Settings& root, const Definition& definition) {
+  if (!definition.cluster.plan.pauses) return;
+  for (const Method& method : definition.methods)
+    if (method.algorithm && method.algorithm->traits().servers > 0)
+      return root.fault("methods", fmt::format("\"{}\" has a server, which needs delays that are part of the "
+                                               "computation: no delays that are sleeps, and no cluster.trailing_s",
+                                               method.label));
+}
+
+// A fault of the optimizer's name in [training], or of the method's own.
+void fault_of_optimizer(Settings& root, const Definition& definition, const Method& method,
+                        const std::string& message) {
+  if (!method.own) return root.section("training").section("optimizer").fault("name", message);
+  const auto place = static_cast<std::size_t>(&method - definition.methods.data());
+  root.sections("methods")[place].fault("training", fmt::format("its name {}", message));
+}
+
+// Each of several servers has parts of tensors alone. (Gradients are clipped by the workers, who have the whole.)
+void check_norms(Settings& root, const Definition& definition) {
+  for (const Method& method : definition.methods) {
+    if (!method.algorithm || !method.algorithm->traits().servers.hold_slices()) continue;
+    if (definition.of(method).training.plan.optimizer->passes() > 0)
+      return fault_of_optimizer(root, definition, method,
+                                fmt::format("must be an optimizer that looks at each parameter alone: with the servers "
+                                            "of \"{}\" nobody has the norm of a whole tensor",
+                                            method.label));
+  }
+}
+
+void check_outages(Settings& root, const Definition& definition) {
+  const ClusterSection& cluster = definition.cluster;
+  if (!cluster.plan.outages) return;
+  for (const Method& method : definition.methods)
+    if (method.algorithm && has_servers_of_whole_models(method))
+      return check_outages_of_steps(root, *cluster.plan.outages, cluster.plan.micro_batches,
+                                    cluster.usual_micro_batch_s, method.label);
+}
+
+// An exchange that begins during the backward pass. One fault for all methods of a kind.
+void check_overlap(Settings& root, const Definition& definition) {
+  if (!definition.cluster.plan.network->overlap()) return;
+  std::vector<std::string> of_others, compressed;
+  for (const Method& method : definition.methods) {
+    if (!method.algorithm) continue;
+    if (!method.algorithm->traits().can_overlap_backward)
+      of_others.push_back(fmt::format("\"{}\"", method.label));
+    else if (method.algorithm->compression())
+      compressed.push_back(fmt::format("\"{}\"", method.label));
+  }
+  Settings network = root.section("network");
+  if (const auto count = of_others.size(); count > 0)
+    network.fault("overlap", fmt::format("must be left out: {} exchange{} something else than sums of a step's "
+                                         "gradients, which alone begin during the backward pass",
+                                         fmt::join(of_others, ", "), count == 1 ? "s" : ""));
+  if (const auto count = compressed.size(); count > 0)
+    network.fault("overlap", fmt::format("must be left out: {} compress{} whole gradients", fmt::join(compressed, ", "),
+                                         count == 1 ? "es" : ""));
+}
+
+void check_methods(Settings& root, const Definition& definition) {
+  check_who_leaves(root, definition);
+  check_pauses(root, definition);
+  check_norms(root, definition);
+  check_outages(root, definition);
+  check_overlap(root, definition);
+}
 
 std::string read_name(Settings& root, const std::string& file) {
   std::string name = root.text({"name", "What the results' directory is called."},
@@ -193,6 +301,778 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
   result.methods = read_methods(root, result, options.own);
   check_methods(root, result);
   return result;
+}
+
+namespace {
+
+Reading read_tables(TomlNode written, const DefinitionOptions& options) {
+  SettingsDocument document(std::move(written));
+  Settings root = document.root();
+  Reading result{read_definition(root, options)};
+  result.faults = document.check();
+  result.resolved = document.resolved();
+  say_what_asks(result.faults, result.resolved);
+  result.known_keys = document.known_keys();
+  return result;
+}
+
+// The methods' tables [methods.training], null where there is none.
+std::vector<const TomlNode*> own_training_tables(const TomlNode& written, FaultList& faults) {
+  std::vector<const TomlNode*> tables;
+  const TomlNode* methods = written.find("methods");
+  if (!methods || !methods->is_array_of_tables()) return tables;
+  for (const TomlNode& method : methods->array()) {
+    const TomlNode* own = method.find("training");
+    if (own && !own->is_table())
+      faults.add(own->place, fmt::format("methods.{}.training = {}; must be a table, [methods.training]", tables.size(),
+                                         inline_toml(*own)));
+    tables.push_back(own && own->is_table() && !own->table().empty() ? own : nullptr);
+  }
+  return tables;
+}
+
+// The document as it would be if the method's own training keys were everybody's. A first phase in them is no method's
+// own.
+TomlNode with_training_of(const TomlNode& written, const TomlNode& own, bool has_common_phase) {
+  TomlNode document = written;
+  const TomlNode* common = written.find("training");
+  const bool joins = common && common->is_table();
+  TomlNode training = joins ? with_own_training(*common, own) : own;
+  if (!has_common_phase) training.erase("common");
+  document.set("training", own.place, std::move(training));
+  document.erase("methods");
+  document.erase("sweep");
+  document.erase("variants");
+  document.erase("claim");
+  document.erase("tune");
+  return document;
+}
+
+// What the own readings found beside what everybody's did, and what their methods have otherwise.
+void join_own(Reading& reading) {
+  for (std::size_t i = 0; i < reading.own.size(); ++i) {
+    if (!reading.own[i]) continue;
+    reading.faults.add(reading.own[i]->faults, "training.", fmt::format("methods.{}.training.", i));
+    if (!reading.faults.empty()) continue;  // the resolved document is not looked at then
+    TomlNode& method = reading.resolved.find("methods")->array()[i];
+    TomlNode differs =
+        training_difference(*reading.resolved.find("training"), *reading.own[i]->resolved.find("training"));
+    method.erase("training");
+    if (!differs.table().empty()) method.set("training", {}, std::move(differs));
+  }
+}
+
+// The phase that stands in the document, as an experiment of its own.
+std::shared_ptr<const Reading> read_common_phase(const TomlNode& written, DefinitionOptions how, FaultList& faults) {
+  const TomlNode* table = common_phase_table(written, faults);
+  if (!table) return nullptr;
+  how.reads_methods = true;
+  return std::make_shared<const Reading>(read_tables(with_common_phase_alone(written, *table), how));
+}
+
+DataSteps steps_of(const ObjectivePlan& objective) {
+  return {objective.samples_per_micro_batch, objective.steps_per_epoch};
+}
+
+// What is trained behind the phase: its first step of the data is counted in steps of its own, which are known once it
+// has been read.
+Reading read_behind(const std::shared_ptr<const Reading>& common_phase, const TomlNode& written,
+                    DefinitionOptions how) {
+  if (!common_phase || !common_phase->definition.steps.steps) return read_tables(written, how);
+  const TrainingSection& phase = common_phase->definition.training;
+  const Step end = phase.first_step + *common_phase->definition.steps.steps;
+  how.after_common_phase = end;
+  Reading reading = read_tables(written, how);
+  how.after_common_phase = in_steps_of(steps_of(reading.definition.training.objective), end, steps_of(phase.objective));
+  return *how.after_common_phase == end ? std::move(reading) : read_tables(written, how);
+}
+
+// What is wrong with the phase alone, by the keys that it has in the file.
+void add_faults_of_common_phase(Reading& reading) {
+  if (!reading.common_phase) return;
+  FaultList faults = reading.common_phase->faults;
+  for (const auto& [alone, in_file] :
+       {std::pair{"training.", "training.common."}, std::pair{"methods.0.", "training.common.method."},
+        std::pair{"models.", "training.common.models."}, std::pair{"datasets.", "training.common.datasets."},
+        std::pair{"budget.", "training.common."}}) {
+    FaultList named = reading.faults;
+    named.add(faults, alone, in_file);
+    faults = std::move(named);
+  }
+  reading.faults = std::move(faults);
+}
+
+void resolve_common_phase(Reading& reading) {
+  if (!reading.common_phase || !reading.faults.empty()) return;
+  TomlNode& training = *reading.resolved.find("training");
+  training.set("common", {},
+               resolved_common_phase(*training.find("common"), reading.resolved, reading.common_phase->resolved));
+}
+
+// What of `reading` says where its methods begin.
+const TomlNode& common_table(const Reading& reading) { return *reading.resolved.find("training")->find("common"); }
+
+// Why what is trained by `own` cannot begin at the end of its common phase, by the name of the method; empty: it can.
+std::string misfit(const Reading& own, const std::string& method) {
+  const ObjectivePlan& phase = own.common_phase->definition.training.objective;
+  const ObjectivePlan& objective = own.definition.training.objective;
+  const bool is_body = takes_body_alone(common_table(own));
+  if (is_body && objective.body_tensors == 0)
+    return fmt::format("takes the body of its model; that of \"{}\" has none", method);
+  if (is_body && taken_body(phase, objective).empty())
+    return fmt::format("takes the body of its model; must be the same as that of \"{}\", tensor by tensor", method);
+  if (phase.buffers == objective.buffers && (is_body || phase.parameters == objective.parameters)) return {};
+  return fmt::format(
+      "its model has {} parameters and {} statistics of normalisation; must have as many as that of \"{}\", {} and {}",
+      phase.parameters, phase.buffers, method, objective.parameters, objective.buffers);
+}
+
+// Where a method's phase is written, its own or the file's.
+SourcePlace place_of_common_phase(const TomlNode& written, std::size_t method) {
+  const TomlNode* training = written.find("methods")->array()[method].find("training");
+  const TomlNode* common = training && training->is_table() ? training->find("common") : nullptr;
+  return (common ? common : written.find("training")->find("common"))->place;
+}
+
+// What starts where a phase ends has a model that fits.
+void check_models(Reading& reading, const TomlNode& written) {
+  const std::vector<Method>& methods = reading.definition.methods;
+  for (std::size_t i = 0; i < methods.size() && reading.faults.empty(); ++i) {
+    const Reading& own = i < reading.own.size() && reading.own[i] ? *reading.own[i] : reading;
+    if (!own.common_phase) continue;
+    const std::string wrong = misfit(own, methods[i].label);
+    if (!wrong.empty())
+      reading.faults.add(place_of_common_phase(written, i), fmt::format("training.common; {}", wrong));
+  }
+}
+
+// As a method's own [training] has it.
+std::shared_ptr<Reading> read_own(const TomlNode& written, const TomlNode& table,
+                                  const std::shared_ptr<const Reading>& common_phase, DefinitionOptions how) {
+  const bool has_own_phase = table.find("common") != nullptr;
+  how.takes_common = has_own_phase || common_phase;
+  const TomlNode document = with_training_of(written, table, how.takes_common);
+  FaultList faults;
+  const auto phase = has_own_phase ? read_common_phase(document, how, faults) : common_phase;
+  auto own = std::make_shared<Reading>(read_behind(phase, document, how));
+  own->common_phase = phase;
+  if (has_own_phase) add_faults_of_common_phase(*own);
+  own->faults.add(faults);
+  resolve_common_phase(*own);
+  return own;
+}
+
+}  // namespace
+
+Reading read_document(const TomlNode& written, const std::string& file, const LoadOptions& options) {
+  DefinitionOptions how{.file = file, .finite_means = options.finite_means};
+  std::vector<std::shared_ptr<const Reading>> own;
+  how.reads_methods = false;
+  FaultList faults;
+  const auto common_phase = read_common_phase(written, how, faults);
+  for (const TomlNode* table : own_training_tables(written, faults)) {
+    own.push_back(table ? read_own(written, *table, common_phase, how) : nullptr);
+    how.own.emplace_back(own.back(), own.back() ? &own.back()->definition : nullptr);
+  }
+  how.reads_methods = how.takes_common = true;
+  Reading result = read_behind(common_phase, written, how);
+  result.own = std::move(own);
+  result.common_phase = common_phase;
+  result.faults.add(faults);
+  add_faults_of_common_phase(result);
+  resolve_common_phase(result);
+  join_own(result);
+  check_models(result, written);
+  return result;
+}
+
+TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed) {
+  TomlNode one_method = root.find("methods")->array()[method];
+  root.find("methods")->array() = {std::move(one_method)};
+  root.set("seeds", {}, {TomlNode::Array{{static_cast<std::int64_t>(seed), {}}}, {}});
+  for (const char* const of_file : {"sweep", "variants", "claim", "tune"}) root.erase(of_file);
+  return root;
+}
+
+namespace {
+
+// All tables as the one method of the document has them, but [training] and methods: these say what differs.
+TomlNode resolved_for_method(const Reading& reading) {
+  TomlNode resolved = reading.resolved;
+  if (!reading.own.empty() && reading.own.front())
+    for (const TomlNode::Member& member : reading.own.front()->resolved.table())
+      if (member.key != "training") resolved.set(member.key, {}, member.value);
+  return resolved;
+}
+
+// Of the models and data sets that the file describes those that are trained.
+void keep_what_is_trained(TomlNode& resolved) {
+  const TomlNode& training = *resolved.find("training");
+  for (const auto& [described, chosen] : {std::pair{"models", "model"}, std::pair{"datasets", "dataset"}}) {
+    TomlNode* tables = resolved.find(described);
+    const TomlNode* name = training.find(chosen);
+    const auto* text = name ? std::get_if<std::string>(&name->value) : nullptr;
+    if (tables && tables->is_table())
+      std::erase_if(tables->table(), [&](const TomlNode::Member& table) { return !text || table.key != *text; });
+  }
+}
+
+// Of a document of one method: how it is trained, and where that begins.
+const Reading& own_of(const Reading& reading) {
+  return reading.own.empty() || !reading.own.front() ? reading : *reading.own.front();
+}
+
+std::shared_ptr<const Reading> phase_of(const Reading& reading) { return own_of(reading).common_phase; }
+
+bool takes_body(const Reading& reading) { return phase_of(reading) && takes_body_alone(common_table(own_of(reading))); }
+
+}  // namespace
+
+std::string course_of(const Reading& reading) {
+  TomlNode resolved = resolved_for_method(reading);
+  if (!reading.own.empty() && reading.own.front()) {
+    TomlNode training = *reading.own.front()->resolved.find("training");
+    training.erase("common");  // the phase is a run of its own
+    resolved.set("training", {}, std::move(training));
+    resolved.find("methods")->array().front().erase("training");
+  }
+  keep_what_is_trained(resolved);
+  resolved.erase("name");
+  resolved.find("methods")->array().front().erase("label");
+  std::string course = configuration_hash(std::move(resolved));
+  if (phase_of(reading)) course += course_of(*phase_of(reading));
+  if (takes_body(reading)) course += "body";
+  return course;
+}
+
+namespace {
+
+// A micro-batch's time is not yet measured in it: each method's own would make a setting of its own.
+std::string setting_of(const Reading& reading) {
+  TomlNode setting = reading.resolved;
+  setting.erase("methods");
+  return configuration_hash(std::move(setting));
+}
+
+Run make_run(const Reading& reading) {
+  const Method& method = reading.definition.methods.front();
+  const Definition& definition = reading.definition.of(method);
+  const TomlNode resolved = resolved_for_method(reading);
+  const TomlNode* own_training = resolved.find("methods")->array().front().find("training");
+  Run run{.experiment = definition.name,
+          .method = method.label,
+          .own_training = own_training ? listed_leaves(shown_difference(*own_training, *resolved.find("training"),
+                                                                        definition.training.objective))
+                                       : decltype(Run::own_training){},
+          .seed = definition.seeds.front(),
+          .resolved_toml = write_toml(resolved),
+          .hash = configuration_hash(resolved),
+          .setting = setting_of(reading),
+          .course = course_of(reading),
+          .work_kind = work_kind(resolved),
+          .cluster = definition.cluster.plan,
+          .training = definition.training.plan,
+          .budget = definition.budget,
+          .evaluation = definition.evaluation,
+          .measurements = definition.measurements,
+          .recording = definition.recording,
+          .checkpoint = definition.checkpoint,
+          .algorithm = method.algorithm};
+  run.solved = solved_note(resolved.find("methods")->array().front());
+  run.measurements.model.seed = run.seed;
+  run.recording.parameters &= !run.training.time_only;
+  const auto phase = phase_of(reading);
+  if (!phase) return run;
+  run.common_phase = std::make_shared<const Run>(make_run(*phase));
+  if (takes_body(reading)) run.taken = taken_body(phase->definition.training.objective, definition.training.objective);
+  return run;
+}
+
+MicroBatchWork work_of(const Reading& all) {
+  const Reading& reading = own_of(all);
+  const TomlNode& training = *reading.resolved.find("training");
+  const ObjectivePlan& objective = reading.definition.training.objective;
+  TomlNode decisive;
+  for (const char* key : {"model", "dataset", "micro_batch_size"})
+    if (const TomlNode* value = training.find(key)) decisive.set(key, {}, *value);
+  if (objective.lengths)
+    for (const char* key : {"batching", "token_budget"})
+      if (const TomlNode* value = training.find(key)) decisive.set(key, {}, *value);
+  for (const auto& [tables, chosen] : {std::pair{"models", "model"}, std::pair{"datasets", "dataset"}}) {
+    const TomlNode* name = decisive.find(chosen);
+    const TomlNode* table = reading.resolved.find(tables);
+    if (name && table) table = table->find(std::get<std::string>(name->value));
+    if (name && table) decisive.set(tables, {}, *table);
+  }
+  return {.experiment = reading.definition.name,
+          .key = inline_toml(decisive),
+          .load = objective.load_timed ? objective.load_timed : objective.load,
+          .seed = reading.definition.seeds.front(),
+          .workers = reading.definition.cluster.plan.workers,
+          .micro_batches = reading.definition.cluster.plan.micro_batches,
+          .lengths = objective.lengths,
+          .pads = objective.pads,
+          .asks_for_tokens = objective.asks_for_tokens};
+}
+
+void write_measured(TomlNode& root, const MeasuredMicroBatch& measured) {
+  TomlNode& cluster = *root.find("cluster");
+  if (measured.fit) {
+    const ContentCost& cost = measured.fit->cost;
+    TomlNode table;
+    for (const auto& [key, value] : {std::pair{"base_s", cost.base_s}, std::pair{"per_token_s", cost.per_token_s},
+                                     std::pair{"per_padded_token_s", cost.per_padded_token_s},
+                                     std::pair{"per_squared_length_s", cost.per_squared_length_s}})
+      table.set(key, {}, {value, {}});
+    cluster.set("micro_batch_s", {}, std::move(table));
+  } else {
+    cluster.set("micro_batch_s", {}, {measured.micro_batch_s, {}});
+  }
+  cluster.set("micro_batch_measured", {}, {true, {}});
+}
+
+}  // namespace
+
+void throw_if_any(const FaultList& faults) {
+  if (!faults.empty()) throw ConfigurationFault(faults.report());
+}
+
+Run plan_run(TomlNode document, const std::string& file, const LoadOptions& options) {
+  std::optional<MeasuredMicroBatch> measured;
+  Reading one = read_document(document, file, options);
+  throw_if_any(one.faults);
+  const std::string setting = setting_of(one);
+  if (one.definition.cluster.plan.to_be_measured && options.measure) {
+    measured = options.measure(work_of(one));
+    write_measured(document, *measured);
+    one = read_document(document, file, options);
+    throw_if_any(one.faults);
+  }
+  Run run = make_run(one);
+  run.setting = setting;
+  if (measured) run.cluster.measured_fit = measured->fit;
+  return run;
+}
+
+namespace {
+
+using Path = std::vector<std::string>;
+
+bool is_number(const std::string& part) {
+  return !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// Of the fault "<key> is missing; ..."; nothing of others.
+std::optional<Path> missing_key(const std::string& fault) {
+  const std::size_t end = fault.find(" is missing; ");
+  if (end == std::string::npos) return {};
+  try {
+    return split_key(std::string_view(fault).substr(0, end));
+  } catch (const KeyPathFault&) {  // another sentence with these words
+    return {};
+  }
+}
+
+const TomlNode* found_at(const TomlNode& root, const Path& path) {
+  try {
+    return find(root, path);
+  } catch (const KeyPathFault&) {  // an element that is not there
+    return nullptr;
+  }
+}
+
+// As descriptions name it: "methods.1.algorithm" is "methods.algorithm".
+std::string described(const Path& path) {
+  std::string name;
+  for (const std::string& part : path)
+    if (!is_number(part)) name += (name.empty() ? "" : ".") + part;
+  return name;
+}
+
+// The key of a condition, in the elements of lists in which the missing key is.
+Path beside(const std::string& condition_key, const Path& missing) {
+  Path path;
+  std::size_t at = 0;
+  bool is_common = true;
+  for (const std::string& part : split_key(condition_key)) {
+    if (is_common && at < missing.size() && is_number(missing[at])) path.push_back(missing[at++]);
+    is_common = is_common && at < missing.size() && missing[at] == part;
+    path.push_back(part);
+    if (is_common) ++at;
+  }
+  return path;
+}
+
+// The value of the condition's key, where the condition is true.
+std::optional<std::string> value_if_true(const Condition& condition, const Path& path, const TomlNode& resolved) {
+  const TomlNode* value = found_at(resolved, path);
+  const auto* word = value ? std::get_if<std::string>(&value->value) : nullptr;
+  if (!word || std::ranges::find(condition.words, *word) == condition.words.end()) return {};
+  return *word;
+}
+
+// What asks for the key where all of the conditions are true; nothing where one is not. `kind = "ring"`: by the key's last
+// part where it stands in the same table. One of another table is named where a single value of it asks for the key: that
+// all models but "none" need a rate explains nothing. Whether tables are there is no choice of a value.
+std::optional<std::vector<std::string>> texts_if_true(const std::vector<Condition>& conditions, const Path& missing,
+                                                      const TomlNode& resolved) {
+  std::vector<std::string> texts;
+  for (const Condition& condition : conditions) {
+    if (condition.key.ends_with('?')) continue;
+    const Path path = beside(condition.key, missing);
+    const auto value = value_if_true(condition, path, resolved);
+    if (!value) return {};
+    const bool is_same_table =
+        path.size() == missing.size() && std::equal(path.begin(), path.end() - 1, missing.begin());
+    if (is_same_table || condition.words.size() == 1)
+      texts.push_back(fmt::format("{} = \"{}\"", is_same_table ? path.back() : condition.key, *value));
+  }
+  return texts;
+}
+
+// The algorithm whose keys are explored: of the method in which the key is missing, else of the first. To try all
+// algorithms would take seconds.
+std::string algorithm_of(const Path& missing, const TomlNode& resolved) {
+  const bool is_of_method = missing.size() > 2 && missing.front() == "methods" && is_number(missing[1]);
+  const TomlNode* const node = found_at(resolved, {"methods", is_of_method ? missing[1] : "0", "algorithm"});
+  const auto* const word = node ? std::get_if<std::string>(&node->value) : nullptr;
+  return word ? *word : std::string();
+}
+
+std::string what_asks(const Path& missing, const TomlNode& resolved) {
+  const std::string name = described(missing), algorithm = algorithm_of(missing, resolved);
+  const std::map<std::string, std::string> fixed = {{"methods.algorithm", algorithm.empty() ? "sync-sgd" : algorithm}};
+  // A key of [training] in a method's own table is not the algorithm's.
+  const bool is_algorithms = name.starts_with("methods.") && !name.starts_with("methods.training.");
+  for (const KeyDescription& key : keys_of_file(fixed)) {
+    if (key.path != name) continue;
+    // Without any condition beside the algorithm's.
+    const auto ways = key.conditions.empty() ? std::vector<std::vector<Condition>>(1) : key.conditions;
+    for (const std::vector<Condition>& conditions : ways) {
+      auto texts = texts_if_true(conditions, missing, resolved);
+      if (!texts) continue;
+      if (is_algorithms && !algorithm.empty())
+        texts->insert(texts->begin(), fmt::format("algorithm = \"{}\"", algorithm));
+      if (!texts->empty())
+        return fmt::format(": {} {} for it", fmt::join(*texts, " and "), texts->size() == 1 ? "asks" : "ask");
+    }
+  }
+  return {};
+}
+
+// The key of the file's own table in which a method's own table would stand.
+Path without_method(const Path& path) {
+  const bool is_own = path.size() > 2 && path[0] == "methods" && path[2] == "training";
+  return is_own ? Path(path.begin() + 2, path.end()) : path;
+}
+
+std::string what_was_replaced(const Path& missing, const TomlNode& document, const TomlNode& before) {
+  const Path table(missing.begin(), missing.end() - 1);
+  const TomlNode *now = found_at(document, table), *then = found_at(before, without_method(table));
+  if (!now || !then || !now->is_table() || !then->is_table()) return {};
+  const TomlNode* value = then->find(missing.back());
+  const std::string deciding = deciding_key(*then, *now);
+  if (!value || now->find(missing.back()) || deciding.empty()) return {};
+  const std::string where = value->place.line > 0 ? fmt::format("line {}", value->place.line) : "the command line";
+  return fmt::format("; another {} starts its own table, without the {} of {}", deciding, missing.back(), where);
+}
+
+}  // namespace
+
+void say_what_asks(FaultList& faults, const TomlNode& resolved) {
+  faults.explain([&](const std::string& fault) {
+    const auto missing = missing_key(fault);
+    return missing ? what_asks(*missing, resolved) : "";
+  });
+}
+
+void say_what_was_replaced(FaultList& faults, const TomlNode& document, std::initializer_list<const TomlNode*> before) {
+  faults.explain([&](const std::string& fault) -> std::string {
+    const auto missing = missing_key(fault);
+    if (!missing) return {};
+    for (const TomlNode* const earlier : before)
+      if (std::string found = what_was_replaced(*missing, document, *earlier); !found.empty()) return found;
+    return {};
+  });
+}
+
+namespace {
+
+// Where files lie decides nothing; what they hold does, and is in `file_hash`, `directory_hash`, `start_hash`. What a
+// number was solved for decides nothing beside the number.
+constexpr const char* solved_for = "solved_for";
+// A key that was added later is left out of the hash at the value that held before it existed, so that runs made until
+// then keep their hash.
+struct LaterKey {
+  std::string_view key;
+  std::string_view value_before;                        // as TOML
+  std::array<std::string_view, 2> algorithms_before{};  // methods that had a key of this name already
+};
+constexpr LaterKey later_keys[] = {
+    {"bias_correction", "true"},                                   // of Adam and AdamW
+    {"contention", "true"},                                        // of networks: those it changes have a new version
+    {"rounds", "\"overlapped\""},                                  // of CO2
+    {"rule", "\"clipping-rennala\""},                              // of MindFlayer
+    {"weights", "\"equal\"", {"dropcompute-local-sgd", "stsyn"}},  // of averages of models
+};
+
+bool had_before(const LaterKey& later, const TomlNode& table) {
+  const TomlNode* const algorithm = table.find("algorithm");
+  const auto* const name = algorithm ? std::get_if<std::string>(&algorithm->value) : nullptr;
+  return name && std::ranges::find(later.algorithms_before, *name) != later.algorithms_before.end();
+}
+
+void erase_what_decides_nothing(TomlNode& node) {
+  if (node.is_array())
+    for (TomlNode& element : node.array()) erase_what_decides_nothing(element);
+  if (!node.is_table()) return;
+  for (const char* place : {"file", "directory", "start"})
+    if (node.find(fmt::format("{}_hash", place))) node.erase(place);
+  node.erase(solved_for);
+  for (const LaterKey& later : later_keys) {
+    const TomlNode* const value = node.find(later.key);
+    if (value && inline_toml(*value) == later.value_before && !had_before(later, node)) node.erase(later.key);
+  }
+  for (TomlNode::Member& member : node.table()) erase_what_decides_nothing(member.value);
+}
+
+}  // namespace
+
+std::string configuration_hash(TomlNode resolved) {
+  const int version = results_version_of(resolved);
+  erase_what_decides_nothing(resolved);
+  resolved.erase("description");
+  resolved.erase("recording");
+  resolved.erase("checkpoint");
+  const std::string text = fmt::format("{}\nresults_version = {}\n", write_toml(resolved), version);
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+std::string digest_of_hashes(std::vector<std::string> hashes) {
+  std::ranges::sort(hashes);
+  hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());  // clang 14 cannot compile ranges::unique
+  const std::string text = fmt::format("{}", fmt::join(hashes, "\n"));
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+namespace {
+
+std::vector<KeyDescription> described(const std::map<std::string, std::string>& fixed) {
+  const auto read = [](Settings& root) {
+    read_definition(root, {.file = "", .looks_for_data = false});
+    describe_common_phase(root);
+    describe_tune(root);
+    describe_claims(root);
+  };
+  return describe(read, fixed);
+}
+
+}  // namespace
+
+const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std::string>& fixed) {
+  static std::mutex mutex;
+  static std::map<std::map<std::string, std::string>, std::vector<KeyDescription>> found;  // by `fixed`
+  const std::lock_guard lock(mutex);
+  const auto known = found.find(fixed);
+  return known != found.end() ? known->second : found.emplace(fixed, described(fixed)).first->second;
+}
+
+const std::vector<KeyDescription>& keys_of_file() {
+  static const std::map<std::string, std::string> nothing;
+  return keys_of_file(nothing);
+}
+
+std::string why_not_measured(const std::string& measure, const Definition& definition) {
+  const auto has = [&measure](const char* part) { return measure.find(part) != std::string::npos; };
+  const EvaluationPlan& evaluation = definition.evaluation;
+  const MeasurementPlan& measured = definition.measurements;
+  const bool is_accuracy = has("accuracy"), is_equal_loss = has("to_equal_loss"), is_to_target = has("to_target");
+  if (definition.training.plan.time_only && (is_accuracy || has("_loss") || is_equal_loss || is_to_target))
+    return "trains no model";
+  if (has("validation") && definition.training.objective.validation_samples == 0)
+    return "needs a validation split: must stand beside training.validation_samples";
+  if (is_accuracy && !definition.training.objective.has_accuracy) return "has no accuracy, but a loss alone";
+  if (is_to_target && !evaluation.target_accuracy && !evaluation.target_loss)
+    return "needs evaluation.target_accuracy or target_loss";
+  if (has("largest_eigenvalue") && !measured.model.largest_eigenvalue) return "needs measurements.largest_eigenvalue";
+  if (has("hessian_trace") && !measured.model.hessian_trace) return "needs measurements.hessian_trace";
+  if (has("squared_gradient_norm") && (!measured.model.gradient_norm || measured.every_steps != Step{1}))
+    return "needs measurements.gradient_norm at every step";
+  if (has("longest_") && !definition.recording.samples) return "needs recording.samples";
+  return "";
+}
+
+Step in_steps_of(const DataSteps& other, Step done, const DataSteps& own) {
+  if (own.steps_per_epoch == 0 || other.steps_per_epoch == 0) return done;
+  const std::int64_t epochs = done.value() / own.steps_per_epoch, steps = done.value() % own.steps_per_epoch;
+  const std::int64_t size = other.samples_per_micro_batch;
+  const std::int64_t taken = (steps * own.samples_per_micro_batch + size - 1) / size;
+  return epochs * other.steps_per_epoch + std::min(taken, other.steps_per_epoch);
+}
+
+namespace {
+
+// A change that altered the results of some runs. Where the exact set is hard to tell, name too many runs rather than too
+// few: such a run is only repeated. What only rows say differently, such as the learning rate of the first row, is no
+// change of a run; nor is it one that only runs show which diverge.
+struct ResultsChange {
+  int version;
+  bool (*alters)(const TomlNode& resolved);
+};
+
+// The one method of a run; null in a document without methods.
+const TomlNode* method_of(const TomlNode& resolved) {
+  const TomlNode* const methods = resolved.find("methods");
+  return methods && methods->is_array() && !methods->array().empty() ? &methods->array().front() : nullptr;
+}
+
+// A key of [training], or of the method's own; null if neither has it.
+const TomlNode* training_key(const TomlNode& resolved, std::string_view key) {
+  const TomlNode* const method = method_of(resolved);
+  const TomlNode* const own = method ? method->find("training") : nullptr;
+  if (const TomlNode* const found = own ? own->find(key) : nullptr) return found;
+  const TomlNode* const training = resolved.find("training");
+  return training ? training->find(key) : nullptr;
+}
+
+std::string_view text(const TomlNode* node) {
+  const auto* const value = node ? std::get_if<std::string>(&node->value) : nullptr;
+  return value ? std::string_view(*value) : std::string_view();
+}
+
+// 0 for what is no number.
+double number(const TomlNode* node) {
+  if (!node) return 0;
+  if (const auto* const whole = std::get_if<std::int64_t>(&node->value)) return static_cast<double>(*whole);
+  const auto* const real = std::get_if<double>(&node->value);
+  return real ? *real : 0;
+}
+
+bool has_a_model(const TomlNode& resolved) { return text(training_key(resolved, "model")) != "none"; }
+
+// Workers clip the gradients that they send; before, the server clipped each step's, after weights and means.
+bool clips_what_workers_send(const TomlNode& resolved) {
+  static constexpr std::string_view servers_of_gradients[] = {
+      "backup-workers", "backup-tokens", "backup-timeout", "dynamic-backup",    "k-sync",        "k-batch-sync",
+      "mindflayer",     "async-sgd",     "softsync",       "k-async",           "k-batch-async", "ringmaster",
+      "throttle",       "bounded-delay", "sliding-window", "stale-synchronous",
+  };
+  const TomlNode* const method = method_of(resolved);
+  return method && has_a_model(resolved) && number(training_key(resolved, "clip_norm")) > 0 &&
+         std::ranges::find(servers_of_gradients, text(method->find("algorithm"))) != std::end(servers_of_gradients);
+}
+
+// The weight of a stale gradient, or of a repeat, is one of the rate; before, it was one of the gradient.
+bool weighs_updates(const TomlNode& resolved) {
+  const TomlNode* const method = method_of(resolved);
+  if (!method || !has_a_model(resolved)) return false;
+  if (text(method->find("algorithm")) == "throttle") {
+    const double divisor = number(method->find("divisor"));
+    const bool weighs_all_alike = divisor == 1 && text(method->find("repeats")) != "alone";
+    return !weighs_all_alike && !std::isinf(divisor);  // an endless one drops repeats
+  }
+  const std::string_view rule = text(method->find("staleness_weight"));
+  return !rule.empty() && rule != "none";
+}
+
+// Whether a table anywhere in it gives this text to this key.
+bool says(const TomlNode& node, std::string_view key, std::string_view word) {
+  if (node.is_array())
+    return std::ranges::any_of(node.array(), [&](const TomlNode& each) { return says(each, key, word); });
+  if (!node.is_table()) return false;
+  return text(node.find(key)) == word || std::ranges::any_of(node.table(), [&](const TomlNode::Member& member) {
+           return says(member.value, key, word);
+         });
+}
+
+bool says_one_of(const TomlNode& node, std::string_view key, std::initializer_list<std::string_view> words) {
+  return std::ranges::any_of(words, [&](std::string_view word) { return says(node, key, word); });
+}
+
+// Bias was corrected by one step count for both moments, which went on where one of them was reset, or lost with a
+// worker's state, and was each worker's own where moments were averaged.
+bool corrects_bias_otherwise(const TomlNode& resolved) {
+  if (!says_one_of(resolved, "name", {"adam", "adamw", "lamb", "lans", "rmsprop"})) return false;
+  const bool one_is_reset = says(resolved, "first_moment", "reset") != says(resolved, "second_moment", "reset");
+  // DES-LOC's workers all count the same steps.
+  const bool is_averaged = says(resolved, "first_moment", "average") || says(resolved, "second_moment", "average");
+  return one_is_reset || is_averaged || says(resolved, "state", "lost");
+}
+
+// buffers.npy had the statistics before they were estimated.
+bool recalibrates(const TomlNode& resolved) { return says(resolved, "buffers", "recalibrate"); }
+
+// Parameters without gradients moved by the scale of the others.
+bool is_one_bit_adam(const TomlNode& resolved) { return says(resolved, "algorithm", "one-bit-adam"); }
+
+// Messages share links with all that passes them; before, each took what it takes alone. On all networks what a worker
+// has sent is communication of its account until it has arrived, if it has nothing else to do; before, it waited.
+bool sends_messages(const TomlNode& resolved) {
+  static constexpr std::string_view collectives_alone[] = {
+      "sync-sgd",
+      "dropcompute",
+      "random-drop",
+      "stale-sgd",
+      "one-bit-adam",
+      "backup-all-reduce",
+      "eager-sgd",
+      "local-sgd",
+      "adacomm",
+      "des-loc",
+      "outer-local-sgd",
+      "palsgd",
+      "edit",
+      "co2",
+      "cocod-sgd",
+      "overlap-local-sgd",
+      "overlapped-diloco",
+      "streaming-diloco",
+      "dropcompute-local-sgd",
+      "branch-train-merge",
+  };
+  const TomlNode* const network = resolved.find("network");
+  const TomlNode* const method = method_of(resolved);
+  if (!network || !method) return false;
+  const std::string_view kind = text(network->find("kind")), algorithm = text(method->find("algorithm"));
+  if (kind == "free") return false;
+  // Jitter multiplies each of a star's two ways, which are rounded to nanoseconds one by one.
+  if (kind == "parameter-server" && number(network->find("jitter")) > 0) return true;
+  // Averages of its groups share the uplinks of networks with groups, and meet nobody elsewhere.
+  if (algorithm == "hierarchical-sgd") return kind == "two-level";
+  // Without a server.
+  if (algorithm == "elastic-averaging" && text(method->find("exchange")) == "synchronous") return false;
+  if (algorithm == "dynamic-averaging" && text(method->find("checks")) == "gathered") return false;
+  return std::ranges::find(collectives_alone, algorithm) == std::end(collectives_alone);
+}
+
+// Each worker, and each server, begins its slices with another one; before, all went to the first one first, whatever the
+// network.
+bool sends_slices(const TomlNode& resolved) {
+  const TomlNode* const method = method_of(resolved);
+  return method && number(method->find("servers")) > 1;
+}
+
+// Newest last. A version is raised once per release; several changes may share it.
+const std::vector<ResultsChange>& results_changes() {
+  static const std::vector<ResultsChange> changes = {
+      {6, clips_what_workers_send},
+      {6, weighs_updates},
+      {6, corrects_bias_otherwise},
+      {6, recalibrates},
+      {6, is_one_bit_adam},
+      {7, sends_messages},
+      {7, sends_slices},
+  };
+  return changes;
+}
+
+}  // namespace
+
+int results_version_of(const TomlNode& resolved) {
+  int version = first_selective_results_version;
+  for (const ResultsChange& change : results_changes())
+    if (change.alters(resolved)) version = std::max(version, change.version);
+  return version;
 }
 
 }  // namespace syncopate

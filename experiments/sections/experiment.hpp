@@ -1,19 +1,69 @@
 // One experiment file as plain data, checked and with all defaults filled in.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "experiments/sections/tuning_plan.hpp"
-#include "results/claims/claim.hpp"
-#include "results/run/run.hpp"
-#include "workers/settings/known_key.hpp"
+#include "results/claims.hpp"
+#include "results/run.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
+
+// A key that is tuned: the values that it is tried with, and those that lie beyond them.
+struct TunedAxis {
+  std::string key;                // as it is written
+  std::vector<std::string> path;  // in a document; elements of lists by their numbers
+  SourcePlace place{};
+  TomlNode::Array values{};           // in the order of the file
+  std::vector<std::string> labels{};  // as tables name them
+  bool goes_by_steps = false;         // a range with a step: neighbours differ by as much
+};
+
+// The label of the value, one of the axis' own or another one.
+std::string label_of(const TunedAxis& axis, const TomlNode& value);
+
+// A number for each value; nothing where one is none.
+std::optional<std::vector<double>> numbers_of(const TunedAxis& axis);
+
+// The value beyond the largest, or below the smallest one: as far from it as its neighbour, by the ratio of the two, or
+// by their difference where the axis goes by steps, or has values that are not above 0. Whole where all values are.
+// Nothing where a value is no number, there is only one, or rounding leaves none beyond. `share`: of that way.
+std::optional<TomlNode> next_beyond(const TunedAxis& axis, bool above, double share = 1);
+
+// What is tried before an experiment's runs are made, and how these follow from what was found best.
+using Setting = std::vector<TomlNode>;  // a value of each axis
+
+// A method at a point of what varies: it has a best setting of its own.
+struct TuningGroup {
+  std::size_t method_index = 0;
+  std::string method;
+  std::vector<std::pair<std::string, std::string>> point{};  // what names it beside the method
+  std::vector<TunedAxis> axes{};
+};
+
+struct TuningPlan {
+  std::vector<std::uint64_t> seeds;
+  std::string measure;
+  int extensions = 0;
+  std::vector<std::pair<std::string, std::string>> where{};  // at which values of what varies methods are tuned
+  std::vector<TuningGroup> groups{};
+  std::map<std::string, std::size_t> group_of_run{};  // of the experiment's runs, by their hashes
+
+  // A trial. Throws ConfigurationFault where the file cannot be read with this setting.
+  std::function<Run(std::size_t group, const Setting& setting, std::uint64_t seed)> trial{};
+  // The experiment's runs with these settings of the groups. Runs of other groups are left out.
+  std::function<std::vector<Run>(const std::map<std::size_t, Setting>& settings)> runs{};
+};
 
 struct Experiment {
   std::string name;

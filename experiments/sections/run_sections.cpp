@@ -1,11 +1,12 @@
-#include "experiments/sections/budget_section.hpp"
-
 #include <algorithm>
 #include <limits>
+#include <string>
 
-#include "workers/delays/limits.hpp"
+#include "experiments/sections/definition.hpp"
+#include "workers/time/compute_time.hpp"
 
 namespace syncopate {
+
 namespace {
 
 constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
@@ -74,6 +75,80 @@ EvaluationPlan read_evaluation(Settings& root, const TrainingSection& training) 
                         {{"test", false}, {"validation", true}}, false);
   if (plan.targets_validation && training.objective.load && training.objective.validation_samples == 0)
     evaluation.fault("target_of", "must be \"test\": there are no training.validation_samples");
+  return plan;
+}
+
+CheckpointPlan read_checkpoint(Settings& root) {
+  CheckpointPlan plan;
+  if (!root.has("checkpoint")) return plan;
+  Settings checkpoint = root.section({"checkpoint",
+                                      "What a killed run goes on from, beside its results: of runs under MPI, and of "
+                                      "simulated ones with a model."});
+  plan.every_s =
+      checkpoint.number({"every_s", "A checkpoint each time that so much of this machine's time has passed.", "s"},
+                        Range::positive(), plan.every_s);
+  plan.is_written = checkpoint.flag({"write", "Whether there are checkpoints at all."}, plan.is_written);
+  return plan;
+}
+
+MeasurementPlan read_measurements(Settings& root, const TrainingSection& training) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  MeasurementPlan plan;
+  if (!root.has("measurements")) return plan;
+  Settings table = root.section({"measurements", "What is measured at chosen steps; it takes no time on the clock."});
+  plan.every_steps = table.integer({"every_steps", "After how many steps; also before the first.", "steps"}, 1, most);
+  MeasureOptions& model = plan.model;
+  model.gradient_norm =
+      table.flag({"gradient_norm", "Of the loss on `samples`, without augmentation, smoothing and dropout."}, false);
+  model.noise_scale = table.flag(
+      {"noise_scale", "Of single samples' gradients: their variance over their mean's square, in samples."}, false);
+  plan.step_gradient_norm = table.flag(
+      {"step_gradient_norm", "Of the gradient of a step, worker 0's or a server's, before the step clips it."}, false);
+  plan.consensus_distance = table.flag(
+      {"consensus_distance", "Root mean square distance of the workers' models from their mean, after own steps."},
+      false);
+  model.largest_eigenvalue =
+      table.flag({"largest_eigenvalue", "Of the Hessian of the same loss, by power iteration."}, false);
+  model.hessian_trace = table.flag({"hessian_trace", "Of that Hessian, by Hutchinson's estimator."}, false);
+  model.samples = table.integer({"samples", "The first so many training samples.", "samples"}, 1, most, model.samples);
+  model.most_products = static_cast<int>(
+      table.integer({"most_products", "Products of the Hessian and a vector, at most, for each of the two."}, 1,
+                    100'000, model.most_products));
+  model.tolerance = table.number({"tolerance", "Both stop once their estimate changes by less than this part of it."},
+                                 {.low = 0, .high = 1, .high_open = true}, model.tolerance);
+  if (const std::string& why = training.objective.why_no_derivative; model.any() && !why.empty())
+    table.fault("every_steps",
+                "must go without gradient_norm, noise_scale, largest_eigenvalue and hessian_trace: " + why);
+  if (model.noise_scale && training.objective.load && training.objective.steps_per_epoch == 0)
+    table.fault("noise_scale", "must be false: this model has no samples, whose gradients could differ");
+  if (training.plan.time_only) table.fault("every_steps", "needs a model to measure");
+  return plan;
+}
+
+RecordingPlan read_recording(Settings& root) {
+  RecordingPlan plan;
+  if (!root.has("recording")) return plan;
+  Settings recording = root.section({"recording", "More files of each run."});
+  plan.trace = recording.flag({"trace", "Whether trace.json.gz is written: what every worker does when."}, false);
+  plan.trace_events = recording.integer({"trace_events", "The trace ends after so many spans.", "spans"}, 1,
+                                        std::numeric_limits<std::int64_t>::max(), plan.trace_events);
+  plan.trace_seconds = recording.optional_number(
+      {"trace_seconds", "The trace ends at this time on the cluster's clock.", "s", "no bound"},
+      {.low = 0, .low_open = true, .high_open = true});
+  plan.durations = recording.optional_flag(
+      {"durations", "Whether durations.csv.gz is written, a row per micro-batch.", "", "under MPI alone"});
+  plan.arrivals =
+      recording
+          .optional_flag(
+              {"arrivals", "Whether arrivals.csv.gz is written: when each round's k-th gradient comes.", "", "false"})
+          .value_or(false);
+  plan.samples = recording
+                     .optional_flag({"samples", "Whether summary.json has shares of kept samples, by class and length.",
+                                     "", "false"})
+                     .value_or(false);
+  plan.parameters =
+      recording.optional_flag({"parameters", "Whether parameters.npy is written, the last model.", "", "false"})
+          .value_or(false);
   return plan;
 }
 

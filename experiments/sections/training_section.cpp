@@ -1,14 +1,764 @@
-#include "experiments/sections/training_section.hpp"
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
 
-#include "experiments/sections/start_section.hpp"
+#include "algorithms/registry.hpp"
+#include "experiments/sections/definition.hpp"
+#include "experiments/sections/variation.hpp"
+#include "workers/base/arrays.hpp"
+#include "workers/base/files.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/models/models.hpp"
+#include "workers/training/evaluation.hpp"
+#include "workers/training/gradient_sum.hpp"
+#include "workers/training/optimizers.hpp"
 
 namespace syncopate {
+
 namespace {
+
+constexpr std::array lengths = {"steps", "epochs"};
+constexpr std::array described = {"models", "datasets"};
+constexpr const char* body = "body";
+
+TomlNode text(std::string value) { return {std::move(value), {}}; }
+
+void check_takes(const TomlNode& common, FaultList& faults) {
+  const TomlNode* takes = common.find("takes");
+  if (!takes || takes_body_alone(common) || inline_toml(*takes) == inline_toml(text("all"))) return;
+  faults.add(takes->place,
+             fmt::format("training.common.takes = {}; must be one of \"all\", \"body\"", inline_toml(*takes)));
+}
+
+// Whether the phase has a method that can be read, its own or the usual one.
+bool check_method(const TomlNode& common, FaultList& faults) {
+  const TomlNode* method = common.find("method");
+  if (!method) return true;
+  if (!method->is_table()) {
+    faults.add(method->place, fmt::format("training.common.method = {}; must be a table, such as "
+                                          "{{ algorithm = \"dropcompute\", threshold_s = 0.2 }}",
+                                          inline_toml(*method)));
+    return false;
+  }
+  for (const char* const key : {"label", "training"})
+    if (const TomlNode* own = method->find(key))
+      faults.add(own->place, fmt::format("training.common.method.{}; must be left out: the phase has {}", key,
+                                         std::string(key) == "label" ? "a name" : "its keys in training.common"));
+  return true;
+}
+
+}  // namespace
+
+const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults) {
+  const TomlNode* training = written.find("training");
+  const TomlNode* common = training ? training->find("common") : nullptr;
+  if (!common) return nullptr;
+  if (!common->is_table()) {
+    faults.add(common->place, fmt::format("training.common = {}; must be a table", inline_toml(*common)));
+    return nullptr;
+  }
+  if (const TomlNode* own = common->find("common"))
+    faults.add(own->place, "training.common.common; must be left out: there is one first phase");
+  check_takes(*common, faults);
+  for (const char* const tables : described)
+    if (const TomlNode* own = common->find(tables); own && !own->is_table())
+      faults.add(own->place, fmt::format("training.common.{} = {}; must be a table", tables, inline_toml(*own)));
+  const bool has_method = check_method(*common, faults);
+  const TomlNode *steps = common->find("steps"), *epochs = common->find("epochs");
+  if (steps && epochs)
+    faults.add(epochs->place, fmt::format("training.common.epochs = {}; must be left out beside steps, the same length",
+                                          inline_toml(*epochs)));
+  else if (!steps && !epochs)
+    faults.add(common->place, "training.common; must have steps or epochs, the length of the phase");
+  return (steps || epochs) && has_method ? common : nullptr;
+}
+
+TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common) {
+  TomlNode document = written;
+  TomlNode training = *written.find("training");
+  training.erase("common");
+  TomlNode own = common, budget;
+  for (const char* const length : lengths) {
+    if (const TomlNode* value = common.find(length)) budget.set(length, value->place, *value);
+    own.erase(length);
+  }
+  for (const char* const tables : described) {
+    const TomlNode *of_file = written.find(tables), *of_phase = common.find(tables);
+    own.erase(tables);
+    if (!of_phase || !of_phase->is_table()) continue;
+    const bool joins = of_file && of_file->is_table();
+    document.set(tables, of_phase->place, joins ? with_own_training(*of_file, *of_phase) : *of_phase);
+  }
+  TomlNode method, recording;
+  if (const TomlNode* of_phase = common.find("method")) method = *of_phase;
+  method.set("label", {}, text(common_phase_label));
+  if (!method.find("algorithm")) method.set("algorithm", {}, text("sync-sgd"));
+  own.erase("method");
+  own.erase("takes");
+  document.set("training", common.place, with_own_training(std::move(training), own));
+  document.set("budget", common.place, std::move(budget));
+  document.set("methods", {}, {TomlNode::Array{std::move(method)}, {}});
+  recording.set("parameters", {}, {true, {}});
+  document.set("recording", {}, std::move(recording));
+  document.erase("sweep");
+  document.erase("variants");
+  document.erase("claim");
+  document.erase("tune");
+  return document;
+}
+
+TomlNode resolved_common_phase(const TomlNode& written, const TomlNode& all, const TomlNode& alone) {
+  TomlNode common;
+  for (const char* const key : {"steps", "epochs", "takes"})
+    if (const TomlNode* value = written.find(key)) common.set(key, {}, *value);
+  if (written.find("method")) {
+    TomlNode method = alone.find("methods")->array().front();
+    method.erase("label");
+    common.set("method", {}, std::move(method));
+  }
+  const TomlNode differs = training_difference(*all.find("training"), *alone.find("training"));
+  for (const TomlNode::Member& member : differs.table()) common.set(member.key, {}, member.value);
+  for (const char* const tables : described) {
+    const TomlNode *of_file = all.find(tables), *of_phase = alone.find(tables);
+    if (!of_file || !of_phase) continue;
+    TomlNode own = training_difference(*of_file, *of_phase);
+    if (!own.table().empty()) common.set(tables, {}, std::move(own));
+  }
+  return common;
+}
+
+bool takes_body_alone(const TomlNode& common) {
+  const TomlNode* takes = common.find("takes");
+  return takes && inline_toml(*takes) == inline_toml(text(body));
+}
+
+std::vector<TakenElements> taken_body(const ObjectivePlan& of_phase, const ObjectivePlan& of_method) {
+  std::vector<TakenElements> taken;
+  if (of_phase.body_tensors != of_method.body_tensors) return taken;
+  for (const ParameterTensor& own : of_method.tensors) {
+    if (own.place >= of_method.body_tensors) continue;
+    const auto found = std::ranges::find(of_phase.tensors, own.place, &ParameterTensor::place);
+    if (found == of_phase.tensors.end() || found->name != own.name || found->size != own.size) return {};
+    taken.push_back({.from = found->offset, .to = own.offset, .size = own.size});
+  }
+  return taken;
+}
+
+void describe_common_phase(Settings& root) {
+  Settings common = root.section("training").section("common");
+  common.optional_integer({"steps", "Length of the phase, in optimizer steps.", "steps", "epochs"}, 1,
+                          std::numeric_limits<std::int64_t>::max());
+  common.optional_number({"epochs", "Length of the phase, in passes over the training data.", "epochs", "steps"},
+                         Range{.low = 0, .low_open = true, .high_open = true});
+  common.keep_as_written({"method", "Its algorithm and that one's keys; left out: synchronous SGD."});
+  static_cast<void>(common.choice({"takes", "What of its model a method starts with: all, or all but its head."},
+                                  {{"all", false}, {"body", true}}, false));
+  for (const char* const tables : described)
+    common.keep_as_written({tables, "Tables [models.*] or [datasets.*], with what is otherwise in the phase."});
+}
+
+namespace {
+
+using Shape = LearningRate::Shape;
+constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+constexpr Range non_negative{.low = 0, .high_open = true};
+
+constexpr std::array learning_rate_rows = {
+    LearningRateRow{"constant", "stays at `peak`", Shape::constant},
+    LearningRateRow{"step", "is multiplied by `factor` at each of `decay_epochs` or `decay_steps`", Shape::step},
+    LearningRateRow{"exponential", "is multiplied by `factor` every so many steps, gradually or at once (a staircase)",
+                    Shape::exponential},
+    LearningRateRow{"linear", "falls from `peak` to `final` on a straight line", Shape::linear},
+    LearningRateRow{"polynomial", "falls from `peak` to `final` as a power of what is left of the way",
+                    Shape::polynomial},
+    LearningRateRow{"cosine", "falls from `peak` to `final` on half a cosine", Shape::cosine},
+    LearningRateRow{"modified-cosine", "falls on half a cosine, and stays where it is from a step on",
+                    Shape::modified_cosine},
+    LearningRateRow{"cosine-step", "falls on half a cosine, rounded to the nearest power of `base`",
+                    Shape::cosine_step},
+};
+
+bool has_end(Shape shape) { return shape != Shape::constant && shape != Shape::step && shape != Shape::exponential; }
+bool has_hold(Shape shape) { return shape != Shape::constant && shape != Shape::step; }
+
+void exclusive(Settings& settings, std::string_view key, std::string_view other) {
+  settings.fault(key, fmt::format("must not be given together with {}", other));
+}
+
+// A stretch of the schedule in steps, in epochs or as a share of all steps.
+struct Length {
+  std::string_view key;  // as it is written, or would be
+  Step steps{};
+  double share = 0;
+  bool is_known = true;  // not a fault
+};
+
+struct LengthKeys {
+  Key steps;
+  Key epochs;
+  Key share;
+};
+const LengthKeys warmup_keys{
+    .steps = {"warmup_steps", "Steps in which the rate rises to `peak` on a straight line.", "steps"},
+    .epochs = {"warmup_epochs", "Length of the warm-up in epochs, instead of warmup_steps.", "epochs", "warmup_steps"},
+    .share = {"warmup_share", "The same as a share of all steps; may end between two.", "", "warmup_steps"}};
+const LengthKeys hold_keys{
+    .steps = {"hold_steps", "Steps after the warm-up in which the rate stays at `peak`.", "steps"},
+    .epochs = {"hold_epochs", "Length of the hold in epochs, instead of hold_steps.", "epochs", "hold_steps"},
+    .share = {"hold_share", "The same as a share of all steps; may end between two.", "", "hold_steps"}};
+
+Length read_length(Settings& rate, const LengthKeys& keys, const EpochLength& epoch) {
+  const auto epochs = rate.optional_number(keys.epochs, non_negative);
+  const auto share = rate.optional_number(keys.share, {.low = 0, .high = 1, .high_open = true});
+  const std::string_view key = epochs ? keys.epochs.name : share ? keys.share.name : keys.steps.name;
+  for (const std::string_view other : {keys.steps.name, keys.share.name})
+    if (key != other && rate.has(other)) exclusive(rate, other, key);
+  if (epochs) {
+    const auto steps = steps_of_epochs(rate, keys.epochs.name, *epochs, epoch);
+    return {.key = key, .steps = steps.value_or(0), .is_known = steps.has_value()};
+  }
+  if (share) return {.key = key, .share = *share};
+  return {.key = key, .steps = rate.integer(keys.steps, 0, most, 0)};
+}
+
+std::vector<Step> read_decay_points(Settings& rate, const EpochLength& epoch) {
+  const bool in_epochs = rate.has("decay_epochs");
+  const std::string_view key = in_epochs ? "decay_epochs" : "decay_steps";
+  if (in_epochs && rate.has("decay_steps")) exclusive(rate, "decay_steps", "decay_epochs");
+  std::vector<Step> points;
+  const std::size_t faults = rate.faults_so_far();
+  if (in_epochs) {
+    const Key described{key, "At which epochs the rate is multiplied, instead of decay_steps.", "epochs"};
+    for (const double epochs : rate.numbers(described, non_negative)) {
+      const auto point = steps_of_epochs(rate, key, epochs, epoch);
+      if (!point) return {};
+      points.push_back(*point);
+    }
+  } else {
+    const Key described{key, "Steps at which the rate is multiplied by `factor`, in ascending order.", "steps"};
+    for (const std::int64_t step : rate.integers(described, 0, most)) points.emplace_back(step);
+  }
+  if (std::ranges::adjacent_find(points, std::greater_equal<>{}) != points.end()) {
+    if (rate.faults_so_far() == faults) rate.fault(key, "must ascend, at least a step apart");
+    points.clear();
+  }
+  return points;
+}
+
+// T: declared, or that of a budget in steps or epochs. None where it is not known for faults.
+std::optional<Step> read_total(Settings& rate, const StepBudget& budget, std::string_view schedule) {
+  const Key total{"total_steps", "The step at which the schedule ends; left out: that at which the budget does.",
+                  "steps"};
+  if (const auto steps = rate.optional_integer(total, 1, most)) return *steps;
+  if (budget.is_counted) return budget.steps;
+  rate.fault("total_steps", fmt::format("must be given: the {} schedule ends there, and the budget counts neither "
+                                        "steps nor epochs",
+                                        schedule));
+  return std::nullopt;
+}
+
+// When the rate is multiplied by `factor` once more.
+Step read_decay_every(Settings& rate, const EpochLength& epoch) {
+  const auto epochs = rate.optional_number(
+      {"decay_every_epochs", "The same in epochs, instead of decay_every_steps.", "epochs", "decay_every_steps"},
+      {.low = 0, .low_open = true, .high_open = true});
+  if (!epochs)
+    return rate.integer({"decay_every_steps", "Steps in which the rate is multiplied by `factor` once.", "steps"}, 1,
+                        most);
+  if (rate.has("decay_every_steps")) exclusive(rate, "decay_every_steps", "decay_every_epochs");
+  return std::max(steps_of_epochs(rate, "decay_every_epochs", *epochs, epoch).value_or(1), Step{1});
+}
+
+Step read_constant_from(Settings& rate, const EpochLength& epoch) {
+  const auto epochs = rate.optional_number(
+      {"constant_from_epoch", "The same in epochs, instead of constant_from_step.", "epochs", "constant_from_step"},
+      non_negative);
+  if (!epochs) return rate.integer({"constant_from_step", "The step from which on the rate stays.", "steps"}, 0, most);
+  if (rate.has("constant_from_step")) exclusive(rate, "constant_from_step", "constant_from_epoch");
+  return steps_of_epochs(rate, "constant_from_epoch", *epochs, epoch).value_or(0);
+}
+
+// The keys of one schedule alone.
+void read_course(Settings& rate, const EpochLength& epoch, LearningRate::Options& options) {
+  constexpr Range positive{.low = 0, .low_open = true, .high_open = true};
+  if (options.shape == Shape::step) options.decay_steps = read_decay_points(rate, epoch);
+  if (options.shape == Shape::exponential) options.decay_every = read_decay_every(rate, epoch);
+  if (options.shape == Shape::step || options.shape == Shape::exponential)
+    options.decay_factor =
+        rate.number({"factor", "What the rate is multiplied by then."}, positive, options.decay_factor);
+  if (options.shape == Shape::exponential)
+    options.staircase = rate.flag({"staircase", "Whether it falls at once, and stays in between."}, options.staircase);
+  if (options.shape == Shape::polynomial)
+    options.power = rate.number({"power", "The power; 1 is a straight line."}, positive, options.power);
+  if (options.shape == Shape::modified_cosine) options.constant_from = read_constant_from(rate, epoch);
+  if (options.shape == Shape::cosine_step)
+    options.base = rate.number({"base", "Of whose powers the rate is the nearest."},
+                               {.low = 1, .low_open = true, .high_open = true}, options.base);
+}
+
+// What does not fit is left out of the options, and is a fault unless it follows from others (`is_certain` is false).
+void check_lengths(Settings& rate, const Length& warmup, const Length& hold, bool is_certain,
+                   LearningRate::Options& options) {
+  const auto T = static_cast<double>(options.total_steps.value());
+  const double warmed = static_cast<double>(warmup.steps.value()) + warmup.share * T;
+  const double held = warmed + static_cast<double>(hold.steps.value()) + hold.share * T;
+  if (const bool is_limited = has_end(options.shape) || warmup.share + hold.share > 0; is_limited && held >= T) {
+    const std::string_view key = warmed >= T ? warmup.key : hold.key;
+    if (is_certain)
+      rate.fault(key, fmt::format("must end before the schedule does, at step {}", options.total_steps.value()));
+    options.warmup_steps = options.hold_steps = 0;
+    options.warmup_share = options.hold_share = 0;
+  }
+  if (options.shape != Shape::modified_cosine || static_cast<double>(options.constant_from.value()) >= warmed) return;
+  if (is_certain)
+    rate.fault(rate.has("constant_from_epoch") ? "constant_from_epoch" : "constant_from_step",
+               "must not be within the warm-up");
+  options.constant_from = most;
+}
+
+}  // namespace
+
+std::span<const LearningRateRow> learning_rate_schedules() { return learning_rate_rows; }
+
+std::shared_ptr<const LearningRate> read_learning_rate(Settings& training, const StepBudget& budget,
+                                                       const EpochLength& epoch, bool time_only) {
+  Settings rate = training.section({"learning_rate", "The learning rate as a function of the step."});
+  LearningRate::Options options;
+  const auto* const row =
+      rate.row({"schedule", "Its course after the warm-up."}, learning_rate_rows, time_only ? "constant" : "");
+  if (row) options.shape = row->shape;
+  options.peak =
+      rate.number({"peak", "The highest rate, after the warm-up."}, {.low = 0, .low_open = true, .high_open = true},
+                  time_only ? std::optional(options.peak) : std::nullopt);
+  options.final = rate.number({"final", "The rate at the end of a schedule that has one."}, non_negative, 1e-6);
+  options.warmup_start = rate.number({"warmup_start", "The rate of the warm-up's first step."}, non_negative,
+                                     Stated(options.final, "final"));
+  options.counter = rate.choice(
+      {"counter", "What counts: steps done, the next step's number, or an optimizer's counter (1, 1, 2, ...)."},
+      {{"done", LearningRate::Counter::done},
+       {"next", LearningRate::Counter::next},
+       {"optimizer", LearningRate::Counter::optimizer}},
+      options.counter);
+  const std::size_t faults = rate.faults_so_far();
+  const Length warmup = read_length(rate, warmup_keys, epoch);
+  const Length hold = has_hold(options.shape) ? read_length(rate, hold_keys, epoch) : Length{.key = "hold_steps"};
+  options.warmup_steps = warmup.steps, options.warmup_share = warmup.share;
+  options.hold_steps = hold.steps, options.hold_share = hold.share;
+  read_course(rate, epoch, options);
+  options.total_steps = most;
+  bool is_known = warmup.is_known && hold.is_known;
+  if (row && (has_end(options.shape) || warmup.share + hold.share > 0)) {
+    const std::optional<Step> total_steps = read_total(rate, budget, row->name);
+    options.total_steps = total_steps.value_or(most);
+    is_known &= total_steps.has_value();
+  }
+  check_lengths(rate, warmup, hold, is_known && rate.faults_so_far() == faults, options);
+  return std::make_shared<LearningRate>(std::move(options));
+}
+
+namespace {
+
+constexpr Range at_least_zero{.low = 0, .high_open = true};
+constexpr Range above_zero{.low = 0, .low_open = true, .high_open = true};
+constexpr Range share{.low = 0, .high = 1, .high_open = true};
+
+WeightDecay read_weight_decay(Settings& optimizer, WeightDecay decay) {
+  decay.rate = optimizer.number({"weight_decay", "Rate of the weight decay; 0: none."}, at_least_zero, decay.rate);
+  decay.scope =
+      optimizer.choice({"decay", "Which parameters decay: weights alone, or biases and normalisation as well."},
+                       {{"weights", DecayScope::weights}, {"all", DecayScope::all}}, decay.scope);
+  decay.exclude = optimizer.texts(
+      {"exclude", "Tensors whose names contain one of these do not decay either; one at least must fit."},
+      std::vector<std::string>{});
+  return decay;
+}
+
+DecayForm read_decay_form(Settings& optimizer, DecayForm form) {
+  const bool decoupled =
+      optimizer.flag({"decoupled", "Whether weights decay beside the gradient (as in AdamW), not as a part of it."},
+                     form == DecayForm::decoupled);
+  return decoupled ? DecayForm::decoupled : DecayForm::coupled;
+}
+
+double read_momentum(Settings& optimizer, double momentum) {
+  return optimizer.number({"momentum", "Share of the last update that the next one keeps; 0: none."}, share, momentum);
+}
+
+MomentumOf read_momentum_of(Settings& optimizer, MomentumOf of) {
+  return optimizer.choice(
+      {"momentum_of",
+       "What it sums up: gradients (PyTorch), or gradients times the learning rate (TensorFlow, MLPerf)."},
+      {{"gradients", MomentumOf::gradients}, {"updates", MomentumOf::updates}}, of);
+}
+
+TrustScope read_trust_scope(Settings& optimizer, TrustScope scope) {
+  return optimizer.choice({"trust_ratio", "Which tensors are scaled by a trust ratio: those that decay, or all."},
+                          {{"decayed", TrustScope::decayed}, {"all", TrustScope::all}}, scope);
+}
+
+double read_max_norm(Settings& optimizer, double norm) {
+  return optimizer.number(
+      {"max_norm", "Global norm to which larger gradients of all tensors together are scaled down; 0: none are."},
+      at_least_zero, norm);
+}
+
+template <typename Options>
+void read_betas(Settings& optimizer, Options& options) {
+  options.beta1 = optimizer.number({"beta1", "Decay of the first moment."}, share, options.beta1);
+  options.beta2 = optimizer.number({"beta2", "Decay of the second moment."}, share, options.beta2);
+  options.epsilon =
+      optimizer.number({"epsilon", "What is added to the root of the second moment."}, above_zero, options.epsilon);
+}
+
+bool read_bias_correction(Settings& optimizer, bool corrects) {
+  return optimizer.flag({"bias_correction", "Whether moments, which begin at zero, are divided by 1 - beta^step."},
+                        corrects);
+}
+
+std::unique_ptr<Optimizer> read_sgd(Settings& optimizer) {
+  SgdOptions options;
+  const std::size_t faults = optimizer.faults_so_far();
+  options.momentum = read_momentum(optimizer, options.momentum);
+  options.momentum_of = read_momentum_of(optimizer, options.momentum_of);
+  options.nesterov = optimizer.flag({"nesterov", "Whether the momentum is Nesterov's."}, options.nesterov);
+  options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
+  options.weight_decay.form = read_decay_form(optimizer, options.weight_decay.form);
+  if (options.nesterov && options.momentum == 0) {
+    if (optimizer.faults_so_far() == faults) optimizer.fault("nesterov", "must be false without momentum");
+    options.nesterov = false;
+  }
+  return make_sgd(options);
+}
+
+std::unique_ptr<Optimizer> read_adam(Settings& optimizer) {
+  AdamWOptions options{.weight_decay = {.scope = DecayScope::all, .form = DecayForm::coupled}};
+  read_betas(optimizer, options);
+  options.corrects_bias = read_bias_correction(optimizer, options.corrects_bias);
+  options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
+  return make_adamw(options);
+}
+
+std::unique_ptr<Optimizer> read_adamw(Settings& optimizer) {
+  AdamWOptions options;
+  read_betas(optimizer, options);
+  options.corrects_bias = read_bias_correction(optimizer, options.corrects_bias);
+  options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
+  return make_adamw(options);
+}
+
+std::unique_ptr<Optimizer> read_rmsprop(Settings& optimizer) {
+  RmsPropOptions options;
+  options.form = optimizer.choice(
+      {"form", "Epsilon in the root and learning rate in the momentum (TensorFlow), or both outside (PyTorch)."},
+      {{"tensorflow", RmsPropForm::tensorflow}, {"pytorch", RmsPropForm::pytorch}}, options.form);
+  options.rho = optimizer.number({"rho", "Share of the mean square that a step keeps."}, share, options.rho);
+  options.momentum = read_momentum(optimizer, options.momentum);
+  options.epsilon =
+      optimizer.number({"epsilon", "What is added to the mean square, or to its root."}, above_zero, options.epsilon);
+  const bool is_of_pytorch = options.form == RmsPropForm::pytorch;
+  options.mean_square_start =
+      optimizer.number({"mean_square_start", "The mean square before the first step."}, at_least_zero,
+                       Stated(is_of_pytorch ? 0.0 : 1.0, "1, or 0 with form = \"pytorch\""));
+  options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
+  return make_rmsprop(options);
+}
+
+std::unique_ptr<Optimizer> read_lars(Settings& optimizer) {
+  LarsOptions options;
+  options.momentum = read_momentum(optimizer, options.momentum);
+  options.momentum_of = read_momentum_of(optimizer, options.momentum_of);
+  options.trust_coefficient = optimizer.number({"trust_coefficient", "What the ratio of norms is multiplied by."},
+                                               above_zero, options.trust_coefficient);
+  options.epsilon = optimizer.number({"epsilon", "What is added to the norms below the fraction bar."}, at_least_zero,
+                                     options.epsilon);
+  options.trust = read_trust_scope(optimizer, options.trust);
+  options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
+  return make_lars(options);
+}
+
+std::unique_ptr<Optimizer> read_lamb(Settings& optimizer) {
+  LambOptions options;
+  read_betas(optimizer, options);
+  options.averages_gradients =
+      optimizer.flag({"grad_averaging", "Whether a gradient joins the first moment times 1 - beta1, or whole."},
+                     options.averages_gradients);
+  options.max_norm = read_max_norm(optimizer, options.max_norm);
+  options.trust = read_trust_scope(optimizer, options.trust);
+  const std::size_t faults = optimizer.faults_so_far();
+  options.ratio_min = optimizer.number({"ratio_min", "The smallest trust ratio."}, at_least_zero, options.ratio_min);
+  options.ratio_max = optimizer.number({"ratio_max", "The largest."}, Range::positive(), options.ratio_max);
+  if (options.ratio_max < options.ratio_min) {
+    if (optimizer.faults_so_far() == faults) optimizer.fault("ratio_max", "must be at least ratio_min");
+    options.ratio_max = options.ratio_min;
+  }
+  options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
+  options.weight_decay.form = read_decay_form(optimizer, options.weight_decay.form);
+  return make_lamb(options);
+}
+
+std::unique_ptr<Optimizer> read_lans(Settings& optimizer) {
+  LansOptions options;
+  read_betas(optimizer, options);
+  options.max_norm = read_max_norm(optimizer, options.max_norm);
+  options.trust = read_trust_scope(optimizer, options.trust);
+  options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
+  return make_lans(options);
+}
+
+constexpr std::array optimizer_rows = {
+    OptimizerRow{"sgd", "stochastic gradient descent, with momentum or Nesterov's, and weight decay", read_sgd},
+    OptimizerRow{"adam", "Adam, with its weight decay, if any, in the gradient", read_adam},
+    OptimizerRow{"adamw", "Adam with decoupled weight decay", read_adamw},
+    OptimizerRow{"rmsprop",
+                 "gradients divided by the root of their mean square, with momentum; TensorFlow's or PyTorch's",
+                 read_rmsprop},
+    OptimizerRow{"lars", "momentum SGD in which each tensor's step is in proportion to its norm", read_lars},
+    OptimizerRow{"lamb", "Adam in which each tensor's step is in proportion to its norm", read_lamb},
+    OptimizerRow{"lans", "LAMB on normalised gradients, with Nesterov's look-ahead", read_lans},
+};
+
+// "a, b and 7 others"
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 10;
+  if (names.size() <= most + 1) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{} and {} others", fmt::join(std::span(names).first(most), ", "), names.size() - most);
+}
+
+// Lists are published with the names of several codes, and are shared by models; but one that fits no tensor at all
+// would exclude nothing, unseen.
+void check_excluded(Settings& optimizer, const Optimizer& made, const std::vector<ParameterTensor>& tensors) {
+  const std::vector<std::string>& parts = made.weight_decay().exclude;
+  std::vector<std::string> names;
+  for (const ParameterTensor& tensor : tensors) names.push_back(tensor.name);
+  const auto fits = [&](const std::string& name) { return is_named(name, parts); };
+  if (parts.empty() || names.empty() || std::ranges::any_of(names, fits)) return;
+  optimizer.fault("exclude", fmt::format("{} in no tensor's name; one must be in one of {}",
+                                         parts.size() == 1 ? "is" : "are all", some_of(names)));
+}
+
+}  // namespace
+
+std::span<const OptimizerRow> optimizers() { return optimizer_rows; }
+
+std::unique_ptr<Optimizer> read_optimizer(Settings& training, const ObjectivePlan& objective) {
+  Settings optimizer = training.section({"optimizer", "Which optimizer, and its settings."});
+  const auto* const row = optimizer.row({"name", "Which optimizer."}, optimizer_rows, objective.time_only ? "sgd" : "");
+  auto made = row ? row->make(optimizer) : make_sgd({});  // a stand-in: the name is a fault
+  check_excluded(optimizer, *made, objective.tensors);
+  return made;
+}
+
+namespace {
+
+bool is_same(const TomlNode* a, const TomlNode* b) { return a && b && inline_toml(*a) == inline_toml(*b); }
+
+void add_leaves(const TomlNode& table, const std::string& prefix,
+                std::vector<std::pair<std::string, std::string>>& leaves) {
+  for (const TomlNode::Member& member : table.table()) {
+    const std::string key = prefix + toml_key(member.key);
+    if (member.value.is_table())
+      add_leaves(member.value, key + ".", leaves);
+    else
+      leaves.emplace_back(key, inline_toml(member.value));
+  }
+}
+
+// A table of [training] as it is with these of its keys alone.
+template <typename Read>
+TomlNode resolved_with(std::string_view table, TomlNode keys, const Read& read) {
+  TomlNode training;
+  training.set(std::string(table), {}, std::move(keys));
+  SettingsDocument document(std::move(training));
+  Settings root = document.root();
+  read(root);
+  return *document.resolved().find(table);
+}
+
+TomlNode only(std::initializer_list<const char*> names, const TomlNode& table) {
+  TomlNode result;
+  for (const char* const name : names)
+    if (const TomlNode* value = table.find(name)) result.set(name, {}, *value);
+  return result;
+}
+
+// What is as in `usual`, but for the key that says which it is.
+void leave_out(TomlNode& table, std::string_view deciding, const TomlNode& usual) {
+  std::erase_if(table.table(), [&](const TomlNode::Member& member) {
+    return member.key != deciding && is_same(usual.find(member.key), &member.value);
+  });
+}
+
+void leave_out_defaults(TomlNode& optimizer, const ObjectivePlan& objective) {
+  if (!optimizer.find("name")) return;
+  const TomlNode usual = resolved_with("optimizer", only({"name"}, optimizer),
+                                       [&](Settings& training) { read_optimizer(training, objective); });
+  leave_out(optimizer, "name", usual);
+}
+
+// Of a first phase.
+void leave_out_defaults_of_method(TomlNode& method) {
+  if (!method.find("algorithm")) return;
+  const TomlNode usual = resolved_with("method", only({"algorithm"}, method), [](Settings& training) {
+    Settings table = training.section("method");
+    make_algorithm(table, {});
+  });
+  leave_out(method, "algorithm", usual);
+}
+
+// `common`: the file's, complete.
+void leave_out_same(TomlNode& rate, const TomlNode& common) {
+  const auto starts_at_its_end = [](const TomlNode& one) {
+    return is_same(one.find("warmup_start"), one.find("final"));
+  };
+  if (starts_at_its_end(rate) && starts_at_its_end(common)) rate.erase("warmup_start");
+  const TomlNode usual = resolved_with("learning_rate", only({"schedule", "peak"}, rate), [](Settings& training) {
+    read_learning_rate(training, {.is_counted = true}, {}, /*time_only=*/true);
+  });
+  std::erase_if(rate.table(), [&](const TomlNode::Member& member) {
+    const TomlNode* other = common.find(member.key);
+    return is_same(other ? other : usual.find(member.key), &member.value);
+  });
+}
+
+}  // namespace
+
+TomlNode with_own_training(TomlNode training, const TomlNode& own) {
+  for (const TomlNode::Member& member : own.table()) {
+    const TomlNode* common = training.find(member.key);
+    const bool joins = common && common->is_table() && member.value.is_table() && !names_another(*common, member.value);
+    TomlNode value = joins ? with_own_training(*common, member.value) : member.value;
+    for (const std::string& other : other_forms(training, member.key)) training.erase(other);
+    training.set(member.key, member.place, std::move(value));
+  }
+  return training;
+}
+
+TomlNode training_difference(const TomlNode& common, const TomlNode& own) {
+  TomlNode difference;
+  for (const TomlNode::Member& member : own.table()) {
+    const TomlNode* other = common.find(member.key);
+    if (is_same(other, &member.value)) continue;
+    const bool joins = other && other->is_table() && member.value.is_table() && !names_another(*other, member.value);
+    difference.set(member.key, {}, joins ? training_difference(*other, member.value) : member.value);
+  }
+  return difference;
+}
+
+TomlNode shown_difference(TomlNode difference, const TomlNode& common, const ObjectivePlan& objective) {
+  if (TomlNode* optimizer = difference.find("optimizer")) leave_out_defaults(*optimizer, objective);
+  TomlNode* phase = difference.find("common");
+  if (TomlNode* method = phase ? phase->find("method") : nullptr) leave_out_defaults_of_method(*method);
+  TomlNode* rate = difference.find("learning_rate");
+  const TomlNode* other = common.find("learning_rate");
+  if (!rate || !other) return difference;
+  leave_out_same(*rate, *other);
+  if (rate->table().empty()) difference.erase("learning_rate");
+  return difference;
+}
+
+std::vector<std::pair<std::string, std::string>> listed_leaves(const TomlNode& table) {
+  std::vector<std::pair<std::string, std::string>> leaves;
+  add_leaves(table, "", leaves);
+  return leaves;
+}
+
+namespace {
+
+// training.start: the parameters of a finished run, from which a training starts.
+// Null where the key is not written, or after a fault.
+std::shared_ptr<const StartingPoint> read_start(Settings& training, const ObjectivePlan& objective, bool time_only);
+
+std::vector<float> floats_in(const std::filesystem::path& file) {
+  try {
+    const NpyArray array(file);
+    if (array.shape().size() != 1 || array.type() != "<f4")
+      throw NpyFault(
+          fmt::format("has {} dimensions and elements of type {}; must be one model's parameters, (n,) of "
+                      "float32: numpy.save(\"{}\", a.astype(\"<f4\").ravel())",
+                      array.shape().size(), described_type(array.type()), file.filename().string()));
+    std::vector<float> values(array.data<float>(), array.data<float>() + array.shape().front());
+    const auto wrong = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+    if (wrong != values.end())
+      throw NpyFault(fmt::format("its number {} is {}; must be finite", wrong - values.begin(), *wrong));
+    return values;
+  } catch (const NpyFault& problem) {
+    throw std::runtime_error(fmt::format("{}: {}", file.string(), problem.what()));
+  } catch (const std::system_error& problem) {
+    throw std::runtime_error(fmt::format("{}: {}", file.string(), problem.code().message()));
+  }
+}
+
+StartingPoint load(const std::filesystem::path& file) {
+  StartingPoint start{.parameters = floats_in(file)};
+  const std::filesystem::path buffers = std::filesystem::path(file).replace_filename("buffers.npy");
+  if (std::filesystem::exists(buffers)) start.buffers = floats_in(buffers);
+  return start;
+}
+
+std::string digest_of(const StartingPoint& start) {
+  std::string bytes;
+  for (const auto* values : {&start.parameters, &start.buffers}) {
+    bytes += fmt::format("{} ", values->size());
+    bytes.append(reinterpret_cast<const char*>(values->data()), values->size() * sizeof(float));
+  }
+  return content_hash(bytes);
+}
+
+// Empty: it suits the model, or nothing is known of that.
+std::string misfit(const StartingPoint& start, const ObjectivePlan& objective) {
+  const auto parameters = static_cast<std::int64_t>(start.parameters.size());
+  const auto buffers = static_cast<std::int64_t>(start.buffers.size());
+  if (objective.parameters == 0) return {};
+  if (parameters != objective.parameters)
+    return fmt::format("holds {} parameters; the model has {}", parameters, objective.parameters);
+  if (buffers > 0 && buffers != objective.buffers)
+    return fmt::format("has beside it a buffers.npy that holds {} numbers; the model has {}", buffers,
+                       objective.buffers);
+  return {};
+}
+
+std::shared_ptr<const StartingPoint> read_start(Settings& training, const ObjectivePlan& objective, bool time_only) {
+  const Key key{"start", "A finished run's parameters.npy: where the training starts, with buffers.npy beside it.", "",
+                "the model's own first values"};
+  const Key hash{"start_hash", "Written by the program: the digest of these files, which must still be that.", "",
+                 "any content"};
+  static_cast<void>(training.has(hash));  // known, also where there is no file
+  if (!training.has(key)) return nullptr;
+  const std::filesystem::path file = training.file("start");
+  if (file.empty()) return nullptr;
+  if (time_only) {
+    training.fault("start", "must be left out: there is no model");
+    return nullptr;
+  }
+  try {
+    auto start = std::make_shared<const StartingPoint>(load(file));
+    const std::string digest = digest_of(*start);
+    if (training.text("start_hash", digest) != digest)
+      training.fault("start_hash",
+                     fmt::format("the content of {} is another, {}; left out, any is right", file.string(), digest));
+    const std::string wrong = misfit(*start, objective);
+    if (wrong.empty()) return start;
+    training.fault("start", fmt::format("{} {}", file.string(), wrong));
+  } catch (const std::runtime_error& problem) {
+    training.fault("start", problem.what());
+  }
+  return nullptr;
+}
 
 constexpr std::int64_t most_start_steps = 1'000'000'000'000;
 

@@ -4,15 +4,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "experiments/sections/sweep.hpp"
-#include "experiments/sections/tuned_axis.hpp"
-#include "workers/settings/fault_list.hpp"
-#include "workers/settings/settings.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "experiments/sections/experiment.hpp"
+#include "experiments/sections/variation.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 
@@ -37,5 +38,16 @@ std::optional<TuneSection> read_tune(const TomlNode& root, const std::vector<Swe
 
 // For the lists of keys.
 void describe_tune(Settings& root);
+
+// From [tune] to the trials of all methods.
+// Of the grids as they are written, at every point of what varies but for what is fixed.
+std::uint64_t number_of_trials(const TuneSection& tune, const std::vector<SweepAxis>& axes);
+
+// `points`: of these runs, the first that makes each. Null after faults, which are added: settings that cannot be read,
+// or make one run; a measure that there is not, or that is of the test set; none where no model is trained; one of the
+// validation split where nothing is held out.
+std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expansion>& all, const TuneSection& tune,
+                                              std::span<const Run> runs, std::span<const std::size_t> points,
+                                              FaultList& faults);
 
 }  // namespace syncopate

@@ -1,5 +1,5 @@
 """The section of claims: what a paper says, what was found here, and the verdict, from the claims.json that a run leaves
-beside an experiment's runs (results/claims/claims_json.hpp)."""
+beside an experiment's runs (results/scoreboard.hpp)."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -77,7 +77,7 @@ def judged_by(claim: dict) -> str:
 def shown_in(claim: dict) -> tuple[float, str]:
     """What its numbers are multiplied with to be shown, and the unit then: 100 and "points", of a difference of shares.
     Seconds are hours where what is wanted or found goes to two hours or more, as in the program's tables
-    (results/claims/shown_effect.cpp)."""
+    (results/claims.cpp)."""
     shown = claim.get("shown") or {}
     times, unit = float(shown.get("times", 1)), str(shown.get("unit", ""))
     if unit != "s":

@@ -1,5 +1,5 @@
 """The section of tuning: with what each method was tried, and what was chosen, from the tuning.json that a run leaves beside
-an experiment's runs (results/directory/tuning_json.hpp)."""
+an experiment's runs (results/found_runs.hpp)."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -14,9 +14,9 @@
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/predicted_run.hpp"
-#include "workers/delays/outages.hpp"
+#include "workers/base/process.hpp"
 #include "workers/models/quadratic.hpp"
-#include "workers/process/run_failure.hpp"
+#include "workers/time/outages.hpp"
 
 namespace syncopate {
 namespace {

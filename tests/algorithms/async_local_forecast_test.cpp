@@ -8,7 +8,7 @@
 #include "algorithms/asynchronous/async_local_sgd.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/three_workers.hpp"
-#include "workers/delays/exponential.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

@@ -11,7 +11,7 @@
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/three_workers.hpp"
-#include "workers/delays/exponential.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

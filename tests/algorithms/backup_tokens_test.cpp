@@ -9,8 +9,8 @@
 
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/step_times.hpp"
-#include "workers/settings/settings_document.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 namespace {

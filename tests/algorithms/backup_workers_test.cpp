@@ -275,7 +275,7 @@ TEST(BackupWorkers, AsManyLostWorkersAsBackupsDoNotBlock) {
     } catch (const RunFailure& failure) {
       EXPECT_THAT(failure.what(), testing::HasSubstr("workers 1, 3: waiting in a micro-batch"));
       EXPECT_THAT(failure.what(),
-                  testing::HasSubstr("server: waiting in receive (algorithms/quorum/backup_workers.cpp:"));
+                  testing::HasSubstr("server: waiting in receive (algorithms/quorum/backup_workers.hpp:"));
     }
   }
 }

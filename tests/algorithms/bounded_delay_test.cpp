@@ -8,7 +8,7 @@
 
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/three_workers.hpp"
-#include "workers/delays/exponential.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

@@ -12,7 +12,7 @@
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/throttle.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
-#include "algorithms/quorum/clipping_rennala.hpp"
+#include "algorithms/quorum/mindflayer.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/asynchronous_updates.hpp"
 #include "tests/algorithms/method_settings.hpp"

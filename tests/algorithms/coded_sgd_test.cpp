@@ -7,9 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "algorithms/gradient_coding/cyclic_repetition.hpp"
-#include "algorithms/gradient_coding/fractional_repetition.hpp"
-#include "algorithms/gradient_coding/stochastic_code.hpp"
+#include "algorithms/gradient_coding/codes.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"

@@ -10,7 +10,7 @@
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/network/network.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

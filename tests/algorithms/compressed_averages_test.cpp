@@ -19,8 +19,8 @@
 #include "tests/algorithms/compressed_gradients.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/listed_gradients.hpp"
-#include "workers/delays/outages.hpp"
 #include "workers/models/quadratic.hpp"
+#include "workers/time/outages.hpp"
 
 namespace syncopate {
 namespace {

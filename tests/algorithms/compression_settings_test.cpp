@@ -10,8 +10,8 @@
 #include "algorithms/registry.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/compression/compression_names.hpp"
-#include "workers/network/network.hpp"
+#include "workers/compression/options.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

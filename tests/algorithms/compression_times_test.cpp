@@ -9,7 +9,7 @@
 #include "tests/algorithms/compressed_sums.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/network/network.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

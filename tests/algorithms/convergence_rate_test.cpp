@@ -11,11 +11,11 @@
 
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/delays/compute_time.hpp"
-#include "workers/delays/exponential.hpp"
 #include "workers/models/quadratic.hpp"
-#include "workers/network/network.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -11,7 +11,7 @@
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/three_workers.hpp"
-#include "workers/process/run_failure.hpp"
+#include "workers/base/process.hpp"
 
 namespace syncopate {
 namespace {

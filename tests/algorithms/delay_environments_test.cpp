@@ -15,15 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/synchronous/threshold_search.hpp"
-#include "workers/delays/bounded_lognormal.hpp"
-#include "workers/delays/constant.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/gamma.hpp"
-#include "workers/delays/normal.hpp"
-#include "workers/delays/uniform.hpp"
-#include "workers/random/random.hpp"
+#include "algorithms/synchronous/drop_threshold.hpp"
+#include "workers/base/random.hpp"
 #include "workers/theory/order_statistics.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {
@@ -186,8 +181,7 @@ TEST(DelayEnvironments, TheBestThresholdsOfTwoMeasuredHistograms) {
   };
   for (const Case& c : {Case{160, 1.257, {1.211, 1.199, 1.190}, {1.240, 1.225, 1.212}},
                         Case{192, 1.109, {1.066, 1.057, 1.053}, {1.093, 1.085, 1.077}}}) {
-    const Histogram histogram(
-        fmt::format("{}/workers/delays/data/dropcompute-{}.csv", SYNCOPATE_SOURCE_DIR, c.workers));
+    const Histogram histogram(fmt::format("{}/workers/time/data/dropcompute-{}.csv", SYNCOPATE_SOURCE_DIR, c.workers));
     ASSERT_EQ(histogram.bins(), 100u);
     const Quantile step = [&](double u) { return histogram.quantile(u); };
     const double mean = expected_order_statistic(step, 1, 1);

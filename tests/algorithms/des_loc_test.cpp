@@ -13,9 +13,9 @@
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/predicted_run.hpp"
-#include "workers/delays/outages.hpp"
-#include "workers/network/network.hpp"
-#include "workers/process/run_failure.hpp"
+#include "workers/base/process.hpp"
+#include "workers/time/network.hpp"
+#include "workers/time/outages.hpp"
 
 namespace syncopate {
 namespace {

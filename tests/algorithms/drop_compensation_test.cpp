@@ -9,16 +9,12 @@
 #include <tuple>
 #include <vector>
 
-#include "algorithms/synchronous/adaptive_threshold.hpp"
-#include "algorithms/synchronous/automatic_threshold.hpp"
-#include "algorithms/synchronous/carry_over.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
-#include "algorithms/synchronous/extra_steps.hpp"
-#include "algorithms/synchronous/recomputation.hpp"
+#include "algorithms/synchronous/drop_threshold.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/settings/settings_document.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 namespace {

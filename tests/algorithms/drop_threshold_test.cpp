@@ -7,14 +7,11 @@
 #include <numeric>
 #include <vector>
 
-#include "algorithms/synchronous/adaptive_threshold.hpp"
-#include "algorithms/synchronous/automatic_threshold.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/delays/bounded_lognormal.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/pauses.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

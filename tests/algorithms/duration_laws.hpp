@@ -7,7 +7,7 @@
 #include <numbers>
 #include <string>
 
-#include "workers/delays/compute_time.hpp"
+#include "workers/time/compute_time.hpp"
 
 namespace syncopate {
 

@@ -10,7 +10,7 @@
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
-#include "workers/delays/exponential.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

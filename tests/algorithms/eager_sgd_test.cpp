@@ -9,9 +9,9 @@
 
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/settings/settings_document.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/config/toml.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

@@ -10,8 +10,8 @@
 #include "tests/algorithms/edit_options.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/delays/outages.hpp"
-#include "workers/process/run_failure.hpp"
+#include "workers/base/process.hpp"
+#include "workers/time/outages.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,6 +1,4 @@
 // What EDiT's workers tell each other at the end of a round, and what all know then.
-#include "algorithms/local_sgd/edit_round.hpp"
-
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -8,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/local_sgd/edit.hpp"
 #include "algorithms/method/algorithm.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 

@@ -10,9 +10,8 @@
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/three_workers.hpp"
 #include "tests/workers/idx_files.hpp"
-#include "workers/delays/constant.hpp"
-#include "workers/delays/pareto.hpp"
-#include "workers/delays/scoped_delay.hpp"
+#include "workers/time/delays.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

@@ -12,8 +12,7 @@
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/three_workers.hpp"
 #include "tests/workers/idx_files.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/pareto.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,5 +1,3 @@
-#include "algorithms/quorum/expected_gain.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "algorithms/quorum/observed_gradients.hpp"
+#include "algorithms/quorum/dynamic_backup.hpp"
 
 namespace syncopate {
 namespace {

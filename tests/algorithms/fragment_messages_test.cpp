@@ -1,10 +1,10 @@
 // What the server of Decoupled DiLoCo and its workers tell each other, and what answers say together.
-#include "algorithms/local_sgd/fragment_messages.hpp"
-
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <vector>
+
+#include "algorithms/local_sgd/decoupled_diloco.hpp"
 
 namespace syncopate {
 namespace {

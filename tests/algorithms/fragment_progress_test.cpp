@@ -1,8 +1,7 @@
-#include "algorithms/local_sgd/fragment_progress.hpp"
-
 #include <gtest/gtest.h>
 
-#include "algorithms/local_sgd/merge_rule.hpp"
+#include "algorithms/local_sgd/decoupled_diloco.hpp"
+#include "algorithms/local_sgd/outer_optimizer.hpp"
 
 namespace syncopate {
 namespace {

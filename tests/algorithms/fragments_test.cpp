@@ -1,5 +1,3 @@
-#include "algorithms/local_sgd/fragments.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,9 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/local_sgd/rounds.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/settings/settings_document.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 namespace {

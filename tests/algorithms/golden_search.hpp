@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "workers/delays/length_table.hpp"
-#include "workers/theory/threshold_effects.hpp"
+#include "workers/theory/paper_formulas.hpp"
+#include "workers/time/quantile_table.hpp"
 
 namespace syncopate {
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "algorithms/gossip/weighted_graph.hpp"
+#include "algorithms/gossip/graph.hpp"
 #include "tests/algorithms/kicked_workers.hpp"
 #include "tests/algorithms/method_settings.hpp"
 

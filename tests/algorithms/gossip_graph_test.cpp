@@ -6,8 +6,7 @@
 #include <cmath>
 
 #include "algorithms/gossip/graph.hpp"
-#include "algorithms/gossip/weighted_graph.hpp"
-#include "workers/units/by_rank.hpp"
+#include "workers/base/units.hpp"
 
 namespace syncopate {
 namespace {

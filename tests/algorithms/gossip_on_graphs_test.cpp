@@ -5,13 +5,13 @@
 #include <numeric>
 
 #include "algorithms/gossip/decentralized_sgd.hpp"
+#include "algorithms/gossip/graph.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
-#include "algorithms/gossip/weighted_graph.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/kicked_workers.hpp"
-#include "workers/delays/exponential.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

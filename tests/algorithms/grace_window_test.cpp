@@ -1,8 +1,8 @@
-#include "algorithms/local_sgd/grace_window.hpp"
-
 #include <gtest/gtest.h>
 
 #include <limits>
+
+#include "algorithms/local_sgd/decoupled_diloco.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,6 +1,4 @@
 // Codes as such, without a training: matrices, and sums of declared vectors.
-#include "algorithms/gradient_coding/gradient_code.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,10 +8,8 @@
 #include <numeric>
 #include <set>
 
-#include "algorithms/gradient_coding/cyclic_repetition.hpp"
-#include "algorithms/gradient_coding/fractional_repetition.hpp"
-#include "algorithms/gradient_coding/stochastic_code.hpp"
-#include "workers/random/sets.hpp"
+#include "algorithms/gradient_coding/codes.hpp"
+#include "workers/base/random.hpp"
 
 namespace syncopate {
 namespace {

@@ -17,7 +17,7 @@
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/three_workers.hpp"
 #include "tests/workers/engine.hpp"
-#include "workers/network/network.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -11,14 +11,12 @@
 #include "algorithms/local_sgd/drop_local_sgd.hpp"
 #include "algorithms/local_sgd/hierarchical_sgd.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/synchronous/automatic_threshold.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
+#include "algorithms/synchronous/drop_threshold.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/predicted_run.hpp"
-#include "workers/delays/constant.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/pareto.hpp"
-#include "workers/delays/scoped_delay.hpp"
+#include "workers/time/delays.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,6 +1,4 @@
 // SWAP's second phase: another batch, an order of the data and a learning rate of its own.
-#include "algorithms/local_sgd/local_phase.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,10 +8,11 @@
 #include <vector>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/rounds.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/datasets/sampler.hpp"
+#include "workers/data/sampler.hpp"
 
 namespace syncopate {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "algorithms/synchronous/sync_sgd.hpp"
-#include "results/directory/summary_json.hpp"
+#include "results/summary.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 
 namespace syncopate {

@@ -1,10 +1,10 @@
-#include "algorithms/local_sgd/loss_period.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+
+#include "algorithms/local_sgd/sync_period.hpp"
 
 namespace syncopate {
 namespace {

@@ -9,11 +9,8 @@
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/predicted_run.hpp"
-#include "workers/delays/constant.hpp"
-#include "workers/delays/drift.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/pareto.hpp"
-#include "workers/delays/scoped_delay.hpp"
+#include "workers/time/delays.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/quorum/clipping_rennala.hpp"
 #include "algorithms/quorum/k_batch_sync.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/duration_laws.hpp"
@@ -16,8 +15,8 @@
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/three_workers.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/network/network.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

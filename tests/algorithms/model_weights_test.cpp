@@ -12,7 +12,7 @@
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/overlapped_recursions.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/training/sample_weights.hpp"
+#include "workers/training/objective.hpp"
 
 namespace syncopate {
 namespace {

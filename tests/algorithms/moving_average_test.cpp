@@ -1,6 +1,4 @@
 // The moving average of what a method publishes: Chen et al.'s averaged parameters, for every method.
-#include "workers/training/moving_average.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +8,7 @@
 
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
+#include "workers/training/model_average.hpp"
 
 namespace syncopate {
 namespace {

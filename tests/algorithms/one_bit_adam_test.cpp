@@ -15,8 +15,8 @@
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/listed_gradients.hpp"
-#include "workers/delays/outages.hpp"
-#include "workers/network/network.hpp"
+#include "workers/time/network.hpp"
+#include "workers/time/outages.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,17 +1,15 @@
 // What is said of the times of averages one round late, against closed forms and whole simulations; and that they hide
 // what they should: with an average of 0.8 of a round a round takes no more than its computing.
-#include "algorithms/local_sgd/overlapped_prediction.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
 
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "algorithms/local_sgd/round_prediction.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/predicted_run.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/pareto.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

@@ -13,8 +13,8 @@
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/layered_pull_objective.hpp"
-#include "workers/settings/settings_document.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 namespace {

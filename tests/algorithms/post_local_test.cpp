@@ -13,9 +13,9 @@
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/network/network.hpp"
-#include "workers/training/optimizer.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
+#include "workers/training/optimizers.hpp"
 
 namespace syncopate {
 namespace {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/delays/compute_time.hpp"
-#include "workers/delays/normal.hpp"
-#include "workers/network/network.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 

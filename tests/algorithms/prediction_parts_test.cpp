@@ -18,17 +18,14 @@
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/quorum/backup_all_reduce.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
-#include "algorithms/synchronous/automatic_threshold.hpp"
-#include "algorithms/synchronous/carry_over.hpp"
+#include "algorithms/synchronous/drop_compensation.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
-#include "algorithms/synchronous/extra_steps.hpp"
+#include "algorithms/synchronous/drop_threshold.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
-#include "algorithms/synchronous/recomputation.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/predicted_run.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/pareto.hpp"
-#include "workers/network/network.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {
@@ -306,7 +303,7 @@ TEST(PredictionParts, WhereThereIsNoFormulaTheReasonIsTheMethods) {
   for (const auto& [name, algorithm, communication_s] : methods()) {
     const std::string method = name;
     const bool sends_messages = algorithm->traits().servers > 0;
-    // Of methods that send messages it is that of predict_by_formula (results/run/run_prediction.hpp).
+    // Of methods that send messages it is that of predict_by_formula (results/run.hpp).
     if (!sends_messages) {
       EXPECT_EQ(shared.predict(*algorithm).empty(), method == "groups") << name;
     }

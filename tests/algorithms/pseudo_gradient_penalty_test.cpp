@@ -1,13 +1,12 @@
 // The penalty of EDiT on norms alone: closed forms, and a second implementation that keeps everything.
-#include "algorithms/local_sgd/pseudo_gradient_penalty.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numeric>
 #include <vector>
 
-#include "workers/random/random.hpp"
+#include "algorithms/local_sgd/edit.hpp"
+#include "workers/base/random.hpp"
 
 namespace syncopate {
 namespace {

@@ -14,10 +14,9 @@
 #include "algorithms/quorum/backup_all_reduce.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "tests/algorithms/predicted_run.hpp"
-#include "workers/delays/constant.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/scoped_delay.hpp"
-#include "workers/network/network.hpp"
+#include "workers/time/delays.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,7 +1,5 @@
 // Numbers of rounds that are asked for: closed forms, the golden sequences' own coefficients, and the nearest where
 // none makes just as many.
-#include "algorithms/local_sgd/rounds_of_rule.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "algorithms/local_sgd/sync_period.hpp"
 
 namespace syncopate {
 namespace {

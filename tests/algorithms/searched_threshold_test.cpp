@@ -5,12 +5,12 @@
 #include <memory>
 #include <vector>
 
-#include "algorithms/synchronous/automatic_threshold.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
+#include "algorithms/synchronous/drop_threshold.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/predicted_run.hpp"
-#include "workers/delays/pareto.hpp"
-#include "workers/theory/sampled_rounds.hpp"
+#include "workers/theory/sampled_times.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

@@ -11,7 +11,7 @@
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
-#include "workers/delays/exponential.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

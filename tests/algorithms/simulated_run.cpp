@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "workers/delays/compute_time.hpp"
-#include "workers/network/network.hpp"
-#include "workers/simulated/fibers_then_lockstep.hpp"
+#include "workers/simulated/lockstep.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 

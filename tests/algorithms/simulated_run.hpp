@@ -12,10 +12,9 @@
 
 #include "algorithms/method/algorithm.hpp"
 #include "tests/workers/pull_objective.hpp"
-#include "workers/delays/delay_process.hpp"
-#include "workers/delays/outages.hpp"
-#include "workers/delays/pauses.hpp"
-#include "workers/network/network.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/network.hpp"
+#include "workers/time/outages.hpp"
 
 namespace syncopate {
 

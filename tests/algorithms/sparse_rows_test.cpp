@@ -15,7 +15,7 @@
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/listed_gradients.hpp"
-#include "workers/network/network.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,12 +1,11 @@
-#include "algorithms/asynchronous/staleness_weight.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "workers/settings/settings_document.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "algorithms/asynchronous/staleness.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 namespace {

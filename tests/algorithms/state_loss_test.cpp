@@ -13,10 +13,8 @@
 #include "algorithms/gossip/wagma_sgd.hpp"
 #include "algorithms/local_sgd/drop_local_sgd.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
-#include "algorithms/synchronous/carry_over.hpp"
 #include "algorithms/synchronous/drop_compensation.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
-#include "algorithms/synchronous/recomputation.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 

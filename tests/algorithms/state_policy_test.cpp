@@ -1,6 +1,4 @@
 // Moments and BatchNorm statistics at synchronisations, against computations that are written out here.
-#include "algorithms/local_sgd/state_policy.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,11 +7,12 @@
 #include <set>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/rounds.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/reference_modules.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/config/toml.hpp"
 #include "workers/models/torch_objective.hpp"
-#include "workers/settings/settings_document.hpp"
-#include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/delays/exponential.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 

@@ -1,9 +1,9 @@
-#include "algorithms/asynchronous/steps_by_speed.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <optional>
+
+#include "algorithms/asynchronous/delta_exchange.hpp"
 
 namespace syncopate {
 namespace {

@@ -11,8 +11,7 @@
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/kicked_workers.hpp"
 #include "tests/algorithms/method_settings.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/pareto.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,17 +1,15 @@
 // What is said of the times of averages of fragments, against closed forms and whole simulations; and that they hide
 // what they should: where the averages of all fragments take 0.8 of a round, a round takes no more than its computing.
-#include "algorithms/local_sgd/streaming_prediction.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "algorithms/local_sgd/round_prediction.hpp"
 #include "algorithms/local_sgd/streaming_diloco.hpp"
 #include "tests/algorithms/predicted_run.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/pareto.hpp"
-#include "workers/network/network.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -16,7 +16,7 @@
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/three_workers.hpp"
 #include "tests/workers/engine.hpp"
-#include "workers/delays/exponential.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

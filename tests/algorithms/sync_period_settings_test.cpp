@@ -7,8 +7,8 @@
 #include <string>
 
 #include "algorithms/local_sgd/sync_period.hpp"
-#include "workers/settings/settings_document.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 namespace {

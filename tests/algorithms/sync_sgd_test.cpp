@@ -77,7 +77,7 @@ TEST(SyncSgd, AnInfiniteDelayIsExplained) {
     FAIL() << "a worker that never arrives must be noticed";
   } catch (const RunFailure& failure) {
     EXPECT_THAT(failure.what(),
-                testing::HasSubstr("workers 0, 2: waiting in all_reduce_sum (algorithms/synchronous/sync_sgd.cpp:"));
+                testing::HasSubstr("workers 0, 2: waiting in all_reduce_sum (algorithms/synchronous/sync_sgd.hpp:"));
     EXPECT_THAT(failure.what(), testing::HasSubstr("worker 1: waiting in a micro-batch that never ends"));
   }
 }

@@ -1,6 +1,4 @@
 // The search for a threshold against an independent computation (tests/golden) and closed forms.
-#include "algorithms/synchronous/threshold_search.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "algorithms/synchronous/drop_threshold.hpp"
 #include "tests/algorithms/golden_search.hpp"
 
 namespace syncopate {

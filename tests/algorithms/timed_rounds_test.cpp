@@ -1,12 +1,10 @@
 // What rounds that end by time take: closed forms of constant steps, and the simulated cluster.
-#include "algorithms/local_sgd/timed_rounds.hpp"
-
 #include <gtest/gtest.h>
 
 #include "algorithms/local_sgd/edit.hpp"
 #include "tests/algorithms/predicted_run.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/network/network.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,6 +1,4 @@
 // A server's step to the mean of unequal numbers of local steps, of models that are known in closed form.
-#include "algorithms/quorum/uneven_mean.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "algorithms/method/algorithm.hpp"
+#include "algorithms/quorum/stsyn.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 
 namespace syncopate {

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/gossip/rotating_groups.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"

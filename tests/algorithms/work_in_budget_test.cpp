@@ -1,6 +1,4 @@
 // Keys that ask for more than the whole budget has, in every method that has such a key.
-#include "algorithms/method/work_in_budget.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "algorithms/method/algorithm.hpp"
 #include "tests/algorithms/method_settings.hpp"
 
 namespace syncopate {

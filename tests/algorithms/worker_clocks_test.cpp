@@ -1,11 +1,10 @@
-#include "algorithms/asynchronous/worker_clocks.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 
-#include "workers/random/random.hpp"
+#include "algorithms/asynchronous/staleness.hpp"
+#include "workers/base/random.hpp"
 
 namespace syncopate {
 namespace {

@@ -16,9 +16,9 @@
 #include "algorithms/quorum/backup_timeout.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/quorum/k_batch_sync.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/network/network.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
 #ifdef SYNCOPATE_WITH_SIMGRID
 #include "tests/benchmarks/simgrid_actors.hpp"
 #endif

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "tests/benchmarks/simulated_training.hpp"
-#include "workers/datasets/augmentation.hpp"
-#include "workers/datasets/visits.hpp"
-#include "workers/models/mixup.hpp"
-#include "workers/models/resnet.hpp"
+#include "workers/base/machine.hpp"
+#include "workers/data/augmentation.hpp"
+#include "workers/data/dataset.hpp"
+#include "workers/models/architectures.hpp"
+#include "workers/models/forward.hpp"
 #include "workers/models/torch_objective.hpp"
-#include "workers/process/blas_kernel.hpp"
 
 namespace syncopate {
 namespace {

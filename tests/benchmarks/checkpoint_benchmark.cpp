@@ -11,7 +11,7 @@
 #include "experiments/execution/checkpointing.hpp"
 #include "experiments/execution/execution.hpp"
 #include "tests/benchmarks/simulated_training.hpp"
-#include "workers/process/blas_kernel.hpp"
+#include "workers/base/machine.hpp"
 
 namespace syncopate {
 namespace {

@@ -16,9 +16,7 @@
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/benchmarks/simulated_training.hpp"
 #include "workers/compression/compressor.hpp"
-#include "workers/compression/low_rank.hpp"
-#include "workers/compression/signs.hpp"
-#include "workers/compression/top_k.hpp"
+#include "workers/compression/kernels.hpp"
 
 namespace syncopate {
 namespace {

@@ -18,9 +18,9 @@
 #include "tests/benchmarks/simulated_training.hpp"
 #include "tests/workers/reference_resnet.hpp"
 #include "tests/workers/reference_vision_transformer.hpp"
-#include "workers/datasets/text_sources.hpp"
-#include "workers/process/blas_kernel.hpp"
-#include "workers/text/wordnet_glosses.hpp"
+#include "workers/base/machine.hpp"
+#include "workers/data/text.hpp"
+#include "workers/data/text_dataset.hpp"
 
 namespace syncopate {
 namespace {

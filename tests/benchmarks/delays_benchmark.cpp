@@ -14,18 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "workers/delays/bernoulli.hpp"
-#include "workers/delays/bounded_lognormal.hpp"
-#include "workers/delays/embedded.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/gamma.hpp"
-#include "workers/delays/histogram.hpp"
-#include "workers/delays/lognormal.hpp"
-#include "workers/delays/normal.hpp"
-#include "workers/delays/pareto.hpp"
-#include "workers/delays/scoped_delay.hpp"
-#include "workers/delays/uniform.hpp"
-#include "workers/delays/weibull.hpp"
+#include "workers/time/delays.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

@@ -9,7 +9,7 @@
 #include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/benchmarks/simulated_training.hpp"
-#include "workers/process/blas_kernel.hpp"
+#include "workers/base/machine.hpp"
 
 namespace syncopate {
 namespace {

@@ -19,11 +19,11 @@
 #include <vector>
 
 #include "experiments/execution/execution.hpp"
-#include "experiments/execution/mpi_exchange.hpp"
+#include "experiments/execution/ranks.hpp"
 #include "experiments/sections/experiment.hpp"
+#include "workers/base/machine.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/mpi/mpi_process_group.hpp"
-#include "workers/process/blas_kernel.hpp"
 
 namespace {
 

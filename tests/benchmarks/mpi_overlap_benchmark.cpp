@@ -13,7 +13,6 @@
 
 #include "workers/mpi/mpi_cluster.hpp"
 #include "workers/mpi/mpi_session.hpp"
-#include "workers/mpi/mpi_wait.hpp"
 
 namespace {
 

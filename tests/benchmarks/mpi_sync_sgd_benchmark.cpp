@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "algorithms/synchronous/sync_sgd.hpp"
-#include "workers/datasets/gaussian_mixture.hpp"
-#include "workers/datasets/sampler.hpp"
+#include "workers/base/machine.hpp"
+#include "workers/data/datasets.hpp"
+#include "workers/data/sampler.hpp"
 #include "workers/models/architectures.hpp"
 #include "workers/models/torch_objective.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
-#include "workers/process/blas_kernel.hpp"
 
 namespace {
 

@@ -12,10 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "workers/training/lamb.hpp"
-#include "workers/training/lans.hpp"
-#include "workers/training/lars.hpp"
-#include "workers/training/rmsprop.hpp"
+#include "workers/training/optimizers.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {

@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "workers/datasets/dataset.hpp"
-#include "workers/models/text_transformer.hpp"
+#include "workers/data/dataset.hpp"
+#include "workers/models/architectures.hpp"
 
 namespace syncopate {
 

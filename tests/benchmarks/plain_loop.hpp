@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "workers/datasets/dataset.hpp"
+#include "workers/data/dataset.hpp"
 
 namespace syncopate {
 

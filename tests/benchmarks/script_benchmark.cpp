@@ -8,10 +8,9 @@
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/benchmarks/simulated_training.hpp"
 #include "tests/workers/script_files.hpp"
+#include "workers/base/machine.hpp"
 #include "workers/models/architectures.hpp"
-#include "workers/models/initial_parameters.hpp"
-#include "workers/models/resnet.hpp"
-#include "workers/process/blas_kernel.hpp"
+#include "workers/models/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "workers/delays/compute_time.hpp"
+#include "workers/time/compute_time.hpp"
 
 namespace syncopate {
 

@@ -17,7 +17,7 @@
 #include "algorithms/method/algorithm.hpp"
 #include "experiments/sections/experiment.hpp"
 #include "tests/benchmarks/plain_loop.hpp"
-#include "workers/datasets/image_directory.hpp"
+#include "workers/data/images.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {

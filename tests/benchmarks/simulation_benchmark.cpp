@@ -9,12 +9,12 @@
 #include <string>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/synchronous/automatic_threshold.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
+#include "algorithms/synchronous/drop_threshold.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "experiments/sections/experiment.hpp"
-#include "workers/process/blas_kernel.hpp"
-#include "workers/simulated/fibers_then_lockstep.hpp"
+#include "workers/base/machine.hpp"
+#include "workers/simulated/lockstep.hpp"
 
 namespace syncopate {
 namespace {

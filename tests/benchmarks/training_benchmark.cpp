@@ -4,7 +4,7 @@
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/benchmarks/simulated_training.hpp"
-#include "workers/process/blas_kernel.hpp"
+#include "workers/base/machine.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,13 +1,12 @@
 // Arrival times of the k-th gradient, from the experiment file to arrivals.csv and summary.json.
-#include "results/rows/arrivals.hpp"
-
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "experiments/execution/execution.hpp"
-#include "results/directory/summary_json.hpp"
+#include "results/recorder.hpp"
+#include "results/summary.hpp"
 #include "tests/experiments/experiment_file.hpp"
 
 namespace syncopate {

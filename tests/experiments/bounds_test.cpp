@@ -8,10 +8,10 @@
 #include <limits>
 #include <string>
 
-#include "experiments/sections/sweep.hpp"
+#include "experiments/sections/variation.hpp"
 #include "tests/experiments/experiment_file.hpp"
-#include "workers/settings/key_path.hpp"
-#include "workers/settings/toml_nesting.hpp"
+#include "workers/config/key_path.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 namespace {

@@ -15,7 +15,7 @@
 #include "tests/experiments/checkpointed_runs.hpp"
 #include "tests/experiments/held_by_workers.hpp"
 #include "tests/experiments/loaded_text.hpp"
-#include "workers/random/random.hpp"
+#include "workers/base/random.hpp"
 
 namespace syncopate {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "experiments/execution/checkpointing.hpp"
-#include "results/directory/summary_json.hpp"
+#include "results/summary.hpp"
 #include "tests/experiments/held_by_workers.hpp"
 #include "tests/experiments/run_results.hpp"
 

@@ -105,7 +105,7 @@ const std::vector<KeyCase> links = {
     {{with_overlap(star)}, of_overlap},
 };
 
-const std::vector<KeyCase> networks = {
+const std::vector<KeyCase> networks_of_each_kind = {
     {{"network={kind='fixed',latency_s=0.001,jitter=0.5}"},
      {"network.latency_s=0.002", "network.jitter=1", "network={kind='free'}"}},
     {{"network={kind='ring',latency_s=0.001,bandwidth_bytes_per_s=1e6}"},
@@ -203,7 +203,7 @@ TEST_F(KeyWalk, OfClustersNetworksDelaysAndOutages) {
   write_texts("texts", 3);
   write("bins.csv", "bin_left_s,bin_right_s,density\n0.01,0.02,60\n0.02,0.03,40\n");
   write("other_bins.csv", "bin_left_s,bin_right_s,density\n0.01,0.02,40\n0.02,0.03,60\n");
-  for (const auto& cases : {clusters, networks, links, delays_of_each_kind, delays_of_any_kind, outages})
+  for (const auto& cases : {clusters, networks_of_each_kind, links, delays_of_each_kind, delays_of_any_kind, outages})
     walk(time_only, cases, idle);
   expect_completeness({"cluster", "network", "delays", "outages"});
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/clusters.json");

@@ -1,7 +1,5 @@
 // Every leaf of a resolved configuration is part of the run's hash, and every key that is written is such a leaf: else
 // a run would take another one's results for its own. The walks over all keys see the same of theirs.
-#include "experiments/sections/configuration_hash.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,9 +10,10 @@
 #include <string>
 #include <string_view>
 
+#include "experiments/sections/definition.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/hashed_leaves.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 namespace {

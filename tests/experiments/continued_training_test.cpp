@@ -12,13 +12,12 @@
 #include <vector>
 
 #include "experiments/execution/runner.hpp"
-#include "results/directory/found_runs.hpp"
-#include "results/directory/run_directory.hpp"
-#include "results/directory/run_files.hpp"
-#include "results/formats/npy.hpp"
+#include "results/found_runs.hpp"
+#include "results/run_directory.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/run_results.hpp"
 #include "tests/workers/script_files.hpp"
+#include "workers/base/arrays.hpp"
 
 namespace syncopate {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "experiments/execution/runner.hpp"
 #include "experiments/sections/experiment.hpp"
-#include "results/directory/run_directory.hpp"
+#include "results/run_directory.hpp"
 #include "tests/workers/idx_files.hpp"
-#include "workers/files/data_fault.hpp"
+#include "workers/base/files.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,7 +1,7 @@
 // Steps of one batch in steps of another.
-#include "experiments/sections/data_position.hpp"
-
 #include <gtest/gtest.h>
+
+#include "experiments/sections/definition.hpp"
 
 namespace syncopate {
 namespace {

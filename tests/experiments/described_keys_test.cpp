@@ -8,10 +8,10 @@
 #include <set>
 
 #include "algorithms/registry.hpp"
-#include "experiments/commands/listed_names.hpp"
+#include "experiments/commands/commands.hpp"
+#include "experiments/sections/definition.hpp"
 #include "experiments/sections/experiment.hpp"
-#include "experiments/sections/file_keys.hpp"
-#include "workers/settings/key_path.hpp"
+#include "workers/config/key_path.hpp"
 
 namespace syncopate {
 namespace {

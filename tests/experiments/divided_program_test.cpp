@@ -18,9 +18,9 @@
 #include <thread>
 #include <vector>
 
-#include "results/formats/host.hpp"
 #include "tests/experiments/program.hpp"
 #include "tests/experiments/program_processes.hpp"
+#include "workers/base/machine.hpp"
 
 namespace syncopate {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "algorithms/registry.hpp"
-#include "experiments/execution/magnitude_notes.hpp"
+#include "experiments/execution/time_simulation.hpp"
 #include "experiments/sections/experiment.hpp"
-#include "workers/settings/settings_document.hpp"
+#include "workers/config/settings.hpp"
 
 namespace syncopate {
 namespace {

@@ -4,9 +4,8 @@
 
 #include <map>
 
-#include "results/directory/finished_run.hpp"
-#include "results/directory/hidden_names.hpp"
-#include "results/directory/run_files.hpp"
+#include "results/found_runs.hpp"
+#include "results/run_directory.hpp"
 #include "tests/experiments/runner_case.hpp"
 
 namespace syncopate {

@@ -17,9 +17,8 @@
 #include "experiments/execution/execution.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/workers/reference_text_transformer.hpp"
-#include "workers/datasets/text_dataset.hpp"
-#include "workers/datasets/text_sources.hpp"
-#include "workers/random/permutation.hpp"
+#include "workers/base/random.hpp"
+#include "workers/data/text_dataset.hpp"
 
 namespace syncopate {
 namespace {

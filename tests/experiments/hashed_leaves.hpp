@@ -16,11 +16,11 @@
 #include <variant>
 #include <vector>
 
-#include "experiments/sections/configuration_hash.hpp"
+#include "experiments/sections/definition.hpp"
 #include "experiments/sections/experiment.hpp"
-#include "experiments/sections/sweep.hpp"
-#include "workers/settings/settings_document.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "experiments/sections/variation.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 

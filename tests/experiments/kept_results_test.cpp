@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/execution/judged_claims.hpp"
+#include "experiments/execution/runner.hpp"
 #include "experiments/sections/experiment.hpp"
-#include "results/claims/claims_json.hpp"
+#include "results/scoreboard.hpp"
 
 namespace syncopate {
 namespace {

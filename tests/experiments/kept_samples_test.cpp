@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "results/directory/summary_json.hpp"
+#include "results/summary.hpp"
 #include "tests/experiments/text_lines.hpp"
 
 namespace syncopate {

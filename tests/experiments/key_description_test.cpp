@@ -1,10 +1,10 @@
 // Readers that describe their keys where nothing is written.
-#include "workers/settings/key_description.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
+
+#include "workers/config/settings.hpp"
 
 namespace syncopate {
 namespace {

@@ -29,8 +29,8 @@
 #include "tests/experiments/run_results.hpp"
 #include "tests/workers/idx_files.hpp"
 #include "tests/workers/npy_files.hpp"
-#include "workers/settings/key_path.hpp"
-#include "workers/settings/settings_document.hpp"
+#include "workers/config/key_path.hpp"
+#include "workers/config/settings.hpp"
 
 namespace syncopate {
 
@@ -327,7 +327,7 @@ class KeyWalk : public testing::Test {
   std::set<std::pair<std::string, std::string>> written_;  // words of choices that an experiment of the walk has
   std::set<std::string> covered_;                          // keys that a case has changed
   std::map<std::string, IdleKey::Hash> idle_;
-  Json results_ = Json::object();
+  OrderedJson results_ = OrderedJson::object();
 };
 
 }  // namespace syncopate

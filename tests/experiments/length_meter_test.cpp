@@ -8,10 +8,10 @@
 #include <set>
 #include <vector>
 
-#include "experiments/execution/micro_batch_meter.hpp"
+#include "experiments/execution/micro_batch_timer.hpp"
 #include "tests/workers/pull_objective.hpp"
-#include "workers/datasets/batch_lengths.hpp"
-#include "workers/random/random.hpp"
+#include "workers/base/random.hpp"
+#include "workers/data/sampler.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,5 +1,3 @@
-#include "experiments/commands/listing.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +8,8 @@
 #include <vector>
 
 #include "algorithms/registry.hpp"
-#include "experiments/commands/listed_names.hpp"
-#include "experiments/sections/file_keys.hpp"
+#include "experiments/commands/commands.hpp"
+#include "experiments/sections/definition.hpp"
 
 namespace syncopate {
 namespace {

@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
-#include "results/formats/host.hpp"
 #include "tests/experiments/emulated_cluster.hpp"
 #include "tests/experiments/program.hpp"
 #include "tests/experiments/program_processes.hpp"
+#include "workers/base/machine.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,11 +1,10 @@
 // Numbers that are a thousand or eight times what was meant are noted, and others are not.
-#include "experiments/execution/magnitude_notes.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "experiments/execution/time_simulation.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {

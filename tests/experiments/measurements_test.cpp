@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/sections/measurement_section.hpp"
+#include "experiments/sections/definition.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/run_results.hpp"
 #include "tests/workers/script_files.hpp"
-#include "workers/settings/settings_document.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,6 +1,4 @@
 // What `check` says of memory, against what the program takes, and what --memory refuses. Not built with sanitizers.
-#include "experiments/execution/memory_need.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +6,8 @@
 #include <regex>
 #include <string>
 
-#include "experiments/commands/memory_size.hpp"
-#include "experiments/execution/rehearsal.hpp"
+#include "experiments/commands/commands.hpp"
+#include "experiments/execution/memory.hpp"
 #include "experiments/sections/experiment.hpp"
 #include "tests/experiments/peak_memory.hpp"
 #include "tests/experiments/program.hpp"

@@ -1,7 +1,5 @@
 // What a measurement of a micro-batch times, and what it holds in memory meanwhile: by a clock that gradients and their
 // release move, and by gradients that are counted.
-#include "experiments/execution/micro_batch_meter.hpp"
-
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -17,8 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "experiments/execution/micro_batch_timer.hpp"
 #include "tests/workers/pull_objective.hpp"
-#include "workers/datasets/batch_lengths.hpp"
+#include "workers/data/sampler.hpp"
 
 namespace syncopate {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "results/formats/npy.hpp"
 #include "tests/experiments/program.hpp"
+#include "workers/base/arrays.hpp"
 
 namespace syncopate {
 namespace {

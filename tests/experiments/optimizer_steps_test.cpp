@@ -6,8 +6,8 @@
 
 #include "tests/experiments/key_walk.hpp"
 #include "tests/workers/reference_modules.hpp"
-#include "workers/datasets/gaussian_mixture.hpp"
-#include "workers/datasets/image_directory.hpp"
+#include "workers/data/datasets.hpp"
+#include "workers/data/images.hpp"
 
 namespace syncopate {
 namespace {

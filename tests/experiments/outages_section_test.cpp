@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/experiments/experiment_file.hpp"
-#include "workers/delays/outages.hpp"
+#include "workers/time/outages.hpp"
 
 namespace syncopate {
 namespace {

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "experiments/commands/predict.hpp"
-#include "results/directory/summary_json.hpp"
-#include "results/tables/result_table.hpp"
+#include "experiments/commands/commands.hpp"
+#include "results/result_table.hpp"
+#include "results/summary.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/run_results.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 namespace {

@@ -11,8 +11,8 @@
 #include <system_error>
 #include <vector>
 
-#include "experiments/commands/status.hpp"
-#include "results/directory/disk_fault.hpp"
+#include "experiments/commands/commands.hpp"
+#include "results/run_directory.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {

@@ -1,6 +1,6 @@
-#include "experiments/execution/participants.hpp"
-
 #include <gtest/gtest.h>
+
+#include "experiments/execution/execution.hpp"
 
 namespace syncopate {
 namespace {

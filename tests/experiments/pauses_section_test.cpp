@@ -3,8 +3,8 @@
 
 #include "experiments/execution/execution.hpp"
 #include "tests/experiments/experiment_file.hpp"
-#include "workers/delays/pauses.hpp"
-#include "workers/delays/uniform.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

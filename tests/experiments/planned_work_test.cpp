@@ -1,6 +1,4 @@
 // What is said of an experiment before it runs: how many runs, how long, how much space.
-#include "experiments/execution/planned_work.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +8,8 @@
 #include <regex>
 #include <thread>
 
-#include "experiments/execution/measured_cost.hpp"
-#include "results/run/work_kind.hpp"
+#include "experiments/execution/cost.hpp"
+#include "results/run.hpp"
 #include "tests/experiments/program.hpp"
 #include "tests/experiments/runner_case.hpp"
 

@@ -1,11 +1,10 @@
 // Times that are predicted by simulation, against the runs that they are about.
-#include "experiments/commands/predict.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "experiments/commands/commands.hpp"
 #include "experiments/execution/time_simulation.hpp"
 #include "tests/experiments/all_methods.hpp"
 #include "workers/simulated/simulated_cluster.hpp"

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/commands/predict.hpp"
-#include "experiments/execution/scheduled_rounds.hpp"
+#include "experiments/commands/commands.hpp"
 #include "experiments/execution/time_simulation.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/run_results.hpp"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "experiments/commands/predict.hpp"
+#include "experiments/commands/commands.hpp"
 #include "tests/experiments/all_methods.hpp"
 
 namespace syncopate {

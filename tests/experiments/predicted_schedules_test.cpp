@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "algorithms/registry.hpp"
-#include "experiments/commands/predict.hpp"
-#include "experiments/execution/scheduled_rounds.hpp"
-#include "experiments/execution/simulations.hpp"
+#include "experiments/commands/commands.hpp"
+#include "experiments/execution/time_simulation.hpp"
 #include "tests/experiments/experiment_file.hpp"
 
 namespace syncopate {

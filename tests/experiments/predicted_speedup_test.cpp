@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/commands/predict.hpp"
-#include "results/statistics/statistics.hpp"
+#include "experiments/commands/commands.hpp"
+#include "results/statistics.hpp"
 #include "tests/experiments/all_methods.hpp"
 
 namespace syncopate {

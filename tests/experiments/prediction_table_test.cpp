@@ -1,6 +1,4 @@
 // Predictions made by hand, no two quantities of which have one value, as a table and as JSON.
-#include "experiments/commands/prediction_table.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,8 @@
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "experiments/commands/commands.hpp"
 
 namespace syncopate {
 namespace {

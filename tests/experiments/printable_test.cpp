@@ -1,8 +1,7 @@
-#include "workers/process/printable.hpp"
-
 #include <gtest/gtest.h>
 
-#include "results/tables/text_table.hpp"
+#include "results/text_table.hpp"
+#include "workers/base/terminal_text.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,7 +1,5 @@
 // Ranks that cannot run, or would not run the same, under mpirun: whichever it is and however far it has come, all end
 // with status 2 within seconds, nothing has been run, and one message says which rank, where and why.
-#include "experiments/execution/rank_agreement.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,8 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "results/formats/host.hpp"
+#include "experiments/execution/ranks.hpp"
 #include "tests/experiments/program.hpp"
+#include "workers/base/machine.hpp"
 
 namespace syncopate {
 namespace {

@@ -25,14 +25,14 @@
 
 #include "algorithms/registry.hpp"
 #include "experiments/execution/checkpointing.hpp"
-#include "experiments/execution/mpi_exchange.hpp"
 #include "experiments/execution/rank_checkpoints.hpp"
+#include "experiments/execution/ranks.hpp"
 #include "experiments/sections/experiment.hpp"
 #include "tests/experiments/held_by_workers.hpp"
 #include "tests/experiments/run_results.hpp"
 #include "tests/workers/mpi_test_main.hpp"
-#include "workers/mpi/rank_store.hpp"
-#include "workers/random/random.hpp"
+#include "workers/base/random.hpp"
+#include "workers/mpi/mpi_cluster.hpp"
 
 namespace syncopate {
 

@@ -1,10 +1,9 @@
 // What a rank would run, as a text: equal exactly where ranks may run together.
-#include "experiments/execution/rank_statement.hpp"
-
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "experiments/execution/ranks.hpp"
 #include "experiments/sections/experiment.hpp"
 
 namespace syncopate {

@@ -220,7 +220,7 @@ class RecordedFiles(unittest.TestCase):
                             self.assertLessEqual(last, float(row["duration_s"]) + 1e-9)
 
     def test_the_page_on_recording_has_a_recorder_that_works(self):
-        page = (EXAMPLES.parents[1] / "workers" / "delays" / "data" / "recording.md").read_text(encoding="utf-8")
+        page = (EXAMPLES.parents[1] / "workers" / "time" / "data" / "recording.md").read_text(encoding="utf-8")
         scope = {}
         exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], scope)
         header, rows = None, []

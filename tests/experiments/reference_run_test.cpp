@@ -8,12 +8,11 @@
 #include <cmath>
 #include <vector>
 
-#include "algorithms/synchronous/threshold_search.hpp"
+#include "algorithms/synchronous/drop_threshold.hpp"
 #include "experiments/execution/execution.hpp"
 #include "experiments/sections/experiment.hpp"
-#include "workers/delays/compute_time.hpp"
-#include "workers/delays/csv_rows.hpp"
-#include "workers/delays/pauses.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/trace.hpp"
 
 namespace syncopate {
 namespace {

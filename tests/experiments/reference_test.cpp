@@ -1,6 +1,4 @@
 // Pages that are written from the tables of the program are those that it would write now.
-#include "experiments/commands/reference.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +8,8 @@
 #include <stdexcept>
 
 #include "algorithms/registry.hpp"
-#include "experiments/sections/file_keys.hpp"
+#include "experiments/commands/commands.hpp"
+#include "experiments/sections/definition.hpp"
 
 namespace syncopate {
 namespace {

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "results/run/results_version.hpp"
+#include "results/run.hpp"
 
 namespace syncopate {
 
@@ -90,7 +90,7 @@ class ResultsByVersion {
     text += "What a run computes otherwise and was not meant to is a fault of the change. Where it is meant:\n";
     if (version > results_version)
       text += fmt::format(
-          "- set results_version = {} in results/run/results_version.hpp, once for the whole change, so that nobody's "
+          "- set results_version = {} in results/run.hpp, once for the whole change, so that nobody's "
           "finished runs are taken for what this program computes;\n",
           version);
     return text + fmt::format("- take the table as it would be right, and read what it changes: cp '{}' {}",

@@ -11,11 +11,11 @@
 #include <string>
 
 #include "experiments/execution/execution.hpp"
-#include "workers/files/content_hash.hpp"
+#include "workers/base/files.hpp"
 
 namespace syncopate {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 enum class Losses { rounded, left_out };
 
@@ -46,12 +46,12 @@ inline double seven_digits(double number) { return std::stod(fmt::format("{:.7g}
 
 // The digest; of a run with a model, also its last losses of test and training set, and the step at which it has met
 // its targets, if it has any.
-inline Json digest_and_losses(const syncopate::Run& run, const Outcome& outcome) {
+inline OrderedJson digest_and_losses(const syncopate::Run& run, const Outcome& outcome) {
   const std::string digest = digest_of(outcome, Losses::left_out);
   const auto& rows = outcome.recording.metrics;
   if (rows.empty() || !rows.back().evaluation) return digest;
-  Json found = {digest, seven_digits(rows.back().evaluation->test_loss),
-                seven_digits(rows.back().evaluation->train_loss)};
+  OrderedJson found = {digest, seven_digits(rows.back().evaluation->test_loss),
+                       seven_digits(rows.back().evaluation->train_loss)};
   if (const auto target = summarise(run, outcome).time_to_target) found.push_back(target->step.value_or(-1));
   return found;
 }

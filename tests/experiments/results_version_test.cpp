@@ -1,8 +1,6 @@
 // What small runs of every method compute, against what they have computed since which results_version. What each key
 // of experiment files, and each word of a registry, makes of a run is watched likewise by the tests that walk over them
 // (key_walk.hpp).
-#include "results/run/results_version.hpp"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -11,14 +9,15 @@
 #include <set>
 
 #include "algorithms/registry.hpp"
+#include "experiments/sections/definition.hpp"
 #include "experiments/sections/experiment.hpp"
-#include "experiments/sections/results_changes.hpp"
+#include "results/run.hpp"
 #include "tests/experiments/results_by_version.hpp"
 #include "tests/experiments/results_digest.hpp"
 #include "tests/experiments/run_results.hpp"
 #include "tests/experiments/watched_runs.hpp"
-#include "workers/files/content_hash.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "workers/base/files.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 namespace {
@@ -33,7 +32,7 @@ std::vector<Run> runs_of(const watched::Group& group) {
 
 // Calls `result_of` with the outcome of each run.
 template <typename ResultOf>
-void add_results(Json& results, const std::vector<watched::Group>& groups, const ResultOf& result_of) {
+void add_results(OrderedJson& results, const std::vector<watched::Group>& groups, const ResultOf& result_of) {
   for (const auto& group : groups)
     for (const auto& run : runs_of(group)) {
       const Outcome outcome = outcome_of(run);
@@ -43,11 +42,11 @@ void add_results(Json& results, const std::vector<watched::Group>& groups, const
 }
 
 TEST(ResultsVersion, IsRaisedByWhateverChangesResults) {
-  Json results = Json::object();
+  OrderedJson results = OrderedJson::object();
   add_results(results, watched::exact_groups(),
               [](const Outcome& outcome) { return digest_of(outcome, Losses::rounded); });
   add_results(results, watched::rounded_groups(), [](const Outcome& outcome) {
-    Json losses = Json::array();
+    OrderedJson losses = OrderedJson::array();
     for (const MetricsRow& row : outcome.recording.metrics) losses.push_back(seven_digits(row.evaluation->test_loss));
     return losses;
   });
@@ -70,25 +69,25 @@ TEST(ResultsVersion, IsWatchedByRunsOfTheProjectsAlgorithms) {
 // A run whose results have changed in a version has that version in its hash, so that it is made anew; every other run
 // keeps its hash, so that nothing finished is lost.
 TEST(ResultsVersion, OfARunIsThatOfTheNewestChangeOfItsResults) {
-  const Json table = Json::parse(std::ifstream(SYNCOPATE_SOURCE_DIR "/tests/golden/results_by_version/algorithms.json"),
-                                 nullptr, false);
+  const OrderedJson table = OrderedJson::parse(
+      std::ifstream(SYNCOPATE_SOURCE_DIR "/tests/golden/results_by_version/algorithms.json"), nullptr, false);
   int runs = 0;
   for (const auto& groups : {watched::exact_groups(), watched::rounded_groups()})
     for (const auto& group : groups)
       for (const auto& run : runs_of(group)) {
         int newest = first_selective_results_version;
-        const Json versions = table.value(fmt::format("{}: {}", group.name, run.method), Json::object());
+        const OrderedJson versions = table.value(fmt::format("{}: {}", group.name, run.method), OrderedJson::object());
         for (const auto& [version, result] : versions.items()) newest = std::max(newest, std::stoi(version));
         const int version = results_version_of(parse_toml(run.resolved_toml, "resolved"));
         // A change may be too fine for a small run to show: it is made anew all the same.
         EXPECT_GE(version, newest) << run.method << " has other results since version " << newest
-                                   << "; say so in experiments/sections/results_changes.cpp";
+                                   << "; say so in experiments/sections/definition.cpp";
         ++runs;
       }
   EXPECT_GT(runs, 100);
 }
 
-// Since version 7 messages share links. The list of results_changes.cpp goes by names, for old files too; this ties it to
+// Since version 7 messages share links. The list of definition.cpp goes by names, for old files too; this ties it to
 // what methods say of themselves.
 TEST(ResultsVersion, OfMethodsThatSendMessagesOverLinksIsAtLeastSeven) {
   const auto file = std::filesystem::path(testing::TempDir()) / fmt::format("syncopate-links-{}.toml", getpid());

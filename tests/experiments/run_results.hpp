@@ -7,9 +7,8 @@
 #include <utility>
 
 #include "experiments/execution/execution.hpp"
-#include "results/directory/durations_csv.hpp"
-#include "results/directory/trace_events.hpp"
-#include "results/rows/arrivals.hpp"
+#include "results/recorder.hpp"
+#include "results/run_directory.hpp"
 
 namespace syncopate {
 

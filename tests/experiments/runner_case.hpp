@@ -13,10 +13,10 @@
 
 #include "algorithms/method/algorithm.hpp"
 #include "experiments/execution/runner.hpp"
-#include "results/directory/run_directory.hpp"
+#include "results/run_directory.hpp"
+#include "workers/base/process.hpp"
 #include "workers/models/quadratic.hpp"
-#include "workers/network/network.hpp"
-#include "workers/process/interrupt.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 

@@ -17,12 +17,11 @@
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
-#include "results/directory/run_directory.hpp"
+#include "results/run_directory.hpp"
 #include "tests/experiments/runner_case.hpp"
-#include "workers/files/data_fault.hpp"
-#include "workers/files/own_file.hpp"
+#include "workers/base/files.hpp"
+#include "workers/base/process.hpp"
 #include "workers/models/quadratic.hpp"
-#include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "workers/settings/settings.hpp"
+#include "workers/config/settings.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,8 +8,7 @@
 #include <limits>
 #include <string>
 
-#include "workers/settings/nearest_name.hpp"
-#include "workers/settings/settings_document.hpp"
+#include "workers/config/key_path.hpp"
 
 namespace syncopate {
 namespace {

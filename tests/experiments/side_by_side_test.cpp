@@ -9,7 +9,7 @@
 #include <regex>
 #include <string>
 
-#include "results/directory/lease.hpp"
+#include "results/lease.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {

@@ -1,6 +1,4 @@
 // `status`, of a file and of directories: nothing that is on the disk is left out silently.
-#include "experiments/commands/status.hpp"
-
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -13,8 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "experiments/commands/commands.hpp"
 #include "experiments/sections/experiment.hpp"
-#include "results/directory/lease.hpp"
+#include "results/lease.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {

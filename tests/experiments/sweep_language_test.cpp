@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/commands/chosen_runs.hpp"
-#include "experiments/sections/swept_values.hpp"
+#include "experiments/commands/commands.hpp"
+#include "experiments/sections/variation.hpp"
 #include "tests/experiments/experiment_file.hpp"
 
 namespace syncopate {

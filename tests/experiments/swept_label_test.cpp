@@ -1,8 +1,8 @@
-#include "experiments/sections/swept_label.hpp"
-
 #include <gmock/gmock.h>
 
 #include <set>
+
+#include "experiments/sections/variation.hpp"
 
 namespace syncopate {
 namespace {

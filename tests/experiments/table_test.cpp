@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "results/directory/run_files.hpp"
+#include "results/run_directory.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {

@@ -1,6 +1,4 @@
 // `predict --to-target`: steps by the noise scale of a finished run, time by the simulation.
-#include "experiments/commands/target_prediction.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/commands/commands.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {

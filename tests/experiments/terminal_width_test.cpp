@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-#include "results/tables/text_table.hpp"
+#include "results/text_table.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {

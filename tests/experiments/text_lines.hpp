@@ -16,11 +16,10 @@
 
 #include "experiments/execution/execution.hpp"
 #include "tests/experiments/experiment_file.hpp"
-#include "workers/datasets/registry.hpp"
-#include "workers/datasets/sampled_lengths.hpp"
-#include "workers/datasets/sampler.hpp"
-#include "workers/datasets/text_dataset.hpp"
-#include "workers/datasets/text_sources.hpp"
+#include "workers/data/datasets.hpp"
+#include "workers/data/partition.hpp"
+#include "workers/data/sampler.hpp"
+#include "workers/data/text_dataset.hpp"
 
 namespace syncopate {
 

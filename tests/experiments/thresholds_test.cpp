@@ -1,7 +1,5 @@
 // `syncopate thresholds`: the golden numbers of tests/golden/dropcompute_search.json from a CSV file, a recorded run,
 // and what cannot be read.
-#include "experiments/commands/thresholds.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -11,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "experiments/commands/commands.hpp"
 #include "tests/algorithms/golden_search.hpp"
 #include "tests/experiments/program.hpp"
 

@@ -10,8 +10,8 @@
 
 #include "experiments/sections/experiment.hpp"
 #include "tests/experiments/watched_methods.hpp"
-#include "workers/delays/outages.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
+#include "workers/time/outages.hpp"
 
 namespace syncopate {
 namespace {

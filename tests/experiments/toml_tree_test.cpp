@@ -1,12 +1,11 @@
-#include "workers/settings/toml_tree.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <string>
 
-#include "workers/settings/key_path.hpp"
+#include "workers/config/key_path.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/commands/chosen_runs.hpp"
-#include "experiments/execution/tuned_runs.hpp"
+#include "experiments/commands/commands.hpp"
+#include "experiments/execution/tuning.hpp"
 #include "tests/experiments/experiment_file.hpp"
 
 namespace syncopate {

@@ -1,6 +1,4 @@
 // Which trials tuning makes, and what it chooses, on functions whose best settings are known.
-#include "experiments/execution/tuner.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,8 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "experiments/execution/tuning.hpp"
 #include "experiments/sections/experiment.hpp"
-#include "results/tables/tuning_lines.hpp"
+#include "results/result_table.hpp"
 
 namespace syncopate {
 namespace {

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "algorithms/registry.hpp"
-#include "results/formats/npy.hpp"
 #include "tests/experiments/held_by_workers.hpp"
 #include "tests/experiments/loaded_text.hpp"
 #include "tests/experiments/run_results.hpp"
 #include "tests/workers/idx_files.hpp"
+#include "workers/base/arrays.hpp"
 
 namespace syncopate {
 namespace {

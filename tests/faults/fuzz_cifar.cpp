@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/faults/fuzzing.hpp"
-#include "workers/datasets/cifar.hpp"
+#include "workers/data/images.hpp"
 
 namespace syncopate {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "tests/faults/fuzzing.hpp"
-#include "workers/delays/histogram.hpp"
-#include "workers/delays/limits.hpp"
-#include "workers/delays/table_text.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/trace.hpp"
 
 namespace syncopate {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/faults/fuzzing.hpp"
-#include "workers/datasets/image_directory.hpp"
+#include "workers/data/images.hpp"
 
 namespace syncopate {
 

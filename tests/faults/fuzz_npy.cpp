@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/faults/fuzzing.hpp"
-#include "workers/datasets/npy_dataset.hpp"
+#include "workers/data/npy_dataset.hpp"
 
 namespace syncopate {
 namespace {

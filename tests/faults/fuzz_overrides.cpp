@@ -1,10 +1,10 @@
 #include <string>
 #include <vector>
 
-#include "experiments/sections/command_line_changes.hpp"
+#include "experiments/sections/variation.hpp"
 #include "tests/faults/fuzzing.hpp"
-#include "workers/settings/fault_list.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 namespace {

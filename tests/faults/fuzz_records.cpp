@@ -1,12 +1,11 @@
 #include <optional>
 #include <string>
 
-#include "results/claims/claims_json.hpp"
-#include "results/claims/scoreboard.hpp"
-#include "results/directory/lease.hpp"
-#include "results/directory/summary_json.hpp"
-#include "results/directory/tuning_json.hpp"
-#include "results/tables/tuning_lines.hpp"
+#include "results/found_runs.hpp"
+#include "results/lease.hpp"
+#include "results/result_table.hpp"
+#include "results/scoreboard.hpp"
+#include "results/summary.hpp"
 #include "tests/faults/fuzzing.hpp"
 
 namespace syncopate {

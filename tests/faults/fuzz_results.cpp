@@ -4,16 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "results/directory/failed_attempts.hpp"
-#include "results/directory/found_runs.hpp"
-#include "results/directory/run_directory.hpp"
-#include "results/directory/run_files.hpp"
-#include "results/directory/runs_elsewhere.hpp"
-#include "results/directory/shared_plan.hpp"
-#include "results/tables/paired_table.hpp"
-#include "results/tables/result_rows.hpp"
-#include "results/tables/result_table.hpp"
-#include "results/tables/tidy.hpp"
+#include "results/found_runs.hpp"
+#include "results/lease.hpp"
+#include "results/paired_table.hpp"
+#include "results/result_rows.hpp"
+#include "results/result_table.hpp"
+#include "results/run_directory.hpp"
 #include "tests/faults/fuzzing.hpp"
 
 namespace syncopate {

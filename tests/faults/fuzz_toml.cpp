@@ -1,7 +1,7 @@
 #include <string>
 
 #include "tests/faults/fuzzing.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 void fuzz_toml(std::string_view input) {

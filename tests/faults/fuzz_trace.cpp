@@ -3,9 +3,8 @@
 #include <string>
 
 #include "tests/faults/fuzzing.hpp"
-#include "workers/delays/limits.hpp"
-#include "workers/delays/table_text.hpp"
-#include "workers/delays/trace.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/trace.hpp"
 
 namespace syncopate {
 

@@ -5,28 +5,19 @@
 find_program(SYNCOPATE_FUZZ_COMPILER NAMES clang++-14 clang++-19)
 
 # What is compiled so, and whose lines each parser's coverage is of.
-set(fuzzed_toml workers/settings/toml_parser.cpp workers/settings/toml_nesting.cpp workers/settings/toml_tree.cpp
-  workers/settings/toml_writer.cpp)
-set(fuzzed_overrides experiments/sections/command_line_changes.cpp workers/settings/key_path.cpp
-  workers/settings/nearest_name.cpp)
-set(fuzzed_experiment workers/settings/settings.cpp workers/settings/settings_node.cpp
-  workers/settings/settings_files.cpp workers/settings/settings_document.cpp workers/settings/fault_list.cpp)
+set(fuzzed_toml workers/config/toml.cpp)
+set(fuzzed_overrides experiments/sections/variation.cpp workers/config/key_path.cpp)
+set(fuzzed_experiment workers/config/settings.cpp)
 file(GLOB sections RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/experiments/sections/*.cpp)
-# One extends grids while they are tried.
-list(REMOVE_ITEM sections ${fuzzed_overrides} experiments/sections/tuned_axis.cpp)
+list(REMOVE_ITEM sections ${fuzzed_overrides})
 list(APPEND fuzzed_experiment ${sections})
-set(fuzzed_trace workers/delays/trace.cpp workers/delays/csv_rows.cpp workers/delays/table_text.cpp
-  workers/files/gzip_stream.cpp)
-set(fuzzed_histogram workers/delays/histogram.cpp workers/delays/csv_rows.cpp)
-set(fuzzed_npy workers/files/npy_array.cpp workers/datasets/npy_dataset.cpp workers/datasets/npy_finite.cpp
-  workers/datasets/npy_targets.cpp workers/datasets/npy_token_labels.cpp workers/datasets/npy_tokens.cpp
-  workers/datasets/token_sequences.cpp)
-set(fuzzed_idx workers/datasets/idx.cpp workers/datasets/image_directory.cpp workers/files/gzip_stream.cpp)
-set(fuzzed_cifar workers/datasets/cifar.cpp workers/datasets/byte_images.cpp)
-set(fuzzed_records results/directory/summary_json.cpp results/directory/formula_json.cpp results/claims/claims_json.cpp
-  results/directory/tuning_json.cpp)
-set(fuzzed_results results/directory/found_runs.cpp results/directory/finished_run.cpp results/directory/run_files.cpp
-  results/directory/shared_plan.cpp results/directory/runs_elsewhere.cpp results/tables/tidy.cpp)
+set(fuzzed_trace workers/time/trace.cpp workers/base/files.cpp)
+set(fuzzed_histogram workers/time/distributions.cpp workers/time/trace.cpp)
+set(fuzzed_npy workers/base/arrays.cpp workers/data/npy_dataset.cpp workers/data/text_dataset.cpp)
+set(fuzzed_idx workers/data/images.cpp workers/base/files.cpp)
+set(fuzzed_cifar workers/data/images.cpp)
+set(fuzzed_records results/summary.cpp results/found_runs.cpp results/scoreboard.cpp)
+set(fuzzed_results results/found_runs.cpp results/run_directory.cpp results/lease.cpp results/result_table.cpp)
 set(fuzzed_parsers toml overrides experiment trace histogram npy idx cifar records results)
 
 set(fuzz_folder ${CMAKE_BINARY_DIR}/fuzz)
@@ -58,7 +49,7 @@ if(SYNCOPATE_FUZZ_COMPILER)
     string(REPLACE "/" "." name ${source})
     set(own)
     # toml++ says of letters outside of quotes that they cannot be met, and goes on where they are.
-    if(source MATCHES "toml_parser")
+    if(source MATCHES "config/toml.cpp")
       set(own -fno-sanitize=unreachable)
     endif()
     fuzz_object(${source} ${name} ${fuzz_instruments} ${own})
@@ -71,7 +62,7 @@ if(SYNCOPATE_FUZZ_COMPILER)
 
   # Of what two archives have, lld takes the first one's, so the parsers' stands first.
   set(fuzz_libraries syncopate_experiments syncopate_models syncopate_algorithms syncopate_rows syncopate_results
-    syncopate_core syncopate_settings)
+    syncopate_core syncopate_config syncopate_base)
   set(fuzz_archives)
   foreach(library IN LISTS fuzz_libraries)
     list(APPEND fuzz_archives $<TARGET_FILE:${library}>)

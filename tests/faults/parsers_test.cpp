@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "tests/faults/fuzzing.hpp"
-#include "workers/random/random.hpp"
+#include "workers/base/random.hpp"
 
 namespace syncopate {
 namespace {

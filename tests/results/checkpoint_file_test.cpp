@@ -1,5 +1,5 @@
 // The file of a checkpoint: whole, of this very run, or refused with the reason.
-#include "results/directory/checkpoint_file.hpp"
+#include "results/checkpoint_file.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

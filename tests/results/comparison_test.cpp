@@ -1,5 +1,3 @@
-#include "results/tables/comparison.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,8 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "results/formats/build_info.hpp"
-#include "results/formats/npy.hpp"
+#include "results/build_info.hpp"
+#include "results/paired_table.hpp"
+#include "workers/base/arrays.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,6 +1,4 @@
 // What is said of a disk that does not take results is what is wrong with it.
-#include "results/directory/disk_fault.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +7,8 @@
 
 #include <cerrno>
 #include <string>
+
+#include "results/run_directory.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,12 +1,12 @@
 // How often a run is tried where several processes know of its failures.
-#include "results/directory/failed_attempts.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <fstream>
+
+#include "results/lease.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,12 +1,10 @@
 // Text and tables that are folded to the width of a terminal.
-#include "results/tables/folded_text.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "results/tables/text_table.hpp"
+#include "results/text_table.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,9 +1,9 @@
 // What a formula says, written and read again.
-#include "results/directory/formula_json.hpp"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+
+#include "results/found_runs.hpp"
 
 namespace syncopate {
 namespace {

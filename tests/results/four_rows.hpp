@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "results/rows/summary.hpp"
+#include "results/summary.hpp"
 
 namespace syncopate {
 

@@ -1,9 +1,8 @@
 // Whose leftover a hidden name is: by the identity of its process, not by a host's name.
-#include "results/directory/hidden_names.hpp"
-
 #include <gtest/gtest.h>
 
-#include "results/formats/host.hpp"
+#include "results/run_directory.hpp"
+#include "workers/base/machine.hpp"
 
 namespace syncopate {
 namespace {

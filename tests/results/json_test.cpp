@@ -1,12 +1,12 @@
 // Whole numbers in result files are what they are, or are refused.
-#include "results/formats/json.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
+
+#include "results/summary.hpp"
 
 namespace syncopate {
 namespace {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "results/directory/run_directory.hpp"
+#include "results/run_directory.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Leases: one owner at a time, taken over from who is gone or silent, by files alone.
-#include "results/directory/lease.hpp"
+#include "results/lease.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 #include <latch>
 #include <thread>
 
-#include "results/directory/run_directory.hpp"
+#include "results/run_directory.hpp"
 
 namespace syncopate {
 namespace {

@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "results/claims/claims_json.hpp"
-#include "results/claims/scoreboard.hpp"
-#include "results/claims/verdict.hpp"
+#include "results/claims.hpp"
+#include "results/scoreboard.hpp"
 
 namespace syncopate {
 namespace {

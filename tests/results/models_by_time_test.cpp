@@ -1,10 +1,10 @@
 // Workers' own models at times of the clock, by hand.
-#include "results/rows/models_by_time.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
+
+#include "results/recorder.hpp"
 
 namespace syncopate {
 namespace {

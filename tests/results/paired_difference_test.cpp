@@ -1,12 +1,12 @@
 // Expected numbers were computed with SciPy (ttest_1samp, t.interval, permutation_test), which shares no code with
 // this.
-#include "results/statistics/paired_difference.hpp"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cmath>
 #include <vector>
+
+#include "results/statistics.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,5 +1,5 @@
 // Methods against one of them, from summaries that are made by hand.
-#include "results/tables/paired_table.hpp"
+#include "results/paired_table.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "results/tables/progress.hpp"
+#include "results/progress.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,8 +12,8 @@
 #include <iterator>
 #include <memory>
 
-#include "results/directory/descriptor.hpp"
-#include "results/directory/run_directory.hpp"
+#include "results/found_runs.hpp"
+#include "results/run_directory.hpp"
 
 namespace syncopate {
 namespace {

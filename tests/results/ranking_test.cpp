@@ -1,12 +1,12 @@
 // Rankings of methods, from summaries that are made by hand.
-#include "results/tables/ranking.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "results/result_table.hpp"
 
 namespace syncopate {
 namespace {

@@ -5,8 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "results/directory/durations_csv.hpp"
-#include "results/directory/trace_events.hpp"
+#include "results/run_directory.hpp"
 
 namespace syncopate {
 namespace {

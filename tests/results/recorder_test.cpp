@@ -1,4 +1,4 @@
-#include "results/rows/recorder.hpp"
+#include "results/recorder.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

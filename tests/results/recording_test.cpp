@@ -1,12 +1,10 @@
-#include "results/rows/recording.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "results/rows/recording_bytes.hpp"
+#include "results/recorder.hpp"
 
 namespace syncopate {
 namespace {

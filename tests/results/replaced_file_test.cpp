@@ -1,6 +1,4 @@
 // Files that appear whole or not at all.
-#include "results/directory/replaced_file.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +17,8 @@
 #include <system_error>
 #include <vector>
 
-#include "workers/process/interrupt.hpp"
+#include "results/run_directory.hpp"
+#include "workers/base/process.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,10 +1,10 @@
-#include "results/statistics/restricted_time.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <stdexcept>
+
+#include "results/statistics.hpp"
 
 namespace syncopate {
 namespace {

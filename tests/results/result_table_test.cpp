@@ -1,4 +1,4 @@
-#include "results/tables/result_table.hpp"
+#include "results/result_table.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <map>
 #include <sstream>
 
-#include "results/tables/text_table.hpp"
+#include "results/text_table.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "results/directory/run_directory.hpp"
+#include "results/run_directory.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -14,9 +14,8 @@
 #include <set>
 #include <thread>
 
-#include "results/directory/hidden_names.hpp"
-#include "results/formats/host.hpp"
-#include "workers/process/interrupt.hpp"
+#include "workers/base/machine.hpp"
+#include "workers/base/process.hpp"
 
 namespace syncopate {
 namespace {

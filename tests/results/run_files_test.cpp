@@ -1,5 +1,3 @@
-#include "results/directory/run_files.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "results/directory/run_directory.hpp"
+#include "results/run_directory.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,5 +1,3 @@
-#include "results/tables/short_reason.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,9 +5,9 @@
 #include <sstream>
 #include <string>
 
-#include "experiments/commands/prediction_table.hpp"
-#include "results/tables/result_table.hpp"
-#include "results/tables/text_table.hpp"
+#include "experiments/commands/commands.hpp"
+#include "results/result_table.hpp"
+#include "results/text_table.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "results/statistics/statistics.hpp"
+#include "results/statistics.hpp"
 
 #include <gtest/gtest.h>
 

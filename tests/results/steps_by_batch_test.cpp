@@ -1,9 +1,9 @@
 // Steps to a target at another batch, against the closed form.
-#include "results/statistics/steps_by_batch.hpp"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "results/statistics.hpp"
 
 namespace syncopate {
 namespace {

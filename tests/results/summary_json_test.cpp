@@ -1,6 +1,4 @@
 // summary.json and metadata.json: every value under its name, and back in its place.
-#include "results/directory/summary_json.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,11 +8,12 @@
 #include <thread>
 #include <vector>
 
-#include "results/directory/metadata.hpp"
-#include "results/formats/build_info.hpp"
-#include "results/formats/host.hpp"
-#include "results/run/results_version.hpp"
+#include "results/build_info.hpp"
+#include "results/run.hpp"
+#include "results/run_directory.hpp"
+#include "results/summary.hpp"
 #include "tests/results/four_rows.hpp"
+#include "workers/base/machine.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "results/rows/summary.hpp"
+#include "results/summary.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "results/directory/summary_json.hpp"
-#include "results/rows/measures.hpp"
 #include "tests/results/four_rows.hpp"
 
 namespace syncopate {

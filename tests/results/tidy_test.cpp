@@ -1,5 +1,3 @@
-#include "results/tables/tidy.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,6 +7,8 @@
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "results/result_table.hpp"
 
 namespace syncopate {
 namespace {

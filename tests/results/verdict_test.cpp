@@ -1,6 +1,4 @@
 // Verdicts on claims, from summaries that are made by hand.
-#include "results/claims/verdict.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -14,9 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "results/claims/claims_json.hpp"
-#include "results/claims/scoreboard.hpp"
-#include "results/claims/shown_effect.hpp"
+#include "results/claims.hpp"
+#include "results/scoreboard.hpp"
 
 namespace syncopate {
 namespace {

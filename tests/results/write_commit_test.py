@@ -7,12 +7,12 @@ import unittest
 from pathlib import Path
 
 FILES = ["CMakeLists.txt", "README.md", "dev", "algorithms/a.cpp", "algorithms/README.md", "experiments/commands/main.cpp",
-         "experiments/paper/p.toml", "results/claims/claim.hpp", "results/paper/p/claims.json", "results/paper/README.md",
+         "experiments/paper/p.toml", "results/claims.hpp", "results/paper/p/claims.json", "results/paper/README.md",
          "results/write_commit.cmake", "tests/results/a_test.cpp", "plots/a.py", "workers/CMakeLists.txt",
-         "workers/delays/data/d.csv", "workers/delays/embedded.cpp.in"]
-OF_PROGRAM = {"CMakeLists.txt", "algorithms/a.cpp", "experiments/commands/main.cpp", "results/claims/claim.hpp",
-              "results/write_commit.cmake", "workers/CMakeLists.txt", "workers/delays/data/d.csv",
-              "workers/delays/embedded.cpp.in"}
+         "workers/time/data/d.csv", "workers/time/embedded.cpp.in"]
+OF_PROGRAM = {"CMakeLists.txt", "algorithms/a.cpp", "experiments/commands/main.cpp", "results/claims.hpp",
+              "results/write_commit.cmake", "workers/CMakeLists.txt", "workers/time/data/d.csv",
+              "workers/time/embedded.cpp.in"}
 
 
 class WriteCommit(unittest.TestCase):

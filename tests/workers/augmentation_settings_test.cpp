@@ -8,8 +8,8 @@
 
 #include "tests/workers/npy_files.hpp"
 #include "tests/workers/planned_objective.hpp"
-#include "workers/datasets/augmentation_section.hpp"
-#include "workers/settings/toml_tree.hpp"
+#include "workers/config/toml.hpp"
+#include "workers/data/augmentation.hpp"
 
 namespace syncopate {
 namespace {

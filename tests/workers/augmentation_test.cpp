@@ -1,5 +1,5 @@
 // Augmented training images: what is drawn, for whom, in which order, and that nobody else meets them.
-#include "workers/datasets/augmentation.hpp"
+#include "workers/data/augmentation.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,8 @@
 #include <set>
 #include <vector>
 
-#include "workers/datasets/byte_images.hpp"
-#include "workers/datasets/image_crop.hpp"
-#include "workers/datasets/image_tones.hpp"
-#include "workers/datasets/visits.hpp"
+#include "workers/data/dataset.hpp"
+#include "workers/data/images.hpp"
 
 namespace syncopate {
 namespace {

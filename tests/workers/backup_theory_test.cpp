@@ -1,8 +1,8 @@
-#include "workers/theory/backup_theory.hpp"
-
 #include <gtest/gtest.h>
 
 #include <boost/math/distributions/exponential.hpp>
+
+#include "workers/theory/paper_formulas.hpp"
 
 namespace syncopate {
 namespace {

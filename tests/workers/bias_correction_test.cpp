@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "tests/workers/engine.hpp"
-#include "workers/training/lamb.hpp"
-#include "workers/training/lans.hpp"
-#include "workers/training/rmsprop.hpp"
+#include "workers/training/optimizers.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,7 +1,7 @@
 // One worker's book: the account that time and the fate of its work come to.
-#include "workers/cluster/book.hpp"
-
 #include <gtest/gtest.h>
+
+#include "workers/cluster/accounting.hpp"
 
 namespace syncopate {
 namespace {

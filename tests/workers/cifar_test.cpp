@@ -1,11 +1,10 @@
-#include "workers/datasets/cifar.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "tests/workers/idx_files.hpp"
+#include "workers/data/images.hpp"
 
 namespace syncopate {
 namespace {

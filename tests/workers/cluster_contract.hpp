@@ -19,13 +19,13 @@
 #include <string>
 #include <vector>
 
+#include "workers/cluster/accounting.hpp"
 #include "workers/cluster/cluster.hpp"
-#include "workers/cluster/run_record.hpp"
-#include "workers/delays/compute_time.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/outages.hpp"
-#include "workers/network/network.hpp"
-#include "workers/training/optimizer.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
+#include "workers/time/outages.hpp"
+#include "workers/training/optimizers.hpp"
 
 namespace syncopate {
 

@@ -7,7 +7,6 @@
 #include "tests/workers/cluster_contract.hpp"
 #include "tests/workers/mpi_test_main.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
-#include "workers/mpi/mpi_wait.hpp"
 
 namespace syncopate {
 namespace {

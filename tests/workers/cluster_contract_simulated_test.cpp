@@ -1,8 +1,8 @@
 // The cluster contract on the simulated cluster, with the numbers of participants that ctest also
 // starts under mpirun, and a larger one.
 #include "tests/workers/cluster_contract.hpp"
-#include "workers/network/network.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -11,11 +11,9 @@
 #include <vector>
 
 #include "tests/workers/exchanged_steps.hpp"
-#include "workers/compression/low_rank.hpp"
-#include "workers/compression/signs.hpp"
-#include "workers/compression/top_k.hpp"
-#include "workers/network/network.hpp"
-#include "workers/process/run_failure.hpp"
+#include "workers/base/process.hpp"
+#include "workers/compression/kernels.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "tests/workers/exact_recursions.hpp"
 #include "tests/workers/exchanged_steps.hpp"
-#include "workers/network/network.hpp"
-#include "workers/process/run_failure.hpp"
+#include "workers/base/process.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "workers/delays/compute_time.hpp"
+#include "workers/time/compute_time.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,10 +11,7 @@
 #include <vector>
 
 #include "tests/workers/instruction_sets.hpp"
-#include "workers/delays/bounded_lognormal.hpp"
-#include "workers/delays/constant.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/normal.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

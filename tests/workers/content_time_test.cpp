@@ -1,5 +1,3 @@
-#include "workers/delays/content_time.hpp"
-
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -7,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "workers/delays/compute_time.hpp"
-#include "workers/delays/constant.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

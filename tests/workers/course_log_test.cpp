@@ -1,7 +1,5 @@
 // A course that is gone through again: nothing is computed before the position, and all that is alive there is as it
 // was.
-#include "workers/training/course_log.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "tests/workers/pull_objective.hpp"
+#include "workers/training/checkpoint_log.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {

@@ -1,14 +1,13 @@
-#include "workers/delays/csv_rows.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "results/formats/gzip.hpp"
 #include "tests/workers/delay_files.hpp"
 #include "tests/workers/idx_files.hpp"
+#include "workers/base/files.hpp"
+#include "workers/time/trace.hpp"
 
 namespace syncopate {
 namespace {

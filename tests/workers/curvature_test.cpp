@@ -1,5 +1,3 @@
-#include "workers/training/curvature.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,10 +5,11 @@
 #include <vector>
 
 #include "tests/workers/engine.hpp"
-#include "workers/datasets/gaussian_mixture.hpp"
+#include "workers/data/datasets.hpp"
 #include "workers/models/architectures.hpp"
 #include "workers/models/quadratic.hpp"
 #include "workers/models/torch_objective.hpp"
+#include "workers/training/training.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "workers/datasets/dataset.hpp"
+#include "workers/data/dataset.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <string>
 
 #include "tests/workers/idx_files.hpp"
-#include "workers/datasets/gaussian_mixture.hpp"
-#include "workers/datasets/image_directory.hpp"
+#include "workers/data/datasets.hpp"
+#include "workers/data/images.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,5 +1,5 @@
 // What ends, begins, or ends its forward pass exactly at a deadline. The sources are strict in different ways
-// (workers/cluster/deadline.hpp): Algorithm 1 keeps what ends before the deadline, the reference codes stop what is
+// (workers/time/compute_time.hpp): Algorithm 1 keeps what ends before the deadline, the reference codes stop what is
 // past it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

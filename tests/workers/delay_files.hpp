@@ -10,8 +10,8 @@
 #include <memory>
 #include <string>
 
-#include "workers/delays/registry.hpp"
-#include "workers/settings/settings_document.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/time/delays.hpp"
 
 namespace syncopate {
 

@@ -4,8 +4,8 @@
 #include <set>
 #include <string>
 
-#include "workers/delays/registry.hpp"
-#include "workers/settings/settings_document.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/time/delays.hpp"
 
 namespace syncopate {
 namespace {

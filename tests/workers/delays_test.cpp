@@ -20,18 +20,8 @@
 #include <vector>
 
 #include "tests/workers/instruction_sets.hpp"
-#include "workers/delays/bernoulli.hpp"
-#include "workers/delays/bounded_lognormal.hpp"
-#include "workers/delays/constant.hpp"
-#include "workers/delays/drift.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/gamma.hpp"
-#include "workers/delays/length_table.hpp"
-#include "workers/delays/lognormal.hpp"
-#include "workers/delays/normal.hpp"
-#include "workers/delays/pareto.hpp"
-#include "workers/delays/uniform.hpp"
-#include "workers/delays/weibull.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/quantile_table.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,5 +1,3 @@
-#include "workers/datasets/digest_cache.hpp"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -14,7 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "workers/files/data_fault.hpp"
+#include "workers/base/files.hpp"
+#include "workers/data/datasets.hpp"
 
 namespace syncopate {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "tests/workers/engine.hpp"
 #include "tests/workers/threads_as_processes.hpp"
-#include "workers/training/divided_work.hpp"
+#include "workers/training/gradient_sum.hpp"
 
 namespace syncopate {
 namespace {

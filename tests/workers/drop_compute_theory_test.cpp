@@ -1,9 +1,9 @@
 // Source of the figures: tests/golden/README.md, golden values of DropCompute, an independent computation.
-#include "workers/theory/drop_compute_theory.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include "workers/theory/paper_formulas.hpp"
 
 namespace syncopate {
 namespace {

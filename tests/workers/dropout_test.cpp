@@ -9,16 +9,12 @@
 #include "tests/workers/flat_gradients.hpp"
 #include "tests/workers/random_images.hpp"
 #include "tests/workers/random_texts.hpp"
-#include "workers/datasets/visits.hpp"
+#include "workers/data/dataset.hpp"
 #include "workers/models/architectures.hpp"
 #include "workers/models/forward.hpp"
-#include "workers/models/initial_parameters.hpp"
-#include "workers/models/resnet.hpp"
-#include "workers/models/sequence_batch.hpp"
+#include "workers/models/network.hpp"
 #include "workers/models/text_objective.hpp"
-#include "workers/models/text_transformer.hpp"
 #include "workers/models/torch_objective.hpp"
-#include "workers/models/vision_transformer.hpp"
 
 namespace syncopate {
 namespace {

@@ -9,8 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "workers/random/random.hpp"
-#include "workers/simulated/inbox.hpp"
+#include "workers/base/random.hpp"
 
 namespace syncopate {
 namespace {

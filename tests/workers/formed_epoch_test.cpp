@@ -1,5 +1,3 @@
-#include "workers/datasets/formed_epoch.hpp"
-
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -7,6 +5,8 @@
 #include <numeric>
 #include <set>
 #include <vector>
+
+#include "workers/data/sampler.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,6 +1,4 @@
 // What control groups leave, read from made-up folders in the place of the system's.
-#include "workers/process/free_memory.hpp"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,6 +6,8 @@
 #include <fstream>
 #include <limits>
 #include <string>
+
+#include "workers/base/machine.hpp"
 
 namespace syncopate {
 namespace {

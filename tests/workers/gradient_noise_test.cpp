@@ -1,17 +1,15 @@
 // The noise scale of gradients, against closed forms.
-#include "workers/training/gradient_noise.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
 #include "tests/workers/engine.hpp"
-#include "workers/datasets/gaussian_mixture.hpp"
+#include "workers/base/random.hpp"
+#include "workers/data/datasets.hpp"
 #include "workers/models/architectures.hpp"
 #include "workers/models/torch_objective.hpp"
-#include "workers/random/random.hpp"
-#include "workers/random/standard_normal.hpp"
+#include "workers/training/evaluation.hpp"
 
 namespace syncopate {
 namespace {

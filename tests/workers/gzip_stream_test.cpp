@@ -1,16 +1,13 @@
-#include "workers/files/gzip_stream.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "results/formats/gzip.hpp"
 #include "tests/workers/idx_files.hpp"
-#include "workers/datasets/idx.hpp"
-#include "workers/delays/table_text.hpp"
-#include "workers/files/data_fault.hpp"
+#include "workers/base/files.hpp"
+#include "workers/data/images.hpp"
+#include "workers/time/trace.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,5 +1,3 @@
-#include "workers/delays/histogram.hpp"
-
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -8,8 +6,8 @@
 #include <sstream>
 
 #include "tests/workers/delay_files.hpp"
-#include "workers/delays/csv_rows.hpp"
-#include "workers/delays/embedded.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/trace.hpp"
 
 namespace syncopate {
 namespace {
@@ -43,7 +41,7 @@ TEST(Histogram, FilesOfTheProjectHaveTheMomentsOfTheirSource) {
     const auto& files = embedded_histograms();
     const auto file = std::ranges::find(files, name, &EmbeddedFile::name);
     ASSERT_NE(file, files.end());
-    std::ifstream source(std::string(SYNCOPATE_SOURCE_DIR "/workers/delays/data/") + name + ".csv");
+    std::ifstream source(std::string(SYNCOPATE_SOURCE_DIR "/workers/time/data/") + name + ".csv");
     std::ostringstream text;
     text << source.rdbuf();
     EXPECT_EQ(file->content, text.str()) << "the program holds what stands in the source";

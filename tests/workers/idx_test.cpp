@@ -1,10 +1,9 @@
-#include "workers/datasets/idx.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/workers/idx_files.hpp"
-#include "workers/files/data_fault.hpp"
+#include "workers/base/files.hpp"
+#include "workers/data/images.hpp"
 
 namespace syncopate {
 namespace {

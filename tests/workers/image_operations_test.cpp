@@ -9,9 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "workers/datasets/image_crop.hpp"
-#include "workers/datasets/image_tones.hpp"
-#include "workers/datasets/rand_augment.hpp"
+#include "workers/data/augmentation.hpp"
 
 namespace syncopate {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "workers/process/instruction_set.hpp"
+#include "workers/base/random.hpp"
 
 namespace syncopate {
 

@@ -1,5 +1,3 @@
-#include "workers/process/interrupt.hpp"
-
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -11,6 +9,8 @@
 #include <new>
 #include <string>
 #include <thread>
+
+#include "workers/base/process.hpp"
 
 namespace syncopate {
 namespace {

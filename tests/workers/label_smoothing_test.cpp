@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "tests/workers/reference_modules.hpp"
-#include "workers/models/cross_entropy.hpp"
 #include "workers/models/torch_objective.hpp"
 
 namespace syncopate {

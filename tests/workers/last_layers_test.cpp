@@ -1,6 +1,4 @@
 // What a backward pass has when something stops it, against gradients of each micro-batch that are computed whole.
-#include "workers/training/last_layers.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 #include "tests/workers/layered_pull_objective.hpp"
 #include "tests/workers/reference_modules.hpp"
 #include "workers/models/torch_objective.hpp"
+#include "workers/training/gradient.hpp"
 #include "workers/training/gradient_sum.hpp"
 #include "workers/training/training.hpp"
 

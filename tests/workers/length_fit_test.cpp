@@ -1,9 +1,9 @@
-#include "workers/theory/length_fit.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
+
+#include "workers/theory/sampled_times.hpp"
 
 namespace syncopate {
 namespace {

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "workers/network/network.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
+#include "workers/time/network.hpp"
 #ifdef SYNCOPATE_WITH_SIMGRID
 #include <simgrid/s4u.hpp>
 #endif

@@ -1,11 +1,10 @@
-#include "workers/theory/local_sgd_theory.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "workers/network/network.hpp"
+#include "workers/theory/paper_formulas.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

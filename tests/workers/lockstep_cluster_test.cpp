@@ -8,16 +8,14 @@
 
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
-#include "algorithms/synchronous/automatic_threshold.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
+#include "algorithms/synchronous/drop_threshold.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/delays/bounded_lognormal.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/normal.hpp"
-#include "workers/delays/scoped_delay.hpp"
-#include "workers/network/network.hpp"
-#include "workers/simulated/fibers_then_lockstep.hpp"
+#include "workers/simulated/lockstep.hpp"
+#include "workers/time/delays.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,6 +1,4 @@
 // Packets of eight and four bits per value, against independent roundings and closed forms.
-#include "workers/compression/low_bits.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +8,8 @@
 #include <numeric>
 #include <random>
 #include <vector>
+
+#include "workers/compression/compressor.hpp"
 
 namespace syncopate {
 namespace {

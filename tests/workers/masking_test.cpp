@@ -1,11 +1,11 @@
-#include "workers/datasets/masking.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <numeric>
 #include <set>
+
+#include "workers/data/dataset.hpp"
 
 namespace syncopate {
 namespace {

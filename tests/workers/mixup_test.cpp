@@ -1,6 +1,4 @@
 // Mixup: the law of shares and partners, what is mixed, and gradients against a reference in double precision.
-#include "workers/models/mixup.hpp"
-
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -10,7 +8,7 @@
 #include <vector>
 
 #include "tests/workers/reference_modules.hpp"
-#include "workers/models/cross_entropy.hpp"
+#include "workers/models/forward.hpp"
 #include "workers/models/torch_objective.hpp"
 
 namespace syncopate {

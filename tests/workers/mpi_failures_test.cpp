@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "workers/mpi/mpi_session.hpp"
-#include "workers/mpi/standstill.hpp"
+#include "workers/mpi/mpi_waiting.hpp"
 
 namespace syncopate {
 namespace {

@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "workers/base/machine.hpp"
 #include "workers/mpi/mpi_session.hpp"
-#include "workers/process/blas_kernel.hpp"
 
 namespace syncopate {
 

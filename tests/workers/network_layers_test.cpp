@@ -4,11 +4,9 @@
 
 #include <cmath>
 
-#include "workers/models/initial_parameters.hpp"
-#include "workers/models/resnet.hpp"
-#include "workers/models/sine_positions.hpp"
-#include "workers/models/text_transformer.hpp"
-#include "workers/models/vision_transformer.hpp"
+#include "workers/models/architectures.hpp"
+#include "workers/models/layers.hpp"
+#include "workers/models/network.hpp"
 
 namespace syncopate {
 namespace {

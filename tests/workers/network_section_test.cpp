@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "workers/network/network.hpp"
-#include "workers/settings/settings_document.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

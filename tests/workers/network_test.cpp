@@ -1,5 +1,5 @@
 // Costs of the network models, from formulas and from transfers that are counted one by one.
-#include "workers/network/network.hpp"
+#include "workers/time/network.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,3 @@
-#include "workers/training/norm_preserving_mean.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 
 #include "tests/workers/engine.hpp"
 #include "tests/workers/pull_objective.hpp"
+#include "workers/training/model_average.hpp"
 
 namespace syncopate {
 namespace {

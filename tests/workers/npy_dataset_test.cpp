@@ -1,4 +1,4 @@
-#include "workers/datasets/npy_dataset.hpp"
+#include "workers/data/npy_dataset.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "tests/workers/idx_files.hpp"
 #include "tests/workers/npy_files.hpp"
-#include "workers/datasets/validation.hpp"
+#include "workers/data/datasets.hpp"
 
 namespace syncopate {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/workers/optimizer_cases.hpp"
-#include "workers/training/optimizer.hpp"
+#include "workers/training/optimizers.hpp"
 
 namespace syncopate {
 namespace {

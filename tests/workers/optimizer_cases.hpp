@@ -13,8 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "workers/training/optimizer.hpp"
-#include "workers/training/rmsprop.hpp"
+#include "workers/training/optimizers.hpp"
 
 namespace syncopate {
 

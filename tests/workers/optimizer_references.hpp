@@ -7,10 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "workers/training/lamb.hpp"
-#include "workers/training/lans.hpp"
-#include "workers/training/lars.hpp"
-#include "workers/training/rmsprop.hpp"
+#include "workers/training/optimizers.hpp"
 
 namespace syncopate::reference {
 

@@ -1,6 +1,4 @@
 // Optimizers step by step against torch::optim.
-#include "workers/training/optimizer.hpp"
-
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -13,9 +11,7 @@
 #include <vector>
 
 #include "tests/workers/optimizer_cases.hpp"
-#include "workers/training/lamb.hpp"
-#include "workers/training/lans.hpp"
-#include "workers/training/lars.hpp"
+#include "workers/training/optimizers.hpp"
 
 namespace syncopate {
 namespace {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "workers/random/random.hpp"
+#include "workers/base/random.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "workers/delays/outages.hpp"
+#include "workers/time/outages.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

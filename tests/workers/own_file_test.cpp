@@ -1,6 +1,4 @@
 // Files of ours are read whole or refused, whatever somebody has put in their place.
-#include "workers/files/own_file.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +8,8 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
+
+#include "workers/base/files.hpp"
 
 namespace syncopate {
 namespace {

@@ -10,10 +10,9 @@
 #include <vector>
 
 #include "tests/workers/random_texts.hpp"
-#include "workers/datasets/sampled_lengths.hpp"
+#include "workers/data/partition.hpp"
+#include "workers/models/architectures.hpp"
 #include "workers/models/text_objective.hpp"
-#include "workers/models/text_questions.hpp"
-#include "workers/models/text_transformer.hpp"
 
 namespace syncopate {
 namespace {

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "algorithms/method/algorithm.hpp"
-#include "workers/delays/exponential.hpp"
 #include "workers/models/quadratic.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
-#include "workers/network/network.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
-#include "workers/training/sample_weights.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
+#include "workers/training/objective.hpp"
 
 namespace syncopate {
 

@@ -13,7 +13,6 @@
 #include "algorithms/quorum/backup_timeout.hpp"
 #include "algorithms/quorum/backup_tokens.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
-#include "algorithms/quorum/clipping_rennala.hpp"
 #include "algorithms/quorum/dynamic_backup.hpp"
 #include "algorithms/quorum/k_batch_sync.hpp"
 #include "algorithms/quorum/mindflayer.hpp"

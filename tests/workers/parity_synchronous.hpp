@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "algorithms/gradient_coding/coded_sgd.hpp"
-#include "algorithms/gradient_coding/cyclic_repetition.hpp"
-#include "algorithms/gradient_coding/fractional_repetition.hpp"
+#include "algorithms/gradient_coding/codes.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/quorum/eager_sgd.hpp"
@@ -20,10 +19,7 @@
 #include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/workers/expected_parity.hpp"
-#include "workers/training/lamb.hpp"
-#include "workers/training/lans.hpp"
-#include "workers/training/lars.hpp"
-#include "workers/training/rmsprop.hpp"
+#include "workers/training/optimizers.hpp"
 
 namespace syncopate {
 

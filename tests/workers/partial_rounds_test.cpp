@@ -1,9 +1,9 @@
-#include "workers/mpi/partial_rounds.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "workers/mpi/mpi_partial_sums.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "workers/datasets/partition.hpp"
+#include "workers/data/partition.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <set>
 
 #include "tests/workers/idx_files.hpp"
-#include "workers/datasets/sampler.hpp"
-#include "workers/files/data_fault.hpp"
+#include "workers/base/files.hpp"
+#include "workers/data/sampler.hpp"
 
 namespace syncopate {
 namespace {

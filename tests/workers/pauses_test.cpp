@@ -1,6 +1,4 @@
 // Sleeps and trailing work between micro-batches: whole timelines of two workers, by hand.
-#include "workers/delays/pauses.hpp"
-
 #include <gmock/gmock.h>
 
 #include <stdexcept>
@@ -10,8 +8,8 @@
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/delays/constant.hpp"
-#include "workers/delays/uniform.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

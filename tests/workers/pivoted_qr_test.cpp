@@ -1,8 +1,7 @@
-#include "workers/linear_algebra/pivoted_qr.hpp"
-
 #include <gtest/gtest.h>
 
-#include "workers/random/standard_normal.hpp"
+#include "workers/base/linear_algebra.hpp"
+#include "workers/base/random.hpp"
 
 namespace syncopate {
 namespace {

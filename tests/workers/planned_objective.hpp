@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tests/workers/idx_files.hpp"
-#include "workers/models/objective_plan.hpp"
-#include "workers/settings/settings_document.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/models/models.hpp"
 
 namespace syncopate {
 

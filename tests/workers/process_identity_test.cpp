@@ -1,10 +1,10 @@
 // Whether a process is still there, without mistaking another one for it.
-#include "workers/process/process_identity.hpp"
-
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "workers/base/process.hpp"
 
 namespace syncopate {
 namespace {

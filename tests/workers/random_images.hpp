@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "workers/datasets/dataset.hpp"
-#include "workers/random/standard_normal.hpp"
+#include "workers/base/random.hpp"
+#include "workers/data/dataset.hpp"
 
 namespace syncopate {
 

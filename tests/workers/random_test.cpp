@@ -1,4 +1,4 @@
-#include "workers/random/random.hpp"
+#include "workers/base/random.hpp"
 
 #include <Random123/philox.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "tests/workers/instruction_sets.hpp"
-#include "workers/random/random_rows.hpp"
 
 namespace syncopate {
 namespace {

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "workers/datasets/token_sequences.hpp"
-#include "workers/random/random.hpp"
-#include "workers/text/vocabulary.hpp"
+#include "workers/base/random.hpp"
+#include "workers/data/text.hpp"
+#include "workers/data/text_dataset.hpp"
 
 namespace syncopate {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/workers/random_images.hpp"
-#include "workers/datasets/sampler.hpp"
+#include "workers/data/sampler.hpp"
 #include "workers/models/architectures.hpp"
 
 namespace syncopate::reference {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "workers/models/resnet.hpp"
+#include "workers/models/architectures.hpp"
 
 namespace syncopate::reference {
 

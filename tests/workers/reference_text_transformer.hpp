@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "workers/models/text_transformer.hpp"
+#include "workers/models/architectures.hpp"
 
 namespace syncopate::reference {
 

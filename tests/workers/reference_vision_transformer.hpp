@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "workers/models/vision_transformer.hpp"
+#include "workers/models/architectures.hpp"
 
 namespace syncopate::reference {
 

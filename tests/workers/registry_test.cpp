@@ -1,5 +1,3 @@
-#include "workers/datasets/registry.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,8 +10,9 @@
 #include "tests/workers/npy_files.hpp"
 #include "tests/workers/planned_objective.hpp"
 #include "tests/workers/script_files.hpp"
-#include "workers/datasets/dataset.hpp"
-#include "workers/models/registry.hpp"
+#include "workers/data/dataset.hpp"
+#include "workers/data/datasets.hpp"
+#include "workers/models/models.hpp"
 
 namespace syncopate {
 namespace {

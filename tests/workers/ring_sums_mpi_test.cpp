@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/workers/mpi_test_main.hpp"
-#include "workers/mpi/ring_sums.hpp"
+#include "workers/mpi/mpi_collectives.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,6 +1,4 @@
 // Rounds of drawn steps against times by hand and closed forms.
-#include "workers/theory/sampled_rounds.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "workers/delays/constant.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/scoped_delay.hpp"
+#include "workers/theory/sampled_times.hpp"
+#include "workers/time/delays.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

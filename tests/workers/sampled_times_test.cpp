@@ -8,12 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "workers/delays/constant.hpp"
-#include "workers/delays/drift.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/lognormal.hpp"
-#include "workers/delays/pareto.hpp"
-#include "workers/delays/scoped_delay.hpp"
+#include "workers/time/delays.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "workers/datasets/sampler.hpp"
+#include "workers/data/sampler.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "workers/files/data_fault.hpp"
+#include "workers/base/files.hpp"
 
 namespace syncopate {
 namespace {

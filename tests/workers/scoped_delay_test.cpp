@@ -1,5 +1,3 @@
-#include "workers/delays/scoped_delay.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,14 +7,10 @@
 #include <memory>
 #include <vector>
 
-#include "workers/delays/bursts.hpp"
-#include "workers/delays/compute_time.hpp"
-#include "workers/delays/constant.hpp"
-#include "workers/delays/drift.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/normal.hpp"
-#include "workers/delays/registry.hpp"
-#include "workers/settings/settings_document.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/delays.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/workers/script_files.hpp"
-#include "workers/models/script_module.hpp"
+#include "workers/models/torch_script.hpp"
 
 namespace syncopate {
 

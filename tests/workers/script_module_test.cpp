@@ -1,7 +1,5 @@
 // Modules that were saved as TorchScript: the same network as one of layers, gradient by gradient; what a training
 // keeps of a module; and what cannot be trained.
-#include "workers/models/script_module.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,8 +15,8 @@
 #include "tests/workers/script_files.hpp"
 #include "tests/workers/script_folder.hpp"
 #include "workers/models/architectures.hpp"
-#include "workers/models/resnet.hpp"
 #include "workers/models/torch_objective.hpp"
+#include "workers/models/torch_script.hpp"
 
 namespace syncopate {
 namespace {

@@ -125,7 +125,7 @@ TEST_F(ScriptsOfTexts, TheSumOverMicroBatchesIsThatOfEach) {
   }
 }
 
-// A text and what is asked of it, by the rules of masking.hpp, or of each next token.
+// A text and what is asked of it, by the rules of dataset.hpp, or of each next token.
 struct Asked {
   std::vector<std::int64_t> tokens, places, answers;
 };

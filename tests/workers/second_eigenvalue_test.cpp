@@ -1,6 +1,4 @@
 // Beside the eigenvalues that LibTorch computes.
-#include "workers/linear_algebra/second_eigenvalue.hpp"
-
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -8,7 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include "workers/random/standard_normal.hpp"
+#include "workers/base/linear_algebra.hpp"
+#include "workers/base/random.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,8 +1,8 @@
-#include "workers/cluster/servers.hpp"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "workers/cluster/calls.hpp"
 
 namespace syncopate {
 namespace {

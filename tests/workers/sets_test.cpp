@@ -1,10 +1,10 @@
 // Sets of numbers: drawn, and one after another.
-#include "workers/random/sets.hpp"
-
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
+
+#include "workers/base/random.hpp"
 
 namespace syncopate {
 namespace {

@@ -12,9 +12,9 @@
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/network/network.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,12 +1,12 @@
 // A token is taken once, whoever of a process and its children comes first.
-#include "workers/process/shared_token.hpp"
-
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <optional>
 #include <utility>
+
+#include "workers/base/process.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,11 +1,11 @@
-#include "workers/process/shown_number.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
+
+#include "workers/base/terminal_text.hpp"
 
 namespace syncopate {
 namespace {

@@ -13,9 +13,9 @@
 #include "tests/algorithms/script.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/many_fibers.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/network/network.hpp"
-#include "workers/process/interrupt.hpp"
+#include "workers/base/process.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,10 +1,10 @@
-#include "workers/cluster/span_recorder.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
+
+#include "workers/cluster/accounting.hpp"
 
 namespace syncopate {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "tests/workers/flat_gradients.hpp"
 #include "tests/workers/script_folder.hpp"
+#include "workers/base/random.hpp"
 #include "workers/models/torch_objective.hpp"
-#include "workers/random/standard_normal.hpp"
 
 namespace syncopate {
 namespace {

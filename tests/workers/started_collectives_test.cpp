@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "workers/delays/compute_time.hpp"
-#include "workers/network/network.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {

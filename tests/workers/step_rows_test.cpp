@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "workers/mpi/worker_steps.hpp"
+#include "workers/mpi/mpi_process.hpp"
 
 namespace syncopate {
 namespace {

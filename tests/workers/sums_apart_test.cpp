@@ -1,6 +1,4 @@
 // Gradients that are held back and then evaluated together: what shares a pass, and what comes of it.
-#include "workers/training/sums_apart.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 
 #include "tests/workers/apart_objective.hpp"
 #include "tests/workers/engine.hpp"
+#include "workers/training/gradient_sum.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,5 +1,5 @@
 // Texts as data sets of tokens, and what is kept of them.
-#include "workers/datasets/text_dataset.hpp"
+#include "workers/data/text_dataset.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,10 +9,7 @@
 #include <set>
 
 #include "tests/workers/idx_files.hpp"
-#include "workers/datasets/text_sources.hpp"
-#include "workers/datasets/vocabulary_cache.hpp"
-#include "workers/text/vocabulary.hpp"
-#include "workers/text/wordnet_glosses.hpp"
+#include "workers/data/text.hpp"
 
 namespace syncopate {
 namespace {

@@ -14,7 +14,6 @@
 #include "tests/workers/reference_text_transformer.hpp"
 #include "workers/models/architectures.hpp"
 #include "workers/models/text_objective.hpp"
-#include "workers/models/text_transformer.hpp"
 
 namespace syncopate {
 namespace {

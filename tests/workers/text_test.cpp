@@ -1,14 +1,12 @@
 // From a text to the numbers of its words.
+#include "workers/data/text.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/workers/idx_files.hpp"
-#include "workers/files/data_fault.hpp"
-#include "workers/process/utf8.hpp"
-#include "workers/text/corpus.hpp"
-#include "workers/text/text_lines.hpp"
-#include "workers/text/vocabulary.hpp"
-#include "workers/text/words.hpp"
+#include "workers/base/files.hpp"
+#include "workers/base/terminal_text.hpp"
 
 namespace syncopate {
 namespace {

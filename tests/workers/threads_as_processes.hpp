@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "workers/process/run_failure.hpp"
+#include "workers/base/process.hpp"
 #include "workers/training/process_group.hpp"
 
 namespace syncopate {

@@ -1,5 +1,3 @@
-#include "workers/simulated/timers.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +6,8 @@
 #include <tuple>
 #include <utility>
 
-#include "workers/random/random.hpp"
+#include "workers/base/random.hpp"
+#include "workers/simulated/event_queue.hpp"
 
 namespace syncopate {
 namespace {

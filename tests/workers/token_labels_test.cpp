@@ -13,10 +13,10 @@
 #include "tests/workers/idx_files.hpp"
 #include "tests/workers/npy_files.hpp"
 #include "tests/workers/script_files.hpp"
-#include "workers/datasets/npy_dataset.hpp"
-#include "workers/models/script_module.hpp"
+#include "workers/base/random.hpp"
+#include "workers/data/npy_dataset.hpp"
 #include "workers/models/text_objective.hpp"
-#include "workers/random/random.hpp"
+#include "workers/models/torch_script.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,5 +1,3 @@
-#include "workers/delays/trace_stretch.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -11,8 +9,8 @@
 #include <vector>
 
 #include "tests/workers/delay_files.hpp"
-#include "workers/delays/compute_time.hpp"
-#include "workers/delays/trace.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/trace.hpp"
 
 namespace syncopate {
 namespace {

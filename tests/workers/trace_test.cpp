@@ -1,4 +1,4 @@
-#include "workers/delays/trace.hpp"
+#include "workers/time/trace.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,10 +11,9 @@
 #include <utility>
 
 #include "tests/workers/delay_files.hpp"
-#include "workers/delays/compute_time.hpp"
-#include "workers/delays/constant.hpp"
-#include "workers/delays/csv_rows.hpp"
-#include "workers/process/run_failure.hpp"
+#include "workers/base/process.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "workers/network/network.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 

@@ -1,6 +1,4 @@
 // Samples held out of the training set: how many, which, and that everything else goes on without them.
-#include "workers/datasets/validation.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +6,8 @@
 #include <set>
 #include <vector>
 
-#include "workers/datasets/visits.hpp"
+#include "workers/data/dataset.hpp"
+#include "workers/data/datasets.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,9 +1,9 @@
-#include "workers/mpi/value_layout.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
+
+#include "workers/mpi/mpi_collectives.hpp"
 
 namespace syncopate {
 namespace {

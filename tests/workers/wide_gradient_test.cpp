@@ -1,6 +1,4 @@
 // Sums of gradients with large weights that cancel, as those that decode a gradient code.
-#include "workers/training/wide_gradient.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,4 @@
 // WordNet's definitions, against what is known of the package's files.
-#include "workers/text/wordnet_glosses.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +8,8 @@
 #include <sstream>
 
 #include "tests/workers/idx_files.hpp"
-#include "workers/files/data_fault.hpp"
+#include "workers/base/files.hpp"
+#include "workers/data/text.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,6 +1,4 @@
 // Who is drawn for whom.
-#include "workers/theory/worker_groups.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,9 +7,9 @@
 #include <numeric>
 #include <vector>
 
-#include "workers/delays/constant.hpp"
-#include "workers/delays/exponential.hpp"
-#include "workers/delays/scoped_delay.hpp"
+#include "workers/theory/sampled_times.hpp"
+#include "workers/time/delays.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {

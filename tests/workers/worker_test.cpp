@@ -12,8 +12,7 @@
 
 #include "tests/algorithms/script.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/delays/outages.hpp"
-#include "workers/lost_with_state.hpp"
+#include "workers/time/outages.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,14 +1,160 @@
-#include "workers/files/gzip_stream.hpp"
+#define XXH_INLINE_ALL
 
+#include "workers/base/files.hpp"
+
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include <zlib.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <new>
+#include <stdexcept>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 namespace syncopate {
+
+std::string content_hash(std::string_view content) {
+  return fmt::format("{:016x}", XXH3_64bits(content.data(), content.size()));
+}
+
+namespace fs = std::filesystem;
+
+std::string why_no_directory(const fs::path& path) {
+  std::error_code error, no_link;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) return {};
+  if (fs::exists(status)) return "is a file";
+  const fs::path target = fs::read_symlink(path, no_link);
+  if (error == std::errc::too_many_symbolic_link_levels) return "is reached by links that lead back to themselves";
+  if (!no_link) return fmt::format("is a link to {}, which is not there", target.string());
+  if (status.type() == fs::file_type::not_found) return "no such directory";
+  return fmt::format("cannot be reached: {}", error.message());
+}
+
+std::filesystem::path found_directory(const std::string& name, const std::string& packaged,
+                                      const std::string& what_to_do) {
+  std::vector<std::filesystem::path> places;
+  if (const char* data = std::getenv("SYNCOPATE_DATA")) places.push_back(std::filesystem::path(data) / name);
+  for (const char* share : {"/usr/local/share", "/usr/share"})
+    places.push_back(std::filesystem::path(share) / packaged);
+  std::string missing;
+  for (const auto& place : places) {
+    if (std::filesystem::is_directory(place)) return place;
+    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", place.string());
+  }
+  throw DataFault(fmt::format("found none of {}; {}", missing, what_to_do));
+}
+
+// As the XDG base directory specification has it: a relative path is as if there were none.
+std::filesystem::path users_cache() {
+  namespace fs = std::filesystem;
+  const auto absolute = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value && *value == '/' ? fs::path(value) : fs::path();
+  };
+  fs::path caches = absolute("XDG_CACHE_HOME");
+  if (caches.empty() && !absolute("HOME").empty()) caches = absolute("HOME") / ".cache";
+  return caches.empty() ? caches : caches / "syncopate";
+}
+
+// A stream of the standard library takes an error of reading for the end of what it copies.
+std::string whole_file(const std::filesystem::path& file, std::uint64_t most_bytes) {
+  struct Close {
+    void operator()(std::FILE* open) const { std::fclose(open); }
+  };
+  const std::unique_ptr<std::FILE, Close> open(std::fopen(file.c_str(), "rb"));
+  if (!open) throw std::system_error(errno, std::generic_category());
+  std::string content;
+  std::error_code unknown;
+  const std::uintmax_t bytes = std::filesystem::file_size(file, unknown);
+  if (!unknown) content.reserve(std::min<std::uintmax_t>(bytes, most_bytes));
+  std::vector<char> piece(1 << 18);
+  while (const std::size_t got = std::fread(piece.data(), 1, piece.size(), open.get())) {
+    if (got > most_bytes - content.size()) throw std::system_error(EFBIG, std::generic_category());
+    content.append(piece.data(), got);
+  }
+  if (std::ferror(open.get())) throw std::system_error(errno, std::generic_category());
+  return content;
+}
+
+namespace {
+
+struct NotThere : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+[[noreturn]] void fail(int error) {
+  if (error == ENOENT || error == ENOTDIR) throw NotThere("is not there");
+  if (error == ENXIO || error == ENODEV) throw std::runtime_error("is not a regular file");  // a socket
+  throw std::runtime_error(fmt::format("cannot be read: {}", std::strerror(error)));
+}
+
+}  // namespace
+
+OwnFile::OwnFile(const std::filesystem::path& path)
+    : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {  // a pipe is not waited for
+  if (number_ < 0) fail(errno);
+  struct stat found {};
+  const int error = fstat(number_, &found) == 0 ? 0 : errno;
+  if (error == 0 && S_ISREG(found.st_mode)) {
+    size_ = static_cast<std::uint64_t>(found.st_size);
+    return;
+  }
+  close(number_);
+  if (error != 0) fail(error);
+  throw std::runtime_error(S_ISDIR(found.st_mode) ? "is a directory" : "is not a regular file");
+}
+
+OwnFile::~OwnFile() { close(number_); }
+
+std::size_t OwnFile::read(char* out, std::size_t bytes) {
+  std::size_t got = 0;
+  while (got < bytes) {
+    const auto now = ::read(number_, out + got, bytes - got);
+    if (now < 0 && errno == EINTR) continue;
+    if (now < 0) fail(errno);
+    if (now == 0) break;
+    got += static_cast<std::size_t>(now);
+  }
+  return got;
+}
+
+std::optional<std::string> read_file(const std::filesystem::path& path, std::uint64_t most_bytes) {
+  try {
+    OwnFile file(path);
+    const auto too_large = [&](std::uint64_t bytes) {
+      return std::runtime_error(fmt::format("has {} bytes; must have at most {}", bytes, most_bytes));
+    };
+    if (file.size() > most_bytes) throw too_large(file.size());
+    constexpr std::size_t piece = 1 << 16;
+    std::string text;
+    for (std::size_t room = file.size() + 1;; room = piece) {  // one byte more than it had: it may have grown
+      const std::size_t before = text.size();
+      text.resize(before + room);
+      const std::size_t got = file.read(text.data() + before, room);
+      text.resize(before + got);
+      if (text.size() > most_bytes) throw too_large(text.size());
+      if (got < room) return text;
+    }
+  } catch (const NotThere&) {
+    return {};
+  } catch (const std::runtime_error& problem) {
+    throw std::runtime_error(fmt::format("{}: {}", path.string(), problem.what()));
+  }
+}
+
 namespace {
 
 constexpr char first_magic = '\x1f', second_magic = '\x8b';
@@ -77,6 +223,42 @@ void GzipStream::begin_next_member() {
   if (is_padded || input_.front() != first_magic)
     throw GzipFault("has bytes after its compressed data that are not gzip");
   inflateReset(&stream_);
+}
+
+namespace {
+
+void check(int status, const char* what) {
+  if (status != Z_OK && status != Z_STREAM_END)
+    throw std::runtime_error(fmt::format("compressing failed: {} gives {}", what, status));
+}
+
+}  // namespace
+
+std::string gzip(std::string_view contents) {
+  constexpr int window_bits_with_gzip_header = 15 + 16;
+  constexpr int default_memory = 8;
+  z_stream stream{};
+  check(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, window_bits_with_gzip_header, default_memory,
+                     Z_DEFAULT_STRATEGY),
+        "deflateInit2");
+  std::string compressed;
+  std::array<char, 1 << 16> block;
+  int status = Z_OK;
+  while (status != Z_STREAM_END) {
+    // zlib counts in 32 bits.
+    const auto part = std::min<std::size_t>(contents.size(), std::numeric_limits<uInt>::max());
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(contents.data()));  // not written to
+    stream.avail_in = static_cast<uInt>(part);
+    stream.next_out = reinterpret_cast<Bytef*>(block.data());
+    stream.avail_out = block.size();
+    status = deflate(&stream, part == contents.size() ? Z_FINISH : Z_NO_FLUSH);
+    contents.remove_prefix(part - stream.avail_in);
+    compressed.append(block.data(), block.size() - stream.avail_out);
+    if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR) break;
+  }
+  deflateEnd(&stream);
+  check(status, "deflate");
+  return compressed;
 }
 
 }  // namespace syncopate

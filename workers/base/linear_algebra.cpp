@@ -1,12 +1,14 @@
-#include "workers/linear_algebra/pivoted_qr.hpp"
+#include "workers/base/linear_algebra.hpp"
 
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <cstddef>
 #include <numeric>
 #include <utility>
 
 namespace syncopate {
+
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -94,6 +96,84 @@ std::vector<double> PivotedQr::q_column(int column) const {
   std::vector<double> unit(at(a_.rows));
   unit[at(column)] = 1;
   return times_q(std::move(unit));
+}
+
+namespace {
+
+Matrix square(const Matrix& a) {
+  Matrix result(a.rows, a.columns);
+  const auto n = static_cast<std::size_t>(a.rows);
+  for (std::size_t i = 0; i < n; ++i) {
+    double* const to = result.values.data() + i * n;
+    for (std::size_t k = 0; k < n; ++k) {
+      const double factor = a.values[i * n + k];
+      const double* const from = a.values.data() + k * n;
+      for (std::size_t j = 0; j < n; ++j) to[j] += factor * from[j];
+    }
+  }
+  return result;
+}
+
+double norm(const Matrix& a) {
+  double sum = 0;
+  for (const double value : a.values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+}  // namespace
+
+// Values that sum to 0 keep doing so, and among them all eigenvalues but the 1 are found: the columns' means are taken
+// off. Of the norms' ratio from one power to its square the root goes to the modulus much faster than that of the norm,
+// which has a factor with it.
+double second_eigenvalue(const Matrix& mixing) {
+  Matrix power = mixing;
+  for (int i = 0; i < power.rows; ++i) {
+    double mean = 0;
+    for (int j = 0; j < power.columns; ++j) mean += power(i, j) / power.columns;
+    for (int j = 0; j < power.columns; ++j) power(i, j) -= mean;
+  }
+  constexpr int doublings = 40;
+  constexpr double rounded = 1e-14;
+  double log_of_norm = 0, estimate = -1;  // of A^k
+  double k = 1;
+  for (int doubling = 0; doubling < doublings; ++doubling, k *= 2) {
+    const double size = norm(power);
+    if (!(size > rounded)) return 0;  // the power is 0 but for rounding
+    log_of_norm += std::log(size);
+    for (double& value : power.values) value /= size;
+    Matrix next = square(power);
+    const double grown = norm(next);
+    if (!(grown > rounded)) return 0;
+    // |A^2k| = exp(2 log_of_norm) grown
+    const double before = std::exchange(estimate, std::exp((log_of_norm + std::log(grown)) / k));
+    if (std::abs(estimate - before) < 1e-13) break;
+    log_of_norm *= 2;
+    power = std::move(next);
+  }
+  return estimate;
+}
+
+TransposedSolutions::TransposedSolutions(const Matrix& a, int rank, const std::vector<double>& b) {
+  const PivotedQr qr(a);
+  least_ = qr.solve_transposed(b, rank);
+  for (int i = rank; i < a.rows; ++i) directions_.push_back(qr.q_column(i));
+}
+
+std::vector<double> TransposedSolutions::vanishing_at(std::span<const int> places) const {
+  const int count = static_cast<int>(directions_.size());
+  Matrix at_places(count, count);
+  std::vector<double> right;
+  for (int row = 0; row < count; ++row) {
+    const auto place = static_cast<std::size_t>(places[static_cast<std::size_t>(row)]);
+    right.push_back(-least_[place]);
+    for (int k = 0; k < count; ++k) at_places(row, k) = directions_[static_cast<std::size_t>(k)][place];
+  }
+  const std::vector<double> factors = PivotedQr(std::move(at_places)).solve(std::move(right));
+  std::vector<double> x = least_;
+  for (std::size_t k = 0; k < directions_.size(); ++k)
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += factors[k] * directions_[k][i];
+  for (const int place : places) x[static_cast<std::size_t>(place)] = 0;
+  return x;
 }
 
 }  // namespace syncopate

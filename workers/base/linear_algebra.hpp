@@ -5,12 +5,51 @@
 //          LibTorch offer a decomposition with pivots, which tell which equations of a singular matrix to keep.
 #pragma once
 
+#include <cmath>
+#include <cstddef>
+#include <limits>
 #include <span>
 #include <vector>
 
-#include "workers/linear_algebra/matrix.hpp"
-
 namespace syncopate {
+
+// A dense matrix in double precision, row after row.
+struct Matrix {
+  Matrix(int rows, int columns)
+      : rows(rows), columns(columns), values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns)) {}
+  double& operator()(int row, int column) { return values[index(row, column)]; }
+  double operator()(int row, int column) const { return values[index(row, column)]; }
+
+  std::vector<double> column(int number) const {
+    std::vector<double> result;
+    for (int row = 0; row < rows; ++row) result.push_back((*this)(row, number));
+    return result;
+  }
+  // So many neighbouring columns; after the last comes the first.
+  Matrix columns_from(int first, int count) const {
+    Matrix result(rows, count);
+    for (int row = 0; row < rows; ++row)
+      for (int k = 0; k < count; ++k) result(row, k) = (*this)(row, (first + k) % columns);
+    return result;
+  }
+
+  int rows;
+  int columns;
+  std::vector<double> values;
+
+ private:
+  std::size_t index(int row, int column) const {
+    return static_cast<std::size_t>(row) * static_cast<std::size_t>(columns) + static_cast<std::size_t>(column);
+  }
+};
+
+// Infinity where a value is not a number.
+inline double largest_magnitude(std::span<const double> values) {
+  double largest = 0;
+  for (const double value : values)
+    largest = std::fmax(largest, std::isnan(value) ? std::numeric_limits<double>::infinity() : std::abs(value));
+  return largest;
+}
 
 class PivotedQr {
  public:
@@ -33,6 +72,29 @@ class PivotedQr {
   std::vector<double> heads_;    // of these vectors: their elements on the diagonal
   std::vector<double> factors_;  // 2 / |v|^2; 0: no reflection
   std::vector<int> order_;       // column i of A P is column order_[i] of A
+};
+
+// How fast repeated mixing makes values alike.
+// Source:  Gelfand's formula, |lambda| = lim |A^k|^(1/k), with k doubled by squaring.
+// Cost:    about 20 products of N x N matrices.
+// Why not LibTorch: it is loaded where a model is trained, and who asks for this predicts a run without one.
+// Checks:  LibTorch's eigenvalues of random matrices; closed forms of graphs.
+// The second largest modulus of the eigenvalues of a square matrix whose columns sum to 1, of which 1 is the largest.
+double second_eigenvalue(const Matrix& columns_sum_to_one);
+
+// All x with x^T A = b^T, for a square matrix A of known rank.
+// They are the one of least length, plus combinations of as many directions as the rank lacks. The directions are
+// orthonormal and the first is orthogonal to them, so that nothing in a solution is larger than the solution.
+class TransposedSolutions {
+ public:
+  TransposedSolutions(const Matrix& a, int rank, const std::vector<double>& b);
+
+  // The one that is 0 at these different places, as many as there are directions.
+  std::vector<double> vanishing_at(std::span<const int> places) const;
+
+ private:
+  std::vector<double> least_;
+  std::vector<std::vector<double>> directions_;
 };
 
 }  // namespace syncopate

@@ -1,22 +1,273 @@
-#include "workers/process/memory_part.hpp"
+#include "workers/base/machine.hpp"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace syncopate {
+
+namespace {
+
+utsname system_names() {
+  utsname names{};
+  uname(&names);  // cannot fail with a valid pointer
+  return names;
+}
+
+}  // namespace
+
+std::string host_name() { return system_names().nodename; }
+
+std::string distribution_name() {
+  std::ifstream file("/etc/os-release");
+  for (std::string line; std::getline(file, line);)
+    if (constexpr std::string_view key = "PRETTY_NAME="; line.starts_with(key)) {
+      std::string name = line.substr(key.size());
+      std::erase(name, '"');
+      return name;
+    }
+  return "unknown distribution";
+}
+
+std::string operating_system() {
+  const utsname names = system_names();
+  return fmt::format("{} {} {}", names.sysname, names.release, names.machine);
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const auto value = line.find(": ");
+    if (line.starts_with("model name") && value != std::string::npos) return line.substr(value + 2);
+  }
+  return "unknown";
+}
+
+double load_average() {
+  double load = 0;
+  return getloadavg(&load, 1) == 1 ? load : 0;
+}
+
+std::string iso_time(std::chrono::system_clock::time_point time) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  std::array<char, 32> text{};
+  return std::string(text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts));
+}
+
+namespace {
+
+constexpr const char* kernel_variable = "OPENBLAS_CORETYPE";
+// Set before the program re-executes itself, so that it does so at most once.
+constexpr const char* guard_variable = "SYNCOPATE_BLAS_KERNEL_CHOSEN";
+
+// A function of the loaded libraries, null if none has it: OpenBLAS is no dependency of the build.
+template <typename Function>
+Function* loaded_function(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+}
+
+// OpenBLAS's x86 kernels without AVX2, by the names it gives them.
+bool lacks_avx2(std::string_view kernel) {
+  constexpr std::array<std::string_view, 21> old_kernels = {
+      "Katmai", "Coppermine", "Northwood",  "Prescott",    "Banias",  "Core2",        "Penryn",
+      "Atom",   "Dunnington", "Nehalem",    "Athlon",      "Opteron", "Opteron_SSE3", "Barcelona",
+      "Bobcat", "Bulldozer",  "Piledriver", "Steamroller", "Nano",    "Sandybridge",  "Generic"};
+  return std::ranges::find(old_kernels, kernel) != old_kernels.end();
+}
+
+// The best kernel that this CPU runs; empty if that is none with AVX2.
+std::string best_kernel() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl")) {
+    return "SkylakeX";
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "Haswell";
+#endif
+  return "";
+}
+
+}  // namespace
+
+bool blas_is_reference() {
+  // The library that the loader takes matrix products from; another BLAS may be loaded as well.
+  Dl_info info;
+  void* const sgemm = dlsym(RTLD_DEFAULT, "sgemm_");
+  if (!sgemm || dladdr(sgemm, &info) == 0 || !info.dli_fname) return false;
+  std::error_code failed;
+  const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, failed);
+  if (failed || !file.filename().string().starts_with("libblas")) return false;
+  // Distributions keep a fast library's own libblas in a folder of its name.
+  constexpr std::array<std::string_view, 4> fast_libraries = {"openblas", "blis", "atlas", "mkl"};
+  return std::ranges::none_of(fast_libraries, [folder = file.parent_path().string()](std::string_view name) {
+    return folder.find(name) != std::string::npos;
+  });
+}
+
+namespace {
+
+// Intel's MKL, which PyTorch from pip has inside: "MKL 2024.2"; empty where there is none.
+std::string mkl_version() {
+  auto* const version_string = loaded_function<void(char*, int)>("MKL_Get_Version_String");
+  if (!version_string) return "";
+  std::array<char, 200> text{};
+  version_string(text.data(), static_cast<int>(text.size()));
+  // "Intel(R) oneAPI Math Kernel Library Version 2024.2-Product Build 20240605 for ..."
+  const std::string version(text.data());
+  const std::size_t begin = version.find_first_of("0123456789");
+  return begin == std::string::npos ? "MKL"
+                                    : "MKL " + version.substr(begin, version.find_first_of("- ", begin) - begin);
+}
+
+}  // namespace
+
+bool blas_says_its_kernel() {
+  return mkl_version().empty() && loaded_function<char*()>("openblas_get_corename") && !blas_is_reference();
+}
+
+std::string blas_kernel() {
+  if (const std::string mkl = mkl_version(); !mkl.empty()) return mkl;
+  return blas_says_its_kernel() ? loaded_function<char*()>("openblas_get_corename")() : "not OpenBLAS";
+}
+
+void use_one_blas_thread() {
+  if (auto* const set_threads = loaded_function<void(int)>("openblas_set_num_threads")) set_threads(1);
+}
+
+void use_best_blas_kernel(char** argv) {
+  use_one_blas_thread();
+  const std::string better = best_kernel();
+  if (better.empty() || std::getenv(kernel_variable) || std::getenv(guard_variable)) return;
+  const bool is_loaded = loaded_function<char*()>("openblas_get_corename") != nullptr;
+  if (is_loaded && !lacks_avx2(blas_kernel())) return;
+  setenv(kernel_variable, better.c_str(), 1);
+  if (!is_loaded) return;  // it will find the choice
+  setenv(guard_variable, "1", 1);
+  execv("/proc/self/exe", argv);
+  // Still here: the program could not be started again, so it goes on with the slow kernel.
+  unsetenv(kernel_variable);
+}
+
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
+
+// The number behind the name, in the line that begins with it; none where there is no such line.
+std::optional<std::int64_t> number_in_line(const fs::path& file, const std::string& name) {
+  std::ifstream lines(file);
+  std::string key;
+  for (std::int64_t value = 0; lines >> key; lines.ignore(unlimited, '\n'))
+    if (key == name && lines >> value) return value;
+  return {};
+}
+
+// Of lines such as "MemAvailable:   23492296 kB".
+std::optional<std::int64_t> kilobytes(const char* file, const std::string& name) {
+  const auto number = number_in_line(file, name);
+  return number ? std::optional(*number * 1024) : std::nullopt;
+}
+
+// None where the file is missing, or says "max".
+std::optional<std::int64_t> number_in(const fs::path& file) {
+  std::int64_t value = 0;
+  return std::ifstream(file) >> value ? std::optional(value) : std::nullopt;
+}
+
+std::int64_t left_by_machine() {
+  const auto available = kilobytes("/proc/meminfo", "MemAvailable:");
+  return available ? *available + kilobytes("/proc/meminfo", "SwapFree:").value_or(0) : unlimited;
+}
+
+// The names of the files of a control group.
+struct GroupFiles {
+  std::vector<const char*> limits;
+  const char* used;
+  const char* cached;  // in memory.stat: files that nobody has used lately, which go where memory is needed
+};
+const GroupFiles version_1{{"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_inactive_file"};
+const GroupFiles version_2{{"memory.max", "memory.high"}, "memory.current", "inactive_file"};
+
+std::int64_t left_by_group(const fs::path& group, const GroupFiles& files) {
+  std::int64_t most = unlimited;
+  for (const char* const limit : files.limits) most = std::min(most, number_in(group / limit).value_or(unlimited));
+  if (most == unlimited) return unlimited;
+  const std::int64_t used = number_in(group / files.used).value_or(0);
+  const std::int64_t cached = number_in_line(group / "memory.stat", files.cached).value_or(0);
+  return most - std::max<std::int64_t>(0, used - cached);
+}
+
+// `group`: "/system.slice/job", below where the control groups lie. A container may see its own group there in the place
+// of all: then the folders of that name are not there.
+std::int64_t left_by_groups(const fs::path& groups, const fs::path& group, const GroupFiles& files) {
+  std::int64_t least = left_by_group(groups, files);
+  fs::path above = groups;
+  for (const fs::path& part : group.lexically_normal().relative_path())
+    least = std::min(least, left_by_group(above /= part, files));
+  return least;
+}
+
+bool has_memory(std::string_view controllers) {
+  return fmt::format(",{},", controllers).find(",memory,") != std::string::npos;
+}
+
+// `used`: the system's name for what counts towards the limit.
+std::int64_t left_by_limit(__rlimit_resource of, const char* used) {
+  rlimit limit{};
+  if (getrlimit(of, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
+  return static_cast<std::int64_t>(limit.rlim_cur) - kilobytes("/proc/self/status", used).value_or(0);
+}
+
+}  // namespace
+
+// Of /proc/self/cgroup, lines "<number>:<controllers>:<group>"; version 2 has no controllers there.
+std::int64_t left_by_control_groups(const fs::path& root) {
+  const fs::path groups = root / "sys/fs/cgroup";
+  std::int64_t least = std::min(left_by_group(groups, version_2), left_by_group(groups / "memory", version_1));
+  std::ifstream lines(root / "proc/self/cgroup");
+  for (std::string line; std::getline(lines, line);) {
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (first == line.npos || second == line.npos) continue;
+    const std::string_view controllers = std::string_view(line).substr(first + 1, second - first - 1);
+    const fs::path group = line.substr(second + 1);
+    if (controllers.empty()) {
+      for (const fs::path& place : {groups, groups / "unified"})
+        least = std::min(least, left_by_groups(place, group, version_2));
+    } else if (has_memory(controllers)) {
+      least = std::min(least, left_by_groups(groups / "memory", group, version_1));
+    }
+  }
+  return least;
+}
+
+std::int64_t free_memory_bytes() {
+  return std::max<std::int64_t>(
+      0, std::min({left_by_machine(), left_by_control_groups(), left_by_limit(RLIMIT_AS, "VmSize:"),
+                   left_by_limit(RLIMIT_DATA, "VmData:")}));
+}
+
 namespace {
 
 constexpr std::size_t blas_buffer_bytes = std::size_t{128} << 20;  // of OpenBLAS 0.3 on x86-64
@@ -66,10 +317,6 @@ void reserve_blas_buffers(int threads) {
   for (void* const buffer : buffers)
     if (buffer) give_back(buffer);
 }
-
-}  // namespace
-
-namespace {
 
 constexpr const char* blas_threads = "OPENBLAS_NUM_THREADS";
 

@@ -1,17 +1,81 @@
-#include "workers/process/interrupt.hpp"
+#include "workers/base/process.hpp"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <semaphore.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <system_error>
 #include <thread>
 #include <utility>
 
-#include "workers/process/exit_status.hpp"
-
 namespace syncopate {
+
+namespace {
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> result;
+  for (std::string& word : words) result.push_back(word.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+[[noreturn]] void fail_to_start(const std::string& program, int error) {
+  throw std::runtime_error(fmt::format("cannot start {}: {}", program, std::generic_category().message(error)));
+}
+
+void redirect(int descriptor, const char* file, int flags) {
+  const int opened = open(file, flags);
+  if (opened >= 0) dup2(opened, descriptor);
+}
+
+// Between fork and exec: only what signal handlers may do too.
+[[noreturn]] void become(char* const* command, pid_t parent, int failed) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(1);
+  for (const int ignored : {SIGPIPE, SIGXFSZ}) signal(ignored, SIG_DFL);  // here, which others do not expect
+  redirect(STDIN_FILENO, "/dev/null", O_RDONLY);
+  redirect(STDOUT_FILENO, "/dev/null", O_WRONLY);
+  execvp(command[0], command);
+  const int error = errno;
+  (void)!write(failed, &error, sizeof error);
+  _exit(127);
+}
+
+}  // namespace
+
+pid_t start_child(std::vector<std::string> command) {
+  int failed[2];
+  if (pipe2(failed, O_CLOEXEC) != 0) fail_to_start(command.front(), errno);
+  const std::vector<char*> words = pointers(command);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child == 0) become(words.data(), parent, failed[1]);
+  int error = child < 0 ? errno : 0;
+  close(failed[1]);
+  if (child > 0) (void)!read(failed[0], &error, sizeof error);  // until it is another program, or cannot become it
+  close(failed[0]);
+  if (error == 0) return child;
+  if (child > 0) waitpid(child, nullptr, 0);
+  fail_to_start(command.front(), error);
+}
+
+std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+
 namespace {
 
 std::atomic<bool> flag{false};
@@ -105,5 +169,79 @@ void tell_of_interrupt(std::atomic<int>* word, int value) {
 bool interrupted() { return flag.load(std::memory_order_relaxed); }
 
 void set_interrupted(bool value) { flag.store(value, std::memory_order_relaxed); }
+
+namespace {
+
+// The name of a host is not enough: containers may share it, and a file system too.
+std::string this_machine() {
+  std::string start;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), start);
+  std::error_code error;
+  const std::string numbers = std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
+  return start.empty() || error ? "" : start + " " + numbers;
+}
+
+struct Status {
+  char state = 0;
+  std::uint64_t start = 0;
+};
+
+// Of /proc/<number>/stat, behind the name, which may have blanks and brackets: the 3rd and the 22nd field.
+std::optional<Status> status_of(pid_t number) {
+  std::ifstream file("/proc/" + std::to_string(number) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto name_end = text.rfind(')');
+  if (name_end == std::string::npos) return {};
+  std::istringstream fields(text.substr(name_end + 1));
+  Status status;
+  std::string skipped;
+  fields >> status.state;
+  for (int field = 4; field < 22; ++field) fields >> skipped;
+  if (!(fields >> status.start)) return {};
+  return status;
+}
+
+}  // namespace
+
+ProcessIdentity this_process() {
+  const auto status = status_of(getpid());
+  return {.machine = this_machine(), .number = getpid(), .start = status ? status->start : 0};
+}
+
+ProcessState state_of(const ProcessIdentity& process) {
+  static const std::string here = this_machine();
+  if (process.machine.empty() || process.machine != here || process.number <= 0) return ProcessState::unknown;
+  const auto status = status_of(process.number);
+  if (!status) {
+    const bool is_gone = kill(process.number, 0) != 0 && errno == ESRCH;
+    return is_gone ? ProcessState::gone : ProcessState::unknown;
+  }
+  const bool has_ended = status->state == 'Z' || status->state == 'X';
+  return has_ended || status->start != process.start ? ProcessState::gone : ProcessState::running;
+}
+
+// With nobody who could write any more, an empty pipe is at its end: who comes later reads nothing.
+SharedToken::SharedToken() {
+  int ends[2];
+  constexpr char token = 't';
+  if (pipe(ends) != 0) throw std::system_error(errno, std::generic_category(), "a pipe");
+  descriptor_ = ends[0];
+  const bool is_there = write(ends[1], &token, 1) == 1;
+  const int error = errno;
+  close(ends[1]);
+  if (is_there) return;
+  close(ends[0]);
+  throw std::system_error(error, std::generic_category(), "a pipe");
+}
+
+SharedToken::~SharedToken() { close(descriptor_); }
+
+bool SharedToken::take() {
+  char token = 0;
+  while (true) {
+    const ssize_t bytes = read(descriptor_, &token, 1);
+    if (bytes >= 0 || errno != EINTR) return bytes == 1;
+  }
+}
 
 }  // namespace syncopate

@@ -1,15 +1,116 @@
-#include "workers/random/random.hpp"
+#include "workers/base/random.hpp"
 
 #include <Random123/philox.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <boost/math/special_functions/erf.hpp>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include <utility>
 
-#include "workers/process/instruction_set.hpp"
-#include "workers/random/philox_lanes.hpp"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace syncopate {
+
+std::vector<std::uint32_t> permutation(const RandomStream& stream, std::size_t size, std::uint32_t first) {
+  std::vector<double> uniform(size);
+  stream.fill_uniform(first, uniform);
+  std::vector<std::uint32_t> order(size);
+  std::iota(order.begin(), order.end(), 0u);
+  for (std::size_t last = size; last-- > 1;)
+    std::swap(order[last], order[static_cast<std::size_t>(uniform[last] * static_cast<double>(last + 1))]);
+  return order;
+}
+
 namespace {
+
+// Philox 4x32-10 in eight lanes, one block of two numbers in each.
+// The counter's words: block, worker, low half of the step, and purpose | stream << 8 | step's next 16 bits << 16.
+inline std::uint32_t last_word(const RandomStream& stream) {
+  const auto user = static_cast<std::uint32_t>(stream.purpose) | static_cast<std::uint32_t>(stream.stream) << 8;
+  return user | static_cast<std::uint32_t>(static_cast<std::uint64_t>(stream.step.value()) >> 32) << 16;
+}
+
+using PhiloxKey = std::array<std::uint32_t, 2>;
+constexpr PhiloxKey key_of(std::uint64_t seed) {
+  return {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
+}
+
+// See to_uniform.
+inline constexpr std::uint64_t one_bits = std::bit_cast<std::uint64_t>(1.0);
+inline constexpr double below_one = 1 - 0x1p-53;
+
+#if defined(__x86_64__)
+// to_uniform in eight lanes, whose upper halves are garbage.
+[[gnu::target("avx512f")]] inline __m512d to_uniforms(__m512i low, __m512i high) {
+  constexpr __mmask16 upper = 0xaaaa;
+  const __m512i bits = _mm512_mask_blend_epi32(upper, low, _mm512_slli_epi64(high, 32));
+  const __m512i number = _mm512_or_epi64(_mm512_srli_epi64(bits, 12), _mm512_set1_epi64(one_bits));
+  return _mm512_sub_pd(_mm512_castsi512_pd(number), _mm512_set1_pd(below_one));
+}
+
+// The keys of all rounds, in memory, where a vector instruction takes them from as if they stood in all lanes.
+struct RoundKeys {
+  std::uint64_t seed = 0;
+  std::array<std::uint64_t, 10> key0{}, key1{};
+
+  constexpr explicit RoundKeys(std::uint64_t seed) : seed(seed) {
+    auto [low, high] = key_of(seed);
+    for (std::size_t round = 0; round < 10; ++round, low += PHILOX_W32_0, high += PHILOX_W32_1)
+      key0[round] = low, key1[round] = high;
+  }
+
+  // Those of the seed that this thread draws with; until it draws with another.
+  static const RoundKeys& of(std::uint64_t seed) {
+    thread_local constinit RoundKeys keys(0);
+    if (keys.seed != seed) [[unlikely]]
+      keys = RoundKeys(seed);
+    return keys;
+  }
+};
+
+// The counters of 8 blocks. 32-bit words stand in 64-bit lanes.
+struct WideCounter {
+  __m512i block, worker, step, last;
+};
+
+// The numbers of 8 blocks, in their order, or of twice as many, which take turns.
+template <int groups>
+[[gnu::target("avx512f")]] inline void draw_wide(const WideCounter (&counters)[groups], const RoundKeys& keys,
+                                                 __m512d* numbers) {
+  const __m512i multiplier0 = _mm512_set1_epi64(PHILOX_M4x32_0), multiplier1 = _mm512_set1_epi64(PHILOX_M4x32_1);
+  constexpr int exclusive_or = 0x96;  // of three
+  __m512i a[groups], b[groups], c[groups], d[groups];
+  for (int g = 0; g < groups; ++g) {
+    a[g] = counters[g].block, b[g] = counters[g].worker, c[g] = counters[g].step, d[g] = counters[g].last;
+  }
+#pragma GCC unroll 10
+  for (int round = 0; round < 10; ++round) {
+    const __m512i key0 = _mm512_set1_epi64(keys.key0[round]), key1 = _mm512_set1_epi64(keys.key1[round]);
+#pragma GCC unroll 2
+    for (int g = 0; g < groups; ++g) {
+      const __m512i p = _mm512_mul_epu32(a[g], multiplier0), q = _mm512_mul_epu32(c[g], multiplier1);
+      a[g] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(q, 32), b[g], key0, exclusive_or), b[g] = q;
+      c[g] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p, 32), d[g], key1, exclusive_or), d[g] = p;
+    }
+  }
+  const __m512i low_blocks = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);  // first and second number of each in turn
+  const __m512i high_blocks = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
+  for (int g = 0; g < groups; ++g) {
+    const __m512d first = to_uniforms(a[g], b[g]), second = to_uniforms(c[g], d[g]);
+    numbers[2 * g] = _mm512_permutex2var_pd(first, low_blocks, second);
+    numbers[2 * g + 1] = _mm512_permutex2var_pd(first, high_blocks, second);
+  }
+}
+#endif
 
 using Block = std::array<std::uint32_t, 4>;
 
@@ -175,5 +276,154 @@ void RandomStream::fill_uniform(std::uint32_t first, std::span<double> out) cons
 #endif
   fill_from(counter, key_of(seed), out);
 }
+
+RandomStream RandomRows::operator[](std::size_t row) const {
+  RandomStream stream = first;
+  if (along == Along::workers)
+    stream.worker.value += static_cast<int>(row);
+  else
+    stream.step += static_cast<Step::Rep>(row);
+  return stream;
+}
+
+#if defined(__x86_64__)
+namespace {
+
+// Goes through the blocks of one row after another, eight at a time.
+struct BlockLanes {
+  std::size_t blocks;   // of each row
+  __m512i block, row;   // by lane
+  std::uint32_t first;  // block
+
+  [[gnu::target("avx512f")]] BlockLanes(std::size_t blocks, std::uint32_t first) : blocks(blocks), first(first) {
+    alignas(64) std::array<std::uint64_t, 8> block_of, row_of;
+    for (std::size_t lane = 0; lane < 8; ++lane) block_of[lane] = lane % blocks, row_of[lane] = lane / blocks;
+    block = _mm512_load_si512(block_of.data());
+    row = _mm512_load_si512(row_of.data());
+  }
+
+  [[gnu::target("avx512f"), gnu::always_inline]] inline WideCounter next(const RandomRows& rows) {
+    const RandomStream& stream = rows.first;
+    const bool along_workers = rows.along == RandomRows::Along::workers;
+    const __m512i worker = _mm512_set1_epi64(stream.worker.value);
+    const __m512i step = _mm512_set1_epi64(stream.step.value());
+    const WideCounter counter{_mm512_add_epi64(block, _mm512_set1_epi64(first)),
+                              along_workers ? _mm512_add_epi64(worker, row) : worker,
+                              along_workers ? step : _mm512_add_epi64(step, row), _mm512_set1_epi64(last_word(stream))};
+    const __m512i of_row = _mm512_set1_epi64(static_cast<std::int64_t>(blocks));
+    block = _mm512_add_epi64(block, _mm512_set1_epi64(static_cast<std::int64_t>(8 % blocks)));
+    row = _mm512_add_epi64(row, _mm512_set1_epi64(static_cast<std::int64_t>(8 / blocks)));
+    const __mmask8 is_past = _mm512_cmpge_epu64_mask(block, of_row);
+    block = _mm512_mask_sub_epi64(block, is_past, block, of_row);
+    row = _mm512_mask_add_epi64(row, is_past, row, _mm512_set1_epi64(1));
+    return counter;
+  }
+};
+
+// From an even number on. Of rows of odd length, the last block's second number is left out.
+[[gnu::target("avx512f")]] void fill_rows(const RandomRows& rows, std::uint32_t first_block, std::span<double> out) {
+  const RoundKeys& keys = RoundKeys::of(rows.first.seed);
+  const std::size_t length = out.size() / rows.count, blocks = (length + 1) / 2;
+  const bool has_gaps = length % 2 == 1;
+  BlockLanes lanes(blocks, first_block);
+  std::size_t place = 0, in_row = 0;  // of the next number, gaps counted
+  const std::size_t end = 2 * blocks * rows.count;
+  for (double* to = out.data(); place < end; place += 32) {
+    const WideCounter low = lanes.next(rows), high = lanes.next(rows);
+    __m512d numbers[4];
+    draw_wide<2>({low, high}, keys, numbers);
+    if (!has_gaps && place + 32 <= end) {  // then in_row is not asked for before the end
+      for (int i = 0; i < 4; ++i, to += 8) _mm512_storeu_pd(to, numbers[i]);
+      continue;
+    }
+    alignas(64) std::array<double, 32> drawn;
+    for (std::size_t i = 0; i < 4; ++i) _mm512_store_pd(&drawn[8 * i], numbers[i]);
+    for (std::size_t i = 0; i < std::min<std::size_t>(32, end - place); ++i) {
+      const bool ends_row = ++in_row == 2 * blocks;
+      if (ends_row) in_row = 0;
+      if (!(ends_row && has_gaps)) *to++ = drawn[i];
+    }
+  }
+}
+
+}  // namespace
+#endif
+
+void RandomRows::fill_uniform(std::uint32_t first_number, std::span<double> out) const {
+  if (count == 0 || out.empty()) return;
+  const std::size_t length = out.size() / count;
+#if defined(__x86_64__)
+  // The step's upper half is the same in all lanes.
+  const std::uint64_t low_step = static_cast<std::uint64_t>(first.step.value()) & 0xffffffff;
+  const bool is_plain = along == Along::workers || low_step + count <= std::uint64_t{1} << 32;
+  if (instruction_set == InstructionSet::avx512 && count > 1 && first_number % 2 == 0 && is_plain)
+    return fill_rows(*this, first_number / 2, out);
+#endif
+  for (std::size_t row = 0; row < count; ++row)
+    (*this)[row].fill_uniform(first_number, out.subspan(row * length, length));
+}
+
+namespace {
+
+// The next set in lexicographic order; false after the last.
+bool advance(std::vector<int>& set, int count) {
+  const int size = static_cast<int>(set.size());
+  int i = size - 1;
+  while (i >= 0 && set[static_cast<std::size_t>(i)] == count - size + i) --i;
+  if (i < 0) return false;
+  std::iota(set.begin() + i, set.end(), set[static_cast<std::size_t>(i)] + 1);
+  return true;
+}
+
+double number_of_sets(int count, int chosen) {
+  double sets = 1;
+  for (int i = 0; i < chosen; ++i) sets *= static_cast<double>(count - i) / (i + 1);
+  return std::round(sets);
+}
+
+}  // namespace
+
+// Floyd's algorithm.
+std::vector<int> draw_set(int count, int chosen, const RandomStream& stream, std::uint32_t first) {
+  std::vector<int> result;
+  for (int i = 0; i < chosen; ++i) {
+    const int top = count - chosen + i;
+    const double u = stream.uniform(first + static_cast<std::uint32_t>(i));
+    const int drawn = std::min(top, static_cast<int>(u * (top + 1)));
+    result.push_back(std::find(result.begin(), result.end(), drawn) == result.end() ? drawn : top);
+  }
+  return result;
+}
+
+bool holds_for_sets(int count, int chosen, int most_sets, const RandomStream& stream,
+                    const std::function<bool(std::span<const int>)>& holds_for) {
+  if (number_of_sets(count, chosen) > most_sets) {
+    for (int i = 0; i < most_sets; ++i)
+      if (!holds_for(draw_set(count, chosen, stream, static_cast<std::uint32_t>(i * chosen)))) return false;
+    return true;
+  }
+  std::vector<int> set(static_cast<std::size_t>(chosen));
+  std::iota(set.begin(), set.end(), 0);
+  do {
+    if (!holds_for(set)) return false;
+  } while (advance(set, count));
+  return true;
+}
+
+void fill_standard_normal(const RandomStream& stream, std::uint32_t first, std::span<double> out) {
+  stream.fill_uniform(first, out);
+  for (double& u : out) u = -std::numbers::sqrt2 * boost::math::erfc_inv(2 * u);
+}
+
+InstructionSet widest_instruction_set() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f")) return InstructionSet::avx512;
+  if (__builtin_cpu_supports("avx2")) return InstructionSet::avx2;
+#endif
+  return InstructionSet::scalar;
+}
+
+InstructionSet instruction_set = widest_instruction_set();
 
 }  // namespace syncopate

@@ -5,10 +5,13 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <vector>
 
-#include "workers/units/units.hpp"
+#include "workers/base/units.hpp"
 
 namespace syncopate {
 
@@ -55,5 +58,51 @@ struct RandomStream {
 
   double uniform(std::uint32_t index) const;
 };
+
+// Orders drawn at random.
+// 0 to size - 1 in an order that is as likely as any other (Fisher and Yates), from `size` numbers of the stream,
+// from `first` on. These have 52 bits, so the bias of an element is below size / 2^52.
+std::vector<std::uint32_t> permutation(const RandomStream& stream, std::size_t size, std::uint32_t first = 0);
+
+// Several random streams side by side, which are drawn from at once: with a dozen numbers from each, that is a
+// third cheaper than one after another.
+// The streams of consecutive workers at one step, or of one worker at consecutive steps.
+struct RandomRows {
+  enum class Along { workers, steps };
+
+  RandomStream first{};
+  Along along = Along::workers;
+  std::size_t count = 1;
+
+  RandomStream operator[](std::size_t row) const;
+  // Rows [begin, begin + rows).
+  RandomRows part(std::size_t begin, std::size_t rows) const { return {(*this)[begin], along, rows}; }
+
+  // Row after row: out.size() / count numbers of each, from number `first_number` on, as its stream's own
+  // fill_uniform would give them.
+  void fill_uniform(std::uint32_t first_number, std::span<double> out) const;
+};
+
+// Sets of numbers, drawn, or one after another.
+// `chosen` different numbers below `count`, each set as likely as any other, from as many numbers of the stream.
+std::vector<int> draw_set(int count, int chosen, const RandomStream& stream, std::uint32_t first = 0);
+
+// Whether it holds for every set of `chosen` numbers below `count`, or, where there are more than `most_sets`, for as
+// many that are drawn.
+bool holds_for_sets(int count, int chosen, int most_sets, const RandomStream& stream,
+                    const std::function<bool(std::span<const int>)>& holds_for);
+
+// Standard normal numbers from the counter-based streams, through the inverse of the normal
+// distribution function: one uniform number each, so that number i needs none of those before it.
+// out[i] = normal number `first + i` of the stream: mean 0, variance 1.
+void fill_standard_normal(const RandomStream& stream, std::uint32_t first, std::span<double> out);
+
+// Which vector instructions draw random numbers and delays. Whichever do, the bits are the same.
+enum class InstructionSet { scalar, avx2, avx512 };
+
+InstructionSet widest_instruction_set();  // that this processor has
+
+// In use; tests set it to less than the widest.
+extern InstructionSet instruction_set;
 
 }  // namespace syncopate

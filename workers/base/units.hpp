@@ -5,10 +5,13 @@
 #include <chrono>
 #include <cmath>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace syncopate {
 
@@ -81,6 +84,83 @@ struct Rank {
   constexpr explicit Rank(int rank) : value(rank) {}
   constexpr auto operator<=>(const Rank&) const = default;
   int value = 0;
+};
+
+// One value for each participant, indexed by rank.
+// for (const Rank worker : Ranks(n)): 0 .. n-1.
+class Ranks {
+ public:
+  explicit constexpr Ranks(int count) : first_(0), end_(count) {}
+  constexpr Ranks(Rank first, int count) : first_(first.value), end_(first.value + count) {}
+
+  class Iterator {
+   public:
+    explicit constexpr Iterator(int rank) : rank_(rank) {}
+    constexpr Rank operator*() const { return Rank{rank_}; }
+    constexpr Iterator& operator++() {
+      ++rank_;
+      return *this;
+    }
+    constexpr bool operator==(const Iterator&) const = default;
+
+   private:
+    int rank_;
+  };
+  constexpr Iterator begin() const { return Iterator(first_); }
+  constexpr Iterator end() const { return Iterator(end_); }
+
+ private:
+  int first_;
+  int end_;
+};
+
+template <typename T>
+class ByRank {
+ public:
+  ByRank() = default;
+  explicit ByRank(int count) : values_(static_cast<std::size_t>(count)) {}
+  ByRank(int count, const T& value) : values_(static_cast<std::size_t>(count), value) {}
+  ByRank(std::initializer_list<T> values) : values_(values) {}
+
+  typename std::vector<T>::reference operator[](Rank rank) { return values_[static_cast<std::size_t>(rank.value)]; }
+  typename std::vector<T>::const_reference operator[](Rank rank) const {
+    return values_[static_cast<std::size_t>(rank.value)];
+  }
+
+  int size() const { return static_cast<int>(values_.size()); }
+  bool empty() const { return values_.empty(); }
+  void assign(int count, const T& value) { values_.assign(static_cast<std::size_t>(count), value); }
+  void clear() { values_.clear(); }
+
+  auto begin() { return values_.begin(); }
+  auto end() { return values_.end(); }
+  auto begin() const { return values_.begin(); }
+  auto end() const { return values_.end(); }
+
+  // In the order of the ranks.
+  const std::vector<T>& values() const { return values_; }
+
+ private:
+  std::vector<T> values_;
+};
+
+// A line of a source file: what std::source_location tells, which clang 14 lacks with GCC 12's library.
+class SourceLine {
+ public:
+  constexpr SourceLine() = default;
+  // Of the call; as a default argument, of the call that leaves it out.
+  static constexpr SourceLine current(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
+    return {file, line};
+  }
+
+  constexpr const char* file_name() const { return file_; }
+  constexpr unsigned line() const { return line_; }
+
+ private:
+  constexpr SourceLine(const char* file, unsigned line) : file_(file), line_(line) {}
+
+  const char* file_ = "";
+  unsigned line_ = 0;
 };
 
 }  // namespace syncopate

@@ -1,10 +1,70 @@
-#include "workers/cluster/span_recorder.hpp"
+#include "workers/cluster/accounting.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
 namespace syncopate {
+
+Duration Account::total() const { return std::accumulate(time.begin(), time.end(), Duration{}); }
+
+// With servers all counts as lost that they have not kept, with the pauses between.
+Account Book::account_at(Time end, Duration down_beyond, DecidedBy who) const {
+  Account account = account_;
+  account.lose(who == DecidedBy::servers ? account[Activity::compute] - tally_.kept_time() : tally_.lost_time(who));
+  account[Activity::down] -= down_beyond;
+  const Duration beyond = now_ - unbooked_ - end;
+  if (beyond <= Duration{}) {
+    account[Activity::wait] -= beyond;
+    return account;
+  }
+  const Duration worked = beyond - down_beyond;
+  const Duration lost = std::min(worked, account[Activity::discarded]);
+  account[Activity::discarded] -= lost;
+  account[Activity::compute] -= worked - lost;
+  return account;
+}
+
+// As the spans have it, or else last things first.
+Duration Book::take_back(Time end) {
+  if (const auto removed = spans_ ? spans_->remove_beyond(self_, end) : std::nullopt) {
+    for (std::size_t i = 0; i < activities; ++i) account_.time[i] -= removed->account.time[i];
+    return removed->micro_batches;
+  }
+  const Duration computed = account_[Activity::compute];
+  Duration beyond = now_ - end;
+  for (const Activity activity :
+       {Activity::wait, Activity::communicate, Activity::compute, Activity::discarded, Activity::down}) {
+    const Duration taken = std::min(beyond, account_[activity]);
+    account_[activity] -= taken;
+    beyond -= taken;
+  }
+  return computed - account_[Activity::compute];
+}
+
+Tally& Tally::operator+=(const Tally& other) {
+  Numbers sum = numbers();
+  const Numbers more = other.numbers();
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
+  return *this = of(sum);
+}
+
+Tally::Numbers Tally::numbers() const {
+  return {computed_, cancelled_, kept_, dropped_, kept_time_.count(), computed_time_.count(), lost_time_.count()};
+}
+
+Tally Tally::of(const Numbers& numbers) {
+  Tally tally;
+  tally.computed_ = numbers[0];
+  tally.cancelled_ = numbers[1];
+  tally.kept_ = numbers[2];
+  tally.dropped_ = numbers[3];
+  tally.kept_time_ = Duration{numbers[4]};
+  tally.computed_time_ = Duration{numbers[5]};
+  tally.lost_time_ = Duration{numbers[6]};
+  return tally;
+}
 
 SpanRecorder::SpanRecorder(int workers, int servers, const Limits& limits)
     : workers_(workers), servers_(servers), limits_(limits), tracks_(workers + servers) {

@@ -3,17 +3,39 @@
 // work, and so the spans of a worker sum to its Account.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
-#include "workers/cluster/account.hpp"
+#include "workers/base/units.hpp"
+#include "workers/cluster/calls.hpp"
 #include "workers/training/objective.hpp"
-#include "workers/units/by_rank.hpp"
-#include "workers/units/units.hpp"
+#include "workers/training/training.hpp"
 
 namespace syncopate {
+
+// What workers spend their time on.
+// Every worker-second is exactly one of these five; over all workers they sum to N x T.
+enum class Activity { compute, discarded, wait, communicate, down };
+inline constexpr std::size_t activities = 5;
+inline constexpr std::array<const char*, activities> activity_names = {"compute", "discarded", "wait", "communicate",
+                                                                       "down"};
+struct Account {
+  std::array<Duration, activities> time{};
+  Duration& operator[](Activity activity) { return time[static_cast<std::size_t>(activity)]; }
+  Duration operator[](Activity activity) const { return time[static_cast<std::size_t>(activity)]; }
+  // Time that counted as computing was for nothing.
+  void lose(Duration spent) {
+    (*this)[Activity::compute] -= spent;
+    (*this)[Activity::discarded] += spent;
+  }
+  Duration total() const;
+};
 
 inline constexpr const char* micro_batch_name = "micro-batch";
 
@@ -156,5 +178,338 @@ class SpanRecorder {
 
 // The spans' durations by activity.
 Account account_of(const std::vector<Span>& spans);
+
+// A row of steps.csv.
+// A step that all take together, or what they do on their own until they synchronise.
+struct StepRow {
+  Step step{};  // at its end
+  Time end{};
+  Duration duration{};
+  std::int64_t kept = 0;
+  std::int64_t dropped = 0;
+  Step period{};  // the longest of its workers
+  Bytes bytes{};  // sent in it, over all workers
+
+  void add(const Contribution& part) {
+    kept += part.kept;
+    dropped += part.dropped();
+    step = std::max(step, part.step);
+    period = std::max(period, part.period);
+  }
+  // Parts of one row that were added up apart: it ends with the last.
+  void merge(const StepRow& part) {
+    add({.kept = part.kept, .planned = part.kept + part.dropped, .step = part.step, .period = part.period});
+    end = std::max(end, part.end);
+    bytes += part.bytes;
+  }
+};
+
+// What has become of a worker's micro-batches: their number, and the time that they took.
+// Who decides which of a run's gradients are kept.
+enum class DecidedBy { workers, servers };
+
+class Tally {
+ public:
+  // Their gradients exist; a message has ended one.
+  void compute(std::int64_t micro_batches, Duration time) {
+    computed_ += micro_batches;
+    computed_time_ += time;
+  }
+  void cancel() { ++cancelled_; }
+  // They are in a model, or planned and never will be.
+  void contribute(const Contribution& part) {
+    kept_ += part.kept;
+    dropped_ += part.dropped();
+    kept_time_ += part.compute_time;
+  }
+  void keep(const Work& work) {
+    kept_ += work.micro_batches;
+    kept_time_ += work.time;
+  }
+  void drop(std::int64_t micro_batches) { dropped_ += micro_batches; }
+  // Time that was for nothing.
+  void lose(Duration time) { lost_time_ += time; }
+
+  std::int64_t kept() const { return kept_; }
+  Duration kept_time() const { return kept_time_; }
+  // Servers alone know what they keep: all else that was begun is dropped, and for nothing.
+  std::int64_t dropped(DecidedBy who) const {
+    return who == DecidedBy::servers ? computed_ + cancelled_ - kept_ : dropped_;
+  }
+  Duration lost_time(DecidedBy who) const {
+    return who == DecidedBy::servers ? computed_time_ - kept_time_ : lost_time_;
+  }
+
+  // Several may each know a part.
+  Tally& operator+=(const Tally& other);
+  using Numbers = std::array<std::int64_t, 7>;
+  Numbers numbers() const;
+  static Tally of(const Numbers& numbers);
+
+ private:
+  std::int64_t computed_ = 0;
+  std::int64_t cancelled_ = 0;
+  std::int64_t kept_ = 0;
+  std::int64_t dropped_ = 0;
+  Duration kept_time_{};
+  Duration computed_time_{};
+  Duration lost_time_{};
+};
+
+// One participant's book: where its time goes, and what becomes of its micro-batches. All clusters enter both here and
+// nowhere else, so that clock, account, spans, counts and rows say the same.
+class Book {
+ public:
+  Book() = default;
+  // `spans`: null where none are asked for.
+  Book(Rank self, Time begin, SpanRecorder* spans) : now_(begin), spans_(spans), self_(self) {}
+
+  Time now() const { return now_; }
+
+  // Time passes until `end`; none where that has gone by.
+  void pass(Activity activity, Time end, const SpanLabel& label) {
+    end = end > now_ ? end : now_;
+    if (spans_) spans_->add(self_, activity, end, label.what, label.step, label.micro_batch);
+    account_[activity] += end - now_;
+    now_ = end;
+  }
+
+  // Time passes after the end of the run, which no account is kept of.
+  void pass_unbooked(Time end) {
+    unbooked_ += end - now_;
+    now_ = end;
+  }
+
+  // The last time that it met others: until then its clock was everybody's, since then it has run ahead.
+  void meet() { met_at_ = now_; }
+  Time met_at() const { return met_at_; }
+
+  // Micro-batches have come to their end, in this time; a message has ended one.
+  void compute(std::int64_t micro_batches, Duration time) { tally_.compute(micro_batches, time); }
+  void cancel() { tally_.cancel(); }
+  // Time was spent on a gradient that nobody will take.
+  void lose(Duration time) {
+    if (spans_) spans_->lose(self_, time);
+    tally_.lose(time);
+  }
+  // A server keeps it.
+  void keep(const Work& work) {
+    if (spans_) spans_->keep(self_, work.time);
+    tally_.keep(work);
+  }
+  // What the worker brings to a row of steps.csv.
+  void contribute(const Contribution& part, StepRow& row) {
+    if (spans_) spans_->keep(self_, part.compute_time);
+    tally_.contribute(part);
+    row.add(part);
+  }
+  // Planned, for a row that does not come any more.
+  void drop(std::int64_t micro_batches) { tally_.drop(micro_batches); }
+
+  // As time has passed: what was lost since counts as computed.
+  const Account& account() const { return account_; }
+  const Tally& tally() const { return tally_; }
+
+  // The run has ended, and the worker has waited for that, or has run ahead of it with what came too late: the account
+  // up to the end, with what was for nothing. `down_beyond`: of outages, after the end.
+  Account account_at(Time end, Duration down_beyond, DecidedBy who) const;
+
+  // On a wall clock the end is over by the time that it is known. Takes back what lies beyond it, from the spans too,
+  // and says how much of that was compute, of micro-batches alone where spans tell them apart.
+  Duration take_back(Time end);
+
+  // But for whose it is, and the spans.
+  template <typename Archive>
+  void keep(Archive& archive) {
+    archive(now_, met_at_, unbooked_, account_, tally_);
+  }
+
+ private:
+  Time now_ = start_time;
+  Time met_at_ = start_time;
+  Duration unbooked_{};
+  Account account_;
+  SpanRecorder* spans_ = nullptr;
+  Tally tally_;
+  Rank self_{};
+};
+
+// When gradients, or models to be averaged, arrive where all of a round come together: at a collective of all workers,
+// or at a server.
+// Source:  Chen et al. 2016, Figures 3 and 4: the time of the k-th gradient since its iteration began.
+struct GradientArrival {
+  Time round_begin{};  // and the step: which round
+  Step step{};         // at the round's end: that of the row of steps.csv, or the server's own
+  Rank worker{};
+  Duration since{};  // the round began; negative where its part was started before the round before had ended
+};
+
+// Rounds with numbers, where what arrives may belong to an earlier one.
+class NumberedRounds {
+ public:
+  // `into`: null where arrivals are not recorded; then nothing is kept. The first round begins here.
+  NumberedRounds(std::vector<GradientArrival>* into, Time begin) : into_(into) { begin_next(begin); }
+
+  void begin_next(Time at) {
+    if (into_) begins_.push_back(at);
+  }
+  std::int64_t begun() const { return static_cast<std::int64_t>(begins_.size()); }
+  // Round 0 leads to step 1.
+  void arrive(std::int64_t round, Rank worker, Time at) {
+    if (into_ && round < begun()) add(begins_[static_cast<std::size_t>(round)], round, worker, at);
+  }
+
+ private:
+  void add(Time begin, std::int64_t round, Rank worker, Time at) {
+    into_->push_back({begin, Step{round + 1}, worker, at - begin});
+  }
+
+  std::vector<GradientArrival>* into_;
+  std::vector<Time> begins_;  // by round
+};
+
+// What a run tells while it goes on: rows of steps.csv that have ended, and models that stand for it.
+// What is evaluated where each worker has a model of its own and nobody that of all.
+enum class OwnModels {
+  mean,  // their mean
+  each,  // every one; what is reported is the mean of the results
+};
+
+// "These are the models of all workers now."
+struct ModelsOfWorkers {
+  std::vector<WeightedState> models{};  // in the order of the ranks
+  OwnModels evaluated = OwnModels::mean;
+};
+
+// "This is my model now." A worker's, after a step.
+struct OwnModel {
+  Rank worker{};
+  ModelStatePtr model{};  // null in time-only runs
+  double weight = 1;      // among all
+  OwnModels evaluated = OwnModels::mean;
+  Step step{};
+  Time time{};
+  std::int64_t samples = 0;
+  Bytes bytes{};
+  double learning_rate = 0;
+};
+
+// "This is the global model now."
+struct Publication {
+  ModelStatePtr model{};                    // null in time-only runs
+  std::vector<ModelStatePtr> ensemble{};    // if not empty: evaluate the mean of their predictions instead
+  ModelsOfWorkers own{};                    // if not empty: whose mean `model` is
+  std::vector<MicroBatch> recalibration{};  // if not empty: estimate BatchNorm statistics on these before evaluating
+  Step step{};                              // in steps of the experiment file
+  double surplus_steps = 0;                 // what its steps were planned with beyond M micro-batches each, in steps
+  Time time{};
+  std::int64_t samples = 0;  // that went into the model
+  Bytes bytes{};
+  double learning_rate = 0;
+};
+
+// Listens to a run. On the simulated cluster all calls come from the simulating thread; under MPI
+// only rank 0 (rows of collectives) and the publishing rank call.
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  virtual void on_row(const StepRow& row) = 0;
+  // Costs no time on either clock.
+  virtual void on_publish(const Publication& publication) = 0;
+  // Of the row of step 0: the learning rate of the first step, where that is not the file's schedule's.
+  virtual void on_first_rate(double) {}
+
+  // After this step, of each worker or a server: on the simulated cluster alone.
+  virtual bool wants_step_gradient(Step) const { return false; }
+  virtual void on_step_gradient(Step, Time, const Gradient&) {}
+  virtual bool wants_worker_models(Step) const { return false; }
+  virtual void on_worker_model(OwnModel&&) {}
+
+  // Where workers have models of their own. Under MPI the observer of each worker's process is told of its own alone.
+  virtual bool wants_own_models(Step) const { return false; }  // after this step, of each worker
+  virtual void on_own_model(OwnModel&&) {}
+  virtual void on_own_models_end(Rank) {}  // this worker has no further ones
+};
+
+// What a run can record beside its rounds and models. Off where nobody asks for it.
+// A micro-batch that has come to its end.
+struct MicroBatchTime {
+  Rank worker{};
+  Step step{};  // and index: of the slot that decided the duration
+  int index = 0;
+  Duration duration{};  // what the worker took
+  Duration added{};     // the part of it that was injected: what the delays added, and, where a slow worker
+                        // computes for real, what its factor did
+};
+
+struct RunRecord {
+  std::optional<SpanRecorder> spans{};
+  std::optional<std::vector<MicroBatchTime>> durations{};
+  std::optional<std::vector<GradientArrival>> arrivals{};
+};
+
+// Where arrivals are recorded; null: they are not.
+inline std::vector<GradientArrival>* arrivals_of(RunRecord* record) {
+  return record && record->arrivals ? &*record->arrivals : nullptr;
+}
+
+// What a run comes to.
+// What a run comes to.
+struct RunTotals {
+  Time end{};                           // T
+  std::vector<Account> accounts;        // per worker (the server is not a worker)
+  std::vector<std::int64_t> kept;       // micro-batches per worker that ended up in a model
+  std::vector<std::int64_t> dropped;    // micro-batches per worker, begun or finished, that did not
+  std::vector<std::int64_t> staleness;  // [k]: gradients that a server kept k steps after their model
+  // Communication by one ruler, whatever the network (see workers/time/network.hpp). Messages from workers to a
+  // server count once they have reached it, so that what comes too late for the run does not; others when sent.
+  Bytes bytes{};
+  std::int64_t collectives = 0;  // all-reduces, averages (of a group too), gathers, broadcasts, barriers
+  std::int64_t messages = 0;
+  // Where real arithmetic is to fit into drawn durations (pace = "emulate" under MPI); else empty or 0.
+  std::vector<std::int64_t> emulated;  // such micro-batches per worker
+  std::vector<std::int64_t> overruns;  // those of them that took longer
+  Duration overrun_excess{};           // by so much, together
+
+  // The next worker's.
+  void add(const Account& account, const Tally& tally, DecidedBy who) {
+    accounts.push_back(account);
+    kept.push_back(tally.kept());
+    dropped.push_back(tally.dropped(who));
+  }
+};
+
+// The rows of steps.csv of a run, in their order: every cluster closes its rows here.
+class StepRows {
+ public:
+  // `observer` (may be null) is told of each. The first one begins with the run, or where another cluster has left off.
+  explicit StepRows(RunObserver* observer, Time begin = start_time, Bytes sent = {})
+      : observer_(observer), begin_(begin), sent_(sent) {}
+
+  // A row lasts from the end of the one before, and has the bytes that were sent since then.
+  void close(StepRow row, Time end, Bytes sent_so_far) {
+    row.end = end;
+    row.duration = end - std::exchange(begin_, end);
+    row.bytes = sent_so_far - std::exchange(sent_, sent_so_far);
+    if (observer_) observer_->on_row(row);
+  }
+
+  // What a collective of all workers makes of it.
+  void close(Collective::Kind kind, const StepRow& row, Time end, Bytes sent_so_far) {
+    if (is_row(kind, row)) close(row, end, sent_so_far);
+  }
+  static bool is_row(Collective::Kind kind, const StepRow& row) {
+    return properties_of(kind).makes_row || row.kept + row.dropped > 0;
+  }
+
+  // Of the next row: when it begins, and what has been sent by then.
+  Time begin() const { return begin_; }
+  Bytes sent() const { return sent_; }
+
+ private:
+  RunObserver* observer_;
+  Time begin_;
+  Bytes sent_;
+};
 
 }  // namespace syncopate

@@ -1,4 +1,4 @@
-#include "workers/cluster/collective.hpp"
+#include "workers/cluster/calls.hpp"
 
 #include <fmt/format.h>
 
@@ -99,6 +99,25 @@ Members members_of(const Collective& collective, Rank self, int workers) {
   if (!collective.group_size) return {Rank{0}, workers};
   const int size = *collective.group_size, first = self.value / size * size;
   return {Rank{first}, std::min(size, workers - first)};
+}
+
+std::string Servers::name_of(Rank server, int workers) const {
+  const int index = server.value - workers;
+  if (count == 1) return "the server";
+  if (regions == 0) return fmt::format("server {}", index);
+  return index == 0 ? "the global server" : fmt::format("the server of region {}", index - 1);
+}
+
+std::string rank_ranges(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += text.empty() ? "" : ", ";
+    text += last == i ? fmt::format("{}", ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
+    i = last + 1;
+  }
+  return text;
 }
 
 }  // namespace syncopate

@@ -1,7 +1,11 @@
 #include "workers/cluster/cluster.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
+
+#include "workers/cluster/calls.hpp"
 
 namespace syncopate {
 
@@ -44,6 +48,38 @@ AgreedProgress Cluster::barrier(Rank self, Place place, const Contribution& cont
 
 SharedNumbers Cluster::all_gather(Rank self, std::span<const double> numbers, Place place) {
   return perform(self, Collective::all_gather(numbers), {}, place).numbers;
+}
+
+std::string short_path(std::string_view path) {
+  if (const auto methods = path.rfind("/algorithms/"); methods != path.npos)
+    return std::string(path.substr(methods + 1));
+  const auto file = path.rfind('/');
+  const auto folder = file == path.npos || file == 0 ? path.npos : path.rfind('/', file - 1);
+  return std::string(folder == path.npos ? path : path.substr(folder + 1));
+}
+
+std::string what_it_waits_for(const Place* place, const std::string& from) {
+  if (!place) return "ended";
+  return fmt::format("waiting in {}{}{} ({}:{})", place->operation, from.empty() ? "" : " for ", from,
+                     short_path(place->at.file_name()), place->at.line());
+}
+
+std::string explain(const Deadlock& deadlock) {
+  const double at_s = to_seconds(deadlock.at);
+  constexpr double years = to_seconds(longest_duration) / (365.25 * 24 * 3600);
+  std::string text =
+      deadlock.after_loss
+          ? fmt::format("nobody can go on after {:.6f} s: a micro-batch that takes more than {:.0f} years never ends",
+                        at_s, years)
+          : fmt::format("deadlock at {:.6f} s: nobody can go on", at_s);
+  for (const auto& [state, ranks] : deadlock.workers_by_state)
+    text += fmt::format("\n  worker{} {}: {}", ranks.size() > 1 ? "s" : "", rank_ranges(ranks), state);
+  for (const auto& [name, state] : deadlock.servers) text += fmt::format("\n  {}: {}", name, state);
+  return text;
+}
+
+std::string explain_end_of_clock(std::string_view who) {
+  return fmt::format("the virtual clock of {} has reached its end, after {:.0f} s (292 years)", who, to_seconds(never));
 }
 
 }  // namespace syncopate

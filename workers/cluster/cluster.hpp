@@ -4,24 +4,21 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "workers/cluster/collective.hpp"
-#include "workers/cluster/deadline.hpp"
-#include "workers/cluster/message.hpp"
-#include "workers/cluster/place.hpp"
-#include "workers/cluster/run_observer.hpp"
-#include "workers/cluster/run_totals.hpp"
-#include "workers/cluster/servers.hpp"
-#include "workers/cluster/work.hpp"
-#include "workers/process/interrupt.hpp"
-#include "workers/process/run_failure.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/units.hpp"
+#include "workers/cluster/accounting.hpp"
+#include "workers/cluster/calls.hpp"
+#include "workers/time/compute_time.hpp"
 #include "workers/training/gradient.hpp"
 #include "workers/training/training.hpp"
-#include "workers/units/units.hpp"
 
 namespace syncopate {
 
@@ -58,7 +55,7 @@ class Cluster {
   virtual std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
                                                    const MicroBatch& samples, const Deadline& deadline) = 0;
 
-  // Outages (workers/delays/outages.hpp): whether one of this worker's may take its state.
+  // Outages (workers/time/outages.hpp): whether one of this worker's may take its state.
   virtual bool may_lose_state(Rank) const { return false; }
   // Whether one has in the last compute_gradient. The worker is up again; the micro-batch was lost. Asked once.
   virtual bool has_lost_state(Rank) { return false; }
@@ -67,7 +64,7 @@ class Cluster {
   // worker that may lose its state.
   virtual Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count);
 
-  // The sleep that follows a micro-batch, where delays are sleeps (workers/delays/pauses.hpp); else none.
+  // The sleep that follows a micro-batch, where delays are sleeps (workers/time/compute_time.hpp); else none.
   virtual Duration sleep_after(Rank, const MicroBatch&) const { return {}; }
 
   // Collectives. All workers (not the servers) take part, or those of a group, with the same description. What is
@@ -113,6 +110,77 @@ class Cluster {
   virtual void keep(Rank self, const Work& work, Step staleness) = 0;
 
   virtual Bytes bytes_sent() const = 0;
+};
+
+// What to say when nobody can go on: every participant, and where in which method it waits.
+struct Deadlock {
+  Time at{};
+  bool after_loss = false;  // somebody is in a micro-batch that never ends: the method waits for those, as it should
+  std::map<std::string, std::vector<int>> workers_by_state{};  // ranks in ascending order
+  std::vector<std::pair<std::string, std::string>> servers{};  // name and state
+};
+
+// "waiting in receive for worker 3 (algorithms/quorum/backup_workers.hpp:20)", where
+// `from` is the participant that it waits for, if that is known; "ended" where there is no place.
+std::string what_it_waits_for(const Place* place, const std::string& from = "");
+
+std::string explain(const Deadlock& deadlock);
+
+// `who` cannot go on since its clock cannot.
+std::string explain_end_of_clock(std::string_view who);
+
+// A method's file as the project has it; of others the last two parts of the path.
+std::string short_path(std::string_view path);
+
+// For clusters that wrap another one: each call goes on to it, so that they say only what differs.
+class ForwardingCluster : public Cluster {
+ public:
+  int workers() const override { return wrapped().workers(); }
+  Servers servers() const override { return wrapped().servers(); }
+  RunTotals run(const Program& work, const Program& serve) override { return wrapped().run(work, serve); }
+  Time now(Rank self) const override { return wrapped().now(self); }
+  int workers_left(Rank self) override { return wrapped().workers_left(self); }
+  bool has_left(Rank self, Rank worker) const override { return wrapped().has_left(self, worker); }
+
+  std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
+                                           const MicroBatch& samples, const Deadline& deadline) override {
+    return wrapped().compute_gradient(self, at, slot, samples, deadline);
+  }
+  Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count) override {
+    return wrapped().compute_gradients(self, at, first, count);
+  }
+  bool may_lose_state(Rank worker) const override { return wrapped().may_lose_state(worker); }
+  bool has_lost_state(Rank worker) override { return wrapped().has_lost_state(worker); }
+  Duration sleep_after(Rank worker, const MicroBatch& slot) const override {
+    return wrapped().sleep_after(worker, slot);
+  }
+
+  StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) override {
+    return wrapped().start(self, std::move(what), contribution, place);
+  }
+  CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override {
+    return wrapped().finish(self, std::move(started), place);
+  }
+  // `perform` and `all_reduce_sum` are not forwarded: they call start and finish of this cluster, which a wrapper may
+  // have changed. One that wants a cluster's faster ways forwards them itself.
+  void report_steps(Rank self, const Contribution& contribution) override {
+    wrapped().report_steps(self, contribution);
+  }
+
+  void send(Rank self, Rank to, Message&& message, Place place) override {
+    wrapped().send(self, to, std::move(message), place);
+  }
+  ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) override {
+    return wrapped().receive(self, from, until, place);
+  }
+  void discard(Rank self, const Work& work) override { wrapped().discard(self, work); }
+  void keep(Rank self, const Work& work, Step staleness) override { wrapped().keep(self, work, staleness); }
+  Bytes bytes_sent() const override { return wrapped().bytes_sent(); }
+
+ protected:
+  // It may change while the cluster runs, between two calls.
+  virtual Cluster& wrapped() = 0;
+  virtual const Cluster& wrapped() const = 0;
 };
 
 }  // namespace syncopate

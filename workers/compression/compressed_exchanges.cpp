@@ -1,18 +1,368 @@
-#include "workers/compression/compressed_sum.hpp"
+#include "workers/compression/compressed_exchanges.hpp"
 
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
-#include "workers/compression/packet_sizes.hpp"
-#include "workers/training/course_log.hpp"
+#include "workers/base/process.hpp"
+#include "workers/compression/compressor.hpp"
+#include "workers/training/checkpoint_log.hpp"
 #include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/gradient_sum.hpp"
 
 namespace syncopate {
+
+namespace {
+
+const float* values_of(const CellPtr& cell) { return std::as_const(cell->value).data(); }
+
+// p = residual + (mine - from), in the residual's place.
+void take_in(const float* mine, const float* from, bool adds, std::span<float> p) {
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const float difference = from ? mine[i] - from[i] : mine[i];
+    p[i] = adds ? p[i] + difference : difference;
+  }
+}
+
+}  // namespace
+
+// They go with the first slice.
+std::size_t CompressedAverage::buffers(const SentDifference& sent) const {
+  const bool are_averaged = sent.slice.index == 0 && sent.policy.buffers == StatePolicy::average;
+  return !training_.time_only() && are_averaged ? training_.objective().buffers() : 0;
+}
+
+Collective CompressedAverage::exchange(const Collective& average) {
+  ++rounds_;
+  newest_ = {.mine = average.model,
+             .from = average.from,
+             .policy = average.policy,
+             .slice = average.slice,
+             .rest_is_needed = average.rest_is_needed,
+             .round = rounds_};
+  OfSlice& own = this->own(newest_);
+  const std::vector<Exchange> exchanges = own.compressor->exchanges(rounds_);
+  const Exchange exchange = exchanges.front();
+  const bool is_last = exchanges.size() == 1;
+  Collective what = is_last ? last_exchange(exchange, newest_)
+                            : Collective{.kind = Collective::first_exchange(exchange.operation),
+                                         .packet = {.words = {}, .size = exchange.packet}};
+  if (training_.time_only()) return what;
+  const std::size_t statistics = is_last ? buffers(newest_) : 0;
+  const auto parameters = static_cast<std::int64_t>(training_.objective().parameters());
+  const std::int64_t begin = newest_.slice.begin(parameters);
+  const auto size = static_cast<std::size_t>(newest_.slice.end(parameters) - begin);
+  const bool is_first = !own.residual;
+  if (is_first) own.residual = new_cell();
+  const CellPtr mine = newest_.mine->parameters, own_buffers = newest_.mine->buffers;
+  const CellPtr from = newest_.from ? newest_.from->parameters : nullptr;
+  what.packet.words = new_cell();
+  const auto encode = [=, compressor = own.compressor, residual = own.residual, worker = worker_, round = newest_.round,
+                       words = static_cast<std::size_t>(exchange.packet.value()) / 4, out = what.packet.words] {
+    if (is_first) residual->value = FlatVector(size);
+    const bool adds = !is_first && compressor->options().error_feedback;
+    take_in(values_of(mine) + begin, from ? values_of(from) + begin : nullptr, adds, residual->value.span());
+    FlatVector values(words + statistics);
+    compressor->encode(worker, round, nullptr, residual->value.span(), values.data());
+    if (statistics > 0) std::copy_n(values_of(own_buffers), statistics, values.data() + words);
+    out->value = std::move(values);
+  };
+  training_.compute({.reads = {is_first ? nullptr : own.residual, mine, from, own_buffers},
+                     .writes = {own.residual, what.packet.words},
+                     .work = encode});
+  return what;
+}
+
+Collective CompressedAverage::last_exchange(const Exchange& exchange, const SentDifference& sent) const {
+  Collective what{.kind = Collective::last_of_average(exchange.operation)};
+  what.packet.size = exchange.packet + Bytes{static_cast<Bytes::Rep>(4 * buffers(sent))};
+  return what;
+}
+
+// The owner's residual is kept where the worker's is.
+Collective CompressedAverage::second_exchange(const SentDifference& sent, const SharedPackets& first, int chunk) {
+  OfSlice& own = this->own(sent);
+  const Exchange exchange = own.compressor->exchanges(sent.round).back();
+  Collective what = last_exchange(exchange, sent);
+  if (training_.time_only()) return what;
+  const bool is_first = !own.owned;
+  if (is_first) own.owned = new_cell();
+  const std::size_t statistics = buffers(sent);
+  const CellPtr own_buffers = sent.mine->buffers;
+  std::vector<CellPtr> read = {is_first ? nullptr : own.owned, own_buffers};
+  for (const Packet& packet : *first) read.push_back(packet.words);
+  what.packet.words = new_cell();
+  const auto reduce = [=, compressor = own.compressor, owned = own.owned, worker = worker_, round = sent.round,
+                       words = static_cast<std::size_t>(exchange.packet.value()) / 4, out = what.packet.words] {
+    if (is_first) owned->value = FlatVector(compressor->owned(worker));
+    if (is_first || !compressor->options().error_feedback) std::ranges::fill(owned->value.span(), 0.0f);
+    std::vector<const float*> chunks;
+    for (const Packet& packet : *first)
+      chunks.push_back(values_of(packet.words) + static_cast<std::size_t>(chunk) * words);
+    FlatVector values(words + statistics);
+    compressor->reduce(worker, round, chunks, owned->value.span(), values.data());
+    if (statistics > 0) std::copy_n(values_of(own_buffers), statistics, values.data() + words);
+    out->value = std::move(values);
+  };
+  training_.compute({.reads = std::move(read), .writes = {own.owned, what.packet.words}, .work = reduce});
+  return what;
+}
+
+ModelStatePtr CompressedAverage::mean(const SentDifference& average, const SharedPackets& packets, int workers) const {
+  auto state = std::make_shared<ModelState>(*average.mine);
+  state->id = new_state_id();
+  state->moments = {};
+  if (average.slice.index > 0 && average.from) state->buffers = average.from->buffers;  // the same on all
+  const std::size_t size = training_.objective().parameters(), statistics = buffers(average);
+  const auto begin = static_cast<std::size_t>(average.slice.begin(static_cast<std::int64_t>(size)));
+  const auto end = static_cast<std::size_t>(average.slice.end(static_cast<std::int64_t>(size)));
+  const CellPtr from = average.from ? average.from->parameters : nullptr;
+  std::vector<CellPtr> read = {from};
+  for (const Packet& packet : *packets) read.push_back(packet.words);
+  state->parameters = new_cell();
+  const auto& compressor = slices_[static_cast<std::size_t>(average.slice.index)].compressor;
+  const auto decode = [=, round = average.round, out = state->parameters] {
+    FlatVector values(size);
+    std::fill_n(values.data(), size, 0.0f);
+    std::vector<const float*> words;
+    for (const Packet& packet : *packets) words.push_back(values_of(packet.words));
+    compressor->decode({.packets = words, .workers = workers, .micro_batches = workers, .step = round},
+                       values.span().subspan(begin, end - begin));
+    for (std::size_t i = 0; i < size; ++i) {
+      const float mean = values.data()[i] / static_cast<float>(workers);
+      values.data()[i] = from ? values_of(from)[i] + mean : mean;
+    }
+    out->value = std::move(values);
+  };
+  constexpr ProcessSet for_all = ProcessSet::everywhere();
+  training_.compute({.reads = read, .writes = {state->parameters}, .work = decode}, for_all);
+  if (statistics > 0) {
+    state->buffers = new_cell();
+    const auto add_up = [=, out = state->buffers] {
+      FlatVector values(statistics);
+      std::fill_n(values.data(), statistics, 0.0f);
+      for (const Packet& packet : *packets) {
+        const auto last = std::as_const(packet.words->value).span().last(statistics);
+        for (std::size_t i = 0; i < statistics; ++i) values.data()[i] += last[i];
+      }
+      for (float& value : values.span()) value /= static_cast<float>(workers);
+      out->value = std::move(values);
+    };
+    training_.compute({.reads = read, .writes = {state->buffers}, .work = add_up}, for_all);
+  }
+  return state;
+}
+
+// The same object for all where nothing of it is a worker's own, or nobody looks at that.
+ModelStatePtr CompressedAverage::taken_up(const SentDifference& average, const ModelStatePtr& mean) const {
+  if (average.slice.index > 0 && !average.rest_is_needed) return mean;
+  ModelState changed = *average.mine;
+  changed.id = new_state_id();
+  changed.parameters = mean->parameters;
+  if (average.policy.buffers == StatePolicy::average) changed.buffers = mean->buffers;
+  const ModelStatePtr one = std::make_shared<const ModelState>(std::move(changed));
+  const ModelStatePtr own = training_.average({&one, 1}, average.policy).front();  // of one model: itself
+  const bool is_common = own->buffers == mean->buffers && own->moments == mean->moments;
+  return is_common ? mean : own;
+}
+
 namespace {
 
 constexpr std::size_t block_size = 2048;
+
+// What of a flat vector goes in a message, and how many statistics behind its words.
+struct Sent {
+  std::size_t begin = 0;
+  std::size_t size = 0;
+  std::size_t statistics = 0;
+};
+
+Sent sent_of(Slice slice, const Objective& objective) {
+  const auto parameters = static_cast<std::int64_t>(objective.parameters());
+  const auto begin = static_cast<std::size_t>(slice.begin(parameters));
+  return {begin, static_cast<std::size_t>(slice.end(parameters)) - begin, slice.index == 0 ? objective.buffers() : 0};
+}
+
+// Adds what the packet stands for to `out`, of the slice.
+void decode(const Compressor& compressor, const CellPtr& words, Step number, std::span<float> out) {
+  const float* const packet = values_of(words);
+  compressor.decode({.packets = {&packet, 1}, .workers = 1, .micro_batches = 1, .step = number}, out);
+}
+
+// The residual, before what is sent next comes to it.
+std::span<float> begin_with(const CellPtr& residual, bool is_first, bool keeps, std::size_t size) {
+  if (is_first) residual->value = FlatVector(size);
+  const std::span<float> p = residual->value.span();
+  if (is_first || !keeps) std::ranges::fill(p, 0.0f);
+  return p;
+}
+
+}  // namespace
+
+CompressedMessages::CompressedMessages(const std::vector<std::shared_ptr<const Compressor>>& compressors,
+                                       Training& training, Rank worker)
+    : training_(training), worker_(worker) {
+  for (const auto& compressor : compressors) slices_.push_back({.compressor = compressor});
+}
+
+void CompressedMessages::compress(Rank server, Message& message) {
+  const bool is_gradient = message.kind == Message::Kind::gradient;
+  if (!is_gradient && message.kind != Message::Kind::difference) return;
+  if (message.gradient.wide()) throw RunFailure("a gradient in double precision cannot be compressed");
+  OfSlice& own = slices_[static_cast<std::size_t>(message.slice.index)];
+  OfServer& there = servers_[server];
+  const Step number = std::exchange(there.sent, there.sent + 1);
+  message.is_packed = true;
+  message.kept = number.value();
+  auto packet = own.without_values;
+  if (!packet) {
+    auto made = std::make_shared<SentPacket>();
+    made->size = own.compressor->exchanges(number).front().packet;
+    if (training_.time_only())
+      own.without_values = made;
+    else if (is_gradient)
+      encode_gradient(own, message, number, *made);
+    else
+      encode_difference(own, message, number, *made);
+    packet = std::move(made);
+  }
+  message.gradient = Gradient(nullptr, message.gradient.micro_batches(), message.gradient.compute_time());
+  if (own.compressor->options().returns_rejected && packet->parameters)
+    there.unanswered[number] = {message.slice.index, packet->parameters};
+  message.model = std::move(packet);
+}
+
+void CompressedMessages::encode_gradient(OfSlice& own, const Message& message, Step number, SentPacket& packet) {
+  packet.parameters = new_cell();
+  packet.carried = training_.travelling(message.gradient);
+  const Sent sent = sent_of(message.slice, training_.objective());
+  const bool is_first = !own.residual;
+  if (is_first) own.residual = new_cell();
+  const auto encode = [=, compressor = own.compressor, residual = own.residual, worker = worker_,
+                       size = static_cast<std::size_t>(packet.size.value()) / 4,
+                       out = packet.parameters](const GradientSum& sum, double scale) {
+    const std::span<float> p = begin_with(residual, is_first, compressor->options().error_feedback, sent.size);
+    float block[block_size];
+    for (std::size_t at = 0; at < sent.size; at += block_size) {
+      const std::span<float> piece(block, std::min(block_size, sent.size - at));
+      write_block(sum, scale, sent.begin + at, piece);
+      add_scaled(p.data() + at, 1.0f, piece.data(), piece.size());
+    }
+    FlatVector words(size + sent.statistics);
+    compressor->encode(worker, number, nullptr, p, words.data());
+    const std::span<float> statistics = words.span().subspan(size);
+    std::ranges::fill(statistics, 0.0f);
+    if (!statistics.empty()) add_buffers(sum, statistics);
+    out->value = std::move(words);
+  };
+  const ProcessSet places = training_.place();
+  const CellPtr read[] = {is_first ? nullptr : own.residual};
+  std::vector<std::shared_ptr<Task>> prerequisites = training_.brought(read, places);
+  own.residual->at = packet.parameters->at = places;
+  own.residual->producer = packet.parameters->producer =
+      training_.submit_on(message.gradient, std::move(prerequisites), encode);
+}
+
+void CompressedMessages::encode_difference(OfSlice& own, const Message& message, Step number, SentPacket& packet) {
+  packet.parameters = new_cell();
+  const Sent sent = sent_of(message.slice, training_.objective());
+  const bool is_first = !own.residual;
+  if (is_first) own.residual = new_cell();
+  const CellPtr difference = message.model->parameters, buffers = message.model->buffers;
+  const auto encode = [=, compressor = own.compressor, residual = own.residual, worker = worker_,
+                       size = static_cast<std::size_t>(packet.size.value()) / 4, out = packet.parameters] {
+    const std::span<float> p = begin_with(residual, is_first, compressor->options().error_feedback, sent.size);
+    add_scaled(p.data(), 1.0f, values_of(difference) + sent.begin, sent.size);
+    FlatVector words(size + sent.statistics);
+    compressor->encode(worker, number, nullptr, p, words.data());
+    if (sent.statistics > 0) std::copy_n(values_of(buffers), sent.statistics, words.data() + size);
+    out->value = std::move(words);
+  };
+  training_.compute({.reads = {is_first ? nullptr : own.residual, difference, buffers},
+                     .writes = {own.residual, packet.parameters},
+                     .work = encode});
+}
+
+void CompressedMessages::hear(Message& from_server) {
+  std::map<Step, Unanswered>& unanswered = servers_[from_server.from].unanswered;
+  const auto answers = std::span(from_server.numbers).last(from_server.answers);
+  const auto as_number = [](double told) { return Step{static_cast<Step::Rep>(told)}; };
+  for (const double rejected : answers.first(answers.size() - 1))
+    if (const auto sent = unanswered.find(as_number(rejected)); sent != unanswered.end())
+      put_back(sent->first, sent->second);
+  unanswered.erase(unanswered.begin(), unanswered.lower_bound(as_number(answers.back())));
+  from_server.numbers.resize(from_server.numbers.size() - answers.size());
+}
+
+// A worker that has lost its state since knows of none that it had sent, so that there is a residual.
+void CompressedMessages::put_back(Step number, const Unanswered& packet) {
+  const OfSlice& own = slices_[static_cast<std::size_t>(packet.slice)];
+  const auto add = [=, compressor = own.compressor, residual = own.residual, words = packet.words] {
+    const std::span<float> p = residual->value.span();
+    FlatVector sent(p.size());
+    std::ranges::fill(sent.span(), 0.0f);
+    decode(*compressor, words, number, sent.span());
+    add_scaled(p.data(), 1.0f, std::as_const(sent).data(), p.size());
+  };
+  training_.compute({.reads = {own.residual, packet.words}, .writes = {own.residual}, .work = add});
+}
+
+void CompressedMessages::forget() {
+  for (OfSlice& own : slices_) own.residual = nullptr;
+  for (auto& [server, there] : servers_) there.unanswered.clear();
+}
+
+void open_packet(Message& message, const std::shared_ptr<const Compressor>& compressor, Training& training) {
+  const ModelStatePtr sent_model = std::exchange(message.model, nullptr);
+  if (training.time_only()) return;
+  const auto& packet = static_cast<const SentPacket&>(*sent_model);
+  const std::size_t parameters = training.objective().parameters(), buffers = training.objective().buffers();
+  const Sent sent = sent_of(message.slice, training.objective());
+  const CellPtr words = packet.parameters;
+  const auto decode_into = [=, number = Step{message.kept}](float* out) {
+    std::fill_n(out, parameters, 0.0f);
+    decode(*compressor, words, number, {out + sent.begin, sent.size});
+  };
+  const auto copy_statistics = [=](float* out) {
+    std::ranges::copy(std::as_const(words->value).span().last(sent.statistics), out);
+  };
+  if (message.kind == Message::Kind::gradient) {
+    const auto fill = [=](float* out) {
+      decode_into(out);
+      std::fill_n(out + parameters, buffers, 0.0f);
+      copy_statistics(out + parameters);
+    };
+    const std::int64_t micro_batches = message.gradient.micro_batches();
+    const CellPtr read[] = {words};
+    const Gradient values = training.promised(micro_batches, packet.carried, read, fill);
+    message.gradient = Gradient(values.terms().front().sum, micro_batches, message.gradient.compute_time());
+    return;
+  }
+  constexpr ProcessSet for_all = ProcessSet::everywhere();
+  auto difference = std::make_shared<ModelState>();
+  difference->id = new_state_id();
+  difference->parameters = new_cell();
+  const auto fill = [=, out = difference->parameters] {
+    FlatVector values(parameters);
+    decode_into(values.data());
+    out->value = std::move(values);
+  };
+  training.compute({.reads = {words}, .writes = {difference->parameters}, .work = fill}, for_all);
+  if (buffers > 0) {
+    difference->buffers = new_cell();
+    const auto take = [=, out = difference->buffers] {
+      FlatVector values(buffers);
+      std::ranges::fill(values.span(), 0.0f);
+      copy_statistics(values.data());
+      out->value = std::move(values);
+    };
+    training.compute({.reads = {words}, .writes = {difference->buffers}, .work = take}, for_all);
+  }
+  message.model = std::move(difference);
+}
+
+namespace {
 
 // Piece by piece, so that it goes from the gradient's pieces to the memory without a vector between them; what stands in
 // memory as it is asked for is not copied.

@@ -8,9 +8,10 @@
 // By the operation of the first of two exchanges:
 // - all-reduce: all know the sum before they encode their second packet (PowerSGD), or need not (dense parts of DGC);
 // - broadcast: the root alone encodes, and all know its packet before they encode the second (ScaleCom);
-// - all-to-all: the owner of a chunk gets everybody's packets of it, and encodes their sum (two_phase.hpp).
+// - all-to-all: the owner of a chunk gets everybody's packets of it, and encodes their sum.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,9 +19,9 @@
 #include <span>
 #include <vector>
 
+#include "workers/base/units.hpp"
 #include "workers/compression/options.hpp"
 #include "workers/training/training.hpp"
-#include "workers/units/units.hpp"
 
 namespace syncopate {
 
@@ -128,5 +129,71 @@ struct StepsOfExchanges {
   const std::vector<Exchange>* exchanges = nullptr;  // in the list
 };
 std::vector<StepsOfExchanges> shared_out(const std::vector<ExchangesFrom>& list, Step steps);
+
+// How long packets are, in words of four bytes.
+constexpr std::size_t words_of_bits(std::size_t bits) { return (bits + 31) / 32; }
+
+// Of `size` values, at least one.
+inline std::size_t kept_of(double ratio, std::size_t size) {
+  // The small addend keeps a whole number whole that the product has left just below.
+  const auto kept = static_cast<std::size_t>(ratio * static_cast<double>(size) + 1e-9);
+  return std::min(size, std::max<std::size_t>(1, kept));
+}
+
+// The narrowest of 2, 4 and 8 bits that holds -s .. s.
+constexpr std::size_t bits_of_levels(int levels) { return levels == 1 ? 2 : levels <= 7 ? 4 : 8; }
+
+// Bins of eight-bit packets.
+inline constexpr std::size_t bins_of_bytes = 256;
+
+// Of one part of the gradient as signs or levels.
+std::size_t packet_words(const CompressionOptions& options, std::size_t size);
+
+inline Bytes bytes_of_words(std::size_t words) { return Bytes{static_cast<Bytes::Rep>(4 * words)}; }
+
+// Packets of eight or four bits per value, as outer gradients are sent in.
+// Eight bits: 256 uniform bins over mean +- range_std standard deviations, each of which stands for the mean of the
+// values in it. What lies outside is in the outermost bins.
+// Source:  INTELLECT-1 (Prime Intellect 2024), after the uniform 8-bit code of hivemind.
+// Cost:    all-gather of a byte per value, and of 1,024 bytes for the means of the bins: as many bytes as a dense sum
+//          of 8 workers; `exchange = "two-phase"`: a quarter of a dense sum's, of any number, and the means of N
+//          chunks.
+// Differs: accounts of INTELLECT-1 say mean +- 6 standard deviations; in hivemind's code 6 of them are the whole range,
+//          from -3 to +3, which is the default (`range_std`). The code rounds to the middle of a bin, and takes the
+//          standard deviation of a sample; here that of all values, and bins are cut at their edges. The range is that
+//          of the whole model unless `scope` says otherwise (there: of each tensor). There is no residual unless
+//          `error_feedback` asks for one.
+class UniformBins : public Compressor {
+ public:
+  UniformBins(const CompressionOptions& options, std::vector<Part> parts, std::uint64_t seed);
+
+  void encode(Rank worker, Step step, const float* common, std::span<float> p, float* packet) const override;
+  void decode(const Received& received, std::span<float> sum) const override;
+
+ private:
+  std::vector<Part> parts_;
+};
+
+// Four bits: a sign and three bits of exponent, no mantissa. A bucket of values has a scale, its largest magnitude s;
+// values are 0 and +- s 2^-k, k = 0 .. 6.
+// Source:  after Streaming DiLoCo (Douillard et al. 2025), which sends outer gradients as 4-bit floats.
+// Cost:    all-gather of half a byte per value and 4 bytes per bucket; or in two phases.
+// Differs: that theirs has three bits of exponent (E3M0) is not established, nor is how it rounds and scales: buckets,
+//          the scale, a zero instead of the smallest exponent, and both roundings (`rounding`: to the nearest, the
+//          larger one of two; or up or down at random, right on average) are this project's. There is no residual, as
+//          there, unless `error_feedback` asks for one.
+class FourBitFloats : public Compressor {
+ public:
+  FourBitFloats(const CompressionOptions& options, std::vector<Part> parts, std::uint64_t seed);
+
+  void encode(Rank worker, Step step, const float* common, std::span<float> p, float* packet) const override;
+  void decode(const Received& received, std::span<float> sum) const override;
+
+ private:
+  std::size_t bucket() const { return static_cast<std::size_t>(options_.bucket); }
+  std::size_t buckets(std::size_t size) const { return (size + bucket() - 1) / bucket(); }
+
+  std::vector<Part> parts_;  // one
+};
 
 }  // namespace syncopate

@@ -4,13 +4,15 @@
 
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "workers/cluster/operation.hpp"
-#include "workers/settings/settings.hpp"
-#include "workers/units/units.hpp"
+#include "workers/base/units.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/time/network.hpp"
+#include "workers/training/objective.hpp"
 
 namespace syncopate {
 
@@ -111,5 +113,40 @@ struct CompressionContext {
 // None where the table is not there. Where nothing can be compressed, or not so, or a model is missing that is
 // needed: a fault.
 std::optional<CompressionOptions> read_compression(Settings& method, const CompressionContext& context);
+
+// What a table `compression` may name, by what is compressed, and why it may not name others.
+struct CompressionRow {
+  std::string_view name;      // `name = ...` in TOML
+  std::string_view sentence;  // what it sends
+  CompressionOptions::Kind kind;
+};
+std::span<const CompressionRow> compressions_of(Compresses what);
+
+// Why a difference between models, or a message, cannot be compressed so; nothing for what is no such name.
+std::string_view why_not(Compresses what, std::string_view name);
+
+// Whether PowerSGD can make anything of a model smaller, as far as its tensors are known before it is made.
+// The largest rank with which factors of one of the matrices at least have fewer numbers than it by more than
+// `least_rate`; it is never above a matrix's smaller dimension. 0: there is none.
+int largest_rank(std::span<const ParameterTensor> tensors, double least_rate);
+
+// A fault of `compression.rank` where it is above that. Nothing where no tensors are known: the run says it then.
+void check_rank(Settings& method, const std::optional<CompressionOptions>& options,
+                std::span<const ParameterTensor> tensors);
+
+// Whether a model has the tables whose rows are to be sent, as far as its tensors are known before it is made.
+// A matrix whose name contains one of these.
+bool is_table(const std::vector<std::string>& names, const ParameterTensor& tensor);
+bool has_table(const std::vector<std::string>& names, std::span<const ParameterTensor> tensors);
+
+// "a", "b", in quotes.
+std::string quoted(const std::vector<std::string>& names);
+
+// What would be right where there is none, with the names that there are.
+std::string must_name_a_matrix(std::span<const ParameterTensor> tensors);
+
+// A fault of `compression.tables` where there is none. Nothing where no tensors are known: the run says it then.
+void check_tables(Settings& method, const std::optional<CompressionOptions>& options,
+                  std::span<const ParameterTensor> tensors);
 
 }  // namespace syncopate

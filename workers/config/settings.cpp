@@ -1,16 +1,311 @@
-#include "workers/settings/settings.hpp"
+#include "workers/config/settings.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+#include <vector>
 
-#include "workers/process/printable.hpp"
-#include "workers/settings/nearest_name.hpp"
-#include "workers/settings/settings_node.hpp"
+#include "workers/base/files.hpp"
+#include "workers/base/terminal_text.hpp"
+#include "workers/config/key_path.hpp"
+#include "workers/config/key_reference.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
+
+namespace {
+
+// That the fault is about.
+std::string_view key_of(const std::string& text) { return std::string_view(text).substr(0, text.find_first_of(" ;")); }
+
+// What tells it from others: of a key that is unknown, not its value, of which a sweep has many; of one that is missing,
+// not why it is required.
+std::string what_is_wrong(const std::string& text) {
+  constexpr std::string_view missing = " is missing; ";
+  if (const std::size_t end = text.find(missing); end != text.npos) return text.substr(0, end + missing.size());
+  const std::size_t unknown = text.find("; unknown key"), value = text.find(" = ");
+  return unknown == text.npos || value > unknown ? text : text.substr(0, value) + text.substr(unknown);
+}
+
+}  // namespace
+
+void FaultList::add(const SourcePlace& place, std::string text) {
+  // Where on the command line is not told, so what reads alike there is the same.
+  const bool from_command_line = place.source == command_line_source;
+  Fault fault{from_command_line ? SourcePlace{place.source} : place, std::move(text)};
+  if (known_.insert({fault.place, what_is_wrong(fault.text)}).second) faults_.push_back(std::move(fault));
+}
+
+void FaultList::add(const FaultList& others) {
+  for (const Fault& fault : others.faults_) add(fault.place, fault.text);
+}
+
+void FaultList::add(const FaultList& others, const std::string& prefix, const std::string& name) {
+  const std::size_t before = faults_.size();
+  for (const Fault& fault : others.faults_) {
+    if (known_.contains({fault.place, what_is_wrong(fault.text)})) continue;
+    if (!fault.text.starts_with(prefix)) {
+      add(fault.place, fault.text);
+      continue;
+    }
+    const std::string key = fmt::format(".{}", key_of(fault.text).substr(prefix.size()));
+    const auto is_told = [&](const Fault& other) {
+      return other.place == fault.place && key_of(other.text).ends_with(key);
+    };
+    if (std::ranges::none_of(std::span(faults_).first(before), is_told))
+      add(fault.place, name + fault.text.substr(prefix.size()));
+  }
+}
+
+void FaultList::explain(const std::function<std::string(const std::string&)>& reason) {
+  for (Fault& fault : faults_) fault.text += reason(fault.text);
+}
+
+std::string FaultList::report() const {
+  std::vector<Fault> sorted = faults_;
+  std::ranges::stable_sort(sorted, {}, [](const Fault& fault) {
+    return std::tuple(fault.place.source == command_line_source, fault.place.line, fault.place.column);
+  });
+  constexpr std::size_t most = 50;
+  const std::size_t shown = std::min(sorted.size(), most);
+  std::string result;
+  for (const Fault& fault : std::span(sorted).first(shown)) {
+    if (!result.empty()) result += '\n';
+    result += fmt::format("{}: {}", fault.place.text(), fault.text);
+  }
+  if (sorted.size() > shown) result += fmt::format("\nand {} more faults", sorted.size() - shown);
+  return result;
+}
+
+// What is known of one table while it is read: what was written, what was asked for, what was found.
+// Only the sources of Settings and SettingsDocument include this.
+struct Settings::Node {
+  // A key that was asked for: a value (its default filled in), a sub-table, an array of tables, or only known.
+  struct Entry {
+    std::string key;
+    std::optional<TomlNode> value;
+    std::vector<std::shared_ptr<Node>> children;
+    bool is_array = false;
+    std::vector<std::string> choices{};           // the words that it takes, where it takes one of several
+    std::optional<KeyDescription> description{};  // where the document is explored
+  };
+
+  FaultList* faults = nullptr;
+  const TomlNode* written = nullptr;   // the table as it stands in the document; null if it is absent
+  std::string source{};                // the experiment file, also where a table is the command line's
+  SourcePlace place{};                 // of the table's header, or of the nearest table above that is there
+  std::string path{};                  // "training.learning_rate", "methods.0"; empty for the root
+  bool incomplete = false;             // a wrong choice left keys of this table unread
+  bool silent = false;                 // the table is no table: report nothing that follows from it
+  Exploration* exploration = nullptr;  // where nothing is written, and who reads is asked what it would read
+  std::vector<Entry> entries{};
+
+  const TomlNode* find(std::string_view key) const { return written ? written->find(key) : nullptr; }
+  // Whether a table was written there and has been read as one. A value that is then read with a default is that
+  // default: what came of the table, and what the resolved configuration has in its place.
+  bool has_read_table(std::string_view key) const;
+  std::string full_key(std::string_view key) const;
+
+  Entry& entry(std::string_view key);  // known from now on
+  template <typename Value>
+  void record(std::string_view key, Value value) {
+    entry(key).value = TomlNode{std::move(value), {}};
+  }
+  std::shared_ptr<Node> child(std::string_view key, const TomlNode* table, std::string path) const;
+
+  // Where a file or directory is sought: beside the experiment file, then in the working directory.
+  std::vector<std::filesystem::path> places_of(const std::filesystem::path& named) const;
+
+  // "key = found; must be <what>", at the value; "key is missing; must be <what>", at the table.
+  void report_wrong(std::string_view key, const std::string& what);
+  void report_at(const TomlNode& found, std::string_view key, const std::string& what);
+  void report_unread() const;  // unknown keys, here and below
+
+  // Where the document is explored; the first description of a key counts.
+  void describe(const Key& key, std::string takes, std::optional<std::string> fallback, bool required);
+  void describe_table(const Key& key, KeyDescription::Kind kind);
+
+  // Answers while it is explored.
+  bool explored_presence(std::string_view key) const;
+  std::optional<std::size_t> explored_word(const Key& key, std::span<const Alternative> words,
+                                           std::optional<std::size_t> fallback, std::string_view fallback_words);
+
+  TomlNode resolved() const;  // what was read, in the order in which it was read
+  void add_known_keys(std::vector<KnownKey>& keys) const;
+  void add_descriptions(std::vector<KeyDescription>& keys) const;
+};
+
+namespace {
+
+// What was found, short enough for one line of a report.
+std::string found_text(const TomlNode& node) {
+  if (node.is_table()) return "a table";
+  if (node.is_array_of_tables()) return "an array of tables";
+  return shortened(inline_toml(node));
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string result;
+  for (const std::string& name : names) result += (result.empty() ? "one of " : ", ") + name;
+  return result.empty() ? "absent: no keys belong here" : result;
+}
+
+}  // namespace
+
+std::string Settings::Node::full_key(std::string_view key) const {
+  return path.empty() ? toml_key(key) : path + "." + toml_key(key);
+}
+
+bool Settings::Node::has_read_table(std::string_view key) const {
+  const TomlNode* found = find(key);
+  const auto read = std::ranges::find(entries, key, &Entry::key);
+  return found && found->is_table() && read != entries.end() && !read->children.empty();
+}
+
+Settings::Node::Entry& Settings::Node::entry(std::string_view key) {
+  const auto found = std::ranges::find(entries, key, &Entry::key);
+  if (found != entries.end()) return *found;
+  return entries.emplace_back(Entry{std::string(key), {}, {}});
+}
+
+std::shared_ptr<Settings::Node> Settings::Node::child(std::string_view key, const TomlNode* table,
+                                                      std::string child_path) const {
+  auto node = std::make_shared<Node>();
+  node->faults = faults;
+  node->path = std::move(child_path);
+  node->source = source;
+  node->exploration = exploration;
+  node->silent = silent || (table && !table->is_table());
+  node->written = table && table->is_table() ? table : nullptr;
+  node->place = node->written ? node->written->place : place;
+  // A table that only other headers imply ([a.b] without [a]) has no place of its own.
+  if (node->written && node->place.line == 0) {
+    const auto member = std::ranges::find(written->table(), key, &TomlNode::Member::key);
+    if (member != written->table().end()) node->place = member->place;
+  }
+  return node;
+}
+
+std::vector<std::filesystem::path> Settings::Node::places_of(const std::filesystem::path& named) const {
+  namespace fs = std::filesystem;
+  const fs::path beside = fs::path(source).parent_path() / named;  // an absolute name replaces what stands before it
+  const bool is_one_place = fs::absolute(beside).lexically_normal() == fs::absolute(named).lexically_normal();
+  return is_one_place ? std::vector{named} : std::vector{beside, named};
+}
+
+void Settings::Node::report_at(const TomlNode& found, std::string_view key, const std::string& what) {
+  faults->add(found.place, fmt::format("{} = {}; {}", full_key(key), found_text(found), what));
+}
+
+void Settings::Node::report_wrong(std::string_view key, const std::string& what) {
+  if (const TomlNode* found = find(key)) {
+    report_at(*found, key, "must be " + what);
+  } else if (!silent) {
+    faults->add(place, fmt::format("{} is missing; must be {}", full_key(key), what));
+  }
+}
+
+void Settings::Node::report_unread() const {
+  if (!written) return;
+  std::vector<std::string> known;
+  // Digests are written by the program, for the program.
+  for (const Entry& entry : entries)
+    if (!entry.key.ends_with("_hash")) known.push_back(entry.key);
+  for (const auto& [key, key_place, value] : written->table()) {
+    if (std::ranges::find(entries, key, &Entry::key) != entries.end()) continue;
+    std::string hint = suggestion(key, known);
+    if (hint.empty() && incomplete) continue;  // may belong to what the wrong choice hides
+    if (hint.empty()) hint = "; must be " + listed(known);
+    faults->add(key_place, fmt::format("{} = {}; unknown key{}", full_key(key), found_text(value), hint));
+  }
+  for (const Entry& entry : entries) {
+    for (const auto& child : entry.children) child->report_unread();
+  }
+}
+
+void Settings::Node::describe(const Key& key, std::string takes, std::optional<std::string> fallback, bool required) {
+  if (!exploration) return;
+  Entry& described = entry(key.name);
+  if (described.description) return;
+  described.description = KeyDescription{.path = full_key(key.name),
+                                         .takes = std::move(takes),
+                                         .unit = std::string(key.unit),
+                                         .fallback = std::move(fallback),
+                                         .left_out = std::string(key.left_out),
+                                         .required = required,
+                                         .sentence = std::string(key.sentence)};
+}
+
+void Settings::Node::describe_table(const Key& key, KeyDescription::Kind kind) {
+  describe(key, kind == KeyDescription::Kind::table ? "a table" : "tables", {}, false);
+  if (exploration) entry(key.name).description->kind = kind;
+}
+
+bool Settings::Node::explored_presence(std::string_view key) const {
+  return exploration->ask({full_key(key) + "?", {absent, present}}) == 1;
+}
+
+std::optional<std::size_t> Settings::Node::explored_word(const Key& key, std::span<const Alternative> words,
+                                                         std::optional<std::size_t> fallback,
+                                                         std::string_view fallback_words) {
+  std::vector<std::string> names;
+  for (const Alternative& word : words) names.emplace_back(word.name);
+  const std::string usual = fallback ? fmt::format("\"{}\"", names[*fallback]) : "";
+  describe(key, "a word",
+           fallback ? std::optional(fallback_words.empty() ? usual : std::string(fallback_words)) : std::nullopt,
+           !fallback);
+  Entry& described = entry(key.name);
+  if (described.description->words.empty())
+    for (const Alternative& word : words) described.description->words.emplace_back(word.name, word.sentence);
+  const std::size_t place = exploration->ask({full_key(key.name), names, fallback.value_or(0)});
+  record(key.name, names[place]);
+  return place;
+}
+
+TomlNode Settings::Node::resolved() const {
+  TomlNode table;
+  for (const Entry& entry : entries) {
+    if (entry.value) {
+      table.set(entry.key, {}, *entry.value);
+    } else if (entry.is_array) {
+      TomlNode::Array elements;
+      for (const auto& child : entry.children) elements.push_back(child->resolved());
+      if (!elements.empty()) table.set(entry.key, {}, {std::move(elements), {}});
+    } else if (!entry.children.empty()) {
+      TomlNode child = entry.children.front()->resolved();
+      if (!child.table().empty()) table.set(entry.key, {}, std::move(child));
+    }
+  }
+  return table;
+}
+
+void Settings::Node::add_known_keys(std::vector<KnownKey>& keys) const {
+  for (const Entry& entry : entries) {
+    if (entry.children.empty()) keys.push_back({full_key(entry.key), entry.choices});
+    for (const auto& child : entry.children) child->add_known_keys(keys);
+  }
+}
+
+void Settings::Node::add_descriptions(std::vector<KeyDescription>& keys) const {
+  for (const Entry& entry : entries) {
+    if (entry.description) keys.push_back(*entry.description);
+    for (const auto& child : entry.children) child->add_descriptions(keys);
+  }
+}
+
 namespace {
 
 bool contains(const Range& range, double value) {
@@ -327,6 +622,330 @@ void Settings::fault(std::string_view key, std::string_view message) {
     const std::string value = entry.value ? fmt::format(" = {} (the default)", inline_toml(*entry.value)) : "";
     node_->faults->add(node_->place, fmt::format("{}{}; {}", node_->full_key(key), value, message));
   }
+}
+
+namespace {
+
+constexpr std::uintmax_t most_bytes = 64'000'000;  // of an experiment file
+
+// Before it is opened: a device never ends, a pipe may never begin.
+void check_file(const std::string& file) {
+  namespace fs = std::filesystem;
+  if (file.empty()) throw TomlSyntaxFault("the name of the experiment file is empty");
+  std::error_code problem;
+  const fs::file_status status = fs::status(file, problem);
+  if (!fs::exists(status)) return;  // opening it says why
+  const char* const found = fs::is_directory(status) ? "a directory" : "a device or a pipe";
+  if (!fs::is_regular_file(status))
+    throw TomlSyntaxFault(fmt::format("{}: is {}; must be an experiment file", file, found));
+  const std::uintmax_t bytes = fs::file_size(file, problem);
+  if (!problem && bytes > most_bytes)
+    throw TomlSyntaxFault(fmt::format("{}: has {} MB; an experiment file must have at most {}", file, bytes / 1'000'000,
+                                      most_bytes / 1'000'000));
+}
+
+}  // namespace
+
+TomlNode load_toml(const std::string& file) {
+  check_file(file);
+  try {
+    const std::string text = whole_file(file, most_bytes);
+    if (const std::string form = foreign_form(text); !form.empty())
+      throw TomlSyntaxFault(fmt::format("{}: is {}; must be an experiment file in UTF-8", file, form));
+    return parse_toml(text, file);
+  } catch (const std::system_error& problem) {
+    throw TomlSyntaxFault(fmt::format("{}: cannot be read: {}", file, problem.code().message()));
+  }
+}
+
+void apply_overrides(TomlNode& root, std::span<const std::string> overrides, FaultList& faults) {
+  const SourcePlace command_line{std::string(command_line_source)};
+  for (const std::string& text : overrides) {
+    try {
+      if (text.starts_with('~')) {
+        remove(root, split_key(std::string_view(text).substr(1)));
+        continue;
+      }
+      Override parsed = parse_override(text);
+      if (!parsed.why_no_toml.empty()) throw KeyPathFault(parsed.why_no_toml);
+      parsed.value.place = command_line;
+      assign(root, split_key(parsed.key), command_line, std::move(parsed.value));
+    } catch (const KeyPathFault& fault) {
+      faults.add(command_line, fmt::format("{}; {}", shortened(text), fault.what()));
+    }
+  }
+}
+
+SettingsDocument::SettingsDocument(TomlNode root) : written_(std::move(root)) {
+  root_.node_ = std::make_shared<Settings::Node>();
+  root_.node_->faults = &faults_;
+  root_.node_->written = &written_;
+  root_.node_->place = written_.place;
+  root_.node_->source = written_.place.source;
+}
+
+SettingsDocument::SettingsDocument(Exploration& exploration) : SettingsDocument(TomlNode{}) {
+  root_.node_->exploration = &exploration;
+}
+
+SettingsDocument::~SettingsDocument() = default;
+
+Settings SettingsDocument::root() { return root_; }
+
+const FaultList& SettingsDocument::check() {
+  root_.node_->report_unread();
+  return faults_;
+}
+
+TomlNode SettingsDocument::resolved() const { return root_.node_->resolved(); }
+
+std::vector<KnownKey> SettingsDocument::known_keys() const {
+  std::vector<KnownKey> keys;
+  root_.node_->add_known_keys(keys);
+  return keys;
+}
+
+std::vector<KeyDescription> SettingsDocument::descriptions() const {
+  std::vector<KeyDescription> keys;
+  root_.node_->add_descriptions(keys);
+  return keys;
+}
+
+// Keys that name files and directories.
+namespace {
+
+// Where a name was sought after the first place.
+std::string second_of(const std::vector<std::filesystem::path>& places) {
+  return places.size() > 1 ? fmt::format(", nor {}", std::filesystem::absolute(places[1]).string()) : "";
+}
+
+// Also a link that leads nowhere.
+bool exists_as_anything(const std::filesystem::path& place) {
+  std::error_code ignored;
+  return std::filesystem::symlink_status(place, ignored).type() != std::filesystem::file_type::not_found;
+}
+
+}  // namespace
+
+std::filesystem::path Settings::file(const Key& described) {
+  namespace fs = std::filesystem;
+  node_->describe(described, "the name of a file", {}, true);
+  const std::string_view key = described.name;
+  const std::size_t faults = faults_so_far();
+  const fs::path named = text(key);
+  if (faults_so_far() > faults) return {};
+  std::error_code ignored;
+  const std::vector<fs::path> places = node_->places_of(named);
+  for (const fs::path& place : places) {
+    if (!fs::is_regular_file(place, ignored)) continue;
+    node_->record(key, fs::absolute(place).lexically_normal().string());
+    return place;
+  }
+  const auto other = std::ranges::find_if(places, [&](const fs::path& place) { return fs::exists(place, ignored); });
+  if (other != places.end() && !named.empty()) {
+    fault(key, fmt::format("{} is {}; must be a file", other->string(),
+                           fs::is_directory(*other, ignored) ? "a directory" : "a device or a pipe"));
+  } else {
+    fault(key, named.empty() ? "must be the name of a file"
+                             : fmt::format("there is no file {}{}", places.front().string(), second_of(places)));
+  }
+  return {};
+}
+
+std::filesystem::path Settings::directory(const Key& described) {
+  namespace fs = std::filesystem;
+  node_->describe(described, "the name of a directory", {}, true);
+  const std::string_view key = described.name;
+  const std::size_t faults = faults_so_far();
+  const fs::path named = text(key);
+  if (faults_so_far() > faults) return {};
+  std::error_code ignored;
+  const std::vector<fs::path> places = node_->places_of(named);
+  auto found = std::ranges::find_if(places, [&](const fs::path& place) { return fs::is_directory(place, ignored); });
+  if (found == places.end()) found = std::ranges::find_if(places, exists_as_anything);
+  if (found == places.end()) {
+    fault(key, fmt::format("{}: no such directory{}", places.front().string(), second_of(places)));
+    return {};
+  }
+  node_->record(key, fs::absolute(*found).lexically_normal().string());
+  return *found;
+}
+
+namespace {
+
+using Answers = std::map<std::string, std::string>;
+
+// One reading: what it was told beside what is fixed, and what it found.
+struct Reading {
+  std::size_t parent = 0;  // the reading that differs by one answer, which asked the question
+  Answers told;
+  std::vector<Exploration::Question> asked;
+  std::set<std::size_t> keys;  // their places among all descriptions
+
+  bool asks(const Exploration::Question& question) const { return std::ranges::find(asked, question) != asked.end(); }
+};
+
+using Way = std::map<std::string, std::set<std::string>>;  // to a key: the words of each question
+
+// A question and the readings in which it alone is answered otherwise, by its words' places.
+struct Fork {
+  Exploration::Question question;
+  std::vector<std::size_t> readings;
+};
+
+class Readings {
+ public:
+  Readings(const std::function<void(Settings&)>& read, const Answers& fixed) : read_(read), fixed_(fixed) {
+    add(0, {});
+    for (std::size_t i = 0; i < readings_.size(); ++i) branch(i);
+  }
+
+  // A key that is read where it is written alone may be left out; where it is read in any case too, it is there twice.
+  std::vector<KeyDescription> keys() const {
+    std::vector<KeyDescription> result;
+    for (std::size_t i = 0; i < descriptions_.size(); ++i) {
+      KeyDescription key = descriptions_[i];
+      const auto [always, where_written] = ways_to(i);
+      if (!always.empty()) {
+        key.conditions = conditions_of(always);
+        result.push_back(key);
+      }
+      if (!where_written.empty() && (always.empty() || key.required)) {
+        key.conditions = conditions_of(where_written);
+        key.required = false;
+        result.push_back(std::move(key));
+      }
+    }
+    return result;
+  }
+
+ private:
+  std::size_t add(std::size_t parent, Answers told) {
+    Answers given = fixed_;
+    given.insert(told.begin(), told.end());
+    Exploration exploration(std::move(given));
+    SettingsDocument document(exploration);
+    Settings root = document.root();
+    read_(root);
+    readings_.push_back({parent, std::move(told), exploration.asked(), {}});
+    for (KeyDescription& key : document.descriptions()) readings_.back().keys.insert(place_of(std::move(key)));
+    return readings_.size() - 1;
+  }
+
+  std::size_t place_of(KeyDescription key) {
+    const auto known = std::ranges::find(descriptions_, key);
+    if (known != descriptions_.end()) return static_cast<std::size_t>(known - descriptions_.begin());
+    descriptions_.push_back(std::move(key));
+    return descriptions_.size() - 1;
+  }
+
+  // Tries all words of the questions that its parent has not asked.
+  void branch(std::size_t index) {
+    const std::vector<Exploration::Question> asked = readings_[index].asked;
+    for (const Exploration::Question& question : asked) {
+      const bool is_new = index == 0 || !readings_[readings_[index].parent].asks(question);
+      if (!is_new || fixed_.contains(question.key)) continue;
+      Fork fork{question, {}};
+      for (std::size_t word = 0; word < question.words.size(); ++word) {
+        Answers told = readings_[index].told;
+        told[question.key] = question.words[word];
+        fork.readings.push_back(word == question.usual ? index : add(index, std::move(told)));
+      }
+      forks_.push_back(std::move(fork));
+    }
+  }
+
+  // The answers that lead to each reading that first has it, and those of its own questions that keep it. Second: the
+  // same where one of them is that it is written itself.
+  std::pair<std::vector<Way>, std::vector<Way>> ways_to(std::size_t key) const {
+    std::vector<Way> always, where_written;
+    for (std::size_t i = 0; i < readings_.size(); ++i) {
+      const bool is_first =
+          readings_[i].keys.contains(key) && (i == 0 || !readings_[readings_[i].parent].keys.contains(key));
+      if (!is_first) continue;
+      Way way;
+      for (const auto& [question, word] : readings_[i].told) way[question].insert(word);
+      for (const Fork& fork : forks_) narrow(way, fork, i, key);
+      narrow_to_askers(way, i);
+      (way.erase(descriptions_[key].path + "?") > 0 ? where_written : always).push_back(std::move(way));
+    }
+    return {joined(std::move(always)), joined(std::move(where_written))};
+  }
+
+  static std::vector<std::vector<Condition>> conditions_of(const std::vector<Way>& ways) {
+    std::vector<std::vector<Condition>> result;
+    for (const Way& way : ways) {
+      if (way.empty()) return {};
+      std::vector<Condition>& all = result.emplace_back();
+      for (const auto& [question, words] : way) all.push_back({question, {words.begin(), words.end()}});
+    }
+    return result;
+  }
+
+  void narrow(Way& way, const Fork& fork, std::size_t reading, std::size_t key) const {
+    if (fork.readings[fork.question.usual] != reading) return;
+    std::set<std::string> words;
+    for (std::size_t word = 0; word < fork.readings.size(); ++word)
+      if (readings_[fork.readings[word]].keys.contains(key)) words.insert(fork.question.words[word]);
+    if (words.size() < fork.question.words.size()) way[fork.question.key] = std::move(words);
+  }
+
+  // What was told was an answer to a question that its parent has asked, and that others may not ask which differ from
+  // the parent by one word. Not by whether a key is written: who has asked about one may just need no other.
+  void narrow_to_askers(Way& way, std::size_t reading) const {
+    for (; reading != 0; reading = readings_[reading].parent) {
+      const Reading& parent = readings_[readings_[reading].parent];
+      for (const Exploration::Question& question : parent.asked) {
+        if (parent.told.contains(question.key) || !readings_[reading].told.contains(question.key)) continue;
+        for (const Fork& fork : forks_) {
+          if (fork.readings[fork.question.usual] != readings_[reading].parent || fork.question.key.ends_with('?'))
+            continue;
+          std::set<std::string> words;
+          for (std::size_t word = 0; word < fork.readings.size(); ++word)
+            if (readings_[fork.readings[word]].asks(question)) words.insert(fork.question.words[word]);
+          if (words.size() < fork.question.words.size()) way[fork.question.key] = std::move(words);
+        }
+      }
+    }
+  }
+
+  // Ways that differ by the words of one question are one.
+  static std::vector<Way> joined(std::vector<Way> ways) {
+    for (std::size_t i = 0; i < ways.size(); ++i)
+      for (std::size_t j = i + 1; j < ways.size(); ++j)
+        if (join(ways[i], ways[j])) {
+          ways.erase(ways.begin() + static_cast<std::ptrdiff_t>(j));
+          return joined(std::move(ways));
+        }
+    return ways;
+  }
+
+  static bool join(Way& into, const Way& way) {
+    const auto question_of = [](const auto& pair) { return pair.first; };
+    if (!std::ranges::equal(into, way, {}, question_of, question_of)) return false;
+    std::vector<std::string> different;
+    for (const auto& [question, words] : way)
+      if (into.at(question) != words) different.push_back(question);
+    if (different.size() > 1) return false;
+    for (const std::string& question : different) {
+      std::set<std::string>& words = into.at(question);
+      words.insert(way.at(question).begin(), way.at(question).end());
+      if (words == std::set<std::string>{absent, present}) into.erase(question);
+    }
+    return true;
+  }
+
+  const std::function<void(Settings&)>& read_;
+  const Answers& fixed_;
+  std::vector<Reading> readings_;  // those that differ by an answer behind the one that they differ from
+  std::vector<Fork> forks_;
+  std::vector<KeyDescription> descriptions_;  // in the order in which they were found
+};
+
+}  // namespace
+
+std::vector<KeyDescription> describe(const std::function<void(Settings&)>& read, const Answers& fixed) {
+  return Readings(read, fixed).keys();
 }
 
 }  // namespace syncopate

@@ -2,8 +2,12 @@
 // afterwards, call themselves once per level.
 #pragma once
 
+#include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 namespace syncopate {
 
@@ -12,5 +16,76 @@ inline constexpr int most_levels = 64;  // parts of a key, and arrays and inline
 // Throws TomlSyntaxFault at the first place that lies deeper within its statement. What is not TOML need not be
 // noticed: the parser, which stops at the same place, says so.
 void check_nesting(std::string_view text, const std::string& source);
+
+// A TOML document as a value: copied, changed and printed without losing where each part was written.
+// (The tables of toml++ forget their places when copied and sort their keys, so they serve only for parsing.)
+// Where something was written: a file, or the command line.
+struct SourcePlace {
+  std::string source;
+  std::uint32_t line = 0;  // 1 is the first; 0: no line is known
+  std::uint32_t column = 0;
+
+  std::string text() const;  // "file:line:column", "file" or "command line"
+  auto operator<=>(const SourcePlace&) const = default;
+};
+
+inline constexpr std::string_view command_line_source = "command line";
+
+struct TomlNode {
+  struct Member;
+  using Array = std::vector<TomlNode>;
+  using Table = std::vector<Member>;  // in the order of the document
+  struct Moment {                     // a date or time, which no key of Syncopate takes
+    std::string text;
+  };
+
+  // A table unless something is said. Not by an initializer, which would need Member's definition here.
+  std::variant<Table, Array, bool, std::int64_t, double, std::string, Moment> value;
+  SourcePlace place{};
+
+  bool is_table() const { return std::holds_alternative<Table>(value); }
+  bool is_array() const { return std::holds_alternative<Array>(value); }
+  bool is_array_of_tables() const;  // at least one element, all of them tables
+
+  Table& table() { return std::get<Table>(value); }
+  const Table& table() const { return std::get<Table>(value); }
+  Array& array() { return std::get<Array>(value); }
+  const Array& array() const { return std::get<Array>(value); }
+
+  // The member of a table; null if there is none, or this is no table.
+  TomlNode* find(std::string_view key);
+  const TomlNode* find(std::string_view key) const;
+
+  void set(std::string key, SourcePlace key_place, TomlNode node);  // this is a table
+  void erase(std::string_view key);                                 // this is a table
+};
+
+struct TomlNode::Member {
+  std::string key;
+  SourcePlace place;  // of the key
+  TomlNode value;
+};
+
+// A document that is not TOML: what() is "file:line:column: what is wrong".
+struct TomlSyntaxFault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+  TomlSyntaxFault(const SourcePlace& at, std::string_view what)
+      : std::runtime_error(at.text() + ": " + std::string(what)), place(at), problem(what) {}
+
+  SourcePlace place{};    // where it is known
+  std::string problem{};  // without the place; where that is known
+};
+
+// Parses a whole document; `source` names it in places. Throws TomlSyntaxFault.
+TomlNode parse_toml(std::string_view text, const std::string& source);
+
+// One value as TOML on one line, such as 0.5, "text", [1, 2] or { a = 1 }.
+std::string inline_toml(const TomlNode& node);
+
+// A key as TOML: bare where it can be, else quoted.
+std::string toml_key(std::string_view key);
+
+// A whole document: of each table first the values, then the sub-tables, both in their order.
+std::string write_toml(const TomlNode& table);
 
 }  // namespace syncopate

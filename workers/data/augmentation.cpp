@@ -1,16 +1,22 @@
-#include "workers/datasets/augmentation.hpp"
+#include "workers/data/augmentation.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
 #include <cassert>
+#include <cmath>
 #include <cstddef>
+#include <numbers>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "workers/datasets/image_crop.hpp"
-#include "workers/datasets/pixel_scale.hpp"
-#include "workers/datasets/visits.hpp"
+#include "workers/data/dataset.hpp"
 
 namespace syncopate {
+
 namespace {
 
 // Places of the numbers in a sample's stream: each change has its own, whatever else is on. Those of RandAugment
@@ -88,6 +94,415 @@ class AugmentedDataset : public Dataset {
 
 std::shared_ptr<const Dataset> augmented(std::shared_ptr<const Dataset> inner, const Augmentation& augmentation) {
   return std::make_shared<AugmentedDataset>(std::move(inner), augmentation);
+}
+
+namespace {
+
+constexpr double least_mixup = 1e-3;  // below it, shares are 0 or 1
+constexpr Range shares{.low = 0, .high = 1, .high_open = true};
+
+std::optional<RandAugment> read_randaugment(Settings& augmentation) {
+  using Form = RandAugment::Form;
+  Settings table = augmentation.section({"randaugment", "Operations drawn for each image, one after another."});
+  const auto form = table.choice<std::optional<Form>>(
+      {"form", "None; 14 operations of a given strength; or 13 of random ones up to it, as QSR's."},
+      {{"none", std::nullopt}, {"torchvision", Form::torchvision}, {"composer", Form::composer}}, std::nullopt);
+  if (!form) return std::nullopt;
+  RandAugment law{.form = *form};
+  law.operations = static_cast<int>(table.integer({"operations", "How many, drawn with replacement."}, 1, 64, 2));
+  if (law.form == Form::torchvision)
+    law.strength = static_cast<double>(table.integer(
+        {"strength", "How strong each operation is, in thirtieths of the strongest that it can be."}, 0, 30, 9));
+  else
+    law.strength = table.number(
+        {"strength", "Up to how strong: each operation draws from 0.1 to this, in tenths of its strongest."},
+        {.low = 0.1, .high = 10}, 10.0);
+  return law;
+}
+
+// The first key, in their order, by which images are changed.
+const char* key_that_changes_images(const Augmentation& augmentation) {
+  if (augmentation.crop > 0) return "crop";
+  if (augmentation.flip) return "flip";
+  if (augmentation.rotate_degrees > 0) return "rotate_degrees";
+  return augmentation.zoom > 0 ? "zoom" : "randaugment";
+}
+
+}  // namespace
+
+Augmentation read_augmentation(Settings& training) {
+  Settings table = training.section(
+      {"augmentation", "How training samples are changed each time they are met, by seed, sample and epoch."});
+  Augmentation augmentation;
+  augmentation.crop =
+      table.integer({"crop", "Width of a black frame around the image, of which it is a crop.", "pixels"}, 0, 1 << 16,
+                    augmentation.crop);
+  augmentation.flip = table.flag({"flip", "Whether every second image is flipped, left and right."}, augmentation.flip);
+  augmentation.rotate_degrees = table.number({"rotate_degrees", "Images are turned by up to so much.", "degrees"},
+                                             Range::between(0, 180), augmentation.rotate_degrees);
+  augmentation.zoom =
+      table.number({"zoom", "Images become larger or smaller by up to this share."}, shares, augmentation.zoom);
+  augmentation.randaugment = read_randaugment(table);
+  augmentation.mixup = table.number(
+      {"mixup", "Samples of a micro-batch are mixed in pairs, by shares from Beta(mixup, mixup); 0: they are not."},
+      {.low = 0, .high = 1e3}, augmentation.mixup);
+  if (augmentation.mixup > 0 && augmentation.mixup < least_mixup)
+    table.fault("mixup", fmt::format("must be 0 or at least {}", least_mixup));
+  return augmentation;
+}
+
+void check_augmentation(const Augmentation& augmentation, const DatasetSize& size, std::string_view dataset,
+                        Settings& training) {
+  const SampleShape& shape = size.shape;
+  if (augmentation.mixup > 0 && shape.has_tokens())
+    training.section("augmentation")
+        .fault("mixup", fmt::format("must be left out: tokens of {} are not mixed", dataset));
+  if (!augmentation.changes_images()) return;
+  Settings table = training.section("augmentation");
+  if (!size.has_byte_images)
+    return table.fault(key_that_changes_images(augmentation),
+                       fmt::format("needs images of bytes; {} has {}", dataset,
+                                   shape.has_tokens()                         ? "texts"
+                                   : shape.channels == 1 && shape.height == 1 ? "vectors"
+                                                                              : "images of floats"));
+  if (augmentation.crop >= std::min(shape.height, shape.width))
+    table.fault("crop", fmt::format("must be less than the images' {} x {}", shape.height, shape.width));
+  if (augmentation.randaugment && shape.channels != 1 && shape.channels != 3)
+    table.section("randaugment")
+        .fault("form", fmt::format("must be \"none\": it is of images of 1 or 3 channels, not of {}", shape.channels));
+}
+
+// Row by row: what is outside is filled, what is inside is copied, and no pixel is asked where it lies.
+void crop_and_flip(std::span<const std::uint8_t> in, const SampleShape& shape, const CropAndFlip& change,
+                   std::span<std::uint8_t> out) {
+  assert(std::ssize(in) == shape.features() && in.size() == out.size());
+  const std::int64_t width = shape.width;
+  const std::int64_t left = std::clamp<std::int64_t>(-change.right, 0, width);  // the columns of `out` that are inside
+  const std::int64_t end = std::clamp<std::int64_t>(width - change.right, left, width);
+  std::uint8_t* row = out.data();
+  for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
+    const std::uint8_t* const plane = in.data() + channel * shape.height * width;
+    for (std::int64_t y = 0; y < shape.height; ++y, row += width) {
+      const std::int64_t from = y + change.down;
+      const bool is_inside = from >= 0 && from < shape.height;
+      const std::int64_t begin = is_inside ? left : width;
+      std::fill_n(row, begin, std::uint8_t{0});
+      if (!is_inside) continue;
+      std::copy_n(plane + from * width + begin + change.right, end - begin, row + begin);
+      std::fill_n(row + end, width - end, std::uint8_t{0});
+      if (change.flip) std::reverse(row, row + width);
+    }
+  }
+}
+
+namespace {
+
+constexpr int tones = 256;
+using Table = std::array<std::uint8_t, tones>;
+
+template <typename Of>
+Table table_of(const Of& of) {
+  Table table{};
+  for (int tone = 0; tone < tones; ++tone) table[static_cast<std::size_t>(tone)] = of(tone);
+  return table;
+}
+
+void look_up(const Table& table, std::span<std::uint8_t> pixels) {
+  for (std::uint8_t& pixel : pixels) pixel = table[pixel];
+}
+
+std::array<std::int64_t, tones> histogram(std::span<const std::uint8_t> pixels) {
+  std::array<std::int64_t, tones> count{};
+  for (const std::uint8_t pixel : pixels) ++count[pixel];
+  return count;
+}
+
+// Pillow's grey of a pixel, in 16 bits of fraction.
+std::vector<std::uint8_t> grey_of(const ByteImage& image) {
+  const auto first = image.plane(0);
+  if (image.shape.channels == 1) return {first.begin(), first.end()};
+  assert(image.shape.channels == 3);
+  constexpr std::uint32_t red = 19595, green = 38470, blue = 7471, half = 0x8000;
+  std::vector<std::uint8_t> grey(image.plane_size());
+  for (std::size_t i = 0; i < grey.size(); ++i)
+    grey[i] =
+        static_cast<std::uint8_t>((first[i] * red + image.plane(1)[i] * green + image.plane(2)[i] * blue + half) >> 16);
+  return grey;
+}
+
+// From `from` to the pixels: the fraction is cut off, as a conversion to bytes does.
+std::uint8_t blended(int from, int pixel, float factor) {
+  const float value = static_cast<float>(from) + factor * static_cast<float>(pixel - from);
+  return static_cast<std::uint8_t>(std::clamp(value, 0.0f, 255.0f));
+}
+
+void blend(std::span<const std::uint8_t> from, std::span<std::uint8_t> pixels, double factor) {
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = blended(from[i], pixels[i], static_cast<float>(factor));
+}
+
+// The mean of 3 x 3 pixels with the middle one five times, rounded; the border stays.
+std::vector<std::uint8_t> smoothed(std::span<const std::uint8_t> plane, const SampleShape& shape) {
+  std::vector<std::uint8_t> smooth(plane.begin(), plane.end());
+  const auto width = static_cast<std::size_t>(shape.width), height = static_cast<std::size_t>(shape.height);
+  for (std::size_t y = 1; y + 1 < height; ++y)
+    for (std::size_t x = 1; x + 1 < width; ++x) {
+      const std::size_t at = y * width + x;
+      int sum = 4 * plane[at];
+      for (const std::size_t row : {at - width, at, at + width}) sum += plane[row - 1] + plane[row] + plane[row + 1];
+      smooth[at] = static_cast<std::uint8_t>((2 * sum + 13) / 26);
+    }
+  return smooth;
+}
+
+}  // namespace
+
+void posterize(const ByteImage& image, int bits) {
+  const auto mask = static_cast<std::uint8_t>(0xff00 >> bits);
+  for (std::uint8_t& pixel : image.pixels) pixel &= mask;
+}
+
+void solarize(const ByteImage& image, double threshold) {
+  look_up(table_of([&](int tone) { return static_cast<std::uint8_t>(tone < threshold ? tone : 255 - tone); }),
+          image.pixels);
+}
+
+void autocontrast(const ByteImage& image) {
+  for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) {
+    const auto plane = image.plane(channel);
+    const auto [low, high] = std::ranges::minmax_element(plane);
+    const int darkest = *low, brightest = *high;
+    if (brightest <= darkest) continue;
+    const double scale = 255.0 / (brightest - darkest), offset = -darkest * scale;
+    look_up(table_of([&](int tone) {
+              return static_cast<std::uint8_t>(std::clamp(static_cast<int>(tone * scale + offset), 0, 255));
+            }),
+            plane);
+  }
+}
+
+// Every 255th of the pixels, those of the brightest tone left out, is a step upwards.
+void equalize(const ByteImage& image) {
+  for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) {
+    const auto plane = image.plane(channel);
+    const auto count = histogram(plane);
+    const auto step = (std::ssize(plane) - count[std::ranges::max(plane)]) / 255;
+    if (step == 0) continue;
+    std::int64_t below = step / 2;
+    Table table{};
+    for (std::size_t tone = 0; tone < tones; below += count[tone++])
+      table[tone] = static_cast<std::uint8_t>(std::min<std::int64_t>(below / step, 255));
+    look_up(table, plane);
+  }
+}
+
+void brightness(const ByteImage& image, double factor) {
+  look_up(table_of([&](int tone) { return blended(0, tone, static_cast<float>(factor)); }), image.pixels);
+}
+
+void contrast(const ByteImage& image, double factor) {
+  const auto grey = grey_of(image);
+  const auto sum = std::accumulate(grey.begin(), grey.end(), std::int64_t{0});
+  const int mean = static_cast<int>(std::floor(static_cast<double>(sum) / static_cast<double>(grey.size()) + 0.5));
+  look_up(table_of([&](int tone) { return blended(mean, tone, static_cast<float>(factor)); }), image.pixels);
+}
+
+void colour(const ByteImage& image, double factor) {
+  if (image.shape.channels == 1) return;
+  const auto grey = grey_of(image);
+  for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) blend(grey, image.plane(channel), factor);
+}
+
+void sharpness(const ByteImage& image, double factor) {
+  for (std::int64_t channel = 0; channel < image.shape.channels; ++channel)
+    blend(smoothed(image.plane(channel), image.shape), image.plane(channel), factor);
+}
+
+namespace {
+
+// Reads one plane of an image, whose pixels are written anew.
+struct Plane {
+  const std::uint8_t* pixels;
+  std::int64_t height, width;
+
+  const std::uint8_t* row(std::int64_t y) const { return pixels + std::clamp<std::int64_t>(y, 0, height - 1) * width; }
+  std::size_t column(std::int64_t x) const {
+    return static_cast<std::size_t>(std::clamp<std::int64_t>(x, 0, width - 1));
+  }
+};
+
+// Places in 16ths of bits, as Pillow has them for images that are not huge: additions alone, with a known rounding.
+constexpr int fraction_bits = 16;
+std::int64_t fixed(double value) { return static_cast<std::int64_t>(std::floor(value * (1 << fraction_bits) + 0.5)); }
+
+void warp_nearest(const Plane& in, const Warp& how, std::uint8_t* out) {
+  std::int64_t row_x = fixed(how.x0 + how.xx * 0.5 + how.xy * 0.5), row_y = fixed(how.y0 + how.yx * 0.5 + how.yy * 0.5);
+  for (std::int64_t y = 0; y < in.height; ++y, row_x += fixed(how.xy), row_y += fixed(how.yy)) {
+    std::int64_t at_x = row_x, at_y = row_y;
+    for (std::int64_t x = 0; x < in.width; ++x, at_x += fixed(how.xx), at_y += fixed(how.yx)) {
+      const std::int64_t from_x = at_x >> fraction_bits, from_y = at_y >> fraction_bits;
+      const bool is_inside = from_x >= 0 && from_x < in.width && from_y >= 0 && from_y < in.height;
+      *out++ = is_inside ? in.pixels[from_y * in.width + from_x] : std::uint8_t{0};
+    }
+  }
+}
+
+double between(double a, double b, double share) { return a + (b - a) * share; }
+
+// Beyond the outermost centres, but inside, the outermost pixels go on.
+std::uint8_t interpolated(const Plane& in, double x, double y) {
+  if (x < 0 || x >= static_cast<double>(in.width) || y < 0 || y >= static_cast<double>(in.height)) return 0;
+  x -= 0.5, y -= 0.5;
+  const auto left = static_cast<std::int64_t>(std::floor(x)), top = static_cast<std::int64_t>(std::floor(y));
+  const double share_x = x - static_cast<double>(left), share_y = y - static_cast<double>(top);
+  const auto of_row = [&](std::int64_t row) {
+    const std::uint8_t* const pixels = in.row(row);
+    return between(pixels[in.column(left)], pixels[in.column(left + 1)], share_x);
+  };
+  return static_cast<std::uint8_t>(between(of_row(top), of_row(top + 1), share_y));
+}
+
+void warp_bilinear(const Plane& in, const Warp& how, std::uint8_t* out) {
+  for (std::int64_t row = 0; row < in.height; ++row)
+    for (std::int64_t column = 0; column < in.width; ++column) {
+      const double x = static_cast<double>(column) + 0.5, y = static_cast<double>(row) + 0.5;
+      *out++ = interpolated(in, how.xx * x + how.xy * y + how.x0, how.yx * x + how.yy * y + how.y0);
+    }
+}
+
+}  // namespace
+
+Warp Warp::rotation(double degrees, const SampleShape& shape, double factor) {
+  const double angle = degrees * std::numbers::pi / 180;
+  const double c = std::cos(angle) / factor, s = std::sin(angle) / factor;
+  const double x = static_cast<double>(shape.width) / 2, y = static_cast<double>(shape.height) / 2;
+  return {.xx = c, .xy = -s, .x0 = x - c * x + s * y, .yx = s, .yy = c, .y0 = y - s * x - c * y};
+}
+
+void warp(const ByteImage& image, const Warp& how, Resampling resampling) {
+  thread_local std::vector<std::uint8_t> before;
+  before.assign(image.pixels.begin(), image.pixels.end());
+  for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) {
+    const auto begin = static_cast<std::size_t>(channel) * image.plane_size();
+    const Plane plane{.pixels = before.data() + begin, .height = image.shape.height, .width = image.shape.width};
+    if (resampling == Resampling::nearest)
+      warp_nearest(plane, how, image.pixels.data() + begin);
+    else
+      warp_bilinear(plane, how, image.pixels.data() + begin);
+  }
+}
+
+namespace {
+
+using enum ImageOperation;
+
+bool is_tone_factor(ImageOperation operation) {
+  return operation == brightness || operation == colour || operation == contrast || operation == sharpness;
+}
+
+double size_along(ImageOperation operation, const SampleShape& shape) {
+  return static_cast<double>(operation == translate_x ? shape.width : shape.height);
+}
+
+// `share`: of the most.
+double torchvision_amount(ImageOperation operation, double share, double sign, const SampleShape& shape) {
+  constexpr double most_of_size = 150.0 / 331.0, most_slope = 0.3, most_degrees = 30, most_factor = 0.9;
+  switch (operation) {
+    case shear_x:
+    case shear_y:
+      return sign * most_slope * share;
+    case translate_x:
+    case translate_y:
+      return std::trunc(sign * most_of_size * size_along(operation, shape) * share);
+    case rotate:
+      return sign * most_degrees * share;
+    case posterize:
+      return 8 - std::nearbyint(4 * share);
+    case solarize:
+      return 255 * (1 - share);
+    default:
+      return is_tone_factor(operation) ? 1 + sign * most_factor * share : 0;
+  }
+}
+
+// `level`: of 10. What is an integer there is cut off.
+double composer_amount(ImageOperation operation, double level, double sign, const SampleShape& shape) {
+  const double share = level / 10;
+  constexpr double most_slope = 0.3, most_degrees = 30;
+  switch (operation) {
+    case shear_x:
+    case shear_y:
+      return sign * most_slope * share;
+    case translate_x:
+    case translate_y:
+      return sign * std::trunc(size_along(operation, shape) / 3 * share);
+    case rotate:
+      return sign * std::trunc(most_degrees * share);
+    case posterize:
+      return 4 - std::trunc(4 * share);
+    case solarize:
+      return 256 - std::trunc(256 * share);
+    default:
+      return 0;
+  }
+}
+
+// As often from 1 up to the strength as from 1 down.
+double composer_factor(ImageOperation operation, double strength, bool is_stronger, double draw) {
+  const double end = is_stronger ? strength : 1 - 0.09 * strength;
+  const double factor = 1 + (end - 1) * draw;
+  return operation == brightness && factor > 1 ? 0.75 * factor : factor;
+}
+
+}  // namespace
+
+void apply(ImageOperation operation, double amount, Resampling resampling, const ByteImage& image) {
+  switch (operation) {
+    case shear_x:
+      return warp(image, Warp::shear_x(amount), resampling);
+    case shear_y:
+      return warp(image, Warp::shear_y(amount), resampling);
+    case translate_x:
+      return warp(image, Warp::translation(amount, 0), resampling);
+    case translate_y:
+      return warp(image, Warp::translation(0, amount), resampling);
+    case rotate:
+      return warp(image, Warp::rotation(amount, image.shape), resampling);
+    case ImageOperation::brightness:
+      return syncopate::brightness(image, amount);
+    case ImageOperation::colour:
+      return syncopate::colour(image, amount);
+    case ImageOperation::contrast:
+      return syncopate::contrast(image, amount);
+    case ImageOperation::sharpness:
+      return syncopate::sharpness(image, amount);
+    case ImageOperation::posterize:
+      return syncopate::posterize(image, static_cast<int>(amount));
+    case ImageOperation::solarize:
+      return syncopate::solarize(image, amount);
+    case ImageOperation::autocontrast:
+      return syncopate::autocontrast(image);
+    case ImageOperation::equalize:
+      return syncopate::equalize(image);
+    case identity:
+      return;
+  }
+}
+
+DrawnOperation drawn_operation(const RandAugment& law, const SampleShape& shape,
+                               std::span<const double, draws_of_operation> uniform) {
+  const bool is_torchvision = law.form == RandAugment::Form::torchvision;
+  const int choices = is_torchvision ? image_operations : image_operations - 1;  // the identity is the last
+  const auto operation = static_cast<ImageOperation>(static_cast<int>(uniform[0] * choices));
+  const double sign = uniform[1] < 0.5 ? 1 : -1;
+  constexpr double steps = 30, weakest = 0.1;
+  double amount = 0;
+  if (is_torchvision)
+    amount = torchvision_amount(operation, law.strength / steps, sign, shape);
+  else if (is_tone_factor(operation))
+    amount = composer_factor(operation, law.strength, uniform[3] < 0.5, uniform[2]);
+  else
+    amount = composer_amount(operation, weakest + (law.strength - weakest) * uniform[2], sign, shape);
+  return {operation, amount};
 }
 
 }  // namespace syncopate

@@ -1,9 +1,14 @@
-#include "workers/datasets/dataset.hpp"
+#include "workers/data/dataset.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <cstddef>
 #include <stdexcept>
 
-#include "workers/datasets/pixel_scale.hpp"
-#include "workers/datasets/visits.hpp"
+#include "workers/base/random.hpp"
+#include "workers/training/vector_clones.hpp"
 
 namespace syncopate {
 
@@ -17,5 +22,102 @@ void Dataset::gather_targets(Split, std::span<const std::uint32_t>, float*) cons
 
 StoredImage Dataset::stored_image(std::uint32_t) const { throw std::logic_error("no images of bytes"); }
 std::span<const PixelScale> Dataset::pixel_scales() const { return {}; }
+
+namespace {
+
+// Subtraction first, so that there is no multiply-add that only some of the clones would fuse.
+SYNCOPATE_VECTOR_CLONES
+void normalise_plane(std::span<const std::uint8_t> pixels, float mean, float factor, float* out) {
+  for (std::size_t p = 0; p < pixels.size(); ++p) out[p] = (static_cast<float>(pixels[p]) - mean) * factor;
+}
+
+// Sums over bytes are exact in integers: a histogram gives the same constants in any order.
+PixelScale scale_of(const std::array<std::int64_t, 256>& count) {
+  double pixels = 0, mean = 0, variance = 0;
+  for (const std::int64_t n : count) pixels += static_cast<double>(n);
+  for (std::size_t value = 0; value < count.size(); ++value)
+    mean += static_cast<double>(value) * static_cast<double>(count[value]) / pixels;
+  for (std::size_t value = 0; value < count.size(); ++value) {
+    const double away = static_cast<double>(value) - mean;
+    variance += away * away * static_cast<double>(count[value]) / pixels;
+  }
+  const double deviation = variance > 0 ? std::sqrt(variance) : 1;
+  return {static_cast<float>(mean), static_cast<float>(1 / deviation)};
+}
+
+}  // namespace
+
+std::vector<PixelScale> measured_scales(std::span<const std::uint8_t> pixels, const SampleShape& shape) {
+  const auto channels = static_cast<std::size_t>(shape.channels);
+  const auto plane = static_cast<std::size_t>(shape.height * shape.width);
+  std::vector<std::array<std::int64_t, 256>> counts(channels);
+  for (std::size_t begin = 0; begin < pixels.size(); begin += plane) {
+    auto& count = counts[begin / plane % channels];
+    for (const std::uint8_t pixel : pixels.subspan(begin, plane)) ++count[pixel];
+  }
+  std::vector<PixelScale> scales;
+  for (const auto& count : counts) scales.push_back(scale_of(count));
+  return scales;
+}
+
+void normalise(std::span<const std::uint8_t> pixels, std::span<const PixelScale> scales, float* out) {
+  const std::size_t plane = pixels.size() / scales.size();
+  for (std::size_t channel = 0; channel < scales.size(); ++channel)
+    normalise_plane(pixels.subspan(channel * plane, plane), scales[channel].mean, scales[channel].factor,
+                    out + channel * plane);
+}
+
+namespace {
+
+// Halves to even, as the source's language rounds.
+std::int64_t asked_for(std::size_t length, const MaskingOptions& options) {
+  const auto share = static_cast<std::int64_t>(std::nearbyint(options.share * static_cast<double>(length)));
+  return std::min(options.most, std::max<std::int64_t>(1, share));
+}
+
+}  // namespace
+
+MaskedText mask(std::span<const std::int32_t> tokens, const DatasetSize& size, const MaskingOptions& options,
+                const RandomStream& stream) {
+  assert(size.marks.mask >= 0);
+  const std::vector<std::int32_t>& never = size.marks.never_masked;
+  std::vector<std::int32_t> candidates;
+  for (std::size_t place = 0; place < tokens.size(); ++place)
+    if (std::ranges::find(never, tokens[place]) == never.end()) candidates.push_back(static_cast<std::int32_t>(place));
+  const auto count = static_cast<int>(std::min(asked_for(tokens.size(), options), std::ssize(candidates)));
+
+  MaskedText masked{.tokens = {tokens.begin(), tokens.end()}, .places = {}};
+  for (const int chosen : draw_set(static_cast<int>(candidates.size()), count, stream))
+    masked.places.push_back(candidates[static_cast<std::size_t>(chosen)]);
+  std::ranges::sort(masked.places);
+  std::uint32_t index = static_cast<std::uint32_t>(count);
+  for (const std::int32_t place : masked.places) {
+    const double kind = stream.uniform(index++), any = stream.uniform(index++);
+    std::int32_t& shown = masked.tokens[static_cast<std::size_t>(place)];
+    if (kind < 0.8)
+      shown = size.marks.mask;
+    else if (kind >= 0.9)
+      shown = static_cast<std::int32_t>(any * static_cast<double>(size.shape.vocabulary));
+  }
+  return masked;
+}
+
+RandomStream masking_stream(std::uint64_t seed, Split split, std::uint32_t sample, std::int64_t epoch,
+                            const MaskingOptions& options) {
+  constexpr std::uint8_t dynamic_stream = 0, test_stream = 1, copy_stream = 2, validation_stream = 3;
+  RandomStream stream{.seed = seed,
+                      .purpose = Purpose::masking,
+                      .stream = dynamic_stream,
+                      .worker = Rank(static_cast<int>(sample)),
+                      .step = epoch};
+  if (split != Split::train) {
+    stream.stream = split == Split::test ? test_stream : validation_stream;
+    stream.step = 0;
+  } else if (options.copies > 0) {
+    stream.stream = copy_stream;
+    stream.step = epoch % options.copies;
+  }
+  return stream;
+}
 
 }  // namespace syncopate

@@ -1,12 +1,14 @@
 // Labelled samples in memory: numbers, normalised on the way to the model, or tokens.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "workers/files/data_fault.hpp"  // what loading one throws
+#include "workers/base/files.hpp"
+#include "workers/base/random.hpp"
 #include "workers/training/objective.hpp"
 
 namespace syncopate {
@@ -53,7 +55,7 @@ struct DatasetSize {
   std::int64_t token_classes = 0;    // of the labels that each token has, instead of one for all; 0: there are none
   TokenMarks marks{};                // of tokens
   bool has_byte_images = false;      // rather than vectors, or images of numbers
-  std::int64_t validation = 0;       // no part of `train` (validation.hpp)
+  std::int64_t validation = 0;       // no part of `train` (datasets.hpp)
   std::int64_t shortest = 0;         // tokens of the shortest sequence; 0: all may be as long as the longest
   std::vector<std::string> notes{};  // what is worth knowing of the files, and is no fault; a sentence each
   std::int64_t samples(Split split) const {
@@ -92,5 +94,62 @@ class Dataset {
   virtual StoredImage stored_image(std::uint32_t sample) const;
   virtual std::span<const PixelScale> pixel_scales() const;
 };
+
+// Pixels are bytes in memory, and numbers of mean 0 and deviation 1 on the way to the model, channel by channel.
+// A pixel becomes (pixel - mean) x factor.
+struct PixelScale {
+  float mean = 0;
+  float factor = 1;  // 1 / deviation
+};
+
+// Over all `pixels` (n, channels, height, width); a channel of one value has a factor of 1. (channels,)
+std::vector<PixelScale> measured_scales(std::span<const std::uint8_t> pixels, const SampleShape& shape);
+
+// One sample, (channels, height, width), by scales (channels,).
+void normalise(std::span<const std::uint8_t> pixels, std::span<const PixelScale> scales, float* out);
+
+// Which samples a batch holds, and in which epoch each of them is met. Whatever is drawn for a sample (how its image is
+// changed, which of its activations are dropped) is a function of the seed, the sample and the epoch alone, so that all
+// methods meet the same, with any number of workers and any grouping into batches.
+struct Visits {
+  std::uint64_t seed = 0;
+  std::span<const std::uint32_t> samples;  // (n,)
+  std::span<const std::int64_t> epochs;    // (n,)
+
+  std::size_t size() const { return samples.size(); }
+
+  // What is drawn for the i-th. A stream's worker is the sample: its number's bits, which may be above 2^31.
+  RandomStream stream(Purpose purpose, std::size_t i) const {
+    return {.seed = seed, .purpose = purpose, .worker = Rank{static_cast<int>(samples[i])}, .step = epochs[i]};
+  }
+};
+
+// Which tokens of a text a masked language model has to find, and what it is shown in their place.
+// Source:  Devlin et al. 2019, "BERT", and its code: of a text's tokens, those at its ends included, a share, rounded,
+//          at least one and at most `most`; of these 80 % are shown as the mask, 10 % as they are, and 10 % as any
+//          token of the vocabulary, which may be no word, or the same one.
+// Shapes:  tokens (length,), as the text has them.
+// Differs: nothing is drawn for whole words, or twice where a text has fewer words than it is asked for.
+struct MaskingOptions {
+  double share = 0.15;     // of a text's tokens
+  std::int64_t most = 20;  // per text
+  std::int64_t copies =
+      0;  // static masking: of each text as many, masked once each, in turn epoch by epoch; 0: dynamic
+};
+
+struct MaskedText {
+  std::vector<std::int32_t> tokens;  // as shown
+  std::vector<std::int32_t> places;  // of those to be found, ascending
+};
+
+// `shape` and `marks` are the data set's; there must be a mask.
+MaskedText mask(std::span<const std::int32_t> tokens, const DatasetSize& size, const MaskingOptions& options,
+                const RandomStream& stream);
+
+// The stream for a sample's visit in an epoch. A test or validation sample has one visit for all times, on a stream of
+// its split's own: what is drawn for the training sample of that number is another text's. The training loss is that of
+// each text's first visit.
+RandomStream masking_stream(std::uint64_t seed, Split split, std::uint32_t sample, std::int64_t epoch,
+                            const MaskingOptions& options);
 
 }  // namespace syncopate

@@ -1,6 +1,7 @@
-#include "workers/datasets/digest_cache.hpp"
-
 #define XXH_INLINE_ALL
+
+#include "workers/data/datasets.hpp"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -8,24 +9,39 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
+#include <cassert>
 #include <cerrno>
+#include <cmath>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <sstream>
+#include <stdexcept>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "workers/files/content_hash.hpp"
-#include "workers/files/data_fault.hpp"
-#include "workers/files/own_file.hpp"
-#include "workers/files/users_cache.hpp"
+#include "workers/base/files.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/random.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/data/dataset.hpp"
+#include "workers/data/images.hpp"
+#include "workers/data/npy_dataset.hpp"
+#include "workers/data/text.hpp"
+#include "workers/data/text_dataset.hpp"
 
 namespace syncopate {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -184,6 +200,381 @@ void DigestCache::replace(const std::string& text) const {
 DigestCache& digest_cache() {
   static DigestCache cache(users_cache_file());
   return cache;
+}
+
+namespace {
+
+// Data sets that are files in one directory, or one file: the key that names it, the digest of what they hold, and that
+// they stay in memory from run to run.
+// What a format knows of such a directory. All throw DataFault.
+struct DirectoryFormat {
+  enum class Named { directory, file };
+
+  std::string variant;                           // tells apart data sets that are read differently from the same files
+  std::function<std::filesystem::path()> usual;  // where the files are if no directory is named; null: it must be
+  std::function<DatasetSize(const std::filesystem::path&)> size;
+  std::function<std::string(const std::filesystem::path&)> hash;
+  std::function<std::shared_ptr<const Dataset>(const std::filesystem::path&)> load;
+  Named named = Named::directory;
+};
+
+// Reads `directory` and `directory_hash`, or `file` and `file_hash`; `sentence` says what the directory is.
+DatasetPlanner read_directory(Settings& table, std::string_view sentence, DirectoryFormat format);
+
+using std::filesystem::path;
+
+// Runs of one experiment follow each other with the same files: the last data set read stays in memory. What is loaded
+// is what `hash` was taken of.
+std::shared_ptr<const Dataset> load_cached(const DirectoryFormat& format, const path& directory,
+                                           const std::string& hash) {
+  static std::mutex mutex;
+  static std::string loaded_name;
+  static std::shared_ptr<const Dataset> loaded;
+  std::lock_guard lock(mutex);
+  const std::string name = format.variant + hash;
+  if (!loaded || loaded_name != name) {
+    auto read = format.load(directory);
+    if (format.hash(directory) != hash)
+      throw DataFault(
+          fmt::format("{}: its files have changed since the experiment was read; start it again", directory.string()));
+    loaded = std::move(read);
+    loaded_name = name;
+  }
+  return loaded;
+}
+
+struct Keys {
+  explicit Keys(const DirectoryFormat& format)
+      : place(format.named == DirectoryFormat::Named::file ? "file" : "directory"), hash(place + "_hash") {}
+  std::string place, hash;
+};
+
+std::optional<DatasetPlan> plan_directory(Settings& table, const std::string& named, const DirectoryFormat& format) {
+  const Keys keys(format);
+  const bool is_file = format.named == DirectoryFormat::Named::file;
+  try {
+    if (named.empty() && !format.usual) {
+      table.fault(keys.place, fmt::format("must be given: the {} of this data set {} the user's own",
+                                          is_file ? "file" : "files", is_file ? "is" : "are"));
+      return {};
+    }
+    const path directory = named.empty() ? format.usual() : is_file ? table.file("file") : table.directory("directory");
+    if (directory.empty()) return {};
+    const DatasetSize size = format.size(directory);
+    const std::string hash = format.hash(directory);
+    if (table.text(keys.hash, hash) != hash)
+      table.fault(keys.hash,
+                  fmt::format("the content of {} is another, {}; left out, any is right", directory.string(), hash));
+    return DatasetPlan{.size = size, .load = [format, directory, hash, key = table.written(keys.place)] {
+                         try {
+                           return load_cached(format, directory, hash);
+                         } catch (const DataFault& problem) {
+                           throw DataFault(fmt::format("{}; {}", key, problem.what()));
+                         }
+                       }};
+  } catch (const std::runtime_error& problem) {  // DataFault, or the file system's own
+    table.fault(keys.place, problem.what());
+    return {};
+  }
+}
+
+DatasetPlanner read_directory(Settings& table, std::string_view sentence, DirectoryFormat format) {
+  const Keys keys(format);
+  const auto directory = table.text({keys.place, sentence}, "");
+  const Key hash{keys.hash, "Written by the program: the digest of the files, which must still be that.", "",
+                 "any content"};
+  static_cast<void>(table.has(hash));  // known, also where the files are not needed
+  return [table, directory, format = std::move(format)](std::uint64_t) mutable {
+    return plan_directory(table, directory, format);
+  };
+}
+
+// Streams of Purpose::synthetic_data; the stream's step is the class or the sample.
+constexpr std::uint8_t centre_stream = 0;
+constexpr std::uint8_t train_stream = 1;
+constexpr std::uint8_t test_stream = 2;
+
+// (classes, dimension), each row of length `separation`.
+std::vector<double> draw_centres(const GaussianMixtureOptions& options, std::uint64_t seed) {
+  const auto dimension = static_cast<std::size_t>(options.dimension);
+  std::vector<double> centres(static_cast<std::size_t>(options.classes) * dimension);
+  for (std::int64_t c = 0; c < options.classes; ++c) {
+    throw_if_interrupted();
+    const std::span<double> centre(centres.data() + static_cast<std::size_t>(c) * dimension, dimension);
+    fill_standard_normal({.seed = seed, .purpose = Purpose::synthetic_data, .stream = centre_stream, .step = c}, 0,
+                         centre);
+    double square = 0;
+    for (const double x : centre) square += x * x;
+    for (double& x : centre) x *= options.separation / std::sqrt(square);
+  }
+  return centres;
+}
+
+std::vector<float> draw_samples(const GaussianMixtureOptions& options, std::uint64_t seed,
+                                std::span<const double> centres, std::uint8_t stream, std::int64_t samples) {
+  const auto dimension = static_cast<std::size_t>(options.dimension);
+  std::vector<float> inputs(static_cast<std::size_t>(samples) * dimension);
+  std::vector<double> noise(dimension);
+  for (std::int64_t i = 0; i < samples; ++i) {
+    throw_if_interrupted();
+    fill_standard_normal({.seed = seed, .purpose = Purpose::synthetic_data, .stream = stream, .step = i}, 0, noise);
+    const double* centre = centres.data() + static_cast<std::size_t>(i % options.classes) * dimension;
+    float* row = inputs.data() + static_cast<std::size_t>(i) * dimension;
+    for (std::size_t d = 0; d < dimension; ++d) row[d] = static_cast<float>(centre[d] + noise[d]);
+  }
+  return inputs;
+}
+
+class GaussianMixture : public Dataset {
+ public:
+  GaussianMixture(const GaussianMixtureOptions& options, std::uint64_t seed) : size_(gaussian_mixture_size(options)) {
+    const auto centres = draw_centres(options, seed);
+    inputs_ = {draw_samples(options, seed, centres, train_stream, options.train),
+               draw_samples(options, seed, centres, test_stream, options.test)};
+  }
+
+  const DatasetSize& size() const override { return size_; }
+
+  void gather(Split split, std::span<const std::uint32_t> samples, float* inputs, std::int64_t* labels) const override {
+    const auto& source = inputs_[split == Split::train ? 0 : 1];
+    const auto dimension = static_cast<std::size_t>(size_.shape.features());
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      std::copy_n(source.data() + samples[i] * dimension, dimension, inputs + i * dimension);
+      labels[i] = samples[i] % size_.classes;
+    }
+  }
+
+ private:
+  DatasetSize size_;
+  std::array<std::vector<float>, 2> inputs_;
+};
+
+}  // namespace
+
+DatasetSize gaussian_mixture_size(const GaussianMixtureOptions& options) {
+  return {.train = options.train,
+          .test = options.test,
+          .shape = {.channels = 1, .height = 1, .width = options.dimension},
+          .classes = options.classes};
+}
+
+std::shared_ptr<const Dataset> make_gaussian_mixture(const GaussianMixtureOptions& options, std::uint64_t seed) {
+  return std::make_shared<GaussianMixture>(options, seed);
+}
+
+namespace {
+
+DatasetPlanner read_images(Settings& table) {
+  return read_directory(table, "A folder with MNIST's four IDX files; empty: where Fashion-MNIST's package puts them.",
+                        {.variant = "idx",
+                         .usual = find_fashion_mnist,
+                         .size = [](const auto& directory) { return image_directory_size(directory); },
+                         .hash = image_directory_hash,
+                         .load = [](const auto& directory) { return load_image_directory(directory); }});
+}
+
+DatasetPlanner read_cifar(Settings& table, CifarLabels labels, const std::string& unpacked, CifarScale usual_scale) {
+  const CifarScale scale = table.choice(
+      {"scale", "Means and deviations of the channels: those of published codes for CIFAR-10, or the training set's."},
+      {{"published", CifarScale::published}, {"measured", CifarScale::measured}}, usual_scale);
+  const CifarRecords records =
+      table.optional_flag(
+               {"complete", "Whether the files must have all their records, as published; left out: they must."})
+              .value_or(true)
+          ? CifarRecords::all
+          : CifarRecords::any;
+  const std::string sentence =
+      fmt::format("A folder with the files of the binary version; empty: {} in $SYNCOPATE_DATA.", unpacked);
+  return read_directory(
+      table, sentence,
+      {.variant = fmt::format("cifar {} {}", static_cast<int>(labels), static_cast<int>(scale)),
+       .usual =
+           [unpacked] {
+             return found_directory(unpacked, "datasets/" + unpacked, "name the directory with the binary version");
+           },
+       .size = [labels, records](const auto& directory) { return cifar_size(directory, labels, records); },
+       .hash = [labels](const auto& directory) { return cifar_hash(directory, labels); },
+       .load = [labels, scale,
+                records](const auto& directory) { return load_cifar(directory, labels, scale, records); }});
+}
+
+DatasetPlanner read_cifar_10(Settings& table) {
+  return read_cifar(table, CifarLabels::ten, "cifar-10-batches-bin", CifarScale::published);
+}
+
+DatasetPlanner read_cifar_100(Settings& table) {
+  const CifarLabels labels =
+      table.choice({"labels", "Whether the 100 fine labels are learnt, or the 20 coarse ones."},
+                   {{"fine", CifarLabels::hundred}, {"coarse", CifarLabels::twenty}}, CifarLabels::hundred);
+  return read_cifar(table, labels, "cifar-100-binary", CifarScale::measured);
+}
+
+DatasetPlanner read_npy(Settings& table) {
+  constexpr std::int64_t none = -1, last = largest_token;
+  const NpyTokens tokens = {
+      .padding = static_cast<std::int32_t>(table.integer(
+          {"padding", "Token that fills a row behind its sequence's end; -1: all rows are whole."}, none, last, none)),
+      .mask = static_cast<std::int32_t>(table.integer(
+          {"mask", "Token that hides what a masked language model has to find; -1: there is none."}, none, last, none)),
+      .never_masked = table.integers({"never_masked", "Tokens that no masked language model has to find."}, 0, last,
+                                     std::vector<std::int64_t>{})};
+  return read_directory(
+      table, "A folder with x_train.npy, y_train.npy, x_test.npy and y_test.npy; required.",
+      {.variant = fmt::format("npy {} {} {}", tokens.padding, tokens.mask, fmt::join(tokens.never_masked, ",")),
+       .usual = nullptr,
+       .size = [tokens](const auto& directory) { return npy_dataset_size(directory, tokens); },
+       .hash = npy_dataset_hash,
+       .load = [tokens](const auto& directory) { return load_npy_dataset(directory, tokens); }});
+}
+
+DatasetPlanner read_texts(Settings& table, std::string_view sentence, const TextSource& source,
+                          std::function<std::filesystem::path()> usual, DirectoryFormat::Named named) {
+  const TextOptions fallback;
+  const TextOptions options = {
+      .test_share = table.number({"test_share", "Share of the texts that are held out, by a hash of each."},
+                                 {.low = 0, .high = 1, .low_open = true, .high_open = true}, fallback.test_share),
+      .words = table.integer({"words", "Most words of the vocabulary, which the most frequent ones are in."}, 1,
+                             1 << 24, fallback.words),
+      .least = table.integer({"least", "How often a word must stand in the training texts to be in it."}, 1, 1 << 24,
+                             fallback.least)};
+  return read_directory(
+      table, sentence,
+      {.variant = text_variant(source, options),
+       .usual = std::move(usual),
+       .size = [source, options](const auto& path) { return text_dataset_size(source, options, path); },
+       .hash = source.hash,
+       .load = [source, options](const auto& path) { return load_text_dataset(source, options, path); },
+       .named = named});
+}
+
+DatasetPlanner read_lines(Settings& table) {
+  const bool labelled = table.flag({"labelled", "Whether each line begins with a label and a tab."}, false);
+  return read_texts(table, "A UTF-8 text with one sequence a line; required.", text_lines(labelled), nullptr,
+                    DirectoryFormat::Named::file);
+}
+
+DatasetPlanner read_glosses(Settings& table) {
+  return read_texts(table,
+                    "A folder with WordNet's data.noun, .verb, .adj and .adv; empty: where its package has them.",
+                    wordnet_glosses(), find_wordnet, DirectoryFormat::Named::directory);
+}
+
+DatasetPlanner read_mixture(Settings& table) {
+  constexpr std::int64_t most = 1 << 24;
+  constexpr std::int64_t largest_width = 1 << 16;
+  const GaussianMixtureOptions fallback;
+  const GaussianMixtureOptions options = {
+      .classes = table.integer({"classes", "Number of classes."}, 2, largest_width, fallback.classes),
+      .dimension = table.integer({"dimension", "Number of features."}, 1, largest_width, fallback.dimension),
+      .train = table.integer({"train", "Training samples.", "samples"}, 1, most, fallback.train),
+      .test = table.integer({"test", "Test samples.", "samples"}, 1, most, fallback.test),
+      .separation = table.number(
+          {"separation", "Distance of the classes' centres from the origin, in deviations within a class."},
+          Range::at_least(0), fallback.separation)};
+  return [options](std::uint64_t seed) {
+    return DatasetPlan{.size = gaussian_mixture_size(options),
+                       .load = [options, seed] { return make_gaussian_mixture(options, seed); }};
+  };
+}
+
+constexpr DatasetRow rows[] = {
+    {"fashion-mnist", "60,000 + 10,000 images of 28 x 28 in 10 classes, or any directory with MNIST's four IDX files",
+     "Images", read_images},
+    {"cifar-10", "60,000 images of 32 x 32 in colour and 10 classes, in their binary version", "Images", read_cifar_10},
+    {"cifar-100", "60,000 images of 32 x 32 in colour and 100 classes, or 20 of these together", "Images",
+     read_cifar_100},
+    {"npy", "a data set of one's own, of NumPy's arrays: vectors, images or tokens, and classes or numbers", "Arrays",
+     read_npy},
+    {"text-lines", "a text of one's own, a sequence of words a line, alone or with a label", "Lines", read_lines},
+    {"wordnet-glosses", "WordNet's 117,659 definitions in 45 categories: real texts of natural lengths", "Definitions",
+     read_glosses},
+    {"gaussian-mixture", "classes as Gaussians around random centres, generated from the seed", "Generated classes",
+     read_mixture},
+};
+
+}  // namespace
+
+std::span<const DatasetRow> datasets() { return rows; }
+
+DatasetPlanner read_datasets(Settings& root, const DatasetRow& chosen) {
+  Settings tables = root.section("datasets");
+  DatasetPlanner planner;
+  for (const DatasetRow& row : rows) {
+    Settings table = tables.section({row.name, fmt::format("{}, training.dataset = \"{}\".", row.title, row.name)});
+    DatasetPlanner read = row.read(table);
+    if (&row == &chosen) planner = std::move(read);
+  }
+  return planner;
+}
+
+namespace {
+
+using Numbers = std::vector<std::uint32_t>;
+
+class DividedDataset : public Dataset {
+ public:
+  DividedDataset(std::shared_ptr<const Dataset> inner, const ValidationOptions& options)
+      : inner_(std::move(inner)), size_(with_validation(inner_->size(), options)) {
+    const auto all = static_cast<std::size_t>(inner_->size().train);
+    Numbers order = permutation({.seed = options.seed, .purpose = Purpose::validation}, all);
+    const auto end = order.begin() + options.samples;
+    validation_.assign(order.begin(), end);
+    train_.assign(end, end + size_.train);
+    std::ranges::sort(validation_);
+    std::ranges::sort(train_);
+  }
+
+  const DatasetSize& size() const override { return size_; }
+  StoredImage stored_image(std::uint32_t sample) const override { return inner_->stored_image(train_[sample]); }
+  std::span<const PixelScale> pixel_scales() const override { return inner_->pixel_scales(); }
+
+  std::span<const std::int32_t> tokens(Split split, std::uint32_t sample) const override {
+    if (split == Split::test) return inner_->tokens(split, sample);
+    return inner_->tokens(Split::train, (split == Split::train ? train_ : validation_)[sample]);
+  }
+
+  std::span<const std::int32_t> token_labels(Split split, std::uint32_t sample) const override {
+    if (split == Split::test) return inner_->token_labels(split, sample);
+    return inner_->token_labels(Split::train, (split == Split::train ? train_ : validation_)[sample]);
+  }
+
+  void gather(Split split, std::span<const std::uint32_t> samples, float* inputs, std::int64_t* labels) const override {
+    if (split == Split::test) return inner_->gather(split, samples, inputs, labels);
+    inner_->gather(Split::train, in_whole_set(split, samples), inputs, labels);
+  }
+
+  void gather_targets(Split split, std::span<const std::uint32_t> samples, float* targets) const override {
+    if (split == Split::test) return inner_->gather_targets(split, samples, targets);
+    inner_->gather_targets(Split::train, in_whole_set(split, samples), targets);
+  }
+
+ private:
+  // Until this thread's next call.
+  std::span<const std::uint32_t> in_whole_set(Split split, std::span<const std::uint32_t> samples) const {
+    const Numbers& own = split == Split::train ? train_ : validation_;
+    thread_local Numbers numbers;
+    numbers.resize(samples.size());
+    std::ranges::transform(samples, numbers.begin(), [&](std::uint32_t sample) { return own[sample]; });
+    return numbers;
+  }
+
+  std::shared_ptr<const Dataset> inner_;
+  DatasetSize size_;
+  Numbers train_, validation_;  // their numbers in the whole training set, ascending
+};
+
+}  // namespace
+
+DatasetSize with_validation(DatasetSize size, const ValidationOptions& options) {
+  assert(options.samples >= 0 && options.samples < size.train);
+  assert(!options.subset || (*options.subset > 0 && *options.subset <= size.train - options.samples));
+  size.train = options.subset.value_or(size.train - options.samples);
+  size.validation = options.samples;
+  return size;
+}
+
+std::shared_ptr<const Dataset> with_validation(std::shared_ptr<const Dataset> inner, const ValidationOptions& options) {
+  return std::make_shared<DividedDataset>(std::move(inner), options);
 }
 
 }  // namespace syncopate

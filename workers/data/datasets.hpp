@@ -7,9 +7,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+
+#include "workers/config/settings.hpp"
+#include "workers/data/dataset.hpp"
 
 namespace syncopate {
 
@@ -60,5 +68,58 @@ class DigestCache {
 
 // The user's, in $XDG_CACHE_HOME/syncopate or ~/.cache/syncopate.
 DigestCache& digest_cache();
+
+// The data sets one can name in an experiment file.
+// A data set whose size is known; `load` reads or generates it, and throws DataFault for what only the contents show.
+struct DatasetPlan {
+  DatasetSize size;
+  std::function<std::shared_ptr<const Dataset>()> load;
+};
+
+// Plans it, with the seed of generated data. Reads headers of files, and their contents for a digest; what is missing
+// or wrong is a fault, and there is no plan. The table's Settings must still live.
+using DatasetPlanner = std::function<std::optional<DatasetPlan>(std::uint64_t seed)>;
+
+struct DatasetRow {
+  std::string_view name;                    // as written in TOML
+  std::string_view sentence;                // what it is
+  std::string_view title;                   // what its table [datasets.<name>] is of
+  DatasetPlanner (*read)(Settings& table);  // reads its keys, and no files
+};
+std::span<const DatasetRow> datasets();
+
+// Reads the tables [datasets.*] of the root, also those of data sets that are not chosen.
+DatasetPlanner read_datasets(Settings& root, const DatasetRow& chosen);
+
+// A generated data set with known statistics: each class is a Gaussian of unit deviation around a
+// centre; the centres lie on a sphere in random directions.
+struct GaussianMixtureOptions {
+  std::int64_t classes = 10;
+  std::int64_t dimension = 32;
+  std::int64_t train = 20000;
+  std::int64_t test = 4000;
+  double separation = 3;  // radius of the sphere, in deviations within a class
+};
+
+DatasetSize gaussian_mixture_size(const GaussianMixtureOptions& options);
+
+// Sample i has label i mod classes. Every number is a pure function of (seed, split, sample, feature):
+// a larger data set begins with the smaller one's samples.
+std::shared_ptr<const Dataset> make_gaussian_mixture(const GaussianMixtureOptions& options, std::uint64_t seed);
+
+// A part of the training set that nothing is trained on, to choose by: the test set is looked at once, at the end. And
+// a subset of the rest that alone is trained on.
+struct ValidationOptions {
+  std::int64_t samples = 0;  // less than the training set has
+  std::optional<std::int64_t>
+      subset{};            // of the others, so many are trained on, all those of a smaller subset; none: all
+  std::uint64_t seed = 0;  // which samples these are; not the run's, so that all runs of an experiment have the same
+};
+
+DatasetSize with_validation(DatasetSize size, const ValidationOptions& options);
+
+// `samples` different training samples are Split::validation; the others, or the subset of them, numbered anew in their
+// order, are Split::train. What the data set normalises by stays that of all of them.
+std::shared_ptr<const Dataset> with_validation(std::shared_ptr<const Dataset> inner, const ValidationOptions& options);
 
 }  // namespace syncopate

@@ -1,38 +1,199 @@
-#include "workers/datasets/npy_dataset.hpp"
+#include "workers/data/npy_dataset.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <numeric>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "workers/datasets/digest_cache.hpp"
-#include "workers/datasets/npy_finite.hpp"
-#include "workers/datasets/npy_targets.hpp"
-#include "workers/datasets/npy_token_labels.hpp"
-#include "workers/datasets/npy_tokens.hpp"
-#include "workers/datasets/pixel_scale.hpp"
-#include "workers/datasets/token_sequences.hpp"
-#include "workers/files/content_hash.hpp"
-#include "workers/files/directory_check.hpp"
-#include "workers/files/npy_array.hpp"
-#include "workers/process/interrupt.hpp"
+#include "workers/base/arrays.hpp"
+#include "workers/base/files.hpp"
+#include "workers/base/process.hpp"
+#include "workers/data/dataset.hpp"
+#include "workers/data/datasets.hpp"
+#include "workers/data/text_dataset.hpp"
 
 namespace syncopate {
+
 namespace {
+
+// Numbers that are not finite would make every model so after its first step, whatever is trained.
+// Of an array of float32, `per_sample` of them a sample. Throws DataFault with the first that is not finite: "feature 2
+// of sample 7 is nan". What a file holds is looked at once by each process.
+void check_finite(const std::filesystem::path& file, const NpyArray& array, std::int64_t per_sample,
+                  std::string_view what);
+
+// A number times 0 is 0, or not finite.
+bool are_finite(std::span<const float> values) {
+  float sums[16] = {};
+  std::size_t i = 0;
+  for (; i + std::size(sums) <= values.size(); i += std::size(sums))
+    for (std::size_t lane = 0; lane < std::size(sums); ++lane) sums[lane] += values[i + lane] * 0;
+  for (; i < values.size(); ++i) sums[0] += values[i] * 0;
+  return std::ranges::all_of(sums, [](float sum) { return sum == 0; });
+}
+
+void check_finite(const std::filesystem::path& file, const NpyArray& array, std::int64_t per_sample,
+                  std::string_view what) {
+  static std::mutex mutex;
+  static std::set<std::string> looked_at;  // digests of files in which all are
+  const std::string digest = digest_cache().digest(file);
+  const std::lock_guard lock(mutex);
+  if (looked_at.contains(digest)) return;
+  const auto& shape = array.shape();
+  const auto count = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  const std::span<const float> values(array.data<float>(), static_cast<std::size_t>(count));
+  constexpr std::size_t piece = 1 << 20;
+  for (std::size_t begin = 0; begin < values.size(); begin += piece) {
+    throw_if_interrupted();
+    const auto part = values.subspan(begin, std::min(piece, values.size() - begin));
+    if (are_finite(part)) continue;
+    const auto wrong = std::ranges::find_if(part, [](float value) { return !std::isfinite(value); });
+    const std::int64_t at = static_cast<std::int64_t>(begin) + (wrong - part.begin());
+    throw DataFault(fmt::format("{}: {} {} of sample {} is {}; must be finite", file.string(), what, at % per_sample,
+                                at / per_sample, *wrong));
+  }
+  looked_at.insert(digest);
+}
+
+// Numbers in a NumPy array that samples have instead of classes.
+bool holds_targets(const NpyArray& y);  // by its type, float32
+
+// How many numbers a sample has, of y (n,), which is 1, or (n, targets). Throws DataFault, which names the file, for
+// another shape and for what is not finite.
+std::int64_t targets_of(const std::filesystem::path& file, const NpyArray& y);
+
+constexpr std::int64_t most_targets = 1 << 16;
+
+[[noreturn]] void fail(const std::filesystem::path& file, const std::string& what) {
+  throw DataFault(fmt::format("{}: {}", file.string(), what));
+}
+
+bool holds_targets(const NpyArray& y) { return y.type() == "<f4"; }
+
+std::int64_t targets_of(const std::filesystem::path& file, const NpyArray& y) {
+  const auto dimensions = y.shape().size();
+  const std::int64_t targets = dimensions == 2 ? y.shape()[1] : 1;
+  if (dimensions < 1 || dimensions > 2 || targets < 1 || targets > most_targets)
+    fail(file, fmt::format("has {} dimensions{}; float32 must be (n,), or (n, targets) with 1 to {} of them",
+                           dimensions, dimensions == 2 ? fmt::format(", {} targets", targets) : "", most_targets));
+  check_finite(file, y, targets, "target");
+  return targets;
+}
+
+// Labels of tokens in a NumPy array: one for each place of the array of tokens.
+// Of y as x (n, length), int32 or int64, row by row: classes from 0, or ignored_label where nothing is asked for. What
+// stands on padding, `padding` at a row's end, must be that; each row must ask for something. Throws DataFault, which
+// names y's file, also for another shape.
+std::vector<std::int32_t> token_labels_in(const std::filesystem::path& file, const NpyArray& y, const NpyArray& x,
+                                          std::int32_t padding);
+
+template <typename Label, typename Token>
+std::vector<std::int32_t> labels_of(const std::filesystem::path& file, const NpyArray& y, const NpyArray& x,
+                                    std::int32_t padding) {
+  const auto rows = static_cast<std::size_t>(x.shape()[0]), length = static_cast<std::size_t>(x.shape()[1]);
+  const std::span<const Label> all(y.data<Label>(), rows * length);
+  for (std::size_t row = 0; row < rows; ++row) {
+    const auto labels = all.subspan(row * length, length);
+    const std::span<const Token> tokens(x.data<Token>() + row * length, length);
+    std::size_t own = length;
+    while (own > 0 && tokens[own - 1] == padding) --own;
+    bool asks = false;
+    for (std::size_t place = 0; place < length; ++place) {
+      const Label label = labels[place];
+      if (label == ignored_label) continue;
+      asks = true;
+      if (label < 0 || label > largest_token)
+        fail(file, fmt::format("label ({}, {}) = {}; must be in 0 .. {}, or {} where nothing is asked for", row, place,
+                               label, largest_token, ignored_label));
+      if (place >= own)
+        fail(file, fmt::format("label ({}, {}) = {}, of padding; must be {}", row, place, label, ignored_label));
+    }
+    if (!asks) fail(file, fmt::format("row {} is all {}; must ask for a token at least", row, ignored_label));
+  }
+  return {all.begin(), all.end()};
+}
+
+std::vector<std::int32_t> token_labels_in(const std::filesystem::path& file, const NpyArray& y, const NpyArray& x,
+                                          std::int32_t padding) {
+  const auto text = [](const NpyArray& of) { return fmt::format("({}, {})", of.shape()[0], of.shape()[1]); };
+  if (y.shape() != x.shape())
+    fail(file, fmt::format("has shape {}; a label of each token must be {}, as the tokens are", text(y), text(x)));
+  const bool wide_tokens = x.type() == "<i8";
+  if (y.type() == "<i8")
+    return wide_tokens ? labels_of<std::int64_t, std::int64_t>(file, y, x, padding)
+                       : labels_of<std::int64_t, std::int32_t>(file, y, x, padding);
+  if (y.type() == "<i4")
+    return wide_tokens ? labels_of<std::int32_t, std::int64_t>(file, y, x, padding)
+                       : labels_of<std::int32_t, std::int32_t>(file, y, x, padding);
+  fail(file, fmt::format("has elements of type {}; labels of tokens must be int64 or int32: {}",
+                         described_type(y.type()), way_to_save(file, "<i8")));
+}
+
+// Sequences of tokens in a NumPy array, one a row.
+bool holds_tokens(const NpyArray& x);  // by its type, int32 or int64
+
+// Labels of sequences, (n,), or, where there are any, of their tokens, (n * length).
+struct RowLabels {
+  const std::vector<std::int64_t>& of_rows;
+  const std::vector<std::int32_t>& of_tokens;
+};
+
+// Of x (n, length); what is `padding` at a row's end is cut off. Throws DataFault, which names the file, for rows of
+// padding alone and for elements that are no tokens.
+TokenSequences read_rows(const std::filesystem::path& file, const NpyArray& x, const RowLabels& labels,
+                         std::int32_t padding);
+
+template <typename Element>
+TokenSequences rows_of(const std::filesystem::path& file, const NpyArray& x, const RowLabels& labels,
+                       std::int32_t padding) {
+  TokenSequences sequences;
+  const auto length = static_cast<std::size_t>(x.shape()[1]);
+  std::vector<std::int32_t> tokens(length);
+  for (std::size_t row = 0; row < labels.of_rows.size(); ++row) {
+    const std::span<const Element> elements(x.data<Element>() + row * length, length);
+    const auto wrong = std::ranges::find_if(elements, [](Element e) { return e < 0 || e > largest_token; });
+    if (wrong != elements.end())
+      fail(file, fmt::format("row {} has the token {}; must be in 0 .. {}", row, *wrong, largest_token));
+    std::ranges::transform(elements, tokens.begin(), [](Element e) { return static_cast<std::int32_t>(e); });
+    std::size_t count = length;
+    while (count > 0 && tokens[count - 1] == padding) --count;
+    if (count == 0) fail(file, fmt::format("row {} is all padding, {}; must have a token", row, padding));
+    const auto own = std::span(tokens).first(count);
+    if (labels.of_tokens.empty())
+      sequences.add(own, labels.of_rows[row]);
+    else
+      sequences.add(own, std::span(labels.of_tokens).subspan(row * length, count));
+  }
+  return sequences;
+}
+
+bool holds_tokens(const NpyArray& x) { return x.type() == "<i4" || x.type() == "<i8"; }
+
+TokenSequences read_rows(const std::filesystem::path& file, const NpyArray& x, const RowLabels& labels,
+                         std::int32_t padding) {
+  return x.type() == "<i4" ? rows_of<std::int32_t>(file, x, labels, padding)
+                           : rows_of<std::int64_t>(file, x, labels, padding);
+}
 
 using std::filesystem::path;
 
 constexpr std::int64_t most_classes = 1 << 16;
-
-[[noreturn]] void fail(const path& file, const std::string& what) {
-  throw DataFault(fmt::format("{}: {}", file.string(), what));
-}
 
 std::string text_of(const std::vector<std::int64_t>& shape) {
   std::string text;

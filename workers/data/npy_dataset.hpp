@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "workers/datasets/dataset.hpp"
+#include "workers/data/dataset.hpp"
 
 namespace syncopate {
 

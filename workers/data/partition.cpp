@@ -1,13 +1,51 @@
-#include "workers/datasets/partition.hpp"
+#include "workers/data/partition.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <boost/math/special_functions/gamma.hpp>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <numeric>
+#include <span>
+#include <string>
+#include <utility>
 
-#include "workers/random/permutation.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/random.hpp"
+#include "workers/data/dataset.hpp"
 
 namespace syncopate {
+
+BatchingOptions read_batching(Settings& training) {
+  BatchingOptions options;
+  options.kind = training.choice(
+      {"batching", "How sequences make a micro-batch: by number, padded, packed to a budget, or of about one length."},
+      {{"count", Batching::count},
+       {"padded", Batching::padded},
+       {"packed", Batching::packed},
+       {"bucketed", Batching::bucketed}},
+      options.kind);
+  const char* const name = "token_budget";
+  constexpr std::int64_t most = 1 << 30;
+  if (options.kind == Batching::packed)
+    options.token_budget = training.integer(
+        {name, "Most tokens of a packed micro-batch; a longer sequence stands alone.", "tokens"}, 1, most);
+  else
+    training.optional_integer(
+        {name, "Of batching = \"packed\" alone; no effect here, allowed so that batching can be swept.", "tokens"}, 1,
+        most);
+  return options;
+}
+
+bool suits_batching(const DatasetPlan& data, const BatchingOptions& batching, std::string_view dataset,
+                    Settings& training) {
+  if (batching.kind == Batching::count || data.size.shape.has_tokens()) return true;
+  training.fault("batching", fmt::format("must be \"count\": the samples of {} are no sequences", dataset));
+  return false;
+}
+
 namespace {
 
 using Numbers = std::vector<std::uint32_t>;
@@ -101,6 +139,157 @@ std::vector<Numbers> divide(std::span<const std::int64_t> labels, std::int64_t c
   }
   for (Numbers& numbers : result) std::ranges::sort(numbers);
   return result;
+}
+
+// A data set gives labels with the samples that they are of: some at a time.
+std::vector<std::int64_t> labels_of(const Dataset& dataset) {
+  constexpr std::size_t most_at_once = 256;
+  const DatasetSize& size = dataset.size();
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(size.train));
+  std::vector<float> inputs(most_at_once * static_cast<std::size_t>(size.shape.features()));
+  std::vector<std::uint32_t> numbers(most_at_once);
+  for (std::size_t begin = 0; begin < labels.size(); begin += most_at_once) {
+    const std::size_t count = std::min(most_at_once, labels.size() - begin);
+    std::iota(numbers.begin(), numbers.end(), static_cast<std::uint32_t>(begin));
+    dataset.gather(Split::train, std::span(numbers).first(count), inputs.data(), labels.data() + begin);
+  }
+  return labels;
+}
+
+std::optional<PartitionOptions> read_partition(Settings& training) {
+  using Kind = PartitionOptions::Kind;
+  Settings table = training.section(
+      {"partition",
+       "How training data are divided among workers, whose models count alike unless `weights` says otherwise."});
+  const auto kind = table.choice<std::optional<Kind>>(
+      {"kind", "Anew in every epoch, equally, or once for the run: by shares of each class, by label, by sizes."},
+      {{"shuffled", std::nullopt}, {"dirichlet", Kind::dirichlet}, {"label", Kind::label}, {"size", Kind::size}},
+      std::nullopt);
+  if (!kind) return std::nullopt;
+  PartitionOptions options{.kind = *kind};
+  if (options.kind == Kind::label)
+    options.shards = static_cast<int>(
+        table.integer({"shards", "How many shards of the sorted data each worker gets."}, 1, 1 << 20, options.shards));
+  else
+    options.alpha = table.number({"alpha", "Dirichlet's parameter: the smaller, the more unequal."},
+                                 {.low = 1e-6, .high = 1e6}, options.alpha);
+  return options;
+}
+
+std::vector<std::vector<std::uint32_t>> divide(const Dataset& dataset, int workers, const PartitionOptions& options,
+                                               std::uint64_t seed) {
+  return divide(labels_of(dataset), dataset.size().classes, workers, options, seed);
+}
+
+namespace {
+
+constexpr std::size_t most_bins = 8;
+
+// Of lengths: where a bin is full, it ends with all samples of one length.
+std::vector<std::int32_t> bin_ends(std::vector<std::int32_t> lengths) {
+  std::ranges::sort(lengths);
+  std::vector<std::int32_t> ends;
+  for (std::size_t bin = 1; bin <= most_bins; ++bin) {
+    const std::int32_t end = lengths[bin * lengths.size() / most_bins - 1];
+    if (ends.empty() || end > ends.back()) ends.push_back(end);
+  }
+  return ends;
+}
+
+}  // namespace
+
+SampleKinds::SampleKinds(const Dataset& dataset, std::shared_ptr<const Sampler> sampler, const ComputedTokens& computed)
+    : sampler_(std::move(sampler)), classes_(labels_of(dataset)), class_count_(dataset.size().classes) {
+  if (!dataset.size().shape.has_tokens() || static_cast<std::size_t>(dataset.size().train) < most_bins) return;
+  const std::vector<std::int32_t> lengths = training_lengths(dataset, computed);
+  longest_ = bin_ends(lengths);
+  for (const std::int32_t length : lengths)
+    bins_.push_back(static_cast<std::uint8_t>(std::ranges::lower_bound(longest_, length) - longest_.begin()));
+  test_samples_.resize(longest_.size());
+  for (std::uint32_t sample = 0; sample < dataset.size().test; ++sample) {
+    const std::int32_t length = computed.of(dataset.tokens(Split::test, sample));
+    const auto bin = std::ranges::lower_bound(longest_, length) - longest_.begin();
+    test_samples_[static_cast<std::size_t>(std::min(bin, std::ssize(longest_) - 1))].push_back(sample);
+  }
+}
+
+KindCounts SampleKinds::none() const {
+  return {.by_class = std::vector<std::int64_t>(static_cast<std::size_t>(class_count_)),
+          .by_length = std::vector<std::int64_t>(longest_.size())};
+}
+
+void SampleKinds::add(const MicroBatch& micro_batch, KindCounts& counts) const {
+  thread_local std::vector<std::uint32_t> samples;
+  samples.clear();
+  sampler_->append_samples(micro_batch, samples);
+  for (const std::uint32_t sample : samples) {
+    if (class_count_ > 0) ++counts.by_class[static_cast<std::size_t>(classes_[sample])];
+    if (!bins_.empty()) ++counts.by_length[bins_[sample]];
+  }
+}
+
+KindCounts SampleKinds::of_steps(Step steps) const {
+  const SamplerOptions& options = sampler_->options();
+  return of_first(std::vector(static_cast<std::size_t>(options.workers), steps.value() * options.micro_batches));
+}
+
+KindCounts SampleKinds::of_first(std::span<const std::int64_t> micro_batches) const {
+  const std::int64_t of_step = sampler_->options().micro_batches;
+  KindCounts counts = none();
+  for (std::size_t worker = 0; worker < micro_batches.size(); ++worker)
+    for (std::int64_t i = 0; i < micro_batches[worker]; ++i) {
+      if (i % of_step == 0) throw_if_interrupted();
+      add({Rank{static_cast<int>(worker)}, i / of_step, static_cast<int>(i % of_step)}, counts);
+    }
+  return counts;
+}
+
+namespace {
+
+class SampledLengths final : public BatchLengths {
+ public:
+  SampledLengths(std::shared_ptr<const Sampler> sampler, std::shared_ptr<const std::vector<std::int32_t>> lengths)
+      : sampler_(std::move(sampler)), lengths_(std::move(lengths)), shortest_(std::ranges::min(*lengths_)) {}
+
+  void append(const MicroBatch& micro_batch, std::vector<std::int32_t>& lengths) const override {
+    thread_local std::vector<std::uint32_t> samples;
+    samples.clear();
+    sampler_->append_samples(micro_batch, samples);
+    for (const std::uint32_t sample : samples) lengths.push_back((*lengths_)[sample]);
+  }
+  int workers() const override { return sampler_->options().workers; }
+  int micro_batches() const override { return sampler_->options().micro_batches; }
+  std::int64_t steps_per_epoch() const override { return sampler_->steps_per_epoch(); }
+  bool differs_by_worker() const override { return !sampler_->options().shards.empty(); }
+  std::int64_t fewest_samples() const override {
+    return sampler_->options().batching == Batching::packed ? 1 : sampler_->options().micro_batch_size;
+  }
+  std::int32_t shortest() const override { return shortest_; }
+
+ private:
+  std::shared_ptr<const Sampler> sampler_;
+  std::shared_ptr<const std::vector<std::int32_t>> lengths_;
+  std::int32_t shortest_;
+};
+
+}  // namespace
+
+std::int32_t ComputedTokens::of(std::span<const std::int32_t> tokens) const {
+  const std::int64_t shown = longest > 0 ? std::min<std::int64_t>(std::ssize(tokens), longest) : std::ssize(tokens);
+  return static_cast<std::int32_t>(last_is_answer && shown > 1 ? shown - 1 : shown);
+}
+
+std::vector<std::int32_t> training_lengths(const Dataset& dataset, const ComputedTokens& computed) {
+  if (!dataset.size().shape.has_tokens()) throw DataFault("the samples are no sequences, and have no lengths");
+  std::vector<std::int32_t> lengths(static_cast<std::size_t>(dataset.size().train));
+  for (std::size_t i = 0; i < lengths.size(); ++i)
+    lengths[i] = computed.of(dataset.tokens(Split::train, static_cast<std::uint32_t>(i)));
+  return lengths;
+}
+
+std::shared_ptr<const BatchLengths> sampled_lengths(std::shared_ptr<const Sampler> sampler,
+                                                    std::shared_ptr<const std::vector<std::int32_t>> lengths) {
+  return std::make_shared<SampledLengths>(std::move(sampler), std::move(lengths));
 }
 
 }  // namespace syncopate

@@ -6,7 +6,7 @@
 // the whole run (partition.hpp), each goes through its own again and again, every time in another order, and drops what
 // is left after its last whole micro-batch; so a worker with few samples sees them more often.
 //
-// Sequences may be formed into micro-batches by their lengths (formed_epoch.hpp): then worker k takes micro-batches k,
+// Sequences may be formed into micro-batches by their lengths: then worker k takes micro-batches k,
 // k + K, k + 2K, ... of the epoch. All epochs have as many steps as the first one has whole ones; where another is
 // packed into fewer micro-batches, those that lack are its first ones again.
 #pragma once
@@ -17,10 +17,55 @@
 #include <span>
 #include <vector>
 
-#include "workers/datasets/formed_epoch.hpp"
+#include "workers/base/random.hpp"
 #include "workers/training/objective.hpp"
 
 namespace syncopate {
+
+// How long the sequences of a micro-batch are: what its time may go by.
+class BatchLengths {
+ public:
+  virtual ~BatchLengths() = default;
+
+  // Appends the lengths of its samples, in their order, each at least 1.
+  virtual void append(const MicroBatch& micro_batch, std::vector<std::int32_t>& lengths) const = 0;
+
+  // What micro-batches there are: K workers, M of each per step, S steps until the data have been gone through.
+  virtual int workers() const = 0;
+  virtual int micro_batches() const = 0;
+  virtual std::int64_t steps_per_epoch() const = 0;
+  // Whether workers have data of their own, and so lengths of another law.
+  virtual bool differs_by_worker() const = 0;
+
+  // No micro-batch has fewer samples, and none of them is shorter.
+  virtual std::int64_t fewest_samples() const = 0;
+  virtual std::int32_t shortest() const = 0;
+};
+
+// An epoch's samples, formed into micro-batches by their lengths.
+// Source:  packing in order of arrival, as next-fit bin packing; bucketing as torchtext's and fairseq's batch
+//          iterators.
+// Shapes:  order (n,) sample numbers; lengths (n,) by sample number.
+// Micro-batch i has samples order[begins[i]] to order[begins[i + 1] - 1].
+struct FormedEpoch {
+  std::vector<std::uint32_t> order;
+  std::vector<std::size_t> begins;  // one more than there are micro-batches
+
+  std::int64_t micro_batches() const { return static_cast<std::int64_t>(begins.size()) - 1; }
+  std::span<const std::uint32_t> operator[](std::int64_t i) const {
+    const auto at = static_cast<std::size_t>(i);
+    return std::span(order).subspan(begins[at], begins[at + 1] - begins[at]);
+  }
+};
+
+// In the given order, each micro-batch takes samples as long as all their tokens stay within the budget, and at least
+// one: a sample longer than the budget stands alone.
+FormedEpoch packed(std::vector<std::uint32_t> order, std::span<const std::int32_t> lengths, std::int64_t token_budget);
+
+// The first `samples` of the order, a multiple of `size`, sorted by length (equal ones as they stand) and cut into
+// micro-batches of `size`, which come in an order that the stream draws.
+FormedEpoch bucketed(std::vector<std::uint32_t> order, std::span<const std::int32_t> lengths, std::int64_t samples,
+                     std::int64_t size, const RandomStream& stream);
 
 // How sequences make a micro-batch.
 enum class Batching {

@@ -1,20 +1,29 @@
-#include "workers/datasets/text_dataset.hpp"
+#include "workers/data/text_dataset.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cassert>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "workers/datasets/token_sequences.hpp"
-#include "workers/datasets/vocabulary_cache.hpp"
-#include "workers/files/content_hash.hpp"
-#include "workers/text/vocabulary.hpp"
-#include "workers/text/words.hpp"
+#include "workers/base/files.hpp"
+#include "workers/data/datasets.hpp"
+#include "workers/data/text.hpp"
 
 namespace syncopate {
+
 namespace {
 
 using std::filesystem::path;
@@ -99,6 +108,156 @@ std::shared_ptr<const Dataset> load_text_dataset(const TextSource& source, const
   if (splits[0].count() != contents.size.train || splits[1].count() != contents.size.test)
     fail(file, "has changed while it was read; start again");
   return make_token_dataset(with_marks(contents.size), std::move(splits[0]), std::move(splits[1]));
+}
+
+namespace {
+
+using std::filesystem::path;
+
+std::string glosses_hash(const path& directory) {
+  if (const std::string why = why_no_directory(directory); !why.empty())
+    throw DataFault(fmt::format("{}: {}; must be a directory with WordNet's files", directory.string(), why));
+  std::string digests;
+  for (const char* file : wordnet_files) digests += digest_cache().digest(directory / file);
+  return content_hash(digests);
+}
+
+}  // namespace
+
+TextSource text_lines(bool labelled) {
+  return {.variant = labelled ? "labelled lines" : "lines",
+          .read = [labelled](const path& file) { return read_text_lines(file, labelled); },
+          .hash = [](const path& file) { return digest_cache().digest(file); }};
+}
+
+TextSource wordnet_glosses() {
+  return {.variant = "wordnet glosses", .read = read_wordnet_glosses, .hash = glosses_hash};
+}
+
+namespace {
+
+class TokenDataset : public Dataset {
+ public:
+  TokenDataset(const DatasetSize& size, TokenSequences train, TokenSequences test)
+      : size_(size), splits_{std::move(train), std::move(test)} {
+    assert(size.train == of(Split::train).count() && size.test == of(Split::test).count());
+  }
+
+  const DatasetSize& size() const override { return size_; }
+
+  void gather(Split split, std::span<const std::uint32_t> samples, float*, std::int64_t* labels) const override {
+    for (const std::uint32_t sample : samples) *labels++ = of(split).label(sample);
+  }
+
+  std::span<const std::int32_t> tokens(Split split, std::uint32_t sample) const override {
+    return of(split).tokens(sample);
+  }
+
+  std::span<const std::int32_t> token_labels(Split split, std::uint32_t sample) const override {
+    return of(split).token_labels(sample);
+  }
+
+ private:
+  const TokenSequences& of(Split split) const { return splits_[split == Split::train ? 0 : 1]; }
+
+  DatasetSize size_;
+  std::array<TokenSequences, 2> splits_;
+};
+
+}  // namespace
+
+void TokenSequences::add(std::span<const std::int32_t> tokens, std::int64_t label) {
+  assert(!tokens.empty());
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  ends_.push_back(tokens_.size());
+  labels_.push_back(label);
+  largest_ = std::max(largest_, std::ranges::max(tokens));
+  longest_ = std::max<std::int64_t>(longest_, std::ssize(tokens));
+  shortest_ = count() == 1 ? std::ssize(tokens) : std::min<std::int64_t>(shortest_, std::ssize(tokens));
+}
+
+void TokenSequences::add(std::span<const std::int32_t> tokens, std::span<const std::int32_t> token_labels) {
+  assert(tokens.size() == token_labels.size() && tokens_.size() == token_labels_.size());
+  token_labels_.insert(token_labels_.end(), token_labels.begin(), token_labels.end());
+  add(tokens, 0);
+}
+
+std::span<const std::int32_t> TokenSequences::of(const std::vector<std::int32_t>& all, std::uint32_t sequence) const {
+  const std::size_t begin = sequence == 0 ? 0 : ends_[sequence - 1];
+  return std::span(all).subspan(begin, ends_[sequence] - begin);
+}
+
+std::shared_ptr<const Dataset> make_token_dataset(const DatasetSize& size, TokenSequences train, TokenSequences test) {
+  return std::make_shared<TokenDataset>(size, std::move(train), std::move(test));
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view format = "syncopate-vocabulary-3";
+
+// The first line is a digest of the rest: what is damaged is nothing.
+std::string text_of(const TextContents& contents) {
+  const DatasetSize& size = contents.size;
+  std::string rest =
+      fmt::format("{} {} {} {} {} {} {} {} {}\n", format, size.train, size.test, size.classes, size.shape.width,
+                  size.shortest, size.shape.vocabulary, contents.left_out, contents.words.size());
+  for (const std::string& word : contents.words) rest += word + "\n";
+  return content_hash(rest) + "\n" + rest;
+}
+
+std::optional<TextContents> read(const fs::path& file) {
+  std::istringstream text;
+  try {
+    text.str(read_file(file).value_or(""));
+  } catch (const std::runtime_error&) {  // nothing of ours: it is built once more
+    return {};
+  }
+  std::string digest, word;
+  std::size_t words = 0;
+  TextContents contents;
+  DatasetSize& size = contents.size;
+  text >> digest >> word >> size.train >> size.test >> size.classes >> size.shape.width >> size.shortest >>
+      size.shape.vocabulary >> contents.left_out >> words;
+  while (contents.words.size() < words && text >> word) contents.words.push_back(word);
+  return text_of(contents) == text.str() ? std::optional(std::move(contents)) : std::nullopt;
+}
+
+// Aside and then renamed: whoever reads meanwhile has all of it or nothing.
+void write(const fs::path& file, const std::string& text) {
+  std::error_code ignored;
+  fs::create_directories(file.parent_path(), ignored);
+  std::string aside = file.string() + ".XXXXXX";
+  const int number = mkstemp(aside.data());
+  if (number < 0) return;
+  close(number);
+  std::ofstream out(aside, std::ios::binary);
+  out << text;
+  out.close();
+  if (out) fs::rename(aside, file, ignored);
+  if (!out || ignored) fs::remove(aside, ignored);
+}
+
+}  // namespace
+
+VocabularyCache::VocabularyCache(fs::path directory) : directory_(std::move(directory)) {}
+
+TextContents VocabularyCache::contents(const std::string& name, const std::function<TextContents()>& build) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = known_.find(name); found != known_.end()) return found->second;
+  const fs::path file = directory_.empty() ? fs::path() : directory_ / name;
+  auto contents = file.empty() ? std::nullopt : read(file);
+  if (!contents) {
+    contents = build();
+    if (!file.empty()) write(file, text_of(*contents));
+  }
+  return known_.emplace(name, *std::move(contents)).first->second;
+}
+
+VocabularyCache& vocabulary_cache() {
+  static VocabularyCache cache(users_cache().empty() ? fs::path() : users_cache() / "vocabularies");
+  return cache;
 }
 
 }  // namespace syncopate

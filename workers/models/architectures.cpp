@@ -3,15 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "workers/models/models.hpp"
 
 namespace syncopate {
+
 namespace {
 
 // Measured: dense layers gain up to here, convolutions lose once their activations leave the cache.
 constexpr std::int64_t dense_chunk = 512;
 constexpr std::int64_t convolution_chunk = 128;
 
-Model dense(const std::vector<std::int64_t>& hidden, double dropout) {
+Model dense_network(const std::vector<std::int64_t>& hidden, double dropout) {
   return {.network = [hidden, dropout](
                          const DatasetSize& data) { return mlp_network(data.shape, data.classes, hidden, dropout); },
           .chunk_samples = dense_chunk};
@@ -70,7 +75,7 @@ std::int64_t smallest_image(const CnnOptions& options) {
 }
 
 Model read_linear(Settings&) {
-  Model model = dense({}, 0);
+  Model model = dense_network({}, 0);
   model.inputs = Model::Inputs::either;
   model.misfit = [](const DatasetSize& data) -> std::optional<Misfit> {
     if (data.classes >= 2) return {};
@@ -83,8 +88,9 @@ Model read_linear(Settings&) {
 Model read_mlp(Settings& table) {
   const auto hidden =
       table.integers({"hidden", "Widths of the hidden layers."}, 1, largest_width, std::vector<std::int64_t>{256});
-  return dense(hidden, table.number({"dropout", "Share of the hidden layers' outputs that are zero in training."},
-                                    dropout_range, 0.0));
+  return dense_network(
+      hidden,
+      table.number({"dropout", "Share of the hidden layers' outputs that are zero in training."}, dropout_range, 0.0));
 }
 
 Model read_cnn(Settings& table) {
@@ -99,6 +105,289 @@ Model read_cnn(Settings& table) {
           },
           .network = [options](const DatasetSize& data) { return cnn_network(data.shape, data.classes, options); },
           .chunk_samples = convolution_chunk};
+}
+
+namespace {
+
+constexpr std::int64_t smallest_image = 4;  // two strides of 2 leave one pixel
+
+void convolution(Network& network, std::int64_t channels, std::int64_t stride) {
+  const auto fan_in = static_cast<double>(network.output().channels * 3 * 3);
+  network.convolution({.channels = channels,
+                       .kernel = 3,
+                       .bias = false,
+                       .stride = stride,
+                       .padding = 1,
+                       .deviation = std::sqrt(2 / fan_in)});
+}
+
+void normalise(Network& network, const ResnetOptions& options, double scale = 1) {
+  if (options.norm == ResnetOptions::Norm::group)
+    network.group_norm(options.groups, scale);
+  else
+    network.batch_norm(scale);
+}
+
+void activate(Network& network, const ResnetOptions& options) {
+  if (options.activation == ResnetOptions::Activation::silu)
+    network.silu();
+  else
+    network.relu();
+}
+
+void block(Network& network, std::int64_t channels, std::int64_t stride, const ResnetOptions& options) {
+  network.begin_residual();
+  convolution(network, channels, stride);
+  normalise(network, options);
+  activate(network, options);
+  network.dropout(options.dropout);
+  convolution(network, channels, 1);
+  normalise(network, options, options.zero_init_residual ? 0 : 1);
+  network.end_residual(stride);
+  activate(network, options);
+}
+
+ResnetOptions read_resnet_options(Settings& table) {
+  using enum ResnetOptions::Norm;
+  using enum ResnetOptions::Activation;
+  constexpr std::int64_t deepest = 6 * 200 + 2;  // its authors' deepest
+  ResnetOptions options;
+  options.depth = table.integer({"depth", "Layers: 6 n + 2, such as 8, 14, 20 and 56."}, 8, deepest, options.depth);
+  options.width = table.integer({"width", "Channels of the first stage; the others have two and four times as many."},
+                                1, largest_width, options.width);
+  options.norm = table.choice({"norm", "Normalisation: by the micro-batch, or of each sample by groups of channels."},
+                              {{"batch", batch}, {"group", group}}, options.norm);
+  if (options.norm == group)
+    options.groups = table.integer({"groups", "Groups of channels."}, 1, largest_width, options.groups);
+  options.activation = table.choice({"activation", "What follows the normalisations and the sums."},
+                                    {{"relu", relu}, {"silu", silu}}, options.activation);
+  options.zero_init_residual =
+      table.flag({"zero_init_residual", "Whether the weights of each block's last normalisation start as 0, not as 1."},
+                 options.zero_init_residual);
+  options.dropout =
+      table.number({"dropout", "Share of what a block's first convolution gives that is zero in training."},
+                   dropout_range, options.dropout);
+  return options;
+}
+
+void check(const ResnetOptions& options, Settings& table) {
+  if (const auto above = (options.depth - 2) % 6; above != 0)
+    table.fault("depth",
+                fmt::format("must be 6 n + 2, such as {} and {}", options.depth - above, options.depth - above + 6));
+  if (options.norm == ResnetOptions::Norm::group && options.width % options.groups != 0)
+    table.fault("groups", fmt::format("must divide the width, {}", options.width));
+}
+
+std::optional<Misfit> misfit(const DatasetSize& data) {
+  if (std::min(data.shape.height, data.shape.width) >= smallest_image) return {};
+  return Misfit{
+      .key = "",
+      .needed = fmt::format("the strides of [models.resnet] need images of at least {0} x {0}", smallest_image)};
+}
+
+}  // namespace
+
+Network resnet_network(const SampleShape& input, std::int64_t classes, const ResnetOptions& options) {
+  Network network(input);
+  convolution(network, options.width, 1);
+  normalise(network, options);
+  activate(network, options);
+  for (const std::int64_t stage : {1, 2, 4}) {
+    for (std::int64_t i = 0; i < (options.depth - 2) / 6; ++i)
+      block(network, stage * options.width, stage > 1 && i == 0 ? 2 : 1, options);
+  }
+  return network.mean_pool().begin_head().linear(classes, {.deviation = 0.01}).lay_out();
+}
+
+Model read_resnet(Settings& table) {
+  const std::size_t faults = table.faults_so_far();
+  const ResnetOptions options = read_resnet_options(table);
+  if (table.faults_so_far() == faults) check(options, table);
+  if (table.faults_so_far() > faults) return {};
+  return {.misfit = misfit,
+          .network = [options](const DatasetSize& data) { return resnet_network(data.shape, data.classes, options); },
+          .chunk_samples = 32};
+}
+
+namespace {
+
+using Kind = TextTask::Kind;
+using Norm = TextTransformerOptions::Norm;
+using Pooling = TextTransformerOptions::Pooling;
+
+constexpr double deviation = 0.02;
+constexpr LinearOptions dense{.deviation = deviation};
+
+void attention(Network& network, const TextTransformerOptions& options) {
+  network.linear(3 * options.width, dense).text_attention(options.heads, options.task.kind == Kind::causal_lm);
+  network.linear(options.width, dense).dropout(options.dropout);
+}
+
+void perceptron(Network& network, const TextTransformerOptions& options) {
+  network.linear(options.mlp_width, dense).gelu().linear(options.width, dense).dropout(options.dropout);
+}
+
+template <typename Branch>
+void add_branch(Network& network, const TextTransformerOptions& options, Branch branch) {
+  network.begin_residual();
+  if (options.norm == Norm::before) network.layer_norm();
+  branch(network, options);
+  network.end_residual();
+  if (options.norm == Norm::after) network.layer_norm();
+}
+
+void head(Network& network, std::int64_t classes, const TextTransformerOptions& options) {
+  network.begin_head();
+  switch (options.task.kind) {
+    case Kind::classification:
+      if (options.pooling == Pooling::first)
+        network.first_tokens().linear(options.width, dense).tanh();
+      else
+        network.mean_of_texts();
+      network.dropout(options.dropout).linear(classes, dense);
+      break;
+    case Kind::masked_lm:
+      network.asked_tokens().linear(options.width, dense).gelu().layer_norm().decode_words(true);
+      break;
+    case Kind::causal_lm:
+      network.asked_tokens().decode_words(false);
+  }
+}
+
+std::optional<Misfit> misfit(const DatasetSize& data, const TextTransformerOptions& options) {
+  const TextTask& task = options.task;
+  if (task.kind == Kind::classification && data.classes < 2)
+    return Misfit{.key = "task", .needed = "needs samples with labels, of at least two classes"};
+  if (task.kind == Kind::masked_lm && data.marks.mask < 0)
+    return Misfit{.key = "task",
+                  .needed = "needs a data set with a token that hides others, such as datasets.npy.mask"};
+  if (task.longest == 0 && data.shape.width > options.positions)
+    return Misfit{
+        .key = "positions",
+        .needed = fmt::format("must be {} at least, as the longest text is, or `cut` be true", data.shape.width)};
+  return {};
+}
+
+TextTransformerOptions read_text_transformer_options(Settings& table) {
+  constexpr std::int64_t deepest = 1024;
+  const TextTransformerOptions usual;
+  TextTransformerOptions options;
+  options.task.kind = table.choice(
+      {"task", "Classes of texts, hidden words, or each next word."},
+      {{"classification", Kind::classification}, {"masked-lm", Kind::masked_lm}, {"causal-lm", Kind::causal_lm}},
+      usual.task.kind);
+  options.width = table.integer({"width", "Width of a token; a multiple of the heads."}, 1, largest_width, usual.width);
+  options.depth = table.integer({"depth", "Blocks of attention and perceptron."}, 1, deepest, usual.depth);
+  options.heads = table.integer({"heads", "Heads of an attention."}, 1, 1024, usual.heads);
+  options.mlp_width =
+      table.integer({"mlp_width", "Width of the perceptrons' hidden layer."}, 1, largest_width, usual.mlp_width);
+  options.positions =
+      table.integer({"positions", "Longest sequence, in tokens.", "tokens"}, 1, 1 << 20, usual.positions);
+  options.norm = table.choice({"norm", "Whether sums are normalised, as in BERT, or what enters the branches."},
+                              {{"post", Norm::after}, {"pre", Norm::before}}, usual.norm);
+  options.pooling = table.choice(
+      {"pooling", "What a text's class follows from: its first token, or their mean. No effect on other tasks."},
+      {{"first", Pooling::first}, {"mean", Pooling::mean}}, usual.pooling);
+  options.dropout =
+      table.number({"dropout", "Share of what is embedded, and of what branches give, that is zero in training."},
+                   dropout_range, usual.dropout);
+  if (table.flag({"cut", "Whether longer sequences are cut to as many tokens as there are positions."}, false))
+    options.task.longest = options.positions;
+  options.task.masking = read_masking(table, options.task.kind == Kind::masked_lm, "the task \"masked-lm\"");
+  if (options.task.kind != Kind::classification) table.leave_out("pooling");
+  return options;
+}
+
+}  // namespace
+
+Network text_transformer_network(const SampleShape& input, std::int64_t classes,
+                                 const TextTransformerOptions& options) {
+  Network network(input);
+  network.embed_words(options.width, options.positions, deviation);
+  if (options.norm == Norm::after) network.layer_norm();
+  network.dropout(options.dropout);
+  for (std::int64_t i = 0; i < options.depth; ++i) {
+    add_branch(network, options, attention);
+    add_branch(network, options, perceptron);
+  }
+  if (options.norm == Norm::before) network.layer_norm();
+  head(network, classes, options);
+  return network.asks(options.task).lay_out();
+}
+
+Model read_text_transformer(Settings& table) {
+  const std::size_t faults = table.faults_so_far();
+  const TextTransformerOptions options = read_text_transformer_options(table);
+  if (table.faults_so_far() == faults && options.width % options.heads != 0)
+    table.fault("width", fmt::format("must be a multiple of the heads, {}", options.heads));
+  if (table.faults_so_far() > faults) return {};
+  return {
+      .inputs = Model::Inputs::tokens,
+      .misfit = [options](const DatasetSize& data) { return misfit(data, options); },
+      .network =
+          [options](const DatasetSize& data) { return text_transformer_network(data.shape, data.classes, options); },
+      .computed = computed_by(options.task),
+      .longest_key = "positions",
+      .chunk_samples = 64};
+}
+
+namespace {
+
+void attention(Network& network, const VisionTransformerOptions& options) {
+  const auto inner = options.heads * options.head_width;
+  network.begin_residual().layer_norm().linear(3 * inner, {.bias = false}).attention(options.heads);
+  network.linear(options.width, {.bias = false}).dropout(options.dropout).end_residual();
+}
+
+void perceptron(Network& network, const VisionTransformerOptions& options) {
+  network.begin_residual().layer_norm().linear(options.mlp_width).gelu().dropout(options.dropout);
+  network.linear(options.width).dropout(options.dropout).end_residual();
+}
+
+std::optional<Misfit> misfit(const SampleShape& shape, std::int64_t patch) {
+  if (shape.height % patch == 0 && shape.width % patch == 0) return {};
+  return Misfit{.key = "patch", .needed = "must divide the images' height and width"};
+}
+
+}  // namespace
+
+Network vision_transformer_network(const SampleShape& input, std::int64_t classes,
+                                   const VisionTransformerOptions& options) {
+  Network network(input);
+  network.patches(options.patch).layer_norm().linear(options.width).layer_norm().sine_positions();
+  network.dropout(options.dropout);
+  for (std::int64_t i = 0; i < options.depth; ++i) {
+    attention(network, options);
+    perceptron(network, options);
+  }
+  return network.mean_tokens().layer_norm().begin_head().linear(classes).lay_out();
+}
+
+Model read_vision_transformer(Settings& table) {
+  constexpr std::int64_t deepest = 1024;
+  const std::size_t faults = table.faults_so_far();
+  const VisionTransformerOptions usual;
+  const VisionTransformerOptions options = {
+      .patch =
+          table.integer({"patch", "Width and height of a patch, which is a token.", "pixels"}, 1, 1024, usual.patch),
+      .width = table.integer({"width", "Width of a token; a multiple of 4."}, 8, largest_width, usual.width),
+      .depth = table.integer({"depth", "Blocks of attention and perceptron."}, 1, deepest, usual.depth),
+      .heads = table.integer({"heads", "Heads of an attention."}, 1, 1024, usual.heads),
+      .head_width = table.integer({"head_width", "Width of a head's queries, keys and values, whatever `width` is."}, 1,
+                                  largest_width, usual.head_width),
+      .mlp_width =
+          table.integer({"mlp_width", "Width of the perceptrons' hidden layer."}, 1, largest_width, usual.mlp_width),
+      .dropout =
+          table.number({"dropout", "Share of what patches, attentions and perceptrons give that is zero in training."},
+                       dropout_range, usual.dropout)};
+  if (table.faults_so_far() == faults && options.width % 4 != 0)
+    table.fault("width", "must be a multiple of 4: sines and cosines of two coordinates");
+  if (table.faults_so_far() > faults) return {};
+  return {
+      .misfit = [patch = options.patch](const DatasetSize& data) { return misfit(data.shape, patch); },
+      .network =
+          [options](const DatasetSize& data) { return vision_transformer_network(data.shape, data.classes, options); },
+      .chunk_samples = 32};
 }
 
 }  // namespace syncopate

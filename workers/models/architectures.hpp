@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "workers/models/model.hpp"
+#include "workers/models/models.hpp"
 #include "workers/models/network.hpp"
 
 namespace syncopate {
@@ -36,5 +36,84 @@ std::int64_t smallest_image(const CnnOptions& options);
 Model read_linear(Settings& table);
 Model read_mlp(Settings& table);
 Model read_cnn(Settings& table);
+
+// Residual networks of 6 n + 2 layers for small images: a convolution, three stages of n blocks of two convolutions, of
+// 1, 2 and 4 times the width, the second and third with a stride of 2; the mean over the pixels; a dense layer.
+// Source: He et al. 2016, "Deep residual learning", section 4.2, with shortcut A, which has no parameters.
+// Dropout: Zagoruyko and Komodakis 2016, "Wide residual networks".
+// Differs: normalisation by groups, and SiLU in place of ReLU, are options for training by small micro-batches.
+struct ResnetOptions {
+  enum class Norm { batch, group };
+  enum class Activation { relu, silu };
+
+  std::int64_t depth = 8;   // 6 n + 2
+  std::int64_t width = 16;  // channels of the first stage
+  Norm norm = Norm::batch;
+  std::int64_t groups = 8;  // divides the width; of Norm::group
+  Activation activation = Activation::relu;
+  double dropout = 0;               // between a block's convolutions, as in wide residual networks
+  bool zero_init_residual = false;  // each block starts as the identity: its last normalisation's weights are zero
+};
+
+// Initial weights: normal of deviation sqrt(2 / fan-in) for convolutions (He et al. 2015), of 0.01 for the dense layer.
+Network resnet_network(const SampleShape& input, std::int64_t classes, const ResnetOptions& options);
+
+// The table [models.resnet].
+Model read_resnet(Settings& table);
+
+// The transformer of texts: words and places, embedded and added, blocks of attention and of a perceptron with exact
+// GELU, and what the task asks for.
+//   classification: of the first token a dense layer and tanh, or the mean over the tokens; then a dense layer.
+//   masked-lm:      of each token that is hidden a dense layer, GELU and a normalisation; words by the embedding's own
+//                   weights, and a bias.
+//   causal-lm:      attention sees no later tokens; words by the embedding's own weights.
+// Post-norm normalises what is embedded, and each sum; pre-norm what enters each branch, and what leaves the last
+// block. Weights are drawn from the normal law of deviation 0.02, biases are zero.
+// Source:  Devlin et al. 2019, "BERT" (post-norm; the first two tasks); Radford et al. 2019, "GPT-2" (pre-norm; the
+//          last one).
+// Dropout takes its share of what is embedded, of what each branch gives, and of what a text's class is read from.
+// Differs: no segments, for a sequence is one text; normalisations add 1e-5 to variances, BERT's code 1e-12; dropout
+//          leaves attention's weights alone, of which BERT and GPT-2 drop the same share.
+struct TextTransformerOptions {
+  enum class Norm { before, after };  // the branches
+  enum class Pooling { first, mean };
+
+  TextTask task{};
+  std::int64_t width = 128;  // of a token; a multiple of the heads
+  std::int64_t depth = 2;    // blocks
+  std::int64_t heads = 4;
+  std::int64_t mlp_width = 512;
+  std::int64_t positions = 128;  // the longest sequence
+  Norm norm = Norm::after;
+  Pooling pooling = Pooling::first;
+  double dropout = 0;
+};
+
+Network text_transformer_network(const SampleShape& input, std::int64_t classes, const TextTransformerOptions& options);
+
+// The table [models.text-transformer].
+Model read_text_transformer(Settings& table);
+
+// The simple vision transformer: patches, normalised, projected and normalised again, plus fixed positions; blocks of
+// attention and of a perceptron with exact GELU, each normalised first and added; the mean over the patches,
+// normalised; a dense layer. No class token; dropout is an option that the source does not have; queries, keys, values
+// and what heads give are projected without biases.
+// Source:  Beyer et al. 2022, "Better plain ViT baselines for ImageNet-1k"; layers as in vit-pytorch's SimpleViT.
+// Differs: older versions of that code lack the two normalisations around the patches' projection.
+struct VisionTransformerOptions {
+  std::int64_t patch = 4;    // pixels; divides height and width
+  std::int64_t width = 192;  // of a token; a multiple of 4, at least 8
+  std::int64_t depth = 6;    // blocks
+  std::int64_t heads = 3;
+  std::int64_t head_width = 64;
+  std::int64_t mlp_width = 768;
+  double dropout = 0;  // of the embedded patches, and of what attentions and both layers of perceptrons give
+};
+
+Network vision_transformer_network(const SampleShape& input, std::int64_t classes,
+                                   const VisionTransformerOptions& options);
+
+// The table [models.vit].
+Model read_vision_transformer(Settings& table);
 
 }  // namespace syncopate

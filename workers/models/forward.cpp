@@ -1,11 +1,29 @@
 #include "workers/models/forward.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/library.h>
 
+#include <algorithm>
+#include <boost/math/special_functions/beta.hpp>
+#include <cassert>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <variant>
+#include <vector>
 
-#include "workers/models/forward_pass.hpp"
+#include "workers/base/random.hpp"
+#include "workers/data/dataset.hpp"
+#include "workers/models/text_objective.hpp"
 
 namespace syncopate {
 
@@ -73,6 +91,335 @@ at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parame
   ForwardPass pass(network, parameters, texts, mode, visits);
   for (const Layer& layer : network.layers()) std::visit(pass, layer);
   return pass.output();
+}
+
+// What dropout computes. Source: Srivastava et al. 2014, scaled in training instead of in evaluations.
+namespace {
+
+// 0 for the share of the features, and for the others what keeps their mean.
+void write_mask(const std::vector<double>& uniform, double share, float* mask) {
+  const auto kept = static_cast<float>(1 / (1 - share));
+  for (std::size_t i = 0; i < uniform.size(); ++i) mask[i] = uniform[i] < share ? 0.0f : kept;
+}
+
+}  // namespace
+
+void ForwardPass::operator()(const layer::Dropout& layer) {
+  if (mode_ == Mode::evaluate || layer.share == 0) return;
+  const at::Tensor mask = at::empty(x_.sizes(), at::kFloat);
+  float* row = mask.data_ptr<float>();
+  const std::vector<std::int64_t> rows = rows_of_samples();
+  const std::int64_t features = x_.numel() / x_.size(0);
+  thread_local std::vector<double> uniform;
+  for (std::size_t i = 0; i < rows.size(); row += uniform.size(), ++i) {
+    uniform.resize(static_cast<std::size_t>(rows[i] * features));
+    visits_->stream(Purpose::dropout, i).fill_uniform(static_cast<std::uint32_t>(layer.first_number), uniform);
+    write_mask(uniform, layer.share, row);
+  }
+  x_ = x_ * mask;
+}
+
+// One each, or of texts whose tokens are not yet brought together as many as they have tokens.
+std::vector<std::int64_t> ForwardPass::rows_of_samples() const {
+  assert(visits_ && (texts_ || visits_->size() == static_cast<std::size_t>(x_.size(0))));
+  std::vector<std::int64_t> rows(visits_->size(), 1);
+  if (!texts_ || x_.size(0) != texts_->tokens.numel()) return rows;
+  const std::int64_t* const begins = texts_->begins.data_ptr<std::int64_t>();
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    rows[i] = (i + 1 < rows.size() ? begins[i + 1] : texts_->tokens.numel()) - begins[i];
+  return rows;
+}
+
+// What layers of images compute.
+namespace {
+
+// Defaults of torch::nn::BatchNorm2d and GroupNorm.
+constexpr double batch_norm_momentum = 0.1;
+constexpr double epsilon = 1e-5;
+
+}  // namespace
+
+void ForwardPass::operator()(const layer::Convolution& layer) {
+  x_ = at::conv2d(x_, parameter(layer.weight), parameter(layer.bias), layer.stride, layer.padding);
+}
+
+void ForwardPass::operator()(const layer::BatchNorm& layer) {
+  const auto first = static_cast<std::size_t>(layer.buffers);
+  x_ = at::batch_norm(x_, parameter(layer.weight), parameter(layer.bias), buffers_[first], buffers_[first + 1],
+                      mode_ != Mode::evaluate, mode_ == Mode::measure ? 1.0 : batch_norm_momentum, epsilon,
+                      /*cudnn_enabled=*/false);
+}
+
+void ForwardPass::operator()(const layer::GroupNorm& layer) {
+  x_ = at::group_norm(x_, layer.groups, parameter(layer.weight), parameter(layer.bias), epsilon,
+                      /*cudnn_enabled=*/false);
+}
+
+void ForwardPass::operator()(const layer::MaxPool&) { x_ = at::max_pool2d(x_, {2, 2}); }
+void ForwardPass::operator()(const layer::MeanPool&) { x_ = x_.mean({2, 3}); }
+
+void ForwardPass::operator()(const layer::ResidualBegin&) { residuals_.push_back(x_); }
+
+void ForwardPass::operator()(const layer::ResidualEnd& layer) {
+  at::Tensor around = std::move(residuals_.back());
+  residuals_.pop_back();
+  if (layer.stride > 1) {
+    constexpr auto all = std::numeric_limits<std::int64_t>::max();
+    around = around.slice(2, 0, all, layer.stride).slice(3, 0, all, layer.stride);
+  }
+  if (layer.zeros_before > 0 || layer.zeros_after > 0)
+    around = at::constant_pad_nd(around, {0, 0, 0, 0, layer.zeros_before, layer.zeros_after});
+  x_ = x_ + around;
+}
+
+// What layers of texts compute: tensors (t, width), all tokens of a batch one after another (text_objective.hpp).
+namespace {
+
+// What is added to the scores (texts, heads, longest, longest) of a group; undefined: nothing.
+at::Tensor forbidden(const TextGroup& group, bool causal, const at::Tensor& like) {
+  constexpr double never = -std::numeric_limits<double>::infinity();
+  // Whatever follows a text's end also follows each of its tokens.
+  if (causal) return at::triu(at::full({group.longest, group.longest}, never, like.options()), 1);
+  if (!group.lengths.defined()) return {};
+  const auto places = at::arange(group.longest, at::kLong);
+  const auto behind = places.unsqueeze(0).ge(group.lengths.unsqueeze(1));  // (texts, longest)
+  return at::zeros(behind.sizes(), like.options()).masked_fill_(behind, never).unsqueeze(1).unsqueeze(2);
+}
+
+// softmax(Q K^T / sqrt(d)) V of each text, head by head: (tokens, 3 width) to (tokens, width).
+at::Tensor attend(const TextGroup& group, const layer::TextAttention& layer, const at::Tensor& tokens) {
+  const auto width = tokens.size(1) / (3 * layer.heads);
+  const bool is_padded = group.tokens_of_slots.defined();
+  // Rows are taken as an embedding takes them, whose backward pass is the faster one.
+  const auto slots = is_padded ? at::embedding(tokens, group.tokens_of_slots) : tokens;
+  const auto parts =
+      slots.reshape({group.texts, group.longest, 3, layer.heads, width}).permute({2, 0, 3, 1, 4}).unbind();
+  const auto scale = 1 / std::sqrt(static_cast<double>(width));
+  auto scores = at::matmul(parts[0] * scale, parts[1].transpose(2, 3));
+  if (const auto added = forbidden(group, layer.causal, tokens); added.defined()) scores = scores + added;
+  const auto heads = at::matmul(at::softmax(scores, 3), parts[2]);
+  const auto rows = heads.transpose(1, 2).reshape({group.texts * group.longest, layer.heads * width});
+  return is_padded ? at::embedding(rows, group.slots_of_tokens) : rows;
+}
+
+// Of the named rows, those from each beginning to the next one: (n, width).
+at::Tensor mean_of_each(const at::Tensor& rows, const at::Tensor& names, const at::Tensor& begins) {
+  if (rows.scalar_type() == at::kDouble) {  // of an embedding bag LibTorch has no second derivatives
+    const auto sizes = at::diff(at::cat({begins, at::full({1}, names.numel(), at::kLong)}));
+    const auto owners = at::repeat_interleave(sizes);
+    const auto sums =
+        at::zeros({begins.numel(), rows.size(1)}, rows.options()).index_add(0, owners, rows.index_select(0, names));
+    return sums / sizes.unsqueeze(1);
+  }
+  constexpr std::int64_t mean = 1;
+  return std::get<0>(at::embedding_bag(rows, names, begins, /*scale_grad_by_freq=*/false, mean));
+}
+
+}  // namespace
+
+void ForwardPass::operator()(const layer::BagOfWords& layer) {
+  x_ = mean_of_each(parameter(layer.weight), texts_->tokens, texts_->begins) + parameter(layer.bias);
+}
+
+void ForwardPass::operator()(const layer::WordEmbedding& layer) {
+  x_ = at::embedding(parameter(layer.words), texts_->tokens) + at::embedding(parameter(layer.places), texts_->places);
+}
+
+void ForwardPass::operator()(const layer::TextAttention& layer) {
+  std::vector<at::Tensor> parts;
+  for (const TextGroup& group : texts_->groups)
+    parts.push_back(attend(group, layer, x_.narrow(0, group.begin, group.tokens)));
+  x_ = parts.size() == 1 ? parts.front() : at::cat(parts);
+}
+
+void ForwardPass::operator()(const layer::FirstTokens&) { x_ = at::embedding(x_, texts_->begins); }
+
+void ForwardPass::operator()(const layer::MeanOfTexts&) {
+  x_ = mean_of_each(x_, at::arange(x_.size(0), at::kLong), texts_->begins);
+}
+
+void ForwardPass::operator()(const layer::AskedTokens&) { x_ = at::embedding(x_, texts_->asked); }
+
+// What layers of tokens compute: tensors (n, places, width).
+namespace {}  // namespace
+
+void ForwardPass::operator()(const layer::Patches& layer) {
+  const auto n = x_.size(0), channels = x_.size(1), size = layer.size;
+  const auto rows = x_.size(2) / size, columns = x_.size(3) / size;
+  x_ = x_.reshape({n, channels, rows, size, columns, size})
+           .permute({0, 2, 4, 3, 5, 1})
+           .reshape({n, rows * columns, size * size * channels});
+}
+
+void ForwardPass::operator()(const layer::Positions& layer) {
+  const std::vector<float>& table = network_.tables()[static_cast<std::size_t>(layer.table)];
+  // from_blob takes no const memory; nothing here writes to it.
+  x_ = x_ + at::from_blob(const_cast<float*>(table.data()), {x_.size(1), x_.size(2)}, at::kFloat);
+}
+
+void ForwardPass::operator()(const layer::LayerNorm& layer) {
+  x_ = at::layer_norm(x_, {x_.size(-1)}, parameter(layer.weight), parameter(layer.bias), epsilon);
+}
+
+// softmax(Q K^T / sqrt(d)) V, head by head.
+void ForwardPass::operator()(const layer::Attention& layer) {
+  const auto n = x_.size(0), places = x_.size(1), width = x_.size(2) / (3 * layer.heads);
+  const auto parts = x_.reshape({n, places, 3, layer.heads, width}).permute({2, 0, 3, 1, 4}).unbind();
+  const auto scale = 1 / std::sqrt(static_cast<double>(width));
+  const auto shares = at::softmax(at::matmul(parts[0] * scale, parts[1].transpose(2, 3)), 3);
+  x_ = at::matmul(shares, parts[2]).transpose(1, 2).reshape({n, places, layer.heads * width});
+}
+
+void ForwardPass::operator()(const layer::MeanTokens&) { x_ = x_.mean(1); }
+
+namespace {
+
+template <typename Kind, typename... Kinds>
+constexpr bool is_one_of = (std::is_same_v<Kind, Kinds> || ...);
+
+bool treats_samples_apart(const Layer& layer) {
+  return std::visit(
+      [](const auto& of_kind) {
+        return is_one_of<std::decay_t<decltype(of_kind)>, layer::Flatten, layer::Linear, layer::Relu, layer::Silu,
+                         layer::Gelu, layer::Tanh, layer::Dropout>;
+      },
+      layer);
+}
+
+}  // namespace
+
+bool is_made_of_linear_layers(const Network& network) {
+  return !network.input().has_tokens() && !network.parameters().empty() &&
+         std::ranges::all_of(network.layers(), treats_samples_apart);
+}
+
+LinearGradients::LinearGradients(std::vector<LinearPass> passes, const at::Tensor& loss, double share)
+    : passes_(std::move(passes)) {
+  std::vector<at::Tensor> outputs;
+  for (const LinearPass& pass : passes_) outputs.push_back(pass.outputs);
+  auto gradients = torch::autograd::grad({loss}, outputs, {at::scalar_tensor(share, at::kFloat)});
+  for (std::size_t i = 0; i < passes_.size(); ++i) passes_[i].outputs = std::move(gradients[i]);
+}
+
+std::vector<at::Tensor> LinearGradients::of(Rows rows, std::size_t parameters) const {
+  std::vector<at::Tensor> gradients(parameters);
+  for (const LinearPass& pass : passes_) {
+    const at::Tensor by_outputs = pass.outputs.narrow(0, rows.begin, rows.count);
+    gradients[static_cast<std::size_t>(pass.layer.weight)] =
+        at::mm(by_outputs.t(), pass.inputs.narrow(0, rows.begin, rows.count));
+    if (pass.layer.bias >= 0) gradients[static_cast<std::size_t>(pass.layer.bias)] = by_outputs.sum(0);
+  }
+  return gradients;
+}
+
+void LinearGradients::add_to(std::vector<at::Tensor> parameters, Rows rows) const {
+  for (const LinearPass& pass : passes_) {
+    const at::Tensor by_outputs = pass.outputs.narrow(0, rows.begin, rows.count);
+    at::Tensor& weight = parameters[static_cast<std::size_t>(pass.layer.weight)];
+    weight.addmm_(by_outputs.t(), pass.inputs.narrow(0, rows.begin, rows.count));
+    if (pass.layer.bias >= 0) parameters[static_cast<std::size_t>(pass.layer.bias)].add_(by_outputs.sum(0));
+  }
+}
+
+Mixture drawn_mixture(std::uint64_t seed, const MicroBatch& micro_batch, std::size_t samples, double alpha) {
+  const RandomStream stream{
+      .seed = seed, .purpose = Purpose::mixup, .worker = micro_batch.worker, .step = micro_batch.step};
+  // Micro-batches of one step follow each other in its stream.
+  const auto first = static_cast<std::uint32_t>(static_cast<std::size_t>(micro_batch.index) * (samples + 1));
+  return {.share = static_cast<float>(boost::math::ibeta_inv(alpha, alpha, stream.uniform(first))),
+          .partners = permutation(stream, samples, first + 1)};
+}
+
+void mix(const Mixture& mixture, std::span<float> inputs) {
+  const std::size_t features = inputs.size() / mixture.partners.size();
+  thread_local std::vector<float> before;
+  before.assign(inputs.begin(), inputs.end());
+  for (std::size_t i = 0; i < mixture.partners.size(); ++i) {
+    const float* const partner = before.data() + mixture.partners[i] * features;
+    float* const row = inputs.data() + i * features;
+    for (std::size_t f = 0; f < features; ++f) row[f] += mixture.share * (partner[f] - row[f]);
+  }
+}
+
+namespace {
+
+// LibTorch's dispatcher asks a key that is switched on for a thread before all others. This one has no other use.
+constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+struct Draws {
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>();
+  std::uint64_t seed = 0;
+  std::uint64_t drawn = 0;
+  bool are_seeded = false;
+};
+
+Draws& draws() {
+  thread_local Draws of_this_thread;
+  return of_this_thread;
+}
+
+// Gives an operator that would take LibTorch's generator this thread's.
+void draw(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const auto& arguments = op.schema().arguments();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].name() != "generator") continue;
+    c10::IValue& value = (*stack)[stack->size() - arguments.size() + i];
+    if (value.isNone()) value = draws().generator;
+  }
+  ++draws().drawn;
+  const c10::impl::ExcludeDispatchKeyGuard as_usual(key);
+  op.callBoxed(stack);
+}
+
+// All of ATen's that draw in place; the others (dropout, rand, randn_like) call these.
+constexpr const char* drawing_operators[] = {"bernoulli_.float", "bernoulli_.Tensor", "uniform_",     "normal_",
+                                             "random_",          "random_.from",      "random_.to",   "exponential_",
+                                             "geometric_",       "log_normal_",       "cauchy_",      "multinomial",
+                                             "poisson",          "binomial",          "bernoulli.out"};
+
+// For the process: tests have these sources beside the library that has them too.
+void register_once() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    // Never unregistered: threads may still draw when the process ends.
+    static auto* const others = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+    others->fallback(torch::CppFunction::makeFallthrough());
+    static auto* const drawing = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    for (const char* const name : drawing_operators)
+      drawing->impl(name, torch::CppFunction::makeFromBoxedFunction<&draw>());
+  });
+}
+
+}  // namespace
+
+SeededDraws::SeededDraws(std::optional<std::uint64_t> seed) {
+  if (!seed) return;
+  register_once();
+  assert(!draws().are_seeded);
+  are_seeded_ = &draws().are_seeded;
+  *are_seeded_ = true;
+  draws().seed = *seed;
+  repeat();
+  c10::impl::tls_set_dispatch_key_included(key, true);
+}
+
+SeededDraws::~SeededDraws() {
+  if (are_seeded_ == nullptr) return;
+  c10::impl::tls_set_dispatch_key_included(key, false);
+  *are_seeded_ = false;
+}
+
+void SeededDraws::repeat() {
+  if (draws().are_seeded) draws().generator.set_current_seed(draws().seed);
+}
+
+std::uint64_t SeededDraws::drawn() { return draws().drawn; }
+
+std::uint64_t seed_of_draws(std::uint64_t seed, const MicroBatch& micro_batch) {
+  const RandomStream stream{
+      .seed = seed, .purpose = Purpose::module_draws, .worker = micro_batch.worker, .step = micro_batch.step};
+  const auto bits = stream.block(static_cast<std::uint32_t>(micro_batch.index));
+  return (std::uint64_t{bits[0]} << 32) | bits[1];
 }
 
 }  // namespace syncopate

@@ -1,28 +1,271 @@
-#include "workers/models/objective_plan.hpp"
+#include "workers/models/models.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <variant>
+#include <vector>
 
-#include "workers/datasets/augmentation_section.hpp"
-#include "workers/datasets/batching_section.hpp"
-#include "workers/datasets/partition_section.hpp"
-#include "workers/datasets/registry.hpp"
-#include "workers/datasets/sample_kinds.hpp"
-#include "workers/datasets/sampled_lengths.hpp"
-#include "workers/datasets/sampler.hpp"
-#include "workers/datasets/validation.hpp"
-#include "workers/models/pass_memory.hpp"
-#include "workers/models/registry.hpp"
+#include "workers/data/augmentation.hpp"
+#include "workers/data/dataset.hpp"
+#include "workers/data/datasets.hpp"
+#include "workers/data/partition.hpp"
+#include "workers/data/sampler.hpp"
+#include "workers/models/architectures.hpp"
+#include "workers/models/network.hpp"
+#include "workers/models/quadratic.hpp"
+#include "workers/models/script_model.hpp"
 #include "workers/models/torch_library.hpp"
-#include "workers/models/unasked_rows.hpp"
 
 namespace syncopate {
+
 namespace {
+
+// What nothing looks at would pass unseen, however wrong it is.
+void forbid(Settings& table, std::string_view by) {
+  for (const char* key : {"masked_share", "most_masked", "masking", "mask_copies"}) {
+    if (table.has(key))
+      table.fault(key, fmt::format("must be left out: only {} looks at it", by));
+    else
+      table.leave_out(key);
+  }
+}
+
+}  // namespace
+
+MaskingOptions read_masking(Settings& table, bool is_asked_for, std::string_view by) {
+  MaskingOptions options;
+  options.share =
+      table.number({"masked_share", "Of masked language models: share of a text's tokens that are to be found."},
+                   {.low = 0, .high = 1, .low_open = true}, options.share);
+  options.most =
+      table.integer({"most_masked", "Of masked language models: most tokens of a text that are to be found."}, 1,
+                    1 << 20, options.most);
+  const bool is_static = table.choice(
+      {"masking", "Of masked language models: drawn anew at each visit, or fixed for each copy of a text."},
+      {{"dynamic", false}, {"static", true}}, false);
+  const std::int64_t copies = table.integer(
+      {"mask_copies", "Of static masking: copies of each text, masked once each, which take turns."}, 1, 1 << 20, 10);
+  if (is_static)
+    options.copies = copies;
+  else if (is_asked_for && table.has("mask_copies"))
+    table.fault("mask_copies", "must be left out: dynamic masking has no copies");
+  else
+    table.leave_out("mask_copies");
+  if (!is_asked_for) forbid(table, by);
+  return options;
+}
+
+namespace {
+
+// How much memory a forward and a backward pass of a network takes beside its parameters and their gradient.
+// Units:   bytes of so many samples in one batch, as this program evaluates them with LibTorch on a processor.
+// Shapes:  by layer what it gives and what it keeps for the backward pass: of a convolution also its unfolded input
+//          (k^2 C values per pixel), of attention its scores (places^2 per head). Sequences count as if each were as
+//          long as the longest.
+// Checks:  peaks of the program with and without a training (tests/experiments/memory_need_test.cpp).
+// None for a module of the user's own, of which only running it would tell.
+std::optional<std::int64_t> pass_bytes(const Network& network, std::int64_t samples);
+
+// Replays shapes as Network's builders have left them, and adds up what each layer holds, in floats per sample.
+class Walk {
+ public:
+  explicit Walk(const Network& network)
+      : network_(network),
+        shape_(network.input()),
+        places_(network.input().has_tokens() ? network.input().width : 1),
+        held_(shape_.has_tokens() ? 0 : shape_.features()) {}
+
+  void operator()(const layer::Flatten&) { shape_ = {.channels = shape_.features()}; }
+  void operator()(const layer::Linear& layer) { give_channels(weight(layer.weight)[0]); }
+  void operator()(const layer::Convolution& layer) {
+    const std::vector<std::int64_t>& filter = weight(layer.weight);
+    const auto pixels = [&](std::int64_t before) {
+      return (before + 2 * layer.padding - filter[2]) / layer.stride + 1;
+    };
+    shape_ = {.channels = filter[0], .height = pixels(shape_.height), .width = pixels(shape_.width)};
+    held_ += filter[1] * filter[2] * filter[3] * shape_.height * shape_.width;  // unfolded
+    give();
+  }
+  void operator()(const layer::Relu&) { give(); }
+  void operator()(const layer::Silu&) { give(); }
+  void operator()(const layer::Gelu&) { give(); }
+  void operator()(const layer::Tanh&) { give(); }
+  void operator()(const layer::Dropout&) { give(2); }  // and which are dropped
+  void operator()(const layer::BatchNorm&) { give(); }
+  void operator()(const layer::GroupNorm&) { give(); }
+  void operator()(const layer::LayerNorm&) { give(); }
+  void operator()(const layer::MaxPool&) {
+    shape_.height /= 2, shape_.width /= 2;
+    give(3);  // and where the largest were, 8 bytes each
+  }
+  void operator()(const layer::MeanPool&) { become_vector(); }
+  void operator()(const layer::ResidualBegin&) {}
+  void operator()(const layer::ResidualEnd&) { give(); }
+  void operator()(const layer::Patches& layer) {
+    shape_ = {.channels = shape_.channels * layer.size * layer.size,
+              .height = shape_.height / layer.size,
+              .width = shape_.width / layer.size};
+    give();
+  }
+  void operator()(const layer::Positions&) { give(); }
+  void operator()(const layer::Attention& layer) { attend(layer.heads); }
+  void operator()(const layer::TextAttention& layer) { attend(layer.heads); }
+  void operator()(const layer::MeanTokens&) { become_vector(); }
+  void operator()(const layer::BagOfWords& layer) {
+    shape_ = {.channels = weight(layer.weight)[1]};
+    places_ = 1;
+    give();
+  }
+  void operator()(const layer::WordEmbedding& layer) {
+    shape_ = {.channels = weight(layer.words)[1]};
+    give(3);  // words, places, and their sum
+  }
+  void operator()(const layer::FirstTokens&) { become_vector(); }
+  void operator()(const layer::MeanOfTexts&) { become_vector(); }
+  void operator()(const layer::AskedTokens&) { give(); }  // as if all were asked for
+  void operator()(const layer::Script&) { is_known_ = false; }
+
+  // While the backward pass goes back through a layer, gradients of what came in and went out are there too.
+  std::optional<std::int64_t> floats() const { return is_known_ ? std::optional(held_ + 2 * largest_) : std::nullopt; }
+
+ private:
+  const std::vector<std::int64_t>& weight(int index) const {
+    return network_.parameters()[static_cast<std::size_t>(index)].shape;
+  }
+  std::int64_t here() const { return shape_.features() * places_; }
+  void give(std::int64_t copies = 1) {
+    held_ += copies * here();
+    largest_ = std::max(largest_, here());
+  }
+  void give_channels(std::int64_t channels) {
+    shape_.channels = channels;
+    give();
+  }
+  void become_vector() {
+    shape_ = {.channels = shape_.channels};
+    places_ = 1;
+    give();
+  }
+  // Queries, keys and values apart, scores before and after the softmax, and what the heads give.
+  void attend(std::int64_t heads) {
+    const std::int64_t tokens = shape_.height * shape_.width * places_;
+    held_ += here() + 2 * heads * tokens * tokens;
+    largest_ = std::max(largest_, heads * tokens * tokens);
+    give_channels(shape_.channels / 3);
+  }
+
+  const Network& network_;
+  SampleShape shape_;
+  std::int64_t places_;  // of texts: as many tokens as the longest has
+  std::int64_t held_;
+  std::int64_t largest_ = 0;
+  bool is_known_ = true;
+};
+
+std::optional<std::int64_t> pass_bytes(const Network& network, std::int64_t samples) {
+  Walk walk(network);
+  for (const Layer& layer : network.layers()) std::visit(walk, layer);
+  const auto floats = walk.floats();
+  if (!floats) return {};
+  return static_cast<std::int64_t>(sizeof(float)) * samples * *floats;
+}
+
+// Sequences that a task asks for nothing: no label but -100, no token that may be hidden, no next token; of their own,
+// or of what `longest` leaves of them. In a micro-batch's mean each would count as a loss of 0, and a micro-batch of
+// such rows alone would divide a step's gradient by too much.
+// Some rows, the first of which is named as its file numbers it.
+struct UnaskedRows {
+  Split split = Split::train;
+  std::uint32_t first = 0;
+  std::int64_t others = 0;  // in both splits
+
+  std::string text() const;  // "row 2 of the training set and 3 others"
+};
+
+struct UnaskedByTask {
+  std::optional<UnaskedRows> whole;  // that are asked for nothing however long they are shown
+  std::optional<UnaskedRows> cut;    // that would be asked for something if they were not cut
+  std::int64_t longest = 0;          // the least that leaves all but the first kind something
+};
+
+// Whether there may be such rows, as far as the size says: looking at them takes the data set's contents.
+bool may_leave_unasked(const DatasetSize& data, const TextTask& task);
+
+// Of the training and the test set as the files have them. `task` is none of classes.
+UnaskedByTask unasked_rows(const Dataset& dataset, const TextTask& task);
+
+using Kind = TextTask::Kind;
+
+// How many tokens of a row must be shown so that something is asked for; nothing: no number suffices.
+std::optional<std::int64_t> tokens_needed(const Dataset& dataset, Split split, std::uint32_t row,
+                                          const TextTask& task) {
+  const auto first_where = [](const auto& of, const auto& asks) -> std::optional<std::int64_t> {
+    const auto found = std::ranges::find_if(of, asks);
+    return found == of.end() ? std::nullopt : std::optional(found - of.begin() + 1);
+  };
+  const std::span<const std::int32_t> tokens = dataset.tokens(split, row);
+  if (task.kind == Kind::causal_lm) return tokens.size() > 1 ? std::optional<std::int64_t>(2) : std::nullopt;
+  if (task.own_labels)
+    return first_where(dataset.token_labels(split, row), [](std::int32_t label) { return label != ignored_label; });
+  const auto& never = dataset.size().marks.never_masked;
+  return first_where(tokens, [&](std::int32_t token) { return std::ranges::find(never, token) == never.end(); });
+}
+
+void count(std::optional<UnaskedRows>& rows, Split split, std::uint32_t row) {
+  if (rows)
+    ++rows->others;
+  else
+    rows = UnaskedRows{.split = split, .first = row};
+}
+
+std::string UnaskedRows::text() const {
+  const std::string named = fmt::format("row {} of the {} set", first, split == Split::train ? "training" : "test");
+  return others == 0 ? named : fmt::format("{} and {} other{}", named, others, others == 1 ? "" : "s");
+}
+
+bool may_leave_unasked(const DatasetSize& data, const TextTask& task) {
+  const std::int64_t shortest = data.shortest > 0 ? data.shortest : data.shape.width;
+  const bool is_cut = task.longest > 0 && task.longest < data.shape.width;
+  switch (task.kind) {
+    case Kind::classification:
+      return false;
+    case Kind::causal_lm:
+      return shortest < 2 || (is_cut && task.longest < 2);
+    case Kind::masked_lm:
+      if (task.own_labels) return is_cut;  // whole rows have been checked when they were read
+      if (data.marks.never_masked.empty()) return false;
+      // A first token, words, a last one: two tokens are enough where there are words.
+      if (data.marks.never_masked_stand_at_ends) return shortest < 3 || (is_cut && task.longest < 2);
+      return true;
+  }
+  return true;
+}
+
+UnaskedByTask unasked_rows(const Dataset& dataset, const TextTask& task) {
+  assert(task.kind != Kind::classification);
+  UnaskedByTask found;
+  for (const Split split : {Split::train, Split::test})
+    for (std::int64_t row = 0; row < dataset.size().samples(split); ++row) {
+      const auto number = static_cast<std::uint32_t>(row);
+      const auto needed = tokens_needed(dataset, split, number, task);
+      if (!needed)
+        count(found.whole, split, number);
+      else if (task.longest > 0 && *needed > task.longest)
+        count(found.cut, split, number);
+      found.longest = std::max(found.longest, needed.value_or(0));
+    }
+  return found;
+}
 
 std::string text_of(const DatasetSize& size) {
   const SampleShape& shape = size.shape;
@@ -351,6 +594,46 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
     root.section("models").section(model_row->name).fault(problem.key, problem.what());
   }
   return plan;
+}
+
+namespace {
+
+Model read_none(Settings&) { return {.time_only = true}; }
+
+constexpr ModelRow rows[] = {
+    {"linear", "softmax regression: one dense layer; of texts a bag of words", "", read_linear},
+    {"mlp", "fully connected layers with ReLU; [models.mlp] hidden gives the widths", "The multilayer perceptron",
+     read_mlp},
+    {"cnn", "convolutions with ReLU and max-pooling, then two dense layers; batch normalisation as an option",
+     "The convolutional network", read_cnn},
+    {"resnet", "residual network of 6 n + 2 layers for small images (ResNet-8, -14, -20); batch or group normalisation",
+     "The residual network", read_resnet},
+    {"vit", "simple vision transformer: fixed 2-d positions, pre-norm blocks, mean over the patches",
+     "The vision transformer", read_vision_transformer},
+    {"text-transformer",
+     "transformer of texts: their classes, hidden words (BERT's), or each next word; post- or pre-norm",
+     "The transformer of texts", read_text_transformer},
+    {"torchscript", "a module of one's own, as torch.jit.script saves it; its forward gives logits",
+     "A module of one's own", read_torchscript},
+    {"quadratic", "a noisy quadratic with a known optimum; needs no data", "The noisy quadratic", read_quadratic},
+    {"none", "no model: the same methods on virtual time alone", "", read_none},
+};
+
+}  // namespace
+
+std::span<const ModelRow> models() { return rows; }
+
+Model read_models(Settings& root, const ModelRow* chosen) {
+  Settings tables = root.section("models");
+  Model model;
+  for (const ModelRow& row : rows) {
+    const std::string sentence =
+        row.title.empty() ? "" : fmt::format("{}, training.model = \"{}\".", row.title, row.name);
+    Settings table = tables.section({row.name, sentence});
+    Model read = row.read(table);
+    if (&row == chosen) model = std::move(read);
+  }
+  return model;
 }
 
 }  // namespace syncopate

@@ -4,14 +4,71 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "workers/settings/settings.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/data/dataset.hpp"
+#include "workers/data/partition.hpp"
+#include "workers/models/network.hpp"
 #include "workers/training/objective.hpp"
-#include "workers/training/objective_memory.hpp"
 
 namespace syncopate {
+
+// The keys by which a masked language model's table says what is hidden: masked_share, most_masked, masking,
+// mask_copies.
+// `is_asked_for`: something is hidden at all; else each key that is given is a fault. `by`: what asks for it, such as
+// "the task \"masked-lm\"".
+MaskingOptions read_masking(Settings& table, bool is_asked_for, std::string_view by);
+
+// A model whose keys are read: what it needs, and how it is made. Each model has a reader that gives one, and a row of
+// registry.cpp that names the reader.
+inline constexpr std::int64_t largest_width = 1 << 16;
+// A share of what is dropped: all of it would leave nothing to scale.
+inline constexpr Range dropout_range{.low = 0, .high = 1, .high_open = true};
+
+// Why samples of some shape do not suit a model.
+struct Misfit {
+  std::string key;     // of the model's table, that could be another; empty: none
+  std::string needed;  // "the convolutions need images of at least 16 x 16"
+};
+
+// Why no network can be made for samples of some shape, of a key of the model's table.
+struct ModelFault : std::runtime_error {
+  ModelFault(std::string faulty_key, const std::string& what) : std::runtime_error(what), key(std::move(faulty_key)) {}
+  std::string key;
+};
+
+// A network on a data set, an objective without data, or neither. All functions are empty after a fault.
+struct Model {
+  enum class Inputs { numbers, tokens, either };
+  Inputs inputs = Inputs::numbers;
+  // What a data set of these inputs lacks for it, if it does; empty: nothing ever. The network is made of those that
+  // fit.
+  std::function<std::optional<Misfit>(const DatasetSize&)> misfit{};
+  // It may throw a ModelFault where that takes more than the shape. To be called while the settings live.
+  std::function<Network(const DatasetSize&)> network{};
+  // Throws a ModelFault where micro-batches of so many samples cannot be trained on. Empty: any can. Called as
+  // `network`.
+  std::function<void(const DatasetSize&, std::int64_t samples)> try_micro_batch{};
+  bool learns_targets = false;       // numbers instead of classes
+  bool learns_token_labels = false;  // a label of each token instead of one for all
+  ComputedTokens computed{};         // of sequences
+  std::string longest_key{};         // what they are cut by
+  // Samples of a network that are evaluated together, for the best speed on one core with the kernels that
+  // machine.hpp chooses.
+  std::int64_t chunk_samples = 0;
+
+  std::function<std::shared_ptr<const Objective>(std::uint64_t seed, Step first_step)> objective{};
+  std::int64_t parameters = 0;  // of such an objective
+
+  bool time_only = false;
+};
 
 class BatchLengths;
 class SampleKinds;
@@ -57,9 +114,25 @@ struct ObjectivePlan {
 // Reads training.model, training.dataset, training.micro_batch_size and how sequences make micro-batches, and all
 // tables [models.*] and [datasets.*] of the root, also those of models not chosen, so that an override such as
 // training.model=cnn works. Reads the headers of the data files, and their contents for a digest; what is missing or
-// wrong is a fault of the settings. `load` throws DataFault (datasets/dataset.hpp) for faults only the contents show;
+// wrong is a fault of the settings. `load` throws DataFault (data/dataset.hpp) for faults only the contents show;
 // it may be called from any thread and outlives the settings. With model = "none" a data set that is named only gives
 // steps_per_epoch, and lengths where they are needed.
 ObjectivePlan plan_objective(Settings& training, Settings& root, const ObjectiveContext& context);
+
+// The models one can name in an experiment file. No LibTorch here.
+struct ModelRow {
+  std::string_view name;      // as written in TOML
+  std::string_view sentence;  // what it is
+  std::string_view title;     // what its table [models.<name>] is of; empty: it has no keys
+  Model (*read)(Settings& table);
+};
+std::span<const ModelRow> models();
+
+// Reads the tables [models.*] of the root, also those of models that are not chosen, so that an override such as
+// training.model=cnn works. `chosen` may be null.
+Model read_models(Settings& root, const ModelRow* chosen);
+
+// LibTorch's, such as "1.13.0".
+std::string torch_version();
 
 }  // namespace syncopate

@@ -4,11 +4,11 @@
 #include <memory>
 #include <utility>
 
-#include "workers/process/interrupt.hpp"
-#include "workers/random/random.hpp"
-#include "workers/random/standard_normal.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/random.hpp"
 
 namespace syncopate {
+
 namespace {
 
 // Streams of Purpose::initial_parameters: networks use 0.

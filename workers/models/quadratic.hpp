@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "workers/models/model.hpp"
+#include "workers/models/models.hpp"
 #include "workers/training/objective.hpp"
 
 namespace syncopate {

@@ -8,12 +8,12 @@
 #include <stdexcept>
 #include <string>
 
-#include "workers/datasets/digest_cache.hpp"
-#include "workers/models/masking_section.hpp"
-#include "workers/models/script_options.hpp"
+#include "workers/data/datasets.hpp"
+#include "workers/models/models.hpp"
 #include "workers/models/torch_library.hpp"
 
 namespace syncopate {
+
 namespace {
 
 std::string digest_of(const std::filesystem::path& file) {

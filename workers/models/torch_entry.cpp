@@ -1,20 +1,58 @@
 // The library's side of torch_library.hpp. The library has copies of its own of the few sources that TorchObjective
 // calls, no state of which decides what they return; the flag of an interruption is the program's.
+
+#include <ATen/Version.h>
 #include <c10/util/Logging.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <atomic>
 #include <memory>
+#include <string>
+#include <string_view>
 
-#include "workers/models/one_thread.hpp"
-#include "workers/models/script_module.hpp"
+#include "workers/base/process.hpp"
 #include "workers/models/text_objective.hpp"
-#include "workers/models/torch_kernels.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/models/torch_objective.hpp"
-#include "workers/process/interrupt.hpp"
+#include "workers/models/torch_script.hpp"
 
 namespace syncopate {
+
 namespace {
+
+// Which kernels LibTorch has chosen for this processor: they decide the last bits of what it computes.
+// Of ATen, and of oneDNN where it is found: "AVX512, oneDNN avx512_core". $ATEN_CPU_CAPABILITY and $ONEDNN_MAX_CPU_ISA
+// change them. In the library that has LibTorch; the program asks by torch_library.hpp.
+std::string kernels_of_torch();
+
+// LibTorch 1.13 has no other function for it.
+std::string capability_of_aten() {
+  constexpr std::string_view before = "CPU capability usage: ";
+  const std::string configuration = at::show_config();
+  const std::size_t found = configuration.find(before);
+  if (found == std::string::npos) return "unknown";
+  const std::size_t begin = found + before.size();
+  return configuration.substr(begin, configuration.find_first_of("\n,", begin) - begin);
+}
+
+// Empty where LibTorch has none, or hides it.
+std::string instructions_of_onednn() {
+  using Effective = int();
+  using Name = const char*(int);
+  auto* const effective = reinterpret_cast<Effective*>(dlsym(RTLD_DEFAULT, "dnnl_get_effective_cpu_isa"));
+  auto* const name = reinterpret_cast<Name*>(dlsym(RTLD_DEFAULT, "dnnl_cpu_isa2str"));
+  if (!effective || !name) return "";
+  std::string_view text = name(effective());
+  constexpr std::string_view prefix = "cpu_isa_";
+  if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
+  return std::string(text);
+}
+
+std::string kernels_of_torch() {
+  const std::string onednn = instructions_of_onednn();
+  return capability_of_aten() + (onednn.empty() ? "" : fmt::format(", oneDNN {}", onednn));
+}
 
 std::atomic<bool (*)()> interrupted_program = nullptr;
 
@@ -30,7 +68,7 @@ extern "C" [[gnu::visibility("default")]] void syncopate_torch_functions(bool (*
   interrupted_program = interrupted;
   c10::initLogging();  // looks at which warnings are wanted (silence_torch_warnings)
   // LibTorch then starts a pool's threads, and waits for ever for one that a limit on memory does not let begin: so now,
-  // as memory_part.hpp limits it later.
+  // as machine.hpp limits it later.
   use_one_thread();
   functions = {.make_objective = [](const TorchRequest& request) -> std::shared_ptr<const Objective> {
                  if (request.network.input().has_tokens())

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <link.h>
+#include <torch/version.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -13,11 +14,12 @@
 #include <system_error>
 #include <utility>
 
-#include "workers/process/blas_kernel.hpp"
-#include "workers/process/interrupt.hpp"
-#include "workers/process/memory_part.hpp"
+#include "workers/base/machine.hpp"
+#include "workers/base/process.hpp"
+#include "workers/models/models.hpp"
 
 namespace syncopate {
+
 namespace {
 
 constexpr const char* library_name = "syncopate_torch.so";
@@ -32,7 +34,7 @@ std::string path_of_library() {
 
 // Never unloaded: objectives and LibTorch's threads live until the end.
 TorchFunctions load() {
-  // Global, so that blas_kernel.hpp finds the BLAS that comes along.
+  // Global, so that machine.hpp finds the BLAS that comes along.
   void* const library = [] {
     const LimitedBlasLoading limited;
     return dlopen(path_of_library().c_str(), RTLD_NOW | RTLD_GLOBAL);
@@ -100,5 +102,7 @@ Network load_script_network(const std::filesystem::path& file, const std::string
                             const ScriptOptions& options) {
   return torch_functions().load_script(file, hash, data, options);
 }
+
+std::string torch_version() { return TORCH_VERSION; }
 
 }  // namespace syncopate

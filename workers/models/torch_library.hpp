@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
-#include "workers/datasets/sampler.hpp"
+#include "workers/data/sampler.hpp"
 #include "workers/models/network.hpp"
-#include "workers/models/script_options.hpp"
+#include "workers/models/script_model.hpp"
 #include "workers/training/objective.hpp"
 
 namespace syncopate {
@@ -20,7 +20,7 @@ void load_torch();
 bool torch_is_loaded();
 // The path of libtorch_cpu, as the loader found it; empty before load_torch.
 std::string loaded_torch_file();
-// Which kernels it has chosen for this processor (torch_kernels.hpp); "none loaded" where it is not loaded.
+// Which kernels it has chosen for this processor (torch_entry.cpp); "none loaded" where it is not loaded.
 std::string torch_kernels();
 
 // LibTorch's warnings are for who writes its modules, and would stand between lines of progress. Called while there is
@@ -33,7 +33,7 @@ std::shared_ptr<const Objective> make_torch_objective(const Network& network, st
                                                       const SamplerOptions& sampling, std::int64_t chunk_samples,
                                                       double label_smoothing, double mixup);
 
-// script_network (script_module.hpp). Loads the library first.
+// script_network (torch_script.hpp). Loads the library first.
 Network load_script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
                             const ScriptOptions& options);
 

@@ -6,24 +6,255 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
-#include "workers/models/cross_entropy.hpp"
-#include "workers/models/derivatives.hpp"
+#include "workers/base/process.hpp"
+#include "workers/data/dataset.hpp"
+#include "workers/data/sampler.hpp"
 #include "workers/models/forward.hpp"
-#include "workers/models/gradient_tensors.hpp"
-#include "workers/models/initial_parameters.hpp"
-#include "workers/models/linear_passes.hpp"
-#include "workers/models/one_thread.hpp"
-#include "workers/models/sample_batch.hpp"
-#include "workers/models/seeded_draws.hpp"
-#include "workers/models/squared_error.hpp"
-#include "workers/process/interrupt.hpp"
+#include "workers/models/network.hpp"
+#include "workers/training/flat_arithmetic.hpp"
 
 namespace syncopate {
+
 namespace {
+
+at::Tensor losses_of(const at::Tensor& log_probabilities, const at::Tensor& labels, const MixedLabels* mixed) {
+  const auto loss_of = [&](const at::Tensor& of) { return -log_probabilities.gather(1, of.unsqueeze(1)).squeeze(1); };
+  return mixed ? at::lerp(loss_of(labels), loss_of(mixed->labels), mixed->shares) : loss_of(labels);
+}
+
+}  // namespace
+
+LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing, const MixedLabels* mixed) {
+  if (smoothing == 0 && !mixed) {
+    const auto loss = at::cross_entropy_loss(logits, labels, /*weight=*/{}, at::Reduction::Sum);
+    return {.minimised = loss, .reported = loss};
+  }
+  const auto log_probabilities = at::log_softmax(logits, 1);
+  const auto of_labels = mixed ? losses_of(log_probabilities, labels, mixed).sum()
+                               : at::nll_loss(log_probabilities, labels, /*weight=*/{}, at::Reduction::Sum);
+  if (smoothing == 0) return {.minimised = of_labels, .reported = of_labels};
+  const auto of_all = -log_probabilities.mean(1).sum();
+  return {.minimised = (1 - smoothing) * of_labels + smoothing * of_all, .reported = of_labels};
+}
+
+at::Tensor losses_of_samples(const at::Tensor& logits, const at::Tensor& labels, const MixedLabels* mixed) {
+  return losses_of(at::log_softmax(logits, 1), labels, mixed);
+}
+
+LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing,
+                       const at::Tensor& weights) {
+  const auto log_probabilities = at::log_softmax(logits, 1);
+  const auto of_labels = (at::nll_loss(log_probabilities, labels, /*weight=*/{}, at::Reduction::None) * weights).sum();
+  if (smoothing == 0) return {.minimised = of_labels, .reported = of_labels};
+  const auto of_all = -(log_probabilities.mean(1) * weights).sum();
+  return {.minimised = (1 - smoothing) * of_labels + smoothing * of_all, .reported = of_labels};
+}
+
+Derivatives::Derivatives(const Network& network, const float* parameters, std::span<const double> direction)
+    : network_(network), parameters_(view_parameters(network, parameters)), sum_(network.parameter_floats()) {
+  assert(direction.empty() || direction.size() == sum_.size());
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    parameters_[p] = parameters_[p].to(at::kDouble).requires_grad_();
+    if (!direction.empty())
+      directions_.push_back(at::from_blob(const_cast<double*>(direction.data()) + network.parameters()[p].offset,
+                                          parameters_[p].sizes(), at::kDouble));
+  }
+}
+
+void Derivatives::add(const at::Tensor& loss_sum) {
+  const bool is_product = !directions_.empty();
+  auto found = torch::autograd::grad({loss_sum}, parameters_, {}, is_product, is_product, /*allow_unused=*/true);
+  if (is_product) {
+    at::Tensor product = at::zeros({}, at::kDouble);
+    for (std::size_t p = 0; p < found.size(); ++p)
+      if (found[p].defined()) product = product + (found[p] * directions_[p]).sum();
+    if (!product.requires_grad()) return;  // the gradient is constant
+    found = torch::autograd::grad({product}, parameters_, {}, c10::nullopt, false, true);
+  }
+  for (std::size_t p = 0; p < found.size(); ++p) {
+    if (!found[p].defined()) continue;  // nothing depends on it
+    const at::Tensor flat = found[p].contiguous();
+    const Parameter& parameter = network_.parameters()[p];
+    for (std::size_t i = 0; i < parameter.size; ++i) sum_[parameter.offset + i] += flat.data_ptr<double>()[i];
+  }
+}
+
+std::vector<double> Derivatives::mean_over(std::int64_t samples) const {
+  std::vector<double> mean = sum_;
+  for (double& element : mean) element /= static_cast<double>(samples);
+  return mean;
+}
+
+std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<at::Tensor>& parameters, double share) {
+  auto gradients = torch::autograd::grad({loss}, parameters, {at::scalar_tensor(share, at::kFloat)},
+                                         /*retain_graph=*/{}, /*create_graph=*/false, /*allow_unused=*/true);
+  for (std::size_t p = 0; p < gradients.size(); ++p)
+    gradients[p] = gradients[p].defined() ? gradients[p].contiguous() : at::zeros_like(parameters[p]);
+  return gradients;
+}
+
+void add_to(std::vector<at::Tensor>& sum, std::vector<at::Tensor> summand) {
+  if (sum.empty()) {
+    sum = std::move(summand);
+    return;
+  }
+  for (std::size_t p = 0; p < sum.size(); ++p) {
+    // The gradients of two summands of a network are one tensor.
+    if (sum[p].storage().use_count() == 1)
+      sum[p].add_(summand[p]);
+    else
+      sum[p] = sum[p] + summand[p];
+  }
+}
+
+std::vector<GradientSegment> segments_of(const Network& network, std::vector<at::Tensor> gradients) {
+  std::vector<GradientSegment> segments;
+  for (const auto p : network.flat_order()) {
+    const Parameter& parameter = network.parameters()[p];
+    auto owner = std::make_shared<const at::Tensor>(std::move(gradients[p]));
+    const float* data = owner->data_ptr<float>();
+    segments.push_back({.offset = parameter.offset, .size = parameter.size, .data = data, .owner = std::move(owner)});
+  }
+  return segments;
+}
+
+namespace {
+
+// Samples of a data set, side by side in memory, as LibTorch's tensors. For sources with LibTorch alone.
+// What is trained on, in the memory of a SampleBatch.
+struct TrainingBatch {
+  Visits visits;
+  at::Tensor inputs;  // (n, channels, height, width)
+  at::Tensor labels;
+  at::Tensor targets{};  // defined: numbers instead of labels
+  std::optional<MixedLabels> mixed{};
+};
+
+// Tensors live until the next samples are taken.
+class SampleBatch {
+ public:
+  // That a thread uses again and again.
+  static SampleBatch& of_this_thread();
+
+  // Samples [first, first + count) of a split.
+  void take(const Dataset& dataset, Split split, std::int64_t first, std::int64_t count);
+  at::Tensor inputs(const Dataset& dataset);
+  at::Tensor labels();
+  at::Tensor targets();  // (n, targets); undefined where samples have classes
+
+  // Micro-batch after micro-batch, as they are trained on. `mixup`: alpha; 0: none.
+  TrainingBatch take_training(const Dataset& dataset, const Sampler& sampler, std::span<const MicroBatch> micro_batches,
+                              double mixup);
+
+ private:
+  void make_room(const Dataset& dataset);
+  void name_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches);
+  void mix_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches, double alpha);
+
+  std::vector<std::uint32_t> numbers_;
+  std::vector<std::int64_t> epochs_;
+  FlatVector inputs_;
+  std::vector<std::int64_t> labels_;
+  std::vector<float> targets_;                // numbers instead of labels
+  std::vector<std::int64_t> partner_labels_;  // where samples are mixed with others
+  std::vector<float> partner_shares_;
+};
+
+at::Tensor vector_tensor(std::vector<std::int64_t>& of) {
+  return at::from_blob(of.data(), {std::ssize(of)}, at::kLong);
+}
+
+SampleBatch& SampleBatch::of_this_thread() {
+  thread_local SampleBatch batch;
+  return batch;
+}
+
+void SampleBatch::make_room(const Dataset& dataset) {
+  const std::size_t floats = numbers_.size() * static_cast<std::size_t>(dataset.size().shape.features());
+  if (inputs_.size() != floats) inputs_ = FlatVector(floats);
+  labels_.resize(numbers_.size());
+  targets_.resize(numbers_.size() * static_cast<std::size_t>(dataset.size().targets));
+}
+
+void SampleBatch::take(const Dataset& dataset, Split split, std::int64_t first, std::int64_t count) {
+  numbers_.resize(static_cast<std::size_t>(count));
+  std::iota(numbers_.begin(), numbers_.end(), static_cast<std::uint32_t>(first));
+  make_room(dataset);
+  dataset.gather(split, numbers_, inputs_.data(), labels_.data());
+  if (!targets_.empty()) dataset.gather_targets(split, numbers_, targets_.data());
+}
+
+at::Tensor SampleBatch::inputs(const Dataset& dataset) {
+  const SampleShape& shape = dataset.size().shape;
+  return at::from_blob(inputs_.data(), {std::ssize(numbers_), shape.channels, shape.height, shape.width}, at::kFloat);
+}
+
+at::Tensor SampleBatch::labels() { return vector_tensor(labels_); }
+
+at::Tensor SampleBatch::targets() {
+  if (targets_.empty()) return {};
+  const auto samples = std::ssize(numbers_);
+  return at::from_blob(targets_.data(), {samples, std::ssize(targets_) / samples}, at::kFloat);
+}
+
+TrainingBatch SampleBatch::take_training(const Dataset& dataset, const Sampler& sampler,
+                                         std::span<const MicroBatch> micro_batches, double mixup) {
+  name_samples(sampler, micro_batches);
+  const Visits visits{.seed = sampler.options().seed, .samples = numbers_, .epochs = epochs_};
+  make_room(dataset);
+  dataset.gather_training(visits, inputs_.data(), labels_.data());
+  if (!targets_.empty()) dataset.gather_targets(Split::train, numbers_, targets_.data());
+  if (mixup > 0) mix_samples(sampler, micro_batches, mixup);
+  TrainingBatch batch{.visits = visits, .inputs = inputs(dataset), .labels = labels(), .targets = targets()};
+  if (mixup > 0)
+    batch.mixed = {.labels = vector_tensor(partner_labels_),
+                   .shares = at::from_blob(partner_shares_.data(), {std::ssize(partner_shares_)}, at::kFloat)};
+  return batch;
+}
+
+void SampleBatch::name_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches) {
+  const auto size = static_cast<std::size_t>(sampler.options().micro_batch_size);
+  numbers_.resize(micro_batches.size() * size);
+  epochs_.resize(numbers_.size());
+  for (std::size_t m = 0; m < micro_batches.size(); ++m) {
+    sampler.sample_numbers(micro_batches[m], std::span(numbers_).subspan(m * size, size));
+    std::fill_n(epochs_.begin() + static_cast<std::ptrdiff_t>(m * size), size, sampler.epoch(micro_batches[m]));
+  }
+}
+
+void SampleBatch::mix_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches, double alpha) {
+  const std::size_t size = numbers_.size() / micro_batches.size(), features = inputs_.size() / numbers_.size();
+  partner_labels_.resize(labels_.size());
+  partner_shares_.resize(labels_.size());
+  for (std::size_t m = 0; m < micro_batches.size(); ++m) {
+    const Mixture mixture = drawn_mixture(sampler.options().seed, sampler.in_data(micro_batches[m]), size, alpha);
+    mix(mixture, inputs_.span().subspan(m * size * features, size * features));
+    for (std::size_t i = 0; i < size; ++i) {
+      partner_labels_[m * size + i] = labels_[m * size + mixture.partners[i]];
+      partner_shares_[m * size + i] = mixture.share;
+    }
+  }
+}
+
+// The mean-squared error: of a sample the mean of (output - target)^2 over its targets, as torch.nn.MSELoss has it of
+// all samples.
+// Shapes:  outputs and targets (n, targets); the sum over the samples.
+LossSums squared_error(const at::Tensor& outputs, const at::Tensor& targets);
+
+LossSums squared_error(const at::Tensor& outputs, const at::Tensor& targets) {
+  const auto of_each = static_cast<double>(targets.size(1));
+  const at::Tensor loss = at::mse_loss(outputs, targets, at::Reduction::Sum) / of_each;
+  return {.minimised = loss, .reported = loss};
+}
 
 // Gradients by parameter in the network's order, scaled by 1 / micro_batch_size, and the sum of losses
 // scaled likewise: sums over micro-batches of means over each.

@@ -5,26 +5,93 @@
 // tensors of the backward pass become the segments of the gradient: neither is copied.
 #pragma once
 
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "workers/datasets/dataset.hpp"
-#include "workers/datasets/sampler.hpp"
+#include "workers/data/dataset.hpp"
+#include "workers/data/sampler.hpp"
 #include "workers/models/network.hpp"
 #include "workers/training/objective.hpp"
-#include "workers/training/sample_weights.hpp"
 
 namespace syncopate {
+
+// Cross-entropy with label smoothing: (1 - e) (-log p_label) + e (mean over all classes of -log p), which is the
+// cross-entropy with the target (1 - e) onehot + e / classes.
+// Source:  Szegedy et al. 2016, "Rethinking the Inception Architecture"; as torch.nn.CrossEntropyLoss has it.
+// Shapes:  logits (n, classes), labels (n,); sums over the samples.
+struct LossSums {
+  at::Tensor minimised;  // with the smoothing
+  at::Tensor reported;   // without it; the same tensor where there is none
+};
+
+// Where samples are mixed with others (forward.hpp): the others' labels (n,), and their shares (n,) of the losses.
+struct MixedLabels {
+  at::Tensor labels;
+  at::Tensor shares;
+};
+
+LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing,
+                       const MixedLabels* mixed = nullptr);
+
+// What is reported, of each sample: (n,).
+at::Tensor losses_of_samples(const at::Tensor& logits, const at::Tensor& labels, const MixedLabels* mixed = nullptr);
+
+// Each sample's loss times its weight; weights (n,).
+LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing, const at::Tensor& weights);
+
+// Derivatives of a sum of losses by a network's parameters, in double precision. For sources with LibTorch alone.
+class Derivatives {
+ public:
+  // At parameters (P,). `direction` (P,): products of the Hessian with it; empty: gradients. It must outlive this.
+  Derivatives(const Network& network, const float* parameters, std::span<const double> direction);
+
+  // What losses are computed of: one tensor per parameter in the network's order.
+  const std::vector<at::Tensor>& parameters() const { return parameters_; }
+
+  // Of the Hessian by differentiating the gradient's product with the direction once more.
+  void add(const at::Tensor& loss_sum);
+
+  // (P,), of all that was added divided by so many samples.
+  std::vector<double> mean_over(std::int64_t samples) const;
+
+ private:
+  const Network& network_;
+  std::vector<at::Tensor> parameters_;
+  std::vector<at::Tensor> directions_;  // likewise; none: gradients
+  std::vector<double> sum_;
+};
+
+// A network's gradients as LibTorch leaves them, one tensor per parameter in the network's order. For sources with
+// LibTorch alone.
+// Of a loss times `share`; zeros where it does not depend on a parameter.
+std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<at::Tensor>& parameters,
+                                     double share = 1);
+
+// In place, where nothing else has the memory; an empty sum becomes the summand.
+void add_to(std::vector<at::Tensor>& sum, std::vector<at::Tensor> summand);
+
+// By ascending offset; they keep the tensors alive.
+std::vector<GradientSegment> segments_of(const Network& network, std::vector<at::Tensor> gradients);
+
+// For sources with LibTorch alone.
+// One intra-op thread per thread of ours: parallelism comes from independent gradients.
+inline void use_one_thread() {
+  thread_local const bool done = (at::set_num_threads(1), true);
+  static_cast<void>(done);
+}
 
 class TorchObjective : public Objective, public DividedData {
  public:
   // The sampler's options count the data set's training samples. Throws DataFault if they do not
   // suffice for one step. `chunk_samples`: samples evaluated together for the best speed. Labels are smoothed in
-  // gradients alone: all losses that are told are those without it. `mixup`: alpha (mixup.hpp); 0: none. Where samples
-  // have numbers instead of classes, the loss is squared_error.hpp's, and neither of the two may be.
+  // gradients alone: all losses that are told are those without it. `mixup`: alpha (forward.hpp); 0: none. Where samples
+  // have numbers instead of classes, the loss is the squared error, and neither of the two may be.
   TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
                  std::int64_t chunk_samples, double label_smoothing = 0, double mixup = 0);
 
@@ -38,7 +105,7 @@ class TorchObjective : public Objective, public DividedData {
   PartialGradient gradient(const float* parameters, const float* buffers,
                            std::span<const MicroBatch> micro_batches) const override;
 
-  // Of networks that are made of linear layers (linear_passes.hpp), with classes. Must not outlive the objective.
+  // Of networks that are made of linear layers (forward.hpp), with classes. Must not outlive the objective.
   std::unique_ptr<const GradientsApart> gradients_apart(
       const float* parameters, const float* buffers, std::span<const std::span<const MicroBatch>> lists) const override;
   bool has_gradients_apart() const override { return has_gradients_apart_; }

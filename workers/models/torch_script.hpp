@@ -12,7 +12,7 @@
 
 #include "workers/models/forward.hpp"
 #include "workers/models/network.hpp"
-#include "workers/models/script_options.hpp"
+#include "workers/models/script_model.hpp"
 
 namespace syncopate {
 

@@ -1,20 +1,105 @@
-// Collectives of an MPI rank. First every member says that it has arrived, when, and with what; then values are
-// reduced. Both are non-blocking and go on wherever this rank lets MPI progress: in every wait, in the sleep of a
-// delay and before each micro-batch, not within one. Only where all members do nothing else until the end, which their
-// arrivals say, the reduction is MPI's blocking one. Arrivals and reductions have communicators of
-// their own: on each, all ranks come to the same operations in the same order, that in which collectives are started.
 #include "workers/mpi/mpi_collectives.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string_view>
 #include <utility>
 
-#include "workers/network/network.hpp"
-#include "workers/training/state_archive.hpp"
+#include "workers/time/network.hpp"
+#include "workers/training/checkpoint_log.hpp"
+#include "workers/training/flat_arithmetic.hpp"
 
 namespace syncopate {
 
+namespace {
+
+std::string describe(const Arrival& arrival) {
+  if (!arrival.terms) return "has ended";
+  return fmt::format("waits in {} at {}", describe(*arrival.terms), arrival.place);
+}
+
+// "worker 1 has left", "workers 1, 3 have left"; empty if none has.
+std::string who_has_left(const std::vector<Arrival>& arrivals) {
+  std::string ranks;
+  int count = 0;
+  for (std::size_t rank = 0; rank < arrivals.size(); ++rank)
+    if (!arrivals[rank].terms) ranks += fmt::format("{}{}", count++ > 0 ? ", " : "", rank);
+  if (count == 0) return {};
+  return count == 1 ? fmt::format("worker {} has left", ranks) : fmt::format("workers {} have left", ranks);
+}
+
+}  // namespace
+
+Contribution contribution_of(const Arrival& arrival) {
+  return {.kept = arrival.kept, .planned = arrival.planned, .step = Step{arrival.step}, .period = Step{arrival.period}};
+}
+
+void set_place(Arrival& arrival, const Place& place) {
+  const std::string_view path = place.at.file_name();
+  const auto slash = path.rfind('/');
+  const std::string text =
+      fmt::format("{}:{}", slash == std::string_view::npos ? path : path.substr(slash + 1), place.at.line());
+  std::strncpy(arrival.place, text.c_str(), sizeof(arrival.place) - 1);
+}
+
+Time last_arrival(const std::vector<Arrival>& arrivals) {
+  std::int64_t last = 0;
+  for (const Arrival& arrival : arrivals) last = std::max(last, arrival.time_ns);
+  return Time{Duration{last}};
+}
+
+std::string explain_mismatch(const std::vector<Arrival>& arrivals, int first) {
+  const Arrival& front = arrivals.front();
+  const bool equal =
+      std::all_of(arrivals.begin(), arrivals.end(), [&](const Arrival& other) { return other.terms == front.terms; });
+  if (equal) return {};
+  const std::string left = who_has_left(arrivals);
+  std::string text = left.empty() ? "the workers wait for different things and none can go on:"
+                                  : left + ", and the others wait for what needs every worker:";
+  for (std::size_t rank = 0; rank < arrivals.size(); ++rank)
+    text += fmt::format("\n  worker {} {}", first + static_cast<int>(rank), describe(arrivals[rank]));
+  return text;
+}
+
+std::string explain_absence(const Arrival& own, Rank absent, const char* why) {
+  return fmt::format("worker {} {}, and {} at {} needs it", absent.value, why, properties_of(own.terms->kind).name,
+                     own.place);
+}
+
+std::optional<double> share_of(const Arrival& own, const std::vector<Arrival>& arrivals) {
+  double sum = 0;
+  bool equal = true;
+  for (const Arrival& arrival : arrivals) {
+    sum += arrival.weight;
+    equal = equal && arrival.weight == own.weight;
+  }
+  if (equal) return std::nullopt;
+  return own.weight / sum;
+}
+
+MomentAges age_of_mean(const Training& training, const std::vector<Arrival>& arrivals) {
+  std::vector<MomentAges> ages;
+  std::vector<double> weights;
+  for (const Arrival& arrival : arrivals) {
+    ages.push_back(arrival.ages);
+    weights.push_back(arrival.weight);
+  }
+  const bool is_weighted = share_of(arrivals.front(), arrivals).has_value();
+  return training.age_of_mean(ages, is_weighted ? std::span<const double>(weights) : std::span<const double>());
+}
+
+// Collectives of an MPI rank. First every member says that it has arrived, when, and with what; then values are
+// reduced. Both are non-blocking and go on wherever this rank lets MPI progress: in every wait, in the sleep of a
+// delay and before each micro-batch, not within one. Only where all members do nothing else until the end, which their
+// arrivals say, the reduction is MPI's blocking one. Arrivals and reductions have communicators of
+// their own: on each, all ranks come to the same operations in the same order, that in which collectives are started.
 using Kind = Collective::Kind;
 using News = MpiPost::News;
 
@@ -277,6 +362,589 @@ void MpiCollectives::meet_at_the_end() {
   MpiCollective& end = all_.open.front();
   waiting_.wait({.meeting = end.number + 1, .what = WaitReport::For::meeting}, [&] { return end.is_complete; });
   stage_.clock.book_until(Activity::wait, std::min(last_arrival(end.arrivals), stage_.now()), {"end of the run"});
+}
+
+// Collectives of an MPI rank where all ranks stand still, and after that in another process.
+void MpiCollectives::drive() {
+  advance_all();
+  drive(all_);
+  for (auto& [members, assembly] : groups_) drive(assembly);
+}
+
+// Ranks that have not stopped stand in it, or will: it ends for all of them.
+void MpiCollectives::drive(MpiAssembly& assembly) {
+  for (MpiCollective& collective : assembly.open) {
+    if (collective.has_ended || !collective.is_complete || !collective.blocks) continue;
+    if (collective.reduction) collective.reduction->run();
+    end_collective(assembly, collective);
+    return advance(assembly);
+  }
+}
+
+bool MpiCollectives::have_ended(std::int64_t number) const {
+  const auto is_through = [](const MpiAssembly& assembly, std::int64_t before) {
+    return std::ranges::all_of(assembly.open, [before](const MpiCollective& collective) {
+      return collective.has_ended || (collective.number >= before && !collective.is_complete);
+    });
+  };
+  return is_through(all_, number) &&
+         std::ranges::all_of(groups_, [&](const auto& group) { return is_through(group.second, 0); });
+}
+
+MpiReduction::Ended MpiCollectives::ended_members(const MpiAssembly& assembly, const Collective& what) const {
+  return {.size = assembly.members.count,
+          .is_root = static_cast<int>(assembly.members.place_of(stage_.self)) == what.root.value};
+}
+
+StartedCollective MpiCollectives::started_before(Collective&& what, Step step) {
+  if (what.is_exchange() && !stage_.options.training.time_only()) stage_.options.training.begin_held();
+  MpiAssembly& assembly = assembly_of(what);
+  MpiCollective& collective = assembly.open.emplace_back();
+  collective.number = assembly.started++;
+  collective.what = std::move(what);
+  const std::optional<Members> group = assembly.is_group ? std::optional(assembly.members) : std::nullopt;
+  return {collective.what.kind, group, collective.number, step};
+}
+
+CollectiveResult MpiCollectives::finished_before(StartedCollective&& started, Finished told) {
+  MpiAssembly& assembly = started.group ? groups_.at(*started.group) : all_;
+  const auto found = std::ranges::find(assembly.open, started.number, &MpiCollective::number);
+  if (found == assembly.open.end()) throw AnotherCourse("it finishes a collective that it has not started");
+  CollectiveResult result;
+  Collective& what = found->what;
+  if (what.kind != Collective::Kind::barrier) {
+    const MpiReduction::Ended members = ended_members(assembly, what);
+    MpiReduction reduction(stage_.options.training, std::move(what), told.agreed, members);
+    reduction.set_numbers(std::move(told.numbers));
+    result = reduction.result();
+  }
+  result.agreement = told.agreement;
+  assembly.open.erase(found);
+  return result;
+}
+
+void MpiCollectives::keep(StateArchive& archive) {
+  if (archive.reads() && stage_.ending >= MpiStage::Ending::of_collectives) {  // what is left of the program's is gone
+    all_.open.clear();
+    groups_.clear();
+  }
+  keep(all_, archive);
+  std::uint64_t groups = groups_.size();
+  archive(groups);
+  if (groups != groups_.size()) throw AnotherCourse("its workers have met in other groups");
+  for (auto& [members, assembly] : groups_) {
+    Members same = members;
+    archive(same);
+    if (same != members) throw AnotherCourse("its workers have met in other groups");
+    keep(assembly, archive);
+  }
+}
+
+void MpiCollectives::keep(MpiAssembly& assembly, StateArchive& archive) {
+  std::uint64_t open = assembly.open.size();
+  archive(assembly.started, open);
+  // The last one of all is none of the program's.
+  if (archive.reads() && stage_.ending >= MpiStage::Ending::of_collectives) assembly.open.resize(open);
+  if (open != assembly.open.size()) throw AnotherCourse("it has other collectives under way");
+  for (MpiCollective& collective : assembly.open) keep(assembly, collective, archive);
+}
+
+void MpiCollectives::keep(const MpiAssembly& assembly, MpiCollective& collective, StateArchive& archive) {
+  const std::int64_t number = collective.number;
+  archive(collective.number, collective.own, collective.arrivals, collective.awaited, collective.is_complete,
+          collective.blocks, collective.has_ended, collective.agreement, collective.row);
+  const bool is_end = !collective.own.terms;
+  if (archive.reads() && !is_end && collective.number != number)
+    throw AnotherCourse("it has other collectives under way");
+  bool has_values = collective.reduction.has_value();
+  archive(has_values);
+  if (!has_values) return;
+  MpiReduction::Agreed agreed = archive.reads() ? MpiReduction::Agreed() : collective.reduction->agreed();
+  archive(agreed);
+  if (archive.reads()) {
+    const MpiReduction::Ended members = ended_members(assembly, collective.what);
+    collective.reduction.emplace(stage_.options.training, std::move(collective.what), agreed, members);
+  }
+  collective.reduction->keep(archive);
+}
+
+void MpiCollectives::go_on() {
+  for (MpiCollective& collective : all_.open)
+    if (!collective.is_complete) gather(collective);
+}
+
+using Kind = Collective::Kind;
+
+int mpi_count(std::size_t elements) {
+  if (elements > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+    throw std::length_error(fmt::format("{} values are more than one MPI call can move", elements));
+  return static_cast<int>(elements);
+}
+
+FlatVector zeros_of(Bytes bytes) {
+  FlatVector values(static_cast<std::size_t>(bytes.value()) / sizeof(float));
+  std::fill_n(values.data(), values.size(), 0.0f);
+  return values;
+}
+
+namespace {
+
+// Parameters and buffers travel; everybody keeps moments of its own.
+constexpr AveragePolicy broadcast_policy{.buffers = StatePolicy::average};
+
+// Moved within a millisecond, and long enough for the bandwidth of any network: of a broadcast, and the longest that
+// MPI sums by itself, with fewer messages one after another than a ring has.
+constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+constexpr std::size_t pieces_at_once = 4;
+
+std::size_t element_bytes(MPI_Datatype type) { return type == MPI_DOUBLE ? sizeof(double) : sizeof(float); }
+
+// Tags of sums that are under way at the same time; MPI has at least 2^15.
+constexpr std::int64_t most_under_way = 1024;
+
+// What time-only collectives of this process move, for the next one of that size: sums of zeros are zeros, so that no
+// collective takes the time to write them, which nobody's model costs.
+class SpareZeros {
+ public:
+  FlatVector take(Bytes bytes) {
+    const auto found =
+        std::ranges::find(spare_, static_cast<std::size_t>(bytes.value()) / sizeof(float), &FlatVector::size);
+    if (found == spare_.end()) return zeros_of(bytes);
+    FlatVector zeros = std::move(*found);
+    spare_.erase(found);
+    return zeros;
+  }
+  void put_back(FlatVector&& zeros) {
+    if (zeros.empty()) return;
+    if (spare_.size() == most_kept) spare_.erase(spare_.begin());
+    spare_.push_back(std::move(zeros));
+  }
+
+ private:
+  static constexpr std::size_t most_kept = 4;
+  std::vector<FlatVector> spare_;
+};
+
+SpareZeros& spare_zeros() {
+  static SpareZeros zeros;
+  return zeros;
+}
+
+bool has_values(const Collective& what) { return what.kind != Kind::all_gather && what.kind != Kind::barrier; }
+
+}  // namespace
+
+MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks,
+                           std::int64_t number)
+    : training_(training), what_(std::move(what)), agreed_(agreed), ranks_(ranks), number_(number) {
+  int rank = 0;
+  MPI_Comm_rank(ranks, &rank);
+  MPI_Comm_size(ranks, &size_);
+  is_root_ = rank == what_.root.value;
+  carried_ = carried();
+  numbers_ = what_.numbers;
+  if (what_.kind == Kind::all_gather) numbers_.resize(what_.numbers.size() * static_cast<std::size_t>(size_));
+  if (has_values(what_)) write();
+  if ((what_.kind == Kind::all_reduce || what_.is_exchange()) && !numbers_.empty()) add(std::span(numbers_));
+}
+
+MpiReduction::~MpiReduction() {
+  if (training_.time_only()) spare_zeros().put_back(std::move(values_));
+}
+
+MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& agreed, const Ended& members)
+    : training_(training),
+      what_(std::move(what)),
+      agreed_(agreed),
+      size_(members.size),
+      is_root_(members.is_root),
+      carried_(carried()) {
+  if (gathers() && !training_.time_only()) {
+    words_.assign(static_cast<std::size_t>(size_), 0);
+    begins_ = words_;
+  }
+}
+
+void MpiReduction::keep(StateArchive& archive) {
+  archive(values_, gathered_, words_, begins_, exact_, numbers_);
+  if (archive.reads() && what_.kind == Kind::average && !training_.time_only()) add_slice();
+}
+
+// Of this rank, where somebody wants to know, and in the first slice alone.
+std::vector<MicroBatch> MpiReduction::carried() const {
+  if (training_.time_only()) return {};
+  if (what_.kind == Kind::all_reduce && what_.slice.index == 0) return training_.travelling(what_.gradient);
+  const bool is_passed_on = what_.is_exchange() && what_.kind != Kind::broadcast_packet;
+  return is_passed_on ? what_.packet.carried : std::vector<MicroBatch>();
+}
+
+void MpiReduction::write() {
+  const CourseLog::Away unnoted;  // when it comes to that is a matter of time, and nothing of it is kept
+  if (training_.time_only()) {
+    Collective without_numbers{
+        .kind = what_.kind, .packet = what_.packet, .policy = what_.policy, .slice = what_.slice};
+    values_ = spare_zeros().take(payload_of(without_numbers, training_));
+    if (gathers()) return begin_gathering();
+    return add(values_.span());
+  }
+  switch (what_.kind) {
+    case Kind::all_reduce:
+      if (agreed_.wide) return widen();
+      values_ = FlatVector(training_.gradient_size());
+      training_.write_values(what_.gradient, values_.data());
+      return add_slice();
+    case Kind::average:
+      values_ = FlatVector(training_.averaged_size(what_.policy));
+      training_.write_averaged(what_.model, what_.policy, values_.data());
+      add_slice();
+      if (agreed_.share) scale(*agreed_.share);
+      return;
+    case Kind::broadcast:
+      values_ = FlatVector(training_.averaged_size(broadcast_policy));
+      if (is_root_) training_.write_averaged(what_.model, broadcast_policy, values_.data());
+      return add(values_.span());
+    case Kind::sum_packets:
+    case Kind::sum_first_packets:
+    case Kind::gather_packets:
+    case Kind::exchange_chunks:
+    case Kind::sum_differences:
+    case Kind::gather_differences:
+      training_.executor().wait(what_.packet.words->producer);
+      values_ = copy_of(what_.packet.words->value);  // its worker may still read its own
+      return gathers() ? begin_gathering() : add(values_.span());
+    case Kind::broadcast_packet:
+      if (is_root_) training_.executor().wait(what_.packet.words->producer);
+      values_ = is_root_ ? copy_of(what_.packet.words->value) : zeros_of(what_.packet.size);
+      return add(values_.span());
+    case Kind::partial_all_reduce:  // goes by letters
+    case Kind::all_gather:
+    case Kind::barrier:
+      return;
+  }
+}
+
+// Chunks are of one size. Behind the words of a packet each rank has as much else.
+void MpiReduction::begin_gathering() {
+  const std::size_t behind = values_.size() - static_cast<std::size_t>(what_.packet.size.value()) / sizeof(float);
+  std::size_t all = 0;
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(size_); ++rank) {
+    const std::size_t words = exchanges_chunks()
+                                  ? values_.size() / static_cast<std::size_t>(size_)
+                                  : static_cast<std::size_t>(agreed_.packets[rank].value()) / sizeof(float) + behind;
+    words_.push_back(mpi_count(words));
+    begins_.push_back(mpi_count(all));
+    all += words;
+  }
+  gathered_ = FlatVector(all);
+}
+
+// The whole, or a slice of the parameters, the first one with all that follows them.
+void MpiReduction::add_slice() {
+  if (what_.slice.count == 1) return add(values_.span());
+  const auto parameters = static_cast<std::int64_t>(training_.objective().parameters());
+  const auto begin = static_cast<std::size_t>(what_.slice.begin(parameters));
+  const auto end = static_cast<std::size_t>(what_.slice.end(parameters));
+  add(values_.span().subspan(begin, end - begin));
+  if (what_.slice.index == 0) add(values_.span().subspan(static_cast<std::size_t>(parameters)));
+}
+
+// In double precision, of which the values have the high and the low part.
+void MpiReduction::widen() {
+  what_.gradient.use_double_precision();
+  const std::size_t parameters = training_.objective().parameters();
+  values_ = FlatVector(training_.gradient_size(true));
+  training_.write_values(what_.gradient, values_.data());
+  exact_.resize(parameters);
+  for (std::size_t i = 0; i < parameters; ++i) exact_[i] = joined(values_.data()[i], values_.data()[parameters + i]);
+  add(std::span(exact_));
+  add(values_.span().subspan(2 * parameters));
+}
+
+void MpiReduction::scale(double factor) {
+  for (const Part& part : parts_) {
+    if (part.type != MPI_FLOAT) continue;
+    for (float& value : std::span(static_cast<float*>(part.data), part.count)) value *= static_cast<float>(factor);
+  }
+}
+
+void MpiReduction::run() {
+  if (what_.kind == Kind::all_gather) {
+    const int count = mpi_count(what_.numbers.size());
+    MPI_Allgather(what_.numbers.data(), count, MPI_DOUBLE, numbers_.data(), count, MPI_DOUBLE, ranks_);
+  }
+  if (!gathered_.empty()) {
+    if (exchanges_chunks())
+      MPI_Alltoall(values_.data(), words_.front(), MPI_UINT32_T, gathered_.data(), words_.front(), MPI_UINT32_T,
+                   ranks_);
+    else
+      MPI_Allgatherv(values_.data(), mpi_count(values_.size()), MPI_UINT32_T, gathered_.data(), words_.data(),
+                     begins_.data(), MPI_UINT32_T, ranks_);
+  }
+  for (const Part& part : parts_)
+    if (broadcasts())
+      MPI_Bcast(part.data, mpi_count(part.count), part.type, what_.root.value, ranks_);
+    else
+      MPI_Allreduce(MPI_IN_PLACE, part.data, mpi_count(part.count), part.type, MPI_SUM, ranks_);
+}
+
+void MpiReduction::begin() {
+  const auto next = [this]() -> MPI_Request* { return &requests_.emplace_back(MPI_REQUEST_NULL); };
+  if (what_.kind == Kind::all_gather) {
+    const int count = mpi_count(what_.numbers.size());
+    MPI_Iallgather(what_.numbers.data(), count, MPI_DOUBLE, numbers_.data(), count, MPI_DOUBLE, ranks_, next());
+  }
+  if (!gathered_.empty()) {
+    if (exchanges_chunks())
+      MPI_Ialltoall(values_.data(), words_.front(), MPI_UINT32_T, gathered_.data(), words_.front(), MPI_UINT32_T,
+                    ranks_, next());
+    else
+      MPI_Iallgatherv(values_.data(), mpi_count(values_.size()), MPI_UINT32_T, gathered_.data(), words_.data(),
+                      begins_.data(), MPI_UINT32_T, ranks_, next());
+  }
+  if (broadcasts()) return begin_broadcast();
+  std::vector<Part> summed_by_ring;
+  for (const Part& part : parts_)
+    if (part.count * element_bytes(part.type) > piece_bytes)
+      summed_by_ring.push_back(part);
+    else
+      MPI_Iallreduce(MPI_IN_PLACE, part.data, mpi_count(part.count), part.type, MPI_SUM, ranks_, next());
+  const int first_tag = static_cast<int>(number_ % most_under_way) * RingSums::lanes;
+  if (!summed_by_ring.empty()) sums_.emplace(summed_by_ring, ranks_, first_tag);
+}
+
+void MpiReduction::begin_broadcast() {
+  for (const Part& part : parts_) {
+    const std::size_t bytes = element_bytes(part.type), most = piece_bytes / bytes;
+    for (std::size_t first = 0; first < part.count; first += most)
+      pieces_.push_back({static_cast<char*>(part.data) + first * bytes, std::min(most, part.count - first), part.type});
+  }
+  begin_pieces(pieces_at_once);
+}
+
+void MpiReduction::begin_pieces(std::size_t end) {
+  for (end = std::min(pieces_.size(), end); begun_ < end; ++begun_) {
+    const Part& piece = pieces_[begun_];
+    MPI_Ibcast(piece.data, mpi_count(piece.count), piece.type, what_.root.value, ranks_,
+               &requests_.emplace_back(MPI_REQUEST_NULL));
+  }
+}
+
+bool MpiReduction::test() {
+  int done = 0;
+  MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
+  if (sums_) return sums_->test() && done != 0;
+  if (done == 0 || begun_ == pieces_.size()) return done != 0;
+  requests_.clear();
+  begin_pieces(begun_ + pieces_at_once);
+  return false;
+}
+
+CollectiveResult MpiReduction::result() {
+  CollectiveResult result;
+  if (what_.kind == Kind::all_reduce) result.gradient = sum();
+  if (what_.kind == Kind::average) result.model = mean();
+  if (what_.is_exchange()) {
+    result.gradient = Gradient(nullptr, agreed_.micro_batches);
+    result.packets = packets();
+  }
+  if (what_.kind == Kind::broadcast)
+    result.model = is_root_ || training_.time_only()
+                       ? std::move(what_.model)
+                       : training_.from_averaged(what_.model, broadcast_policy, values_.data());
+  if (!numbers_.empty()) result.numbers = std::make_shared<const std::vector<double>>(std::move(numbers_));
+  return result;
+}
+
+Gradient MpiReduction::sum() {
+  const std::size_t parameters = exact_.size();
+  for (std::size_t i = 0; i < parameters; ++i) split(exact_[i], values_.data()[i], values_.data()[parameters + i]);
+  Gradient total = training_.time_only() ? Gradient(nullptr, agreed_.micro_batches)
+                                         : training_.gradient_from(std::move(values_), agreed_.micro_batches, {},
+                                                                   agreed_.wide, std::move(carried_));
+  if (agreed_.wide) total.use_double_precision();
+  total.mark_reduced();
+  return total;
+}
+
+// What has flowed into the others' packets is theirs to tell.
+SharedPackets MpiReduction::packets() {
+  if (training_.time_only()) return nullptr;
+  std::vector<Packet> packets;
+  const auto add_packet = [&](FlatVector&& words, std::vector<MicroBatch> carried) {
+    auto cell = new_cell();
+    cell->value = std::move(words);
+    packets.push_back({.words = std::move(cell), .size = what_.packet.size, .carried = std::move(carried)});
+  };
+  if (!gathers()) {
+    add_packet(std::move(values_), std::move(carried_));
+    return std::make_shared<const std::vector<Packet>>(std::move(packets));
+  }
+  for (std::size_t rank = 0; rank < words_.size(); ++rank) {
+    FlatVector words(static_cast<std::size_t>(words_[rank]));
+    std::ranges::copy(gathered_.span().subspan(static_cast<std::size_t>(begins_[rank]), words.size()), words.data());
+    add_packet(std::move(words), rank == 0 ? std::move(carried_) : std::vector<MicroBatch>());
+  }
+  return std::make_shared<const std::vector<Packet>>(std::move(packets));
+}
+
+ModelStatePtr MpiReduction::mean() {
+  if (training_.time_only()) return nullptr;
+  if (!agreed_.share) scale(1.0f / static_cast<float>(size_));
+  return training_.from_averaged(what_.model, what_.policy, values_.data(), agreed_.ages);
+}
+
+namespace {
+
+// Moved and added within a millisecond, and long enough for the bandwidth of any network.
+constexpr std::size_t most_chunk_bytes = std::size_t{1} << 19;
+
+std::size_t bytes_of(MPI_Datatype type) { return type == MPI_DOUBLE ? sizeof(double) : sizeof(float); }
+
+std::byte* at(const RingSums::Values& values, std::size_t element) {
+  return static_cast<std::byte*>(values.data) + element * bytes_of(values.type);
+}
+
+void add_to(const RingSums::Values& sum, const std::byte* summand) {
+  if (sum.type == MPI_FLOAT)
+    return add(static_cast<float*>(sum.data), reinterpret_cast<const float*>(summand), sum.count);
+  double* const out = static_cast<double*>(sum.data);
+  const auto* const in = reinterpret_cast<const double*>(summand);
+  for (std::size_t i = 0; i < sum.count; ++i) out[i] += in[i];
+}
+
+}  // namespace
+
+RingSums::RingSums(const std::vector<Values>& values, MPI_Comm ranks, int first_tag)
+    : ranks_(ranks), first_tag_(first_tag) {
+  MPI_Comm_rank(ranks, &rank_);
+  MPI_Comm_size(ranks, &size_);
+  if (size_ == 1) return;
+  std::size_t lane = 0;
+  for (const Values& all : values) {
+    const std::size_t most = static_cast<std::size_t>(size_) * most_chunk_bytes / bytes_of(all.type);
+    for (std::size_t first = 0; first < all.count; first += most, ++lane)
+      waiting_[lane % lanes].push_back({at(all, first), std::min(most, all.count - first), all.type});
+  }
+}
+
+bool RingSums::test() {
+  bool all_over = true;
+  for (Lane& lane : lanes_) all_over = is_over(lane) && all_over;
+  return all_over;
+}
+
+bool RingSums::is_over(Lane& lane) {
+  if (lane.step >= 0) {
+    int done = 0;
+    MPI_Testall(2, lane.requests.data(), &done, MPI_STATUSES_IGNORE);
+    if (done == 0) return false;
+    end_step(lane);
+  }
+  if (lane.step < 0) {
+    auto& waiting = waiting_[static_cast<std::size_t>(&lane - lanes_.data())];
+    if (waiting.empty()) return true;
+    lane.piece = waiting.front();
+    waiting.pop_front();
+    lane.step = 0;
+  }
+  begin_step(lane);
+  return false;
+}
+
+void RingSums::begin_step(Lane& lane) {
+  const Values sent = chunk(lane.piece, chunk_sent(lane.step));
+  Values received = chunk(lane.piece, chunk_received(lane.step));
+  if (is_adding(lane.step)) {
+    lane.received.resize(received.count * bytes_of(received.type));
+    received.data = lane.received.data();
+  }
+  MPI_Irecv(received.data, static_cast<int>(received.count), received.type, (rank_ + size_ - 1) % size_, tag_of(lane),
+            ranks_, &lane.requests[0]);
+  MPI_Isend(sent.data, static_cast<int>(sent.count), sent.type, (rank_ + 1) % size_, tag_of(lane), ranks_,
+            &lane.requests[1]);
+}
+
+void RingSums::end_step(Lane& lane) {
+  if (is_adding(lane.step)) add_to(chunk(lane.piece, chunk_received(lane.step)), lane.received.data());
+  if (++lane.step == 2 * (size_ - 1)) lane.step = -1;
+}
+
+// Whole ones after another, of a piece that all ranks know the length of.
+RingSums::Values RingSums::chunk(const Values& piece, int number) const {
+  const auto place = static_cast<std::size_t>((number % size_ + size_) % size_), of = static_cast<std::size_t>(size_);
+  const std::size_t begin = piece.count * place / of, end = piece.count * (place + 1) / of;
+  return {at(piece, begin), end - begin, piece.type};
+}
+
+// First its own, and then what it has added to; at last what is complete.
+int RingSums::chunk_sent(int step) const { return is_adding(step) ? rank_ - step : rank_ + size_ - step; }
+
+namespace {
+
+struct Bounds {
+  std::size_t begin;
+  std::size_t size;
+};
+
+Bounds bounds_of(const Slice& slice, std::size_t parameters) {
+  const auto count = static_cast<std::int64_t>(parameters);
+  const auto begin = static_cast<std::size_t>(slice.begin(count));
+  return {begin, static_cast<std::size_t>(slice.end(count)) - begin};
+}
+
+}  // namespace
+
+FlatVector cut(const FlatVector& whole, const ValueLayout& layout, const Slice& slice) {
+  assert(whole.size() == layout.size());
+  const Bounds bounds = bounds_of(slice, layout.parameters);
+  const std::size_t buffers = slice.index == 0 ? layout.buffers : 0;
+  FlatVector part(layout.parts() * bounds.size + buffers);
+  float* out = part.data();
+  for (std::size_t i = 0; i < layout.parts(); ++i)
+    out = std::copy_n(whole.data() + i * layout.parameters + bounds.begin, bounds.size, out);
+  std::copy_n(whole.data() + layout.parts() * layout.parameters, buffers, out);
+  return part;
+}
+
+FlatVector spread(const FlatVector& part, const ValueLayout& layout, const Slice& slice) {
+  const Bounds bounds = bounds_of(slice, layout.parameters);
+  const std::size_t buffers = slice.index == 0 ? layout.buffers : 0;
+  assert(part.size() == layout.parts() * bounds.size + buffers);
+  FlatVector whole(layout.size());
+  std::fill_n(whole.data(), whole.size(), 0.0f);
+  for (std::size_t i = 0; i < layout.parts(); ++i)
+    std::copy_n(part.data() + i * bounds.size, bounds.size, whole.data() + i * layout.parameters + bounds.begin);
+  std::copy_n(part.data() + layout.parts() * bounds.size, buffers, whole.data() + layout.parts() * layout.parameters);
+  return whole;
+}
+
+FlatVector widened(const FlatVector& narrow, const ValueLayout& layout) {
+  assert(narrow.size() == layout.size() && !layout.wide);
+  FlatVector wide(layout.size() + layout.parameters);
+  float* out = std::copy_n(narrow.data(), layout.parameters, wide.data());
+  out = std::fill_n(out, layout.parameters, 0.0f);
+  std::copy_n(narrow.data() + layout.parameters, layout.buffers, out);
+  return wide;
+}
+
+FlatVector copy_of(const FlatVector& values) {
+  FlatVector copy(values.size());
+  std::copy_n(values.data(), values.size(), copy.data());
+  return copy;
+}
+
+void add_values(FlatVector& total, const FlatVector& values, const ValueLayout& layout) {
+  assert(total.size() == layout.size() && values.size() == layout.size());
+  const std::size_t p = layout.parameters;
+  float* const sum = total.data();
+  const float* const more = values.data();
+  if (layout.wide) {
+    for (std::size_t i = 0; i < p; ++i)
+      split(joined(sum[i], sum[p + i]) + joined(more[i], more[p + i]), sum[i], sum[p + i]);
+  } else {
+    for (std::size_t i = 0; i < p; ++i) sum[i] += more[i];
+  }
+  for (std::size_t i = layout.parts() * p; i < layout.size(); ++i) sum[i] += more[i];
 }
 
 }  // namespace syncopate

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "workers/mpi/mpi_reduction.hpp"
-#include "workers/training/state_archive.hpp"
+#include "workers/mpi/mpi_collectives.hpp"
+#include "workers/training/checkpoint_log.hpp"
 
 namespace syncopate {
+
 namespace {
 
 // One tag per part: MPI keeps the order of messages between two ranks with one tag, so the n-th

@@ -17,9 +17,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "workers/training/flat_vector.hpp"
-#include "workers/units/by_rank.hpp"
-#include "workers/units/units.hpp"
+#include "workers/base/units.hpp"
+#include "workers/training/flat_arithmetic.hpp"
 
 namespace syncopate {
 

@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <utility>
 
-#include "workers/mpi/mpi_reduction.hpp"
-#include "workers/mpi/mpi_wait.hpp"
-#include "workers/process/interrupt.hpp"
-#include "workers/process/run_failure.hpp"
-#include "workers/training/flat_vector.hpp"
+#include "workers/base/process.hpp"
+#include "workers/mpi/mpi_cluster.hpp"
+#include "workers/mpi/mpi_collectives.hpp"
+#include "workers/training/flat_arithmetic.hpp"
 
 namespace syncopate {
+
 namespace {
 
 constexpr int tag_of_end = 0;

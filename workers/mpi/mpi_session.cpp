@@ -2,22 +2,97 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <new>
 #include <stdexcept>
 #include <thread>
 
-#include "workers/cluster/rank_ranges.hpp"
-#include "workers/process/exit_status.hpp"
-#include "workers/process/printable.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/terminal_text.hpp"
+#include "workers/cluster/calls.hpp"
+#include "workers/mpi/mpi_cluster.hpp"
 
 namespace syncopate {
+
+namespace {
+
+// Cores that the processes of a node may use together: launchers bind each rank to its own.
+int cores_of(MPI_Comm node) {
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  sched_getaffinity(0, sizeof(own), &own);
+  cpu_set_t together;
+  MPI_Allreduce(&own, &together, sizeof(own), MPI_BYTE, MPI_BOR, node);
+  return CPU_COUNT(&together);
+}
+
+void meet_politely(MPI_Comm communicator, bool cores_suffice) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibarrier(communicator, &request);
+  wait_politely(cores_suffice, [&] {
+    int done = 0;
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  });
+}
+
+}  // namespace
+
+MpiCommunicators::MpiCommunicators(MPI_Comm all, int participants, int workers, bool has_checkpoints) {
+  int size = 0;
+  MPI_Comm_rank(all, &rank_);
+  MPI_Comm_size(all, &size);
+  if (size < participants)
+    throw std::invalid_argument(
+        fmt::format("{} workers and {} servers do not fit on {} ranks", workers, participants - workers, size));
+  meet_politely(all, false);  // some ranks may still be busy with the results of the run before
+  MPI_Comm_dup(all, &everyone_);
+  MPI_Comm_dup(all, &messages_);
+  MPI_Comm_dup(all, &waits_);
+  MPI_Comm_split(all, rank_ < workers ? 0 : MPI_UNDEFINED, rank_, &workers_);
+  if (workers_ != MPI_COMM_NULL) MPI_Comm_dup(workers_, &reductions_);
+  if (has_checkpoints) MPI_Comm_split(all, rank_ < participants ? 0 : MPI_UNDEFINED, rank_, &checkpoints_);
+  MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_);
+  int on_node = 0;
+  MPI_Comm_size(node_, &on_node);
+  cores_suffice_ = on_node <= cores_of(node_);
+}
+
+MpiCommunicators::~MpiCommunicators() {
+  for (MPI_Comm* communicator : {&everyone_, &messages_, &waits_, &checkpoints_, &workers_, &reductions_, &node_})
+    if (*communicator != MPI_COMM_NULL) MPI_Comm_free(communicator);
+  for (auto& [ranks, communicator] : groups_) MPI_Comm_free(&communicator);
+}
+
+MPI_Comm MpiCommunicators::group(int first, int count) {
+  MPI_Comm& communicator = groups_.try_emplace({first, count}, MPI_COMM_NULL).first->second;
+  if (communicator != MPI_COMM_NULL) return communicator;
+  MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+  MPI_Comm_group(workers_, &all);
+  int range[1][3] = {{first, first + count - 1, 1}};
+  MPI_Group_range_incl(all, 1, range, &members);
+  MPI_Comm_create_group(workers_, members, first, &communicator);
+  MPI_Group_free(&members);
+  MPI_Group_free(&all);
+  return communicator;
+}
+
+long long MpiCommunicators::common_start_ns() const {
+  meet_politely(everyone_, cores_suffice_);
+  long long start = monotonic_ns();
+  MPI_Bcast(&start, 1, MPI_LONG_LONG, 0, node_);
+  return start;
+}
+
 namespace {
 
 int number_in_environment(const char* name) {
@@ -189,6 +264,56 @@ std::string wrong_number_of_ranks(int found, int workers, int servers) {
   if (found == 1 && slurm_tasks() > 1)
     text += fmt::format("; srun started {} tasks that do not see each other: try `srun --mpi=pmix`", slurm_tasks());
   return text;
+}
+
+namespace {
+
+bool is_there(int process) { return kill(process, 0) == 0 || errno != ESRCH; }
+
+}  // namespace
+
+void NodeBoard::open(MPI_Comm node, int rank) {
+  int size = 1;
+  MPI_Comm_rank(node, &own_);
+  MPI_Comm_size(node, &size);
+  const auto bytes = sizeof(Board) + static_cast<std::size_t>(size - 1) * sizeof(Entry);
+  void* part = nullptr;
+  MPI_Win_allocate_shared(own_ == 0 ? static_cast<MPI_Aint>(bytes) : 0, 1, MPI_INFO_NULL, node, &part, &window_);
+  MPI_Aint found_bytes = 0;
+  int unit = 0;
+  void* whole = nullptr;
+  MPI_Win_shared_query(window_, 0, &found_bytes, &unit, &whole);
+  board_ = static_cast<Board*>(whole);
+  if (own_ == 0) new (&board_->failed) std::atomic<int>(0);
+  Entry& own = board_->entries[own_];
+  new (&own.state) std::atomic<int>(not_expected);
+  new (&own.process) std::atomic<int>(getpid());
+  new (&own.rank) std::atomic<int>(rank);
+  MPI_Barrier(node);
+  // Ranks in containers of their own may share memory without seeing each other's processes.
+  for (int i = 0; i < size; ++i)
+    if (is_there(board_->entries[i].process)) visible_.push_back(&board_->entries[i]);
+  MPI_Barrier(node);
+}
+
+void NodeBoard::close() {
+  tell_of_interrupt(nullptr, 0);
+  board_->entries[own_].state = not_expected;
+  MPI_Win_free(&window_);
+}
+
+void NodeBoard::expect_to_stay() const {
+  std::atomic<int>& state = board_->entries[own_].state;
+  state = expected;
+  tell_of_interrupt(&state, told_to_end);
+}
+
+std::vector<int> NodeBoard::lost() const {
+  std::vector<int> ranks;
+  for (const Entry* entry : visible_)
+    if (entry->state == expected && !is_there(entry->process)) ranks.push_back(entry->rank);
+  std::ranges::sort(ranks);
+  return ranks;
 }
 
 }  // namespace syncopate

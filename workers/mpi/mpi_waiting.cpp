@@ -1,8 +1,88 @@
 #include "workers/mpi/mpi_waiting.hpp"
 
-#include "workers/cluster/deadlock.hpp"
+#include <algorithm>
+#include <array>
+#include <type_traits>
+
+#include "workers/cluster/cluster.hpp"
+#include "workers/mpi/mpi_cluster.hpp"
 
 namespace syncopate {
+
+namespace {
+
+// How much these are decides how soon a standstill is found and what looking costs, not whether it is one.
+constexpr std::int64_t patience_ns = 500'000'000;
+constexpr std::int64_t pause_ns = 50'000'000;
+
+static_assert(std::is_trivially_copyable_v<WaitReport>, "it travels as bytes");
+
+void wait_for(MPI_Request& request, bool cores_suffice) {
+  wait_politely(cores_suffice, [&request] {
+    int done = 0;
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  });
+}
+
+}  // namespace
+
+MpiWaitRounds::MpiWaitRounds(MPI_Comm communicator) : communicator_(communicator) {
+  MPI_Comm_size(communicator, &size_);
+  reports_.resize(static_cast<std::size_t>(size_));
+}
+
+bool MpiWaitRounds::is_due(std::int64_t since_ns) const {
+  return !is_over_ && monotonic_ns() >= std::max(next_look_ns_, since_ns + patience_ns);
+}
+
+bool MpiWaitRounds::join(const WaitReport& own) {
+  next_look_ns_ = monotonic_ns() + pause_ns;
+  if (round_ == MPI_REQUEST_NULL) {
+    join_next(own);
+    return false;
+  }
+  int done = 0;
+  MPI_Test(&round_, &done, MPI_STATUS_IGNORE);
+  if (!done) return false;
+  // The next one is joined at the next call, when the rank has looked for letters again.
+  is_over_ = nobody_can_go_on(last_reports_, reports_);
+  last_reports_ = reports_;
+  return is_over_;
+}
+
+void MpiWaitRounds::join_next(const WaitReport& own) {
+  ++joined_;
+  own_ = own;
+  MPI_Iallgather(&own_, sizeof(WaitReport), MPI_BYTE, reports_.data(), sizeof(WaitReport), MPI_BYTE, communicator_,
+                 &round_);
+}
+
+std::vector<std::string> MpiWaitRounds::gather(const std::string& own) const {
+  using Text = std::array<char, 256>;
+  Text text{};
+  own.copy(text.data(), text.size() - 1);
+  int rank = 0;
+  MPI_Comm_rank(communicator_, &rank);
+  std::vector<Text> all(rank == 0 ? static_cast<std::size_t>(size_) : 0);
+  MPI_Gather(text.data(), sizeof(Text), MPI_BYTE, all.data(), sizeof(Text), MPI_BYTE, 0, communicator_);
+  std::vector<std::string> texts;
+  for (const Text& said : all) texts.emplace_back(said.data());
+  return texts;
+}
+
+void MpiWaitRounds::finish(MPI_Comm everyone, bool cores_suffice) {
+  std::int64_t most = joined_;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(MPI_IN_PLACE, &most, 1, MPI_INT64_T, MPI_MAX, everyone, &request);
+  wait_for(request, cores_suffice);
+  wait_for(round_, cores_suffice);
+  while (joined_ < most) {
+    join_next({});
+    wait_for(round_, cores_suffice);
+  }
+  last_reports_.clear();
+}
 
 void MpiWaiting::begin() {
   ++waits_;
@@ -38,6 +118,37 @@ std::string MpiWaiting::explain_standstill(const std::vector<std::string>& state
 std::string MpiWaiting::state_of(const Awaited& awaited) const {
   if (awaited.state) return awaited.state;
   return what_it_waits_for(awaited.place, awaited.from ? stage_.name_of(*awaited.from) : "");
+}
+
+namespace {
+
+bool no_letter_is_under_way(const std::vector<WaitReport>& reports) {
+  std::int64_t under_way = 0;
+  for (const WaitReport& report : reports) under_way += report.letters_sent - report.letters_received;
+  return under_way == 0;
+}
+
+// Messages of MPI's own collectives are no letters: one to which all have come is completed, whoever has noticed.
+bool will_take_place(const WaitReport& wait, const std::vector<WaitReport>& reports) {
+  switch (wait.what) {
+    case WaitReport::For::letters:
+      return false;
+    case WaitReport::For::meeting:
+      return std::ranges::all_of(reports, [&](const WaitReport& other) {
+        return other.meetings == WaitReport::needed_at_no_meeting || other.meetings >= wait.meeting;
+      });
+    case WaitReport::For::the_end:
+      return std::ranges::all_of(reports,
+                                 [](const WaitReport& other) { return other.what == WaitReport::For::the_end; });
+  }
+  return false;
+}
+
+}  // namespace
+
+bool nobody_can_go_on(const std::vector<WaitReport>& before, const std::vector<WaitReport>& after) {
+  return before == after && no_letter_is_under_way(after) &&
+         std::ranges::none_of(after, [&](const WaitReport& wait) { return will_take_place(wait, after); });
 }
 
 }  // namespace syncopate

@@ -3,26 +3,90 @@
 // time, then by number. Tensor arithmetic is only promised here, so virtual time never depends on
 // this machine's speed.
 //
-// stage.hpp has what the parts share: participants, events and counts. Micro-batches, collectives, messages, partial
-// sums and the network are a part each.
+// simulation_state.hpp has what the parts share: participants, events and counts. Micro-batches, collectives, messages,
+// partial sums and the network are a part each.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "workers/cluster/cluster.hpp"
-#include "workers/simulated/durations_ahead.hpp"
-#include "workers/simulated/gatherings.hpp"
-#include "workers/simulated/mail.hpp"
-#include "workers/simulated/micro_batches.hpp"
-#include "workers/simulated/open_rows.hpp"
-#include "workers/simulated/partial_sums.hpp"
-#include "workers/simulated/pauses_under_way.hpp"
-#include "workers/simulated/stage.hpp"
-#include "workers/simulated/traffic.hpp"
+#include "workers/simulated/collectives.hpp"
+#include "workers/simulated/messages.hpp"
+#include "workers/simulated/simulation_state.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/outages.hpp"
 
 namespace syncopate {
+
+// Micro-batches of the simulated cluster: what a worker's own time is spent on, until a deadline, a message or an
+// outage ends it. Nothing is computed here; a gradient is a promise.
+class MicroBatches {
+ public:
+  MicroBatches(Stage& stage, DurationsAhead& durations, PausesUnderWay& pauses);
+
+  // See Cluster.
+  std::optional<Gradient> compute(Rank self, const ModelStatePtr& at, const MicroBatch& slot, const MicroBatch& samples,
+                                  const Deadline& deadline);
+  Gradient compute_all(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count);
+  bool may_lose_state(Rank worker) const;
+  bool has_lost_state(Rank worker);
+
+  // How long outages hold the worker down beyond this time, of what is in its account.
+  Duration down_beyond(Rank worker, Time time) const;
+
+ private:
+  [[gnu::noinline]] Gradient compute_each(Rank rank, const ModelStatePtr& at, const MicroBatch& first, int count);
+  std::optional<Gradient> compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
+                                                const MicroBatch& samples, const Deadline& deadline);
+  std::optional<Passage> meet_outages(Rank rank, const MicroBatch& slot, const MicroBatch& samples,
+                                      const Deadline& deadline);
+  std::optional<Gradient> pass_through(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
+                                       const MicroBatch& samples, const Passage& passage);
+  // How long the slot takes with these samples.
+  Duration duration_of(const MicroBatch& slot, const MicroBatch& samples) {
+    if (!follows_samples_ || slot == samples) return durations_.of(slot);
+    return stage_.options.compute_time.duration(slot, samples);
+  }
+  // What is left of a micro-batch that is not kept, with this share of its backward pass done.
+  std::optional<Gradient> cut(const ModelStatePtr& at, const MicroBatch& samples, double backward_share) const {
+    if (backward_share <= 0) return std::nullopt;
+    return stage_.options.training.cut_gradient(at, samples, backward_share);
+  }
+  Passage wait_for_message(Rank rank, const Passage& planned);
+  void wait_until(Rank rank, Time until, bool interruptible);
+
+  Stage& stage_;
+  DurationsAhead& durations_;
+  PausesUnderWay& pauses_;
+  ByRank<OutageProgress> outages_;  // by worker; empty: there are none
+  bool each_is_seen_;               // by the record, an outage or a pause
+  bool follows_samples_;            // durations do
+};
+
+// Rows of steps.csv of methods without collectives on the simulated cluster: each is open until all workers have done
+// its step, or have ended.
+class OpenRows {
+ public:
+  explicit OpenRows(Stage& stage) : stage_(stage), last_(stage.options.workers) {}
+
+  void contribute(Rank worker, const Contribution& part);
+  void leave(Rank worker);  // its program has ended
+
+ private:
+  struct OpenRow {
+    StepRow row;
+    int workers = 0;
+  };
+  void close_complete();
+
+  Stage& stage_;
+  std::map<Step, OpenRow> open_;
+  ByRank<Step> last_;                // of each worker
+  std::map<Step, int> ended_after_;  // how many workers have ended, by their last row
+};
 
 class SimulatedCluster : public Cluster {
  public:

@@ -1,8 +1,11 @@
-#include "workers/simulated/stage.hpp"
+#include "workers/simulated/simulation_state.hpp"
 
 #include <fmt/format.h>
 
-#include "workers/cluster/deadlock.hpp"
+#include <algorithm>
+#include <utility>
+
+#include "workers/cluster/cluster.hpp"
 
 namespace syncopate {
 
@@ -31,6 +34,129 @@ void Stage::add_duration(Rank rank, const MicroBatch& slot, Duration duration) {
 
 void Stage::clear() {
   for (SimulatedParticipant& participant : participants_) participant.fiber.reset();
+}
+
+namespace {
+
+constexpr int long_step = 1 << 15;  // micro-batches: drawing several such steps at once gains nothing and takes memory
+
+}  // namespace
+
+Duration DurationsAhead::of_step(const MicroBatch& first, int count) {
+  SameStep& ahead = same_;
+  const int place = first.worker.value - ahead.first_worker;
+  const bool is_same_step = first.step == ahead.asked.step && first.index == ahead.asked.index && count == ahead.count;
+  const bool is_drawn = is_same_step && place >= 0 && place < ahead.workers;
+  const bool is_next = is_same_step && first.worker.value == ahead.asked.worker.value + 1;
+  ahead.asked = first;
+  if (is_drawn) return ahead.times[static_cast<std::size_t>(place)];
+  ahead.count = count;
+  ahead.workers = 0;
+  if (!is_next) return of_own_step(first, count);
+  draw_same_step(first, count);
+  return ahead.times[0];
+}
+
+// For this worker and those after it.
+void DurationsAhead::draw_same_step(const MicroBatch& first, int count) {
+  SameStep& ahead = same_;
+  ahead.first_worker = first.worker.value;
+  ahead.workers = compute_time_.can_run_out() || count > long_step
+                      ? 1
+                      : std::min(SameStep::most_workers, workers_ - first.worker.value);
+  draw_sums({.worker = first.worker, .step = first.step, .count = static_cast<std::size_t>(ahead.workers)}, first.index,
+            count, ahead.times);
+}
+
+Duration DurationsAhead::of_own_step(const MicroBatch& first, int count) {
+  constexpr int most = OwnSteps::most_steps;
+  if (first.index != 0 || count != micro_batches_) {
+    Duration time{};
+    draw_sums({.worker = first.worker, .step = first.step}, first.index, count, {&time, 1});
+    return time;
+  }
+  if (own_.empty()) own_ = ByRank<OwnSteps>(workers_);
+  OwnSteps& ahead = own_[first.worker];
+  // Of a worker that has not asked for the step before, it is not known whether it goes on like this.
+  const bool goes_on = first.step == ahead.asked + 1 && !compute_time_.can_run_out() && count <= long_step;
+  ahead.asked = first.step;
+  const Step::Rep place = (first.step - (ahead.end - most)).value();
+  const bool is_drawn = place >= 0 && place < most && ahead.times[static_cast<std::size_t>(place)] > Duration{};
+  if (is_drawn) return ahead.times[static_cast<std::size_t>(place)];
+  const int steps = goes_on ? most : 1;
+  draw_own_steps(first.worker, first.step, steps);
+  return ahead.times[static_cast<std::size_t>(most - steps)];
+}
+
+void DurationsAhead::draw_own_steps(Rank worker, Step first, int steps) {
+  OwnSteps& ahead = own_[worker];
+  ahead.end = first + steps;
+  ahead.times = {};
+  const auto drawn = std::span(ahead.times).last(static_cast<std::size_t>(steps));
+  draw_sums({.worker = worker, .step = first, .along = RandomRows::Along::steps, .count = drawn.size()}, 0,
+            micro_batches_, drawn);
+}
+
+// On the event loop's stack, which is in the cache.
+void DurationsAhead::draw_next_steps(Rank worker) {
+  const OwnSteps& ahead = own_[worker];
+  const bool goes_on = ahead.asked + 1 == ahead.end && ahead.times.front() > Duration{};
+  if (goes_on) draw_own_steps(worker, ahead.end, OwnSteps::most_steps);
+}
+
+// times[i] = what micro-batches first .. first + count - 1 take in row i.
+void DurationsAhead::draw_sums(const ComputeTime::Steps& steps, int first, int count, std::span<Duration> times) {
+  const auto length = static_cast<std::size_t>(count);
+  drawn_.resize(steps.count * length);
+  compute_time_.durations(steps, static_cast<std::uint32_t>(first), drawn_);
+  for (std::size_t i = 0; i < steps.count; ++i) times[i] = sum_of(std::span(drawn_).subspan(i * length, length));
+}
+
+Duration DurationsAhead::of(const MicroBatch& micro_batch) {
+  constexpr int most_ahead = 64;
+  if (micro_batches_ == 1 && micro_batch.index == 0) return of_own_step(micro_batch, 1);  // it is a whole step
+  if (one_by_one_.empty()) one_by_one_ = ByRank<OneByOne>(workers_);
+  OneByOne& ahead = one_by_one_[micro_batch.worker];
+  const int count = static_cast<int>(ahead.times.size());
+  const bool is_drawn =
+      ahead.step == micro_batch.step && micro_batch.index >= ahead.first && micro_batch.index < ahead.first + count;
+  if (!is_drawn) draw_one_by_one(ahead, micro_batch, std::clamp(micro_batches_, 1, most_ahead));
+  return ahead.times[static_cast<std::size_t>(micro_batch.index - ahead.first)];
+}
+
+void DurationsAhead::draw_one_by_one(OneByOne& ahead, const MicroBatch& first, int count) {
+  const auto index = static_cast<std::uint32_t>(first.index);
+  ahead.times.resize(compute_time_.known_ahead(first.worker, first.step, index, static_cast<std::size_t>(count)));
+  ahead.step = first.step;
+  ahead.first = first.index;
+  compute_time_.durations(first.worker, first.step, index, ahead.times);
+}
+
+Duration PausesUnderWay::sleep_after(const MicroBatch& slot) const {
+  if (none()) return {};
+  return stage_.options.pauses->sleep(slot.worker, slot.step, static_cast<std::uint32_t>(slot.index));
+}
+
+void PausesUnderWay::begin_one(Rank worker, const MicroBatch& slot, const Deadline& deadline) {
+  pauses_[worker] = {.sleep = sleep_after(slot),
+                     .cut_at = deadline.at,
+                     .trailing_until = later(stage_[worker].book.now(), stage_.options.pauses->trailing())};
+}
+
+// The sleep, of which the deadline leaves what lies before it, and the trailing work beside it. A sleep that is cut
+// ends past the deadline, as real ones do, so that no check takes it for in time.
+void PausesUnderWay::end_one(Rank worker) {
+  const Time now = stage_[worker].book.now();
+  const Pause pause = std::exchange(pauses_[worker], {});
+  const Duration left = std::max(later(pause.cut_at, Duration{1}) - now, Duration{});
+  pass(worker, std::max(later(now, std::min(pause.sleep, left)), pause.trailing_until), "sleep");
+}
+
+void PausesUnderWay::pass(Rank worker, Time until, const char* what) {
+  Book& book = stage_[worker].book;
+  if (until <= book.now()) return;
+  stage_.check_clock(worker, until);
+  book.pass(Activity::compute, until, {what});
 }
 
 }  // namespace syncopate

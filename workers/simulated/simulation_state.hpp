@@ -5,20 +5,99 @@
 // the order of time, then of their numbers.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
-#include "workers/cluster/step_rows.hpp"
-#include "workers/process/interrupt.hpp"
-#include "workers/process/run_failure.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/units.hpp"
+#include "workers/cluster/accounting.hpp"
+#include "workers/cluster/calls.hpp"
 #include "workers/simulated/event_queue.hpp"
-#include "workers/simulated/simulated_options.hpp"
-#include "workers/simulated/simulated_participant.hpp"
-#include "workers/simulated/timers.hpp"
-#include "workers/units/by_rank.hpp"
+#include "workers/simulated/fiber.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/network.hpp"
+#include "workers/time/outages.hpp"
+#include "workers/training/objective.hpp"
+#include "workers/training/training.hpp"
 
 namespace syncopate {
+
+// What a simulated cluster is made of. The references outlive it.
+struct SimulatedOptions {
+  int workers = 1;
+  Servers servers{};
+  int micro_batches = 1;  // usual number per step: so many durations are drawn at once
+  const ComputeTime& compute_time;
+  const NetworkModel& network;
+  Training& training;
+  RunObserver* observer = nullptr;      // may be null
+  RunRecord* record = nullptr;          // null: nothing is recorded
+  const OutagePlan* outages = nullptr;  // null: there are none
+  const Pauses* pauses = nullptr;       // null: there are none; not together with servers or outages
+  // There are neither collectives nor messages between workers, which are refused then: what comes to a worker comes from
+  // servers, and of one server in the order of sending, which saves an event for each message.
+  bool only_servers_send_to_workers = false;
+  // More participants than that run on one stack in turn (StackPool): to copy what a suspended one has there costs less
+  // than the page tables of stacks that lie far apart. An event of asynchronous SGD among 16,384 takes 0.8 times as long.
+  std::size_t most_own_stacks = 8192;
+};
+
+// A worker or server of the simulated cluster: its fiber, what it waits for, what has arrived, and its book.
+// How far something has come on its way over links.
+struct Transit {
+  TransferTimes progress{};
+  Bytes payload{};
+  std::size_t stages = 0;                   // of its way, that it has entered
+  std::int64_t number = 0;                  // among its sender's messages, where costs vary
+  std::optional<Duration> last_occupied{};  // of its last stage, the receiver's way in, where that alone is left
+};
+
+// A message on its way. Two cache lines, and a third one where links are shared.
+struct alignas(64) Delivery : Message {
+  union {
+    Time sent{};
+    Delivery* next;  // once it is in an inbox
+  };
+  Transit transit{};
+};
+static_assert(sizeof(Delivery) == 192);
+
+// Whether a participant waits for a message, and whose.
+enum class Receiving : std::uint8_t { nothing, of_anybody, of_one };
+
+// With thousands of workers the cost of a step is that of fetching their memory, so what is touched together stands
+// in one cache line.
+struct alignas(64) SimulatedParticipant {
+  std::optional<Fiber> fiber;
+  std::optional<Place> waits_for{};  // none: it runs
+  Rank from{};                       // of_one: of whom
+  Receiving receiving = Receiving::nothing;
+  bool computing : 1 = false;      // waits for its own end of a micro-batch, or of an outage,
+  bool interruptible : 1 = false;  // or for a message that comes before
+  bool ended : 1 = false;          // its program has
+  bool left : 1 = false;           // and the clock has come to that
+  bool lost : 1 = false;           // in a micro-batch that never ends
+  std::uint16_t awaits = 0;        // the collective whose end it waits for (Gathering::id); 0: none
+  Time last_arrival{};             // of what it has sent: it leaves after that
+  Inbox<Delivery> inbox;           // in (time, number) order
+  int in_flight = 0;               // messages sent to it, not yet arrived
+  int awaited = 0;                 // who waits for a message from here alone
+  int leaves_told = 0;             // a server: of those that have left
+  int started = 0;                 // collectives of all workers
+  int collectives_under_way = 0;   // of any, that it has started and not finished, without waiting in them since
+  Book book;
+  std::uint64_t wake = 0;  // number of the event that ends its present wait; 0: none
+
+  bool awaits_message_of(Rank sender) const {
+    return receiving == Receiving::of_anybody || (receiving == Receiving::of_one && from == sender);
+  }
+};
 
 struct Assembly;
 
@@ -160,6 +239,103 @@ class Stage {
   std::uint64_t next_event_ = 1;
   std::int64_t calls_since_poll_ = 0;
   ByRank<SimulatedParticipant> participants_;  // destroyed before the stacks of its fibers
+};
+
+// Durations of micro-batches on the simulated cluster. Each is a pure function of its place, so that those that are
+// going to be asked for may be drawn together, which is several times cheaper. Three habits of asking are known:
+// workers that ask one after another for the same whole step, a worker that asks for one whole step after another, and
+// one that asks for the micro-batches of a step one by one.
+class DurationsAhead {
+ public:
+  // micro_batches: usual number per step.
+  DurationsAhead(const ComputeTime& compute_time, int workers, int micro_batches)
+      : compute_time_(compute_time), workers_(workers), micro_batches_(micro_batches) {}
+
+  Duration of(const MicroBatch& micro_batch);
+  // Of micro-batches first.index .. first.index + count - 1 of a step; longest_duration if one of them never ends.
+  Duration of_step(const MicroBatch& first, int count);
+
+  // To be called where a worker is likely to ask for its next step soon.
+  void draw_before_asked(Rank worker) {
+    if (!own_.empty()) draw_next_steps(worker);
+  }
+  void prefetch(Rank worker) const {
+    if (!own_.empty()) __builtin_prefetch(&own_[worker], 1);
+  }
+
+ private:
+  // A whole step of some workers in a row.
+  struct SameStep {
+    static constexpr int most_workers = 32;
+    MicroBatch asked;  // last
+    int count = 0;
+    int first_worker = 0;
+    int workers = 0;
+    std::array<Duration, most_workers> times;
+  };
+  // The next whole steps of one worker. One cache line.
+  struct alignas(64) OwnSteps {
+    static constexpr int most_steps = 6;
+    Step end{-1};                              // of those that are drawn
+    Step asked{-1};                            // for last
+    std::array<Duration, most_steps> times{};  // of steps end - 6 .. end - 1; 0: not drawn
+  };
+  // Micro-batches of one step of one worker.
+  struct OneByOne {
+    Step step{-1};
+    int first = 0;
+    std::vector<Duration> times;
+  };
+
+  [[gnu::noinline]] Duration of_own_step(const MicroBatch& first, int count);
+  [[gnu::noinline]] void draw_same_step(const MicroBatch& first, int count);
+  void draw_next_steps(Rank worker);
+  void draw_own_steps(Rank worker, Step first, int steps);
+  void draw_one_by_one(OneByOne& ahead, const MicroBatch& first, int count);
+  void draw_sums(const ComputeTime::Steps& steps, int first, int count, std::span<Duration> times);
+
+  const ComputeTime& compute_time_;
+  int workers_;
+  int micro_batches_;
+  SameStep same_;
+  ByRank<OwnSteps> own_;         // empty until somebody asks
+  ByRank<OneByOne> one_by_one_;  // likewise
+  std::vector<Duration> drawn_;  // scratch
+};
+
+// Pauses of the simulated cluster (workers/time/compute_time.hpp): a micro-batch leaves one behind, and what the worker
+// does next waits for it. The time counts as computing: it belongs to the micro-batch before.
+class PausesUnderWay {
+ public:
+  explicit PausesUnderWay(Stage& stage) : stage_(stage), pauses_(stage.options.pauses ? stage.options.workers : 0) {}
+
+  bool none() const { return pauses_.empty(); }
+  Duration sleep_after(const MicroBatch& slot) const;
+
+  // These do nothing where there are no pauses.
+  void begin(Rank worker, const MicroBatch& slot, const Deadline& deadline) {
+    if (!none()) begin_one(worker, slot, deadline);
+  }
+  void end(Rank worker) {
+    if (!none()) end_one(worker);
+  }
+  void end_trailing_work(Rank worker) {
+    if (!none()) pass(worker, pauses_[worker].trailing_until, "trailing work");
+  }
+
+ private:
+  // What a micro-batch has left behind.
+  struct Pause {
+    Duration sleep{};
+    Time cut_at{};  // it does not go on beyond that
+    Time trailing_until{};
+  };
+  void begin_one(Rank worker, const MicroBatch& slot, const Deadline& deadline);
+  void end_one(Rank worker);
+  void pass(Rank worker, Time until, const char* what);
+
+  Stage& stage_;
+  ByRank<Pause> pauses_;  // empty: there are none
 };
 
 }  // namespace syncopate

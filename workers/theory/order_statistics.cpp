@@ -12,6 +12,7 @@
 #include <vector>
 
 namespace syncopate {
+
 namespace {
 
 void check(int k, int workers) {

@@ -1,10 +1,131 @@
-#include "workers/theory/threshold_effects.hpp"
+#include "workers/theory/paper_formulas.hpp"
 
 #include <algorithm>
+#include <boost/math/distributions/normal.hpp>
+#include <boost/math/tools/minima.hpp>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+#include <utility>
+
+#include "workers/theory/order_statistics.hpp"
 
 namespace syncopate {
+
+StepsNeeded steps_on_a_line(int quorum_a, double steps_a, int quorum_b, double steps_b) {
+  if (quorum_a == quorum_b) throw std::invalid_argument("a line needs two different numbers of gradients");
+  const double slope = (steps_b - steps_a) / (quorum_b - quorum_a);
+  return [=](int quorum) { return steps_a + slope * (quorum - quorum_a); };
+}
+
+BestQuorum best_quorum(int machines, int lowest, const Quantile& worker_time, const StepsNeeded& steps,
+                       double communication) {
+  if (lowest < 1 || lowest > machines) throw std::invalid_argument("a quorum must be between 1 and the machines");
+  BestQuorum best;
+  for (int quorum = lowest; quorum <= machines; ++quorum) {
+    const double step_time = expected_order_statistic(worker_time, quorum, machines);
+    const double total = steps(quorum) * (step_time + communication);
+    if (best.quorum == 0 || total < best.total_time) best = {quorum, step_time, total};
+  }
+  return best;
+}
+
+double expected_micro_batches(int micro_batches, double threshold, const MicroBatchLaw& law) {
+  const boost::math::normal normal;
+  double sum = 0;
+  for (int m = 1; m <= micro_batches; ++m) {
+    const double slack = threshold - m * law.mean;
+    const double deviation = std::sqrt(m) * law.deviation;
+    sum += deviation > 0 ? boost::math::cdf(normal, slack / deviation) : slack > 0 ? 1 : 0;
+  }
+  return sum;
+}
+
+double expected_slowest_worker(int workers, int micro_batches, const MicroBatchLaw& law) {
+  return bailey_normal_maximum(workers, micro_batches * law.mean, std::sqrt(micro_batches) * law.deviation);
+}
+
+double effective_speedup(double completed, int micro_batches, double threshold, double slowest, double serial) {
+  return completed * (slowest + serial) / (micro_batches * (std::min(threshold, slowest) + serial));
+}
+
+BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial,
+                             double maximum_drop_rate, double shortest) {
+  const auto drop_rate = [&](double threshold) {
+    return 1 - expected_micro_batches(micro_batches, threshold, law) / micro_batches;
+  };
+  const auto speedup = [&](double threshold) {
+    return effective_speedup(micro_batches * (1 - drop_rate(threshold)), micro_batches, threshold, slowest, serial);
+  };
+  // The function has several local maxima, one behind each m mu, where micro-batches vary little: a grid finds the
+  // best, Brent's method its top.
+  constexpr int grid = 400;
+  const double step = slowest / grid;
+  double best = std::numeric_limits<double>::infinity();
+  const auto try_it = [&](double threshold) {
+    if (threshold >= shortest && drop_rate(threshold) <= maximum_drop_rate && speedup(threshold) > speedup(best))
+      best = threshold;
+  };
+  for (int i = 1; i <= grid; ++i) try_it(i * step);
+  if (std::isinf(best)) return {.threshold = best, .speedup = 1, .drop_rate = 0};
+  const double low = std::max({best - step, step / 2, shortest}), high = std::min(best + step, slowest);
+  try_it(boost::math::tools::brent_find_minima([&](double t) { return -speedup(t); }, low, high, 40).first);
+  return {.threshold = best, .speedup = speedup(best), .drop_rate = drop_rate(best)};
+}
+
+double kaplan_meier_quantile(std::vector<CensoredTime> times, double quantile) {
+  std::ranges::sort(times, {}, [](const CensoredTime& time) { return std::pair(time.seconds, time.at_least); });
+  constexpr double rounding = 1e-9;
+  double longer = 1;
+  auto as_long = static_cast<double>(times.size());
+  for (const CensoredTime& time : times) {
+    if (!time.at_least) longer *= 1 - 1 / as_long;
+    if (longer <= 1 - quantile + rounding) return time.seconds;
+    --as_long;
+  }
+  return times.back().seconds * (1 + longer - (1 - quantile));
+}
+
+double expected_round_time(int workers, int period, double step_mean, double step_deviation, double synchronisation) {
+  const double mean = period * step_mean, deviation = std::sqrt(period) * step_deviation;
+  if (workers == 1 || deviation == 0) return mean + synchronisation;
+  const auto quantile = [](double p) { return boost::math::quantile(boost::math::normal(), p); };
+  return mean + deviation * expected_maximum(quantile, workers) + synchronisation;
+}
+
+double parallel_total(std::span<const double> step_times, int workers, double synchronisation) {
+  return local_total(step_times, workers, 1, synchronisation);
+}
+
+double local_total(std::span<const double> step_times, int workers, int period, double synchronisation) {
+  if (workers < 1 || period < 1 || step_times.size() % static_cast<std::size_t>(workers) != 0)
+    throw std::invalid_argument("recorded step times must be as many for each worker, in rounds of at least a step");
+  const std::size_t steps = step_times.size() / static_cast<std::size_t>(workers);
+  double total = 0;
+  for (std::size_t first = 0; first < steps; first += static_cast<std::size_t>(period)) {
+    const std::size_t count = std::min(static_cast<std::size_t>(period), steps - first);
+    double slowest = 0;
+    for (std::size_t worker = 0; worker < step_times.size() / steps; ++worker) {
+      const auto own = step_times.subspan(worker * steps + first, count);
+      slowest = std::max(slowest, std::accumulate(own.begin(), own.end(), 0.0));
+    }
+    total += slowest + synchronisation;
+  }
+  return total;
+}
+
+CommunicationEstimate estimate_communication(double data_parallel_total, double other_total, double volume) {
+  if (!(volume >= 0 && volume < 1))
+    throw std::invalid_argument("the second run must synchronise less often than after each step");
+  CommunicationEstimate estimate;
+  estimate.communication = (data_parallel_total - other_total) / (1 - volume);
+  estimate.computation = data_parallel_total - estimate.communication;
+  return estimate;
+}
+
 namespace {
 
 // One recorded step, over all workers.

@@ -1,22 +1,115 @@
 #include "workers/theory/sampled_times.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
-#include "workers/theory/worker_groups.hpp"
+#include "workers/base/linear_algebra.hpp"
 
 namespace syncopate {
+
+namespace {
+
+using Row = std::array<double, 4>;  // 1, tokens, padded tokens, squares
+
+Row row_of(const TimedLengths& one) { return {1, one.tokens, one.padded_tokens, one.squares}; }
+
+// Least squares over the named columns; nothing where these are not told apart.
+std::optional<Row> solve(std::span<const TimedLengths> timed, const std::vector<std::size_t>& columns) {
+  if (timed.size() < columns.size()) return {};
+  Row scale{};
+  for (const TimedLengths& one : timed)
+    for (const std::size_t column : columns) scale[column] = std::max(scale[column], std::abs(row_of(one)[column]));
+  Matrix a(static_cast<int>(timed.size()), static_cast<int>(columns.size()));
+  std::vector<double> b;
+  for (std::size_t i = 0; i < timed.size(); ++i) {
+    for (std::size_t k = 0; k < columns.size(); ++k)
+      a(static_cast<int>(i), static_cast<int>(k)) = row_of(timed[i])[columns[k]] / scale[columns[k]];
+    b.push_back(timed[i].seconds);
+  }
+  const std::vector<double> x = PivotedQr(std::move(a)).solve(b);
+  Row costs{};
+  for (std::size_t k = 0; k < columns.size(); ++k) {
+    constexpr double too_large = 1e6;  // times the largest time: columns that are nearly alike
+    const double largest_s = std::ranges::max(b);
+    if (!std::isfinite(x[k]) || std::abs(x[k]) > too_large * largest_s) return {};
+    costs[columns[k]] = x[k] / scale[columns[k]];
+  }
+  return costs;
+}
+
+double line(const Row& costs, const TimedLengths& one) {
+  const Row row = row_of(one);
+  return costs[0] * row[0] + costs[1] * row[1] + costs[2] * row[2] + costs[3] * row[3];
+}
+
+double squared_residuals(const Row& costs, std::span<const TimedLengths> timed) {
+  double sum = 0;
+  for (const TimedLengths& one : timed) sum += std::pow(one.seconds - line(costs, one), 2);
+  return sum;
+}
+
+// Of all choices of columns with costs that are not negative, the one that leaves least; of equal ones the shortest, so
+// that lengths which are all alike have no cost. Equal: but for the rounding of the solutions.
+Row best_costs(std::span<const TimedLengths> timed, Computed computed) {
+  const std::vector<std::vector<std::size_t>> choices = {{0},       {1},       {2},       {3},       {0, 1},
+                                                         {0, 2},    {0, 3},    {1, 2},    {1, 3},    {2, 3},
+                                                         {0, 1, 2}, {0, 1, 3}, {0, 2, 3}, {1, 2, 3}, {0, 1, 2, 3}};
+  std::optional<Row> best;
+  double least = 0, total = 0;
+  for (const TimedLengths& one : timed) total += one.seconds * one.seconds;
+  for (const auto& columns : choices) {
+    const auto has = [&](std::size_t column) { return std::ranges::find(columns, column) != columns.end(); };
+    if (computed == Computed::own && has(1) && has(2)) continue;
+    if (computed == Computed::padded && has(1)) continue;
+    const auto costs = solve(timed, columns);
+    if (!costs || std::ranges::any_of(*costs, [](double cost) { return cost < 0; })) continue;
+    const double left = squared_residuals(*costs, timed);
+    constexpr double rounding = 1e-12;
+    if (best && left >= least - rounding * total) continue;
+    best = costs;
+    least = left;
+  }
+  return best.value_or(Row{});
+}
+
+}  // namespace
+
+LengthFit fit_lengths(std::span<const TimedLengths> timed, Computed computed) {
+  const Row costs = best_costs(timed, computed);
+  LengthFit fit{.cost = {.base_s = costs[0],
+                         .per_token_s = costs[1],
+                         .per_padded_token_s = costs[2],
+                         .per_squared_length_s = costs[3]},
+                .points = static_cast<int>(timed.size())};
+  double mean = 0, variance = 0;
+  for (const TimedLengths& one : timed) mean += one.seconds / fit.points;
+  for (const TimedLengths& one : timed) {
+    variance += std::pow(one.seconds - mean, 2) / fit.points;
+    fit.largest_residual_s = std::max(fit.largest_residual_s, std::abs(one.seconds - line(costs, one)));
+  }
+  const double left = squared_residuals(costs, timed) / fit.points;
+  fit.typical_residual_s = std::sqrt(left);
+  if (variance > 0) fit.r_squared = 1 - left / variance;
+  return fit;
+}
+
 namespace {
 
 constexpr std::int64_t most_draws = 1'000'000;
 constexpr std::int64_t fewest_steps = 16;
-constexpr int most_workers = 4096;             // of more only some are drawn
+constexpr int most_drawn_workers = 4096;       // of more only some are drawn
 constexpr std::int64_t most_kept = 4'000'000;  // micro-batches
 
 struct Moments {
@@ -128,8 +221,8 @@ NormalTime normal_sum(const SampledTimes& times, const MicroBatchLaw& law, doubl
 
 SampledTimes sample_times(const ComputeTime& compute_time, int workers, int micro_batches,
                           std::optional<Step> planned) {
-  const std::vector<WorkerGroup> groups = group_workers(compute_time, workers, micro_batches, most_workers);
-  const bool all_drawn = workers <= most_workers;
+  const std::vector<WorkerGroup> groups = group_workers(compute_time, workers, micro_batches, most_drawn_workers);
+  const bool all_drawn = workers <= most_drawn_workers;
   const Drawing drawing = plan_drawing(groups, all_drawn, micro_batches, planned);
   const auto steps = static_cast<double>(drawing.steps);
 
@@ -233,6 +326,230 @@ SampledMean sampled_order_statistic(const SampledTimes& times, int k) {
     of_place.push_back(*place);
   }
   return mean_of(of_place);
+}
+
+namespace {
+
+struct Kind {
+  StepLaw law{};
+  std::vector<int> ranks{};
+};
+
+// By mean, then by variance.
+std::vector<Kind> kinds_of(const ComputeTime& compute_time, int workers, int micro_batches) {
+  std::map<std::pair<double, double>, Kind> kinds;
+  for (int n = 0; n < workers; ++n) {
+    const StepLaw law = compute_time.step_law(Rank{n}, micro_batches);
+    // What a process does not say has no place in an order.
+    const double variance_s2 = std::isnan(law.variance_s2) ? std::numeric_limits<double>::infinity() : law.variance_s2;
+    Kind& kind = kinds[{law.mean_s, variance_s2}];
+    kind.law = law;
+    kind.ranks.push_back(n);
+  }
+  std::vector<Kind> ascending;
+  for (auto& [key, kind] : kinds) ascending.push_back(std::move(kind));
+  return ascending;
+}
+
+Kind merged(std::vector<Kind>::iterator begin, std::vector<Kind>::iterator end) {
+  Kind all;
+  std::vector<LawOfPart> parts;
+  for (; begin != end; ++begin) {
+    parts.push_back({begin->law, static_cast<int>(begin->ranks.size())});
+    all.ranks.insert(all.ranks.end(), begin->ranks.begin(), begin->ranks.end());
+  }
+  all.law = together(parts);
+  return all;
+}
+
+// Who is waited for is among the slowest: half of the groups are theirs alone.
+std::vector<Kind> merge_faster_ones(std::vector<Kind> ascending, std::size_t most) {
+  const std::size_t apart = most / 2, groups = most - apart, faster = ascending.size() - apart;
+  std::vector<Kind> result;
+  const auto at = [&](std::size_t group) {
+    return ascending.begin() + static_cast<std::ptrdiff_t>(group * faster / groups);
+  };
+  for (std::size_t group = 0; group < groups; ++group) result.push_back(merged(at(group), at(group + 1)));
+  std::move(at(groups), ascending.end(), std::back_inserter(result));
+  return result;
+}
+
+}  // namespace
+
+std::vector<WorkerGroup> group_workers(const ComputeTime& compute_time, int workers, int micro_batches, int most) {
+  std::vector<WorkerGroup> groups;
+  if (workers <= most) {
+    for (int n = 0; n < workers; ++n)
+      groups.push_back({.declared = compute_time.step_law(Rank{n}, micro_batches), .drawn = {Rank{n}}});
+    return groups;
+  }
+  std::vector<Kind> kinds = kinds_of(compute_time, workers, micro_batches);
+  if (kinds.size() > static_cast<std::size_t>(most))
+    kinds = merge_faster_ones(std::move(kinds), static_cast<std::size_t>(most));
+  for (const Kind& kind : kinds) {
+    WorkerGroup group{.workers = static_cast<int>(kind.ranks.size()), .declared = kind.law};
+    const std::int64_t size = group.workers, drawn = std::max<std::int64_t>(1, most * size / workers);
+    for (std::int64_t i = 0; i < drawn; ++i)
+      group.drawn.emplace_back(kind.ranks[static_cast<std::size_t>(i * size / drawn)]);
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+StepLaw together(const std::vector<LawOfPart>& parts) {
+  double workers = 0;
+  for (const LawOfPart& part : parts) workers += part.workers;
+  StepLaw all;
+  for (const auto& [law, count] : parts) all.mean_s += count / workers * law.mean_s;
+  for (const auto& [law, count] : parts) {
+    const double off_s = law.mean_s - all.mean_s;
+    all.variance_s2 += count / workers * (law.variance_s2 + off_s * off_s);
+  }
+  return all;
+}
+
+namespace {
+
+constexpr std::size_t fewest_rounds = 8;
+
+// How many rounds the drawn steps make; 0 where they are too few.
+std::size_t rounds_in(std::size_t steps, std::int64_t period) {
+  const std::size_t rounds = steps / static_cast<std::size_t>(period);
+  return rounds < fewest_rounds ? 0 : rounds;
+}
+
+// One worker's part of a round.
+struct Part {
+  Duration time{};
+  std::int64_t kept = 0;
+};
+
+// `durations`: of its micro-batches, step after step.
+Part part_of(std::span<const Duration> durations, std::size_t micro_batches, Duration step_limit,
+             Duration round_limit) {
+  Part part;
+  for (; !durations.empty(); durations = durations.subspan(micro_batches)) {
+    Duration end{};
+    for (const Duration duration : durations.first(micro_batches)) {
+      end = std::min(end + duration, longest_duration);
+      if (end < step_limit && part.time + end < round_limit) ++part.kept;
+    }
+    part.time = std::min(part.time + std::min(end, step_limit), round_limit);
+  }
+  return part;
+}
+
+}  // namespace
+
+double slowest_sum(const SampledTimes& times, int begin, int end, std::size_t first, std::size_t count) {
+  double slowest_s = 0;
+  for (int worker = begin; worker < end; ++worker) {
+    const auto own =
+        std::span(times.step_times).subspan(static_cast<std::size_t>(worker) * times.drawn_steps() + first);
+    slowest_s =
+        std::max(slowest_s, std::accumulate(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(count), 0.0));
+  }
+  return slowest_s;
+}
+
+double awaited_messages(const SampledTimes& times, std::size_t step, double next_s, double messages_s) {
+  double sum_s = 0;
+  for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker)
+    sum_s += std::clamp(next_s - times.step_times[worker * times.drawn_steps() + step], 0.0, messages_s);
+  return sum_s / times.workers;
+}
+
+std::optional<SampledMean> sample_rounds(const SampledTimes& times, std::int64_t period,
+                                         const std::function<double(std::size_t first)>& time_s) {
+  std::vector<double> rounds(rounds_in(times.drawn_steps(), period));
+  if (rounds.empty()) return std::nullopt;
+  for (std::size_t r = 0; r < rounds.size(); ++r) rounds[r] = time_s(r * static_cast<std::size_t>(period));
+  return mean_of(rounds);
+}
+
+std::optional<SampledRounds> sample_rounds(const SampledTimes& times, std::int64_t period, const Limits& limits) {
+  const auto length = static_cast<std::size_t>(period);
+  if (std::isinf(limits.step_s) && std::isinf(limits.round_s)) {
+    const auto time_s = sample_rounds(
+        times, period, [&](std::size_t first) { return slowest_sum(times, 0, times.workers, first, length); });
+    if (!time_s) return std::nullopt;
+    return SampledRounds{.time_s = *time_s};
+  }
+  if (times.micro_batch_times.empty()) return std::nullopt;
+  std::vector<double> kept;
+  const auto micro_batches = static_cast<std::size_t>(times.micro_batches), steps = times.drawn_steps();
+  const double of_round = static_cast<double>(times.workers) * static_cast<double>(length * micro_batches);
+  const Duration step_limit = from_seconds(limits.step_s), round_limit = from_seconds(limits.round_s);
+  const auto time_s = sample_rounds(times, period, [&](std::size_t first) {
+    Part all;
+    for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker) {
+      const auto own =
+          std::span(times.micro_batch_times).subspan((worker * steps + first) * micro_batches, length * micro_batches);
+      const Part part = part_of(own, micro_batches, step_limit, round_limit);
+      all.time = std::max(all.time, part.time);
+      all.kept += part.kept;
+    }
+    kept.push_back(static_cast<double>(all.kept) / of_round);
+    return to_seconds(all.time);
+  });
+  if (!time_s) return std::nullopt;
+  SampledRounds result{*time_s, mean_of(kept)};
+  result.kept.error = std::max(result.kept.error, 1 / (of_round * static_cast<double>(kept.size())));
+  return result;
+}
+
+namespace {
+
+struct Update {
+  double time_s = 0;
+  double kept = 0;  // share of the K
+};
+
+// The K-th arrival of a step's trials, or the first gradient if that is later. Each worker does one trial after the
+// other from drawn step `first` on. None where some worker would begin one more than `count` before that.
+std::optional<Update> update_of(const SampledTimes& times, const TrialEnds& ends, std::size_t gradients,
+                                std::size_t first, std::size_t count) {
+  struct Arrival {
+    double at_s = 0;
+    bool is_gradient = false;
+  };
+  std::vector<Arrival> arrivals;
+  double first_gradient_s = std::numeric_limits<double>::infinity(), all_known_until = first_gradient_s;
+  for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker) {
+    double end_s = 0;
+    for (const double step_s : std::span(times.step_times).subspan(worker * times.drawn_steps() + first, count)) {
+      const bool is_done = step_s < ends.limit_s;
+      end_s += std::min(step_s, ends.limit_s);
+      arrivals.push_back({end_s + (is_done ? ends.gradient_s : ends.note_s), is_done});
+      if (is_done) first_gradient_s = std::min(first_gradient_s, arrivals.back().at_s);
+    }
+    all_known_until = std::min(all_known_until, end_s + std::min(ends.gradient_s, ends.limit_s + ends.note_s));
+  }
+  if (arrivals.size() < gradients) return std::nullopt;
+  const auto kth = arrivals.begin() + static_cast<std::ptrdiff_t>(gradients - 1);
+  std::ranges::nth_element(arrivals, kth, {}, &Arrival::at_s);
+  const double time_s = std::max(kth->at_s, first_gradient_s);
+  if (time_s > all_known_until) return std::nullopt;
+  const auto done = std::ranges::count_if(arrivals.begin(), kth + 1, &Arrival::is_gradient);
+  return Update{time_s, std::max(static_cast<double>(done), 1.0) / static_cast<double>(gradients)};
+}
+
+}  // namespace
+
+std::optional<SampledUpdates> sample_updates(const SampledTimes& times, const TrialEnds& ends, std::size_t gradients) {
+  for (std::size_t count = 1; count <= times.drawn_steps(); count *= 2) {
+    std::vector<double> kept;
+    bool all_known = true;
+    const auto time_s = sample_rounds(times, static_cast<std::int64_t>(count), [&](std::size_t first) {
+      const auto update = update_of(times, ends, gradients, first, count);
+      all_known = all_known && update;
+      kept.push_back(update ? update->kept : 0);
+      return update ? update->time_s : 0;
+    });
+    if (!time_s) return std::nullopt;
+    if (all_known) return SampledUpdates{*time_s, mean_of(kept)};
+  }
+  return std::nullopt;
 }
 
 }  // namespace syncopate

@@ -8,16 +8,47 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "workers/delays/compute_time.hpp"
-#include "workers/theory/drop_compute_theory.hpp"
+#include "workers/base/units.hpp"
 #include "workers/theory/order_statistics.hpp"
-#include "workers/units/units.hpp"
+#include "workers/theory/paper_formulas.hpp"
+#include "workers/time/compute_time.hpp"
 
 namespace syncopate {
+
+// How a micro-batch's time depends on the lengths in it, from times that were measured: least squares, without negative
+// costs.
+// A micro-batch; the first three as in ContentCost.
+struct TimedLengths {
+  double tokens = 0;
+  double padded_tokens = 0;
+  double squares = 0;
+  double seconds = 0;
+};
+
+struct LengthFit {
+  // Each at least 0.
+  ContentCost cost;
+  double r_squared = 1;           // share of the times' variance that the line explains; 1 where they have none
+  double largest_residual_s = 0;  // |time - line|
+  double typical_residual_s = 0;  // root of the mean square
+  int points = 0;
+};
+
+// How micro-batches were computed, and so what can cost time.
+enum class Computed {
+  own,              // by tokens or by padded tokens, not by both
+  padded,           // by padded tokens, of which the others are no part
+  padded_and_asked  // by both: what is asked for is their own
+};
+
+// Of one or more micro-batches. A cost that would come out negative is left out, and the others are fitted anew; so is
+// one that the lengths do not tell from the others.
+LengthFit fit_lengths(std::span<const TimedLengths> timed, Computed computed = Computed::own);
 
 // Of each worker; they are steps of the run itself.
 inline constexpr std::int64_t most_sampled_steps = 512;
@@ -81,5 +112,82 @@ double expected_share_done(const SampledTimes& times, Step steps, double thresho
 // The mean over the drawn steps of the k-th fastest worker's, and its standard error: workers may be unlike, and depend
 // on each other. Only where all workers were drawn.
 SampledMean sampled_order_statistic(const SampledTimes& times, int k);
+
+// Which workers are sampled, and which others each represents. A cluster of many workers has few laws as a rule: some
+// are slower for good, some are concerned by a delay. However few they are, a sample must have one of them.
+// Units:   seconds.
+// Workers of one law, as far as their delays declare it.
+struct WorkerGroup {
+  int workers = 1;
+  StepLaw declared{};         // of a step of any of them
+  std::vector<Rank> drawn{};  // at least one
+};
+
+// A group for each worker, by rank, where they are at most `most`. Otherwise those with equal declared laws are a
+// group, and share `most` draws by their number. Of more laws than `most` the slowest ones are kept apart, and the
+// others make groups of neighbours.
+std::vector<WorkerGroup> group_workers(const ComputeTime& compute_time, int workers, int micro_batches, int most);
+
+// Mean and variance over the workers of all parts: within them, and between.
+struct LawOfPart {
+  StepLaw law{};
+  int workers = 1;
+};
+StepLaw together(const std::vector<LawOfPart>& parts);
+
+// Rounds put together from steps that were drawn: what they take, and what a threshold leaves of them, where no law of
+// their sums is known or the sums are far from normal.
+// Units:   seconds.
+// Cost:    one pass over the drawn micro-batches.
+// Differs: the steps of a round are taken as they were drawn, spread over the run: steps that go together in time, as
+//          in bursts, are taken as independent, as by the central limit.
+// Where workers stop, counted from the start of each step, and of the round. A micro-batch that ends later is lost.
+struct Limits {
+  double step_s = std::numeric_limits<double>::infinity();
+  double round_s = std::numeric_limits<double>::infinity();
+};
+
+struct SampledRounds {
+  SampledMean time_s;  // of a round: until its slowest worker is done or has stopped
+  // Share of the micro-batches. Its error is at least one in those drawn: a loss that none of n draws shows may still
+  // have a probability of 3 / n.
+  SampledMean kept{.mean = 1};
+};
+
+// Rounds of `period` steps. None where too few of them were drawn to say anything, or not all workers were.
+std::optional<SampledRounds> sample_rounds(const SampledTimes& times, std::int64_t period, const Limits& limits = {});
+
+// The same for rounds that take longer or shorter than their slowest worker. `time_s` gives the time of the round that
+// begins with drawn step `first`.
+std::optional<SampledMean> sample_rounds(const SampledTimes& times, std::int64_t period,
+                                         const std::function<double(std::size_t first)>& time_s);
+
+// How long workers communicate on average between two models, the second `next_s` after the first: who is done with its
+// drawn step `step` by then sends a gradient, and waits for a model, which are under way for `messages_s` together; one
+// that is done too late for that communicates for the rest, and who is not done computes.
+double awaited_messages(const SampledTimes& times, std::size_t step, double next_s, double messages_s);
+
+// The longest sum of `count` drawn steps from `first` on, over workers begin .. end - 1.
+double slowest_sum(const SampledTimes& times, int begin, int end, std::size_t first, std::size_t count);
+
+// When a server that waits for K of its workers' trials has them: by drawn steps, where each worker does one trial
+// after the other from the same moment on, and gives up a step that is longer than a limit.
+// Units:   seconds.
+// What trials end with at the server: a gradient by the limit, else a note.
+struct TrialEnds {
+  double limit_s = 0;
+  double gradient_s = 0;
+  double note_s = 0;
+};
+
+struct SampledUpdates {
+  SampledMean time_s;
+  SampledMean kept;
+};
+
+// Updates that begin with a step of all workers and end with the K-th arrival, or the first gradient if that is later,
+// of rounds of no more drawn steps of each worker than it takes to know all of these. kept: the share of gradients
+// among the K. None where too few steps were drawn.
+std::optional<SampledUpdates> sample_updates(const SampledTimes& times, const TrialEnds& ends, std::size_t gradients);
 
 }  // namespace syncopate

@@ -1,21 +1,25 @@
-#include "workers/delays/compute_time.hpp"
+#include "workers/time/compute_time.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "workers/process/instruction_set.hpp"
-#include "workers/process/interrupt.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/random.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
 namespace syncopate {
+
 namespace {
 
 // To the nearest nanosecond and at least one. The loop over a batch is inlined, and vectorised, where
@@ -232,6 +236,172 @@ void ComputeTime::add_base(const Steps& steps, std::uint32_t first, std::span<do
     const double of_worker = factor(streams[row].worker);
     for (std::size_t i = row * length; i < (row + 1) * length; ++i) sums_s[i] += of_worker * base_s[i];
   }
+}
+
+namespace {
+
+constexpr std::int64_t most_looked_at = 200'000;  // micro-batches
+
+class SumOfSteps {
+ public:
+  void add(double value) {
+    ++count_;
+    sum_ += value;
+    squares_ += value * value;
+  }
+  StepLaw law() const {
+    const double mean = sum_ / static_cast<double>(count_);
+    return {mean, std::max(squares_ / static_cast<double>(count_) - mean * mean, 0.0)};
+  }
+
+ private:
+  std::int64_t count_ = 0;
+  double sum_ = 0;
+  double squares_ = 0;
+};
+
+class ContentTime final : public DelayProcess {
+ public:
+  ContentTime(const ContentCost& cost, std::shared_ptr<const BatchLengths> lengths)
+      : cost_(cost), lengths_(std::move(lengths)) {
+    look_at_first_epoch();
+    const std::vector<std::int32_t> least(static_cast<std::size_t>(lengths_->fewest_samples()), lengths_->shortest());
+    minimum_s_ = seconds_of(cost_, least);
+  }
+
+  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
+    for (std::size_t i = 0; i < added_s.size(); ++i)
+      added_s[i] += seconds({stream.worker, stream.step, static_cast<int>(first + i)});
+  }
+  double mean_s() const override { return of_micro_batch_.mean_s; }
+  double variance_s2() const override { return of_micro_batch_.variance_s2; }
+  double minimum_s() const override { return minimum_s_; }
+  bool follows_samples() const override { return true; }
+
+  StepLaw step_law(const RandomStream& stream, int micro_batches) const override {
+    const auto worker = static_cast<std::size_t>(stream.worker.value);
+    const auto& laws = micro_batches == lengths_->micro_batches() ? of_step_ : of_one_;
+    const StepLaw law = laws.size() > 1 ? laws.at(worker) : laws.front();
+    if (micro_batches == lengths_->micro_batches()) return law;
+    return {micro_batches * law.mean_s, micro_batches * law.variance_s2};
+  }
+
+ private:
+  double seconds(const MicroBatch& micro_batch) const {
+    thread_local std::vector<std::int32_t> lengths;
+    lengths.clear();
+    lengths_->append(micro_batch, lengths);
+    return seconds_of(cost_, lengths);
+  }
+
+  // Of all workers together, or of each.
+  void look_at_first_epoch() {
+    const int all = lengths_->workers(), micro_batches = lengths_->micro_batches();
+    const bool apart = lengths_->differs_by_worker();
+    const int workers =
+        apart ? all : static_cast<int>(std::clamp<std::int64_t>(most_looked_at / micro_batches, 1, all));
+    const std::int64_t steps = std::clamp<std::int64_t>(most_looked_at / (std::int64_t{workers} * micro_batches), 1,
+                                                        lengths_->steps_per_epoch());
+    std::vector<SumOfSteps> of_steps(apart ? static_cast<std::size_t>(all) : 1), of_ones(of_steps.size());
+    SumOfSteps of_all;
+    for (Step step = 0; step < steps; ++step) {
+      throw_if_interrupted();
+      for (int worker = 0; worker < workers; ++worker) {
+        const std::size_t place = apart ? static_cast<std::size_t>(worker) : 0;
+        double step_s = 0;
+        for (int m = 0; m < micro_batches; ++m) {
+          const double time_s = seconds({Rank{worker}, step, m});
+          of_all.add(time_s);
+          of_ones[place].add(time_s);
+          step_s += time_s;
+        }
+        of_steps[place].add(step_s);
+      }
+    }
+    of_micro_batch_ = of_all.law();
+    for (const SumOfSteps& sum : of_steps) of_step_.push_back(sum.law());
+    for (const SumOfSteps& sum : of_ones) of_one_.push_back(sum.law());
+  }
+
+  ContentCost cost_;
+  std::shared_ptr<const BatchLengths> lengths_;
+  StepLaw of_micro_batch_;
+  std::vector<StepLaw> of_step_;  // by worker, or one of all; these are sums over a whole step's micro-batches,
+  std::vector<StepLaw> of_one_;   // and these of one
+  double minimum_s_ = 0;
+};
+
+}  // namespace
+
+double seconds_of(const ContentCost& cost, std::span<const std::int32_t> lengths) {
+  double tokens = 0, squares = 0, longest = 0;
+  for (const std::int32_t length : lengths) {
+    const auto own = static_cast<double>(length);
+    tokens += own;
+    squares += own * own;
+    longest = std::max(longest, own);
+  }
+  const auto samples = static_cast<double>(lengths.size());
+  if (cost.pads) squares = samples * longest * longest;
+  return cost.base_s + cost.per_token_s * tokens + cost.per_padded_token_s * samples * longest +
+         cost.per_squared_length_s * squares;
+}
+
+std::shared_ptr<const DelayProcess> content_time(const ContentCost& cost, std::shared_ptr<const BatchLengths> lengths) {
+  return std::make_shared<ContentTime>(cost, std::move(lengths));
+}
+
+Pauses::Pauses(std::uint64_t seed, double trailing_s, std::vector<std::shared_ptr<const DelayProcess>> sleeps,
+               std::size_t first_stream)
+    : seed_(seed), sleeps_(std::move(sleeps)), first_stream_(first_stream) {
+  if (!std::isfinite(trailing_s) || trailing_s < 0)
+    throw std::invalid_argument("trailing work must take at least 0 s, found " + std::to_string(trailing_s));
+  if (first_stream_ + sleeps_.size() > std::numeric_limits<std::uint8_t>::max())
+    throw std::invalid_argument("at most 255 delays compose");
+  if (std::ranges::any_of(sleeps_, [](const auto& sleep) { return sleep == nullptr; }))
+    throw std::invalid_argument("a sleep of the list is missing");
+  trailing_ = from_seconds(trailing_s);
+}
+
+Duration Pauses::sleep(Rank worker, Step step, std::uint32_t index) const {
+  double sleep_s = 0;
+  for (std::size_t i = 0; i < sleeps_.size(); ++i) {
+    const RandomStream stream{seed_, Purpose::delay, static_cast<std::uint8_t>(first_stream_ + i), worker, step};
+    sleeps_[i]->add(stream, index, {&sleep_s, 1});
+  }
+  return from_seconds(std::max(sleep_s, 0.0));
+}
+
+MicroBatchEnd end_of_micro_batch(Time start, Duration duration, const Deadline& deadline) {
+  const Time end = later(start, duration);
+  switch (deadline.preempt) {
+    case Preempt::discard:
+      if (start >= deadline.at) return {start, false};
+      return end < deadline.at || deadline.at == never ? MicroBatchEnd{end, true} : MicroBatchEnd{deadline.at, false};
+    case Preempt::microbatch:
+      if (start > deadline.at) return {start, false};
+      return {end, true};
+    case Preempt::backward: {
+      if (start > deadline.at) return {start, false};
+      const Time forward_end = later(start, forward_pass(duration, deadline));
+      return forward_end > deadline.at ? MicroBatchEnd{forward_end, false} : MicroBatchEnd{end, true};
+    }
+    case Preempt::layer:
+      if (start >= deadline.at) return {start, false};
+      return end <= deadline.at ? MicroBatchEnd{end, true} : MicroBatchEnd{deadline.at, false};
+  }
+  throw std::logic_error("unknown kind of preemption");
+}
+
+Duration forward_pass(Duration duration, const Deadline& deadline) {
+  return Duration{static_cast<Duration::rep>(deadline.forward_share * static_cast<double>(duration.count()))};
+}
+
+// Equal shares of time and of elements are equal doubles, since both are quotients of whole numbers.
+double backward_share(Duration worked, Duration duration, const Deadline& deadline) {
+  const Duration forward = forward_pass(duration, deadline);
+  if (deadline.preempt != Preempt::layer || deadline.at_message || worked <= forward) return 0;
+  return static_cast<double>((worked - forward).count()) / static_cast<double>((duration - forward).count());
 }
 
 }  // namespace syncopate

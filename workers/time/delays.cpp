@@ -1,16 +1,140 @@
-#include "workers/delays/scoped_delay.hpp"
+#include "workers/time/delays.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "workers/delays/bursts.hpp"
-#include "workers/delays/limits.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
+
+Bursts::Bursts(double mean_on_steps, double mean_off_steps, std::size_t chains) : memory_(chains) {
+  if (!(mean_on_steps >= 1 && mean_off_steps >= 1))
+    throw std::invalid_argument("the mean lengths of bursts and pauses must be at least one step");
+  share_ = mean_on_steps / (mean_on_steps + mean_off_steps);
+  const double stay_on = 1 - 1 / mean_on_steps, turn_on = 1 / mean_off_steps;
+  on_below_ = std::min(stay_on, turn_on);
+  off_from_ = std::max(stay_on, turn_on);
+  flips_ = stay_on < turn_on;
+}
+
+bool Bursts::starts_on(RandomStream stream) const {
+  stream.step = 0;
+  return stream.uniform(0) < share_;
+}
+
+// From the step backwards to the last one whose state is known without those before it.
+bool Bursts::is_on(RandomStream stream) const {
+  const Step::Rep step = stream.step.value();
+  const auto chain = static_cast<std::size_t>(stream.worker.value);
+  std::atomic<std::int64_t>* const memory = chain < memory_.size() ? &memory_[chain] : nullptr;
+  const std::int64_t remembered = memory ? memory->load(std::memory_order_relaxed) : 0;
+  bool changed = false;
+  const bool always_flips = on_below_ <= 0 && off_from_ >= 1;
+  const auto known = [&](Step::Rep at, bool& state) {
+    if (remembered > 0 && at == remembered / 2 - 1) return state = remembered % 2, true;
+    if (at == 0) return state = starts_on(stream), true;
+    if (always_flips) return state = starts_on(stream) != (at % 2 == 1), true;
+    stream.step = at;
+    const double u = stream.uniform(0);
+    state = u < on_below_;
+    if (state || u >= off_from_) return true;
+    changed ^= flips_;
+    return false;
+  };
+  bool state = false;
+  for (Step::Rep at = step; !known(at, state);) --at;
+  state ^= changed;
+  if (memory) memory->store(2 * (step + 1) + state, std::memory_order_relaxed);
+  return state;
+}
+
+namespace {
+
+// Families whose quantities are all in units.
+template <auto read>
+std::shared_ptr<const DelayProcess> in_units(Settings& settings, const DelayContext& context) {
+  return read(settings, context.unit_s);
+}
+
+std::shared_ptr<const DelayProcess> read_trace_delay(Settings& settings, const DelayContext& context) {
+  std::vector<TraceLimit> nobody;
+  TraceReplay replay;
+  auto trace = read_trace(settings, replay, context.traces ? *context.traces : nobody);
+  replay.scale =
+      settings.number({"scale", "What the durations are multiplied by."}, Range::between(0, longest_delay), 1.0);
+  replay.shift_s = context.unit_s * settings.number({"shift", "What is added to them.", of_unit},
+                                                    Range::between(-longest_delay, longest_delay), 0.0);
+  if (!trace) return constant_delay(0);
+  return trace_delay(std::move(trace), std::move(replay));
+}
+
+constexpr std::array delay_rows = {
+    DelayRow{"constant", "The same delay for every micro-batch: value.", in_units<read_constant_delay>},
+    DelayRow{"uniform", "Uniform between low and high.", in_units<read_uniform_delay>},
+    DelayRow{"normal", "Normal with mean and standard_deviation; may be negative.", in_units<read_normal_delay>},
+    DelayRow{"exponential", "Exponential with mean.", in_units<read_exponential_delay>},
+    DelayRow{"shifted-exponential", "shift plus an exponential with mean: shift + mean on average.",
+             in_units<read_shifted_exponential_delay>},
+    DelayRow{"gamma", "Gamma with shape and scale: mean shape x scale.", in_units<read_gamma_delay>},
+    DelayRow{"weibull", "Weibull with shape and scale: mean scale x Gamma(1 + 1 / shape).",
+             in_units<read_weibull_delay>},
+    DelayRow{"pareto", "Pareto with shape and minimum: the heaviest tail; no finite mean up to shape 1.",
+             in_units<read_pareto_delay>},
+    DelayRow{"bernoulli", "value with a probability, else nothing.", in_units<read_bernoulli_delay>},
+    DelayRow{"lognormal", "scale x exp(mu + sigma Z), Z standard normal.", in_units<read_lognormal_delay>},
+    DelayRow{"bounded-lognormal",
+             "DropCompute's simulated stragglers: scale x a bounded log-normal, form = \"table\" or \"formula\".",
+             in_units<read_bounded_lognormal_delay>},
+    DelayRow{"histogram",
+             "Drawn from a histogram, times scale, plus shift: a file with bin_left_s, bin_right_s, density, or data = "
+             "\"dropcompute-160\", \"dropcompute-192\".",
+             in_units<read_histogram_delay>},
+    DelayRow{"drift", "Grows by per_step with each step, up to maximum.", in_units<read_drift_delay>, true},
+    DelayRow{
+        "trace",
+        "Recorded durations from a file with worker, step, micro_batch, duration_s, times scale, plus shift; end = "
+        "\"error\", \"stop\", \"wrap\", or stretch.",
+        read_trace_delay, true},
+};
+
+// The workers, or groups, of the cluster that a trace has no rows for, and micro-batches beyond its own.
+void check_size_of_trace(Settings& settings, const DelayReach& reach, const DelayContext& context) {
+  const TraceLimit& limit = context.traces->back();
+  if (reach.scope == DelayScope::micro_batch && context.micro_batches > limit.micro_batches)
+    settings.fault("file", fmt::format("the steps of the trace have {} micro-batches; cluster.micro_batches, {}, must "
+                                       "be at most that, unless scope = \"step\"",
+                                       limit.micro_batches, context.micro_batches));
+  const int last = reach.workers.empty() ? context.workers - 1 : std::ranges::max(reach.workers);
+  if (last / reach.group_size < limit.workers) return;
+  settings.fault("file",
+                 fmt::format("the trace has no rows for {} {}: it has {} workers",
+                             reach.group_size > 1 ? "group" : "worker", last / reach.group_size, limit.workers));
+}
+
+}  // namespace
+
+std::span<const DelayRow> delays() { return delay_rows; }
+
+std::shared_ptr<const DelayProcess> make_delay(Settings& settings, DelayContext context) {
+  const DelayRow* row = settings.row({"kind", "The distribution, or where the delay comes from."}, delay_rows);
+  const Key unit{"unit", "What the delay's numbers are in: seconds, or times of micro_batch_s."};
+  if (settings.choice(unit, {{"seconds", false}, {"micro_batch", true}}, false)) context.unit_s = context.base_s;
+  const std::size_t traces = context.traces ? context.traces->size() : 0;
+  auto process = row ? row->make(settings, context) : constant_delay(0);
+  const DelayReach reach = read_delay_reach(settings, context.workers, row && row->follows_steps);
+  if (context.workers > 0 && context.traces && context.traces->size() > traces)
+    check_size_of_trace(settings, reach, context);
+  return scoped_delay(std::move(process), reach);
+}
+
 namespace {
 
 class ScopedDelay final : public DelayProcess {

@@ -1,4 +1,4 @@
-#include "workers/network/network.hpp"
+#include "workers/time/network.hpp"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "workers/delays/limits.hpp"
-#include "workers/random/random.hpp"
+#include "workers/base/random.hpp"
+#include "workers/time/compute_time.hpp"
 
 namespace syncopate {
 

@@ -56,12 +56,16 @@
 #include <string_view>
 #include <vector>
 
-#include "workers/cluster/operation.hpp"
-#include "workers/delays/limits.hpp"
-#include "workers/settings/settings.hpp"
-#include "workers/units/units.hpp"
+#include "workers/base/units.hpp"
+#include "workers/config/settings.hpp"
+#include "workers/time/compute_time.hpp"
 
 namespace syncopate {
+
+// What a collective is to the network.
+// all_reduce: everybody gets the sum. all_gather: everybody gets everybody's numbers. broadcast: everybody gets
+// one member's vector. all_to_all: everybody gets a part of its own of everybody's vector, one of as many as members.
+enum class Operation { all_reduce, all_gather, broadcast, all_to_all };
 
 // One collective among workers of consecutive ranks.
 struct CollectiveCall {

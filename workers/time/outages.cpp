@@ -1,4 +1,4 @@
-#include "workers/delays/outages.hpp"
+#include "workers/time/outages.hpp"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,10 @@
 #include <stdexcept>
 #include <utility>
 
-#include "workers/process/interrupt.hpp"
+#include "workers/base/process.hpp"
 
 namespace syncopate {
+
 namespace {
 
 // Number `index` of a stream as an exponential time of at least a nanosecond, so that time goes on.

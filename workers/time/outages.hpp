@@ -20,10 +20,10 @@
 #include <variant>
 #include <vector>
 
-#include "workers/cluster/deadline.hpp"
-#include "workers/process/run_failure.hpp"
-#include "workers/random/random.hpp"
-#include "workers/units/units.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/random.hpp"
+#include "workers/base/units.hpp"
+#include "workers/time/compute_time.hpp"
 
 namespace syncopate {
 

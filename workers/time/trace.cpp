@@ -1,17 +1,302 @@
-#include "workers/delays/trace.hpp"
+#include "workers/time/trace.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <new>
+#include <numeric>
+#include <optional>
+#include <sstream>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
-#include "workers/delays/csv_rows.hpp"
-#include "workers/delays/limits.hpp"
+#include "workers/base/files.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/terminal_text.hpp"
+#include "workers/time/compute_time.hpp"
 
 namespace syncopate {
+
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r";
+  const auto first = text.find_first_not_of(blanks);
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
+
+constexpr std::size_t longest_shown = 80;
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+
+// The values of a line, one after another.
+class Values {
+ public:
+  Values(std::string_view line, bool has_quotes) : rest_(line), has_quotes_(has_quotes) {}
+
+  // The last value has no mark at its end.
+  bool is_left_open() const { return is_open_; }
+
+  // False at the end. A value between quotation marks is given without them; a mark in it stays doubled.
+  bool next(std::string_view& value) {
+    if (is_at_end_) return false;
+    const std::size_t end = std::min(end_of_value(), rest_.size());
+    value = trimmed(rest_.substr(0, end));
+    if (has_quotes_ && value.size() > 1 && value.front() == '"' && value.back() == '"')
+      value = trimmed(value.substr(1, value.size() - 2));
+    is_at_end_ = end == rest_.size();
+    rest_.remove_prefix(std::min(end + 1, rest_.size()));
+    return true;
+  }
+
+ private:
+  // Where the comma behind the next value stands. A doubled mark is two marks: it leaves the value open or closed.
+  std::size_t end_of_value() {
+    if (!has_quotes_ || !trimmed(rest_).starts_with('"')) return rest_.find(',');
+    is_open_ = false;
+    for (std::size_t at = 0; at < rest_.size(); ++at) {
+      if (rest_[at] == '"') is_open_ = !is_open_;
+      if (rest_[at] == ',' && !is_open_) return at;
+    }
+    return rest_.npos;
+  }
+
+  std::string_view rest_;
+  bool has_quotes_;
+  bool is_at_end_ = false;
+  bool is_open_ = false;
+};
+
+}  // namespace
+
+CsvRows::CsvRows(const std::string& file, std::string_view content, std::initializer_list<CsvColumn> columns)
+    : file_(file), text_(content, file), wanted_(columns), values_(columns.size()) {
+  taken_ = text_.next();
+  check_form(taken_);
+  if (taken_.starts_with(byte_order_mark)) begin_ = byte_order_mark.size();
+  if (!next_line()) {
+    fault_at(1, "the file is empty; must have a header");
+    check();
+  }
+  columns_ = cells();
+  for (const CsvColumn& column : wanted_) find_column(column);
+  check();
+}
+
+void CsvRows::check_form(std::string_view begin) {
+  if (const std::string form = foreign_form(begin); !form.empty())
+    fault_at(1, fmt::format("the file is {}; must be a table of comma-separated values in UTF-8", form));
+  check();
+}
+
+std::vector<std::size_t> CsvRows::places_of(std::string_view name) const {
+  std::vector<std::size_t> found;
+  Values values(row_, has_quotes_);  // once: a damaged file's header may have millions of columns
+  std::string_view value;
+  for (std::size_t position = 0; values.next(value); ++position)
+    if (value == name) found.push_back(position);
+  return found;
+}
+
+std::string CsvRows::header_in_messages() const {
+  const bool readable = std::ranges::all_of(row_, [](unsigned char c) { return c >= 0x20 && c < 0x7f; });
+  return readable ? std::string(row_.substr(0, longest_shown)) : "";
+}
+
+void CsvRows::find_column(const CsvColumn& column) {
+  const auto found = places_of(column.name);
+  positions_.push_back(found.empty() ? std::nullopt : std::optional(found.front()));
+  if (found.size() > 1) fault(fmt::format("the column {} stands twice", column.name));
+  if (!found.empty() || column.otherwise) return;
+  const std::string header = header_in_messages();
+  std::string hint = header.empty() ? "" : "; there are " + header;
+  for (const auto& [separator, name] : {std::pair{';', "semicolons"}, std::pair{'\t', "tabs"}})
+    if (columns_ == 1 && row_.find(separator) != row_.npos)
+      hint = fmt::format("; its header has {} between the columns; must have commas, and numbers decimal points", name);
+  fault(fmt::format("the column {} is missing{}", column.name, hint));
+}
+
+bool CsvRows::next_line() {
+  while (take_line())
+    if (!row_.empty() && row_.front() != '#') return true;
+  return false;
+}
+
+bool CsvRows::take_line() {
+  auto end = taken_.find('\n', begin_);
+  while (end == taken_.npos) {
+    const std::string_view more = text_.next();
+    if (more.empty()) break;
+    taken_.erase(0, begin_);
+    begin_ = 0;
+    const std::size_t searched = taken_.size();
+    taken_ += more;
+    end = taken_.find('\n', searched);
+  }
+  if (begin_ == taken_.size()) return false;
+  end = std::min(end, taken_.size());  // the last line need not have one
+  row_ = trimmed(std::string_view(taken_).substr(begin_, end - begin_));
+  begin_ = std::min(end + 1, taken_.size());
+  has_quotes_ = row_.find('"') != row_.npos;
+  ++line_;
+  return true;
+}
+
+std::string_view CsvRows::cell(std::size_t position) const {
+  Values values(row_, has_quotes_);
+  std::string_view value;
+  for (std::size_t at = 0; values.next(value); ++at)
+    if (at == position) return value;
+  return {};
+}
+
+std::size_t CsvRows::cells() const {
+  if (!has_quotes_) return static_cast<std::size_t>(std::ranges::count(row_, ',')) + 1;
+  Values values(row_, has_quotes_);
+  std::string_view value;
+  std::size_t count = 0;
+  while (values.next(value)) ++count;
+  return count;
+}
+
+bool CsvRows::is_left_open() const {
+  Values values(row_, has_quotes_);
+  std::string_view value;
+  while (values.next(value)) continue;
+  return values.is_left_open();
+}
+
+bool CsvRows::read_value(std::size_t column) {
+  if (!positions_[column]) {
+    values_[column] = *wanted_[column].otherwise;
+    return true;
+  }
+  const std::string_view text = cell(*positions_[column]);
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), values_[column]);
+  if (problem == std::errc() && end == text.data() + text.size() && std::isfinite(values_[column])) return true;
+  const bool has_comma = text.find(',') != text.npos;
+  fault(fmt::format("{} = {}; must be a finite number{}", wanted_[column].name,
+                    text.empty() ? "nothing" : text.substr(0, longest_shown),
+                    has_comma ? ", with a decimal point and without separators of thousands" : ""));
+  return false;
+}
+
+bool CsvRows::next() {
+  while (next_line()) {
+    if (has_quotes_ && is_left_open()) {
+      fault("a quotation mark is left open; must be closed in the same line");
+      continue;
+    }
+    bool right = cells() <= columns_;
+    if (!right)
+      fault(fmt::format("there are {} values for {} columns; a number must have no comma in it", cells(), columns_));
+    for (std::size_t column = 0; column < values_.size(); ++column) right = read_value(column) && right;
+    if (right) return true;
+  }
+  return false;
+}
+
+std::optional<std::int64_t> CsvRows::integer(std::size_t column, std::int64_t most) {
+  const double value = values_[column];
+  if (value >= 0 && value <= static_cast<double>(most) && value == std::floor(value))
+    return static_cast<std::int64_t>(value);
+  fault(fmt::format("{} = {}; must be an integer from 0 to {}", wanted_[column].name, value, most));
+  return std::nullopt;
+}
+
+void CsvRows::fault_at(std::int64_t line, const std::string& what) {
+  constexpr std::size_t most = 20;
+  if (faults_.size() == most)
+    ++faults_left_out_;
+  else
+    faults_.push_back(fmt::format("{}:{}: {}", file_, line, what));
+}
+
+void CsvRows::check() const {
+  if (faults_.empty()) return;
+  std::string all;
+  for (const std::string& line : faults_) all += (all.empty() ? "" : "\n") + line;
+  if (faults_left_out_ > 0) all += fmt::format("\n{}: and {} more faults", file_, faults_left_out_);
+  throw FileFault(all);
+}
+
+std::optional<DataFile> find_data_file(Settings& settings) {
+  const auto path = settings.file({"file", "A file, beside the experiment file or in the working directory."});
+  const Key hash{"file_hash", "Written by the program: the digest of the file's content, which must still be that.", "",
+                 "any content"};
+  static_cast<void>(settings.has(hash));  // known, also where there is no file
+  if (path.empty()) return std::nullopt;
+  try {
+    DataFile file{.name = path.string(), .content = file_content(path), .hash = {}};
+    file.hash = content_hash(file.content);
+    if (settings.text("file_hash", file.hash) != file.hash)
+      settings.fault("file_hash",
+                     fmt::format("the content of {} is another, {}; left out, any is right", file.name, file.hash));
+    return file;
+  } catch (const FileFault& problem) {
+    settings.fault("file", problem.what());
+  } catch (const std::bad_alloc&) {
+    report_lack_of_memory(path, settings);
+  }
+  return std::nullopt;
+}
+
+void report_lack_of_memory(const std::filesystem::path& file, Settings& settings) {
+  std::error_code ignored;
+  settings.fault("file", fmt::format("the memory does not suffice for what {} holds; it has {} bytes", file.string(),
+                                     std::filesystem::file_size(file, ignored)));
+}
+
+void report(const FileFault& problem, Settings& settings) {
+  std::istringstream lines(problem.what());
+  for (std::string line; std::getline(lines, line);) settings.fault("file", line);
+}
+
+std::string file_content(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) throw FileFault(fmt::format("{}: is a directory", file.string()));
+  const std::uintmax_t bytes = std::filesystem::file_size(file, ignored);
+  if (!ignored && bytes > most_text_bytes)
+    throw FileFault(fmt::format("{}: has {} bytes; must be at most {}", file.string(), bytes, most_text_bytes));
+  try {
+    return whole_file(file, most_text_bytes);
+  } catch (const std::system_error& problem) {
+    throw FileFault(fmt::format("{}: cannot be read: {}", file.string(), problem.code().message()));
+  }
+}
+
+TableText::TableText(std::string_view content, std::string file, std::uint64_t most_bytes)
+    : content_(content), file_(std::move(file)), most_bytes_(most_bytes), piece_(1 << 18), stream_([this] {
+        constexpr std::size_t compressed_bytes = 1 << 16;
+        const std::string_view piece = content_.substr(taken_, compressed_bytes);
+        taken_ += piece.size();
+        return piece;
+      }) {}
+
+std::string_view TableText::next() {
+  // A table whose durations are all the same is compressed to a tenth or so.
+  constexpr std::size_t most_times = 100, from_bytes = 64'000'000;
+  throw_if_interrupted();
+  try {
+    const std::size_t got = stream_.read(piece_.data(), piece_.size());
+    if (got > most_bytes_ - unpacked_)
+      throw FileFault(
+          fmt::format("{}: unpacks to more than {} bytes, the most that a table may have", file_, most_bytes_));
+    unpacked_ += got;
+    if (unpacked_ > from_bytes && unpacked_ / most_times > taken_)
+      throw FileFault(
+          fmt::format("{}: unpacks to more than {} times its size, as no table of numbers does", file_, most_times));
+    return {piece_.data(), got};
+  } catch (const GzipFault& problem) {
+    throw FileFault(fmt::format("{}: {}", file_, problem.what()));
+  }
+}
+
 namespace {
 
 constexpr std::int64_t most_steps = 1'000'000'000;
@@ -133,6 +418,232 @@ StepLaw Trace::step_law(int worker, int micro_batches) const {
     sums.add(sum);
   }
   return sums.law();
+}
+
+namespace {
+
+class TraceDelay final : public DelayProcess {
+ public:
+  TraceDelay(std::shared_ptr<const Trace> trace, TraceReplay replay)
+      : trace_(std::move(trace)), replay_(std::move(replay)) {}
+
+  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
+    const auto recorded_s = find(stream, first, added_s.size());
+    if (recorded_s.size() < added_s.size())
+      fail_for_missing(stream, first + static_cast<std::uint32_t>(recorded_s.size()));
+    for (std::size_t i = 0; i < added_s.size(); ++i) added_s[i] += replay_.scale * recorded_s[i] + replay_.shift_s;
+  }
+
+  double mean_s() const override { return replay_.scale * trace_->mean_s() + replay_.shift_s; }
+  double variance_s2() const override { return replay_.scale * replay_.scale * trace_->variance_s2(); }
+  double minimum_s() const override { return replay_.scale * trace_->minimum_s() + replay_.shift_s; }
+
+  StepLaw step_law(const RandomStream& stream, int micro_batches) const override {
+    const StepLaw law = recorded_law(stream, micro_batches);
+    return {replay_.scale * law.mean_s + micro_batches * replay_.shift_s,
+            replay_.scale * replay_.scale * law.variance_s2};
+  }
+  double shortest_s(Rank worker) const override {
+    if (replay_.stretch) return minimum_s();  // whom it follows is the seed's matter
+    return replay_.scale * trace_->minimum_s(rows_of(worker)) + replay_.shift_s;
+  }
+  std::size_t known_ahead(const RandomStream& stream, std::uint32_t first, std::size_t most) const override {
+    return std::max<std::size_t>(find(stream, first, most).size(), 1);
+  }
+  bool can_run_out() const override { return true; }
+
+ private:
+  int rows_of(Rank worker) const {
+    const auto index = static_cast<std::size_t>(worker.value);
+    const int rows = index < replay_.rows_of.size() ? replay_.rows_of[index] : worker.value;
+    if (rows >= trace_->workers())
+      throw RunFailure(fmt::format("the trace {} has workers 0 to {}, none for worker {}", trace_->file(),
+                                   trace_->workers() - 1, worker.value));
+    return rows;
+  }
+  Step recorded(const RandomStream& stream) const {
+    const Step::Rep steps = trace_->steps().value(), step = stream.step.value();
+    if (step < steps) return step;
+    if (replay_.end == TraceEnd::wrap) return step % steps;
+    throw RunFailure(
+        fmt::format("worker {}, step {}: the trace {} ends after {} steps; choose end = \"wrap\" to start "
+                    "again, or a budget of at most {} steps",
+                    stream.worker.value, step, trace_->file(), steps, steps));
+  }
+  std::span<const double> find(const RandomStream& stream, std::uint32_t first, std::size_t most) const {
+    const RecordedPlace place = place_of(stream);
+    return trace_->durations_s(place.worker, place.step, first, most);
+  }
+  RecordedPlace place_of(const RandomStream& stream) const {
+    if (replay_.stretch) return place_in_recording(*replay_.stretch, trace_->workers(), trace_->steps(), stream);
+    return {rows_of(stream.worker), recorded(stream)};
+  }
+  StepLaw recorded_law(const RandomStream& stream, int micro_batches) const {
+    if (!replay_.stretch) return trace_->step_law(rows_of(stream.worker), micro_batches);
+    if (!replay_.stretch->redraw_worker)
+      return trace_->step_law(followed_worker(*replay_.stretch, trace_->workers(), stream), micro_batches);
+    return law_of_any_worker(micro_batches);
+  }
+  // Each as likely as any other: the mean over all, whose variances differences between their means add to.
+  StepLaw law_of_any_worker(int micro_batches) const {
+    StepLaw sums;
+    double squares_s2 = 0;
+    for (int worker = 0; worker < trace_->workers(); ++worker) {
+      const StepLaw law = trace_->step_law(worker, micro_batches);
+      sums.mean_s += law.mean_s / trace_->workers();
+      sums.variance_s2 += law.variance_s2 / trace_->workers();
+      squares_s2 += law.mean_s * law.mean_s / trace_->workers();
+    }
+    sums.variance_s2 += std::max(squares_s2 - sums.mean_s * sums.mean_s, 0.0);
+    return sums;
+  }
+  [[noreturn]] void fail_for_missing(const RandomStream& stream, std::uint32_t micro_batch) const {
+    const RecordedPlace place = place_of(stream);
+    const bool beyond = micro_batch >= static_cast<std::uint32_t>(trace_->micro_batches());
+    throw RunFailure(fmt::format(
+        "worker {}, step {}, micro-batch {}: the trace {} has no duration for worker {}, step {}, micro-batch {}; {}",
+        stream.worker.value, stream.step.value(), micro_batch, trace_->file(), place.worker, place.step.value(),
+        micro_batch,
+        beyond ? fmt::format("its steps have at most {}", trace_->micro_batches())
+               : "the recorded run has probably dropped it: record one that drops nothing"));
+  }
+
+  std::shared_ptr<const Trace> trace_;
+  TraceReplay replay_;
+};
+
+}  // namespace
+
+std::shared_ptr<const DelayProcess> trace_delay(std::shared_ptr<const Trace> trace, TraceReplay replay) {
+  return std::make_shared<TraceDelay>(std::move(trace), std::move(replay));
+}
+
+namespace {
+
+std::optional<int> as_rank(const std::string& key, int workers) {
+  int rank = 0;
+  const auto [end, problem] = std::from_chars(key.data(), key.data() + key.size(), rank);
+  const bool is_rank = problem == std::errc() && end == key.data() + key.size() && std::to_string(rank) == key;
+  return is_rank && rank >= 0 && rank < workers ? std::optional(rank) : std::nullopt;
+}
+
+constexpr std::int64_t most_block_steps = 1'000'000'000;
+
+TraceStretch read_stretch(Settings& table, std::optional<Step> recorded) {
+  TraceStretch stretch;
+  Settings keys = table.section(
+      {"stretch", "For more workers than the recording has: each draws its steps from it, in blocks of steps."});
+  stretch.block_steps = keys.integer(
+      {"block_steps", "How many recorded steps stay together.", "steps"}, 1,
+      recorded ? Stated<std::int64_t>(recorded->value()) : Stated<std::int64_t>(most_block_steps, "those recorded"));
+  stretch.redraw_worker = keys.flag(
+      {"redraw_worker", "Whether every block may be of another recorded worker; else a worker follows one."}, false);
+  stretch.together = keys.flag(
+      {"together", "Whether all workers take the same recorded steps at a time, each of a worker of its."}, false);
+  return stretch;
+}
+
+void check_micro_batches(Settings& table, const Trace& trace, int micro_batches) {
+  if (micro_batches > trace.micro_batches())
+    table.fault("file", fmt::format("the steps of the trace have {} micro-batches; cluster.micro_batches, {}, must be "
+                                    "at most that",
+                                    trace.micro_batches(), micro_batches));
+}
+
+}  // namespace
+
+std::shared_ptr<const Trace> read_trace(Settings& table, TraceReplay& replay, std::vector<TraceLimit>& limits) {
+  auto trace = read_data_file<Trace>(table);
+  if (table.has("stretch")) {
+    const std::size_t faults = table.faults_so_far();
+    replay.stretch = read_stretch(table, trace ? std::optional(trace->steps()) : std::nullopt);
+    replay.end = TraceEnd::wrap;
+    if (table.has("end"))
+      table.fault("end", "must not be given together with stretch: blocks are drawn as long as the run goes on");
+    if (!trace || table.faults_so_far() > faults) return nullptr;
+    limits.push_back({table, trace->file(), most_workers, trace->steps(), replay.end, trace->micro_batches()});
+    return trace;
+  }
+  const auto written = table.choice<TraceEnd>(
+      {"end", "Where the recording has no more steps: a fault, the end of the run, or its first step again."},
+      {{"error", TraceEnd::error}, {"stop", TraceEnd::stop}, {"wrap", TraceEnd::wrap}});
+  replay.end = written.value_or(TraceEnd::error);
+  if (trace && written)
+    limits.push_back({table, trace->file(), trace->workers(), trace->steps(), replay.end, trace->micro_batches()});
+  return trace;
+}
+
+std::shared_ptr<const DelayProcess> read_base_trace(Settings& table, int workers, int micro_batches,
+                                                    std::vector<TraceLimit>& limits) {
+  TraceReplay replay;
+  const auto trace = read_trace(table, replay, limits);
+  if (replay.stretch) {
+    if (table.has("like"))
+      table.fault("like", "must not be given together with stretch, which draws whom each worker follows");
+    if (!trace || workers == 0) return nullptr;
+    check_micro_batches(table, *trace, micro_batches);
+    replay.stretch->is_base = true;
+    return trace_delay(trace, std::move(replay));
+  }
+  Settings like = table.section({"like", "Workers with others' rows: { \"3\" = 0 } has worker 3 follow worker 0's."});
+  const std::vector<std::string> keys = like.keys();
+  if (!trace || workers == 0) {
+    for (const std::string& key : keys) static_cast<void>(like.has(key));
+    return nullptr;
+  }
+  replay.rows_of.resize(static_cast<std::size_t>(workers));
+  std::iota(replay.rows_of.begin(), replay.rows_of.end(), 0);
+  for (const std::string& key : keys) {
+    const auto follower = as_rank(key, workers);
+    const auto rows = like.integer(key, 0, trace->workers() - 1);
+    if (follower) replay.rows_of[static_cast<std::size_t>(*follower)] = static_cast<int>(rows);
+    if (!follower) like.fault(key, fmt::format("the key must be a worker, from 0 to {}", workers - 1));
+  }
+  const auto without = std::ranges::find_if(replay.rows_of, [&](int rows) { return rows >= trace->workers(); });
+  if (without != replay.rows_of.end()) {
+    table.fault("file", fmt::format("worker {} of {} has no rows: the trace has {} workers; let it follow another, "
+                                    "like = {{ \"{}\" = 0 }}, or draw all from them, stretch = {{ block_steps = 50 }}",
+                                    *without, workers, trace->workers(), *without));
+    return nullptr;
+  }
+  check_micro_batches(table, *trace, micro_batches);
+  return trace_delay(trace, std::move(replay));
+}
+
+namespace {
+
+constexpr std::uint8_t stream_of_base = 255;  // entries of [[delays]] have smaller numbers
+constexpr std::uint32_t number_of_begin = 0, number_of_worker = 1;
+
+RandomStream draws_of(const TraceStretch& stretch, const RandomStream& stream, Step block) {
+  return {.seed = stream.seed,
+          .purpose = Purpose::trace_block,
+          .stream = stretch.is_base ? stream_of_base : stream.stream,
+          .worker = stream.worker,
+          .step = block};
+}
+
+Step block_of(const TraceStretch& stretch, Step step) { return Step{step.value() / stretch.block_steps.value()}; }
+
+// Of `count`; uniform numbers are below 1.
+std::int64_t drawn(const RandomStream& stream, std::uint32_t number, std::int64_t count) {
+  return static_cast<std::int64_t>(stream.uniform(number) * static_cast<double>(count));
+}
+
+}  // namespace
+
+int followed_worker(const TraceStretch& stretch, int recorded_workers, const RandomStream& stream) {
+  const Step block = stretch.redraw_worker ? block_of(stretch, stream.step) : Step{0};
+  return static_cast<int>(drawn(draws_of(stretch, stream, block), number_of_worker, recorded_workers));
+}
+
+RecordedPlace place_in_recording(const TraceStretch& stretch, int recorded_workers, Step recorded_steps,
+                                 const RandomStream& stream) {
+  RandomStream draws = draws_of(stretch, stream, block_of(stretch, stream.step));
+  if (stretch.together) draws.worker = Rank{0};
+  const std::int64_t begin = drawn(draws, number_of_begin, recorded_steps.value());
+  const std::int64_t within = stream.step.value() % stretch.block_steps.value();
+  return {followed_worker(stretch, recorded_workers, stream), Step{(begin + within) % recorded_steps.value()}};
 }
 
 }  // namespace syncopate

@@ -1,4 +1,4 @@
-#include "workers/training/course_log.hpp"
+#include "workers/training/checkpoint_log.hpp"
 
 #include <fmt/format.h>
 
@@ -7,10 +7,11 @@
 #include <type_traits>
 #include <utility>
 
-#include "workers/process/interrupt.hpp"
+#include "workers/base/process.hpp"
 #include "workers/training/gradient_sum.hpp"
 
 namespace syncopate {
+
 namespace {
 
 thread_local CourseLog* log_here = nullptr;

@@ -10,8 +10,8 @@
 #include <system_error>
 #include <utility>
 
-#include "workers/process/interrupt.hpp"
-#include "workers/training/course_log.hpp"
+#include "workers/base/process.hpp"
+#include "workers/training/checkpoint_log.hpp"
 
 namespace syncopate {
 

@@ -3,7 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <new>
 #include <span>
+#include <utility>
 
 namespace syncopate {
 
@@ -25,5 +29,47 @@ void write_weighted_sum(float* out, std::span<const WeightedVector> terms, std::
 
 // In double precision, in an order that depends on the size alone.
 double sum_of_squares(const float* in, std::size_t size);
+
+// A contiguous, cache-line aligned vector of float32: parameters, momentum and reduced gradients
+// all live in one of these, so that an all-reduce or an optimizer pass works on one buffer.
+class FlatVector {
+ public:
+  FlatVector() = default;
+
+  // Uninitialised: every user writes the whole vector before it is read.
+  explicit FlatVector(std::size_t size) : size_(size) {
+    if (size == 0) return;
+    // Not aligned_alloc: glibc before 2.38 never reuses a freed aligned block for an equal request.
+    constexpr std::size_t line = 64;
+    std::size_t space = size * sizeof(float) + line;
+    memory_.reset(std::malloc(space));
+    if (!memory_) throw std::bad_alloc();
+    void* start = memory_.get();
+    data_ = static_cast<float*>(std::align(line, size * sizeof(float), start, space));
+  }
+  FlatVector(FlatVector&& other) noexcept { *this = std::move(other); }
+  FlatVector& operator=(FlatVector&& other) noexcept {
+    size_ = std::exchange(other.size_, 0);
+    data_ = std::exchange(other.data_, nullptr);
+    memory_ = std::move(other.memory_);
+    return *this;
+  }
+
+  float* data() { return data_; }
+  const float* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  std::span<float> span() { return {data(), size_}; }
+  std::span<const float> span() const { return {data(), size_}; }
+
+ private:
+  struct Free {
+    void operator()(void* pointer) const { std::free(pointer); }
+  };
+
+  std::size_t size_ = 0;
+  float* data_ = nullptr;
+  std::unique_ptr<void, Free> memory_;
+};
 
 }  // namespace syncopate

@@ -1,7 +1,12 @@
 #include "workers/training/gradient.hpp"
 
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <numeric>
 #include <utility>
 
+#include "workers/training/checkpoint_log.hpp"
 #include "workers/training/gradient_sum.hpp"
 
 namespace syncopate {
@@ -36,6 +41,77 @@ void Gradient::join(std::vector<Term>&& terms) {
       terms_.push_back(std::move(term));
     }
   }
+}
+
+CellPtr filled_cell(std::span<const float> values) {
+  auto cell = new_cell();
+  cell->value = FlatVector(values.size());
+  std::copy(values.begin(), values.end(), cell->value.data());
+  return cell;
+}
+
+std::uint64_t new_state_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+MomentAges ages_of(const ModelState& state) { return {state.moments[0].age, state.moments[1].age}; }
+
+MomentAges age_of_mean(std::span<const MomentAges> ages, std::span<const double> weights,
+                       std::span<const double> decays) {
+  MomentAges mean = ages.front();
+  const auto count = static_cast<double>(ages.size());
+  const double total = weights.empty() ? count : std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (std::size_t moment = 0; moment < decays.size(); ++moment) {
+    if (std::ranges::all_of(ages, [&](const MomentAges& each) { return each[moment] == mean[moment]; })) continue;
+    double left = 0;
+    for (std::size_t i = 0; i < ages.size(); ++i) {
+      const MomentAge& age = ages[i][moment];
+      const double share = (weights.empty() ? 1 : weights[i]) / total;
+      left += share * age.left * std::pow(decays[moment], static_cast<double>(age.steps.value()));
+    }
+    mean[moment] = {.steps = {}, .left = left};
+  }
+  return mean;
+}
+
+BackwardOrder::BackwardOrder(const Objective& objective)
+    : weights_(objective.weights()), parameters_(objective.parameters()) {
+  std::vector<ParameterTensor> tensors = objective.tensors();
+  std::erase_if(tensors, [](const ParameterTensor& tensor) { return tensor.size == 0; });
+  for (const ParameterTensor& tensor : tensors) flat_.push_back({tensor.offset, tensor.size});
+  std::ranges::stable_sort(tensors, {}, &ParameterTensor::place);
+  for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor)
+    last_first_.push_back({tensor->offset, tensor->size});
+}
+
+std::optional<LastLayers> BackwardOrder::done_by(double share) const {
+  LastLayers done{.weights_from = weights_, .others_from = parameters_};
+  std::size_t elements = 0;
+  for (const Tensor& tensor : last_first_) {
+    elements += tensor.size;
+    if (static_cast<double>(elements) / static_cast<double>(parameters_) > share) break;
+    (tensor.offset < weights_ ? done.weights_from : done.others_from) = tensor.offset;
+  }
+  const bool is_nothing = done.weights_from == weights_ && done.others_from == parameters_;
+  return is_nothing ? std::nullopt : std::optional(done);
+}
+
+void leave_layers(std::vector<GradientSegment>& segments, const LastLayers& layers, std::size_t weights) {
+  std::vector<GradientSegment> left;
+  const auto leave = [&](const GradientSegment& segment, std::size_t from, std::size_t to) {
+    const std::size_t begin = std::max(from, segment.offset), end = std::min(to, segment.offset + segment.size);
+    if (begin >= end) return;
+    left.push_back({.offset = begin,
+                    .size = end - begin,
+                    .data = segment.data + (begin - segment.offset),
+                    .owner = segment.owner});
+  };
+  for (const GradientSegment& segment : segments) {
+    leave(segment, layers.weights_from, weights);
+    leave(segment, std::max(layers.others_from, weights), segment.offset + segment.size);
+  }
+  segments = std::move(left);
 }
 
 }  // namespace syncopate

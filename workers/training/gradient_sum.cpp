@@ -2,15 +2,179 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
+#include <vector>
 
-#include "workers/training/course_log.hpp"
-#include "workers/training/divided_sums.hpp"
+#include "workers/training/checkpoint_log.hpp"
 #include "workers/training/flat_arithmetic.hpp"
-#include "workers/training/wide_gradient.hpp"
 
 namespace syncopate {
+
+namespace {
+
+// Where the model of a chunk is. Its normalisation statistics follow the parameters.
+ProcessSet places_of(const ModelState& model, DividedWork& divided) {
+  const ProcessSet parameters = model.parameters->at;
+  if (!model.buffers) return parameters;
+  const ProcessSet both = parameters & model.buffers->at;
+  if (!both.empty()) return both;
+  const ProcessSet first = ProcessSet::only(parameters.lowest());
+  divided.bring(model.buffers, first);
+  return first;
+}
+
+// The one whose workers all micro-batches of the sum are of; none: there are several, or none.
+std::optional<int> only_process(const GradientSum& sum, const DividedWork& divided) {
+  std::optional<int> only;
+  for (const GradientSum::Chunk& chunk : sum.chunks)
+    for (const MicroBatch& micro_batch : chunk.micro_batches) {
+      const int process = divided.process_of(micro_batch.worker);
+      if (only && *only != process) return std::nullopt;
+      only = process;
+    }
+  return only;
+}
+
+ProcessSet places_of(const GradientSum::Chunk& chunk, const DividedWork& divided) {
+  return chunk.nested ? values_of(chunk).at : divided.normalised(ProcessSet::only(chunk.evaluator));
+}
+
+// Who brings a chunk into the sum of all.
+int giver(const GradientSum::Chunk& chunk, const GradientSum& sum, const DividedWork& divided) {
+  return (sum.at.empty() ? places_of(chunk, divided) : sum.at).lowest();
+}
+
+// Parameters, what they lack of double precision if the sum is wide, statistics.
+struct Layout {
+  std::size_t parameters;
+  std::size_t buffers;
+  bool wide;
+  std::size_t size() const { return (wide ? 2 : 1) * parameters + buffers; }
+};
+
+// The part of the sum that this process gives. What only it needs of the chunks is not kept.
+FlatVector part_of(GradientSum& sum, const Layout& layout, const DividedWork& divided) {
+  GradientSum part;
+  part.wide = sum.wide;
+  part.factors = sum.factors;
+  for (GradientSum::Chunk& chunk : sum.chunks) {
+    if (giver(chunk, sum, divided) != divided.self()) continue;
+    part.chunks.push_back(chunk);
+    if (!sum.at.empty() || chunk.nested) continue;  // others read it
+    chunk.result.segments.clear();
+    chunk.result.buffers_sum.clear();
+    chunk.kept = nullptr;
+  }
+  FlatVector values(layout.size());
+  const std::span<float> all = values.span();
+  const std::span<float> high = all.first(layout.parameters), buffers = all.last(layout.buffers);
+  if (layout.wide)
+    write_wide_block(part, 1, 0, high, all.subspan(layout.parameters, layout.parameters));
+  else
+    write_block(part, 1, 0, high);
+  std::ranges::fill(buffers, 0.0f);
+  add_buffers(part, buffers);
+  return values;
+}
+
+const float* floats(const Payload& payload) { return static_cast<const float*>(payload.data); }
+
+// In the order of the processes.
+FlatVector sum_of(const std::vector<Payload>& parts, const Layout& layout) {
+  FlatVector values(layout.size());
+  float* const out = values.data();
+  std::copy_n(floats(parts.front()), layout.size(), out);
+  for (std::size_t i = 1; i < parts.size() && !layout.wide; ++i) add(out, floats(parts[i]), layout.size());
+  if (!layout.wide) return values;
+  const std::size_t size = layout.parameters;
+  for (std::size_t at = 0; at < size; ++at) {
+    double sum = 0;
+    for (const Payload& part : parts) sum += static_cast<double>(floats(part)[at]) + floats(part)[size + at];
+    out[at] = static_cast<float>(sum);
+    out[size + at] = static_cast<float>(sum - out[at]);
+  }
+  for (std::size_t i = 1; i < parts.size(); ++i) add(out + 2 * size, floats(parts[i]) + 2 * size, layout.buffers);
+  return values;
+}
+
+void fill(GradientSum& whole, std::vector<Payload> parts, const Layout& layout) {
+  Payload values = parts.front();
+  if (parts.size() > 1) {
+    const auto owner = std::make_shared<const FlatVector>(sum_of(parts, layout));
+    values = {.owner = owner, .data = owner->data(), .bytes = owner->size() * sizeof(float)};
+  }
+  const float* part = floats(values);
+  for (GradientSum::Chunk& chunk : whole.chunks) {
+    chunk.result.segments.push_back({.offset = 0, .size = layout.parameters, .data = part, .owner = values.owner});
+    part += layout.parameters;
+  }
+  whole.chunks.front().result.buffers_sum.assign(part, part + layout.buffers);
+}
+
+}  // namespace
+
+const GradientSum& values_of(const GradientSum::Chunk& nested) {
+  return nested.nested->at.empty() ? *nested.nested->whole : *nested.nested;
+}
+
+void place_chunks(GradientSum& sum, const std::shared_ptr<const Objective>& objective, Executor& executor,
+                  DividedWork& divided) {
+  const std::optional<int> only = only_process(sum, divided);
+  std::vector<GradientSum::Chunk*> free;
+  for (GradientSum::Chunk& chunk : sum.chunks) {
+    if (chunk.nested) {
+      submit_chunks(chunk.nested, objective, executor, &divided);
+      if (chunk.nested->at.empty()) sum_at(chunk.nested, ProcessSet::everywhere(), objective, executor, &divided);
+    } else if (chunk.at) {
+      const ProcessSet places = places_of(*chunk.at, divided);
+      const int own = divided.process_of(chunk.micro_batches.front().worker);
+      if (places.is_everywhere() && !only)
+        free.push_back(&chunk);
+      else
+        chunk.evaluator = places.has(own) ? own : places.lowest();
+    }
+  }
+  for (std::size_t i = 0; i < free.size(); ++i)
+    free[i]->evaluator = static_cast<int>(i * static_cast<std::size_t>(divided.processes()) / free.size());
+  sum.at = ProcessSet::everywhere();
+  for (const GradientSum::Chunk& chunk : sum.chunks) sum.at = sum.at & places_of(chunk, divided);
+}
+
+std::shared_ptr<GradientSum> sum_at(const std::shared_ptr<GradientSum>& sum, ProcessSet places,
+                                    const std::shared_ptr<const Objective>& objective, Executor& executor,
+                                    DividedWork* divided) {
+  submit_chunks(sum, objective, executor, divided);
+  if (!divided || sum->at.covers(places)) return sum;
+  if (sum->whole) return sum->whole;
+  const Layout layout{objective->parameters(), objective->buffers(), sum->wide};
+  ProcessSet givers = ProcessSet::none();
+  for (const GradientSum::Chunk& chunk : sum->chunks) givers = givers | ProcessSet::only(giver(chunk, *sum, *divided));
+  const auto whole = new_sum();
+  whole->submitted = true;
+  whole->wide = sum->wide;
+  whole->micro_batches = sum->micro_batches;
+  whole->chunks.resize(sum->wide ? 2 : 1);
+  const auto give = [sum, layout, divided]() -> Payload {
+    const auto owner = std::make_shared<const FlatVector>(part_of(*sum, layout, *divided));
+    return {.owner = owner, .data = owner->data(), .bytes = owner->size() * sizeof(float)};
+  };
+  const auto take = [whole = std::weak_ptr(whole), layout](std::vector<Payload> parts) {
+    if (const auto filled = whole.lock()) fill(*filled, std::move(parts), layout);
+  };
+  whole->tasks.push_back(divided->exchange(givers, ProcessSet::everywhere(), sum->tasks, give, take));
+  sum->whole = whole;
+  return whole;
+}
 
 namespace {
 
@@ -304,6 +468,320 @@ void add_buffers(const GradientSum& sum, std::span<float> total) {
     assert(chunk.result.buffers_sum.empty() || chunk.result.buffers_sum.size() == total.size());
     for (std::size_t i = 0; i < chunk.result.buffers_sum.size(); ++i) total[i] += chunk.result.buffers_sum[i];
   }
+}
+
+bool is_named(std::string_view tensor, const std::vector<std::string>& parts) {
+  return std::ranges::any_of(parts, [&](const std::string& part) { return tensor.find(part) != tensor.npos; });
+}
+
+std::vector<Stretch> stretches_of(const Objective& objective, const Optimizer& optimizer) {
+  const WeightDecay& decay = optimizer.weight_decay();
+  std::vector<Stretch> stretches;
+  for (const ParameterTensor& tensor : objective.tensors()) {
+    if (tensor.size == 0) continue;
+    const bool is_weight = tensor.offset < objective.weights();
+    const bool excluded = (decay.scope == DecayScope::weights && !is_weight) || is_named(tensor.name, decay.exclude);
+    const bool continues = optimizer.passes() == 0 && !stretches.empty() && stretches.back().excluded == excluded;
+    if (continues)
+      stretches.back().end += tensor.size;
+    else
+      stretches.push_back({tensor.offset, tensor.offset + tensor.size, excluded});
+  }
+  return stretches;
+}
+
+namespace {
+
+// The model at which all of the sum is taken; null: there is none, or nothing is left to do.
+const Cell* only_model(const GradientSum& sum) {
+  if (sum.submitted || sum.chunks.empty()) return nullptr;
+  const ModelStatePtr& at = sum.chunks.front().at;
+  const auto is_usual = [&](const GradientSum::Chunk& chunk) {
+    return chunk.at && chunk.at->parameters == at->parameters && chunk.scale != 0 && chunk.layers.are_all();
+  };
+  return at && std::ranges::all_of(sum.chunks, is_usual) ? at->parameters.get() : nullptr;
+}
+
+std::int64_t micro_batches_in(const GradientSum& sum) {
+  std::int64_t count = 0;
+  for (const GradientSum::Chunk& chunk : sum.chunks) count += std::ssize(chunk.micro_batches);
+  return count;
+}
+
+std::unique_ptr<const GradientsApart> go_through(std::span<GradientSum::Chunk* const> chunks, const ModelState& at,
+                                                 const Objective& objective) {
+  std::vector<std::span<const MicroBatch>> lists;
+  for (const GradientSum::Chunk* chunk : chunks) lists.emplace_back(chunk->micro_batches);
+  return objective.gradients_apart(at.parameters->value.data(), at.buffers ? at.buffers->value.data() : nullptr, lists);
+}
+
+// What the chunks of one pass share.
+struct Pass {
+  std::shared_ptr<const Objective> objective;
+  std::unique_ptr<const GradientsApart> gradients{};  // once it is over
+};
+
+class KeptOfList : public KeptOfPass {
+ public:
+  KeptOfList(std::shared_ptr<const Pass> pass, std::size_t list) : pass_(std::move(pass)), list_(list) {}
+
+  const std::vector<GradientSegment>& values() const override {
+    std::call_once(made_, [&] { values_ = pass_->gradients->of(list_).segments; });
+    return values_;
+  }
+  void add_to(float* out) const override { pass_->gradients->add_to(out, list_); }
+
+ private:
+  std::shared_ptr<const Pass> pass_;
+  std::size_t list_;
+  mutable std::once_flag made_;
+  mutable std::vector<GradientSegment> values_;
+};
+
+}  // namespace
+
+std::vector<std::vector<std::size_t>> passes_of(std::span<const std::shared_ptr<GradientSum>> sums,
+                                                const Objective& objective) {
+  std::vector<std::size_t> together;
+  std::vector<std::vector<std::size_t>> alone;
+  std::set<const GradientSum*> seen;  // several may bring one sum that they share
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    if (seen.insert(sums[i].get()).second && only_model(*sums[i]))
+      together.push_back(i);
+    else
+      alone.push_back({i});
+  const auto first_of = [&](std::size_t i) { return sums[i]->chunks.front().micro_batches.front(); };
+  std::ranges::stable_sort(together, {}, first_of);
+
+  std::vector<std::vector<std::size_t>> at_one_model;
+  std::map<const Cell*, std::size_t> place;  // looked up, never iterated
+  for (const std::size_t i : together) {
+    const auto [found, is_new] = place.try_emplace(only_model(*sums[i]), at_one_model.size());
+    if (is_new) at_one_model.emplace_back();
+    at_one_model[found->second].push_back(i);
+  }
+
+  std::vector<std::vector<std::size_t>> passes;
+  for (const std::vector<std::size_t>& of_model : at_one_model) {
+    std::int64_t all = 0, before = 0;
+    for (const std::size_t i : of_model) all += micro_batches_in(*sums[i]);
+    const std::int64_t pieces = number_of_chunks(all * objective.samples_per_micro_batch(), objective.chunk_samples());
+    std::int64_t piece = -1;
+    for (const std::size_t i : of_model) {
+      if (std::exchange(piece, before * pieces / all) != before * pieces / all) passes.emplace_back();
+      passes.back().push_back(i);
+      before += micro_batches_in(*sums[i]);
+    }
+  }
+  passes.insert(passes.end(), alone.begin(), alone.end());
+  return passes;
+}
+
+void submit_pass(std::span<const std::shared_ptr<GradientSum>> sums, const std::shared_ptr<const Objective>& objective,
+                 Executor& executor, const std::function<void(std::size_t)>& submitted) {
+  if (sums.size() == 1) {
+    submit_chunks(sums.front(), objective, executor);
+    return submitted(0);
+  }
+  std::vector<GradientSum::Chunk*> chunks;
+  for (const auto& sum : sums)
+    for (GradientSum::Chunk& chunk : sum->chunks) chunks.push_back(&chunk);
+  const ModelStatePtr at = held_by_task(chunks.front()->at);
+  for (GradientSum::Chunk* chunk : chunks) chunk->at = nullptr;  // the task alone holds it, until it has been run
+  const std::vector<std::shared_ptr<Task>> inputs = {at->parameters->producer, producer(at->buffers)};
+  const auto pass = std::make_shared<Pass>(Pass{.objective = objective});
+  const auto begin = [pass, chunks, at, held = std::vector(sums.begin(), sums.end())] {
+    pass->gradients = go_through(chunks, *at, *pass->objective);
+    for (std::size_t i = 0; i < chunks.size(); ++i) chunks[i]->result.loss_sum = pass->gradients->loss_sum(i);
+  };
+  for (std::size_t i = 0; i < chunks.size(); ++i) chunks[i]->kept = std::make_shared<KeptOfList>(pass, i);
+  const std::shared_ptr<Task> gone_through = executor.submit(begin, inputs);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    sums[i]->submitted = true;
+    sums[i]->tasks.push_back(gone_through);
+    submitted(i);
+  }
+}
+
+namespace {
+
+// A sum of weights below this part of their magnitudes is what rounding has left of zero.
+constexpr double rounding = 0x1p-44;
+// Weights that differ by less than this part of them are one.
+constexpr double agreement = 0x1p-30;
+
+double sum_of(std::vector<double>& weights) {
+  std::sort(weights.begin(), weights.end());  // the same sum in any order of addition
+  double sum = 0;
+  double magnitude = 0;
+  for (const double weight : weights) {
+    sum += weight;
+    magnitude += std::abs(weight);
+  }
+  return std::abs(sum) <= rounding * magnitude ? 0 : sum;
+}
+
+// Cuts the weights in ascending order into runs that agree; each gets the middle of its run.
+void unite_weights(std::span<Gradient::Term> terms) {
+  std::vector<Gradient::Term*> order;
+  for (Gradient::Term& term : terms) order.push_back(&term);
+  std::sort(order.begin(), order.end(),
+            [](const Gradient::Term* a, const Gradient::Term* b) { return a->scale < b->scale; });
+  for (auto begin = order.begin(); begin != order.end();) {
+    const double lowest = (*begin)->scale;
+    const auto end = std::find_if(begin, order.end(), [&](const Gradient::Term* term) {
+      return term->scale - lowest > agreement * std::abs(lowest);
+    });
+    const double middle = std::midpoint(lowest, (*(end - 1))->scale);
+    for (; begin != end; ++begin) (*begin)->scale = middle;
+  }
+}
+
+}  // namespace
+
+std::vector<Gradient::Term> merge_weights(std::span<const Gradient::Term> terms) {
+  std::vector<Gradient::Term> merged;
+  std::vector<std::vector<double>> weights;
+  // As in a narrow sum: models with the same parameters and buffers are one.
+  std::map<std::tuple<const Cell*, const Cell*, LastLayers, MicroBatch>, std::size_t> place;
+  for (const Gradient::Term& term : terms) {
+    if (!term.at) continue;
+    for (const MicroBatch& micro_batch : term.micro_batches) {
+      const auto [found, is_new] = place.try_emplace(
+          {term.at->parameters.get(), term.at->buffers.get(), term.layers, micro_batch}, merged.size());
+      if (is_new) {
+        merged.push_back(
+            {.at = term.at, .micro_batches = {micro_batch}, .sum = nullptr, .scale = 0, .layers = term.layers});
+        weights.emplace_back();
+      }
+      weights[found->second].push_back(term.scale);
+    }
+  }
+  for (std::size_t i = 0; i < merged.size(); ++i) merged[i].scale = sum_of(weights[i]);
+  std::erase_if(merged, [](const Gradient::Term& term) { return term.scale == 0; });
+  unite_weights(merged);
+  return merged;
+}
+
+std::int64_t count_buffers(std::span<const Gradient::Term> terms, std::span<const Gradient::Term> merged) {
+  auto count = std::ranges::count_if(merged, [](const Gradient::Term& term) { return term.layers.are_all(); });
+  for (const Gradient::Term& term : terms)
+    if (term.sum) count += term.sum->micro_batches;
+  return count;
+}
+
+namespace {
+
+Payload payload_of(DividedWork::Numbers numbers) {
+  const auto owner = std::make_shared<const DividedWork::Numbers>(std::move(numbers));
+  return {.owner = owner, .data = owner->data(), .bytes = owner->size() * sizeof(double)};
+}
+
+DividedWork::Numbers numbers_of(const Payload& payload) {
+  DividedWork::Numbers numbers(payload.bytes / sizeof(double));
+  if (!numbers.empty()) std::memcpy(numbers.data(), payload.data, payload.bytes);
+  return numbers;
+}
+
+}  // namespace
+
+DividedWork::DividedWork(ProcessGroup& group, Executor& executor, int workers)
+    : group_(group), executor_(executor), workers_(workers) {
+  assert(executor.threads() > 0 && group.size() <= most_processes);
+  group_.open([&executor](std::exception_ptr failure) { executor.fail(std::move(failure)); });
+}
+
+int DividedWork::process_of(Rank worker) const {
+  // The inverse of blocks that begin at workers * p / processes. Samples may bear a number beyond the workers'.
+  const std::int64_t last = std::min(worker.value, workers_ - 1);
+  return static_cast<int>(((last + 1) * processes() - 1) / workers_);
+}
+
+ProcessSet DividedWork::place_of(Rank rank) const {
+  return rank.value < workers_ ? normalised(ProcessSet::only(process_of(rank))) : ProcessSet::everywhere();
+}
+
+ProcessSet DividedWork::normalised(ProcessSet places) const {
+  return places.covers(all()) ? ProcessSet::everywhere() : places;
+}
+
+std::vector<bool> DividedWork::dealt(std::size_t count, ProcessSet places) const {
+  std::vector<bool> are_here(count, false);
+  if (!is_here(places)) return are_here;
+  const auto among = static_cast<std::size_t>((places & all()).count(processes()));
+  const auto own = static_cast<std::size_t>(places.count(self()));  // of those before it
+  for (std::size_t i = own; i < count; i += among) are_here[i] = true;
+  return are_here;
+}
+
+std::shared_ptr<Task> DividedWork::exchange(ProcessSet from, ProcessSet to,
+                                            std::span<const std::shared_ptr<Task>> prerequisites, Give give,
+                                            Take take) {
+  const std::uint64_t number = ++exchanges_;
+  if (CourseLog::replays_here())
+    return nullptr;  // all processes leave it out, and what it brought comes with all values
+  from = from & all();
+  to = to & all();
+  const bool gives = is_here(from), takes = is_here(to);
+  if (!gives && !takes) return nullptr;
+  const auto given = std::make_shared<std::vector<Payload>>();
+  const auto begin = [this, number, from, to, gives, takes, given,
+                      give = std::move(give)](const std::shared_ptr<Task>& task) {
+    ProcessGroup::Exchange exchange{.number = number, .from = from, .to = to};
+    if (gives) exchange.mine = give();
+    exchange.done = [this, task, from, gives, takes, given, mine = exchange.mine](std::vector<Payload> others) {
+      if (takes) *given = std::move(others);
+      if (takes && gives) given->insert(given->begin() + from.count(self()), mine);
+      executor_.end(task);
+    };
+    group_.begin(std::move(exchange));
+  };
+  const std::shared_ptr<Task> here[] = {
+      executor_.submit_elsewhere(begin, gives ? prerequisites : std::span<const std::shared_ptr<Task>>())};
+  if (!takes) return nullptr;
+  return executor_.submit([given, take = std::move(take)] { take(std::exchange(*given, {})); }, here);
+}
+
+std::shared_ptr<Task> DividedWork::exchange_numbers(ProcessSet from,
+                                                    std::span<const std::shared_ptr<Task>> prerequisites,
+                                                    std::function<Numbers()> give,
+                                                    std::function<void(const std::vector<Numbers>&)> take) {
+  return exchange(
+      from, all(), prerequisites, [give = std::move(give)] { return payload_of(give()); },
+      [take = std::move(take)](const std::vector<Payload>& payloads) {
+        std::vector<Numbers> all;
+        for (const Payload& payload : payloads) all.push_back(numbers_of(payload));
+        take(all);
+      });
+}
+
+std::vector<DividedWork::Numbers> DividedWork::exchanged_numbers(ProcessSet from,
+                                                                 const std::function<Numbers()>& give) {
+  const Numbers mine = is_here(from) ? give() : Numbers();
+  const auto result = std::make_shared<std::vector<Numbers>>();
+  executor_.wait(exchange_numbers(
+      from, {}, [mine] { return mine; }, [result](const std::vector<Numbers>& all) { *result = all; }));
+  return std::move(*result);
+}
+
+void DividedWork::bring(const CellPtr& cell, ProcessSet places) {
+  if (!cell || cell->at.covers(places)) return;
+  assert(!cell->at.empty());
+  const ProcessSet missing = places.without(cell->at) & all();
+  if (missing.empty()) return;
+  const std::shared_ptr<Task> prerequisites[] = {cell->producer};
+  const ProcessSet source = ProcessSet::only(cell->at.lowest());
+  const auto give = [cell]() -> Payload {
+    return {.owner = cell, .data = std::as_const(cell->value).data(), .bytes = cell->value.size() * sizeof(float)};
+  };
+  const auto take = [cell](const std::vector<Payload>& payloads) {
+    const Payload& payload = payloads.front();
+    cell->value = FlatVector(payload.bytes / sizeof(float));
+    if (payload.bytes > 0) std::memcpy(cell->value.data(), payload.data, payload.bytes);
+  };
+  auto brought = exchange(source, missing, prerequisites, give, take);
+  if (is_here(missing)) cell->producer = std::move(brought);
+  cell->at = normalised(cell->at | missing);
 }
 
 }  // namespace syncopate

@@ -9,6 +9,7 @@
 #include <utility>
 
 namespace syncopate {
+
 namespace {
 
 using Shape = LearningRate::Shape;

@@ -23,7 +23,7 @@
 #include <optional>
 #include <vector>
 
-#include "workers/units/units.hpp"
+#include "workers/base/units.hpp"
 
 namespace syncopate {
 

@@ -1,15 +1,23 @@
-// Averages of the workers' states, and the part of a state that an average moves as bytes.
-#include <algorithm>
-#include <cassert>
-#include <numeric>
-#include <utility>
+#include "workers/training/model_average.hpp"
 
-#include "workers/training/course_log.hpp"
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "workers/training/checkpoint_log.hpp"
 #include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {
 
+// Averages of the workers' states, and the part of a state that an average moves as bytes.
 namespace {
 
 bool averages(const AveragePolicy& policy, int moment) {
@@ -161,6 +169,118 @@ ModelStatePtr Training::from_averaged(const ModelStatePtr& old, const AveragePol
   if (policy.buffers == StatePolicy::reset && objective_->buffers() > 0)
     state->buffers = filled_cell(objective_->initial_buffers());
   return state;
+}
+
+double MovingAverageOptions::decay_of(std::int64_t update) const {
+  const auto n = static_cast<double>(update);
+  return num_updates ? std::min(decay, (1 + n) / (10 + n)) : decay;
+}
+
+MovingAverage::MovingAverage(const MovingAverageOptions& options, ModelStatePtr initial)
+    : options_(options), average_(std::move(initial)), last_(average_) {}
+
+ModelStatePtr MovingAverage::take_in(const ModelStatePtr& published, Training& training) {
+  const bool lags = options_.of == MovingAverageOptions::Of::before_update;
+  const ModelStatePtr taken = lags ? std::exchange(last_, published) : published;
+  const double decay = options_.decay_of(updates_++);
+  average_ = training.combine(std::array<WeightedState, 2>{{{decay, average_}, {1 - decay, taken}}});
+  return average_;
+}
+
+std::optional<MovingAverageOptions> read_moving_average(Settings& settings, bool publishes_rounds) {
+  using Of = MovingAverageOptions::Of;
+  if (!settings.has("average")) return std::nullopt;
+  Settings table =
+      settings.section({"average", "A moving average of the published models, which is then what is evaluated."});
+  MovingAverageOptions options;
+  options.decay = table.number({"decay", "Share of the average that each update keeps (alpha)."},
+                               Range{.low = 0, .high = 1, .high_open = true}, options.decay);
+  options.of =
+      table.choice({"of", "Whether it takes in the model that a step began with, or the one that the step leads to."},
+                   {{"before-update", Of::before_update}, {"after-update", Of::after_update}},
+                   publishes_rounds ? Of::after_update : options.of,
+                   "\"before-update\"; \"after-update\" where models are published once per round");
+  if (publishes_rounds && options.of == Of::before_update)
+    table.fault("of",
+                "must be \"after-update\": this method publishes a model once per round of local steps, and not each "
+                "update");
+  options.num_updates = table.flag(
+      {"num_updates", "Whether the decay of update n, from 0, is at most (1 + n) / (10 + n), as in TensorFlow."},
+      options.num_updates);
+  return options;
+}
+
+namespace {
+
+// With weights that sum to 1.
+template <typename Term>
+std::vector<Term> normalised(std::vector<Term> terms) {
+  double total = 0;
+  for (const Term& term : terms) total += term.weight;
+  for (Term& term : terms) term.weight /= total;
+  return terms;
+}
+
+bool is_embedding(const std::string& tensor) {
+  const auto has = [&](std::string_view part) { return tensor.find(part) != std::string::npos; };
+  return has("embedding") || has("words") || has("places");
+}
+
+}  // namespace
+
+void write_norm_preserving_mean(float* out, std::span<const WeightedVector> terms, std::size_t size) {
+  const std::vector<WeightedVector> shares = normalised(std::vector(terms.begin(), terms.end()));
+  std::vector<WeightedVector> directions;
+  double length = 0;
+  for (const auto& [share, in] : shares) {
+    const double norm = std::sqrt(sum_of_squares(in, size));
+    length += share * norm;
+    if (norm > 0) directions.push_back({share / norm, in});
+  }
+  std::vector<double> sum(size);
+  for (const auto& [weight, in] : directions) add_scaled(sum.data(), weight, in, size);
+  double squares = 0;
+  for (const double value : sum) squares += value * value;
+  const double norm = std::sqrt(squares);
+  if (norm <= shortest_mean_direction) return write_weighted_sum(out, shares, size);
+  for (std::size_t i = 0; i < size; ++i) out[i] = static_cast<float>(length / norm * sum[i]);
+}
+
+ModelStatePtr norm_preserving_mean(Training& training, std::span<const WeightedState> differences, Slice slice,
+                                   OfEmbeddings embeddings) {
+  if (training.time_only()) return nullptr;
+  std::vector<CellPtr> read;
+  std::vector<WeightedState> held(differences.begin(), differences.end());
+  for (const WeightedState& difference : held) read.push_back(difference.state->parameters);
+  auto result = std::make_shared<ModelState>(*held.front().state);
+  result->id = new_state_id();
+  result->parameters = new_cell();
+  if (result->buffers) result->buffers = training.combine(normalised(held))->buffers;
+  const Objective& objective = training.objective();
+  const std::size_t size = objective.parameters();
+  const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
+  const auto end = static_cast<std::size_t>(slice.end(static_cast<std::int64_t>(size)));
+  for (WeightedState& difference : held) difference.state = held_by_task(difference.state);
+  const auto fill = [cell = result->parameters, held = std::move(held), tensors = objective.tensors(), size, begin, end,
+                     embeddings] {
+    cell->value = FlatVector(size);
+    float* const out = cell->value.data();
+    std::fill(out, out + begin, 0.0f);
+    std::fill(out + end, out + size, 0.0f);
+    for (const ParameterTensor& tensor : tensors) {
+      const std::size_t from = std::max(begin, tensor.offset), to = std::min(end, tensor.offset + tensor.size);
+      if (from >= to) continue;
+      std::vector<WeightedVector> terms;
+      for (const auto& [weight, state] : held)
+        terms.push_back({weight, std::as_const(state->parameters->value).data() + from});
+      if (embeddings == OfEmbeddings::mean && is_embedding(tensor.name))
+        write_weighted_sum(out + from, normalised(terms), to - from);
+      else
+        write_norm_preserving_mean(out + from, terms, to - from);
+    }
+  };
+  training.compute({.reads = std::move(read), .writes = {result->parameters}, .work = fill});
+  return result;
 }
 
 }  // namespace syncopate

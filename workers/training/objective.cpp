@@ -4,6 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "workers/training/training.hpp"
+
 namespace syncopate {
 
 std::vector<ParameterTensor> Objective::tensors() const {
@@ -55,6 +57,13 @@ std::vector<float> Objective::batch_statistics(const float*, std::span<const Mic
 std::vector<double> Objective::derivative(const float*, const float*, Split, std::int64_t, std::int64_t,
                                           std::span<const double>) const {
   throw std::logic_error("this objective has no derivatives of its evaluation");
+}
+
+double model_weight(double weight, const Training& training, Rank worker) {
+  if (weight != by_samples) return weight;
+  const auto* const data = training.time_only() ? nullptr : dynamic_cast<const DividedData*>(&training.objective());
+  const std::int64_t samples = data ? data->samples_of(worker) : 0;
+  return samples > 0 ? static_cast<double>(samples) : 1;
 }
 
 }  // namespace syncopate

@@ -4,12 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "workers/units/units.hpp"
+#include "workers/base/units.hpp"
 
 namespace syncopate {
 
@@ -36,7 +37,7 @@ struct GradientSegment {
 };
 
 struct PartialGradient {
-  // Cover [0, P) in ascending order of offset, without gaps, unless layers have been taken away (last_layers.hpp).
+  // Cover [0, P) in ascending order of offset, without gaps, unless layers have been taken away (gradient.hpp).
   std::vector<GradientSegment> segments;
   double loss_sum = 0;             // sum over micro-batches of the mean loss of each
   std::vector<float> buffers_sum;  // sum over micro-batches of the BatchNorm buffers after each; (buffers(),)
@@ -140,5 +141,44 @@ class Objective {
   // False where "accuracy" means nothing (a quadratic).
   virtual bool has_accuracy() const { return true; }
 };
+
+// What an objective will hold in memory, and how it cuts its work: known before its data are loaded, for whoever wants
+// to know whether a run fits.
+struct ObjectiveMemory {
+  std::int64_t data_bytes = 0;  // of the data set; sequences as if all were as long as the longest
+  // While a thread computes the gradient of a chunk: activations and what comes with them, beside parameters and
+  // gradient. 0: nothing worth mentioning, or not known, as of a module of the user's own.
+  std::int64_t pass_bytes = 0;
+  bool is_known = true;            // false: only a model that is loaded says it
+  std::int64_t chunk_samples = 1;  // these two: see Objective
+  bool fuses_micro_batches = true;
+  std::int64_t buffers = 0;  // floats of normalisation statistics
+
+  bool operator==(const ObjectiveMemory&) const = default;
+};
+
+// Averages of models that count by their workers' numbers of training samples.
+// Source:  McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data" (FedAvg).
+class Training;
+
+// What an objective is as well whose training data may be divided among the workers for the whole run.
+class DividedData {
+ public:
+  virtual ~DividedData() = default;
+  // Training samples that this worker alone has; 0: the data are not divided.
+  virtual std::int64_t samples_of(Rank worker) const = 0;
+};
+
+// That of what a data set was divided into, by rank; empty: it is not.
+inline std::int64_t samples_in(std::span<const std::vector<std::uint32_t>> shards, Rank worker) {
+  return shards.empty() ? 0 : std::ssize(shards[static_cast<std::size_t>(worker.value)]);
+}
+
+// Averaging::weight of a model that counts by its worker's samples: the worker's collectives bring their number in its
+// place. All have equal weights where the data are not divided, and in runs without a model.
+inline constexpr double by_samples = -1;
+
+// What stands for the weight, which may be by_samples.
+double model_weight(double weight, const Training& training, Rank worker);
 
 }  // namespace syncopate

@@ -1,11 +1,429 @@
-#include "workers/training/optimizer.hpp"
+#include "workers/training/optimizers.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <stdexcept>
 #include <string>
 
+#include "workers/training/flat_arithmetic.hpp"
+#include "workers/training/vector_clones.hpp"
+
 namespace syncopate {
+
+// AdamW (Loshchilov and Hutter 2019), and Adam with its decay in the gradient where that is asked for,
+// in one pass.
+namespace {
+
+// The step's scalars, computed in double and rounded to single precision once. With
+// c_i = 1 - beta_i^step, the step  lr (m / c_1) / (sqrt(s / c_2) + epsilon)  equals
+// rate m / (sqrt(s) + epsilon')  where  rate = lr sqrt(c_2) / c_1  and  epsilon' = epsilon sqrt(c_2):
+// one square root and one division per parameter.
+struct AdamWScalars {
+  float rate = 0;
+  float epsilon = 0;
+  float beta1 = 0;
+  float beta2 = 0;
+  float rest1 = 0;   // 1 - beta1, rounded from double
+  float rest2 = 0;   // 1 - beta2
+  float l2 = 0;      // coupled decay: this times theta joins the gradient
+  float shrink = 1;  // decoupled decay: theta is multiplied by this
+};
+
+// A moment that starts from zero has no vector to read.
+template <bool first_from_zero, bool second_from_zero, bool keeps_second = false>
+[[gnu::always_inline]] inline void pass(const OptimizerBlock& block, const AdamWScalars s) {
+  const float* const g = block.gradient;
+  const float* const before = block.before;
+  const float* const m_before = block.moments_before[0];
+  const float* const s_before = block.moments_before[1];
+  float* const after = block.after;
+  float* const m_after = block.moments_after[0];
+  float* const s_after = block.moments_after[1];
+  SYNCOPATE_INDEPENDENT_ITERATIONS
+  for (std::size_t i = 0; i < block.size; ++i) {
+    const float direction = g[i] + s.l2 * before[i];
+    float first = s.rest1 * direction;
+    float second = keeps_second ? 0.0f : s.rest2 * direction * direction;
+    if constexpr (!first_from_zero) first = s.beta1 * m_before[i] + first;
+    if constexpr (!second_from_zero) second = keeps_second ? s_before[i] : s.beta2 * s_before[i] + second;
+    if constexpr (keeps_second) first = second == 0 ? 0.0f : first;
+    m_after[i] = first;
+    s_after[i] = second;
+    after[i] = before[i] * s.shrink - s.rate * (first / (std::sqrt(second) + s.epsilon));
+  }
+}
+
+SYNCOPATE_VECTOR_CLONES
+void adamw_pass(const OptimizerBlock& block, const AdamWScalars s) {
+  if (block.moments_before[0] != nullptr) {
+    if (block.moments_before[1] != nullptr) return pass<false, false>(block, s);
+    return pass<false, true>(block, s);
+  }
+  if (block.moments_before[1] != nullptr) return pass<true, false>(block, s);
+  pass<true, true>(block, s);
+}
+
+// A second moment that has not been written yet is zero, and stays so. Where it is zero there is no scale for a step:
+// the first moment becomes zero too.
+SYNCOPATE_VECTOR_CLONES
+void frozen_pass(const OptimizerBlock& block, const AdamWScalars s) {
+  if (block.moments_before[0] != nullptr) {
+    if (block.moments_before[1] != nullptr) return pass<false, false, true>(block, s);
+    return pass<false, true, true>(block, s);
+  }
+  if (block.moments_before[1] != nullptr) return pass<true, false, true>(block, s);
+  pass<true, true, true>(block, s);
+}
+
+class AdamW final : public Optimizer {
+ public:
+  explicit AdamW(const AdamWOptions& options) : options_(options) {}
+
+  int moments() const override { return 2; }
+  std::vector<double> decays() const override { return {options_.beta1, options_.beta2}; }
+  const WeightDecay& weight_decay() const override { return options_.weight_decay; }
+
+  std::optional<double> beta1_of_frozen() const override {
+    const bool decays_in_gradient = options_.weight_decay.form == DecayForm::coupled && options_.weight_decay.rate > 0;
+    return options_.corrects_bias || decays_in_gradient ? std::nullopt : std::optional(options_.beta1);
+  }
+
+  void update(const OptimizerBlock& block, const StepContext& context) const override {
+    const double correction1 = options_.corrects_bias ? 1 - left_of_start(options_.beta1, context.ages[0]) : 1;
+    const double root2 = options_.corrects_bias ? std::sqrt(1 - left_of_start(options_.beta2, context.ages[1])) : 1;
+    AdamWScalars scalars{.rate = static_cast<float>(context.learning_rate * root2 / correction1),
+                         .epsilon = static_cast<float>(options_.epsilon * root2),
+                         .beta1 = static_cast<float>(options_.beta1),
+                         .beta2 = static_cast<float>(options_.beta2),
+                         .rest1 = static_cast<float>(1 - options_.beta1),
+                         .rest2 = static_cast<float>(1 - options_.beta2)};
+    if (options_.weight_decay.form == DecayForm::coupled) {
+      scalars.l2 = static_cast<float>(context.decay);
+    } else {
+      scalars.shrink = static_cast<float>(1 - context.learning_rate * context.decay);
+    }
+    context.keeps_second ? frozen_pass(block, scalars) : adamw_pass(block, scalars);
+  }
+
+ private:
+  AdamWOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options) {
+  require_share(options.beta1, "beta1");
+  require_share(options.beta2, "beta2");
+  require_positive(options.epsilon, "epsilon");
+  require_at_least_zero(options.weight_decay.rate, "weight decay");
+  return std::make_unique<AdamW>(options);
+}
+
+namespace {
+
+// The step's scalars, rounded to single precision once.
+struct LambScalars {
+  float clip = 1;  // what g is multiplied by
+  float l2 = 0;    // coupled decay
+  float beta1 = 0;
+  float beta2 = 0;
+  float rest1 = 0;        // 1 - beta1, rounded from double
+  float rest2 = 0;        // 1 - beta2
+  float correction1 = 1;  // 1 / (1 - beta1^t)
+  float correction2 = 1;  // 1 / (1 - beta2^t)
+  float epsilon = 0;
+  float decay = 0;  // decoupled
+};
+
+// Writes the direction u over the gradient.
+SYNCOPATE_VECTOR_CLONES
+void direction_pass(const OptimizerBlock& block, const LambScalars c) {
+  const float* const before = block.before;
+  const float* const m_before = read_moment(block, 0);
+  const float* const s_before = read_moment(block, 1);
+  float* const m_after = block.moments_after[0];
+  float* const s_after = block.moments_after[1];
+  float* const kept = block.kept;
+  SYNCOPATE_INDEPENDENT_ITERATIONS
+  for (std::size_t i = 0; i < block.size; ++i) {
+    const float g = c.clip * kept[i] + c.l2 * before[i];
+    const float m = c.beta1 * m_before[i] + c.rest1 * g;
+    const float s = c.beta2 * s_before[i] + c.rest2 * g * g;
+    m_after[i] = m;
+    s_after[i] = s;
+    kept[i] = c.correction1 * m / (std::sqrt(c.correction2 * s) + c.epsilon) + c.decay * before[i];
+  }
+}
+
+SYNCOPATE_VECTOR_CLONES
+void step_pass(const OptimizerBlock& block, const float rate) {
+  const float* const u = block.gradient;
+  const float* const before = block.before;
+  float* const after = block.after;
+  SYNCOPATE_INDEPENDENT_ITERATIONS
+  for (std::size_t i = 0; i < block.size; ++i) after[i] = before[i] - rate * u[i];
+}
+
+class Lamb final : public Optimizer {
+ public:
+  explicit Lamb(const LambOptions& options) : options_(options) {}
+
+  int moments() const override { return 2; }
+  std::vector<double> decays() const override { return {options_.beta1, options_.beta2}; }
+  const WeightDecay& weight_decay() const override { return options_.weight_decay; }
+
+  int passes() const override { return clips() ? 2 : 1; }
+  TensorSums measure(int pass, const OptimizerBlock& block, const StepContext& context) const override {
+    if (clips() && pass == 0) return {sum_of_squares(block.gradient, block.size)};
+    direction_pass(block, scalars(context));
+    return {sum_of_squares(block.before, block.size), sum_of_squares(block.kept, block.size)};
+  }
+
+  void update(const OptimizerBlock& block, const StepContext& context) const override {
+    step_pass(block, static_cast<float>(context.learning_rate * ratio(context)));
+  }
+
+ private:
+  bool clips() const { return options_.max_norm > 0; }
+
+  LambScalars scalars(const StepContext& context) const {
+    LambScalars scalars{.beta1 = static_cast<float>(options_.beta1),
+                        .beta2 = static_cast<float>(options_.beta2),
+                        .rest1 = static_cast<float>(options_.averages_gradients ? 1 - options_.beta1 : 1),
+                        .rest2 = static_cast<float>(1 - options_.beta2),
+                        .correction1 = static_cast<float>(1 / (1 - left_of_start(options_.beta1, context.ages[0]))),
+                        .correction2 = static_cast<float>(1 / (1 - left_of_start(options_.beta2, context.ages[1]))),
+                        .epsilon = static_cast<float>(options_.epsilon)};
+    if (clips()) {
+      const double norm = std::sqrt((*context.model)[0][0]);
+      scalars.clip = static_cast<float>(1 / std::max(1.0, norm / options_.max_norm));
+    }
+    const bool is_coupled = options_.weight_decay.form == DecayForm::coupled;
+    (is_coupled ? scalars.l2 : scalars.decay) = static_cast<float>(context.decay);
+    return scalars;
+  }
+
+  double ratio(const StepContext& context) const {
+    if (context.decay == 0 && options_.trust == TrustScope::decayed) return 1;
+    const auto& [theta2, u2, unused] = (*context.tensor)[clips() ? 1 : 0];
+    if (theta2 == 0 || u2 == 0) return 1;
+    return std::clamp(std::sqrt(theta2 / u2), options_.ratio_min, options_.ratio_max);
+  }
+
+  LambOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_lamb(const LambOptions& options) {
+  require_share(options.beta1, "beta1");
+  require_share(options.beta2, "beta2");
+  require_positive(options.epsilon, "epsilon");
+  require_at_least_zero(options.max_norm, "max_norm");
+  require_at_least_zero(options.ratio_min, "ratio_min");
+  if (!(options.ratio_max >= options.ratio_min)) throw std::invalid_argument("ratio_max must be at least ratio_min");
+  require_at_least_zero(options.weight_decay.rate, "weight decay");
+  return std::make_unique<Lamb>(options);
+}
+
+namespace {
+
+// The step's scalars of one tensor, rounded to single precision once.
+struct LansScalars {
+  float normalise = 1;  // h = normalise g
+  float beta1 = 0;
+  float beta2 = 0;
+  float rest1 = 0;        // 1 - beta1, rounded from double
+  float rest2 = 0;        // 1 - beta2
+  float correction1 = 1;  // 1 / (1 - beta1^t)
+  float correction2 = 1;  // 1 / (1 - beta2^t)
+  float epsilon = 0;
+  float decay = 0;
+};
+
+// The two directions at parameters theta.
+struct Directions {
+  float r;
+  float c;
+};
+[[gnu::always_inline]] inline Directions directions(float h, float m, float s, float theta, const LansScalars& k) {
+  const float d = std::sqrt(k.correction2 * s) + k.epsilon;
+  return {k.correction1 * m / d + k.decay * theta, h / d + k.decay * theta};
+}
+
+//
+SYNCOPATE_VECTOR_CLONES
+void moments_pass(const OptimizerBlock& block, const LansScalars k, float* r, float* c) {
+  const float* const g = block.gradient;
+  const float* const theta = block.before;
+  const float* const m_before = read_moment(block, 0);
+  const float* const s_before = read_moment(block, 1);
+  float* const m_after = block.moments_after[0];
+  float* const s_after = block.moments_after[1];
+  SYNCOPATE_INDEPENDENT_ITERATIONS
+  for (std::size_t i = 0; i < block.size; ++i) {
+    const float h = k.normalise * g[i];
+    const float m = k.beta1 * m_before[i] + k.rest1 * h;
+    const float s = k.beta2 * s_before[i] + k.rest2 * h * h;
+    m_after[i] = m;
+    s_after[i] = s;
+    const Directions both = directions(h, m, s, theta[i], k);
+    r[i] = both.r;
+    c[i] = both.c;
+  }
+}
+
+SYNCOPATE_VECTOR_CLONES
+void step_pass(const OptimizerBlock& block, const LansScalars k, const float rate_r, const float rate_c) {
+  const float* const g = block.gradient;
+  const float* const theta = block.before;
+  const float* const m = block.moments_after[0];
+  const float* const s = block.moments_after[1];
+  float* const after = block.after;
+  SYNCOPATE_INDEPENDENT_ITERATIONS
+  for (std::size_t i = 0; i < block.size; ++i) {
+    const Directions both = directions(k.normalise * g[i], m[i], s[i], theta[i], k);
+    after[i] = theta[i] - (rate_r * both.r + rate_c * both.c);
+  }
+}
+
+class Lans final : public Optimizer {
+ public:
+  explicit Lans(const LansOptions& options) : options_(options) {}
+
+  int moments() const override { return 2; }
+  std::vector<double> decays() const override { return {options_.beta1, options_.beta2}; }
+  const WeightDecay& weight_decay() const override { return options_.weight_decay; }
+
+  int passes() const override { return 2; }
+  TensorSums measure(int pass, const OptimizerBlock& block, const StepContext& context) const override {
+    if (pass == 0) return {sum_of_squares(block.gradient, block.size)};
+    std::array<float, longest_block> r, c;
+    moments_pass(block, scalars(context), r.data(), c.data());
+    return {sum_of_squares(block.before, block.size), sum_of_squares(r.data(), block.size),
+            sum_of_squares(c.data(), block.size)};
+  }
+
+  void update(const OptimizerBlock& block, const StepContext& context) const override {
+    const double theta2 = (*context.tensor)[1][0], r2 = (*context.tensor)[1][1], c2 = (*context.tensor)[1][2];
+    const bool scales = options_.trust == TrustScope::all || !context.excluded;
+    const auto rate = [&](double share, double norm2) {
+      const double ratio = scales && theta2 > 0 && norm2 > 0 ? std::sqrt(theta2 / norm2) : 1;
+      return static_cast<float>(context.learning_rate * share * ratio);
+    };
+    step_pass(block, scalars(context), rate(options_.beta1, r2), rate(1 - options_.beta1, c2));
+  }
+
+ private:
+  LansScalars scalars(const StepContext& context) const {
+    return {.normalise = static_cast<float>(normalising_factor(context)),
+            .beta1 = static_cast<float>(options_.beta1),
+            .beta2 = static_cast<float>(options_.beta2),
+            .rest1 = static_cast<float>(1 - options_.beta1),
+            .rest2 = static_cast<float>(1 - options_.beta2),
+            .correction1 = static_cast<float>(1 / (1 - left_of_start(options_.beta1, context.ages[0]))),
+            .correction2 = static_cast<float>(1 / (1 - left_of_start(options_.beta2, context.ages[1]))),
+            .epsilon = static_cast<float>(options_.epsilon),
+            .decay = static_cast<float>(context.decay)};
+  }
+
+  double normalising_factor(const StepContext& context) const {
+    double clip = 1;
+    if (options_.max_norm > 0) clip = 1 / std::max(1.0, std::sqrt((*context.model)[0][0]) / options_.max_norm);
+    const double norm = clip * std::sqrt((*context.tensor)[0][0]);
+    return norm == 0 ? 1 : clip / (norm + options_.epsilon);
+  }
+
+  LansOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_lans(const LansOptions& options) {
+  require_share(options.beta1, "beta1");
+  require_share(options.beta2, "beta2");
+  require_positive(options.epsilon, "epsilon");
+  require_at_least_zero(options.max_norm, "max_norm");
+  require_at_least_zero(options.weight_decay.rate, "weight decay");
+  return std::make_unique<Lans>(options);
+}
+
+namespace {
+
+// The step's scalars of one tensor, rounded to single precision once.
+struct LarsScalars {
+  float momentum = 0;
+  float of_gradient = 0;    // r, times the rate where the momentum is of updates
+  float of_parameters = 0;  // the same times the decay
+  float rate = 1;           // of the momentum
+};
+
+//
+SYNCOPATE_VECTOR_CLONES
+void lars_pass(const OptimizerBlock& block, const LarsScalars s) {
+  const float* const g = block.gradient;
+  const float* const before = block.before;
+  const float* const v_before = read_moment(block, 0);
+  float* const after = block.after;
+  float* const v_after = block.moments_after[0];
+  SYNCOPATE_INDEPENDENT_ITERATIONS
+  for (std::size_t i = 0; i < block.size; ++i) {
+    const float d = s.of_gradient * g[i] + s.of_parameters * before[i];
+    const float v = s.momentum * v_before[i] + d;
+    v_after[i] = v;
+    after[i] = before[i] - s.rate * v;
+  }
+}
+
+class Lars final : public Optimizer {
+ public:
+  explicit Lars(const LarsOptions& options) : options_(options) {}
+
+  int moments() const override { return 1; }
+  std::vector<double> decays() const override { return {options_.momentum}; }
+  const WeightDecay& weight_decay() const override { return options_.weight_decay; }
+
+  int passes() const override { return 1; }
+  TensorSums measure(int, const OptimizerBlock& block, const StepContext&) const override {
+    return {sum_of_squares(block.gradient, block.size), sum_of_squares(block.before, block.size)};
+  }
+
+  void update(const OptimizerBlock& block, const StepContext& context) const override {
+    double r = ratio(context);
+    double rate = context.learning_rate;
+    if (options_.momentum_of == MomentumOf::updates) {
+      r *= rate;
+      rate = 1;
+    }
+    lars_pass(block, {.momentum = static_cast<float>(options_.momentum),
+                      .of_gradient = static_cast<float>(r),
+                      .of_parameters = static_cast<float>(r * context.decay),
+                      .rate = static_cast<float>(rate)});
+  }
+
+ private:
+  double ratio(const StepContext& context) const {
+    if (context.excluded && options_.trust == TrustScope::decayed) return 1;
+    const auto& [g2, theta2, unused] = (*context.tensor)[0];
+    if (g2 == 0 || theta2 == 0) return 1;
+    const double theta = std::sqrt(theta2);
+    return options_.trust_coefficient * theta / (std::sqrt(g2) + context.decay * theta + options_.epsilon);
+  }
+
+  LarsOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_lars(const LarsOptions& options) {
+  require_share(options.momentum, "momentum");
+  require_positive(options.trust_coefficient, "trust_coefficient");
+  require_at_least_zero(options.epsilon, "epsilon");
+  require_at_least_zero(options.weight_decay.rate, "weight decay");
+  return std::make_unique<Lars>(options);
+}
+
 namespace {
 
 void require(bool holds, double value, const char* name, const char* must) {
@@ -34,6 +452,207 @@ void require_positive(double value, const char* name) {
 
 void require_at_least_zero(double value, const char* name) {
   require(value >= 0 && std::isfinite(value), value, name, "at least 0 and finite");
+}
+
+namespace {
+
+// The step's scalars, rounded to single precision once.
+struct RmsPropScalars {
+  float rate = 0;
+  float momentum = 0;
+  float rho = 0;
+  float rest = 0;   // 1 - rho, rounded from double
+  float start = 0;  // what is left of the mean square's start
+  float epsilon = 0;
+  float l2 = 0;
+};
+
+//
+template <bool has_momentum, RmsPropForm form>
+[[gnu::always_inline]] inline void pass(const OptimizerBlock& block, const RmsPropScalars s) {
+  const float* const g = block.gradient;
+  const float* const before = block.before;
+  const float* const v_before = has_momentum ? read_moment(block, 0) : nullptr;
+  const float* const ms_before = read_moment(block, has_momentum ? 1 : 0);
+  float* const after = block.after;
+  float* const v_after = block.moments_after[0];
+  float* const ms_after = block.moments_after[has_momentum ? 1 : 0];
+  SYNCOPATE_INDEPENDENT_ITERATIONS
+  for (std::size_t i = 0; i < block.size; ++i) {
+    const float gradient = g[i] + s.l2 * before[i];
+    const float kept = s.rho * ms_before[i] + s.rest * gradient * gradient;
+    ms_after[i] = kept;
+    const float ms = kept + s.start;
+    float update = 0;
+    if constexpr (form == RmsPropForm::tensorflow) {
+      update = s.rate * gradient / std::sqrt(ms + s.epsilon);
+    } else {
+      update = gradient / (std::sqrt(ms) + s.epsilon);
+    }
+    if constexpr (has_momentum) {
+      update = s.momentum * v_before[i] + update;
+      v_after[i] = update;
+    }
+    after[i] = before[i] - (form == RmsPropForm::tensorflow ? update : s.rate * update);
+  }
+}
+
+SYNCOPATE_VECTOR_CLONES
+void tensorflow_pass(const OptimizerBlock& block, const RmsPropScalars s, bool has_momentum) {
+  if (has_momentum) return pass<true, RmsPropForm::tensorflow>(block, s);
+  pass<false, RmsPropForm::tensorflow>(block, s);
+}
+
+SYNCOPATE_VECTOR_CLONES
+void pytorch_pass(const OptimizerBlock& block, const RmsPropScalars s, bool has_momentum) {
+  if (has_momentum) return pass<true, RmsPropForm::pytorch>(block, s);
+  pass<false, RmsPropForm::pytorch>(block, s);
+}
+
+class RmsProp final : public Optimizer {
+ public:
+  explicit RmsProp(const RmsPropOptions& options) : options_(options) {}
+
+  int moments() const override { return options_.momentum == 0 ? 1 : 2; }
+  std::vector<double> decays() const override {
+    return options_.momentum == 0 ? std::vector{options_.rho} : std::vector{options_.momentum, options_.rho};
+  }
+  const WeightDecay& weight_decay() const override { return options_.weight_decay; }
+
+  void update(const OptimizerBlock& block, const StepContext& context) const override {
+    const double left = left_of_start(options_.rho, context.ages[options_.momentum > 0 ? 1 : 0]);
+    const RmsPropScalars scalars{.rate = static_cast<float>(context.learning_rate),
+                                 .momentum = static_cast<float>(options_.momentum),
+                                 .rho = static_cast<float>(options_.rho),
+                                 .rest = static_cast<float>(1 - options_.rho),
+                                 .start = static_cast<float>(options_.mean_square_start * left),
+                                 .epsilon = static_cast<float>(options_.epsilon),
+                                 .l2 = static_cast<float>(context.decay)};
+    if (options_.form == RmsPropForm::tensorflow) {
+      tensorflow_pass(block, scalars, options_.momentum > 0);
+    } else {
+      pytorch_pass(block, scalars, options_.momentum > 0);
+    }
+  }
+
+ private:
+  RmsPropOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_rmsprop(const RmsPropOptions& options) {
+  require_share(options.rho, "rho");
+  require_share(options.momentum, "momentum");
+  require_positive(options.epsilon, "epsilon");
+  require_at_least_zero(options.mean_square_start, "mean_square_start");
+  require_at_least_zero(options.weight_decay.rate, "weight decay");
+  return std::make_unique<RmsProp>(options);
+}
+
+// Stochastic gradient descent with momentum, Nesterov's look-ahead and weight decay, in one pass.
+namespace {
+
+// The step's scalars, rounded to single precision once.
+struct SgdScalars {
+  float rate = 0;      // learning rate
+  float momentum = 0;  // mu
+  float l2 = 0;        // coupled decay: this times theta joins the gradient
+  float shrink = 1;    // decoupled decay: theta is multiplied by this
+};
+
+enum class Momentum { none, from_zero, running };
+
+// Decay that is off multiplies by 0 or 1, which changes no bit of a finite result and saves a loop per
+// form. `ivdep`: before and after are the same memory or disjoint, so no iteration depends on another;
+// without it the compiler takes equal pointers for an overlap and falls back to a scalar loop.
+template <Momentum momentum, bool nesterov, MomentumOf of = MomentumOf::gradients>
+[[gnu::always_inline]] inline void pass(const OptimizerBlock& block, const SgdScalars s) {
+  const float* const g = block.gradient;
+  const float* const before = block.before;
+  const float* const v_before = block.moments_before[0];
+  float* const after = block.after;
+  float* const v_after = block.moments_after[0];
+  SYNCOPATE_INDEPENDENT_ITERATIONS
+  for (std::size_t i = 0; i < block.size; ++i) {
+    float direction = g[i] + s.l2 * before[i];
+    if constexpr (of == MomentumOf::updates) direction = s.rate * direction;
+    if constexpr (momentum != Momentum::none) {
+      float v = direction;
+      if constexpr (momentum == Momentum::running) v = s.momentum * v_before[i] + direction;
+      v_after[i] = v;
+      direction = nesterov ? direction + s.momentum * v : v;
+    }
+    if constexpr (of == MomentumOf::gradients) direction = s.rate * direction;
+    after[i] = before[i] * s.shrink - direction;
+  }
+}
+
+SYNCOPATE_VECTOR_CLONES
+void plain_pass(const OptimizerBlock& block, const SgdScalars s) { pass<Momentum::none, false>(block, s); }
+
+SYNCOPATE_VECTOR_CLONES
+void momentum_pass(const OptimizerBlock& block, const SgdScalars s) {
+  if (block.moments_before[0] == nullptr) return pass<Momentum::from_zero, false>(block, s);
+  pass<Momentum::running, false>(block, s);
+}
+
+SYNCOPATE_VECTOR_CLONES
+void nesterov_pass(const OptimizerBlock& block, const SgdScalars s) {
+  if (block.moments_before[0] == nullptr) return pass<Momentum::from_zero, true>(block, s);
+  pass<Momentum::running, true>(block, s);
+}
+
+SYNCOPATE_VECTOR_CLONES
+void pass_of_updates(const OptimizerBlock& block, const SgdScalars s, bool nesterov) {
+  if (block.moments_before[0] == nullptr) {
+    if (nesterov) return pass<Momentum::from_zero, true, MomentumOf::updates>(block, s);
+    return pass<Momentum::from_zero, false, MomentumOf::updates>(block, s);
+  }
+  if (nesterov) return pass<Momentum::running, true, MomentumOf::updates>(block, s);
+  pass<Momentum::running, false, MomentumOf::updates>(block, s);
+}
+
+class Sgd final : public Optimizer {
+ public:
+  explicit Sgd(const SgdOptions& options) : options_(options) {}
+
+  int moments() const override { return options_.momentum == 0 ? 0 : 1; }
+  std::vector<double> decays() const override {
+    return options_.momentum == 0 ? std::vector<double>() : std::vector{options_.momentum};
+  }
+  const WeightDecay& weight_decay() const override { return options_.weight_decay; }
+
+  void update(const OptimizerBlock& block, const StepContext& context) const override {
+    SgdScalars scalars{.rate = static_cast<float>(context.learning_rate),
+                       .momentum = static_cast<float>(options_.momentum)};
+    if (options_.weight_decay.form == DecayForm::coupled) {
+      scalars.l2 = static_cast<float>(context.decay);
+    } else {
+      scalars.shrink = static_cast<float>(1 - context.learning_rate * context.decay);
+    }
+    if (moments() == 0) {
+      plain_pass(block, scalars);
+    } else if (options_.momentum_of == MomentumOf::updates) {
+      pass_of_updates(block, scalars, options_.nesterov);
+    } else if (options_.nesterov) {
+      nesterov_pass(block, scalars);
+    } else {
+      momentum_pass(block, scalars);
+    }
+  }
+
+ private:
+  SgdOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options) {
+  require_share(options.momentum, "momentum");
+  if (options.nesterov && options.momentum == 0) throw std::invalid_argument("nesterov needs a momentum above 0");
+  require_at_least_zero(options.weight_decay.rate, "weight decay");
+  return std::make_unique<Sgd>(options);
 }
 
 }  // namespace syncopate

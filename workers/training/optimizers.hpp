@@ -6,13 +6,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "workers/training/model_state.hpp"
+#include "workers/training/gradient.hpp"
 
 namespace syncopate {
 
@@ -122,5 +123,98 @@ std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options);
 void require_share(double value, const char* name);          // in [0, 1)
 void require_positive(double value, const char* name);       // above 0 and finite
 void require_at_least_zero(double value, const char* name);  // and finite
+
+// LAMB: Adam whose step is scaled, tensor by tensor, to the tensor's own norm.
+// Source:  You et al. 2020, "Large Batch Optimization for Deep Learning"; NVIDIA's variant, which DeepSpeed and
+//          DropCompute's BERT-Large share.
+//   g /= max(1, |g| / max_norm), |g| over all tensors;  m = b1 m + (1 - b1) g;  s = b2 s + (1 - b2) g^2
+//   u = m / (1 - b1^t) / (sqrt(s / (1 - b2^t)) + epsilon) + wd theta;  theta -= lr |theta| / |u| u
+// Shapes:  gradient, parameters, m, s: (P,) flat float32; norms are those of tensors.
+// Cost:    two passes over the vectors and one for the global norm.
+// Differs: the ratio is 1 where a norm is 0 and where nothing decays (norms and biases; a rate of 0), as in NVIDIA's;
+//          trust = all scales every tensor ("nvlamb"). A coupled decay (L2 mode) is added to g before the moments.
+//          Without averaging of gradients (1 - b1) is 1. The ratio is not bounded, as in NVIDIA's; DropCompute's
+//          experimental variant bounds it to 0.01 ... 10.
+// Checks:  golden vectors; a reference in double precision over 50 steps of many tensors.
+struct LambOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-6;
+  bool averages_gradients = true;
+  double max_norm = 1;  // of the gradient of all tensors; 0: not clipped
+  TrustScope trust = TrustScope::decayed;
+  double ratio_min = 0;
+  double ratio_max = std::numeric_limits<double>::infinity();
+  WeightDecay weight_decay{.rate = 0.01, .form = DecayForm::decoupled};
+};
+// Throws std::invalid_argument unless 0 <= beta < 1, epsilon > 0, max_norm >= 0, 0 <= ratio_min <= ratio_max and
+// rate >= 0.
+std::unique_ptr<Optimizer> make_lamb(const LambOptions& options);
+
+// LANS: LAMB with each tensor's gradient normalised first, and a step that looks ahead as Nesterov's.
+// Source:  Zheng et al. 2020, "Accelerated Large Batch Optimization of BERT Pretraining in 54 minutes"; the form that
+//          DropCompute's 1.5B model uses.
+//   h = g / (|g| + epsilon);  m = b1 m + (1 - b1) h;  s = b2 s + (1 - b2) h^2;  d = sqrt(s / (1 - b2^t)) + epsilon
+//   r = m / (1 - b1^t) / d + wd theta;  c = h / d + wd theta
+//   theta -= lr (b1 |theta| / |r| r + (1 - b1) |theta| / |c| c),  a ratio being 1 where a norm is 0
+// Shapes:  gradient, parameters, m, s: (P,) flat float32; norms are those of tensors.
+// Cost:    three passes over the vectors.
+// Differs: the ratios scale all tensors, also those that do not decay; trust = decayed leaves these at 1. Clipping of
+//          the global norm before is an option (off), and acts through epsilon alone.
+// Checks:  golden vector; scaled gradients change nothing; a reference in double precision over 50 steps.
+struct LansOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-6;
+  double max_norm = 0;  // of the gradient of all tensors; 0: not clipped
+  TrustScope trust = TrustScope::all;
+  WeightDecay weight_decay{.rate = 0.01, .form = DecayForm::decoupled};
+};
+// Throws std::invalid_argument unless 0 <= beta < 1, epsilon > 0, max_norm >= 0 and rate >= 0.
+std::unique_ptr<Optimizer> make_lans(const LansOptions& options);
+
+// LARS: momentum SGD in which each tensor's step is in proportion to its norm.
+// Source:  You et al. 2017, "Large Batch Training of Convolutional Networks"; MLPerf's TensorFlow optimizer.
+//   r = eta |theta| / (|g| + wd |theta| + epsilon), 1 where a norm is 0;  d = r (g + wd theta)
+//   updates (default, MLPerf's):  v = mu v + lr d;  theta -= v
+//   gradients:                    v = mu v + d;     theta -= lr v
+// Shapes:  gradient, parameters, v: (P,) flat float32; norms are those of tensors.
+// Cost:    one pass over the vectors for the norms, and one for the step.
+// Differs: a tensor that decay does not concern has neither decay nor ratio, as MLPerf's skip list (norms and biases);
+//          trust = all gives it a ratio. MLPerf's epsilon of 0 is its backend's 1e-7. LARC's bound on r is not here.
+// Checks:  golden vectors; a reference in double precision over 50 steps of many tensors.
+struct LarsOptions {
+  double momentum = 0.9;
+  MomentumOf momentum_of = MomentumOf::updates;
+  double trust_coefficient = 0.001;  // eta
+  double epsilon = 1e-7;
+  TrustScope trust = TrustScope::decayed;
+  WeightDecay weight_decay{.rate = 5e-5};  // coupled
+};
+// Throws std::invalid_argument unless 0 <= momentum < 1, the coefficient > 0, epsilon >= 0 and rate >= 0.
+std::unique_ptr<Optimizer> make_lars(const LarsOptions& options);
+
+// RMSProp: each gradient divided by the root of a running mean of its squares, with momentum.
+// Source:  the kernel of TensorFlow (ApplyRMSProp), as Chen et al. 2016 use it: decay 0.9, momentum 0.9, epsilon 1.0;
+//          torch.optim.RMSprop. Plain momentum, never Nesterov's; not centred.
+//   tensorflow (default):  ms = rho ms + (1 - rho) g^2;  v = mu v + lr g / sqrt(ms + epsilon);    theta -= v
+//   pytorch:               ms = rho ms + (1 - rho) g^2;  v = mu v + g / (sqrt(ms) + epsilon);     theta -= lr v
+// Shapes:  gradient, parameters, ms, v: (P,) flat float32. The moments are v, then ms; without momentum ms alone.
+// Differs: ms starts at 1 in TensorFlow 1, at 0 in Keras 2 and PyTorch. What is kept starts at 0 in every form, and
+//          ms is that plus start rho^t, the same by the recursion: a null moment is zeros, as everywhere. Where a
+//          state policy resets it, alone or with v, ms is `start` again.
+// Checks:  golden vectors of all forms; torch::optim::RMSprop; epsilon far above g^2 is momentum SGD.
+enum class RmsPropForm { tensorflow, pytorch };
+
+struct RmsPropOptions {
+  RmsPropForm form = RmsPropForm::tensorflow;
+  double rho = 0.9;  // share of the mean square that a step keeps
+  double momentum = 0.9;
+  double epsilon = 1.0;
+  double mean_square_start = 1;  // ms before the first step
+  WeightDecay weight_decay{};    // coupled
+};
+// Throws std::invalid_argument unless 0 <= rho, momentum < 1, epsilon > 0, start >= 0 and rate >= 0.
+std::unique_ptr<Optimizer> make_rmsprop(const RmsPropOptions& options);
 
 }  // namespace syncopate

@@ -1,16 +1,875 @@
 #include "workers/training/training.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <span>
 #include <utility>
+#include <vector>
 
-#include "workers/training/course_log.hpp"
+#include "workers/base/random.hpp"
+#include "workers/training/checkpoint_log.hpp"
+#include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/gradient_sum.hpp"
-#include "workers/training/sums_apart.hpp"
+#include "workers/training/optimizers.hpp"
 
 namespace syncopate {
+
+// Linear combinations of states, and whole models out of slices.
+ModelStatePtr Training::combine(std::span<const WeightedState> terms, const ModelStatePtr& buffers_of) {
+  if (!objective_) return nullptr;
+  assert(!terms.empty());
+  Memo<const ModelState>::Key key{{buffers_of ? buffers_of->id : 0, 0.0}};
+  std::vector<WeightedCell> parameters;
+  std::vector<WeightedCell> buffers;
+  std::vector<CellPtr> read;
+  for (const auto& [weight, state] : terms) {
+    assert(std::isfinite(weight));
+    key.emplace_back(state->id, weight);
+    parameters.push_back({weight, state->parameters});
+    buffers.push_back({weight, state->buffers});
+    if (weight != 0) read.insert(read.end(), {state->parameters, buffers_of ? nullptr : state->buffers});
+  }
+  const auto known = combined_.find(key);
+  if (known && !known->parameters->stepped_from) return known;
+
+  const ModelStatePtr& first = terms.front().state;
+  auto state = std::make_shared<ModelState>(*first);
+  const ProcessSet places = place_of_reader(read);
+  state->parameters = submit_combination(parameters, objective_->parameters(), places);
+  if (buffers_of)
+    state->buffers = buffers_of->buffers;
+  else if (objective_->buffers() > 0)
+    state->buffers = submit_combination(buffers, objective_->buffers(), places);
+  if (state->parameters == first->parameters && state->buffers == first->buffers) return first;
+  state->id = new_state_id();
+  combined_.remember(std::move(key), state);
+  return state;
+}
+
+CellPtr Training::submit_combination(std::span<const WeightedCell> terms, std::size_t size, ProcessSet places) {
+  auto summands = std::make_shared<std::vector<WeightedCell>>();
+  std::vector<CellPtr> read;
+  double total = 0;
+  for (const WeightedCell& term : terms) {
+    if (!term.cell || term.weight == 0) continue;
+    summands->push_back(term);
+    read.push_back(term.cell);
+    total += term.weight;
+  }
+  const auto is_first = [&](const WeightedCell& term) { return term.cell == summands->front().cell; };
+  if (total == 1 && std::all_of(summands->begin(), summands->end(), is_first)) return summands->front().cell;
+
+  if (std::ranges::any_of(read, [&](const CellPtr& each) { return !each->at.covers(places); }))
+    return submit_combination_of_processes(std::move(*summands), size, places);
+
+  // In one task: the step that follows finds the sum in that core's cache, and the other cores have those of others.
+  auto cell = new_cell();
+  const auto fill = [cell, summands, size] {
+    std::vector<WeightedVector> parts;
+    for (const auto& [weight, summand] : *summands) parts.push_back({weight, std::as_const(summand->value).data()});
+    cell->value = FlatVector(size > 0 ? size : summands->front().cell->value.size());
+    write_weighted_sum(cell->value.data(), parts, cell->value.size());
+  };
+  compute({.reads = std::move(read), .writes = {cell}, .work = fill}, places);
+  return cell;
+}
+
+ModelStatePtr Training::combine_tensors(const ModelStatePtr& from, const ModelStatePtr& to,
+                                        std::span<const double> shares) {
+  if (!objective_) return nullptr;
+  const auto all_are = [&](double share) { return std::ranges::all_of(shares, [&](double s) { return s == share; }); };
+  if (all_are(0)) return from;
+  if (from->parameters == to->parameters || all_are(1)) return to;
+  Memo<const ModelState>::Key key{{from->id, 1.0}, {to->id, 1.0}};  // those of `combine` begin with a weight of 0
+  for (const double share : shares) key.emplace_back(0, share);
+  const auto known = combined_.find(key);
+  if (known && !known->parameters->stepped_from) return known;
+
+  auto state = std::make_shared<ModelState>(*to);
+  state->id = new_state_id();
+  state->parameters = new_cell();
+  const std::size_t size = objective_->parameters();
+  auto tensors = objective_->tensors();
+  if (shares.size() == 1) tensors = {{.name = "all", .offset = 0, .size = size, .place = 0}};
+  assert(shares.size() == tensors.size());
+  const auto fill = [cell = state->parameters, a = from->parameters, b = to->parameters, tensors = std::move(tensors),
+                     shares = std::vector(shares.begin(), shares.end()), size] {
+    cell->value = FlatVector(size);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const std::size_t at = tensors[i].offset, count = tensors[i].size;
+      const float* const x = std::as_const(a->value).data() + at;
+      const float* const y = std::as_const(b->value).data() + at;
+      float* const out = cell->value.data() + at;
+      // Of what is not a number a share of 0 would be none either.
+      if (shares[i] == 0 || shares[i] == 1)
+        std::copy_n(shares[i] == 0 ? x : y, count, out);
+      else
+        write_weighted_sum(out, std::array<WeightedVector, 2>{{{1 - shares[i], x}, {shares[i], y}}}, count);
+    }
+  };
+  const std::vector<CellPtr> read = {from->parameters, to->parameters};
+  compute({.reads = read, .writes = {state->parameters}, .work = fill}, place_of_reader(read));
+  combined_.remember(std::move(key), state);
+  return state;
+}
+
+CellPtr Training::sum_of(std::vector<CellPtr> cells) {
+  std::vector<WeightedCell> terms;
+  for (CellPtr& cell : cells) terms.push_back({1, std::move(cell)});
+  constexpr std::size_t as_they_have = 0;
+  return submit_combination(terms, as_they_have, ProcessSet::everywhere());
+}
+
+ModelStatePtr Training::assemble(const ModelStatePtr& self, std::span<const ModelStatePtr> slices) {
+  if (!objective_) return nullptr;
+  assert(!slices.empty());
+  auto state = std::make_shared<ModelState>(*self);
+  state->id = new_state_id();
+  state->parameters = submit_assembly(slices);
+  state->buffers = slices.front()->buffers;
+  return state;
+}
+
+ModelStatePtr Training::with_slice(const ModelStatePtr& whole, const ModelStatePtr& part, Slice slice) {
+  if (!objective_) return nullptr;
+  const CellPtr& buffers = slice.index == 0 ? part->buffers : whole->buffers;
+  if (whole->parameters == part->parameters && whole->buffers == buffers) return whole;
+  Memo<const ModelState>::Key key{{whole->id, slice.index}, {part->id, slice.count}};
+  const auto known = mixed_.find(key);
+  if (known && !known->parameters->stepped_from) return known;
+
+  auto state = std::make_shared<ModelState>(*whole);
+  state->id = new_state_id();
+  state->buffers = buffers;
+  const std::size_t size = objective_->parameters();
+  const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
+  const auto end = static_cast<std::size_t>(slice.end(static_cast<std::int64_t>(size)));
+  const CellPtr read[] = {whole->parameters, part->parameters};
+  const auto copy = [around = whole->parameters, inside = part->parameters, begin, end](float* out, std::size_t from,
+                                                                                        std::size_t to) {
+    const std::size_t first = std::clamp(begin, from, to), last = std::clamp(end, from, to);
+    const float* const outer = std::as_const(around->value).data();
+    std::copy(outer + from, outer + first, out + from);
+    std::copy_n(std::as_const(inside->value).data() + first, last - first, out + first);
+    std::copy(outer + last, outer + to, out + last);
+  };
+  const bool is_all = begin == 0 && end == size;
+  state->parameters = is_all ? part->parameters : submit_cell(size, read, place_of_reader(read), copy);
+  mixed_.remember(std::move(key), state);
+  return state;
+}
+
+CellPtr Training::submit_assembly(std::span<const ModelStatePtr> slices) {
+  Memo<Cell>::Key key;
+  auto parts = std::make_shared<std::vector<CellPtr>>();
+  for (const ModelStatePtr& slice : slices) {
+    key.emplace_back(slice->id, 1.0);
+    parts->push_back(slice->parameters);
+  }
+  if (std::all_of(parts->begin(), parts->end(), [&](const CellPtr& part) { return part == parts->front(); }))
+    return parts->front();
+  CellPtr known = assembled_.find(key);
+  if (known && known->stepped_from) known = nullptr;
+  if (divided_ && known != last_assembled_) known = nullptr;
+  if (CourseLog* const log = CourseLog::here()) {  // it may be that tasks alone hold it
+    known = log->found(std::move(known));
+    if (known) assembled_.remember(key, known);
+  }
+  if (known) return known;
+
+  const std::size_t size = objective_->parameters();
+  const auto copy = [parts, size](float* out, std::size_t from, std::size_t to) {
+    Slice slice{.index = 0, .count = static_cast<int>(parts->size())};
+    for (const CellPtr& part : *parts) {
+      const auto begin = std::max(from, static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size))));
+      const auto end = std::min(to, static_cast<std::size_t>(slice.end(static_cast<std::int64_t>(size))));
+      if (begin < end) std::copy_n(part->value.data() + begin, end - begin, out + begin);
+      ++slice.index;
+    }
+  };
+  CellPtr whole = submit_cell(size, *parts, place_of_reader(*parts), copy);
+  assembled_.remember(std::move(key), whole);
+  if (divided_) last_assembled_ = whole;
+  return whole;
+}
+
+namespace {
+
+constexpr std::uint8_t start_stream = 0, sign_stream = 1;
+
+double dot(std::span<const double> a, std::span<const double> b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+bool is_settled(double before, double after, double tolerance) {
+  constexpr double nothing = 1e-12;
+  return std::abs(after - before) <= tolerance * std::abs(before) + nothing;
+}
+
+// The eigenvalue of the largest magnitude of H - shift.
+double dominant_eigenvalue(std::size_t size, const HessianProduct& product, double shift,
+                           const CurvatureOptions& options) {
+  std::vector<double> vector(size);
+  fill_standard_normal({.seed = options.seed, .purpose = Purpose::measurement, .stream = start_stream}, 0, vector);
+  double value = 0;
+  for (int i = 0; i < options.most_products; ++i) {
+    const double length = std::sqrt(dot(vector, vector));
+    if (length == 0 || !std::isfinite(length)) return length == 0 ? 0 : length;
+    for (double& element : vector) element /= length;
+    std::vector<double> next = product(vector);
+    for (std::size_t j = 0; j < size; ++j) next[j] -= shift * vector[j];
+    const double before = value;
+    value = dot(vector, next);
+    vector = std::move(next);
+    if (i > 0 && is_settled(before, value, options.tolerance)) break;
+  }
+  return value;
+}
+
+}  // namespace
+
+double largest_eigenvalue(std::size_t size, const HessianProduct& product, const CurvatureOptions& options) {
+  const double value = dominant_eigenvalue(size, product, 0, options);
+  return value >= 0 || !std::isfinite(value) ? value : value + dominant_eigenvalue(size, product, value, options);
+}
+
+double hessian_trace(std::size_t size, const HessianProduct& product, const CurvatureOptions& options) {
+  std::vector<double> signs(size);
+  double mean = 0;
+  for (int draw = 0; draw < options.most_products; ++draw) {
+    const RandomStream stream{
+        .seed = options.seed, .purpose = Purpose::measurement, .stream = sign_stream, .step = Step{draw}};
+    stream.fill_uniform(0, signs);
+    for (double& sign : signs) sign = sign < 0.5 ? -1 : 1;
+    const double before = mean;
+    mean += (dot(signs, product(signs)) - mean) / (draw + 1);
+    if (draw > 0 && is_settled(before, mean, options.tolerance)) break;
+  }
+  return mean;
+}
+
+// Gradients that a deadline has cut, and sums in which each tensor has a count of its own.
+std::optional<Gradient> Training::cut_gradient(const ModelStatePtr& at, const MicroBatch& micro_batch,
+                                               double backward_share) const {
+  if (!at) return std::nullopt;
+  const auto done = backward_order_->done_by(backward_share);
+  return done ? std::optional(Gradient::of_layers(at, micro_batch, *done)) : std::nullopt;
+}
+
+std::optional<Gradient> Training::cut_gradient(std::shared_ptr<GradientSum> evaluated, double backward_share) const {
+  if (!evaluated) return std::nullopt;
+  const auto done = backward_order_->done_by(backward_share);
+  if (!done) return std::nullopt;
+  cut_sum(*evaluated, *done, *objective_);
+  Gradient gradient(std::move(evaluated), 0);
+  gradient.mark_cut();
+  return gradient;
+}
+
+namespace {
+
+void count(std::vector<double>& counts, const BackwardOrder& order, const LastLayers& layers, std::size_t more) {
+  for (std::size_t tensor = 0; tensor < counts.size(); ++tensor)
+    if (order.is_done(tensor, layers)) counts[tensor] += static_cast<double>(more);
+}
+
+void count(std::vector<double>& counts, const BackwardOrder& order, const GradientSum& sum) {
+  for (const auto& chunk : sum.chunks) {
+    if (chunk.scale == 0) continue;
+    if (chunk.nested)
+      count(counts, order, *chunk.nested);
+    else
+      count(counts, order, chunk.layers, chunk.micro_batches.size());
+  }
+}
+
+}  // namespace
+
+std::vector<double> Training::contributions(const Gradient& gradient) const {
+  if (!objective_) return {static_cast<double>(gradient.micro_batches())};
+  std::vector<double> counts(backward_order_->tensors());
+  for (const Gradient::Term& term : gradient.terms()) {
+    if (term.scale == 0) continue;
+    if (term.sum)
+      count(counts, *backward_order_, *term.sum);
+    else
+      count(counts, *backward_order_, term.layers, term.micro_batches.size());
+  }
+  return counts;
+}
+
+void Training::weigh_tensors(const Gradient& shared, std::span<const double> contributions) const {
+  if (!objective_) return;
+  assert(shared.terms().size() == 1 && shared.terms().front().sum);
+  assert(contributions.size() == backward_order_->tensors());
+  const auto micro_batches = static_cast<double>(std::max<std::int64_t>(shared.micro_batches(), 1));
+  const auto is_usual = [&](double count) { return count == micro_batches; };
+  auto& factors = shared.terms().front().sum->factors;
+  if (!factors.empty() || std::ranges::all_of(contributions, is_usual)) return;
+  for (std::size_t tensor = 0; tensor < contributions.size(); ++tensor)
+    factors.push_back({backward_order_->end_of(tensor), micro_batches / std::max(contributions[tensor], 1.0)});
+}
+
+// Gradients whose global norm has a limit: what a step clips, and what a worker clips before it sends it.
+double norm_of(const GradientSum& sum, double scale, std::size_t begin, std::size_t end) {
+  double sum_of_squares = 0;
+  float block[longest_block];
+  for (std::size_t at = begin; at < end; at += longest_block) {
+    const std::size_t n = std::min(longest_block, end - at);
+    write_block(sum, scale, at, {block, n});
+    for (std::size_t i = 0; i < n; ++i) sum_of_squares += static_cast<double>(block[i]) * block[i];
+  }
+  return std::sqrt(sum_of_squares);
+}
+
+double clipping_factor(double norm, double most) { return std::min(1.0, most / (norm + 1e-6)); }
+
+Gradient Training::clipped(Gradient gradient, std::int64_t micro_batches) {
+  if (!objective_ || options_.clip_norm == 0) return gradient;
+  const std::size_t parameters = objective_->parameters();
+  const CellPtr cell = new_cell();
+  const auto clip = [=, size = gradient_size(), most = options_.clip_norm, out = cell](const GradientSum& sum,
+                                                                                       double scale) {
+    const double norm = norm_of(sum, scale, 0, parameters) / static_cast<double>(micro_batches);
+    FlatVector values(size);
+    const std::span<float> all = values.span(), statistics = all.subspan(parameters);
+    write_block(sum, scale * clipping_factor(norm, most), 0, all.first(parameters));
+    std::ranges::fill(statistics, 0.0f);
+    if (!statistics.empty()) add_buffers(sum, statistics);
+    out->value = std::move(values);
+  };
+  cell->at = place();
+  cell->producer = submit_on(gradient, {}, clip);
+  const auto copy = [cell](float* out) { std::ranges::copy(std::as_const(cell->value).span(), out); };
+  const CellPtr read[] = {cell};
+  const Gradient values = promised(gradient.micro_batches(), travelling(gradient), read, copy);
+  return Gradient(values.terms().front().sum, gradient.micro_batches(), gradient.compute_time());
+}
+
+// What the training engine does where several processes divide its work: where each thing is computed, and how all
+// come to what they need of the others.
+std::shared_ptr<GradientSum> Training::fixed(const Gradient& gradient, double& scale) const {
+  return fix_sum(gradient, *objective_, scale, divided_.get());
+}
+
+std::shared_ptr<GradientSum> Training::readable(const std::shared_ptr<GradientSum>& sum, ProcessSet places) {
+  return sum_at(sum, places, objective_, executor_, divided_.get());
+}
+
+std::vector<std::shared_ptr<Task>> Training::brought(std::span<const CellPtr> cells, ProcessSet places) {
+  std::vector<std::shared_ptr<Task>> producers;
+  for (const CellPtr& cell : cells) {
+    if (divided_) divided_->bring(cell, places);
+    producers.push_back(producer(cell));
+  }
+  return producers;
+}
+
+std::shared_ptr<Task> Training::compute(CellWork&& what, ProcessSet places) {
+  const auto inputs = brought(what.reads, places);
+  for (const CellPtr& cell : what.writes) {
+    cell->at = places;
+    cell->producer = nullptr;
+  }
+  if (!is_here(places)) return nullptr;
+  auto task = executor_.submit(std::move(what.work), inputs);
+  for (const CellPtr& cell : what.writes) cell->producer = task;
+  return task;
+}
+
+ProcessSet Training::place_of_reader(std::span<const CellPtr> reads) const {
+  const auto is_everywhere = [](const CellPtr& cell) { return !cell || cell->at.is_everywhere(); };
+  return !divided_ || std::ranges::all_of(reads, is_everywhere) ? ProcessSet::everywhere() : place();
+}
+
+// Where all share the state, and take the same step, everywhere; a worker's own step is its own.
+ProcessSet Training::place_of_step(const ModelState& state, const Gradient& gradient) const {
+  if (!divided_) return ProcessSet::everywhere();
+  const CellPtr cells[] = {state.parameters, state.moments[0].values, state.moments[1].values, state.buffers};
+  return gradient.reduced() ? place_of_reader(cells) : place();
+}
+
+std::vector<double> Training::told(std::size_t count, ProcessSet places,
+                                   const std::function<std::vector<double>()>& numbers) {
+  const auto told_to_all = [&] {
+    if (!divided_ || places.is_everywhere()) return numbers();
+    auto all = divided_->exchanged_numbers(ProcessSet::only(places.lowest()), numbers);
+    assert(all.front().size() == count);
+    return std::move(all.front());
+  };
+  CourseLog* const log = CourseLog::here();
+  return log ? log->told(count, told_to_all) : told_to_all();
+}
+
+// Each has those of the micro-batches that it evaluates.
+double Training::loss_of_processes(const GradientSum& sum) {
+  const std::int64_t micro_batches = loss_of(sum).micro_batches;
+  if (micro_batches == 0) return std::numeric_limits<double>::quiet_NaN();
+  const auto parts = divided_->exchanged_numbers(ProcessSet::everywhere(), [&] {
+    for (const auto& task : sum.tasks) executor_.wait(task);
+    return std::vector{loss_of(sum).loss};
+  });
+  double loss = 0;
+  for (const auto& part : parts) loss += part.front();
+  return loss / static_cast<double>(micro_batches);
+}
+
+namespace {
+
+// Of cells that are at several places, the one that counts for them; none where all of `places` have it.
+int giver_of(const Cell& cell) { return cell.at.lowest(); }
+
+FlatVector sum_of_cells(const std::vector<CellPtr>& cells, std::size_t size) {
+  FlatVector sum(size);
+  std::fill_n(sum.data(), size, 0.0f);
+  for (const CellPtr& cell : cells) add(sum.data(), std::as_const(cell->value).data(), size);
+  return sum;
+}
+
+Payload payload_of(FlatVector values) {
+  const auto owner = std::make_shared<const FlatVector>(std::move(values));
+  return {.owner = owner, .data = owner->data(), .bytes = owner->size() * sizeof(float)};
+}
+
+const float* floats(const Payload& payload) { return static_cast<const float*>(payload.data); }
+
+}  // namespace
+
+// What is not in the slice is the first one's.
+CellPtr Training::submit_mean_of_processes(std::vector<CellPtr> inputs, std::size_t size, Slice slice,
+                                           ProcessSet places) {
+  const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
+  const auto end = static_cast<std::size_t>(slice.end(static_cast<std::int64_t>(size)));
+  const float factor = 1.0f / static_cast<float>(inputs.size());
+  ProcessSet givers = ProcessSet::none();
+  std::vector<CellPtr> mine;
+  std::vector<std::shared_ptr<Task>> prerequisites;
+  for (const CellPtr& cell : inputs) {
+    if (!cell) continue;
+    givers = givers | ProcessSet::only(giver_of(*cell));
+    if (giver_of(*cell) != divided_->self()) continue;
+    mine.push_back(cell);
+    prerequisites.push_back(cell->producer);
+  }
+  const bool is_all = begin == 0 && end == size;
+  const CellPtr& first = inputs.front();  // of parameters, which no state lacks, where there is a slice
+  const bool has_first = !is_all && giver_of(*first) == divided_->self();
+  const auto give = [mine, size, begin, end, is_all, rest = has_first ? first : nullptr] {
+    FlatVector sum = sum_of_cells(mine, size);
+    if (is_all) return payload_of(std::move(sum));
+    float* const out = sum.data();
+    std::fill(out, out + begin, 0.0f);
+    std::fill(out + end, out + size, 0.0f);
+    if (rest) {
+      const float* const values = std::as_const(rest->value).data();
+      std::copy(values, values + begin, out);
+      std::copy(values + end, values + size, out + end);
+    }
+    return payload_of(std::move(sum));
+  };
+  auto mean = new_cell();
+  mean->at = places;
+  const auto take = [mean, size, begin, end, factor](const std::vector<Payload>& parts) {
+    mean->value = FlatVector(size);
+    float* const out = mean->value.data();
+    std::copy_n(floats(parts.front()), size, out);
+    for (std::size_t i = 1; i < parts.size(); ++i) add(out, floats(parts[i]), size);
+    scale(out + begin, factor, end - begin);
+  };
+  mean->producer = divided_->exchange(givers, places, prerequisites, give, take);
+  return mean;
+}
+
+// What all that need it have is added there, the rest by those who have it.
+CellPtr Training::submit_combination_of_processes(std::vector<WeightedCell> terms, std::size_t size,
+                                                  ProcessSet places) {
+  ProcessSet givers = ProcessSet::none();
+  std::vector<WeightedCell> common, mine;
+  std::vector<std::shared_ptr<Task>> prerequisites, of_taking;
+  for (const WeightedCell& term : terms) {
+    if (term.cell->at.covers(places)) {
+      common.push_back(term);
+      of_taking.push_back(term.cell->producer);
+      continue;
+    }
+    givers = givers | ProcessSet::only(giver_of(*term.cell));
+    if (giver_of(*term.cell) != divided_->self()) continue;
+    mine.push_back(term);
+    prerequisites.push_back(term.cell->producer);
+  }
+  const auto weighted = [](const std::vector<WeightedCell>& cells) {
+    std::vector<WeightedVector> vectors;
+    for (const auto& [weight, cell] : cells) vectors.push_back({weight, std::as_const(cell->value).data()});
+    return vectors;
+  };
+  const auto give = [mine, weighted, size] {
+    FlatVector sum(size > 0 ? size : mine.front().cell->value.size());
+    write_weighted_sum(sum.data(), weighted(mine), sum.size());
+    return payload_of(std::move(sum));
+  };
+  auto cell = new_cell();
+  cell->at = places;
+  const auto parts = std::make_shared<std::vector<Payload>>();
+  auto taken = divided_->exchange(givers, places, prerequisites, give,
+                                  [parts](std::vector<Payload> payloads) { *parts = std::move(payloads); });
+  if (!is_here(places)) return cell;
+  of_taking.push_back(std::move(taken));
+  const auto add_up = [cell, common, weighted, parts] {
+    std::vector<WeightedVector> vectors = weighted(common);
+    for (const Payload& part : *parts) vectors.push_back({1, floats(part)});
+    FlatVector sum(parts->front().bytes / sizeof(float));
+    write_weighted_sum(sum.data(), vectors, sum.size());
+    cell->value = std::move(sum);
+    parts->clear();
+  };
+  cell->producer = executor_.submit(add_up, of_taking);
+  return cell;
+}
+
+// Each process has its part of the squares, from the mean that all have.
+void Training::measure_spread_of_processes(std::vector<WeightedState> states, std::function<void(double)> done) {
+  const AskedBy all(*this, ProcessSet::everywhere());
+  double weights = 0;
+  for (const WeightedState& each : states) weights += each.weight;
+  std::vector<WeightedCell> terms;
+  std::vector<CellPtr> mine;
+  for (const auto& [weight, state] : states) {
+    terms.push_back({weight / weights, state->parameters});
+    if (giver_of(*state->parameters) == divided_->self()) mine.push_back(state->parameters);
+  }
+  const std::size_t size = objective_->parameters();
+  const CellPtr mean = submit_combination(terms, size, ProcessSet::everywhere());
+  std::vector<std::shared_ptr<Task>> inputs = {mean->producer};
+  for (const CellPtr& cell : mine) inputs.push_back(cell->producer);
+  const auto give = [mean, mine = std::move(mine), size] {
+    double squares = 0;
+    const float* const middle = std::as_const(mean->value).data();
+    for (const CellPtr& cell : mine) {
+      const float* const values = std::as_const(cell->value).data();
+      for (std::size_t i = 0; i < size; ++i) {
+        const double difference = static_cast<double>(values[i]) - middle[i];
+        squares += difference * difference;
+      }
+    }
+    return DividedWork::Numbers{squares};
+  };
+  const auto take = [done = std::move(done), models = states.size()](const std::vector<DividedWork::Numbers>& parts) {
+    double squares = 0;
+    for (const auto& part : parts) squares += part.front();
+    done(std::sqrt(squares / static_cast<double>(models)));
+  };
+  divided_->exchange_numbers(ProcessSet::everywhere(), inputs, give, take);
+}
+
+// One optimizer step as executor tasks: evaluate what is still a promise, take what passes a layer-wise optimizer
+// needs, then update block by block.
+namespace {
+
+// A block of parameters, moments and gradient fits the first-level cache.
+constexpr std::size_t block_size = longest_block;
+
+// What the passes of a layer-wise step measure.
+class Measures {
+ public:
+  explicit Measures(std::size_t tensors) : by_tensor_(tensors) {}
+
+  // From any thread: the sums of each tensor over a range of the parameters that begins here.
+  void add(std::size_t range, std::vector<TensorSums> sums) {
+    std::lock_guard lock(mutex_);
+    ranges_.emplace(range, std::move(sums));
+  }
+  // Once all have been added: range by range, whichever came first.
+  void end_pass(int pass) {
+    const auto at = static_cast<std::size_t>(pass);
+    for (const auto& [range, sums] : ranges_)
+      for (std::size_t tensor = 0; tensor < sums.size(); ++tensor)
+        for (std::size_t i = 0; i < sums[tensor].size(); ++i) {
+          by_tensor_[tensor][at][i] += sums[tensor][i];
+          of_model_[at][i] += sums[tensor][i];
+        }
+    ranges_.clear();
+  }
+  const PassSums& of_tensor(std::size_t tensor) const { return by_tensor_[tensor]; }
+  const PassSums& of_model() const { return of_model_; }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::size_t, std::vector<TensorSums>> ranges_;
+  std::vector<PassSums> by_tensor_;
+  PassSums of_model_{};
+};
+
+struct StepWork {
+  std::shared_ptr<const Objective> objective;
+  std::shared_ptr<const Optimizer> optimizer;
+  std::shared_ptr<const std::vector<Stretch>> stretches;
+  ModelStatePtr from;  // input; null once taken over or no longer needed
+  std::shared_ptr<GradientSum> sum;
+  double scale = 1;
+  StepContext context;
+  double clip_norm = 0;
+  std::size_t first = 0;  // the parameters [first, last) move on
+  std::size_t last = 0;
+  CellPtr parameters;  // outputs
+  std::array<CellPtr, 2> moments;
+  CellPtr buffers;
+  const float* before = nullptr;  // where the input is: the output itself when in place
+  const float* moments_before[2] = {nullptr, nullptr};
+  FlatVector gradient;  // of a layer-wise step
+  std::unique_ptr<Measures> measures;
+
+  void begin();
+  void measure(int pass, std::size_t begin, std::size_t end);
+  void update(std::size_t begin, std::size_t end);
+
+  template <typename Use>
+  void for_blocks(std::size_t begin, std::size_t end, const Use& use);
+  OptimizerBlock block(std::size_t begin, std::size_t size, const float* gradient) const;
+  StepContext context_of(std::size_t stretch) const;
+};
+
+// Whether nobody else holds it any more; then their reads are over. Letting go of a further holder synchronises with
+// how the others let go, as a fence would, which ThreadSanitizer does not know.
+template <typename Held>
+bool only_ours(const std::shared_ptr<Held>& held) {
+  if (held.use_count() != 1) return false;
+  std::shared_ptr<Held>(held).reset();
+  return true;
+}
+
+// Gives `output` memory: the input's own where nobody else holds it. Returns where to read the input.
+const float* take_over(const CellPtr& input, Cell& output, bool state_is_ours, std::size_t size) {
+  if (input && state_is_ours && only_ours(input)) {
+    output.value = std::move(input->value);
+    return output.value.data();
+  }
+  output.value = FlatVector(size);
+  return input ? input->value.data() : nullptr;
+}
+
+void StepWork::begin() {
+  const std::size_t size = objective->parameters();
+  if (clip_norm > 0) scale *= clipping_factor(norm_of(*sum, scale, first, last), clip_norm);
+  const bool ours = only_ours(from);
+  if (buffers) {
+    buffers->value = FlatVector(objective->buffers());
+    std::fill_n(buffers->value.data(), buffers->value.size(), 0.0f);
+    add_buffers(*sum, buffers->value.span());
+    for (float& value : buffers->value.span()) value /= static_cast<float>(sum->micro_batches);
+  }
+  before = take_over(from->parameters, *parameters, ours, size);
+  for (int i = 0; i < optimizer->moments(); ++i)
+    moments_before[i] = take_over(from->moments[i].values, *moments[i], ours, size);
+  if (optimizer->passes() > 0) {
+    gradient = FlatVector(size);
+    measures = std::make_unique<Measures>(stretches->size());
+  }
+}
+
+// Calls use(begin, size, stretch) block by block; none straddles two stretches.
+template <typename Use>
+void StepWork::for_blocks(std::size_t begin, std::size_t end, const Use& use) {
+  const auto is_before = [](const Stretch& stretch, std::size_t at) { return stretch.end <= at; };
+  auto stretch = std::lower_bound(stretches->begin(), stretches->end(), begin, is_before);
+  for (std::size_t at = begin; at < end; ++stretch) {
+    for (const std::size_t last = std::min(end, stretch->end); at < last;) {
+      const std::size_t size = std::min(block_size, last - at);
+      use(at, size, static_cast<std::size_t>(stretch - stretches->begin()));
+      at += size;
+    }
+  }
+}
+
+OptimizerBlock StepWork::block(std::size_t begin, std::size_t size, const float* of_gradient) const {
+  OptimizerBlock block{
+      .size = size, .gradient = of_gradient, .before = before + begin, .after = parameters->value.data() + begin};
+  for (int i = 0; i < optimizer->moments(); ++i) {
+    block.moments_before[i] = moments_before[i] ? moments_before[i] + begin : nullptr;
+    block.moments_after[i] = moments[i]->value.data() + begin;
+  }
+  return block;
+}
+
+StepContext StepWork::context_of(std::size_t stretch) const {
+  StepContext here = context;
+  here.excluded = (*stretches)[stretch].excluded;
+  here.decay = here.excluded ? 0 : optimizer->weight_decay().rate;
+  if (measures) {
+    here.tensor = &measures->of_tensor(stretch);
+    here.model = &measures->of_model();
+  }
+  return here;
+}
+
+void StepWork::measure(int pass, std::size_t begin, std::size_t end) {
+  std::vector<TensorSums> sums(stretches->size());
+  for_blocks(begin, end, [&](std::size_t at, std::size_t size, std::size_t stretch) {
+    float* const kept = gradient.data() + at;
+    if (pass == 0) write_block(*sum, scale, at, {kept, size});
+    OptimizerBlock here = block(at, size, kept);
+    here.kept = kept;
+    const TensorSums share = optimizer->measure(pass, here, context_of(stretch));
+    for (std::size_t i = 0; i < share.size(); ++i) sums[stretch][i] += share[i];
+  });
+  measures->add(begin, std::move(sums));
+}
+
+void StepWork::update(std::size_t begin, std::size_t end) {
+  float of_block[block_size];
+  for_blocks(begin, end, [&](std::size_t at, std::size_t size, std::size_t stretch) {
+    if (!measures) write_block(*sum, scale, at, {of_block, size});
+    optimizer->update(block(at, size, measures ? gradient.data() + at : of_block), context_of(stretch));
+  });
+}
+
+// Of one chunk, or none at all.
+bool is_taken_at(const GradientSum& sum, const ModelState& state) {
+  if (sum.chunks.empty()) return true;
+  const ModelStatePtr& at = sum.chunks.front().at;
+  return sum.chunks.size() == 1 && at && at->parameters == state.parameters && at->buffers == state.buffers;
+}
+
+}  // namespace
+
+// By one process, which is the only one that takes the step.
+bool Training::is_evaluated_at(const GradientSum& sum, ProcessSet places) const {
+  if (!divided_ || sum.chunks.empty()) return true;
+  const auto& micro_batches = sum.chunks.front().micro_batches;
+  return std::ranges::all_of(micro_batches, [&](const MicroBatch& micro_batch) {
+    return divided_->normalised(ProcessSet::only(divided_->process_of(micro_batch.worker))) == places;
+  });
+}
+
+ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<GradientSum> sum, double scale,
+                                    double learning_rate, bool exclusive, const StepRules& rules, ProcessSet places) {
+  auto next = std::make_shared<ModelState>(*state);
+  next->id = new_state_id();
+  next->parameters = new_cell();
+  const std::span<Moment> moments(next->moments.data(), static_cast<std::size_t>(optimizer_->moments()));
+  for (Moment& moment : moments) moment.values = new_cell();
+  for (Moment& moment : rules.keeps_second ? moments.first(1) : moments) ++moment.age.steps;
+  if (state->buffers && sum->micro_batches > 0) next->buffers = new_cell();
+
+  auto work = std::make_shared<StepWork>();
+  work->objective = objective_;
+  work->optimizer = optimizer_;
+  work->stretches = stretches_;
+  assert(optimizer_->passes() == 0 || rules.slice.count == 1);
+  work->scale = scale;
+  work->context = {.learning_rate = learning_rate, .ages = ages_of(*next), .keeps_second = rules.keeps_second};
+  work->clip_norm = rules.clipping == Clipping::of_step ? options_.clip_norm : 0;
+  const auto size = static_cast<std::int64_t>(objective_->parameters());
+  work->first = static_cast<std::size_t>(rules.slice.begin(size));
+  work->last = static_cast<std::size_t>(rules.slice.end(size));
+  work->parameters = next->parameters;
+  for (std::size_t i = 0; i < moments.size(); ++i) work->moments[i] = moments[i].values;
+  if (next->buffers != state->buffers) work->buffers = next->buffers;
+
+  // Held only for the moment: what nobody else holds is updated in place.
+  std::vector<std::shared_ptr<Task>> inputs = brought(
+      std::vector{state->parameters, state->moments[0].values, state->moments[1].values, state->buffers}, places);
+  // The gradient of a local step goes straight from the backward pass into the update. One that was taken at
+  // another model does not wait for this one: it is computed before or beside the steps that come before.
+  const bool one_task = exclusive && is_taken_at(*sum, *state) && is_evaluated_at(*sum, places);
+  // The other cores have the steps and gradients of others.
+  const bool whole = exclusive && sum->chunks.size() <= 1;
+  if (!one_task) {
+    sum = readable(sum, places);
+    inputs.insert(inputs.end(), sum->tasks.begin(), sum->tasks.end());
+  }
+  work->sum = std::move(sum);
+  state->parameters->stepped_from = true;
+  next->parameters->at = places;
+  for (Moment& moment : moments) moment.values->at = places;
+  if (work->buffers) work->buffers->at = places;
+  if (!is_here(places)) return next;
+  work->from = std::move(state);
+
+  const int passes = optimizer_->passes();
+  const auto begin = [work, one_task, whole, passes] {
+    if (one_task)
+      for (auto& chunk : work->sum->chunks) evaluate_chunk(chunk, std::exchange(chunk.at, nullptr), *work->objective);
+    work->begin();
+    if (!whole) return;
+    for (int pass = 0; pass < passes; ++pass) {
+      work->measure(pass, work->first, work->last);
+      work->measures->end_pass(pass);
+    }
+    work->update(work->first, work->last);
+    // What the last task holds is released with it; a local step's gradient at once.
+    work->sum = nullptr, work->from = nullptr, work->gradient = FlatVector();
+  };
+  auto done = executor_.submit(begin, inputs);
+  if (!whole) {
+    for (int pass = 0; pass < passes; ++pass) {
+      const auto measure = [work, pass](std::size_t from, std::size_t to) { work->measure(pass, from, to); };
+      const std::shared_ptr<Task> measured[] = {submit_ranges(done, work->first, work->last, measure)};
+      done = executor_.submit([work, pass] { work->measures->end_pass(pass); }, measured);
+    }
+    const auto update = [work](std::size_t from, std::size_t to) { work->update(from, to); };
+    done = submit_ranges(done, work->first, work->last, update);
+  }
+  next->parameters->producer = done;
+  for (Moment& moment : moments) moment.values->producer = done;
+  if (work->buffers) next->buffers->producer = done;
+  return next;
+}
+
+// How arithmetic on flat vectors is cut into executor tasks.
+namespace {
+
+std::size_t number_of_ranges(std::size_t size) {
+  // Fewer elements than this take less time than waking another thread.
+  constexpr std::size_t smallest_range = 64 * 1024;
+  constexpr std::size_t most_ranges = 16;
+  const std::size_t ranges = std::clamp(size / smallest_range, std::size_t{1}, most_ranges);
+  return ranges == 1 ? 1 : ranges + ranges % 2;  // an even number: two cores end together
+}
+
+}  // namespace
+
+CellPtr Training::submit_cell(std::size_t size, std::span<const CellPtr> reads, ProcessSet places,
+                              std::function<void(float*, std::size_t, std::size_t)> work) {
+  auto cell = new_cell();
+  if (number_of_ranges(size) == 1) {
+    const auto fill = [cell, size, work = std::move(work)] {
+      cell->value = FlatVector(size);
+      work(cell->value.data(), 0, size);
+    };
+    compute({.reads = {reads.begin(), reads.end()}, .writes = {cell}, .work = fill}, places);
+    return cell;
+  }
+  const auto prerequisites = brought(reads, places);
+  cell->at = places;
+  if (!is_here(places)) return cell;
+  const auto allocated = executor_.submit([cell, size] { cell->value = FlatVector(size); }, prerequisites);
+  cell->producer = submit_ranges(allocated, 0, size, [cell, work = std::move(work)](std::size_t from, std::size_t to) {
+    work(cell->value.data(), from, to);
+  });
+  return cell;
+}
+
+std::shared_ptr<Task> Training::submit_ranges(const std::shared_ptr<Task>& first, std::size_t begin, std::size_t end,
+                                              std::function<void(std::size_t, std::size_t)> work) {
+  const std::size_t size = end - begin;
+  const std::size_t ranges = number_of_ranges(size);
+  const std::shared_ptr<Task> prerequisites[] = {first};
+  std::vector<std::shared_ptr<Task>> parts;
+  for (std::size_t i = 0; i < ranges; ++i) {
+    const std::size_t from = begin + size * i / ranges;
+    const std::size_t to = begin + size * (i + 1) / ranges;
+    parts.push_back(executor_.submit([work, from, to] { work(from, to); }, prerequisites));
+  }
+  return executor_.submit([] {}, parts);
+}
 
 Training::Training(std::shared_ptr<const Objective> objective, std::shared_ptr<const Optimizer> optimizer,
                    Options options, Executor& executor)

@@ -13,18 +13,35 @@
 #include <utility>
 #include <vector>
 
-#include "workers/training/divided_work.hpp"
+#include "workers/training/evaluation.hpp"
 #include "workers/training/executor.hpp"
 #include "workers/training/gradient.hpp"
-#include "workers/training/last_layers.hpp"
-#include "workers/training/memo.hpp"
-#include "workers/training/model_state.hpp"
+#include "workers/training/gradient_sum.hpp"
 #include "workers/training/objective.hpp"
-#include "workers/training/optimizer.hpp"
-#include "workers/training/starting_point.hpp"
-#include "workers/training/stretches.hpp"
+#include "workers/training/optimizers.hpp"
 
 namespace syncopate {
+
+// Sharpness of a loss: the largest eigenvalue of its Hessian by power iteration, its trace by Hutchinson's estimator.
+// Source:  the stopping rules and random vectors of PyHessian (Yao et al. 2020); Hutchinson 1990.
+// Shapes:  vectors (P,) in double precision.
+// Cost:    a product of the Hessian and a vector per iteration or draw, at most `most_products` each; twice as many
+//          where the eigenvalue of the largest magnitude is negative.
+// Differs: power iteration finds the largest magnitude. Where that is a negative eigenvalue, the Hessian is shifted by
+//          it and the iteration repeated, so that what is returned is the largest one.
+// Checks:  diagonal matrices; a linear softmax regression's Hessian, put together in double precision; gradient descent
+//          is stable exactly below 2 / the largest eigenvalue.
+using HessianProduct = std::function<std::vector<double>(std::span<const double> vector)>;
+
+struct CurvatureOptions {
+  int most_products = 100;
+  double tolerance = 1e-3;  // it stops once the estimate changes by less than this part
+  std::uint64_t seed = 0;   // of the vectors, which are the same at every call
+};
+
+double largest_eigenvalue(std::size_t size, const HessianProduct& product, const CurvatureOptions& options);
+// The mean of v^T H v over random vectors of signs: exact in one draw where H is diagonal.
+double hessian_trace(std::size_t size, const HessianProduct& product, const CurvatureOptions& options);
 
 // What happens at a synchronisation to a part of the state.
 enum class StatePolicy { keep, average, reset };
@@ -62,7 +79,7 @@ struct Evaluation {
 // What a model is measured by beside its losses, each where it is asked for.
 struct ModelMeasures {
   std::optional<double> gradient_norm{};
-  std::optional<double> gradient_variance{};  // these two: gradient_noise.hpp
+  std::optional<double> gradient_variance{};  // these two: evaluation.hpp
   std::optional<double> noise_scale{};        // in samples
   std::optional<double> largest_eigenvalue{};
   std::optional<double> hessian_trace{};
@@ -93,7 +110,7 @@ class Training {
     std::shared_ptr<const StartingPoint> start{};  // instead of those; null: none
     // Called with each micro-batch whose gradient a model descends along, once, by the thread that says so.
     std::function<void(const MicroBatch&)> on_kept{};
-    // Where several processes divide the work (divided_work.hpp): these, and of how many workers. Null: one does all.
+    // Where several processes divide the work (gradient_sum.hpp): these, and of how many workers. Null: one does all.
     ProcessGroup* processes = nullptr;
     int workers = 1;
   };

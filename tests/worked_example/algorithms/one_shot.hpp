@@ -15,6 +15,14 @@ class OneShot : public Algorithm {
   void run(Worker& worker) const override;
 };
 
-std::unique_ptr<Algorithm> make_one_shot(Settings& settings, const AlgorithmContext& context);
+inline void OneShot::run(Worker& worker) const {
+  while (worker.budget_left()) worker.descend(worker.compute_step_gradient() / worker.micro_batches());
+  worker.average_model({});  // momentum stays with each worker, BatchNorm statistics are averaged
+  worker.publish();
+}
+
+inline std::unique_ptr<Algorithm> make_one_shot(Settings&, const AlgorithmContext&) {
+  return std::make_unique<OneShot>();
+}
 
 }  // namespace syncopate
