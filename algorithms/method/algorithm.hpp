@@ -23,7 +23,7 @@ namespace syncopate {
 // What a method communicates, where that follows from its number of steps alone and no clock has a say in it.
 // Units:   rounds are rows of steps.csv, synchronisations of all; bytes are those of all workers, by the one ruler that
 //          counts them: 2 (n - 1) P for an all-reduce of P bytes among n (Cluster).
-// Checks:  whole runs of the same methods (tests/experiments/predicted_communication_test.cpp), whose bytes have closed
+// Checks:  whole runs of the same methods (tests/experiments/predict_test.cpp), whose bytes have closed
 //          forms of their own (tests/algorithms/communication_test.cpp).
 struct Communicated {
   std::int64_t rounds = 0;

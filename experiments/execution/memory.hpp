@@ -1,7 +1,7 @@
 // How much memory a process takes to make a run: said before it begins, so that a run that does not fit is refused and
 // not killed.
 // Units:   bytes of resident memory at its peak.
-// Checks:  against the peaks of real runs (tests/experiments/memory_need_test.cpp says within which bounds).
+// Checks:  against the peaks of real runs (tests/experiments/memory_test.cpp says within which bounds).
 #pragma once
 
 #include <cstdint>

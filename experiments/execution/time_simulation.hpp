@@ -20,7 +20,7 @@ namespace syncopate {
 // steps, which are simulated, stand for all.
 // Units:   steps of the experiment file.
 // Cost:    a method's closed form goes round by round; what has been asked is kept.
-// Checks:  closed forms of scheduled periods (tests/experiments/predicted_schedules_test.cpp).
+// Checks:  closed forms of scheduled periods (tests/experiments/predict_test.cpp).
 class ScheduledRounds {
  public:
   explicit ScheduledRounds(const Run& run);

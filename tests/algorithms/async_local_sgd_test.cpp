@@ -4,22 +4,67 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "algorithms/asynchronous/async_sgd.hpp"
+#include "algorithms/asynchronous/delta_exchange.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
-#include "tests/algorithms/async_local_replay.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
+#include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/three_workers.hpp"
 #include "tests/workers/engine.hpp"
+#include "tests/workers/pull_objective.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {
+
+// Asynchronous Local SGD in double precision, of the first coordinate, from the order in which workers' differences
+// come.
+
+struct AsyncLocalReplay {
+  // What the server does with a difference, in terms of the model: whether the version goes on.
+  using Rule = std::function<bool(double& theta, double difference, int staleness)>;
+
+  std::vector<int> arrivals;  // whose differences, in order
+  int local_steps = 1;
+  std::function<double(int step)> rate = [](int) { return 0.1; };  // by the step of the experiment file
+  double momentum = 0;                                             // of the workers, kept
+  int workers = 3;
+
+  double theta(const Rule& rule) const {
+    struct Own {
+      double model = 1, velocity = 0;
+      int version = 0, label = 0, taken = 0;
+    };
+    std::vector<Own> own(static_cast<std::size_t>(workers));
+    double theta = 1;
+    int version = 0, steps_of_all = 0;
+    for (const int worker : arrivals) {
+      Own& one = own[static_cast<std::size_t>(worker)];
+      double x = one.model;
+      for (int h = 0; h < local_steps; ++h) {
+        const double gradient = x - PullObjective::target({Rank{worker}, one.taken++, 0}, 0);
+        one.velocity = momentum * one.velocity + gradient;
+        x -= rate(one.label + h) * one.velocity;
+      }
+      const bool goes_on = rule(theta, one.model - x, version - one.version);
+      version += goes_on ? 1 : 0;
+      steps_of_all += local_steps;
+      one = {theta, one.velocity, version, steps_of_all / workers, one.taken};
+    }
+    return theta;
+  }
+};
 
 using testing::FloatNear;
 using testing::Pointwise;
@@ -279,6 +324,370 @@ TEST(AsyncLocalSgd, NoSampleIsComputedTwice) {
   setup.run(AsyncLocalSgd({.local_steps = 3}));
   EXPECT_GE(objective->evaluations, 12 * 3);
   EXPECT_EQ(static_cast<std::int64_t>(objective->evaluated.size()), objective->evaluations);
+}
+
+// How rounds of asynchronous Local SGD end that do not go as planned: grace windows, data and budgets that end within
+// them, workers that leave, are down, or lose their state.
+
+std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duration_s, bool loses_state) {
+  return std::make_shared<OutagePlan>(
+      1, std::vector<OutageEntry>{{.workers = {Rank{worker}},
+                                   .when = ScheduledOutage{from_seconds(at_s), from_seconds(duration_s)},
+                                   .loses_state = loses_state}});
+}
+
+// Of the updates.
+void expect_times(const SimulatedRun::Outcome& outcome, const std::vector<double>& expected_s) {
+  std::vector<double> times_s;
+  for (const Publication& publication : outcome.publications) times_s.push_back(to_seconds(publication.time));
+  EXPECT_THAT(times_s, testing::Pointwise(testing::DoubleNear(1e-9), expected_s));
+}
+
+// Steps of 1, 1.1 and 2.65 s, with messages 1.5, 1.6 and 3.15 s.
+SimulatedRun with_window(int steps) {
+  return {.network_s = 0.25,
+          .budget = {.steps = steps},
+          .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, 1.65})}};
+}
+AsyncLocalOptions grace(double seconds, Step local_steps = 1) {
+  return {.local_steps = local_steps, .grace = from_seconds(seconds)};
+}
+
+TEST(GraceWindow, WhoComesWithinItGoesOnFromTheSameModelAtItsEnd) {
+  const auto outcome = with_window(2).run(AsyncLocalSgd(grace(0.2)));
+  // Workers 0 and 1 come at 1.5 and 1.6 s, and get their models at 1.7 s. Worker 2 comes at 3.15 s; with the other two,
+  // at 3.2 and 3.3 s, all are there, and go on at once: worker 0 comes at 4.8 s.
+  expect_times(outcome, {1.5, 1.6, 3.15, 3.2, 3.3, 4.8});
+  EXPECT_EQ(outcome.totals.staleness, (Counts{2, 2, 2}));
+  EXPECT_EQ(outcome.log, (Log{"step 1 at 3.150 s: kept 3, dropped 0", "step 2 at 4.800 s: kept 3, dropped 0"}));
+  expect_exact_accounts(outcome);
+}
+
+TEST(GraceWindow, OfNoLengthIsNone) {
+  EXPECT_EQ(with_window(4).run(AsyncLocalSgd(grace(0))).log, with_window(4).run(AsyncLocalSgd({})).log);
+}
+
+TEST(GraceWindow, IsNotKeptOpenForWorkersThatHaveLeft) {
+  SimulatedRun setup = with_window(3);
+  setup.data_of = {std::nullopt, 1, 1};
+  const auto outcome = setup.run(AsyncLocalSgd(grace(100)));
+  // The window of 1.5 s ends at 3.15 s, when all have come, of whom two leave; then worker 0 is always alone.
+  expect_times(outcome, {1.5, 1.6, 3.15, 4.65, 6.15, 7.65, 9.15, 10.65, 12.15});
+  EXPECT_EQ(outcome.totals.kept, (Counts{7, 1, 1}));
+  expect_exact_accounts(outcome);
+}
+
+TEST(GraceWindow, EndsWithTheLastWorkers) {
+  SimulatedRun setup = with_window(30);
+  setup.data_of = {2, 1, 1};
+  for (const double seconds : {0.2, 100.0}) {
+    const auto outcome = setup.run(AsyncLocalSgd(grace(seconds)));
+    EXPECT_EQ(outcome.totals.kept, (Counts{2, 1, 1})) << seconds;
+    EXPECT_LT(to_seconds(outcome.totals.end), 5) << seconds;
+    expect_exact_accounts(outcome);
+  }
+}
+
+// Worker 1 is down from 1 to 61 s, with or without its state; the window that worker 0 opens at 1.5 s lasts 2 s.
+TEST(GraceWindow, DoesNotWaitBeyondItsEndForAWorkerThatIsDown) {
+  for (const bool loses_state : {false, true}) {
+    SimulatedRun setup = with_window(2);
+    setup.workers = 2;
+    setup.delays.clear();
+    setup.outages = outage(1, 1, 60, loses_state);
+    const auto outcome = setup.run(AsyncLocalSgd(grace(2)));
+    expect_times(outcome, {1.5, 5, 8.5, 12});
+    EXPECT_EQ(outcome.totals.kept, (Counts{4, 0}));
+    expect_exact_accounts(outcome);
+  }
+}
+
+// One worker: the model comes at 0.25 s. Two steps and a quarter are lost at 2.5 s; up again at 2.75 s it asks, and has
+// the model at 3.25 s. Its three steps are of the samples that come next: nobody takes the two lost ones again.
+TEST(AsyncLocalRounds, ALostStateTakesTheRoundAndTheMomentsWithIt) {
+  constexpr double rate = 0.1, momentum = 0.6;
+  const SimulatedRun setup{.workers = 1,
+                           .network_s = 0.25,
+                           .momentum = momentum,
+                           .rate = rate,
+                           .budget = {.steps = 3},
+                           .outages = outage(0, 2.5, 0.25, true)};
+  const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 3}));
+  EXPECT_EQ(outcome.log, Log{"step 3 at 6.500 s: kept 3, dropped 0"});
+  EXPECT_EQ(outcome.totals.kept, Counts{3});
+  EXPECT_EQ(outcome.totals.dropped, Counts{2});
+  EXPECT_EQ(outcome.totals.messages, 4);  // the question, and its answer
+  EXPECT_EQ(outcome.totals.accounts[0][Activity::discarded], from_seconds(2.25));
+  EXPECT_EQ(outcome.totals.accounts[0][Activity::compute], from_seconds(3));
+  EXPECT_EQ(outcome.totals.accounts[0][Activity::down], from_seconds(0.25));
+  double theta = 1, velocity = 0;
+  for (const int turn : {2, 3, 4}) {
+    velocity = momentum * velocity + theta - PullObjective::target({Rank{0}, turn, 0}, 0);
+    theta -= rate * velocity;
+  }
+  EXPECT_NEAR(outcome.parameters[0], theta, 1e-5);
+  expect_exact_accounts(outcome);
+}
+
+TEST(AsyncLocalRounds, AfterALossStalenessCountsFromTheNewModel) {
+  SimulatedRun setup{.workers = 2, .network_s = 0.25, .budget = {.steps = 4}, .outages = outage(1, 1.5, 2.75, true)};
+  const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 2}));
+  // Worker 0: 2.5, 5, 7.5 s. Worker 1 asks at 4.25, is answered at 4.5 with version 1, and comes at 7 s, at version 2.
+  expect_times(outcome, {2.5, 5, 7, 7.5});
+  EXPECT_EQ(outcome.totals.staleness, (Counts{2, 2}));
+  EXPECT_EQ(outcome.totals.kept, (Counts{6, 2}));
+  expect_exact_accounts(outcome);
+}
+
+TEST(AsyncLocalRounds, WhoseDataAreUsedUpSendsTheStepsThatThereAre) {
+  SimulatedRun setup = three_workers(6);
+  setup.data_of = {6, 1, std::nullopt};
+  const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 4}));
+  EXPECT_EQ(outcome.totals.kept[0], 6);  // 4 and 2
+  EXPECT_EQ(outcome.totals.kept[1], 1);
+  EXPECT_EQ(outcome.totals.kept[2], 12);
+  EXPECT_EQ(outcome.published, Step{6});
+  expect_exact_accounts(outcome);
+}
+
+// After 3 s workers start no step more: worker 0's third ends at 3.25 s, worker 1's at 3.55 s.
+TEST(AsyncLocalRounds, ABudgetOfSecondsEndsThem) {
+  SimulatedRun setup = three_workers(1);
+  setup.budget = {.seconds = 3};
+  const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 1000}));
+  EXPECT_EQ(outcome.totals.end, Time{from_seconds(3.5)});
+  EXPECT_EQ(outcome.totals.kept, (Counts{3, 0, 0}));
+  expect_exact_accounts(outcome);
+}
+
+TEST(AsyncLocalRounds, MoreStepsThanTheBudgetHasLeftAreSamplesAndNoSteps) {
+  const SimulatedRun setup{.workers = 2, .budget = {.steps = 5}};
+  const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 8}));
+  EXPECT_EQ(outcome.published, Step{5});
+  EXPECT_EQ(outcome.samples, 16);
+  ASSERT_EQ(outcome.rounds.size(), 2u);
+  EXPECT_EQ(outcome.rounds[0].step, Step{4});
+  EXPECT_EQ(outcome.rounds[1].step, Step{5});
+}
+
+TEST(AsyncLocalSettings, WrongOnesAreFaultsWithTheirPlace) {
+  const auto faults = [](const std::string& keys) {
+    return read_method("algorithm = \"async-local-sgd\"\n" + keys).faults;
+  };
+  const std::string plain = "local_steps = 4\nupdate = { name = \"plain\" }\n";
+  EXPECT_EQ(faults(plain), "");
+  EXPECT_NE(faults("update = { name = \"plain\" }\n"), "");
+  EXPECT_NE(faults("local_steps = 0\nupdate = { name = \"plain\" }\n"), "");
+  EXPECT_NE(faults("local_steps = 4\n"), "");
+  for (const char* const key : {"staleness_exponent = -1", "maximum_staleness = -1", "grace_s = -0.5",
+                                "moments = \"average\"", "rate_scaling = \"linear\"", "steps_by_speed = \"yes\"",
+                                "minimum_steps = 2", "steps_by_speed = \"up\"\nminimum_steps = 5"})
+    EXPECT_NE(faults(plain + key), "") << key;
+  for (const char* const update :
+       {"name = \"nesterof\"", "name = \"nesterov\", rate = 0.5, momentum = 1", "name = \"nesterov\", momentum = 0.9",
+        "name = \"buffered\", size = 0", "name = \"buffered\", size = 2, reduce = \"median\"",
+        "name = \"delayed-nesterov\", rate = 1, momentum = 0.9, every = 0",
+        "name = \"delayed-nesterov\", rate = 1, momentum = 0.9, every = 4, share = 0.3"})
+    EXPECT_NE(faults("local_steps = 4\nupdate = { " + std::string(update) + " }"), "") << update;
+  EXPECT_EQ(faults("local_steps = 4\nupdate = { name = \"delayed-nesterov\", rate = 1, momentum = 0.9, every = 4, "
+                   "share = 0.25 }"),
+            "");
+}
+
+// What formulas say of asynchronous Local SGD, and how many steps its workers take by their speed.
+
+using Rounding = DynamicSteps::Rounding;
+constexpr double toys[] = {0.58, 0.75, 1.51, 3.33};  // seconds per step of the authors' published toy
+
+TEST(StepsBySpeed, AreThoseOfTheFastestTimesTheShareOfItsSpeed) {
+  // 20 x 0.58 / c: 20, 15.47, 7.68, 3.48.
+  const std::vector<std::int64_t> up = {20, 16, 8, 4}, down = {20, 15, 7, 3};
+  StepsBySpeed rounded_up(DynamicSteps{.rounding = Rounding::up}, 20, 4),
+      rounded_down(DynamicSteps{.rounding = Rounding::down}, 20, 4);
+  for (const Rank worker : Ranks(4)) {
+    EXPECT_EQ(rounded_up.of(worker), Step{20}) << "before its first difference";
+    for (StepsBySpeed* const steps : {&rounded_up, &rounded_down}) steps->measure(worker, 20, 20 * toys[worker.value]);
+  }
+  for (const Rank worker : Ranks(4)) {
+    const auto i = static_cast<std::size_t>(worker.value);
+    EXPECT_EQ(rounded_up.of(worker), Step{up[i]});
+    EXPECT_EQ(rounded_down.of(worker), Step{down[i]});
+  }
+  EXPECT_EQ((DynamicSteps{.rounding = Rounding::down, .minimum = Step{5}}.at(0.58 / 3.33, 20)), Step{5});
+}
+
+TEST(StepsBySpeed, GoByAllThatAWorkerHasDelivered) {
+  StepsBySpeed steps(DynamicSteps{}, 10, 2);
+  steps.measure(Rank{0}, 10, 10);
+  steps.measure(Rank{1}, 10, 5);
+  EXPECT_EQ(steps.of(Rank{0}), Step{5});
+  steps.measure(Rank{1}, 5, 20);  // 15 steps in 25 s: worker 0 is the fastest now
+  EXPECT_EQ(steps.of(Rank{0}), Step{10});
+  EXPECT_EQ(steps.of(Rank{1}), Step{6});
+}
+
+TEST(StepsBySpeed, OfEqualWorkersAreAllOfThem) {
+  for (const auto rounding : {Rounding::up, Rounding::down}) {
+    const SimulatedRun setup{.workers = 5, .base_s = 0.7, .budget = {.steps = 30}};
+    const auto fixed = setup.run(AsyncLocalSgd({.local_steps = 3}));
+    const auto dynamic =
+        setup.run(AsyncLocalSgd({.local_steps = 3, .steps_by_speed = DynamicSteps{.rounding = rounding}}));
+    EXPECT_EQ(dynamic.log, fixed.log);
+    EXPECT_EQ(dynamic.parameters, fixed.parameters);
+    EXPECT_EQ(dynamic.totals.bytes.value(), fixed.totals.bytes.value() + 8 * fixed.totals.messages);
+  }
+}
+
+// Steps of 1, 1.1 and 2.6 s, H = 4. After a first round of four steps each (4.5, 4.9, 10.9 s) worker 2 takes
+// ceil(4 / 2.6) = 2, and comes again 5.7 s later; the others go on with four.
+TEST(StepsBySpeed, AreToldWithTheNextModel) {
+  SimulatedRun setup = three_workers(13);
+  const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 4, .steps_by_speed = DynamicSteps{}}));
+  std::vector<double> times;
+  for (const Publication& publication : outcome.publications) times.push_back(to_seconds(publication.time));
+  const std::vector<double> expected = {4.5, 4.9, 9, 9.8, 10.9, 13.5, 14.7, 16.6, 18, 19.6, 22.3};
+  ASSERT_EQ(times.size(), expected.size());
+  for (std::size_t i = 0; i < times.size(); ++i) EXPECT_NEAR(times[i], expected[i], 1e-6);
+  EXPECT_EQ(outcome.totals.kept, (Counts{16, 16, 8}));
+}
+
+// Golden: without communication the toy's four workers together take 3.35 times the steps of synchronous SGD.
+TEST(AsyncLocalForecast, GivesTheToysSpeedUpOverSynchronousSgd) {
+  const PredictedRun toy{.workers = 4,
+                         .micro_batches = 1,
+                         .factors = {toys[0], toys[1], toys[2], toys[3]},
+                         .delays = {},
+                         .steps = 2000,
+                         .network_s = 0};
+  for (const bool dynamic : {false, true}) {
+    AsyncLocalOptions options{.local_steps = 20};
+    if (dynamic) options.steps_by_speed = DynamicSteps{};
+    const auto predictions = toy.predict(AsyncLocalSgd(options));
+    ASSERT_EQ(predictions.size(), 1u);
+    EXPECT_NEAR(predictions[0].effective_speedup(), 3.35, 0.005);
+    EXPECT_NEAR(3.33 / toy.simulate(AsyncLocalSgd(options)).step_s, 3.35, 0.02);
+  }
+}
+
+struct Case {
+  AsyncLocalOptions options;
+  double mean_staleness;
+};
+
+// Ten workers of three speeds and random times; a message takes half a second.
+TEST(AsyncLocalForecast, IsThePaceAndTheStalenessOfTheSimulation) {
+  const std::vector<Case> cases = {{{.local_steps = 4}, 9},
+                                   {{.local_steps = 7, .update = make_buffered_update({.size = 3})}, 3},
+                                   {{.local_steps = 12, .steps_by_speed = DynamicSteps{}}, 9}};
+  PredictedRun setting{.workers = 10,
+                       .micro_batches = 2,
+                       .factors = {1, 1, 1, 1, 1.7, 1.7, 1.7, 3.1, 3.1, 3.1},
+                       .delays = {exponential_delay(0.4)},
+                       .steps = 6000};
+  for (const auto& [options, mean_staleness] : cases) {
+    const AsyncLocalSgd method(options);
+    const auto predictions = setting.predict(method);
+    ASSERT_EQ(predictions.size(), 1u);
+    const auto simulated = setting.simulate(method);
+    EXPECT_NEAR(predictions[0].step_time_s / simulated.step_s, 1, 0.01);
+    EXPECT_NEAR(predictions[0].communication_s / simulated.communication_s, 1, 0.01);
+    EXPECT_DOUBLE_EQ(predictions[0].mean_staleness.value_or(NAN), mean_staleness);
+    const SimulatedRun run{.workers = 10,
+                           .micro_batches = 2,
+                           .budget = {.steps = 6000},
+                           .worker_factors = setting.factors,
+                           .delays = setting.delays,
+                           .objective = nullptr};
+    const Counts counts = run.run(method).totals.staleness;
+    double sum = 0, differences = 0;
+    for (std::size_t s = 0; s < counts.size(); ++s) {
+      sum += static_cast<double>(s) * static_cast<double>(counts[s]);
+      differences += static_cast<double>(counts[s]);
+    }
+    EXPECT_NEAR(sum / differences, mean_staleness, 0.05 * mean_staleness);
+  }
+}
+
+// Rounds of 12, 7 and 5 steps: 12 / 1.7 = 7.06, and 12 / 3.1 = 3.87 is less than the least.
+TEST(AsyncLocalForecast, HasEachWorkersRound) {
+  const DynamicSteps rule{.rounding = Rounding::down, .minimum = Step{5}};
+  const AsyncLocalSgd method({.local_steps = 12, .steps_by_speed = rule});
+  const PredictedRun setting{
+      .workers = 3, .micro_batches = 2, .factors = {1, 1.7, 3.1}, .delays = {}, .steps = 4000, .network_s = 0.5};
+  const double pace = 12 / (12 * 2.0 + 1) + 7 / (7 * 3.4 + 1) + 5 / (5 * 6.2 + 1);
+  EXPECT_NEAR(setting.predict(method).at(0).step_time_s, 3 / pace, 1e-9);
+  EXPECT_NEAR(setting.simulate(method).step_s * pace / 3, 1, 0.005);
+}
+
+TEST(AsyncLocalForecast, SaysWhyThereIsNone) {
+  const PredictedRun setting{.workers = 4, .steps = 100};
+  EXPECT_NE(setting.why_not_predicted(AsyncLocalSgd({.maximum_staleness = Step{3}})), "");
+  EXPECT_NE(setting.why_not_predicted(AsyncLocalSgd({.grace = from_seconds(1)})), "");
+}
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+TEST(DynamicSteps, AreAShareOfTheMostRounded) {
+  const DynamicSteps up{.rounding = Rounding::up}, down{.rounding = Rounding::down};
+  EXPECT_EQ(up.at(1, 8), Step{8});
+  EXPECT_EQ(down.at(1, 8), Step{8});
+  EXPECT_EQ(up.at(0.5, 8), Step{4});
+  EXPECT_EQ(up.at(0.51, 8), Step{5});
+  EXPECT_EQ(down.at(0.51, 8), Step{4});
+  EXPECT_EQ(down.at(0.74, 8), Step{5});
+}
+
+TEST(DynamicSteps, OfASumOfTimesThatIsAlmostWholeAreWhole) {
+  const double almost_half = 0.5 + 1e-12;
+  EXPECT_EQ((DynamicSteps{.rounding = Rounding::up}.at(almost_half, 8)), Step{4});
+  EXPECT_EQ((DynamicSteps{.rounding = Rounding::down}.at(1 - almost_half, 8)), Step{4});
+}
+
+TEST(DynamicSteps, AreNeverLessThanTheMinimum) {
+  EXPECT_EQ((DynamicSteps{.rounding = Rounding::up}.at(1e-6, 8)), Step{1});
+  EXPECT_EQ((DynamicSteps{.rounding = Rounding::down}.at(1e-6, 8)), Step{1});
+  EXPECT_EQ((DynamicSteps{.rounding = Rounding::down, .minimum = 3}.at(0.2, 8)), Step{3});
+}
+
+TEST(StepsBySpeed, AreTheMostUntilSomethingIsMeasured) {
+  StepsBySpeed steps(DynamicSteps{}, 8, 3);
+  for (const Rank worker : Ranks(3)) EXPECT_EQ(steps.of(worker), Step{8});
+  steps.measure(Rank{1}, 8, 4.0);
+  EXPECT_EQ(steps.of(Rank{1}), Step{8}) << "the only one that is known is the fastest";
+  EXPECT_EQ(steps.of(Rank{0}), Step{8});
+}
+
+TEST(StepsBySpeed, GoByStepsOverSecondsOfAllThatWasDelivered) {
+  StepsBySpeed steps(DynamicSteps{}, 8, 2);
+  steps.measure(Rank{0}, 8, 4.0);   // 2 steps/s
+  steps.measure(Rank{1}, 8, 16.0);  // 0.5 steps/s
+  EXPECT_EQ(steps.of(Rank{1}), Step{2});
+  steps.measure(Rank{1}, 8, 4.0);  // 16 in 20 s: 0.8 steps/s, 3.2 of 8
+  EXPECT_EQ(steps.of(Rank{1}), Step{4});
+  EXPECT_THAT(steps.to_tell(Rank{1}), ElementsAre(4.0));
+}
+
+// The fastest becomes slower than another one, whose speed was known before.
+TEST(StepsBySpeed, FollowWhoIsTheFastestNow) {
+  StepsBySpeed steps(DynamicSteps{}, 12, 3);
+  steps.measure(Rank{0}, 12, 3.0);   // 4 steps/s
+  steps.measure(Rank{1}, 12, 6.0);   // 2
+  steps.measure(Rank{2}, 12, 12.0);  // 1
+  EXPECT_EQ(steps.of(Rank{1}), Step{6});
+  EXPECT_EQ(steps.of(Rank{2}), Step{3});
+  steps.measure(Rank{0}, 12, 21.0);  // 24 in 24 s: 1 step/s, so that worker 1 is the fastest
+  EXPECT_EQ(steps.of(Rank{0}), Step{6});
+  EXPECT_EQ(steps.of(Rank{1}), Step{12});
+  EXPECT_EQ(steps.of(Rank{2}), Step{6});
+}
+
+TEST(StepsBySpeed, WithoutARuleAreTheMostAndNothingIsTold) {
+  StepsBySpeed steps(std::nullopt, 8, 2);
+  steps.measure(Rank{0}, 8, 1.0);
+  steps.measure(Rank{1}, 8, 9.0);
+  EXPECT_EQ(steps.of(Rank{1}), Step{8});
+  EXPECT_THAT(steps.to_tell(Rank{1}), IsEmpty());
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ inline const std::vector<std::vector<std::vector<float>>> golden = {
 inline const std::vector<std::vector<double>> golden_steps = {
     {0.5, 0.5, 0}, {0.25, 0, -0.175}, {0.25, 0.7, 0}, {-0.5, -0.2, 0}};
 
-inline float noise(const MicroBatch& at, std::size_t i) {
+inline float noise_of(const MicroBatch& at, std::size_t i) {
   std::mt19937 engine(static_cast<unsigned>(1000 * at.worker.value + at.step.value() + 77 * static_cast<int>(i)));
   return std::uniform_real_distribution<float>(-1, 1)(engine);
 }
@@ -30,7 +30,7 @@ inline std::shared_ptr<const Objective> noise_at_first(std::size_t size, int act
                                                        std::vector<ParameterTensor> tensors = {}) {
   const auto listed = [size, active](const MicroBatch& at) {
     std::vector<float> values(size);
-    for (std::size_t i = 0; i < size && at.step < active; ++i) values[i] = noise(at, i);
+    for (std::size_t i = 0; i < size && at.step < active; ++i) values[i] = noise_of(at, i);
     return values;
   };
   return std::make_shared<ListedGradients>(size, listed, std::move(tensors));

@@ -6,12 +6,18 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "algorithms/local_sgd/outer_optimizer.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
+#include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/three_workers.hpp"
+#include "workers/base/process.hpp"
 
 namespace syncopate {
 namespace {
@@ -268,6 +274,298 @@ TEST(DecoupledDiLoCo, RunsWithoutAModel) {
   const auto outcome = setup.run(DecoupledDiLoCo(options));
   EXPECT_EQ(outcome.log, expected.log);
   EXPECT_EQ(outcome.totals.kept, expected.totals.kept);
+}
+
+// Rounds of Decoupled DiLoCo that do not go as planned: workers that leave, are down, or lose their state, within a
+// grace window or while a fragment is under way; and settings that cannot be.
+
+std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duration_s, bool loses_state) {
+  return std::make_shared<OutagePlan>(
+      1, std::vector<OutageEntry>{{.workers = {Rank{worker}},
+                                   .when = ScheduledOutage{from_seconds(at_s), from_seconds(duration_s)},
+                                   .loses_state = loses_state}});
+}
+
+DecoupledOptions quorum_options(std::optional<int> quorum, int fragments = 1) {
+  DecoupledOptions options{.quorum = quorum, .outer = make_diloco(0.7, 0.6)};
+  options.fragments = Fragments(fragments);
+  return options;
+}
+
+TEST(DecoupledEnds, AQuorumIsNeverMoreThanTheWorkersLeft) {
+  for (const std::optional<int> quorum : {std::optional<int>{}, std::optional(2), std::optional(3)}) {
+    SimulatedRun setup = three_workers(4);
+    setup.data_of = {std::nullopt, 1, 1};
+    DecoupledOptions options = quorum_options(quorum);
+    options.grace = GraceOptions{.margin = 1, .overlap_steps = 1e6, .initial_s = 100};
+    const auto outcome = setup.run(DecoupledDiLoCo(options));
+    // All answer once: within the first window, whose end nobody waits for. Then worker 0 goes on alone.
+    EXPECT_EQ(outcome.totals.kept, (Counts{10, 1, 1}));
+    EXPECT_NEAR(to_seconds(outcome.publications[0].time), 2.85, 1e-9);
+    EXPECT_EQ(outcome.published, Step{4});
+    expect_exact_accounts(outcome);
+  }
+}
+
+TEST(DecoupledEnds, WhenAllHaveLeftWhatTheyAnsweredCounts) {
+  SimulatedRun setup = three_workers(30);
+  setup.data_of = {3, 1, 1};
+  for (const int fragments : {1, 2}) {
+    const auto outcome = setup.run(DecoupledDiLoCo(quorum_options({}, fragments)));
+    EXPECT_GE(outcome.totals.kept[1], 1);
+    EXPECT_LT(to_seconds(outcome.totals.end), 4);
+    EXPECT_FALSE(outcome.publications.empty());
+    expect_exact_accounts(outcome);
+  }
+}
+
+// Worker 1 is down from 1 to 61 s. The others' window ends without it; a quorum of all waits for it.
+TEST(DecoupledEnds, OneThatIsDownIsWaitedForByAQuorumOfAllAlone) {
+  for (const bool loses_state : {false, true}) {
+    SimulatedRun setup = three_workers(2);
+    setup.outages = outage(1, 1, 60, loses_state);
+    DecoupledOptions options = quorum_options(1);
+    options.grace = GraceOptions{.margin = 0.5, .overlap_steps = 4, .initial_s = 0.5};
+    const auto quick = setup.run(DecoupledDiLoCo(options));
+    EXPECT_LT(to_seconds(quick.totals.end), 20);
+    EXPECT_EQ(quick.totals.kept[1], 0);
+    expect_exact_accounts(quick);
+    const auto all = setup.run(DecoupledDiLoCo(quorum_options({})));
+    EXPECT_GT(to_seconds(all.totals.end), 61);
+    EXPECT_GT(all.totals.kept[1], 0);
+    expect_exact_accounts(all);
+  }
+}
+
+// Two workers, steps of 1 s, messages of 0.2 s, two fragments: a round per step. Worker 1 loses its state at 2.3 s,
+// while the second round's fragment is under way to it. Up at 2.8 s it asks for the model, and begins anew at 3.2 s. At
+// that step's end it asks which round is open; it knows at the next one's, at 5.2 s, and answers the third round.
+TEST(DecoupledEnds, ALostStateTakesTheStepsSinceTheLastAnswerAndTheWorkerAsksWhichRoundIsOpen) {
+  SimulatedRun setup{.workers = 2, .network_s = 0.2, .budget = {.steps = 6}, .outages = outage(1, 2.3, 0.5, true)};
+  const auto outcome = setup.run(DecoupledDiLoCo(quorum_options({}, 2)));
+  ASSERT_GE(outcome.publications.size(), 4u);
+  const std::vector<double> times_s = {1.2, 2.2, 5.4, 6.4};
+  for (std::size_t round = 0; round < times_s.size(); ++round)
+    EXPECT_NEAR(to_seconds(outcome.publications[round].time), times_s[round], 1e-9);
+  EXPECT_EQ(outcome.totals.accounts[1][Activity::down], from_seconds(0.5));
+  EXPECT_GE(outcome.totals.accounts[1][Activity::discarded], from_seconds(0.3));
+  expect_exact_accounts(outcome);
+}
+
+// Whatever is under way when a state is lost: all ends, and each second is booked once.
+TEST(DecoupledEnds, LossesAtAnyTimeHangNothing) {
+  for (const int fragments : {1, 3})
+    for (const std::optional<int> quorum : {std::optional<int>{}, std::optional(1), std::optional(2)})
+      for (const LateAnswers late : {LateAnswers::drop, LateAnswers::count})
+        for (double at_s = 0.1; at_s < 6; at_s += 0.3) {
+          SimulatedRun setup = three_workers(5);
+          setup.outages = outage(at_s < 3 ? 0 : 1, at_s, 0.7, true);
+          DecoupledOptions options = quorum_options(quorum, fragments);
+          options.late = late;
+          if (quorum) options.grace = GraceOptions{.margin = 0.9, .overlap_steps = 5, .initial_s = 0.5};
+          const auto outcome = setup.run(DecoupledDiLoCo(options));
+          EXPECT_EQ(outcome.published, Step{5}) << at_s;
+          expect_exact_accounts(outcome);
+        }
+}
+
+TEST(DecoupledEnds, ABudgetOfSecondsEndsARunInWhichNobodyAnswers) {
+  SimulatedRun setup = three_workers(1);
+  setup.budget = {.seconds = 5};
+  DecoupledOptions options = quorum_options(1);
+  options.minimum_steps = 1000;
+  const auto outcome = setup.run(DecoupledDiLoCo(options));
+  EXPECT_TRUE(outcome.publications.empty());
+  EXPECT_LT(to_seconds(outcome.totals.end), 9);
+  EXPECT_EQ(outcome.totals.kept, (Counts{0, 0, 0}));
+  expect_exact_accounts(outcome);
+}
+
+TEST(DecoupledEnds, MoreFragmentsThanParametersAreAFailure) {
+  EXPECT_THROW(three_workers(2).run(DecoupledDiLoCo(quorum_options({}, 5))), RunFailure);
+  EXPECT_NO_THROW(three_workers(2).run(DecoupledDiLoCo(quorum_options({}, 4))));
+}
+
+TEST(DecoupledSettings, WrongOnesAreFaultsWithTheirPlace) {
+  const auto faults = [](const std::string& keys) {
+    return read_method("algorithm = \"decoupled-diloco\"\n" + keys).faults;
+  };
+  const std::string outer = "outer = { name = \"diloco\", rate = 0.7, momentum = 0.9 }\n";
+  EXPECT_EQ(faults(outer), "");
+  EXPECT_EQ(faults(outer + "quorum = 3\ngrace = { margin = 0.5 }"), "");
+  EXPECT_NE(faults(""), "");
+  EXPECT_NE(faults("outer = { name = \"diloco\" }"), "");  // its rate and momentum are not published
+  for (const char* const keys :
+       {"quorum = 0", "quorum = 5", "grace = { margin = 0.5 }", "quorum = 2\ngrace = {}",
+        "quorum = 2\ngrace = { margin = 1.5 }", "quorum = 2\ngrace = { margin = 0.5, overlap_steps = -1 }",
+        "quorum = 2\ngrace = { margin = 0.5, averaging = 0 }", "quorum = 2\ngrace = { margin = 0.5, initial_s = -1 }",
+        "fragments = 0", "local_steps = 0", "minimum_steps = 0", "merge = \"median\"", "anchor = \"worker\"",
+        "late = \"maybe\""})
+    EXPECT_NE(faults(outer + keys), "") << keys;
+  EXPECT_THAT(faults(outer + "grace = { margin = 0.5 }"), testing::HasSubstr("needs a quorum"));
+  EXPECT_THAT(faults(outer + "quorum = 4\ngrace = { margin = 0.5 }"),
+              testing::HasSubstr("must be left out: a quorum of all workers leaves nobody to wait for"));
+  EXPECT_THAT(faults(outer + "quorum = 5"), testing::HasSubstr("test.toml:3"));
+}
+
+// What the server of Decoupled DiLoCo and its workers tell each other, and what answers say together.
+
+TEST(OpenRound, IsWhatItsNumbersSay) {
+  const OpenRound round{.number = Step{5}, .begins = Time{from_seconds(1.5)}, .last_ended = Time{from_seconds(1.25)}};
+  const OpenRound found = OpenRound::from(round.numbers());
+  EXPECT_EQ(found.number, Step{5});
+  EXPECT_EQ(found.begins, round.begins);
+  EXPECT_EQ(found.last_ended, round.last_ended);
+}
+
+TEST(OpenRound, FragmentsAreDueInTurn) {
+  std::vector<int> due;
+  for (int number = 0; number < 5; ++number) due.push_back(OpenRound{.number = Step{number}}.fragment(3).index);
+  EXPECT_EQ(due, (std::vector{0, 1, 2, 0, 1}));
+}
+
+TEST(FragmentAnswer, IsWhatItsMessageSays) {
+  for (const std::optional<double> sync_s : {std::optional<double>(), std::optional(0.0), std::optional(0.75)}) {
+    const FragmentAnswer answer{
+        .work = {.micro_batches = 6, .time = from_seconds(9)}, .micro_batches = 4, .steps = Step{2}, .sync_s = sync_s};
+    Message message = answer.message({.number = Step{7}}, {.index = 1, .count = 3});
+    message.from = Rank{2};
+    EXPECT_EQ(message.step, Step{7}) << "of its round";
+    EXPECT_EQ(message.slice.index, 1);
+    EXPECT_EQ(message_bytes(message, Bytes{48}), Bytes{48 / 3 + 24});
+    const FragmentAnswer found = FragmentAnswer::from_message(message);
+    EXPECT_EQ(found.from, Rank{2});
+    EXPECT_EQ(found.work.micro_batches, 6);
+    EXPECT_EQ(found.work.time, from_seconds(9));
+    EXPECT_EQ(found.micro_batches, 4);
+    EXPECT_EQ(found.steps, Step{2});
+    EXPECT_EQ(found.sync_s, sync_s);
+  }
+}
+
+// Of two micro-batches a step: 2, 1 and 3 steps of 3, 4 and 2 s.
+TEST(AnswerTotals, AreTheSlowestStepTheLongestWayAndAllWork) {
+  std::vector<FragmentAnswer> answers(3);
+  answers[0].work = {.micro_batches = 4, .time = from_seconds(6)};
+  answers[1].work = {.micro_batches = 2, .time = from_seconds(4)};
+  answers[2].work = {.micro_batches = 6, .time = from_seconds(6)};
+  EXPECT_EQ(AnswerTotals(answers, 2).slowest_sync_s, std::nullopt) << "nobody has had a fragment yet";
+  answers[1].sync_s = 0.25;
+  answers[2].sync_s = 0.5;
+  const AnswerTotals totals(answers, 2);
+  EXPECT_DOUBLE_EQ(totals.slowest_step_s, 4);
+  EXPECT_EQ(totals.slowest_sync_s, 0.5);
+  EXPECT_EQ(totals.micro_batches, 12);
+}
+
+void take_steps(FragmentProgress& progress, int steps) {
+  for (int i = 0; i < steps; ++i) progress.add_step({.micro_batches = 2, .time = Duration{10}});
+}
+
+void expect_work(const Work& work, int steps) {
+  EXPECT_EQ(work.micro_batches, 2 * steps);
+  EXPECT_EQ(work.time, Duration{10 * steps});
+}
+
+TEST(FragmentProgress, CountsTheStepsSinceEachFragmentWasReceived) {
+  FragmentProgress progress(2);
+  take_steps(progress, 3);
+  progress.receive(0);
+  take_steps(progress, 1);
+  EXPECT_EQ(progress.steps(0), Step{1});
+  EXPECT_EQ(progress.micro_batches(0), 2);
+  EXPECT_EQ(progress.steps(1), Step{4});
+  EXPECT_EQ(progress.micro_batches(1), 8);
+}
+
+TEST(FragmentProgress, TellsEachStepOnce) {
+  FragmentProgress progress(2);
+  take_steps(progress, 3);
+  expect_work(progress.tell(), 3);
+  expect_work(progress.tell(), 0);
+  take_steps(progress, 2);
+  expect_work(progress.tell(), 2);
+  EXPECT_EQ(progress.steps(1), Step{5});
+}
+
+TEST(FragmentProgress, OfOneFragmentLosesWhatNobodyWasTold) {
+  FragmentProgress progress(1);
+  take_steps(progress, 3);
+  progress.tell();
+  take_steps(progress, 2);
+  expect_work(progress.receive(0), 2);
+}
+
+TEST(FragmentProgress, LosesStepsThatAreInNoFragmentAnyMore) {
+  FragmentProgress progress(3);
+  take_steps(progress, 2);
+  expect_work(progress.receive(0), 0);
+  take_steps(progress, 1);
+  expect_work(progress.receive(1), 0);
+  take_steps(progress, 4);
+  expect_work(progress.receive(2), 2);  // the first fragment has the five since
+  expect_work(progress.receive(0), 1);  // the second has four
+  expect_work(progress.tell(), 4);
+  take_steps(progress, 1);
+  expect_work(progress.receive_all(), 1);
+  EXPECT_EQ(progress.steps(2), Step{0});
+}
+
+TEST(MergeWeights, AreQuantityTimesQuality) {
+  EXPECT_EQ(weight_of(12, Step{4}), 12 * (12.0 / 4));
+  EXPECT_EQ(weight_of(5, Step{2}), 12.5);
+  EXPECT_EQ(weight_of(0, Step{0}), 0);
+  EXPECT_EQ(weight_of(8, Step{4}) / weight_of(2, Step{1}), 4);  // equal batches: in proportion to the steps
+}
+
+TEST(GraceWindowLength, IsThePartOfWhatOverlappedStepsLeave) {
+  GraceWindow window({.margin = 0.5, .overlap_steps = 4, .averaging = 1});
+  window.note_step(2);
+  window.note_quorum(3);
+  window.note_sync(1.5);
+  EXPECT_DOUBLE_EQ(window.length_s(), 0.5 * (4 * 2 - 3 - 1.5));
+  window.note_quorum(6.75);  // nothing is to spare
+  EXPECT_DOUBLE_EQ(window.length_s(), 0);
+}
+
+TEST(GraceWindowLength, OfNoMarginIsNone) {
+  for (const double overlap_steps : {1e6, std::numeric_limits<double>::infinity()}) {
+    GraceWindow window({.margin = 0, .overlap_steps = overlap_steps});
+    window.note_step(2);
+    window.note_quorum(0);
+    window.note_sync(0);
+    EXPECT_EQ(window.length_s(), 0);
+  }
+}
+
+TEST(GraceWindowLength, IsFixedUntilAllThreeTimesHaveBeenMeasured) {
+  GraceWindow window({.margin = 1, .overlap_steps = 2, .initial_s = 0.3});
+  EXPECT_EQ(window.length_s(), 0.3);
+  window.note_step(2);
+  window.note_quorum(1);
+  EXPECT_EQ(window.length_s(), 0.3);
+  window.note_sync(0.5);
+  EXPECT_DOUBLE_EQ(window.length_s(), 2.5);
+}
+
+TEST(GraceWindowLength, IsNoLongerThanTheLongest) {
+  GraceWindow window({.margin = 1, .overlap_steps = 100, .initial_s = 9, .longest_s = 0.75});
+  EXPECT_EQ(window.length_s(), 0.75);
+  window.note_step(1);
+  window.note_quorum(1);
+  window.note_sync(1);
+  EXPECT_EQ(window.length_s(), 0.75);
+}
+
+// After values x_0, ..., x_n an average of factor a is (1 - a)^n x_0 + the sum of a (1 - a)^(n - k) x_k.
+TEST(GraceWindowLength, GoesByExponentialAverages) {
+  GraceWindow window({.margin = 1, .overlap_steps = 10, .averaging = 0.25});
+  for (const double step_s : {1.0, 2.0, 4.0}) window.note_step(step_s);
+  for (const double quorum_s : {3.0, 1.0}) window.note_quorum(quorum_s);
+  window.note_sync(0.5);
+  const double step_s = 0.75 * 0.75 * 1 + 0.25 * 0.75 * 2 + 0.25 * 4, quorum_s = 0.75 * 3 + 0.25 * 1;
+  EXPECT_DOUBLE_EQ(*window.step_s(), step_s);
+  EXPECT_DOUBLE_EQ(window.length_s(), 10 * step_s - quorum_s - 0.5);
 }
 
 }  // namespace

@@ -6,22 +6,51 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
-#include "tests/algorithms/edit_options.hpp"
+#include "algorithms/method/algorithm.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/kicked_workers.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/layered_pull_objective.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/random.hpp"
+#include "workers/time/outages.hpp"
 
 namespace syncopate {
 namespace {
+
+// EDiT with rounds by steps and by time, and workers that are unequally fast.
+
+constexpr double infinity = PenaltyOptions::infinity;
+
+std::shared_ptr<const OuterOptimizer> diloco(double rate = 0.7, double momentum = 0.8) {
+  return make_diloco(rate, momentum);
+}
+
+EditOptions by_steps(int period, const PenaltyOptions& penalty = {}) {
+  EditOptions options{.penalty = penalty, .period = make_constant_period(period), .outer = diloco()};
+  return options;
+}
+
+EditOptions by_time(double seconds, const PenaltyOptions& penalty = {}) {
+  EditOptions options{.penalty = penalty, .timed = {.length = from_seconds(seconds)}, .outer = diloco()};
+  return options;
+}
+
+// Steps of 1, 1.4 and 2 s; after 3.5 s of each round the workers end their 4th, 3rd and 2nd step.
+const SimulatedRun uneven{
+    .rate = 0.1, .budget = {.steps = 8}, .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.4, 1.0})}};
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -269,6 +298,447 @@ TEST(Edit, WhatItMustBeGivenIsAsked) {
     const MethodReading reading = read_method(algorithm + keys + outer);
     EXPECT_EQ(read_method(reading.resolved).faults, "") << reading.resolved;
   }
+}
+
+// EDiT whose rounds end by time (A-EDiT): when they end, by how many steps of whom, and with what data.
+
+using From = TimedRounds::CountedFrom;
+
+// Micro-batches of 1 s: 4 steps in 4 s. The last round is of 2.
+TEST(EditByTime, ByTimeAndWithEqualWorkersEqualsTheSameBySteps) {
+  SimulatedRun setup{.workers = 4, .momentum = 0.9, .rate = 0.05, .budget = {.steps = 18}};
+  const PenaltyOptions penalty{.outlier_factor = 1, .outlier_warmup = 2, .temperature = 5, .clip_norm = 8};
+  const auto timed = setup.run(Edit(by_time(4, penalty)));
+  EXPECT_EQ(timed.parameters, setup.run(Edit(by_steps(4, penalty))).parameters);
+  EXPECT_EQ(timed.log, setup.run(Edit(by_steps(4, penalty))).log);
+  EditOptions warmed = by_time(4, penalty), counted = by_steps(4, penalty);
+  warmed.timed.warmup_steps = 6;
+  counted.period = make_post_local_period(6, 4);
+  EXPECT_EQ(setup.run(Edit(warmed)).log, setup.run(Edit(counted)).log);
+  EXPECT_EQ(setup.run(Edit(warmed)).parameters, setup.run(Edit(counted)).parameters);
+  setup.network_s = 0;  // so that arrivals are the ends of synchronisations
+  EditOptions from_arrival = by_time(4, penalty);
+  from_arrival.timed.counted_from = From::arrival;
+  EXPECT_EQ(setup.run(Edit(from_arrival)).parameters, timed.parameters);
+}
+
+// An all-gather and an average of 0.5 s each.
+TEST(EditByTime, ByStepsWaitsForTheSlowest) {
+  EXPECT_EQ(uneven.run(Edit(by_steps(4))).log, (std::vector<std::string>{"step 4 at 9.000 s: kept 12, dropped 0",
+                                                                         "step 8 at 18.000 s: kept 12, dropped 0"}));
+}
+
+TEST(EditByTime, ByTimeEndsARoundWithTheStepThatIsThenUnderWay) {
+  const auto outcome = uneven.run(Edit(by_time(3.5)));
+  EXPECT_EQ(outcome.log, (std::vector<std::string>{"step 4 at 5.200 s: kept 9, dropped 3",
+                                                   "step 8 at 10.400 s: kept 9, dropped 3"}));
+  EXPECT_EQ(outcome.totals.accounts[0][Activity::wait], from_seconds(2 * 0.2));
+  EXPECT_EQ(outcome.totals.accounts[1][Activity::wait], Duration{});
+  EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{8, 6, 4}));
+}
+
+// From arrivals at 4, 4.2 and 4 s: the times are over at 7.5, 7.7 and 7.5 s, in steps that end at 8.2, 8.0 and 9.2 s.
+// So the fast fall behind: in the third round they take 2, 1 and 2 steps, from then on 1, 1 and 2.
+TEST(EditByTime, TimeMayCountFromAWorkersOwnArrival) {
+  EditOptions options = by_time(3.5);
+  options.timed.counted_from = From::arrival;
+  SimulatedRun setup = uneven;
+  setup.budget.steps = Step{11};
+  EXPECT_EQ(
+      setup.run(Edit(options)).log,
+      (std::vector<std::string>{"step 4 at 5.200 s: kept 9, dropped 3", "step 7 at 10.200 s: kept 7, dropped 2",
+                                "step 9 at 15.200 s: kept 5, dropped 1", "step 11 at 20.200 s: kept 4, dropped 2"}));
+}
+
+// 9 steps by 4.2 s, which the all-gather tells by 4.7 s; 9 more by 8.9 s.
+TEST(EditByTime, ASynchronisationWithTooFewStepsIsPutOff) {
+  EditOptions options = by_time(3.5);
+  options.timed.minimum_steps = 9;
+  EXPECT_EQ(uneven.run(Edit(options)).log, uneven.run(Edit(by_time(3.5))).log);
+  options.timed.minimum_steps = 10;
+  const auto outcome = uneven.run(Edit(options));
+  EXPECT_EQ(outcome.log, (std::vector<std::string>{"step 8 at 9.900 s: kept 18, dropped 6"}));
+  EXPECT_EQ(outcome.totals.collectives, 3);
+}
+
+// Its second round goes on with its third sample, not with its fifth, which its step would have.
+TEST(EditByTime, ByTimeAWorkerTakesItsDataInTurn) {
+  SimulatedRun setup = uneven;
+  const auto objective = std::make_shared<PullObjective>();
+  setup.objective = objective;
+  setup.run(Edit(by_time(3.5)));
+  for (int step = 0; step < 8; ++step) EXPECT_EQ(objective->evaluated.contains({Rank{2}, Step{step}, 0}), step < 4);
+}
+
+// What SlowMo divides by is the mean rate of all steps, so that all go on with one model.
+TEST(EditByTime, ByTimeAllGoOnWithOneModel) {
+  SimulatedRun setup = uneven;
+  setup.learning_rate = std::make_shared<LearningRate>(
+      LearningRate::Options{.shape = LearningRate::Shape::linear, .peak = 0.2, .total_steps = 12});
+  EditOptions options = by_time(3.5, {.temperature = 6});
+  options.outer = make_slowmo(0.9, 0.5);
+  const Edit method(options);
+  const WithLastModels recorded(method, 3);
+  setup.run(recorded);
+  EXPECT_EQ(recorded.models[1], recorded.models[0]);
+  EXPECT_EQ(recorded.models[2], recorded.models[0]);
+}
+
+// How rounds and runs of EDiT end where workers are down or lose their state, data are used up, or a budget is short.
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::shared_ptr<const OutagePlan> outage(double at_s, double duration_s, bool loses_state) {
+  return std::make_shared<OutagePlan>(
+      1, std::vector<OutageEntry>{{.workers = {Rank{1}},
+                                   .when = ScheduledOutage{from_seconds(at_s), from_seconds(duration_s)},
+                                   .loses_state = loses_state}});
+}
+
+// Rounds of 4 s and 1 s of communication; the second begins at 5 s. The loss takes two steps along, and the rest of the
+// round is weighed as any: in double precision, of one element and two workers.
+TEST(EditEnds, AWorkerThatLosesItsStateGoesOnFromTheRoundsBegin) {
+  SimulatedRun setup{.workers = 2, .rate = 0.1, .budget = {.steps = 8}, .outages = outage(7.5, 0.25, true)};
+  setup.objective = std::make_shared<PullObjective>(1, 1);
+  EditOptions options = by_steps(4, {.temperature = 3});
+  options.outer = make_plain_outer(1);
+  double model = 1;
+  for (int round = 0; round < 2; ++round) {
+    double differences[2] = {}, weights[2] = {};
+    for (int k = 0; k < 2; ++k) {
+      double theta = model;
+      for (int step = 4 * round; step < 4 * round + 4; ++step) {
+        if (k == 1 && step == 6) theta = model;
+        theta -= 0.1 * (theta - PullObjective::target({Rank{k}, step, 0}, 0));
+      }
+      differences[k] = theta - model;
+      weights[k] = std::exp(-std::abs(differences[k]) / 3);
+    }
+    model += (weights[0] * differences[0] + weights[1] * differences[1]) / (weights[0] + weights[1]);
+  }
+  const auto outcome = setup.run(Edit(options));
+  EXPECT_NEAR(outcome.parameters[0], model, 1e-5 * std::abs(model));
+  EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>{0, 2}));
+  expect_exact_accounts(outcome);
+}
+
+TEST(EditEnds, OutagesHoldUpARoundAndNothingElse) {
+  for (const bool loses_state : {false, true})
+    for (const EditOptions& options : {by_steps(4), by_time(4)}) {
+      SimulatedRun setup{.budget = {.steps = 12}, .outages = outage(6.5, 3, loses_state)};
+      const auto outcome = setup.run(Edit(options));
+      EXPECT_EQ(outcome.published, Step{12});
+      EXPECT_EQ(sum(outcome.totals.kept) + sum(outcome.totals.dropped), 3 * 12);
+      expect_exact_accounts(outcome);
+    }
+  // Down, and back with what it had: by steps the round takes 3 s more, and nothing else differs.
+  const SimulatedRun setup{.budget = {.steps = 12}};
+  SimulatedRun down = setup;
+  down.outages = outage(6.5, 3, false);
+  EXPECT_EQ(down.run(Edit(by_steps(4))).parameters, setup.run(Edit(by_steps(4))).parameters);
+  EXPECT_EQ(to_seconds(down.run(Edit(by_steps(4))).totals.end), 3 * (4 + 1) + 3);
+  // By time the others end their 4 steps, and wait for its second, 4.5 s after the round's begin.
+  EXPECT_EQ(down.run(Edit(by_time(4))).log[1], "step 8 at 11.000 s: kept 10, dropped 2");
+}
+
+TEST(EditEnds, AWorkerWhoseDataAreUsedUpEndsTheRunWithAReason) {
+  for (const EditOptions& options : {by_steps(4), by_time(4)}) {
+    SimulatedRun setup{.budget = {.steps = 12}, .data_of = {std::nullopt, Step{5}, std::nullopt}};
+    try {
+      setup.run(Edit(options));
+      ADD_FAILURE() << "must end";
+    } catch (const RunFailure& failure) {
+      EXPECT_THAT(failure.what(), AllOf(HasSubstr("worker 1 left at"), HasSubstr("needs every worker")));
+    }
+    setup.data_of = {Step{5}, Step{5}, Step{5}};  // together: the last round is of one step
+    const auto outcome = setup.run(Edit(options));
+    EXPECT_EQ(outcome.published, Step{5});
+    EXPECT_EQ(sum(outcome.totals.kept), 3 * 5);
+  }
+}
+
+// However short a budget is, and whatever it counts, all workers meet, and a round that is put off ends with it.
+TEST(EditEnds, EndsTogetherUnderEveryBudget) {
+  std::vector<Budget> budgets;
+  for (const double seconds : {0.5, 2.0, 5.2, 7.2, 20.0}) budgets.push_back({.seconds = seconds});
+  for (const std::int64_t samples : {1, 5, 9, 10, 40}) budgets.push_back({.samples = samples});
+  for (const std::int64_t bytes : {1, 200, 1000}) budgets.push_back({.bytes = Bytes{bytes}});
+  budgets.push_back({.steps = 1});
+  budgets.push_back({.steps = 7, .seconds = 6.0});
+  for (const Budget& budget : budgets)
+    for (const std::int64_t minimum_steps : {1, 30})
+      for (EditOptions options : {by_steps(4), by_time(3.5)}) {
+        options.timed.minimum_steps = minimum_steps;
+        SimulatedRun setup = uneven;
+        setup.budget = budget;
+        const auto outcome = setup.run(Edit(options));
+        expect_exact_accounts(outcome);
+        EXPECT_GT(sum(outcome.totals.kept), 0);
+        EXPECT_EQ(outcome.publications.back().time, outcome.totals.end);
+        EXPECT_EQ(outcome.publications.back().samples, sum(outcome.totals.kept));
+      }
+}
+
+// What EDiT's workers tell each other at the end of a round, and what all know then.
+
+TEST(EditRound, TheNormOfAWholeIsThatOfItsParts) {
+  EXPECT_EQ(norm_of({3, 4, 12}), 13);
+  EXPECT_EQ(norm_of({}), 0);
+}
+
+TEST(EditRound, AWorkerTellsANormOfEachModuleAndOfItsStepsFourNumbers) {
+  EditOptions options{.period = make_constant_period(4)};
+  EXPECT_EQ(options.told_numbers(), std::nullopt) << "nobody knows how many tensors there are";
+  options.tensors = 7;
+  EXPECT_EQ(options.told_numbers(), 7);
+  options.penalty.step_share = 0.5;
+  EXPECT_EQ(options.told_numbers(), 7 + 4);
+  options.scope = EditOptions::Scope::model;
+  EXPECT_EQ(options.told_numbers(), 1 + 4);
+  options.tensors.reset();
+  EXPECT_EQ(options.told_numbers(), 1 + 4);
+  EXPECT_EQ((EditOptions{.tensors = 7}.told_numbers()), 7 + 4) << "rounds end by time";
+}
+
+// Three workers end a round after 2, 3 and 4 steps, at rates of 0.1, 0.2 and 0.4; the second has lost one of them.
+class OneMeeting : public Algorithm {
+ public:
+  OneMeeting(EditOptions options, std::vector<RoundMeeting>& met) : options_(std::move(options)), met_(met) {}
+
+  void run(Worker& worker) const override {
+    constexpr double rates[] = {0.1, 0.2, 0.4};
+    const int self = worker.rank().value;
+    RoundWork work(worker);
+    work.passed = Step{2 + self};
+    *work.kept = Step{self == 1 ? 2 : 2 + self};
+    work.rates = (2 + self) * rates[self];
+    EXPECT_DOUBLE_EQ(work.mean_rate(), rates[self]);
+    met_[static_cast<std::size_t>(self)] = *meet(worker, options_, worker.model(), work, nullptr);
+  }
+
+ private:
+  EditOptions options_;
+  std::vector<RoundMeeting>& met_;
+};
+
+std::vector<RoundMeeting> meetings_of(EditOptions options) {
+  SimulatedRun setup;
+  setup.objective = nullptr;
+  std::vector<RoundMeeting> met(3);
+  setup.run(OneMeeting(std::move(options), met));
+  return met;
+}
+
+TEST(EditRound, AllLearnOfTheLongestRoundAndTheMeanRateOfAllSteps) {
+  for (const RoundMeeting& met : meetings_of({})) {
+    EXPECT_EQ(met.longest, Step{4});
+    EXPECT_DOUBLE_EQ(met.inner_rate, (2 * 0.1 + 3 * 0.2 + 4 * 0.4) / 9);
+    EXPECT_FALSE(met.is_put_off);
+  }
+}
+
+TEST(EditRound, StepsThatAreToldOfNobodyAreNotKnown) {
+  for (const RoundMeeting& met : meetings_of({.period = make_constant_period(4)})) {
+    EXPECT_EQ(met.longest, Step{0});
+    EXPECT_EQ(met.inner_rate, 0);
+  }
+}
+
+// Eight of the nine steps are in somebody's model.
+TEST(EditRound, ARoundWithTooFewStepsOfAllIsPutOff) {
+  for (const auto& [minimum, is_put_off] : {std::pair{8, false}, {9, true}}) {
+    EditOptions options;
+    options.timed.minimum_steps = minimum;
+    for (const RoundMeeting& met : meetings_of(options)) EXPECT_EQ(met.is_put_off, is_put_off) << minimum;
+  }
+}
+
+// The penalty of EDiT on norms alone: closed forms, and a second implementation that keeps everything.
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+// Of n norms of 1, with q = 1 - a: mean 1 - q^n, variance q^(n + 1) (1 - q^n).
+TEST(NormStatistics, OfConstantNormsAreAClosedForm) {
+  for (const double a : {0.02, 0.3}) {
+    const PenaltyOptions options{.outlier_warmup = 10, .outlier_smoothing = a};
+    NormStatistics statistics;
+    for (int n = 1; n <= 200; ++n) {
+      statistics.take_in(5, options);
+      const double left = std::pow(1 - a, n);
+      EXPECT_NEAR(statistics.mean(), 5 * (1 - left), 1e-12);
+      EXPECT_NEAR(statistics.variance(), 25 * (1 - a) * left * (1 - left), 1e-12) << n;
+    }
+  }
+}
+
+// After W = 10 of them z is 0 nine times and then below 3, so that the threshold is 3 deviations.
+TEST(NormStatistics, ANormIsAnOutlierFromThreeDeviationsAboveTheMeanOn) {
+  const PenaltyOptions options{.outlier_warmup = 10};
+  NormStatistics statistics;
+  for (int n = 0; n < 9; ++n) statistics.take_in(5, options);
+  EXPECT_FALSE(statistics.is_outlier(1e9, options)) << "the warm-up has none";
+  statistics.take_in(5, options);
+  const double left = std::pow(0.98, 10), at = 5 * (1 - left + 3 * std::sqrt(0.98 * left * (1 - left)));
+  EXPECT_FALSE(statistics.is_outlier(at * (1 - 1e-9), options));
+  EXPECT_TRUE(statistics.is_outlier(at * (1 + 1e-9), options));
+  EXPECT_FALSE(statistics.is_outlier(0, options)) << "short ones are welcome";
+  EXPECT_FALSE(statistics.is_outlier(1e9, {.outlier_factor = infinity, .outlier_warmup = 10}));
+}
+
+// The same, as a list of all norms that were taken in.
+struct ListedNorms {
+  std::vector<double> norms{};
+
+  bool is_outlier(double norm, double factor, int warmup, double a) const {
+    if (std::ssize(norms) < warmup) return false;
+    double mean = 0, variance = 0;
+    std::vector<double> z_scores;
+    for (std::size_t i = 0; i < norms.size(); ++i) {
+      const double old = mean;
+      mean = (1 - a) * mean + a * norms[i];
+      variance = (1 - a) * variance + a * (norms[i] - mean) * (norms[i] - mean);
+      EXPECT_NEAR((norms[i] - mean), (1 - a) * (norms[i] - old), 1e-12);
+      z_scores.push_back(static_cast<int>(i) + 1 < warmup ? 0 : (norms[i] - mean) / std::sqrt(variance));
+    }
+    const std::vector<double> last(z_scores.end() - warmup, z_scores.end());
+    const double z_mean = std::accumulate(last.begin(), last.end(), 0.0) / warmup;
+    double squares = 0;
+    for (const double z : last) squares += (z - z_mean) * (z - z_mean);
+    return (norm - mean) / std::sqrt(variance) > factor * std::max(1.0, std::sqrt(squares / (warmup - 1)));
+  }
+};
+
+TEST(NormStatistics, OfNormsWithLongOnesAmongThemAreThoseOfAList) {
+  const PenaltyOptions options{.outlier_factor = 1.6, .outlier_warmup = 6, .outlier_smoothing = 0.2};
+  NormStatistics statistics;
+  ListedNorms listed;
+  int outliers = 0;
+  for (int n = 0; n < 300; ++n) {
+    const RandomStream stream{.seed = 7, .purpose = Purpose::algorithm, .step = Step{n}};
+    const double norm = 1 + stream.uniform(0) + (stream.uniform(1) < 0.3 ? 2 + stream.uniform(2) : 0);
+    const bool is_outlier = statistics.is_outlier(norm, options);
+    ASSERT_EQ(is_outlier, listed.is_outlier(norm, 1.6, 6, 0.2)) << n;
+    outliers += is_outlier ? 1 : 0;
+    if (is_outlier) continue;
+    statistics.take_in(norm, options);
+    listed.norms.push_back(norm);
+  }
+  EXPECT_GT(outliers, 20);
+  EXPECT_LT(outliers, 250);
+}
+
+// The z of the W-th constant norm is sqrt(q^(W - 1) / (1 - q^W)): with a = 0.02 above 3 up to W = 5.
+TEST(Penalty, AWarmUpMustBeSoLongThatConstantNormsAreNoOutliers) {
+  EXPECT_EQ(shortest_warmup({}), 6);
+  EXPECT_EQ(shortest_warmup({.outlier_factor = infinity}), 1);
+  for (const double a : {0.02, 0.1, 0.5})
+    for (const double factor : {0.5, 1.0, 3.0, 10.0}) {
+      PenaltyOptions options{.outlier_factor = factor, .outlier_smoothing = a};
+      options.outlier_warmup = shortest_warmup(options);
+      Penalty penalty;
+      for (int n = 0; n < options.outlier_warmup + 200; ++n) {
+        penalty = penalise(penalty.statistics, std::vector{5.0}, {}, 1, options);
+        ASSERT_EQ(penalty.factors[0], 1) << a << " " << factor << " " << n;
+      }
+    }
+  // With half of that they are, for ever.
+  const PenaltyOptions options{.outlier_warmup = 3};
+  Penalty penalty;
+  for (int n = 0; n < 50; ++n) penalty = penalise(penalty.statistics, std::vector{5.0}, {}, 1, options);
+  EXPECT_TRUE(penalty.rolled_back[0]);
+}
+
+// Where an outlier's norm spoils the statistics, a tenfold norm goes unseen for about a thousand rounds.
+TEST(Penalty, AnOutlierLeavesTheStatisticsAsTheyWere) {
+  const PenaltyOptions options{.outlier_warmup = 10};
+  Penalty penalty;
+  const auto next = [&](double norm) {
+    penalty = penalise(penalty.statistics, std::vector{norm, 5.0}, {}, 1, options);
+  };
+  for (int n = 0; n < 50; ++n) next(5);
+  const double mean = penalty.statistics[0].mean();
+  for (const double norm : {1e6, infinity, not_a_number, 50.0}) {
+    next(norm);
+    EXPECT_EQ(penalty.factors, (std::vector{0.0, 2.0})) << norm;
+    EXPECT_EQ(penalty.statistics[0].mean(), mean);
+    EXPECT_FALSE(penalty.rolled_back[0]);
+  }
+  next(5);
+  EXPECT_EQ(penalty.factors, (std::vector{1.0, 1.0}));
+  EXPECT_GT(penalty.statistics[0].mean(), mean);
+}
+
+TEST(Penalty, AModuleIsRolledBackWhereAllAreOutliers) {
+  const PenaltyOptions options{.outlier_warmup = 10};
+  Penalty penalty;
+  const std::vector<double> usual = {5, 1, 5, 1};  // two workers, two modules
+  for (int n = 0; n < 20; ++n) penalty = penalise(penalty.statistics, usual, {}, 2, options);
+  penalty = penalise(penalty.statistics, std::vector{500.0, 1.0, 500.0, 100.0}, {}, 2, options);
+  EXPECT_EQ(penalty.rolled_back, (std::vector{true, false}));
+  EXPECT_EQ(penalty.factors, (std::vector{0.0, 2.0, 0.0, 0.0}));
+  EXPECT_EQ(penalty.factors_of(Rank{1})[0], 0);
+}
+
+// Nothing of such a round is worth keeping, and a run that returned to its beginning for ever would seem to be finished.
+TEST(Penalty, AModuleInWhichNoNormIsFiniteIsNotRolledBack) {
+  for (const double norm : {infinity, not_a_number}) {
+    const Penalty first = penalise({}, std::vector{norm, 1.0, infinity, norm}, {}, 2, {});
+    EXPECT_EQ(first.rolled_back, (std::vector{false, false}));
+    EXPECT_EQ(first.factors, (std::vector{1.0, 2.0, 1.0, 0.0})) << "the second module has one that is";
+  }
+}
+
+TEST(Penalty, WorkersWeighByTheSoftmaxOfTheirNorms) {
+  const std::vector<double> norms = {0.5, 2, 1.25, 3};
+  for (const double temperature : {0.1, 1.0, 7.0}) {
+    const Penalty penalty = penalise({}, norms, {}, 1, {.temperature = temperature});
+    double sum = 0;
+    for (const double norm : norms) sum += std::exp(-norm / temperature);
+    for (std::size_t i = 0; i < 4; ++i)
+      EXPECT_NEAR(penalty.factors[i], 4 * std::exp(-norms[i] / temperature) / sum, 1e-12);
+  }
+  // Where their differences are far above T, the shortest takes all; no norm is too long for that.
+  EXPECT_EQ(penalise({}, std::vector{1e300, 2e300, 4e300, 2e300}, {}, 1, {}).factors,
+            (std::vector{4.0, 0.0, 0.0, 0.0}));
+}
+
+TEST(Penalty, EqualNormsAndAnInfiniteTemperatureGiveExactlyTheMean) {
+  for (int workers = 1; workers < 200; ++workers) {
+    std::vector<double> norms(static_cast<std::size_t>(workers), 0.3);
+    const std::vector ones(norms.size(), 1.0);
+    EXPECT_EQ(penalise({}, norms, {}, 1, {}).factors, ones);
+    std::iota(norms.begin(), norms.end(), 0.1);
+    EXPECT_EQ(penalise({}, norms, {}, 1, {.temperature = infinity}).factors, ones);
+  }
+}
+
+// (1 - r) w + r steps / all steps.
+TEST(Penalty, APartOfTheWeightsMayGoBySteps) {
+  const std::vector<double> norms = {1, 1, 1}, steps = {4, 3, 1};
+  const Penalty penalty = penalise({}, norms, steps, 1, {.step_share = 0.4});
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(penalty.factors[i], 3 * (0.6 / 3 + 0.4 * steps[i] / 8), 1e-12);
+  EXPECT_EQ(penalise({}, norms, std::vector{0.0, 0.0, 0.0}, 1, {.step_share = 0.4}).factors, std::vector(3, 1.0));
+  // What an outlier's steps would weigh is nobody's.
+  const std::vector<double> one_lost = {1, not_a_number, 1};
+  const Penalty without = penalise({}, one_lost, steps, 1, {.step_share = 0.4});
+  EXPECT_NEAR(without.factors[0], 3 * (0.6 / 2 + 0.4 * 4 / 8), 1e-12);
+  EXPECT_EQ(without.factors[1], 0);
+}
+
+TEST(Penalty, WhereNobodyMayBeAnOutlierWhatIsNoNumberShows) {
+  const PenaltyOptions options{.outlier_factor = infinity};
+  for (const double norm : {infinity, not_a_number}) {
+    EXPECT_EQ(penalise({}, std::vector{1.0, norm, 3.0}, {}, 1, options).factors, std::vector(3, 1.0));
+    EXPECT_EQ(clip_factor(norm, 10), 1);
+  }
+}
+
+TEST(Penalty, ASumIsClippedToItsLongestNorm) {
+  EXPECT_EQ(clip_factor(3, 10), 1);
+  EXPECT_EQ(clip_factor(0, 10), 1);
+  EXPECT_DOUBLE_EQ(clip_factor(25, 10), 10 / (25 + 1e-6));
+  EXPECT_EQ(clip_factor(1e300, infinity), 1);
 }
 
 }  // namespace

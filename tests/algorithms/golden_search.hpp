@@ -33,7 +33,7 @@ inline double splitmix_uniform(std::uint64_t seed, std::uint64_t k) {
   return static_cast<double>(z >> 11) * 0x1p-53;
 }
 
-inline double noise(const std::string& kind, double u) {
+inline double golden_noise(const std::string& kind, double u) {
   const LengthTable& lengths = LengthTable::of_reference_code();
   if (kind == "table") return 0.5 * lengths.quantile(u) / lengths.mean();
   return 0.1 * quantile(boost::math::normal(), std::max(u, 0x1p-54));
@@ -49,7 +49,7 @@ inline Recorded recorded(const nlohmann::json& recipe, int steps, std::uint64_t 
   const std::string kind = recipe.value("kind", "table");
   Recorded result{.times = std::vector<double>(static_cast<std::size_t>(workers * steps * micro_batches)), .view = {}};
   for (std::size_t k = 0; k < result.times.size(); ++k)
-    result.times[k] = base * (1 + noise(kind, splitmix_uniform(seed, k + 1)));
+    result.times[k] = base * (1 + golden_noise(kind, splitmix_uniform(seed, k + 1)));
   result.view = {result.times, workers, steps, micro_batches};
   return result;
 }

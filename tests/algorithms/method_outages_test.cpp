@@ -3,13 +3,31 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "algorithms/asynchronous/async_sgd.hpp"
+#include "algorithms/gossip/ad_psgd.hpp"
+#include "algorithms/gossip/decentralized_sgd.hpp"
+#include "algorithms/gossip/stochastic_gradient_push.hpp"
+#include "algorithms/gossip/wagma_sgd.hpp"
+#include "algorithms/local_sgd/drop_local_sgd.hpp"
+#include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
+#include "algorithms/synchronous/drop_compensation.hpp"
+#include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/simulated_run.hpp"
 #include "tests/algorithms/three_workers.hpp"
+#include "tests/workers/idx_files.hpp"
+#include "workers/time/delays.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {
@@ -250,6 +268,437 @@ TEST(OutageRuns, AMicroBatchThatIsCutOffWithinSeveralIsDownInThemUntilTheEnd) {
   EXPECT_EQ(seconds_of(outcome, 1, Activity::compute), 0);
   EXPECT_EQ(seconds_of(outcome, 0, Activity::compute), 20);
   expect_exact_accounts(outcome);
+}
+
+// What methods keep in variables of their own is lost with a worker's state: against the iterations in double
+// precision.
+
+std::shared_ptr<const OutagePlan> one_outage(int worker, double at_s, double duration_s, bool loses_state) {
+  return std::make_shared<OutagePlan>(
+      1, std::vector<OutageEntry>{{.workers = {Rank{worker}},
+                                   .when = ScheduledOutage{from_seconds(at_s), from_seconds(duration_s)},
+                                   .loses_state = loses_state}});
+}
+std::shared_ptr<const OutagePlan> loss(int worker, double at_s, double duration_s) {
+  return one_outage(worker, at_s, duration_s, true);
+}
+
+double pull(int worker, int step, double theta) { return theta - PullObjective::target({Rank{worker}, step, 0}, 0); }
+
+constexpr double rate = 0.1, momentum = 0.6, alpha = 0.25;
+
+// Period 2. A worker that loses its state in step `lost` goes on from the centre, without velocity.
+double synchronous_centre(int steps, int lost_worker, int lost_step) {
+  std::vector<double> x(3, 1.0), v(3, 0.0);
+  double centre = 1;
+  for (int t = 0; t < steps; ++t) {
+    const std::vector<double> before = x;
+    const double centre_before = centre;
+    const bool exchanges = t % 2 == 0;
+    if (exchanges)
+      for (const double theta : before) centre += alpha * (theta - centre_before);
+    for (int w = 0; w < 3; ++w) {
+      const auto i = static_cast<std::size_t>(w);
+      const bool is_lost = w == lost_worker && t == lost_step;
+      if (is_lost) v[i] = 0;
+      const double start = is_lost ? centre : before[i];
+      v[i] = momentum * v[i] - rate * pull(w, t, start + momentum * v[i]);
+      x[i] = start + v[i];
+      if (exchanges && !is_lost) x[i] -= alpha * (before[i] - centre_before);
+    }
+  }
+  return centre;
+}
+
+// The exchanges of steps 2 and 4 end at 3 and 5.5 s; the steps of 1 s follow.
+TEST(StateLoss, SynchronousElasticAveragingGoesOnFromTheCentre) {
+  const ElasticAveraging method({.alpha = alpha, .period = 2, .momentum = momentum});
+  SimulatedRun setup{.rate = rate, .budget = {.steps = 9}};
+  struct Case {
+    int step;
+    double at_s;
+  };
+  for (const auto& [step, at_s] : {Case{3, 4.25}, Case{4, 5.75}}) {
+    setup.outages = loss(1, at_s, 0.25);
+    const auto outcome = setup.run(method);
+    EXPECT_NEAR(outcome.parameters[0], synchronous_centre(9, 1, step), 1e-5) << step;
+    EXPECT_GT(std::abs(synchronous_centre(9, 1, step) - synchronous_centre(9, -1, 0)), 1e-3);
+    // Step 3's loss takes step 2 along, which is after the exchange; step 4's is of itself alone.
+    EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>{0, step == 3 ? 1 : 0, 0}));
+    expect_exact_accounts(outcome);
+  }
+}
+
+// One worker, messages of 0.25 s: the centre of step 2 comes at 3 s, and the worker asks for it again at 3.75 s.
+TEST(StateLoss, AsynchronousElasticAveragingGoesOnFromTheCentre) {
+  const ElasticAveraging method(
+      {.exchange = ElasticOptions::Exchange::asynchronous, .alpha = alpha, .period = 2, .momentum = momentum});
+  const SimulatedRun setup{
+      .workers = 1, .network_s = 0.25, .rate = rate, .budget = {.steps = 5}, .outages = loss(0, 3.5, 0.25)};
+  double centre = 1, x = 1, v = 0;
+  for (int t = 0; t < 5; ++t) {
+    const double difference = t % 2 == 0 ? alpha * (x - centre) : 0;
+    centre += difference;
+    if (t == 2) {
+      v = -rate * pull(0, t, centre);
+      x = centre + v;
+    } else {
+      v = momentum * v - rate * pull(0, t, x + momentum * v);
+      x += v - difference;
+    }
+  }
+  const auto outcome = setup.run(method);
+  EXPECT_NEAR(outcome.parameters[0], centre, 1e-5);
+  expect_exact_accounts(outcome);
+}
+
+// Worker 1 loses its first two steps of four, so that its model counts as that of two.
+TEST(StateLoss, WeightsByStepsAreOfTheStepsThatAreThere) {
+  const DropLocalSgd method(make_constant_period(4), {.weights = DropLocalOptions::Weights::steps});
+  const SimulatedRun setup{.workers = 2, .rate = rate, .budget = {.steps = 4}, .outages = loss(1, 2.5, 1)};
+  double theta[2] = {1, 1};
+  for (int t = 0; t < 4; ++t)
+    for (int w = 0; w < 2; ++w)
+      if (w == 0 || t >= 2) theta[w] -= rate * pull(w, t, theta[w]);
+  EXPECT_NEAR(setup.run(method).parameters[0], (4 * theta[0] + 2 * theta[1]) / 6, 1e-5);
+}
+
+// Worker 1 asks again at 4.5 s, the server answers at 4.75 s, and the gradient arrives 1.5 s later.
+TEST(StateLoss, TheAgeOfAGradientCountsFromTheModelItWasComputedAt) {
+  SimulatedRun setup{.workers = 2, .network_s = 0.25, .budget = {.steps = 3}, .outages = loss(1, 0.5, 4)};
+  const AsyncSgd method({.maximum_age = from_seconds(1.6)});
+  const auto asked = setup.run(method);
+  EXPECT_EQ(asked.totals.kept, (std::vector<std::int64_t>{5, 1}));
+  EXPECT_EQ(asked.totals.end, Time{from_seconds(7.5)});  // as without a limit
+  // With its state kept, its first gradient is 5.5 s old.
+  setup.outages = one_outage(1, 0.5, 4, false);
+  EXPECT_EQ(setup.run(AsyncSgd({})).totals.kept, (std::vector<std::int64_t>{4, 2}));
+  EXPECT_EQ(setup.run(method).totals.kept, (std::vector<std::int64_t>{5, 1}));
+}
+
+// Two micro-batches of 1 s, of which one is done before the threshold; an outage of 0.1 s in the second step, from 2 s.
+struct Dropping {
+  std::shared_ptr<PullObjective> objective = std::make_shared<PullObjective>();
+  SimulatedRun::Outcome run(std::shared_ptr<const DropCompensation> compensation, int steps, bool loses) const {
+    const DropCompute method({.threshold = make_fixed_threshold(from_seconds(1.5)), .compensation = compensation});
+    return SimulatedRun{.workers = 1,
+                        .micro_batches = 2,
+                        .budget = {.steps = steps},
+                        .outages = loses ? loss(0, 2.25, 0.1) : nullptr,
+                        .objective = objective}
+        .run(method);
+  }
+  bool computed(int step, int micro_batch) const {
+    return objective->evaluated.contains({Rank{0}, Step{step}, micro_batch});
+  }
+};
+
+TEST(StateLoss, ListsOfDroppedMicroBatchesAreLost) {
+  const Dropping carrying, losing;
+  carrying.run(make_carry_over(3), 3, false);
+  EXPECT_TRUE(carrying.computed(0, 1));
+  EXPECT_TRUE(carrying.computed(1, 0));  // in step 2, before its own
+  EXPECT_FALSE(carrying.computed(2, 0));
+  const auto lost = losing.run(make_carry_over(3), 3, true);
+  EXPECT_TRUE(losing.computed(0, 1));
+  EXPECT_FALSE(losing.computed(1, 0));
+  EXPECT_TRUE(losing.computed(2, 0));
+  EXPECT_EQ(lost.totals.dropped, std::vector<std::int64_t>{2});  // both of step 1
+  expect_exact_accounts(lost);
+
+  const Dropping recomputing, forgetting;
+  recomputing.run(make_recomputation(2), 3, false);
+  EXPECT_TRUE(recomputing.computed(0, 1));
+  EXPECT_TRUE(recomputing.computed(1, 1));
+  forgetting.run(make_recomputation(2), 3, true);
+  EXPECT_FALSE(forgetting.computed(0, 1));
+  EXPECT_TRUE(forgetting.computed(1, 1));
+}
+
+// Two workers halve what they have. Worker 1 loses its state in step `lost`, and goes on from what worker 0 sent in the
+// step before, without velocity.
+double neighbours_mean(int steps, int lost) {
+  double x[2] = {1, 1}, v[2] = {0, 0}, sent_before = 1;
+  for (int t = 0; t < steps; ++t) {
+    const double sent[2] = {x[0], x[1]};
+    if (t == lost) {
+      x[1] = sent_before;
+      v[1] = 0;
+    }
+    for (int w = 0; w < 2; ++w) {
+      v[w] = momentum * v[w] + pull(w, t, x[w]);
+      x[w] = (x[w] + sent[1 - w]) / 2 - rate * v[w];
+    }
+    sent_before = sent[0];
+  }
+  return (x[0] + x[1]) / 2;
+}
+
+TEST(StateLoss, DecentralizedSgdGoesOnFromWhatANeighbourSentLast) {
+  SimulatedRun setup{.workers = 2, .network_s = 0.25, .momentum = momentum, .rate = rate, .budget = {.steps = 6}};
+  for (const int lost : {2, 3}) {
+    setup.outages = loss(1, lost + 0.5, 0.25);
+    const auto outcome = setup.run(DecentralizedSgd());
+    EXPECT_NEAR(outcome.parameters[0], neighbours_mean(6, lost), 1e-5) << lost;
+    EXPECT_GT(std::abs(neighbours_mean(6, lost) - neighbours_mean(6, -1)), 1e-3);
+    EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{6, 6}));
+    expect_exact_accounts(outcome);
+  }
+}
+
+// A second loss before anything else has come is one of the same model.
+TEST(StateLoss, OneWorkerThatHasHeardOfNobodyGoesOnFromTheFirstModel) {
+  SimulatedRun setup{.workers = 1, .rate = rate, .budget = {.steps = 5}};
+  setup.outages = std::make_shared<OutagePlan>(
+      1,
+      std::vector<OutageEntry>{
+          {.workers = {Rank{0}}, .when = ScheduledOutage{from_seconds(2.5), from_seconds(0.5)}, .loses_state = true},
+          {.workers = {Rank{0}}, .when = ScheduledOutage{from_seconds(4.5), from_seconds(0.5)}, .loses_state = true}});
+  double x = 1;  // the steps end at 1, 2, 4, 6 and 7 s
+  for (const int step : {3, 4}) x -= rate * pull(0, step, x);
+  EXPECT_NEAR(setup.run(DecentralizedSgd()).parameters[0], x, 1e-5);
+}
+
+// Messages of 0.1 s, one step under way: a step's message is taken after the next one. Worker 1 loses its state in the
+// third step, and is 0.75 s late from then on, so that it finds worker 0's message of the step that it ends.
+double pushed_mean(int steps, bool loses) {
+  struct Sent {
+    double z, w;
+  };
+  double z[2] = {1, 1}, w[2] = {1, 1};
+  std::vector<Sent> sent[2];
+  const auto take = [&](int worker, int exchange) {
+    const auto i = static_cast<std::size_t>(worker);
+    const Sent& other = sent[1 - i].at(static_cast<std::size_t>(exchange));
+    z[i] = (w[i] * z[i] + other.w * other.z) / (w[i] + other.w);
+    w[i] += other.w;
+  };
+  for (int t = 0; t < steps; ++t) {
+    if (loses && t == 2) {
+      z[1] = sent[0].at(0).z;
+      w[1] = 1;
+    }
+    for (int i = 0; i < 2; ++i) {
+      z[i] -= rate / w[i] * pull(i, t, z[i]);
+      sent[i].push_back({z[i], w[i] /= 2});
+    }
+    for (int i = 0; i < 2; ++i) {
+      const bool is_late = loses && i == 1 && t >= 2;
+      if (t > 0 && (!is_late || t == 2)) take(i, t - 1);
+      if (is_late) take(i, t);
+    }
+  }
+  take(0, steps - 1);
+  if (!loses) take(1, steps - 1);
+  return (w[0] * z[0] + w[1] * z[1]) / (w[0] + w[1]);
+}
+
+TEST(StateLoss, StochasticGradientPushBeginsAnewWithAWeightOfOne) {
+  SimulatedRun setup{.workers = 2, .network_s = 0.1, .rate = rate, .budget = {.steps = 6}};
+  const StochasticGradientPush method({.overlap_steps = Step{1}});
+  EXPECT_NEAR(setup.run(method).parameters[0], pushed_mean(6, false), 1e-5);
+  setup.outages = loss(1, 2.5, 0.25);
+  const auto outcome = setup.run(method);
+  EXPECT_NEAR(outcome.parameters[0], pushed_mean(6, true), 1e-5);
+  EXPECT_GT(std::abs(pushed_mean(6, true) - pushed_mean(6, false)), 1e-3);
+  expect_exact_accounts(outcome);
+}
+
+// Steps of two micro-batches of 1 s, messages of 0.4 s. Worker 1 asks as a step begins; worker 0 answers after its 1st
+// or, where worker 1 is late, its second micro-batch; the answer is there after worker 1's second one, in which it has
+// lost its state in the third step: it goes on from the answer of the second one, and has half of this one.
+double met_mean(int steps, int lost) {
+  double x[2] = {1, 1}, answered_before = 1;
+  const auto pull_of = [](int worker, int step, int index, double theta) {
+    return theta - PullObjective::target({Rank{worker}, step, index}, 0);
+  };
+  for (int t = 0; t < steps; ++t) {
+    const double base = t == lost ? answered_before : x[1];
+    const double gradient[2] = {(pull_of(0, t, 0, x[0]) + pull_of(0, t, 1, x[0])) / 2,
+                                (pull_of(1, t, 0, x[1]) + pull_of(1, t, 1, base)) / 2};
+    const double asked = x[1], answered = x[0];
+    x[0] = (answered + asked) / 2 - rate * gradient[0];
+    x[1] = (base + answered) / 2 - rate * gradient[1];
+    answered_before = answered;
+  }
+  return (x[0] + x[1]) / 2;
+}
+
+TEST(StateLoss, AsynchronousGossipGoesOnFromTheLastAnswer) {
+  SimulatedRun setup{.workers = 2, .micro_batches = 2, .network_s = 0.4, .rate = rate, .budget = {.steps = 4}};
+  EXPECT_NEAR(setup.run(AdPsgd()).parameters[0], met_mean(4, -1), 1e-5);
+  setup.outages = loss(1, 5.5, 0.25);
+  const auto outcome = setup.run(AdPsgd());
+  EXPECT_NEAR(outcome.parameters[0], met_mean(4, 2), 1e-5);
+  EXPECT_GT(std::abs(met_mean(4, 2) - met_mean(4, -1)), 1e-3);
+  expect_exact_accounts(outcome);
+}
+
+// A global mean after each step; worker 1 loses its state in the second.
+TEST(StateLoss, WagmaBeginsItsMomentumAnew) {
+  SimulatedRun setup{.workers = 2,
+                     .network_s = 0.25,
+                     .momentum = momentum,
+                     .rate = rate,
+                     .budget = {.steps = 2},
+                     .outages = loss(1, 2, 0.5)};
+  double x = 0, v[2];
+  for (int w = 0; w < 2; ++w) {
+    v[w] = pull(w, 0, 1);
+    x += (1 - rate * v[w]) / 2;
+  }
+  v[1] = 0;
+  double mean = 0;
+  for (int w = 0; w < 2; ++w) mean += (x - rate * (momentum * v[w] + pull(w, 1, x))) / 2;
+  const auto outcome = setup.run(WagmaSgd({.group_size = 2, .global_every = 1}));
+  EXPECT_NEAR(outcome.parameters[0], mean, 1e-5);
+}
+
+// Outages without end in one micro-batch, or while a worker waits for one: the run fails within seconds and says why.
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+struct Met {
+  std::vector<Rank> workers{};  // by outages 1 s after one another; empty: all
+  std::shared_ptr<const DelayProcess> delay{};
+};
+
+std::string failure_of(const std::string& method, const Met& met) {
+  const auto plan = std::make_shared<OutagePlan>(
+      1, std::vector<OutageEntry>{{.workers = met.workers, .when = RandomOutages{1, 0.1}, .loses_state = false}});
+  const auto read = read_method(method);
+  return message_of<RunFailure>([&] {
+    SimulatedRun{.workers = 2, .budget = {.steps = 1000}, .delays = {met.delay}, .outages = plan}.run(*read.algorithm);
+  });
+}
+
+// Of 1,000 draws from a Pareto law of shape 0.3 the longest is 1,000^(1 / 0.3) = 1e10 times the shortest or so.
+TEST(EndlessOutages, OfADelayWithoutAMeanAreAFailure) {
+  for (const char* method : {"algorithm = \"sync-sgd\"\n", "algorithm = \"async-sgd\"\n"})
+    EXPECT_THAT(failure_of(method, {.delay = pareto_delay(0.3, 0.1)}),
+                AllOf(MatchesRegex("worker [01] at .* s: it has met 1000000 outages in one micro-batch.*"),
+                      HasSubstr("mean_time_between_s"), HasSubstr("Pareto")))
+        << method;
+}
+
+// Worker 1, who meets none, takes 1e8 s; worker 0 waits for it.
+TEST(EndlessOutages, WhileAWorkerWaitsAreAFailure) {
+  EXPECT_THAT(failure_of("algorithm = \"sync-sgd\"\n",
+                         {.workers = {Rank{0}}, .delay = scoped_delay(constant_delay(1e8), {.workers = {1}})}),
+              AllOf(MatchesRegex("worker 0 at .* s: it has met 1000000 outages .* since its last one.*")));
+}
+
+// 1e5 s of work between outages, each 1.1 s after the one before: 1e5 of them are met.
+TEST(EndlessOutages, AreMoreThanManyOfThem) {
+  const auto plan = std::make_shared<OutagePlan>(
+      1, std::vector<OutageEntry>{{.workers = {}, .when = RandomOutages{1, 0.1}, .loses_state = false}});
+  const auto outcome =
+      SimulatedRun{.workers = 2, .budget = {.steps = 1}, .delays = {constant_delay(1e5)}, .outages = plan}.run(
+          *read_method("algorithm = \"sync-sgd\"\n").algorithm);
+  EXPECT_NEAR(to_seconds(outcome.totals.accounts[0][Activity::down]), 1e4, 4 * 0.1 * std::sqrt(2e5));
+}
+
+// Micro-batches that outages never let end: the run fails and says why, instead of beginning them anew for ever.
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Micro-batches of 1 s; outages of all workers, 10 ms after one another: e^100 restarts until one meets none.
+std::string restart_failure(const std::string& method) {
+  const auto plan = std::make_shared<OutagePlan>(
+      1, std::vector<OutageEntry>{{.workers = {}, .when = RandomOutages{0.01, 0.001}, .loses_state = true}});
+  const auto read = read_method(method);
+  return message_of<RunFailure>([&] {
+    SimulatedRun{.workers = 2, .micro_batches = 2, .budget = {.steps = 2}, .outages = plan}.run(*read.algorithm);
+  });
+}
+
+TEST(EndlessRestarts, OfAMicroBatchAreAFailure) {
+  for (const char* method :
+       {"algorithm = \"sync-sgd\"\n", "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 2 }\n",
+        "algorithm = \"dropcompute\"\nthreshold_s = 1e9\n", "algorithm = \"eager-sgd\"\n"})
+    EXPECT_THAT(
+        restart_failure(method),
+        AllOf(HasSubstr("worker 0 at "), HasSubstr(" s: micro-batch 0 of step 0 has been begun anew 100000 times: "),
+              HasSubstr("mean_time_between_s"), HasSubstr("\"kept\"")))
+        << method;
+}
+
+TEST(EndlessRestarts, OfAServersStepAreAFailure) {
+  for (const char* method :
+       {"algorithm = \"async-sgd\"\n", "algorithm = \"softsync\"\n", "algorithm = \"backup-workers\"\nbackups = 1\n"})
+    EXPECT_THAT(restart_failure(method),
+                AllOf(HasSubstr("of 2 micro-batches, has been begun anew 100000 times"), HasSubstr("\"kept\"")))
+        << method;
+}
+
+// Each micro-batch counts on its own, and so does each step: thousands of restarts in a run are no failure.
+TEST(EndlessRestarts, AreThoseOfOneMicroBatchNotOfARun) {
+  const auto plan = std::make_shared<OutagePlan>(
+      1, std::vector<OutageEntry>{{.workers = {}, .when = RandomOutages{0.125, 0.001}, .loses_state = true}});
+  const auto outcome = SimulatedRun{.workers = 2, .micro_batches = 2, .budget = {.steps = 100}, .outages = plan}.run(
+      *read_method("algorithm = \"sync-sgd\"\n").algorithm);
+  EXPECT_EQ(outcome.published, Step{100});
+  // Of micro-batches of 1 s, e^8 begin until one ends, each with 0.125 s on average: e^8 / 8 - 1 s are lost of each.
+  double discarded_s = 0;
+  for (const Account& account : outcome.totals.accounts) discarded_s += to_seconds(account[Activity::discarded]);
+  const double expected_s = 400 * (std::exp(8) / 8 - 1);
+  EXPECT_NEAR(discarded_s, expected_s, 4 * expected_s / std::sqrt(400));
+}
+
+// A micro-batch begun anew takes as long as before, D, and outages 1 / rate apart take its state e^(rate D) - 1 times,
+// and the part of D that was done each time: (e^(rate D) - 1) / rate - D in all. Of D = 1 s + Exp of mean m the mean of
+// e^(rate D) is e^rate / (1 - rate m), and that of its square e^(2 rate) / (1 - 2 rate m).
+TEST(EndlessRestarts, OfRandomMicroBatchesAreAsManyAsTheirLawSays) {
+  constexpr double rate = 2, mean_s = 0.1;
+  constexpr int steps = 2000, micro_batches = 2 * 2 * steps;
+  const auto plan = std::make_shared<OutagePlan>(
+      1, std::vector<OutageEntry>{{.workers = {}, .when = RandomOutages{1 / rate, 0.001}, .loses_state = true}});
+  const auto outcome = SimulatedRun{.workers = 2,
+                                    .micro_batches = 2,
+                                    .budget = {.steps = steps},
+                                    .delays = {exponential_delay(mean_s)},
+                                    .outages = plan,
+                                    .objective = nullptr}
+                           .run(*read_method("algorithm = \"sync-sgd\"\n").algorithm);
+  EXPECT_EQ(outcome.published, Step{steps});
+  double discarded_s = 0;
+  for (const Account& account : outcome.totals.accounts) discarded_s += to_seconds(account[Activity::discarded]);
+  const double lost_s = (std::exp(rate) / (1 - rate * mean_s) - 1) / rate - (1 + mean_s);
+  // Its number of restarts has a variance below twice the mean of e^(2 rate D), and each loses at most 1 / rate or so.
+  const double deviation_s = std::sqrt(2 * std::exp(2 * rate) / (1 - 2 * rate * mean_s)) / rate;
+  EXPECT_NEAR(discarded_s / micro_batches, lost_s, 4 * deviation_s / std::sqrt(micro_batches));
+}
+
+// Of a Pareto law of shape 1.2 a micro-batch is drawn once in a while that the outages never let end: e^14 restarts and
+// more, where the others before it need fewer than e^9. The drawn times say which.
+TEST(EndlessRestarts, OfARandomMicroBatchNameTheFirstThatIsTooLong) {
+  const std::vector<std::shared_ptr<const DelayProcess>> delays = {pareto_delay(1.2, 0.1)};
+  constexpr double between_s = 0.3;
+  const auto plan = std::make_shared<OutagePlan>(
+      1, std::vector<OutageEntry>{{.workers = {}, .when = RandomOutages{between_s, 0.001}, .loses_state = true}});
+  const SimulatedRun setup{.workers = 1,
+                           .micro_batches = 2,
+                           .budget = {.steps = 10'000},
+                           .delays = delays,
+                           .outages = plan,
+                           .objective = nullptr};
+  const ComputeTime compute_time(setup.seed, setup.base_s, {}, delays);
+  std::string too_long;
+  for (Step step = 0; too_long.empty() && step < setup.budget.steps; ++step) {
+    std::vector<Duration> drawn(2);
+    compute_time.durations(Rank{0}, step, 0, drawn);
+    for (std::size_t m = 0; m < drawn.size() && too_long.empty(); ++m) {
+      const double outages = to_seconds(drawn[m]) / between_s;
+      ASSERT_TRUE(outages < 9 || outages > 14) << "another seed is needed: this micro-batch may end or not";
+      if (outages > 14) too_long = fmt::format(": micro-batch {} of step {} has been begun anew", m, step.value());
+    }
+  }
+  ASSERT_FALSE(too_long.empty());
+  const auto read = read_method("algorithm = \"sync-sgd\"\n");
+  EXPECT_THAT(message_of<RunFailure>([&] { setup.run(*read.algorithm); }), HasSubstr(too_long));
 }
 
 }  // namespace

@@ -4,13 +4,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "algorithms/local_sgd/cocod_sgd.hpp"
+#include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"
+#include "algorithms/local_sgd/overlapped_outer.hpp"
+#include "algorithms/local_sgd/round_prediction.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/overlapped_recursions.hpp"
+#include "tests/algorithms/predicted_run.hpp"
+#include "workers/time/distributions.hpp"
 
 namespace syncopate {
 namespace {
@@ -197,6 +204,240 @@ TEST(OverlappedRoundsSettings, FaultsNameTheKey) {
   EXPECT_THAT(faults("\"overlapped-diloco\"\nupdate = \"late\"\nouter = { name = \"plain\" }"),
               HasSubstr("update = \"late\""));
   EXPECT_THAT(faults("\"cocod-sgd\"\nmoments = \"average\""), HasSubstr("moments"));
+}
+
+// Runs with averages one round late that do not go their usual way: workers that lose their state or leave, budgets
+// other than of steps.
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Update = OverlappedOuterOptions::Update;
+
+std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duration_s, bool loses_state) {
+  return std::make_shared<OutagePlan>(
+      1, std::vector<OutageEntry>{{.workers = {Rank{worker}},
+                                   .when = ScheduledOutage{from_seconds(at_s), from_seconds(duration_s)},
+                                   .loses_state = loses_state}});
+}
+
+PulledOuter plain(double rate) {
+  return [=](double last, double average, double) { return last - rate * (last - average); };
+}
+
+struct Method {
+  const char* name;
+  std::shared_ptr<const Algorithm> algorithm;
+  std::function<double(const Pulled&)> model;
+};
+
+std::vector<Method> all_methods() {
+  const std::shared_ptr<const SyncPeriod> every_2 = make_constant_period(2);
+  const std::shared_ptr<const OuterOptimizer> outer = make_plain_outer(0.8);
+  const auto late = [&](Update update) {
+    return std::make_shared<OverlappedOuter>(every_2, outer, OverlappedOuterOptions{.update = update}, StatePolicies{});
+  };
+  return {
+      {"CoCoD", std::make_shared<CocodSgd>(every_2, StatePolicies{}), cocod_model},
+      {"Overlap",
+       std::make_shared<OverlapLocalSgd>(every_2, OverlapLocalOptions{.mixing = 0.6, .momentum = 0.7}, StatePolicies{}),
+       [](const Pulled& run) { return overlap_anchor(run, 0.6, 0.7, true); }},
+      {"delayed", late(Update::delayed), [](const Pulled& run) { return delayed_model(run, plain(0.8), false); }},
+      {"eager", late(Update::eager),
+       [](const Pulled& run) { return eager_models(run, std::vector<PulledOuter>(3, plain(0.8)))[0]; }}};
+}
+
+// Rounds of two steps of 1 s, averages of 0.5 s: the third round is from 4 to 6 s.
+TEST(OverlappedRuns, AWorkerThatLosesItsStateGoesOnFromItsCopyOfTheRoundsBegin) {
+  SimulatedRun setup{.budget = {.steps = 8}};
+  for (const auto& [name, algorithm, model] : all_methods()) {
+    SCOPED_TRACE(name);
+    setup.outages = outage(1, 5.5, 0.25, true);  // in the second step: the first is lost, too, and not taken again
+    const auto outcome = setup.run(*algorithm);
+    const Pulled lost{.lost = {1, 2}};
+    EXPECT_NEAR(outcome.parameters[0], model(lost), 1e-5 * std::abs(model(lost)));
+    EXPECT_GT(std::abs(model(lost) - model(Pulled{})), 1e-3);
+    EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>{0, 1, 0}));
+    EXPECT_EQ(outcome.published, Step{8});
+    expect_exact_accounts(outcome);
+  }
+}
+
+TEST(OverlappedRuns, AnOutageThatKeepsTheStateChangesTimeAlone) {
+  const SimulatedRun setup{.budget = {.steps = 8}};
+  SimulatedRun down = setup;
+  down.outages = outage(1, 3.5, 4, false);
+  for (const auto& [name, algorithm, model] : all_methods()) {
+    const auto outcome = down.run(*algorithm);
+    EXPECT_EQ(outcome.parameters, setup.run(*algorithm).parameters) << name;
+    EXPECT_EQ(to_seconds(outcome.totals.end), 8 + 4 + 0.5) << name;
+    expect_exact_accounts(outcome);
+  }
+}
+
+// Nobody takes part in collectives any more who has left: it is said, and nobody waits for ever.
+TEST(OverlappedRuns, AWorkerWhoseDataAreUsedUpEndsTheRunWithAReason) {
+  SimulatedRun setup{.budget = {.steps = 8}, .data_of = {std::nullopt, Step{5}, std::nullopt}};
+  const auto reason = [&](const Algorithm& algorithm) -> std::string {
+    try {
+      setup.run(algorithm);
+    } catch (const std::exception& fault) {
+      return fault.what();
+    }
+    return "";
+  };
+  for (const auto& [name, algorithm, model] : all_methods())
+    EXPECT_THAT(reason(*algorithm), AllOf(HasSubstr("worker 1 left at"), HasSubstr("needs every worker"))) << name;
+  for (const int steps : {5, 2, 1}) {  // all alike: they end together, in the first round too
+    setup.data_of = {Step{steps}, Step{steps}, Step{steps}};
+    for (const auto& [name, algorithm, model] : all_methods()) {
+      EXPECT_EQ(reason(*algorithm), "") << name;
+      const auto outcome = setup.run(*algorithm);
+      EXPECT_EQ(outcome.published, Step{steps}) << name;
+      EXPECT_EQ(sum(outcome.totals.kept), 3 * steps) << name;
+    }
+  }
+}
+
+// However short a budget is, and whatever it counts, all workers take part in the same averages.
+TEST(OverlappedRuns, EndTogetherUnderEveryBudget) {
+  std::vector<Budget> budgets;
+  for (const double seconds : {0.5, 2.0, 3.0, 7.2, 20.0}) budgets.push_back({.seconds = seconds});
+  for (const std::int64_t samples : {1, 5, 6, 7, 40}) budgets.push_back({.samples = samples});
+  for (const std::int64_t averages : {1, 2, 5}) budgets.push_back({.bytes = Bytes{averages * 2 * 2 * 16}});
+  budgets.push_back({.steps = 1});
+  budgets.push_back({.steps = 7, .seconds = 6.0});
+  budgets.push_back({.steps = 4, .seconds = 4.5});  // which worker 0 has taken when the others' time is over
+  for (std::size_t b = 0; b < budgets.size(); ++b)
+    for (const double network_s : {0.5, 5.0})
+      for (const auto& [name, algorithm, model] : all_methods()) {
+        const bool is_last = b + 1 == budgets.size();
+        SimulatedRun setup{.delays = {std::make_shared<DelayOfWorker>(is_last ? std::vector{0.0, 0.9, 0.9}
+                                                                              : std::vector{0.0, 0.4, 1.3})}};
+        SCOPED_TRACE(testing::Message() << name << ", budget " << b << ", network " << network_s);
+        setup.budget = budgets[b];
+        setup.network_s = network_s;
+        const auto outcome = setup.run(*algorithm);
+        expect_exact_accounts(outcome);
+        EXPECT_GT(sum(outcome.totals.kept), 0);
+        EXPECT_EQ(outcome.publications.back().time, outcome.totals.end);
+        EXPECT_EQ(outcome.publications.back().samples, sum(outcome.totals.kept));
+        EXPECT_EQ(outcome.totals.bytes, Bytes{outcome.totals.collectives * 2 * 2 * 16});
+        if (setup.budget.bytes) {
+          EXPECT_GE(outcome.totals.bytes, *setup.budget.bytes);
+        }
+        if (setup.budget.samples) {
+          EXPECT_GE(sum(outcome.totals.kept), *setup.budget.samples);
+        }
+      }
+}
+
+// Synchronous steps come first, and leave one model to all.
+TEST(OverlappedRuns, BeginAfterSynchronousStepsWhereTheRuleSaysSo) {
+  const SimulatedRun setup{.budget = {.steps = 7}};
+  for (const std::string keys : {"\"cocod-sgd\"", "\"overlap-local-sgd\"\nmixing = 0.5", "\"co2\"",
+                                 "\"overlapped-diloco\"\nouter = { name = \"plain\" }"}) {
+    SCOPED_TRACE(keys);
+    const auto reading =
+        read_method("algorithm = " + keys + "\nperiod = { rule = \"post-local\", switch_step = 3, steps = 2 }");
+    ASSERT_EQ(reading.faults, "");
+    EXPECT_EQ(setup.run(*reading.algorithm).log,
+              (std::vector<std::string>{"step 1 at 1.500 s: kept 3, dropped 0", "step 2 at 3.000 s: kept 3, dropped 0",
+                                        "step 3 at 4.500 s: kept 3, dropped 0", "step 5 at 7.000 s: kept 6, dropped 0",
+                                        "step 7 at 9.000 s: kept 6, dropped 0"}));
+  }
+}
+
+// What is said of the times of averages one round late, against closed forms and whole simulations; and that they hide
+// what they should: with an average of 0.8 of a round a round takes no more than its computing.
+
+const std::vector<std::string> predicted_methods = {
+    "\"cocod-sgd\"", "\"overlap-local-sgd\"\nmixing = 0.5", "\"co2\"",
+    "\"overlapped-diloco\"\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.5 }",
+    "\"overlapped-diloco\"\nupdate = \"delayed\"\nouter = { name = \"plain\" }"};
+
+constexpr int period = 8;
+constexpr double step_s = 2;  // of two micro-batches
+PredictedRun setting(double average_s, std::vector<std::shared_ptr<const DelayProcess>> delays) {
+  return {.workers = 6, .micro_batches = 2, .delays = std::move(delays), .steps = 400, .network_s = average_s};
+}
+
+TEST(OverlappedTimes, AnAverageOfFourFifthsOfARoundIsHidden) {
+  for (const double share : {0.3, 0.8, 1.0, 1.7}) {
+    PredictedRun run = setting(share * period * step_s, {});
+    run.steps = 4000;  // the first round has nothing to wait for, and the last average is waited for
+    const double expected_s = step_s * std::max(1.0, share);
+    for (const std::string& keys : predicted_methods)
+      EXPECT_NEAR(run.simulate(*read(keys, period)).step_s, expected_s, 0.01 * expected_s) << keys << ", " << share;
+    const OuterLocalSgd waits(make_constant_period(period), make_plain_outer(1), {});
+    EXPECT_NEAR(run.simulate(waits).step_s, step_s * (1 + share), 1e-9);
+  }
+}
+
+// Of 50 rounds: 50 in which all compute, and the last average; or the first, and 50 averages.
+TEST(OverlappedTimes, WithoutSpreadHaveAClosedForm) {
+  for (const double share : {0.3, 0.8, 1.0, 1.7}) {
+    const PredictedRun run = setting(share * period * step_s, {});
+    const double round_s = period * step_s, average_s = share * round_s;
+    const double total_s = share > 1 ? round_s + 50 * average_s : 50 * round_s + average_s;
+    const double communication_s = share > 1 ? 49 * (average_s - round_s) + average_s : average_s;
+    for (const std::string& keys : predicted_methods) {
+      const auto predictions = run.predict(*read(keys, period));
+      ASSERT_EQ(predictions.size(), 1u);
+      EXPECT_NEAR(predictions[0].step_time_s, total_s / 400, 1e-9);
+      EXPECT_NEAR(predictions[0].communication_s, communication_s / 400, 1e-9);
+      EXPECT_NEAR(predictions[0].step_error_s, 0, 1e-9);
+      EXPECT_EQ(predictions[0].kept, 1);
+    }
+  }
+}
+
+// All steps of the run are drawn, so that the recursion is the run's own.
+TEST(OverlappedTimes, OfDrawnStepsAreThoseOfTheSimulation) {
+  for (const auto& delay : {noise, exponential_delay(1), pareto_delay(1.5, 0.5)})
+    for (const double average_s : {1.0, 30.0, 45.0}) {
+      PredictedRun run = setting(average_s, {delay});
+      run.factors = {1, 1.2, 1, 1.1, 1, 1};
+      for (const std::string& keys : {predicted_methods[0], predicted_methods[3]}) {
+        const auto method = read(keys, 7);  // whose last round is shorter
+        const auto predictions = run.predict(*method);
+        ASSERT_EQ(predictions.size(), 1u);
+        const auto simulated = run.simulate(*method);
+        EXPECT_NEAR(predictions[0].step_time_s, simulated.step_s, 1e-6);
+        EXPECT_NEAR(predictions[0].communication_s, simulated.communication_s, 0.02 * simulated.communication_s);
+      }
+    }
+}
+
+TEST(OverlappedTimes, OfMoreStepsThanAreDrawnAreCloseToTheSimulation) {
+  PredictedRun run = setting(20, {exponential_delay(1)});
+  run.steps = 4000;
+  const auto method = read(predicted_methods[0], period);
+  const Prediction predicted = run.predict(*method).at(0);
+  const double simulated_s = run.simulate(*method).step_s;
+  EXPECT_NEAR(predicted.step_time_s, simulated_s, std::max(4 * predicted.step_error_s, 0.005 * simulated_s));
+  EXPECT_GT(predicted.step_error_s, 0);
+  EXPECT_LT(predicted.step_error_s, 0.03 * simulated_s);
+}
+
+// A round is no shorter than the slowest worker's on average, nor than the average of models; and no longer than if all
+// waited for the slowest, or for that.
+TEST(OverlappedTimes, LieBetweenTheTwoBounds) {
+  for (const double average_s : {5.0, 20.0, 30.0}) {
+    PredictedRun run = setting(average_s, {exponential_delay(1)});
+    run.factors = {1, 1, 1, 1, 1, 1.5};
+    const double late_s = run.predict(*read(predicted_methods[0], period)).at(0).step_time_s;
+    run.network_s = 0;
+    const double waiting_s = run.predict(LocalSgd(make_constant_period(period), {})).at(0).step_time_s;
+    const double slowest_s = 2 * (1.5 + 1);  // on average: the delay is added to 1.5 s
+    EXPECT_GE(late_s, 0.97 * std::max(slowest_s, average_s / period)) << average_s;
+    EXPECT_LE(late_s, waiting_s + average_s / period) << average_s;
+  }
+}
+
+TEST(OverlappedTimes, OfTooManyWorkersToDrawHaveAReason) {
+  PredictedRun run = setting(1, {noise});
+  run.workers = 5000;
+  EXPECT_NE(run.why_not_predicted(*read(predicted_methods[0], period)).find("too many workers"), std::string::npos);
 }
 
 }  // namespace

@@ -4,18 +4,37 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/math/distributions/gamma.hpp>
 #include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "algorithms/asynchronous/async_sgd.hpp"
+#include "algorithms/asynchronous/softsync.hpp"
+#include "algorithms/local_sgd/branch_train_merge.hpp"
+#include "algorithms/local_sgd/drop_local_sgd.hpp"
+#include "algorithms/local_sgd/elastic_averaging.hpp"
+#include "algorithms/local_sgd/hierarchical_sgd.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "algorithms/local_sgd/round_prediction.hpp"
 #include "algorithms/quorum/backup_all_reduce.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
+#include "algorithms/synchronous/drop_compensation.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/drop_threshold.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/predicted_run.hpp"
+#include "workers/time/delays.hpp"
 #include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {
@@ -205,6 +224,797 @@ TEST(Prediction, TheTimeOfABudgetIsThatOfItsFirstLimit) {
   EXPECT_EQ(time_of_budget(input, half), 50);
   input.budget = {.bytes = Bytes{1000}};
   EXPECT_EQ(time_of_budget(input, half), std::nullopt);
+}
+
+// What predictions say besides the time of a step: their communication against what the simulated cluster's accounts
+// book, the synchronous SGD that they are compared with, how long budgets of other kinds last, and standard errors.
+
+constexpr int workers = 5, micro_batches = 4;
+constexpr double latency_s = 0.1, bytes_per_s = 40, parameter_bytes = 16;
+// On a ring a model takes as long as it has bytes, and a request without values the latency alone.
+constexpr double message_s = latency_s + parameter_bytes / bytes_per_s;
+constexpr double all_reduce_of(int members) {
+  return 2 * (members - 1) * (latency_s + parameter_bytes / members / bytes_per_s);
+}
+
+std::shared_ptr<const SyncPeriod> every(int steps) { return make_constant_period(steps); }
+
+PredictedRun on_a_ring(int steps, std::vector<std::shared_ptr<const DelayProcess>> delays) {
+  return {.workers = workers,
+          .micro_batches = micro_batches,
+          .delays = std::move(delays),
+          .steps = steps,
+          .network = make_ring_network(latency_s, bytes_per_s, {.contention = false})};
+}
+
+struct Method {
+  const char* name;
+  std::shared_ptr<const Algorithm> algorithm;
+  double communication_s;  // of a step
+};
+
+std::vector<Method> methods() {
+  using Exchange = ElasticOptions::Exchange;
+  const double all_s = all_reduce_of(workers);
+  // Groups of 3 and of 2: of eight steps three end with their own averages, and one with that of all.
+  const double groups_s = (3 * (all_reduce_of(3) * 3 + all_reduce_of(2) * 2) / 5 + all_s) / 8;
+  const double slices_s = latency_s + 8 / bytes_per_s;  // of three servers' slices of 4, 4 and 8 bytes
+  return {
+      {"sync", std::make_shared<SyncSgd>(), all_s},
+      {"drop", std::make_shared<DropCompute>(from_seconds(1e3), Preempt::discard, 0.5), all_s},
+      {"random", std::make_shared<RandomDrop>(0, 0), all_s},
+      {"backup workers", std::make_shared<BackupWorkers>(workers), 2 * message_s},
+      {"three servers", std::make_shared<BackupWorkers>(workers, BackupOptions{.servers = 3}), 2 * slices_s},
+      {"backup all-reduce", std::make_shared<BackupAllReduce>(workers), all_s},
+      {"async", std::make_shared<AsyncSgd>(AsyncSgd::Options{}), 2 * message_s},
+      {"softsync", std::make_shared<Softsync>(2), 2 * message_s},
+      {"EASGD", std::make_shared<ElasticAveraging>(ElasticOptions{.alpha = 0.1, .period = 8}), all_s / 8},
+      {"asynchronous EASGD",
+       std::make_shared<ElasticAveraging>(
+           ElasticOptions{.exchange = Exchange::asynchronous, .alpha = 0.1, .period = 8}),
+       (latency_s + message_s) / 8},  // a request, and the centre
+      {"local", std::make_shared<LocalSgd>(every(8), StatePolicies{}), all_s / 8},
+      {"outer", std::make_shared<OuterLocalSgd>(every(8), make_plain_outer(1), StatePolicies{}), all_s / 8},
+      {"groups",
+       std::make_shared<HierarchicalSgd>(HierarchicalOptions{.group_size = 3, .group_period = 2, .period = every(8)}),
+       groups_s},
+      {"drop local", std::make_shared<DropLocalSgd>(every(8), DropLocalOptions{}), all_s / 8},
+  };
+}
+
+// Every worker's step takes the same, so that formulas are exact whatever they go by.
+TEST(PredictionParts, WithoutSpreadTimeAndCommunicationAreThoseOfTheAccounts) {
+  const PredictedRun setting = on_a_ring(480, {});
+  for (const auto& [name, algorithm, communication_s] : methods()) {
+    SCOPED_TRACE(name);
+    const auto predictions = setting.predict(*algorithm);
+    ASSERT_FALSE(predictions.empty());
+    const auto simulated = setting.simulate(*algorithm);
+    for (const Prediction& prediction : predictions) {
+      EXPECT_NEAR(prediction.communication_s, communication_s, 1e-8) << prediction.formula;
+      // Runs end with a barrier, or while messages are under way.
+      EXPECT_NEAR(prediction.communication_s, simulated.communication_s, 0.01 * simulated.communication_s);
+      EXPECT_NEAR(prediction.step_time_s, simulated.step_s, 0.005 * simulated.step_s);
+      EXPECT_EQ(prediction.kept, 1);
+      EXPECT_EQ(prediction.communication_share(), prediction.communication_s / prediction.step_time_s);
+    }
+  }
+}
+
+// Without a variance sums are put together from what is drawn, here from all steps of the run. Groups of unequal size
+// take unequal times for their averages.
+TEST(PredictionParts, GroupsOfUnequalSizeHaveTheirOwnAverages) {
+  const PredictedRun setting = on_a_ring(512, {pareto_delay(1.5, 0.5)});
+  for (const auto& [size, period] : {std::pair(3, 2), {4, 2}, {2, 3}, {5, 4}, {1, 4}}) {
+    const HierarchicalSgd method({.group_size = size, .group_period = period, .period = every(8)});
+    const auto predictions = setting.predict(method);
+    ASSERT_EQ(predictions.size(), 1u);
+    EXPECT_EQ(predictions[0].formula, "rounds of groups' sampled sums");
+    const auto simulated = setting.simulate(method);
+    EXPECT_NEAR(predictions[0].step_time_s, simulated.step_s, 1e-6) << size;
+    EXPECT_NEAR(predictions[0].communication_s, simulated.communication_s, 1e-6) << size;
+  }
+}
+
+// Nearly all of a round's steps are cut: normal sums of what is left go on beyond eight thresholds, the round does not.
+TEST(PredictionParts, NoRoundLastsLongerThanItsThresholds) {
+  using Clock = DropLocalOptions::Clock;
+  const PredictedRun setting{.steps = 800};
+  for (const double threshold_s : {5.0, 5.5, 5.9}) {
+    const DropLocalSgd by_step(every(8), {.threshold = from_seconds(threshold_s), .clock = Clock::step});
+    const DropLocalSgd by_round(every(8), {.threshold = from_seconds(8 * threshold_s), .clock = Clock::period});
+    for (const DropLocalSgd* method : {&by_step, &by_round}) {
+      const Prediction prediction = setting.predict(*method).front();
+      EXPECT_LE(prediction.step_time_s, threshold_s + 0.5 / 8 + 1e-9);
+      EXPECT_NEAR(prediction.step_time_s, setting.simulate(*method).step_s, 0.02);
+    }
+  }
+}
+
+// Of quorums it is not known beforehand whose late work is lost, though here nobody is late.
+TEST(PredictionParts, WhatDropsNothingSaysSo) {
+  for (const auto& [name, algorithm, communication_s] : methods()) {
+    const std::string method = name;
+    const bool has_quorum = method == "backup workers" || method == "three servers" || method == "backup all-reduce";
+    for (const Prediction& prediction : on_a_ring(480, {noise}).predict(*algorithm)) {
+      EXPECT_EQ(prediction.drop_rate, has_quorum ? std::nullopt : std::optional(0.0)) << name;
+      EXPECT_NEAR(prediction.communication_s, communication_s, 1e-8) << name;
+    }
+  }
+}
+
+// A step of synchronous SGD: the slowest of 5 sums of 6 +- 0.4 s, whose expectation lies 1.162964474 deviations above
+// the mean, and an all-reduce. What is sampled is the mean of 480 maxima, whose deviation is 0.67 times 0.4 s.
+TEST(PredictionParts, SpeedUpsAreOverASynchronousStepWithItsAllReduce) {
+  const PredictedRun setting = on_a_ring(480, {noise});
+  const double sync_s = 6 + 0.4 * 1.162964474 + all_reduce_of(workers);
+  for (const auto& [name, algorithm, communication_s] : methods())
+    for (const Prediction& prediction : setting.predict(*algorithm)) {
+      SCOPED_TRACE(std::string(name) + ": " + prediction.formula);
+      const double eq_4_is_larger_s = prediction.formula.find("Eq") == std::string::npos ? 0 : 0.03;
+      EXPECT_NEAR(prediction.sync_step_time_s, sync_s, 4 * 0.67 * 0.4 / std::sqrt(480) + eq_4_is_larger_s);
+      EXPECT_DOUBLE_EQ(prediction.effective_speedup(),
+                       prediction.kept * prediction.sync_step_time_s / prediction.step_time_s);
+    }
+}
+
+// The same sample under another budget or schedule, in samples of 8 per micro-batch.
+std::vector<Prediction> under(const PredictedRun& setting, const Algorithm& algorithm, const Budget& budget,
+                              const LearningRate& rate = LearningRate(LearningRate::Options{.peak = 0.1})) {
+  return setting.with_input([&](const PredictionInput& input) {
+    return algorithm
+        .forecast({.workers = input.workers,
+                   .micro_batches = input.micro_batches,
+                   .times = input.times,
+                   .network = input.network,
+                   .parameter_bytes = input.parameter_bytes,
+                   .budget = budget,
+                   .samples_per_micro_batch = 8,
+                   .learning_rate = rate})
+        .predictions;
+  });
+}
+
+Prediction only(const std::vector<Prediction>& predictions) {
+  EXPECT_EQ(predictions.size(), 1u);
+  return predictions.empty() ? Prediction{} : predictions[0];
+}
+
+// Ten rounds of one step, then rounds of ten: how many of them a budget holds can be told from the mean. A step takes
+// 4 s, an average 0.5 s, and all samples of a step are 16 x 4 x 8.
+TEST(PredictionParts, RoundsAreThoseWithinTheBudget) {
+  const PredictedRun setting{.delays = {}};
+  const LocalSgd local(make_post_local_period(10, 10), {});
+  const auto expect_rounds = [&](const Budget& budget, int steps, int rounds) {
+    const Prediction prediction = only(under(setting, local, budget));
+    EXPECT_NEAR(prediction.step_time_s, 4 + 0.5 * rounds / steps, 1e-9) << steps;
+    EXPECT_NEAR(prediction.communication_s, 0.5 * rounds / steps, 1e-9) << steps;
+  };
+  expect_rounds({.steps = 25}, 25, 12);
+  expect_rounds({.steps = 31}, 31, 13);
+  expect_rounds({.samples = 25 * 512}, 25, 12);
+  expect_rounds({.samples = 24 * 512 + 1}, 25, 12);  // the step in which they are used up is taken
+  expect_rounds({.steps = 25, .samples = 31 * 512}, 25, 12);
+  expect_rounds({.steps = 31, .samples = 25 * 512}, 25, 12);
+  // Steps begin until the seconds are up: rounds end at 45 and 85.5 s, and the last one, of a step, at 90 s.
+  expect_rounds({.seconds = 86}, 21, 12);
+  expect_rounds({.steps = 25, .seconds = 1e6}, 25, 12);
+  expect_rounds({.steps = 25, .bytes = Bytes{1'000'000'000}}, 25, 12);
+  EXPECT_TRUE(under(setting, local, {.bytes = Bytes{1'000'000'000}}).empty());
+}
+
+// Half of 100 steps at a rate of 1, that is in rounds of 2; then at 0.1, in rounds of 20.
+TEST(PredictionParts, RoundsFollowTheLearningRateOfTheirFirstStep) {
+  const LearningRate rate(
+      {.shape = LearningRate::Shape::step, .peak = 1, .decay_steps = {Step{50}}, .decay_factor = 0.1});
+  const LocalSgd local(make_power_period({.power = 1, .coefficient = 2, .minimum = 1}), {});
+  const Prediction prediction = only(under({.delays = {}}, local, {.steps = 100}, rate));
+  EXPECT_NEAR(prediction.communication_s, 0.5 * (25 + 3) / 100, 1e-9);  // of 20, 20 and the last 10
+}
+
+// Before the threshold is set, 100 of 400 steps are those of synchronous SGD.
+TEST(PredictionParts, OfARunWithACalibrationAllPartsAreMixtures) {
+  const PredictedRun setting{.micro_batches = 12, .delays = {pareto_delay(1.5, 0.5)}, .steps = 400};
+  const AutomaticThresholdOptions options{.warmup_steps = 10, .calibration_steps = 90};
+  const DropCompute method(DropComputeOptions{.threshold = make_automatic_threshold(options)});
+  const Prediction all = under(setting, method, {.seconds = 1e6}).back();
+  const Prediction of_400 = under(setting, method, {.steps = 400}).back();
+  const Prediction sync = under(setting, SyncSgd(), {.steps = 400}).back();
+  ASSERT_EQ(all.formula, "Eq. 6, sampled law");
+  ASSERT_EQ(of_400.formula, "Eq. 6, sampled law");
+  EXPECT_GT(all.kept_error, 0);
+  EXPECT_DOUBLE_EQ(of_400.step_time_s, 0.25 * sync.step_time_s + 0.75 * all.step_time_s);
+  EXPECT_DOUBLE_EQ(of_400.step_error_s, 0.25 * sync.step_error_s + 0.75 * all.step_error_s);
+  EXPECT_DOUBLE_EQ(of_400.kept, 0.25 + 0.75 * all.kept);
+  EXPECT_DOUBLE_EQ(of_400.kept_error, 0.75 * all.kept_error);
+  EXPECT_DOUBLE_EQ(*of_400.drop_rate, 1 - of_400.kept);
+  EXPECT_DOUBLE_EQ(of_400.communication_s, all.communication_s);
+}
+
+// What a longer warm-up postpones is the same threshold, found in as many steps.
+TEST(PredictionParts, TheWarmUpIsNotSearched) {
+  const PredictedRun setting{.micro_batches = 12, .delays = {pareto_delay(1.5, 0.5)}, .steps = 400};
+  const auto predicted = [&](int warmup) {
+    const AutomaticThresholdOptions options{.warmup_steps = warmup, .calibration_steps = 20};
+    const DropCompute method(DropComputeOptions{.threshold = make_automatic_threshold(options)});
+    return under(setting, method, {.seconds = 1e6}).back();
+  };
+  EXPECT_EQ(predicted(0), predicted(150));
+}
+
+// With 10 s of communication per step there is less to gain by dropping than with none.
+TEST(PredictionParts, AThresholdIsSearchedWithTheTimeOfTheCommunication) {
+  const AutomaticThresholdOptions options{.warmup_steps = 0, .calibration_steps = 100};
+  const DropCompute method(DropComputeOptions{.threshold = make_automatic_threshold(options)});
+  const auto expect_drops = [&](std::vector<std::shared_ptr<const DelayProcess>> delays, double error) {
+    double dropped[2];  // without communication, and with it
+    for (const bool communicates : {false, true}) {
+      const PredictedRun setting{
+          .micro_batches = 12, .delays = delays, .steps = 1000, .network_s = communicates ? 10.0 : 0.0};
+      const double simulated = setting.simulate(method).drop_rate;
+      for (const Prediction& prediction : setting.predict(method)) {
+        dropped[communicates] = *prediction.drop_rate;
+        if (communicates) {
+          EXPECT_NEAR(*prediction.drop_rate, simulated, error) << prediction.formula;
+        }
+      }
+    }
+    EXPECT_LT(dropped[1], 0.5 * dropped[0]);
+  };
+  expect_drops({noise}, 0.005);                  // by the paper's formulas
+  expect_drops({pareto_delay(1.5, 0.5)}, 0.05);  // by drawn steps alone, of which some are far out
+}
+
+// What is asked of the rule is what its search, or the formulas, give for the same options.
+TEST(PredictionParts, TheForecastOfAnAutomaticThresholdIsThatOfItsOptions) {
+  constexpr int steps = 40, drawn_workers = 6;
+  std::vector<double> times(drawn_workers * steps * micro_batches);
+  exponential_delay(0.5)->add({.seed = 1, .purpose = Purpose::delay}, 0, times);
+  for (double& time : times) time += 1;
+  const MicroBatchTimes drawn{times, drawn_workers, steps, micro_batches};
+  constexpr double serial_s = 0.2;
+  std::set<double> found;
+  for (const SpeedupForm form : {SpeedupForm::throughput, SpeedupForm::effective, SpeedupForm::reference})
+    for (const auto& cap : {std::optional<double>{}, std::optional(0.01)}) {
+      const auto rule = make_automatic_threshold({.form = form, .warmup_steps = 3, .maximum_drop_rate = cap});
+      const auto sampled = rule->forecast({.micro_batches = micro_batches, .serial_s = serial_s, .drawn = drawn});
+      ASSERT_TRUE(sampled);
+      EXPECT_EQ(sampled->threshold_s, search_threshold(drawn, serial_s, form, cap).threshold);
+      EXPECT_EQ(sampled->from, Step{3 + 44});
+      found.insert(sampled->threshold_s);
+
+      const MicroBatchLaw law{1.5, 0.5};
+      const auto by_law = rule->forecast(
+          {.micro_batches = micro_batches, .law = law, .slowest_s = 8, .serial_s = serial_s, .shortest_s = 1});
+      const auto best = best_threshold(micro_batches, law, 8, serial_s, cap.value_or(1), 1);
+      ASSERT_TRUE(by_law);
+      EXPECT_EQ(by_law->threshold_s, best.threshold);
+      EXPECT_EQ(best.drop_rate <= 0.01, cap.has_value());
+    }
+  EXPECT_EQ(found.size(), 6u);
+}
+
+// Groups' averages have no formula where they wait for each other; where not all workers were drawn and steps
+// have no variance, what goes in rounds has none for that reason, and a quorum for that of the number of workers.
+TEST(PredictionParts, WhereThereIsNoFormulaTheReasonIsTheMethods) {
+  PredictedRun shared = on_a_ring(64, {noise}), many{.workers = 5000, .delays = {pareto_delay(1.5, 0.5)}, .steps = 64};
+  shared.network = make_parameter_server_network(workers, {latency_s, bytes_per_s});
+  for (const auto& [name, algorithm, communication_s] : methods()) {
+    const std::string method = name;
+    const bool sends_messages = algorithm->traits().servers > 0;
+    // Of methods that send messages it is that of predict_by_formula (results/run.hpp).
+    if (!sends_messages) {
+      EXPECT_EQ(shared.predict(*algorithm).empty(), method == "groups") << name;
+    }
+    if (method == "groups") {
+      EXPECT_NE(shared.why_not_predicted(*algorithm).find("shared links"), std::string::npos);
+    }
+    const bool counts = sends_messages || method == "backup all-reduce" || method == "groups";
+    if (method == "backup workers" || method == "backup all-reduce" || method == "three servers") continue;
+    EXPECT_TRUE(many.predict(*algorithm).empty()) << name;
+    EXPECT_EQ(many.why_not_predicted(*algorithm), counts ? "too many workers to draw them all" : has_no_variance)
+        << name;
+  }
+}
+
+// Eq. 5 counts what is lost in flight and does not come back.
+TEST(PredictionParts, ThereIsNoFormulaForOtherWaysToDrop) {
+  const PredictedRun setting{.steps = 100};
+  const auto dropping = [](Preempt preempt, std::shared_ptr<const DropCompensation> compensation) {
+    return DropCompute({.threshold = make_fixed_threshold(from_seconds(6.1)),
+                        .preempt = preempt,
+                        .compensation = std::move(compensation)});
+  };
+  EXPECT_FALSE(setting.predict(dropping(Preempt::discard, make_no_compensation())).empty());
+  const DropCompute others[] = {dropping(Preempt::microbatch, make_no_compensation()),
+                                dropping(Preempt::backward, make_no_compensation()),
+                                dropping(Preempt::layer, make_no_compensation()),
+                                dropping(Preempt::discard, make_extra_steps(0.1, ExtraStepsSchedule::kept)),
+                                dropping(Preempt::discard, make_larger_batch(0.5)),
+                                dropping(Preempt::discard, make_recomputation(10)),
+                                dropping(Preempt::discard, make_carry_over(1))};
+  for (const DropCompute& method : others) {
+    EXPECT_TRUE(setting.predict(method).empty());
+    EXPECT_EQ(setting.why_not_predicted(method), "none for these settings");
+  }
+}
+
+// What a prediction lets averages carry: parameters, and the moments that the policy averages. On a ring of N an
+// all-reduce of P bytes takes 2 (N - 1) (L + P / (N B)).
+
+constexpr double ring_latency_s = 0.01, ring_bytes_per_s = 8;
+
+double ring_s(int members, double bytes) {
+  return 2 * (members - 1) * (ring_latency_s + bytes / members / ring_bytes_per_s);
+}
+
+struct Case {
+  int moments;  // of the optimizer
+  AveragePolicy policy;
+  double vectors;  // in an average
+};
+constexpr auto keep = StatePolicy::keep, average = StatePolicy::average, reset = StatePolicy::reset;
+const Case cases[] = {
+    {0, {.moments = {average, average}}, 1}, {1, {.moments = {keep, keep}}, 1},
+    {1, {.moments = {average, average}}, 2}, {2, {.moments = {average, average}}, 3},
+    {2, {.moments = {reset, average}}, 2},   {2, {.moments = {average, keep}}, 2},
+};
+
+struct PredictedBytes : testing::TestWithParam<Case> {
+  PredictedRun setting() const {
+    return {.workers = 4,
+            .steps = 80,
+            .network = make_ring_network(ring_latency_s, ring_bytes_per_s),
+            .moments = GetParam().moments};
+  }
+  double bytes() const { return 16 * GetParam().vectors; }  // 16 bytes of parameters
+};
+
+TEST_P(PredictedBytes, AnAverageCarriesTheMomentsThatAreAveraged) {
+  const StatePolicies policies{.average = GetParam().policy};
+  const std::shared_ptr<const SyncPeriod> period = make_constant_period(8);
+  const LocalSgd local(period, policies);
+  EXPECT_NEAR(setting().predict(local).at(0).communication_s, ring_s(4, bytes()) / 8, 1e-8);
+  const DropLocalSgd drops(period, {.threshold = from_seconds(40), .state = policies});
+  EXPECT_NEAR(setting().predict(drops).at(0).communication_s, ring_s(4, bytes()) / 8, 1e-8);
+}
+
+// Three averages of two workers each, and one of all, in eight steps.
+TEST_P(PredictedBytes, SoDoGroups) {
+  const HierarchicalSgd groups({.group_size = 2,
+                                .group_period = 2,
+                                .period = make_constant_period(8),
+                                .policies = {.average = GetParam().policy}});
+  const double expected = (3 * ring_s(2, bytes()) + ring_s(4, bytes())) / 8;
+  EXPECT_NEAR(setting().predict(groups).at(0).communication_s, expected, 1e-8);
+}
+
+INSTANTIATE_TEST_SUITE_P(Moments, PredictedBytes, testing::ValuesIn(cases));
+
+// Formulas where steps have no variance or their sums are far from normal, against the simulated cluster and closed
+// forms. A sample of 512 steps is the whole of a run of 512, so that what it shows is what the run takes.
+
+// 1 s and a Pareto delay of 0.5 s at least, 1.5 s on average, without a variance.
+const PredictedRun heavy{.delays = {pareto_delay(1.5, 0.5)}, .steps = 512};
+
+DropCompute automatic(const AutomaticThresholdOptions& options = {}) {
+  return DropCompute(DropComputeOptions{.threshold = make_automatic_threshold(options)});
+}
+
+struct Named {
+  const char* formula;
+  std::shared_ptr<const Algorithm> method;
+};
+
+TEST(HeavyTails, WithoutAVarianceTheSampledLawAloneIsUsedAndNamed) {
+  using Clock = DropLocalOptions::Clock;
+  const Named methods[] = {
+      {"sampled E[T]", std::make_shared<SyncSgd>()},
+      {"Eq. 6, sampled law", std::make_shared<DropCompute>(from_seconds(16), Preempt::discard, 1.0 / 3)},
+      {"rounds of sampled sums", std::make_shared<LocalSgd>(every(8), StatePolicies{})},
+      {"rounds of sampled sums until the threshold",
+       std::make_shared<DropLocalSgd>(every(4), DropLocalOptions{.threshold = from_seconds(40)})},
+      {"rounds of sampled sums until the threshold",
+       std::make_shared<DropLocalSgd>(every(4), DropLocalOptions{.threshold = from_seconds(9), .clock = Clock::step})},
+      {"rounds of groups' sampled sums",
+       std::make_shared<HierarchicalSgd>(HierarchicalOptions{.group_size = 4, .group_period = 3, .period = every(8)})},
+  };
+  for (const auto& [formula, method] : methods) {
+    SCOPED_TRACE(formula);
+    const auto predictions = heavy.predict(*method);
+    ASSERT_EQ(predictions.size(), 1u);
+    const Prediction& prediction = predictions[0];
+    EXPECT_EQ(prediction.formula, formula);
+    const auto simulated = heavy.simulate(*method);
+    EXPECT_NEAR(prediction.step_time_s, simulated.step_s, 1e-6);
+    EXPECT_NEAR(*prediction.drop_rate, simulated.drop_rate, 1e-9);
+    EXPECT_GT(prediction.step_error_s, 0);
+    EXPECT_NEAR(prediction.sync_step_time_s, heavy.simulate(SyncSgd()).step_s, 1e-6);
+  }
+}
+
+// By normal sums the best threshold lay before the first micro-batch can end, for a gain of several times.
+TEST(HeavyTails, TheAutomaticThresholdGainsWhatTheSimulationGains) {
+  PredictedRun setting = heavy;
+  setting.micro_batches = 12;
+  setting.steps = 2000;
+  for (const auto& cap : {std::optional<double>{}, std::optional(0.02)}) {
+    const DropCompute method = automatic({.calibration_steps = 400, .maximum_drop_rate = cap});
+    const auto predictions = setting.predict(method);
+    ASSERT_EQ(predictions.size(), 1u);
+    EXPECT_EQ(predictions[0].formula, "Eq. 6, sampled law");
+    const auto simulated = setting.simulate(method);
+    // Its own search sees other steps, and finds a threshold beside this one.
+    EXPECT_NEAR(predictions[0].step_time_s / simulated.step_s, 1, 0.05);
+    EXPECT_NEAR(*predictions[0].drop_rate, simulated.drop_rate, 0.02);
+    const double simulated_gain = (1 - simulated.drop_rate) * setting.simulate(SyncSgd()).step_s / simulated.step_s;
+    EXPECT_NEAR(predictions[0].effective_speedup() / simulated_gain, 1, 0.1);
+    EXPECT_GT(simulated_gain, 1.2);
+  }
+}
+
+// Normal sums put many ends of micro-batches before the shortest of 1.5 s; a threshold is never set there.
+TEST(HeavyTails, ByNormalSumsTooNoThresholdIsShorterThanAMicroBatch) {
+  const PredictedRun setting{.workers = 64, .delays = {pareto_delay(2.05, 0.5)}, .steps = 100'000};
+  const auto predictions = setting.predict(automatic());
+  ASSERT_EQ(predictions.size(), 3u);
+  for (const Prediction& prediction : predictions) EXPECT_GE(prediction.step_time_s, 1.5 + 0.5) << prediction.formula;
+  EXPECT_EQ(predictions[2].formula, "Eq. 6, sampled law");
+}
+
+// With a variance the paper's formulas are there too; where they miss what is drawn, what is drawn comes last.
+TEST(HeavyTails, FarFromNormalTheSampledLawComesLast) {
+  const PredictedRun setting{.micro_batches = 1, .delays = {exponential_delay(1)}};
+  const DropCompute method(from_seconds(3), Preempt::discard, 1.0 / 3);
+  const auto predictions = setting.predict(method);
+  ASSERT_EQ(predictions.size(), 3u);
+  EXPECT_EQ(predictions[0].formula, "Eqs. 4 to 6");
+  EXPECT_EQ(predictions[1].formula, "Eqs. 5 and 6, sampled E[T]");
+  EXPECT_EQ(predictions[2].formula, "Eq. 6, sampled law");
+  // E[min(t, max of 16)] of exponential times: the sum of (1 - e^-t)^k / k.
+  double expected = 1 + 0.5;
+  for (int k = 1; k <= 16; ++k) expected += std::pow(1 - std::exp(-2.0), k) / k;
+  const double kept = 1 - std::exp(-2.0);
+  EXPECT_NEAR(predictions[2].step_time_s, expected, 3.5 * predictions[2].step_error_s);
+  EXPECT_NEAR(predictions[2].kept, kept, 3.5 * predictions[2].kept_error);
+  EXPECT_GT(std::abs(predictions[0].kept - kept), 0.02);
+}
+
+// The slowest of 16 sums of two exponential times, by quadrature.
+TEST(HeavyTails, ShortRoundsAreSampledAsWell) {
+  const PredictedRun setting{.micro_batches = 1, .delays = {exponential_delay(1)}};
+  const auto predictions = setting.predict(LocalSgd(every(2), {}));
+  ASSERT_EQ(predictions.size(), 2u);
+  EXPECT_EQ(predictions[0].formula, "rounds of normal sums");
+  EXPECT_EQ(predictions[1].formula, "rounds of sampled sums");
+  const boost::math::gamma_distribution<double> sum_of_two(2);
+  const double expected = 1 + (expected_maximum([&](double p) { return quantile(sum_of_two, p); }, 16) + 0.5) / 2;
+  EXPECT_NEAR(predictions[1].step_time_s, expected, 3.5 * predictions[1].step_error_s);
+  EXPECT_GT(std::abs(predictions[0].step_time_s - expected), 0.1);
+}
+
+// Eq. 5 goes by one law; of workers that differ for good the sample knows all that there is.
+TEST(HeavyTails, AnAutomaticThresholdOfUnlikeWorkersIsFoundInTheSample) {
+  const PredictedRun setting{.micro_batches = 12,
+                             .delays = {noise, scoped_delay(constant_delay(1), {.workers = {15}})}};
+  const DropCompute method = automatic({.calibration_steps = 400});
+  const auto predictions = setting.predict(method);
+  ASSERT_EQ(predictions.size(), 1u);
+  EXPECT_EQ(predictions[0].formula, "Eq. 6, sampled law");
+  const auto simulated = setting.simulate(method);
+  EXPECT_NEAR(predictions[0].step_time_s / simulated.step_s, 1, 0.02);
+  EXPECT_NEAR(*predictions[0].drop_rate, simulated.drop_rate, 0.01);
+}
+
+// Without either law there is no formula: 100 steps make no 8 rounds of 20.
+TEST(HeavyTails, RoundsThatAreTooLongForTheSampleHaveNoFormulaWithoutAVariance) {
+  PredictedRun setting = heavy;
+  setting.steps = 100;
+  EXPECT_EQ(setting.predict(LocalSgd(every(12), {})).size(), 1u);
+  EXPECT_TRUE(setting.predict(LocalSgd(every(20), {})).empty());
+}
+
+// Of 5,000 workers not all are drawn, and no law says what the slowest of them take.
+TEST(HeavyTails, WhereOnlyASampleCouldTellTheReasonIsTheVariance) {
+  const PredictedRun many{.workers = 5000, .delays = {pareto_delay(1.5, 0.5)}, .steps = 100};
+  PredictedRun milder = many, long_rounds = heavy;
+  milder.delays = {noise};
+  long_rounds.steps = 100;
+  const auto reason = [](const PredictedRun& setting, const Algorithm& method) {
+    EXPECT_TRUE(setting.predict(method).empty());
+    return setting.why_not_predicted(method);
+  };
+  const DropCompute fixed(from_seconds(16), Preempt::discard, 1.0 / 3);
+  EXPECT_EQ(reason(many, SyncSgd()), has_no_variance);
+  EXPECT_EQ(reason(many, fixed), has_no_variance);
+  EXPECT_EQ(reason(many, LocalSgd(every(4), {})), has_no_variance);
+  EXPECT_FALSE(milder.predict(SyncSgd()).empty());
+  EXPECT_FALSE(milder.predict(fixed).empty());
+  EXPECT_NE(reason(long_rounds, LocalSgd(every(20), {})).find("no variance"), std::string::npos);
+  // What no formula follows is none of the variance's.
+  const DropCompute finishes(from_seconds(16), Preempt::microbatch, 1.0 / 3);
+  EXPECT_EQ(reason(many, finishes), "none for these settings");
+  EXPECT_EQ(reason(milder, finishes), "none for these settings");
+}
+
+TEST(HeavyTails, AFormulaMissesWhatLiesBeyondThreeStandardErrors) {
+  const auto of = [](double step_s, double kept, double step_error_s = 0, double kept_error = 0) {
+    Prediction prediction;
+    prediction.step_time_s = step_s;
+    prediction.kept = kept;
+    prediction.step_error_s = step_error_s;
+    prediction.kept_error = kept_error;
+    return prediction;
+  };
+  const Prediction sampled = of(10, 0.9, 0.1, 0.01);
+  EXPECT_FALSE(misses(of(10.29, 0.871), sampled));
+  EXPECT_FALSE(misses(of(9.71, 0.929), sampled));
+  EXPECT_TRUE(misses(of(10.31, 0.9), sampled));
+  EXPECT_TRUE(misses(of(9.69, 0.9), sampled));
+  EXPECT_TRUE(misses(of(10, 0.931), sampled));
+  EXPECT_TRUE(misses(of(10, 0.869), sampled));
+  // What four digits do not show is no difference.
+  EXPECT_FALSE(misses(of(10 * (1 + 4e-5), 1), of(10, 1)));
+  EXPECT_TRUE(misses(of(10 * (1 + 6e-5), 1), of(10, 1)));
+}
+
+// Formulas above the number of workers that are drawn one by one: workers that differ count all the same, few or many.
+
+constexpr int many = 20'000;  // of 4,096 each one is drawn
+
+// Micro-batches of 1 s.
+using Delays = std::vector<std::shared_ptr<const DelayProcess>>;
+
+Delays only_worker_3_is_slower_by(double value_s) {
+  return {exponential_delay(0.001), scoped_delay(constant_delay(value_s), {.workers = {3}})};
+}
+
+std::vector<double> slow_ones(int count) {
+  std::vector<double> factors(many, 1.0);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) factors[factors.size() - 1 - i] = 2;
+  return factors;
+}
+
+// What they all wait for: the one slow worker's 4 x (1 + 1 + 0.001) s, which another one's 4 x (1 + 0.001) s, with a
+// deviation of 0.002 s, never exceed.
+TEST(ManyWorkers, WaitForTheOneThatADelayConcerns) {
+  const PredictedRun setting{.workers = many, .delays = only_worker_3_is_slower_by(1)};
+  const auto predictions = setting.predict(SyncSgd());
+  ASSERT_EQ(predictions.size(), 1u);
+  EXPECT_EQ(predictions[0].formula, "normal workers, unlike");
+  EXPECT_NEAR(predictions[0].step_time_s, 4 * 2.001 + 0.5, 1e-6);
+}
+
+TEST(ManyWorkers, WaitForTheOneWithAFactor) {
+  const PredictedRun setting{.workers = many, .factors = slow_ones(1), .delays = {exponential_delay(0.001)}};
+  EXPECT_NEAR(setting.predict(SyncSgd()).at(0).step_time_s, 4 * 2.001 + 0.5, 1e-6);
+  const auto read = read_method("algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 5 }\n");
+  EXPECT_NEAR(setting.predict(*read.algorithm).at(0).step_time_s, 4 * 2.001 + 0.5 / 5, 1e-6);
+}
+
+// By 4.5 s a worker of 1 s has done 4 of 4 micro-batches, one of 2 s has done 2: one such worker hardly counts in what
+// is kept, a quarter of them counts as a quarter; the step lasts until the threshold for either.
+TEST(ManyWorkers, CountInWhatAThresholdKeepsByTheirNumber) {
+  for (const int slow : {1, many / 4}) {
+    const PredictedRun setting{.workers = many, .factors = slow_ones(slow), .delays = {}};
+    const auto predictions = setting.predict(DropCompute(from_seconds(4.5), Preempt::discard, 1.0 / 3));
+    ASSERT_EQ(predictions.size(), 1u);
+    EXPECT_NEAR(predictions[0].step_time_s, 4.5 + 0.5, 1e-9) << slow;
+    EXPECT_NEAR(predictions[0].kept, 1 - 0.5 * slow / many, 1e-9) << slow;
+    EXPECT_NEAR(predictions[0].sync_step_time_s, 8 + 0.5, 1e-6) << slow;
+  }
+}
+
+TEST(ManyWorkers, WhoDifferGetNoThresholdThatOneLawWouldFind) {
+  const PredictedRun setting{.workers = many, .factors = slow_ones(1), .delays = {exponential_delay(0.001)}};
+  const auto read = read_method("algorithm = \"dropcompute\"\nthreshold = { rule = \"automatic\" }\n");
+  EXPECT_TRUE(setting.predict(*read.algorithm).empty());
+  EXPECT_EQ(setting.why_not_predicted(*read.algorithm), "its workers differ, and are too many to draw them all");
+}
+
+// A drift is not what its delay declares, so that the sample counts: it rises from 0 to 0.2 s over the run, 0.1 s on
+// average. The one worker that takes 3 s longer is the slowest in each step.
+TEST(ManyWorkers, CountWhereTheSampleDoesTooNotTheDeclaredLaw) {
+  const PredictedRun setting{
+      .workers = many,
+      .micro_batches = 1,
+      .delays = {drift_delay(0.0001, 5), scoped_delay(constant_delay(3), {.workers = {many - 1}})}};
+  const auto law = setting.with_input([](const PredictionInput& input) { return input.times.law; });
+  EXPECT_NEAR(law.mean, 1 + 0.1 + 3.0 / many, 0.001);
+  EXPECT_NEAR(setting.predict(SyncSgd()).at(0).step_time_s, 1 + 0.1 + 3 + 0.5, 0.001);
+}
+
+// As many laws as workers: the maximum over all of them, one by one, is the expected value.
+TEST(ManyWorkers, MayAllDiffer) {
+  std::vector<double> factors;
+  std::vector<NormalTime> each;
+  for (int n = 0; n < many; ++n) {
+    factors.push_back(1 + 0.1 * ((n * 7919LL) % many) / many);
+    each.push_back({.mean = 4 * (factors.back() + 0.5), .deviation = 2 * 0.2});
+  }
+  const PredictedRun setting{.workers = many, .factors = factors};
+  const double expected_s = expected_maximum(each);
+  EXPECT_NEAR(setting.predict(SyncSgd()).at(0).step_time_s, expected_s + 0.5, 1e-4 * expected_s);
+  const auto law = setting.with_input([](const PredictionInput& input) { return input.times.law; });
+  EXPECT_NEAR(law.mean, 1.5 + 0.1 * (many - 1) / 2 / many, 1e-9);
+}
+
+TEST(ManyWorkers, OfWhomOneHasNoVarianceHaveNoneEither) {
+  const PredictedRun setting{.workers = many, .delays = {noise, scoped_delay(pareto_delay(1.5, 1), {.workers = {3}})}};
+  EXPECT_TRUE(setting.predict(SyncSgd()).empty());
+  EXPECT_EQ(setting.why_not_predicted(SyncSgd()), has_no_variance);
+}
+
+// Formulas of rounds and of quorums against closed forms and the simulated cluster. Of 16 normal times the maximum lies
+// 1.765991393 deviations above the mean; of 4, 1.029375373, with a deviation of 0.701224 (standard tables).
+
+constexpr double of_4 = 1.029375373, deviation_of_4 = 0.701224, of_16 = 1.765991393;
+
+HierarchicalSgd groups_of(int size, int group_period, int period) {
+  return HierarchicalSgd({.group_size = size, .group_period = group_period, .period = every(period)});
+}
+
+Prediction the_only(const std::vector<Prediction>& predictions) {
+  EXPECT_EQ(predictions.size(), 1u);
+  return predictions.at(0);
+}
+
+// A step is 6 +- 0.4 s; what the delays declare is exact, so that no sampling error is left in the formula.
+TEST(RoundPrediction, GroupsWaitForTheirOwnSlowest) {
+  const PredictedRun setting{.steps = 3200};
+  const HierarchicalSgd method = groups_of(4, 4, 16);
+  const Prediction prediction = the_only(setting.predict(method));
+  // Four sums of 4 steps, of +- 0.8 s each; three groups' averages and one of all.
+  const double group_s = 4 * (4 * 6 + 0.8 * of_4) + 3 * 0.5, group_deviation = 2 * 0.8 * deviation_of_4;
+  const double round_s = group_s + group_deviation * of_4 + 0.5;
+  EXPECT_NEAR(prediction.step_time_s, round_s / 16, 2e-5);
+  EXPECT_DOUBLE_EQ(prediction.communication_s, 4 * 0.5 / 16);
+  // The sums of maxima are nearly normal: their maximum's skew adds some hundredths of a second per round.
+  const auto simulated = setting.simulate(method);
+  EXPECT_NEAR(prediction.step_time_s, simulated.step_s, 3 * simulated.error_s + 0.002);
+  EXPECT_LT(simulated.error_s, 0.006);
+}
+
+// The last group is always the last: three averages within it, and its own sums.
+TEST(RoundPrediction, EveryGroupHasItsOwnWorkersTimes) {
+  const PredictedRun setting{.delays = {noise, scoped_delay(constant_delay(1), {.workers = {12, 13, 14, 15}})},
+                             .steps = 3200};
+  const HierarchicalSgd method = groups_of(4, 4, 16);
+  const double round_s = 4 * (4 * 10 + 0.8 * of_4) + 3 * 0.5 + 0.5;
+  EXPECT_NEAR(the_only(setting.predict(method)).step_time_s, round_s / 16, 2e-5);
+  const auto simulated = setting.simulate(method);
+  EXPECT_NEAR(simulated.step_s, round_s / 16, 3 * simulated.error_s);
+}
+
+// One group: rounds of the group period. Groups of one: of the whole period. A period within a group's: Local SGD.
+TEST(RoundPrediction, LimitsOfGroupsAreExact) {
+  const PredictedRun setting{.steps = 1600};
+  EXPECT_NEAR(the_only(setting.predict(groups_of(16, 4, 8))).step_time_s, 6 + (0.8 * of_16 + 0.5) / 4, 1e-6);
+  const double alone = 6 + (0.4 * std::sqrt(8.0) * of_16 + 0.5) / 8;
+  EXPECT_NEAR(the_only(setting.predict(groups_of(1, 4, 8))).step_time_s, alone, 1e-6);
+  EXPECT_NEAR(the_only(setting.predict(groups_of(4, 8, 8))).step_time_s, 6 + (0.4 * std::sqrt(8.0) * of_16 + 0.5) / 8,
+              1e-6);
+  for (const auto& method : {groups_of(16, 4, 8), groups_of(1, 4, 8), groups_of(4, 8, 8)}) {
+    const auto simulated = setting.simulate(method);
+    EXPECT_NEAR(the_only(setting.predict(method)).step_time_s, simulated.step_s, 3 * simulated.error_s);
+  }
+  // 5 workers of a group of its own size: the last group is smaller, and its average costs less on a ring.
+  const PredictedRun ring{.workers = 5, .delays = {}, .steps = 80, .network = make_ring_network(0.1, 1e9)};
+  const auto uneven = groups_of(4, 2, 8);
+  EXPECT_NEAR(the_only(ring.predict(uneven)).step_time_s, ring.simulate(uneven).step_s, 1e-6);
+}
+
+TEST(RoundPrediction, WhereGroupsShareALinkThereIsNoFormulaButAReason) {
+  const PredictedRun setting{.network = make_parameter_server_network(16, {0.1, 1e9})};
+  EXPECT_TRUE(setting.predict(groups_of(4, 4, 16)).empty());
+  EXPECT_NE(setting.why_not_predicted(groups_of(4, 4, 16)).find("shared links"), std::string::npos);
+}
+
+TEST(RoundPrediction, AThresholdCutsRoundsOrTheirSteps) {
+  using Clock = DropLocalOptions::Clock;
+  const PredictedRun setting{.steps = 3200};
+  const double inf = std::numeric_limits<double>::infinity();
+  const double local_s = 6 + (0.4 * std::sqrt(8.0) * of_16 + 0.5) / 8;
+  struct Case {
+    Clock clock;
+    double threshold_s;
+  };
+  for (const auto& [clock, threshold_s] : {Case{Clock::period, 48.5}, Case{Clock::period, 50}, Case{Clock::step, 6.1},
+                                           Case{Clock::step, 6.5}, Case{Clock::period, inf}, Case{Clock::step, inf}}) {
+    SCOPED_TRACE(threshold_s);
+    const DropLocalSgd method(every(8), {.threshold = from_seconds(threshold_s), .clock = clock});
+    const auto predictions = setting.predict(method);
+    const Prediction& prediction = predictions.at(0);
+    const auto simulated = setting.simulate(method);
+    // Where normal sums miss what is drawn, the drawn rounds follow.
+    EXPECT_LE(predictions.size(), clock == Clock::step && threshold_s < 6.5 ? 2u : 1u);
+    if (predictions.size() > 1) {
+      EXPECT_NEAR(predictions[1].step_time_s, simulated.step_s, 3 * (simulated.error_s + predictions[1].step_error_s));
+    }
+    // Eight steps of which many are cut are not quite normal: a few thousandths of a step.
+    // Of 400 rounds of at most 48.5 s hardly one ends earlier, so that there is no error to go by.
+    const double skew_s = clock == Clock::step ? 0.003 * 6 : 1e-4;
+    EXPECT_NEAR(prediction.step_time_s, simulated.step_s, 3 * simulated.error_s + skew_s);
+    // 16 x 3,200 steps, which keep 4 micro-batches or 3: the share's standard error is below 0.5 / 4 / sqrt(51,200).
+    EXPECT_NEAR(*prediction.drop_rate, simulated.drop_rate, 3 * 0.00055);
+    EXPECT_DOUBLE_EQ(prediction.communication_s, 0.5 / 8);
+    if (threshold_s == inf) {
+      EXPECT_NEAR(prediction.step_time_s, local_s, 1e-6);
+      EXPECT_EQ(prediction.drop_rate, 0);
+    } else {
+      EXPECT_LT(prediction.step_time_s, local_s);
+      EXPECT_GT(*prediction.drop_rate, 0.001);
+    }
+  }
+}
+
+TEST(RoundPrediction, OtherMethodsThatGoInRounds) {
+  const PredictedRun setting{.steps = 800};
+  const double round_s = 48 + 0.4 * std::sqrt(8.0) * of_16 + 0.5;
+  const ElasticAveraging elastic({.alpha = 0.05, .period = 8});
+  EXPECT_NEAR(the_only(setting.predict(elastic)).step_time_s, round_s / 8, 1e-6);
+  const BranchTrainMerge merge(100, Merge::average, {});
+  const double total_s = 100 * (6 + 0.4 * of_16 + 0.5) + 700 * 6 + 0.4 * std::sqrt(700.0) * of_16 + 0.5;
+  EXPECT_NEAR(the_only(setting.predict(merge)).step_time_s, total_s / 800, 1e-6);
+  // 6 s on average, and two messages of 0.5 s every 8 steps. A worker's 800 steps are +- 0.4 s each; the run ends with
+  // the last step of all together.
+  const ElasticAveraging at_own_pace({.exchange = ElasticOptions::Exchange::asynchronous, .alpha = 0.05, .period = 8});
+  EXPECT_NEAR(the_only(setting.predict(at_own_pace)).step_time_s, 6 + 2 * 0.5 / 8, 1e-9);
+  EXPECT_NEAR(setting.simulate(at_own_pace).step_s, 6 + 2 * 0.5 / 8, 3 * 0.4 / std::sqrt(800));
+  for (const Algorithm* method : std::initializer_list<const Algorithm*>{&elastic, &merge}) {
+    const auto simulated = setting.simulate(*method);
+    EXPECT_NEAR(the_only(setting.predict(*method)).step_time_s, simulated.step_s, 3 * simulated.error_s + 0.002);
+  }
+}
+
+// With every worker waited for nobody is late, and the order statistic is exact: two slices of 8 of 16 bytes.
+TEST(QuorumPrediction, SeveralServersSendTheirSlicesSideBySide) {
+  for (const int servers : {1, 2}) {
+    const PredictedRun setting{.network = make_ring_network(0.1, 40, {.contention = false})};
+    const BackupWorkers method(16, {.servers = servers});
+    const Prediction prediction = the_only(setting.predict(method));
+    const double message_s = 0.1 + 16.0 / servers / 40;
+    EXPECT_DOUBLE_EQ(prediction.communication_s, 2 * message_s);
+    // Sampled maxima of 512 steps, 0.2 s apart: 0.009.
+    EXPECT_NEAR(prediction.step_time_s, 6 + 0.4 * of_16 + 2 * message_s, 0.03);
+    const auto simulated = setting.simulate(method);
+    EXPECT_NEAR(simulated.step_s, 6 + 0.4 * of_16 + 2 * message_s, 3 * simulated.error_s);
+  }
+}
+
+// Two servers of four workers, each late as one: the fifth gradient is there when the slower server is, after the
+// greater of two exponential times, 0.5 (1 + 1/2), and not after the fifth of eight.
+TEST(QuorumPrediction, WorkersWhoAreLateTogetherAreNotIndependent) {
+  const PredictedRun setting{.workers = 8,
+                             .micro_batches = 1,
+                             .delays = {scoped_delay(exponential_delay(0.5), {.group_size = 4})},
+                             .steps = 4000,
+                             .network_s = 0.1};
+  const BackupWorkers cancels(5, {.late = BackupOptions::Late::cancel});
+  const Prediction prediction = the_only(setting.predict(cancels));
+  EXPECT_EQ(prediction.formula, "order statistic, late together");
+  EXPECT_NEAR(prediction.step_time_s, 1 + 0.75 + 0.2, 3 * 0.025);  // 0.56 s / sqrt(512)
+  const auto simulated = setting.simulate(cancels);
+  EXPECT_NEAR(simulated.step_s, 1 + 0.75 + 0.2, 3 * simulated.error_s);
+}
+
+// Two of eight are slower than any other ever is: the sixth of all is the slowest of six, 1 + (1 + ... + 1/6) / 2.
+TEST(QuorumPrediction, WorkersThatAreSlowForGoodAreNeverAmongTheFirst) {
+  const PredictedRun setting{.workers = 8,
+                             .micro_batches = 1,
+                             .delays = {exponential_delay(0.5), scoped_delay(constant_delay(30), {.workers = {2, 7}})},
+                             .steps = 4000,
+                             .network_s = 0.1};
+  double expected = 1;
+  for (int i = 1; i <= 6; ++i) expected += 0.5 / i;
+  const BackupWorkers cancels(6, {.late = BackupOptions::Late::cancel});
+  const Prediction prediction = the_only(setting.predict(cancels));
+  EXPECT_EQ(prediction.formula, "order statistic, unlike workers");
+  EXPECT_NEAR(prediction.step_time_s, expected + 0.2, 3 * 0.027);  // 0.61 s / sqrt(512)
+  const auto simulated = setting.simulate(cancels);
+  EXPECT_NEAR(simulated.step_s, expected + 0.2, 3 * simulated.error_s);
+  EXPECT_NEAR(the_only(setting.predict(BackupWorkers(6))).step_time_s, prediction.step_time_s, 1e-12);
+  EXPECT_GT(prediction.sync_step_time_s, 31);
 }
 
 }  // namespace

@@ -1,18 +1,33 @@
 // Moments and BatchNorm statistics at synchronisations, against computations that are written out here.
+#include "algorithms/local_sgd/rounds.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <numeric>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "algorithms/local_sgd/edit.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/local_sgd/rounds.hpp"
+#include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/overlapped_recursions.hpp"
+#include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/reference_modules.hpp"
 #include "workers/config/settings.hpp"
 #include "workers/config/toml.hpp"
 #include "workers/models/torch_objective.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
+#include "workers/training/objective.hpp"
 
 namespace syncopate {
 namespace {
@@ -211,6 +226,284 @@ TEST(StatePolicies, StatisticsAreOfWorker0WhereKeptAndTheMeanWhereAveraged) {
     EXPECT_NEAR(averaged[i], (own[0][i] + own[1][i]) / 2, 1e-5);
   }
   EXPECT_EQ(reset, setup.objective->initial_buffers());
+}
+
+// Averages in which models count by their workers' training samples, as in FedAvg.
+
+using testing::HasSubstr;
+
+// Each worker has so many samples, and those of the worker that it is like.
+class DividedPull : public PullObjective, public DividedData {
+ public:
+  DividedPull(std::vector<std::int64_t> samples, std::vector<int> like)
+      : samples_(std::move(samples)), like_(std::move(like)) {}
+
+  std::int64_t samples_of(Rank worker) const override { return samples_.at(static_cast<std::size_t>(worker.value)); }
+  PartialGradient gradient(const float* parameters, const float* buffers,
+                           std::span<const MicroBatch> micro_batches) const override {
+    std::vector<MicroBatch> own(micro_batches.begin(), micro_batches.end());
+    for (MicroBatch& one : own) one.worker = Rank{like_.at(static_cast<std::size_t>(one.worker.value))};
+    return PullObjective::gradient(parameters, buffers, own);
+  }
+
+ private:
+  std::vector<std::int64_t> samples_;
+  std::vector<int> like_;
+};
+
+SimulatedRun with_data(int workers, std::shared_ptr<const Objective> objective) {
+  SimulatedRun setup{.workers = workers, .momentum = 0.5, .rate = 0.05, .budget = {.steps = 12}};
+  setup.objective = std::move(objective);
+  return setup;
+}
+
+std::unique_ptr<Algorithm> algorithm_of(const std::string& keys, int workers) {
+  MethodReading reading = read_method("algorithm = " + keys, {.workers = workers, .divides_data = true});
+  EXPECT_EQ(reading.faults, "") << keys;
+  return std::move(reading.algorithm);
+}
+
+const std::string every_3 = "\nperiod = { rule = \"constant\", steps = 3 }";
+const std::string diloco = "\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.5 }";
+const std::vector<std::string> methods = {"\"local-sgd\"\nmoments = \"average\"" + every_3,
+                                          "\"local-sgd\"\nperiod = { rule = \"swap\", switch_step = 0 }",
+                                          "\"outer-local-sgd\"" + every_3 + diloco,
+                                          "\"adacomm\"\ninitial_period = 3\nminimum = 3\nmaximum = 3",
+                                          "\"des-loc\"\nperiod = 3",
+                                          "\"palsgd\"\ndraws = \"shared\"\npull_probability = 0.3" + every_3 + diloco,
+                                          "\"dropcompute-local-sgd\"\nthreshold_s = inf" + every_3,
+                                          "\"branch-train-merge\"",
+                                          "\"cocod-sgd\"" + every_3,
+                                          "\"overlap-local-sgd\"\nmixing = 0.5\nmomentum = 0.5" + every_3,
+                                          "\"co2\"" + every_3,
+                                          "\"co2\"\nanchor = \"outer-model\"" + every_3,
+                                          "\"co2\"\nrounds = \"blocking\"" + every_3,
+                                          "\"overlapped-diloco\"\nupdate = \"delayed\"" + every_3 + diloco,
+                                          "\"streaming-diloco\"\nfragments = 2\ndelay = 1" + every_3 + diloco};
+
+// Two workers, of which the first has twice as many samples, are as three that count alike, two of which are the first.
+TEST(ModelWeights, OfTwiceTheSamplesAreThoseOfTwoWorkers) {
+  const auto weighted = std::make_shared<DividedPull>(std::vector<std::int64_t>{40, 20}, std::vector{0, 1});
+  const auto repeated = std::make_shared<DividedPull>(std::vector<std::int64_t>{1, 1, 1}, std::vector{0, 0, 1});
+  std::vector<std::pair<std::string, std::string>> cases;  // of two workers, and of three
+  for (const std::string& keys : methods) cases.emplace_back(keys, keys);
+  const std::string in_groups = "\"hierarchical-sgd\"\ngroup_period = 1" + every_3 + "\ngroup_size = ";
+  cases.emplace_back(in_groups + "2", in_groups + "3");
+  for (const auto& [two, three] : cases) {
+    const auto found = with_data(2, weighted).run(*algorithm_of(two + "\nweights = \"samples\"", 2)).parameters;
+    const auto expected = with_data(3, repeated).run(*algorithm_of(three, 3)).parameters;
+    const auto alike = with_data(2, weighted).run(*algorithm_of(two, 2)).parameters;
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_NEAR(found[i], expected[i], 1e-5 * std::abs(expected[i])) << two;
+      EXPECT_GT(std::abs(alike[i] - expected[i]), 1e-3 * std::abs(expected[i])) << two;
+    }
+  }
+}
+
+// Rounds of two plain steps, in double precision: the next model is sum of n_i y_i / sum of n_i.
+TEST(ModelWeights, OfLocalSgdAreTheSharesOfTheSamples) {
+  const std::vector<double> samples = {1, 2, 5};
+  const auto objective = std::make_shared<DividedPull>(std::vector<std::int64_t>{1, 2, 5}, std::vector{0, 1, 2});
+  Pulled run;
+  SimulatedRun setup{.budget = {.steps = run.rounds * Pulled::period}};
+  setup.objective = objective;
+  const auto method =
+      algorithm_of("\"local-sgd\"\nweights = \"samples\"\nperiod = { rule = \"constant\", steps = 2 }", 3);
+  const auto outcome = setup.run(*method);
+  for (run.coordinate = 0; run.coordinate < 4; ++run.coordinate) {
+    double model = 1;
+    for (int r = 0; r < run.rounds; ++r) {
+      const Pulled::Models y = run.trained(Pulled::Models(3, model), r);
+      model = std::inner_product(y.begin(), y.end(), samples.begin(), 0.0) / 8;
+    }
+    EXPECT_NEAR(outcome.parameters[run.coordinate], model, 1e-5 * std::abs(model));
+  }
+}
+
+TEST(ModelWeights, CostNothing) {
+  const auto objective = std::make_shared<DividedPull>(std::vector<std::int64_t>{4, 1}, std::vector{0, 1});
+  for (const std::string& keys : methods) {
+    const auto weighted = with_data(2, objective).run(*algorithm_of(keys + "\nweights = \"samples\"", 2));
+    const auto alike = with_data(2, objective).run(*algorithm_of(keys, 2));
+    EXPECT_EQ(weighted.log, alike.log) << keys;
+    EXPECT_EQ(weighted.totals.bytes, alike.totals.bytes) << keys;
+    EXPECT_EQ(weighted.totals.collectives, alike.totals.collectives) << keys;
+  }
+}
+
+TEST(ModelWeights, OfSamplesWithoutAModelAreAlike) {
+  SimulatedRun setup = with_data(2, nullptr);
+  const std::string keys = "\"local-sgd\"" + every_3;
+  EXPECT_EQ(setup.run(*algorithm_of(keys + "\nweights = \"samples\"", 2)).log, setup.run(*algorithm_of(keys, 2)).log);
+}
+
+TEST(ModelWeights, BySamplesAreRefusedWhereTheyMeanNothing) {
+  const auto faults = [](const std::string& keys, bool divides_data) {
+    return read_method("algorithm = " + keys + "\nweights = \"samples\"", {.workers = 2, .divides_data = divides_data})
+        .faults;
+  };
+  for (const std::string& keys : methods) {
+    EXPECT_THAT(faults(keys, false), HasSubstr("weights = \"samples\"; must be \"equal\" unless training.partition"));
+    EXPECT_EQ(faults(keys, true), "") << keys;
+  }
+  EXPECT_THAT(faults("\"overlapped-diloco\"" + every_3 + diloco, true),
+              HasSubstr("must be \"equal\" with update = \"eager\""));
+  EXPECT_THAT(faults("\"local-sgd\"\ncompression = { name = \"sign\" }" + every_3, true),
+              HasSubstr("must be \"equal\" with a table compression"));
+  EXPECT_THAT(faults("\"branch-train-merge\"\nmerge = \"ensemble\"", true), HasSubstr("weights"));
+  EXPECT_THAT(faults("\"sync-sgd\"", true), HasSubstr("weights"));
+}
+
+TEST(Fragments, CoverTheModelOnce) {
+  for (const int count : {1, 3, 7}) {
+    const Fragments fragments(count);
+    std::int64_t next = 0;
+    for (int p = 0; p < count; ++p) {
+      EXPECT_EQ(fragments.slice(p).begin(7), next);
+      next = fragments.slice(p).end(7);
+      EXPECT_GT(next, fragments.slice(p).begin(7));
+    }
+    EXPECT_EQ(next, 7);
+  }
+}
+
+TEST(Fragments, TakeTurnsThroughARound) {
+  const auto offsets = [](int count, Step round) {
+    std::vector<std::int64_t> result;
+    for (int p = 0; p < count; ++p) result.push_back(Fragments(count).offset(p, round).value());
+    return result;
+  };
+  EXPECT_EQ(offsets(4, 12), (std::vector<std::int64_t>{3, 6, 9, 12}));
+  EXPECT_EQ(offsets(4, 10), (std::vector<std::int64_t>{3, 5, 8, 10}));  // 2.5, 5, 7.5, 10
+  EXPECT_EQ(offsets(1, 7), (std::vector<std::int64_t>{7}));
+  EXPECT_EQ(offsets(5, 2), (std::vector<std::int64_t>{1, 1, 2, 2, 2}));  // 0.4, 0.8, 1.2, 1.6, 2
+  constexpr std::int64_t endless = std::numeric_limits<std::int64_t>::max() / 2;
+  EXPECT_EQ(Fragments(1'000'000).offset(999'999, Step{endless}), Step{endless});
+}
+
+class Checked : public Algorithm {
+ public:
+  explicit Checked(Fragments fragments) : fragments_(std::move(fragments)) {}
+  void run(Worker& worker) const override { fragments_.check(worker); }
+
+ private:
+  Fragments fragments_;
+};
+
+// SimulatedRun's model has four parameters.
+TEST(Fragments, MoreThanParametersAreAFaultAtTheirPlace) {
+  SettingsDocument document(parse_toml("fragments = 5", "test.toml"));
+  Settings settings = document.root();
+  const Fragments five = read_fragments(settings, 1);
+  EXPECT_EQ(document.check().report(), "");
+  for (const bool has_model : {true, false}) {
+    SimulatedRun setup;
+    if (!has_model) setup.objective = nullptr;
+    setup.run(Checked(Fragments(4)));
+    try {
+      setup.run(Checked(five));
+      ADD_FAILURE() << "has no fault";
+    } catch (const std::exception& fault) {
+      EXPECT_THAT(fault.what(), testing::HasSubstr("test.toml:1:13: fragments = 5; the model has 4 parameters"));
+    }
+  }
+}
+
+// Where it is known how many the model has, before it is there.
+TEST(Fragments, MoreThanParametersAreRefusedWithTheirPlace) {
+  const auto report = [](std::int64_t parameters) {
+    SettingsDocument document(parse_toml("fragments = 5", "test.toml"));
+    Settings settings = document.root();
+    read_fragments(settings, 1, parameters);
+    return document.check().report();
+  };
+  EXPECT_THAT(report(4), testing::HasSubstr("test.toml:1:13: fragments = 5; must be at most 4"));
+  EXPECT_EQ(report(5), "");
+}
+
+TEST(Fragments, AreAtLeastOne) {
+  SettingsDocument document(parse_toml("fragments = 0", "test.toml"));
+  Settings settings = document.root();
+  read_fragments(settings, 1);
+  EXPECT_THAT(document.check().report(), testing::HasSubstr("test.toml:1:13: fragments = 0; must be"));
+}
+
+// What rounds that end by time take: closed forms of constant steps, and the simulated cluster.
+
+using From = TimedRounds::CountedFrom;
+
+Edit timed(const TimedRounds& rounds) {
+  return Edit({.scope = EditOptions::Scope::model, .timed = rounds, .outer = make_diloco(0.7, 0.8), .tensors = 1});
+}
+
+Prediction only(const PredictedRun& setting, const Algorithm& method) {
+  const auto predictions = setting.predict(method);
+  EXPECT_EQ(predictions.size(), 1u) << setting.why_not_predicted(method);
+  return predictions.at(0);
+}
+
+// Steps of 2, 2.8 and 4 s; after 7 s the workers end their 4th, 3rd and 2nd, the last of them at 8.4 s.
+TEST(TimedRounds, OfConstantStepsTakeTheTimeAndTheLongestRest) {
+  const PredictedRun setting{.workers = 3, .micro_batches = 2, .factors = {1, 1.4, 2}, .delays = {}};
+  const Prediction prediction = only(setting, timed({.length = from_seconds(7)}));
+  EXPECT_NEAR(prediction.step_time_s, (8.4 + 2 * 0.5) / 4, 1e-12);
+  EXPECT_NEAR(prediction.communication_s, 2 * 0.5 / 4, 1e-12);
+  EXPECT_NEAR(prediction.kept, (4 + 3 + 2) / 12.0, 1e-12);
+  EXPECT_NEAR(*prediction.drop_rate, 3 / 12.0, 1e-12);
+  EXPECT_NEAR(prediction.sync_step_time_s, 4.5, 1e-12);
+  EXPECT_NEAR(prediction.step_error_s, 0, 1e-12);
+  // 18 steps by the second meeting, of which the first took 0.5 s.
+  const Prediction put_off = only(setting, timed({.length = from_seconds(7), .minimum_steps = 10}));
+  EXPECT_NEAR(put_off.step_time_s, (2 * 8.4 + 3 * 0.5) / 8, 1e-12);
+  // 250 of 2,000 steps together.
+  const Prediction warmed = only(setting, timed({.length = from_seconds(7), .warmup_steps = 250}));
+  EXPECT_NEAR(warmed.step_time_s, 0.125 * 4.5 + 0.875 * prediction.step_time_s, 1e-12);
+  EXPECT_NEAR(warmed.kept, 0.125 + 0.875 * prediction.kept, 1e-12);
+}
+
+// A round of EDiT that costs as much.
+TEST(TimedRounds, OfEqualWorkersAreThoseOfSoManySteps) {
+  const PredictedRun setting{.workers = 4, .micro_batches = 2, .delays = {}};
+  const Prediction prediction = only(setting, timed({.length = from_seconds(10)}));
+  EXPECT_NEAR(prediction.step_time_s, (10 + 1) / 5.0, 1e-12);
+  EXPECT_EQ(prediction.kept, 1);
+}
+
+TEST(TimedRounds, AreThoseOfTheSimulatedCluster) {
+  PredictedRun setting{.workers = 8, .micro_batches = 2, .factors = {1, 1.1, 1.2, 1.5, 1, 1, 1, 1.7}};
+  setting.network = make_ring_network(0.1, 1e3);
+  setting.delays = {exponential_delay(0.5)};
+  for (const std::int64_t minimum_steps : {1, 60}) {
+    const Edit method = timed({.length = from_seconds(20), .minimum_steps = minimum_steps});
+    const Prediction prediction = only(setting, method);
+    const auto simulated = setting.simulate(method);
+    EXPECT_NEAR(prediction.step_time_s, simulated.step_s, 0.01 * simulated.step_s);
+    EXPECT_NEAR(*prediction.drop_rate, simulated.drop_rate, 0.01);
+    EXPECT_NEAR(prediction.communication_s, simulated.communication_s, 0.01 * simulated.step_s);
+    EXPECT_LT(prediction.step_error_s, 0.01 * simulated.step_s);
+  }
+}
+
+TEST(TimedRounds, HaveAReasonWhereTheyAreNotPredicted) {
+  const PredictedRun setting{};
+  EXPECT_NE(setting.why_not_predicted(timed({.length = from_seconds(1e6)})), "") << "too long for what is drawn";
+  EXPECT_NE(setting.why_not_predicted(timed({.length = from_seconds(20), .counted_from = From::arrival})), "");
+}
+
+// EDiT by steps: as DiLoCo, with an all-gather of 8 bytes of each worker before the average.
+TEST(TimedRounds, OfEditByStepsAreThoseOfTheSimulatedCluster) {
+  PredictedRun setting{.workers = 16, .steps = 64 * 64};
+  setting.network = make_ring_network(0.1, 1e3);
+  const Edit method(
+      {.scope = EditOptions::Scope::model, .period = make_constant_period(64), .outer = make_diloco(0.7, 0.8)});
+  const auto predictions = setting.predict(method);
+  ASSERT_FALSE(predictions.empty());
+  const auto simulated = setting.simulate(method);
+  EXPECT_NEAR(predictions[0].step_time_s, simulated.step_s, 0.01 * simulated.step_s);
+  // Ring: 2 (N - 1) (L + P / (N B)) and (N - 1) (L + p / B).
+  const double round_s = 2 * 15 * (0.1 + 16 / (16 * 1e3)) + 15 * (0.1 + 8 / 1e3);
+  EXPECT_NEAR(predictions[0].communication_s, round_s / 64, 1e-9);
 }
 
 }  // namespace

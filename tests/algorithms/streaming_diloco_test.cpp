@@ -3,16 +3,96 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "algorithms/local_sgd/round_prediction.hpp"
+#include "tests/algorithms/compressed_gradients.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
-#include "tests/algorithms/fragment_recursion.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/predicted_run.hpp"
+#include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/engine.hpp"
+#include "tests/workers/listed_gradients.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/network.hpp"
+#include "workers/time/outages.hpp"
 
 namespace syncopate {
 namespace {
+
+// What Streaming DiLoCo computes, in double precision and apart from its program: workers that are pulled to their
+// targets (PullObjective), one coordinate at a time, which belongs to one fragment.
+
+// The next outer value from the last one, the mean of the workers, and the mean rate of their steps.
+using OuterRule = std::function<double(double last, double mean, double rate)>;
+
+struct FragmentRun {
+  int workers = 3;
+  int fragments = 2;
+  int period = 4;
+  int delay = 1;
+  double mixing = 0;
+  std::vector<double> rates{};           // of each step of the run
+  std::set<std::pair<int, int>> lost{};  // worker and step that an outage takes
+  OuterRule outer{};                     // has a state of its own
+  std::vector<double> workers_models{};  // at the end
+
+  // After which steps the average of a coordinate's fragment starts: (p + 1) H / P of each round, rounded up.
+  std::set<int> turns(std::size_t coordinate) const {
+    int fragment = 0;
+    while (static_cast<int>(coordinate) >= 4 * (fragment + 1) / fragments) ++fragment;
+    std::set<int> result;
+    const int steps = static_cast<int>(rates.size());
+    for (int begin = 0; begin < steps; begin += period) {
+      const int round = std::min(period, steps - begin);
+      result.insert(begin + ((fragment + 1) * round + fragments - 1) / fragments);
+    }
+    return result;
+  }
+
+  // The outer model's coordinate at the end.
+  double model(std::size_t coordinate) {
+    const std::set<int> starts = turns(coordinate);
+    std::vector<double> theta(static_cast<std::size_t>(workers), 1.0);
+    std::deque<std::pair<double, double>> under_way;  // mean of the models, and of the rates
+    double outer_model = 1, sum_of_rates = 0;
+    int steps = 0;
+    const auto take_in = [&] {
+      outer_model = outer(outer_model, under_way.front().first, under_way.front().second);
+      under_way.pop_front();
+      for (double& own : theta) own = mixing * own + (1 - mixing) * outer_model;
+    };
+    for (int step = 1; step <= static_cast<int>(rates.size()); ++step) {
+      const double rate = rates[static_cast<std::size_t>(step - 1)];
+      for (int w = 0; w < workers; ++w)
+        if (!lost.contains({w, step - 1})) {
+          double& own = theta[static_cast<std::size_t>(w)];
+          own -= rate * (own - PullObjective::target({Rank{w}, step - 1, 0}, coordinate));
+        }
+      sum_of_rates += rate;
+      ++steps;
+      if (starts.contains(step)) {
+        under_way.emplace_back(std::accumulate(theta.begin(), theta.end(), 0.0) / workers, sum_of_rates / steps);
+        sum_of_rates = steps = 0;
+      }
+      if (starts.contains(step - delay)) take_in();
+    }
+    while (!under_way.empty()) take_in();
+    workers_models = theta;
+    return outer_model;
+  }
+};
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -275,6 +355,424 @@ TEST(StreamingDilocoSettings, MoreFragmentsThanParametersAreFoundOutWithTheModel
     ADD_FAILURE() << "has no fault";
   } catch (const std::exception& fault) {
     EXPECT_THAT(fault.what(), HasSubstr("test.toml:4:13: fragments = 5; the model has 4 parameters"));
+  }
+}
+
+// Runs of Streaming DiLoCo that do not go their usual way: workers that lose their state or leave while averages are
+// under way, budgets other than of steps.
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+StreamingDiloco streaming_run(int period, int fragments, int delay) {
+  return {make_constant_period(period), make_plain_outer(0.8), {Fragments(fragments), delay, 0.25}, {}};
+}
+
+std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duration_s, bool loses_state) {
+  return std::make_shared<OutagePlan>(
+      1, std::vector<OutageEntry>{{.workers = {Rank{worker}},
+                                   .when = ScheduledOutage{from_seconds(at_s), from_seconds(duration_s)},
+                                   .loses_state = loses_state}});
+}
+
+// Two fragments, rounds of 8 steps of 1 s, averages that are taken in 3 steps after they start at steps 4 and 8.
+TEST(StreamingRuns, AWorkerThatLosesItsStateGoesOnFromItsCopyOfTheLastStartOrFinish) {
+  struct Loss {
+    double at_s;
+    std::set<std::pair<int, int>> lost;
+  };
+  // In its first step; in step 7, when its copy is that of step 4 and the average of then is under way; in step 10,
+  // when that of step 8 is.
+  for (const Loss& loss : {Loss{0.5, {}}, Loss{6.5, {{1, 4}, {1, 5}}}, Loss{9.5, {{1, 8}}}}) {
+    SCOPED_TRACE(loss.at_s);
+    SimulatedRun setup{.budget = {.steps = 16}};
+    setup.outages = outage(1, loss.at_s, 0.25, true);
+    const auto outcome = setup.run(streaming_run(8, 2, 3));
+    FragmentRun run{.period = 8, .delay = 3, .mixing = 0.25, .rates = std::vector(16, 0.1), .lost = loss.lost};
+    run.outer = [](double last, double mean, double) { return last - 0.8 * (last - mean); };
+    for (std::size_t i = 0; i < 4; ++i) {
+      const double model = run.model(i);
+      EXPECT_NEAR(outcome.parameters[i], model, 1e-5 * std::abs(model));
+    }
+    EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>{0, std::ssize(loss.lost), 0}));
+    EXPECT_EQ(outcome.published, Step{16});
+    expect_exact_accounts(outcome);
+  }
+}
+
+TEST(StreamingRuns, AnOutageThatKeepsTheStateChangesTimeAlone) {
+  SimulatedRun setup{.budget = {.steps = 16}};
+  const auto whole = setup.run(streaming_run(8, 2, 3));
+  setup.outages = outage(1, 5.5, 4, false);
+  const auto outcome = setup.run(streaming_run(8, 2, 3));
+  EXPECT_EQ(outcome.parameters, whole.parameters);
+  EXPECT_EQ(to_seconds(outcome.totals.end), 16 + 4 + 0.5);
+  expect_exact_accounts(outcome);
+}
+
+std::string reason(const SimulatedRun& setup, const Algorithm& algorithm) {
+  try {
+    setup.run(algorithm);
+  } catch (const std::exception& fault) {
+    return fault.what();
+  }
+  return "";
+}
+
+// It leaves at the end of a round, with averages under way or without, and the others go on to the next one.
+TEST(StreamingRuns, AWorkerWhoseDataAreUsedUpEndsTheRunWithAReason) {
+  for (const int steps : {3, 5, 9, 12}) {
+    const SimulatedRun setup{.budget = {.steps = 24}, .data_of = {std::nullopt, Step{steps}, std::nullopt}};
+    for (const int delay : {0, 3, 8})
+      EXPECT_THAT(reason(setup, streaming_run(8, 2, delay)),
+                  AllOf(HasSubstr("worker 1 left at"), HasSubstr("every worker")))
+          << steps << ", " << delay;
+  }
+}
+
+TEST(StreamingRuns, WorkersWhoseDataAreUsedUpTogetherEndTogether) {
+  for (const int steps : {1, 3, 4, 5, 8, 11})
+    for (const int delay : {0, 3, 8}) {
+      const SimulatedRun setup{.budget = {.steps = 16}, .data_of = {Step{steps}, Step{steps}, Step{steps}}};
+      EXPECT_EQ(reason(setup, streaming_run(8, 2, delay)), "") << steps << ", " << delay;
+      const auto outcome = setup.run(streaming_run(8, 2, delay));
+      EXPECT_EQ(outcome.published, Step{steps});
+      EXPECT_EQ(sum(outcome.totals.kept), 3 * steps);
+    }
+}
+
+// However short a budget is, and whatever it counts, all workers take part in the same averages, also where one is
+// still within a budget of seconds and another is not.
+TEST(StreamingRuns, EndTogetherUnderEveryBudget) {
+  std::vector<Budget> budgets;
+  for (const double seconds : {0.5, 2.0, 3.0, 4.5, 7.2, 20.0}) {
+    budgets.push_back({.seconds = seconds});
+    for (const int steps : {4, 7, 8}) budgets.push_back({.steps = steps, .seconds = seconds});
+  }
+  for (const std::int64_t samples : {1, 5, 6, 7, 40}) budgets.push_back({.samples = samples});
+  for (const std::int64_t averages : {1, 2, 5}) budgets.push_back({.bytes = Bytes{averages * 2 * 2 * 8}});
+  budgets.push_back({.steps = 1});
+  for (const auto& delays : {std::vector{0.0, 0.4, 1.3}, std::vector{0.0, 0.9, 0.9}})
+    for (const Budget& budget : budgets)
+      for (const double network_s : {0.3, 0.5, 5.0})
+        for (const auto& [period, delay] : {std::pair{4, 0}, std::pair{4, 1}, std::pair{4, 4}, std::pair{2, 1}}) {
+          SCOPED_TRACE(testing::Message() << "network " << network_s << ", " << period << ", " << delay);
+          const SimulatedRun setup{
+              .network_s = network_s, .budget = budget, .delays = {std::make_shared<DelayOfWorker>(delays)}};
+          const StreamingDiloco method = streaming_run(period, 2, delay);
+          ASSERT_EQ(reason(setup, method), "");
+          const auto outcome = setup.run(method);
+          expect_exact_accounts(outcome);
+          EXPECT_GT(sum(outcome.totals.kept), 0);
+          EXPECT_EQ(outcome.publications.back().time, outcome.totals.end);
+          EXPECT_EQ(outcome.publications.back().samples, sum(outcome.totals.kept));
+          EXPECT_EQ(outcome.totals.bytes, Bytes{outcome.totals.collectives * 2 * 2 * 8});
+          EXPECT_EQ(outcome.totals.collectives % 2, 0);
+          if (budget.bytes) {
+            EXPECT_GE(outcome.totals.bytes, *budget.bytes);
+          }
+          if (budget.samples) {
+            EXPECT_GE(sum(outcome.totals.kept), *budget.samples);
+          }
+        }
+}
+
+// A rule that goes by the rate asks a worker that the budget has stopped what it asks the others.
+TEST(StreamingRuns, EndTogetherWhereTheRateDecidesHowLongRoundsAre) {
+  SimulatedRun setup{.delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.9, 0.4})}};
+  setup.learning_rate = std::make_shared<LearningRate>(
+      LearningRate::Options{.shape = LearningRate::Shape::linear, .peak = 0.2, .total_steps = 30});
+  const std::shared_ptr<const SyncPeriod> rule = make_power_period({.power = 1, .coefficient = 0.5});
+  for (const int delay : {0, 1, 2})
+    for (double seconds = 1; seconds < 40; seconds += 0.7) {
+      setup.budget = {.steps = 30, .seconds = seconds};
+      const StreamingDiloco method(rule, make_plain_outer(0.8), {Fragments(2), delay, 0.0}, {});
+      EXPECT_EQ(reason(setup, method), "") << seconds << " s, delay " << delay;
+    }
+}
+
+// Without a delay all take the same course, also where several fragments have their turn after the same step.
+TEST(StreamingRuns, WithoutADelayTakeAsLongOnOneProgramForAllWorkers) {
+  for (const auto& [period, fragments] : {std::pair{4, 2}, std::pair{2, 3}, std::pair{5, 4}}) {
+    const StreamingDiloco method = streaming_run(period, fragments, 0);
+    EXPECT_EQ(method.traits().same_course_from, Step{0});
+    EXPECT_EQ(streaming_run(period, fragments, 1).traits().same_course_from, std::nullopt);
+    SimulatedRun setup{.budget = {.steps = 13},
+                       .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.4, 1.3})}};
+    setup.objective = nullptr;
+    const auto on_fibers = setup.run(method);
+    setup.in_lockstep = true;
+    const auto on_one = setup.run(method);
+    EXPECT_EQ(on_one.log, on_fibers.log);
+    EXPECT_EQ(on_one.totals.end, on_fibers.totals.end);
+  }
+}
+
+TEST(StreamingRuns, BeginAfterSynchronousStepsWhereTheRuleSaysSo) {
+  const SimulatedRun setup{.budget = {.steps = 7}};
+  const auto reading = read_method(
+      "algorithm = \"streaming-diloco\"\nfragments = 2\ndelay = 1\nouter = { name = \"plain\" }\n"
+      "period = { rule = \"post-local\", switch_step = 3, steps = 2 }");
+  ASSERT_EQ(reading.faults, "");
+  EXPECT_EQ(setup.run(*reading.algorithm).log,
+            (std::vector<std::string>{"step 1 at 1.500 s: kept 3, dropped 0", "step 2 at 3.000 s: kept 3, dropped 0",
+                                      "step 3 at 4.500 s: kept 3, dropped 0", "step 4 at 6.000 s: kept 3, dropped 0",
+                                      "step 5 at 7.000 s: kept 3, dropped 0", "step 6 at 8.000 s: kept 3, dropped 0",
+                                      "step 7 at 9.000 s: kept 3, dropped 0"}));
+}
+
+// What is said of the times of averages of fragments, against closed forms and whole simulations; and that they hide
+// what they should: where the averages of all fragments take 0.8 of a round, a round takes no more than its computing.
+
+constexpr int period = 8;
+constexpr double step_s = 2;  // of two micro-batches
+constexpr double round_s = period * step_s;
+
+StreamingDiloco predicted_streaming(int fragments, int delay, int steps = period) {
+  return {make_constant_period(steps), make_diloco(0.7, 0.9), {Fragments(fragments), delay, 0}, {}};
+}
+
+// On a ring, where the average of a whole model, which is all bandwidth, takes this share of a round; of a quarter of
+// it a quarter of the time. (The model has 16 bytes.)
+PredictedRun on_ring(double share, std::vector<std::shared_ptr<const DelayProcess>> delays) {
+  constexpr int workers = 6;
+  PredictedRun run{.workers = workers, .micro_batches = 2, .delays = std::move(delays), .steps = 400};
+  run.network = make_ring_network(0, 2.0 * (workers - 1) / workers * 16 / (share * round_s));
+  return run;
+}
+
+TEST(StreamingTimes, AveragesOfFourFifthsOfARoundAreHidden) {
+  for (const double share : {0.3, 0.8, 1.0, 1.7})
+    for (const auto& [fragments, delay] : {std::pair{1, 8}, std::pair{2, 4}, std::pair{4, 2}, std::pair{4, 5}}) {
+      PredictedRun run = on_ring(share, {});
+      run.steps = 4000;  // the first averages have nothing to wait for, and the last ones are waited for
+      const double expected_s = step_s * std::max(1.0, share);
+      EXPECT_NEAR(run.simulate(predicted_streaming(fragments, delay)).step_s, expected_s, 0.01 * expected_s)
+          << share << " of a round, " << fragments << " fragments, delay " << delay;
+      const OuterLocalSgd waits(make_constant_period(period), make_plain_outer(1), {});
+      EXPECT_NEAR(run.simulate(waits).step_s, step_s * (1 + share), 1e-6);
+    }
+}
+
+// H c + P max(0, A - tau c) per round, for tau <= H / P. The first average is taken in within the first round, and so
+// are all but the last ones; these are waited for, A, after the stall that their round does not have.
+TEST(StreamingTimes, WithoutSpreadHaveAClosedForm) {
+  for (const double share : {0.3, 0.8, 1.7})
+    for (const int fragments : {1, 2, 4})
+      for (int delay = 0; delay < period / fragments; ++delay) {
+        SCOPED_TRACE(testing::Message() << share << ", " << fragments << ", " << delay);
+        const PredictedRun run = on_ring(share, {});
+        const double average_s = share * round_s / fragments, stall_s = std::max(0.0, average_s - delay * step_s);
+        const double total_s = 50 * (round_s + fragments * stall_s) - stall_s + average_s;
+        const auto predictions = run.predict(predicted_streaming(fragments, delay));
+        ASSERT_EQ(predictions.size(), 1u);
+        EXPECT_NEAR(predictions[0].step_time_s, total_s / 400, 1e-6);
+        EXPECT_NEAR(predictions[0].communication_s, (total_s - 400 * step_s) / 400, 1e-6);
+        EXPECT_EQ(predictions[0].kept, 1);
+        const auto simulated = run.simulate(predicted_streaming(fragments, delay));
+        EXPECT_NEAR(simulated.step_s, total_s / 400, 1e-6);
+        EXPECT_NEAR(simulated.communication_s, (total_s - 400 * step_s) / 400, 1e-6);
+      }
+}
+
+// All steps of the run are drawn, so that the recursion is the run's own.
+TEST(StreamingTimes, OfDrawnStepsAreThoseOfTheSimulation) {
+  for (const auto& delay : {noise, exponential_delay(1), pareto_delay(1.5, 0.5)})
+    for (const double share : {0.1, 0.9, 1.5})
+      for (const auto& [fragments, late] : {std::pair{1, 0}, std::pair{3, 2}, std::pair{4, 7}}) {
+        PredictedRun run = on_ring(share, {delay});
+        run.factors = {1, 1.2, 1, 1.1, 1, 1};
+        const StreamingDiloco method = predicted_streaming(fragments, late, 7);  // whose last round is shorter
+        const auto predictions = run.predict(method);
+        ASSERT_EQ(predictions.size(), 1u);
+        const auto simulated = run.simulate(method);
+        EXPECT_NEAR(predictions[0].step_time_s, simulated.step_s, 1e-6);
+        EXPECT_NEAR(predictions[0].communication_s, simulated.communication_s, 0.02 * simulated.communication_s);
+      }
+}
+
+TEST(StreamingTimes, OfMoreStepsThanAreDrawnAreCloseToTheSimulation) {
+  PredictedRun run = on_ring(0.8, {exponential_delay(1)});
+  run.steps = 4000;
+  const StreamingDiloco method = predicted_streaming(4, 2);
+  const Prediction predicted = run.predict(method).at(0);
+  const double simulated_s = run.simulate(method).step_s;
+  EXPECT_NEAR(predicted.step_time_s, simulated_s, std::max(4 * predicted.step_error_s, 0.005 * simulated_s));
+  EXPECT_GT(predicted.step_error_s, 0);
+  EXPECT_LT(predicted.step_error_s, 0.03 * simulated_s);
+}
+
+TEST(StreamingTimes, OfTooManyWorkersToDrawHaveAReason) {
+  PredictedRun run = on_ring(0.8, {noise});
+  run.workers = 5000;
+  EXPECT_NE(run.why_not_predicted(predicted_streaming(4, 2)).find("too many workers"), std::string::npos);
+}
+
+// Streaming DiLoCo whose fragments' outer gradients are compressed, on the simulated cluster: residuals of workers and
+// fragments, identities, steps, times, bytes.
+
+using Kind = CompressionOptions::Kind;
+using testing::HasSubstr;
+
+CompressionOptions of(Kind kind, double ratio = 0.01) {
+  CompressionOptions options{.kind = kind, .of_averages = true, .ratio = ratio};
+  options.error_feedback = kind != Kind::qsgd;
+  return options;
+}
+
+StreamingDiloco compressed_streaming(Step period, int fragments, Step delay = {}, double mixing = 0,
+                                     std::shared_ptr<const OuterOptimizer> outer = make_plain_outer(1)) {
+  return {make_constant_period(period), std::move(outer), {Fragments(fragments), delay, mixing}, {}};
+}
+
+template <typename Method>
+SimulatedRun::Outcome compressed(const SimulatedRun& setup, Method method, const CompressionOptions& options) {
+  method.compress(options);
+  return setup.run(method);
+}
+
+TEST(CompressedFragments, OfEverythingAreDense) {
+  const SimulatedRun setup{.workers = 3, .micro_batches = 2, .momentum = 0.9, .rate = 0.02, .budget = {.steps = 22}};
+  for (const int fragments : {1, 3, 4})
+    for (const Step delay : {Step{0}, Step{2}, Step{5}})
+      for (const double mixing : {0.0, 0.3}) {
+        const auto method = compressed_streaming(5, fragments, delay, mixing, make_diloco(0.7, 0.5));
+        const auto dense = setup.run(method);
+        for (const Kind kind : {Kind::top_k, Kind::random_k}) {
+          const auto found = compressed(setup, method, of(kind, 1));
+          EXPECT_LT(largest_difference(found.parameters, dense.parameters), 3e-5) << fragments << " " << delay.value();
+          EXPECT_EQ(found.totals.collectives, dense.totals.collectives);
+        }
+      }
+}
+
+// Whose packets have residuals of their own already, and outer steps that are the same everywhere.
+TEST(CompressedFragments, OfOneWithoutDelayIsCompressedDiLoCo) {
+  const SimulatedRun setup{.workers = 4, .momentum = 0.9, .rate = 0.02, .budget = {.steps = 24}};
+  for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
+    const OuterLocalSgd diloco(make_constant_period(4), make_diloco(0.7, 0.9), {});
+    const auto expected = compressed(setup, diloco, of(kind, 0.5));
+    const auto found = compressed(setup, compressed_streaming(4, 1, 0, 0, make_diloco(0.7, 0.9)), of(kind, 0.5));
+    EXPECT_EQ(found.parameters, expected.parameters) << static_cast<int>(kind);
+    EXPECT_EQ(found.totals.bytes, expected.totals.bytes) << static_cast<int>(kind);
+  }
+}
+
+// Rounds of two steps, at each of which one of two fragments has its turn. Both have the round's gradient in its first
+// step, the second fragment a third of it.
+TEST(CompressedFragments, TopOneHasTheGoldenStepsOfEach) {
+  const auto listed = [](const MicroBatch& at) {
+    std::vector<float> values(6, 0.0f);
+    if (at.step.value() % 2 == 1) return values;
+    const auto& round =
+        golden[static_cast<std::size_t>(at.worker.value)][static_cast<std::size_t>(at.step.value()) / 2];
+    for (std::size_t i = 0; i < 3; ++i) values[i] = round[i], values[3 + i] = round[i] / 3;
+    return values;
+  };
+  std::vector<double> x(3);
+  for (int rounds = 1; rounds <= 4; ++rounds) {
+    for (std::size_t i = 0; i < 3; ++i) x[i] -= 0.1 * golden_steps[static_cast<std::size_t>(rounds - 1)][i];
+    const SimulatedRun setup{
+        .workers = 2, .budget = {.steps = 2 * rounds}, .objective = std::make_shared<ListedGradients>(6, listed)};
+    const auto found = compressed(setup, compressed_streaming(2, 2), of(Kind::top_k)).parameters;
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_NEAR(found[i], x[i], 1e-6) << rounds;
+      EXPECT_NEAR(found[3 + i], x[i] / 3, 1e-6) << rounds;
+    }
+  }
+}
+
+TEST(CompressedFragments, ErrorFeedbackLosesNothing) {
+  SimulatedRun setup{.workers = 4, .objective = noise_at_first(25, 12)};
+  for (const int fragments : {2, 3}) {
+    const auto method = compressed_streaming(3, fragments);
+    setup.budget = {.steps = 600};
+    const auto dense = setup.run(method).parameters;
+    setup.budget = {.steps = 12};
+    const auto early_dense = setup.run(method).parameters;
+    for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::int8, Kind::fp4}) {
+      setup.budget = {.steps = 12};
+      const auto early = compressed(setup, method, of(kind, 0.1)).parameters;
+      setup.budget = {.steps = 600};
+      const auto late = compressed(setup, method, of(kind, 0.1)).parameters;
+      EXPECT_LT(largest_difference(late, dense), 1e-5) << fragments << " " << static_cast<int>(kind);
+      EXPECT_GT(largest_difference(early, early_dense), 1e-6) << fragments << " " << static_cast<int>(kind);
+    }
+    CompressionOptions without = of(Kind::top_k, 0.1);
+    without.error_feedback = false;
+    EXPECT_GT(largest_difference(compressed(setup, method, without).parameters, dense), 1e-3) << fragments;
+  }
+}
+
+// Four values in two fragments. Worker 1 is down in the second round and loses its state, with both residuals.
+TEST(CompressedFragments, ALostStateTakesAllResidualsAlong) {
+  const auto listed = [](const MicroBatch& at) {
+    return at.step < 2 ? std::vector<float>{2, 1.5f, 1, 0.5f} : std::vector<float>(4, 0.0f);
+  };
+  SimulatedRun setup{.workers = 2, .budget = {.steps = 8}, .objective = std::make_shared<ListedGradients>(4, listed)};
+  for (const bool loses_state : {false, true}) {
+    setup.outages = std::make_shared<OutagePlan>(
+        1, std::vector<OutageEntry>{{.workers = {Rank{1}},
+                                     .when = ScheduledOutage{from_seconds(3.5), from_seconds(1)},
+                                     .loses_state = loses_state}});
+    const auto found = compressed(setup, compressed_streaming(2, 2), of(Kind::top_k, 0.5)).parameters;
+    // The first fragment's turn is between the two steps: its residual is of the first one, 0.15 of each worker; the
+    // second's is of both, 0.1. Half of them is worker 1's.
+    EXPECT_FLOAT_EQ(found[0], -0.4f);
+    EXPECT_FLOAT_EQ(found[1], loses_state ? -0.225f : -0.3f);
+    EXPECT_FLOAT_EQ(found[2], -0.2f);
+    EXPECT_FLOAT_EQ(found[3], loses_state ? -0.05f : -0.1f);
+  }
+}
+
+std::string with_compression(const std::string& compression, int fragments = 2, int delay = 0) {
+  return "algorithm = \"streaming-diloco\"\nfragments = " + std::to_string(fragments) +
+         "\ndelay = " + std::to_string(delay) +
+         "\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }\ncompression = " + compression;
+}
+
+TEST(CompressedFragments, AreReadAndRefusedWithTheirPlace) {
+  for (const char* compression :
+       {"{ name = \"top-k\", ratio = 0.1 }", "{ name = \"random-k\", ratio = 0.1 }", "{ name = \"sign\" }",
+        "{ name = \"qsgd\" }", "{ name = \"int8\", error_feedback = true }", "{ name = \"fp4\" }"}) {
+    const auto reading = read_method(with_compression(compression));
+    EXPECT_EQ(reading.faults, "") << compression;
+    EXPECT_TRUE(reading.algorithm->compression()->of_averages);
+  }
+  const auto faults = [](const std::string& compression, int fragments = 2) {
+    return read_method(with_compression(compression, fragments)).faults;
+  };
+  EXPECT_THAT(faults("{ name = \"int8\", scope = \"tensor\" }"), HasSubstr("each of 2 slices of the model"));
+  EXPECT_EQ(faults("{ name = \"int8\", scope = \"tensor\" }", 1), "");
+  EXPECT_THAT(faults("{ name = \"fp4\", exchange = \"two-phase\" }"), HasSubstr("exchange"));
+  EXPECT_THAT(faults("{ name = \"powersgd\" }"), HasSubstr("those of sums of gradients alone"));
+}
+
+// Bytes by formula, and the time of rounds whose micro-batches all take 1 s: 4 steps and two fragments' exchanges.
+TEST(CompressedFragments, FormulasAreThoseOfRuns) {
+  constexpr std::int64_t steps = 12;
+  for (const char* compression :
+       {"{ name = \"top-k\", ratio = 0.5 }", "{ name = \"random-k\", ratio = 0.5 }", "{ name = \"sign\" }",
+        "{ name = \"qsgd\" }", "{ name = \"int8\" }", "{ name = \"fp4\" }"}) {
+    const auto reading = read_method(with_compression(compression));
+    ASSERT_EQ(reading.faults, "");
+    const std::shared_ptr<const NetworkModel> network = make_ring_network(0.01, 1000);
+    const auto outcome =
+        SimulatedRun{.workers = 4, .network = network, .budget = {.steps = steps}}.run(*reading.algorithm);
+    const Exchange of_fragment =
+        exchanges_of(reading.algorithm->compression(), {}, Bytes{8}, 4).back().exchanges.front();
+    const LearningRate rate(LearningRate::Options{.peak = 0.1});
+    const CommunicationInput input{.workers = 4,
+                                   .parameter_bytes = Bytes{16},
+                                   .steps = steps,
+                                   .learning_rate = rate,
+                                   .average_exchanges = {of_fragment, of_fragment}};
+    EXPECT_EQ(reading.algorithm->communication(input), (Communicated{2 * steps / 4, outcome.totals.bytes}))
+        << compression;
+    const SampledTimes times;
+    const PredictionInput prediction{
+        .workers = 4, .times = times, .network = *network, .parameter_bytes = Bytes{16}, .learning_rate = rate};
+    EXPECT_NEAR(2 * prediction.exchanges_s({of_fragment}), to_seconds(outcome.totals.end) / 3 - 4, 1e-8) << compression;
   }
 }
 

@@ -5,14 +5,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "workers/config/settings.hpp"
+#include "workers/config/toml.hpp"
 #include "workers/training/learning_rate.hpp"
 
 namespace syncopate {
@@ -300,6 +305,521 @@ TEST(SyncPeriod, EveryRuleHasANameAndASentence) {
     EXPECT_NE(row.make, nullptr);
   }
   EXPECT_THAT(names, ElementsAre("constant", "power", "post-local", "swap"));
+}
+
+// The quadratic rule under every schedule: each round's length is the formula's at the rate of its first step.
+
+using Shape = LearningRate::Shape;
+
+TEST(SyncPeriodSchedules, TheQuadraticRuleFollowsEverySchedule) {
+  constexpr int total = 2000;
+  for (const Shape shape : {Shape::constant, Shape::step, Shape::exponential, Shape::linear, Shape::polynomial,
+                            Shape::cosine, Shape::modified_cosine, Shape::cosine_step}) {
+    const LearningRate rate({.shape = shape,
+                             .peak = 0.4,
+                             .final = 1e-4,
+                             .warmup_start = 0.05,
+                             .warmup_steps = 100,
+                             .total_steps = total,
+                             .decay_steps = {700, 1400},
+                             .decay_factor = 0.3,
+                             .decay_every = 300,
+                             .power = 2,
+                             .constant_from = 1500});
+    const auto period = make_power_period({.coefficient = 0.6,
+                                           .minimum = Step{2},
+                                           .maximum = Step{400},
+                                           .warmup_steps = rate.warmup(),
+                                           .warmup_period = Step{3}});
+    int done = 0, rounds = 0, longest = 0;
+    while (done < total) {
+      const double eta = rate.at(done);
+      const double asked = done < 100 ? 3 : std::clamp(std::floor(std::pow(0.6 / eta, 2)), 2.0, 400.0);
+      const int expected = std::min(static_cast<int>(asked), total - done);
+      ASSERT_EQ(period->at(done, eta, total - done), Step{expected}) << static_cast<int>(shape) << " at " << done;
+      done += expected;
+      longest = std::max(longest, expected);
+      ++rounds;
+    }
+    EXPECT_EQ(done, total);
+    EXPECT_TRUE(longest > 3 || shape == Shape::constant) << static_cast<int>(shape);
+  }
+}
+
+// Synchronisation periods as they are written in experiment files.
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+struct Reading {
+  std::shared_ptr<const SyncPeriod> period;
+  std::string faults;
+  std::string resolved;
+};
+
+Reading read(const std::string& table, const SyncPeriodContext& context = {}) {
+  SettingsDocument document(parse_toml("period = " + table, "test.toml"));
+  Settings settings = document.root().section("period");
+  Reading reading;
+  reading.period = make_sync_period(settings, context);
+  reading.faults = document.check().report();
+  reading.resolved = write_toml(document.resolved());
+  return reading;
+}
+
+TEST(SyncPeriodSettings, AConstantPeriodReadsItsSteps) {
+  const auto reading = read(R"({ rule = "constant", steps = 8 })");
+  EXPECT_EQ(reading.faults, "");
+  EXPECT_EQ(reading.period->at(100, 0.1, 1000), Step{8});
+}
+
+TEST(SyncPeriodSettings, ThePowerRuleReadsEveryKey) {
+  const auto reading = read(R"({ rule = "power", power = 3, coefficient = 0.5, minimum = 4, maximum = 100, )"
+                            R"(warmup_steps = 50, warmup_period = 6 })");
+  EXPECT_EQ(reading.faults, "");
+  EXPECT_EQ(reading.period->at(49, 0.125, 1000), Step{6});
+  EXPECT_EQ(reading.period->at(50, 0.5, 1000), Step{4});
+  EXPECT_EQ(reading.period->at(50, 0.125, 1000), Step{64});
+  EXPECT_EQ(reading.period->at(50, 0.0625, 1000), Step{100});
+}
+
+TEST(SyncPeriodSettings, ThePowerRuleIsQuadraticWithoutWarmUpUnlessTold) {
+  const auto reading = read(R"({ rule = "power", coefficient = 1, minimum = 4 })");
+  EXPECT_EQ(reading.faults, "");
+  EXPECT_EQ(reading.period->at(0, 0.125, 1000), Step{64});
+  EXPECT_EQ(reading.period->at(0, 0.001, 2000000), Step{1000000});
+  EXPECT_THAT(reading.resolved, AllOf(HasSubstr("power = 2"), HasSubstr("warmup_steps = 0"),
+                                      HasSubstr("warmup_period = 4"), Not(HasSubstr("maximum"))));
+}
+
+TEST(SyncPeriodSettings, TheWarmUpIsThatOfTheLearningRateUnlessTold) {
+  const SyncPeriodContext context{.learning_rate_warmup = 50};
+  const auto reading = read(R"({ rule = "power", coefficient = 1, minimum = 4 })", context);
+  EXPECT_EQ(reading.period->at(49, 0.125, 1000), Step{4});
+  EXPECT_EQ(reading.period->at(50, 0.125, 1000), Step{64});
+}
+
+TEST(SyncPeriodSettings, WithoutAnEndInStepsTheMaximumIsRequired) {
+  EXPECT_THAT(read(R"({ rule = "power", coefficient = 1, minimum = 4 })", {.counts_steps = false}).faults,
+              HasSubstr("maximum"));
+  EXPECT_EQ(read(R"({ rule = "power", coefficient = 1, minimum = 4, maximum = 9 })", {.counts_steps = false}).faults,
+            "");
+}
+
+TEST(SyncPeriodSettings, TheWarmUpPeriodIsTheMinimumUnlessTold) {
+  const auto reading = read(R"({ rule = "power", coefficient = 1, minimum = 4, warmup_steps = 10 })");
+  EXPECT_EQ(reading.period->at(9, 0.125, 1000), Step{4});
+  EXPECT_EQ(reading.period->at(10, 0.125, 1000), Step{64});
+}
+
+TEST(SyncPeriodSettings, PostLocalReadsItsSwitch) {
+  const auto reading = read(R"({ rule = "post-local", switch_step = 30, steps = 16 })");
+  EXPECT_EQ(reading.faults, "");
+  EXPECT_EQ(reading.period->at(29, 0.1, 1000), Step{1});
+  EXPECT_EQ(reading.period->at(30, 0.1, 1000), Step{16});
+}
+
+TEST(SyncPeriodSettings, SwapReadsItsSwitch) {
+  const auto reading = read(R"({ rule = "swap", switch_step = 30 })");
+  EXPECT_EQ(reading.faults, "");
+  EXPECT_EQ(reading.period->at(29, 0.1, 971), Step{1});
+  EXPECT_EQ(reading.period->at(30, 0.1, 970), Step{970});
+  EXPECT_THAT(read(R"({ rule = "swap", switch_step = -1 })").faults, HasSubstr("switch_step = -1"));
+  EXPECT_THAT(read(R"({ rule = "swap" })").faults, HasSubstr("switch_step"));
+  EXPECT_THAT(read(R"({ rule = "swap", switch_step = 1, steps = 4 })").faults, HasSubstr("steps"));
+}
+
+TEST(SyncPeriodSettings, SwapNeedsABudgetThatEndsWithoutCommunication) {
+  EXPECT_EQ(read(R"({ rule = "swap", switch_step = 3 })", {.counts_steps = false}).faults,
+            "");  // counted in seconds, say
+  EXPECT_THAT(read(R"({ rule = "swap", switch_step = 3 })", {.budget_ends_alone = false}).faults, HasSubstr("bytes"));
+}
+
+TEST(SyncPeriodSettings, AnUnknownRuleIsOneFaultThatNamesTheRules) {
+  const auto reading = read(R"({ rule = "powr", coefficient = 1, minimum = 4 })");
+  EXPECT_THAT(reading.faults, AllOf(HasSubstr("rule"), HasSubstr("powr"), HasSubstr("constant"),
+                                    HasSubstr("post-local"), Not(HasSubstr("coefficient"))));
+  ASSERT_NE(reading.period, nullptr);
+  EXPECT_EQ(reading.period->at(0, 0.1, 1000), Step{1});
+}
+
+TEST(SyncPeriodSettings, AllFaultsOfATableAreReportedAtOnce) {
+  const auto reading = read(R"({ rule = "power", power = 0, coefficient = -1, minimum = 0, maximum = -5, )"
+                            R"(warmup_steps = -1, warmup_period = 0, steps = 3 })");
+  for (const char* key : {"power = 0", "coefficient = -1", "minimum = 0", "maximum = -5", "warmup_steps = -1",
+                          "warmup_period = 0", "steps"}) {
+    EXPECT_THAT(reading.faults, HasSubstr(key));
+  }
+}
+
+TEST(SyncPeriodSettings, AMaximumBelowTheMinimumIsAFault) {
+  EXPECT_THAT(read(R"({ rule = "power", coefficient = 1, minimum = 8, maximum = 7 })").faults,
+              HasSubstr("maximum = 7"));
+  EXPECT_EQ(read(R"({ rule = "power", coefficient = 1, minimum = 8, maximum = 8 })").faults, "");
+}
+
+TEST(SyncPeriodSettings, RequiredKeysAreMissed) {
+  EXPECT_THAT(read(R"({ rule = "constant" })").faults, HasSubstr("steps"));
+  EXPECT_THAT(read(R"({ rule = "post-local" })").faults, AllOf(HasSubstr("switch_step"), HasSubstr("steps")));
+  EXPECT_THAT(read(R"({ rule = "power" })").faults, AllOf(HasSubstr("coefficient"), HasSubstr("minimum")));
+  EXPECT_THAT(read("{ }").faults, HasSubstr("rule"));
+}
+
+// 1,000 steps at a constant rate of 0.1: H = floor(coefficient / 0.1).
+const LearningRate constant_rate({.peak = 0.1});
+SyncPeriodContext thousand_steps() { return {.total_steps = Step{1000}, .learning_rate = &constant_rate}; }
+
+TEST(SyncPeriodSettings, StepsAreFoundForTheRoundsThatAreAskedFor) {
+  const auto reading = read(R"({ rule = "constant", steps = { rounds = 125 } })", thousand_steps());
+  EXPECT_EQ(reading.faults, "");
+  EXPECT_EQ(reading.period->at(0, 0.1, 1000), Step{8});
+  EXPECT_THAT(reading.resolved, AllOf(HasSubstr("steps = 8\n"), HasSubstr("[period.solved_for]\n"),
+                                      HasSubstr("rounds = 125"), HasSubstr("found = 125")));
+  const auto post_local =
+      read(R"({ rule = "post-local", switch_step = 100, steps = { share = 0.19 } })", thousand_steps());
+  EXPECT_EQ(post_local.faults, "");
+  EXPECT_EQ(post_local.period->at(100, 0.1, 900), Step{10});
+  EXPECT_THAT(post_local.resolved, AllOf(HasSubstr("share = 0.19"), HasSubstr("rounds = 190")));
+}
+
+TEST(SyncPeriodSettings, ACoefficientIsFoundForTheRoundsThatAreAskedFor) {
+  const auto reading =
+      read(R"({ rule = "power", power = 1, coefficient = { rounds = 125 }, minimum = 4 })", thousand_steps());
+  EXPECT_EQ(reading.faults, "");
+  EXPECT_EQ(reading.period->at(0, 0.1, 1000), Step{8});
+  EXPECT_THAT(reading.resolved, AllOf(HasSubstr("coefficient = 0.8"), HasSubstr("found = 125")));
+}
+
+TEST(SyncPeriodSettings, TheNearestIsToldWhereNoneMakesJustAsMany) {
+  EXPECT_THAT(read(R"({ rule = "constant", steps = { rounds = 400 } })", thousand_steps()).resolved,
+              AllOf(HasSubstr("steps = 3\n"), HasSubstr("rounds = 400"), HasSubstr("found = 334")));
+}
+
+TEST(SyncPeriodSettings, WhatWasSolvedReadsBackToItself) {
+  for (const char* table : {R"({ rule = "constant", steps = { rounds = 400 } })",
+                            R"({ rule = "power", coefficient = { share = 0.07 }, minimum = 4 })"}) {
+    const std::string resolved = read(table, thousand_steps()).resolved;
+    SettingsDocument document(parse_toml(resolved, "resolved.toml"));
+    Settings settings = document.root().section("period");
+    make_sync_period(settings, thousand_steps());
+    EXPECT_EQ(document.check().report(), "");
+    EXPECT_EQ(write_toml(document.resolved()), resolved);
+  }
+}
+
+TEST(SyncPeriodSettings, WhatIsNotTrueAnyMoreIsNotTold) {
+  const std::string told = R"(, solved_for = { rounds = 125, found = 125 } })";
+  EXPECT_THAT(read(R"({ rule = "constant", steps = 8)" + told, thousand_steps()).resolved, HasSubstr("solved_for"));
+  EXPECT_THAT(read(R"({ rule = "constant", steps = 9)" + told, thousand_steps()).resolved,
+              Not(HasSubstr("solved_for")));
+}
+
+TEST(SyncPeriodSettings, WhatCannotBeSolvedIsOneFault) {
+  const auto faults = [](const std::string& table) {
+    const std::string found = read("{ rule = " + table + " }", thousand_steps()).faults;
+    EXPECT_EQ(std::ranges::count(found, '\n'), 0) << found;
+    return found;
+  };
+  EXPECT_THAT(faults(R"("constant", steps = { rounds = 1001 })"),
+              HasSubstr("steps.rounds = 1001; must be at most the run's 1000 steps"));
+  EXPECT_THAT(faults(R"("constant", steps = { rounds = 0 })"),
+              HasSubstr("steps.rounds = 0; must be an integer from 1"));
+  EXPECT_THAT(faults(R"("constant", steps = { share = 1e-4 })"), HasSubstr("of 1000 steps these are 0"));
+  EXPECT_THAT(faults(R"("constant", steps = { share = 1.5 })"), HasSubstr("at most 1"));
+  EXPECT_THAT(faults(R"("constant", steps = { rounds = 5, share = 0.5 })"),
+              HasSubstr("steps.share = 0.5; must not be given together with rounds"));
+  EXPECT_THAT(faults(R"("constant", steps = {})"), HasSubstr("have rounds or share"));
+  EXPECT_THAT(faults(R"("constant", steps = { round = 5 })"), HasSubstr("did you mean \"rounds\"?"));
+  EXPECT_THAT(faults(R"("swap", switch_step = 10, steps = { rounds = 5 })"), HasSubstr("follow from its switch_step"));
+  EXPECT_THAT(faults(R"("swap", switch_step = 10, coefficient = { rounds = 5 })"), HasSubstr("must be left out"));
+  EXPECT_THAT(faults(R"("constant", steps = 5, coefficient = { rounds = 5 })"), HasSubstr("unknown key"));
+  EXPECT_THAT(faults(R"("constant", steps = { rounds = 5 }, solved_for = { found = 5 })"),
+              HasSubstr("must be left out"));
+  EXPECT_THAT(read(R"({ rule = "constant", steps = { rounds = 5 } })", {.counts_steps = false}).faults,
+              HasSubstr("not counted in steps or epochs"));
+}
+
+// Every row of the table can be chosen by its name and its keys.
+TEST(SyncPeriodSettings, EveryRuleOfTheTableCanBeWritten) {
+  for (const auto& row : sync_periods()) {
+    const std::string keys = row.name == "power"        ? "coefficient = 0, minimum = 5"
+                             : row.name == "post-local" ? "switch_step = 0, steps = 5"
+                             : row.name == "swap"       ? "switch_step = 0"
+                                                        : "steps = 5";
+    const auto reading = read("{ rule = \"" + std::string(row.name) + "\", " + keys + " }");
+    EXPECT_EQ(reading.faults, "") << row.name;
+    EXPECT_EQ(reading.period->at(0, 0.1, 5), Step{5}) << row.name;
+  }
+}
+
+using Form = LossPeriod::Form;
+using NotBelow = LossPeriod::NotBelow;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
+
+TEST(LossPeriod, IsTheRootOfTheLossTimesTheFirstPeriodRoundedUp) {
+  const LossPeriod rule({.initial = 10});
+  EXPECT_EQ(rule.first(), Step{10});
+  EXPECT_EQ(rule.next(0.25, 1, 10), Step{5});
+  EXPECT_EQ(rule.next(0.26, 1, 10), Step{6});   // 5.099
+  EXPECT_EQ(rule.next(0.009, 1, 10), Step{1});  // 0.949
+  EXPECT_EQ(rule.next(0, 1, 10), Step{1});
+  EXPECT_EQ(rule.next(4, 1, 10), Step{20});
+  EXPECT_EQ(rule.next(0.25, 16, 10), Step{5});  // not by rates unless told
+}
+
+TEST(LossPeriod, RisesAsTheRateFalls) {
+  const LossPeriod rule({.initial = 10, .follows_rate = true});
+  EXPECT_EQ(rule.next(1, 4, 10), Step{20});
+  EXPECT_EQ(rule.next(0.25, 4, 10), Step{10});
+  EXPECT_EQ(rule.next(0.25, 2, 10), Step{8});  // 7.07
+}
+
+TEST(LossPeriod, HasTheFirstPeriodInsideTheRootInPaddlesForm) {
+  const LossPeriod rule({.initial = 9, .form = Form::paddle, .follows_rate = true, .maximum = Step{16}});
+  EXPECT_EQ(rule.first(), Step{3});
+  EXPECT_EQ(rule.next(0.25, 1, 3), Step{2});  // 1.5
+  EXPECT_EQ(rule.next(0.25, 4, 3), Step{3});
+  EXPECT_EQ(rule.next(1, 1000, 3), Step{16});
+  EXPECT_EQ(rule.next(1e-9, 1, 3), Step{1});
+}
+
+TEST(LossPeriod, WhatIsNotBelowTheLastIsTakenOrNot) {
+  const LossPeriod take({.initial = 10}), keep({.initial = 10, .not_below = NotBelow::keep}),
+      shrink({.initial = 10, .not_below = NotBelow::shrink}),
+      third({.initial = 10, .not_below = NotBelow::shrink, .shrinkage = 1.0 / 3});
+  EXPECT_EQ(take.next(0.81, 1, 5), Step{9});
+  EXPECT_EQ(keep.next(0.81, 1, 5), Step{5});
+  EXPECT_EQ(shrink.next(0.81, 1, 5), Step{3});  // 2.5
+  EXPECT_EQ(shrink.next(0.25, 1, 5), Step{3});  // 5 is not below 5
+  EXPECT_EQ(shrink.next(0.16, 1, 5), Step{4});  // below
+  EXPECT_EQ(third.next(0.81, 1, 6), Step{2});
+  EXPECT_EQ(shrink.next(0.81, 1, 1), Step{1});
+}
+
+TEST(LossPeriod, StaysWithinItsBounds) {
+  const LossPeriod rule({.initial = 10, .minimum = 4, .maximum = Step{12}});
+  EXPECT_EQ(rule.next(0.01, 1, 10), Step{4});
+  EXPECT_EQ(rule.next(100, 1, 10), Step{12});
+  EXPECT_EQ(LossPeriod({.initial = 10, .maximum = Step{8}}).first(), Step{8});
+  EXPECT_GT(LossPeriod({.initial = 10}).next(1e300, 1, 10), Step{1'000'000});
+}
+
+TEST(LossPeriod, StaysWhereTheLossIsNoNumber) {
+  const LossPeriod rule({.initial = 10, .follows_rate = true});
+  EXPECT_EQ(rule.next(no_number, 1, 7), Step{7});
+  EXPECT_EQ(rule.next(infinity, 1, 7), Step{7});
+  EXPECT_EQ(rule.next(-1, 1, 7), Step{7});
+  EXPECT_EQ(rule.next(1, infinity, 7), Step{7});
+}
+
+// A ratio of losses that is 1 but for rounding, as of sums in another order.
+TEST(LossPeriod, DoesNotRoundUpWhatIsWholeButForRounding) {
+  const LossPeriod rule({.initial = 10});
+  for (const double one : {1 + 1e-15, 1.0, 1 - 1e-15, 1 + 4e-16}) EXPECT_EQ(rule.next(one, 1, 10), Step{10});
+  EXPECT_EQ(rule.next(1 + 1e-9, 1, 10), Step{11});
+}
+
+TEST(LossPeriod, RefusesWhatIsNoRule) {
+  EXPECT_THROW(LossPeriod({.initial = 0}), std::invalid_argument);
+  EXPECT_THROW(LossPeriod({.initial = 1, .minimum = 5, .maximum = Step{4}}), std::invalid_argument);
+  EXPECT_THROW(LossPeriod({.initial = 1, .shrinkage = 1}), std::invalid_argument);
+}
+
+// Numbers of rounds that are asked for: closed forms, the golden sequences' own coefficients, and the nearest where
+// none makes just as many.
+
+std::int64_t rounded_up(std::int64_t steps, std::int64_t period) { return (steps + period - 1) / period; }
+
+SolvedRounds<Step> solve_constant(std::int64_t rounds, std::int64_t steps) {
+  const LearningRate rate({.peak = 0.1});
+  return solve_period(rounds, steps, [&](Step period, std::int64_t at_most) {
+    return count_rounds(*make_constant_period(period), rate, steps, at_most);
+  });
+}
+
+TEST(RoundsOfRule, AConstantPeriodMakesTheStepsOverItsLengthRoundedUp) {
+  const LearningRate rate({.peak = 0.1});
+  for (const std::int64_t steps : {1, 7, 100, 2340})
+    for (std::int64_t period = 1; period <= steps + 1; ++period)
+      EXPECT_EQ(count_rounds(*make_constant_period(period), rate, steps), rounded_up(steps, period));
+  EXPECT_EQ(count_rounds(*make_constant_period(1), rate, 1'000'000'000, 12), 12) << "no more than were asked about";
+}
+
+// Against a search over all periods.
+TEST(RoundsOfRule, TheConstantPeriodIsTheShortestOfTheNearest) {
+  for (const std::int64_t steps : {1, 2, 30, 97, 100})
+    for (std::int64_t asked = 1; asked <= steps; ++asked) {
+      std::int64_t best = 1;
+      for (std::int64_t period = 2; period <= steps; ++period) {
+        const auto distance = [&](std::int64_t h) { return std::abs(rounded_up(steps, h) - asked); };
+        const bool is_as_near_with_fewer =
+            distance(period) == distance(best) && rounded_up(steps, period) < rounded_up(steps, best);
+        if (distance(period) < distance(best) || is_as_near_with_fewer) best = period;
+      }
+      const auto solved = solve_constant(asked, steps);
+      EXPECT_EQ(solved.value, Step{best}) << asked << " of " << steps;
+      EXPECT_EQ(solved.rounds, rounded_up(steps, best));
+    }
+}
+
+TEST(RoundsOfRule, OfTwoThatAreAsNearItIsTheFewerRounds) {
+  const auto solved = solve_constant(4, 6);  // H = 1 makes 6, H = 2 makes 3, H = 3 makes 2
+  EXPECT_EQ(solved.value, Step{2});
+  EXPECT_EQ(solve_constant(4, 5).rounds, 3) << "H = 1 makes 5, H = 2 makes 3";
+}
+
+TEST(RoundsOfRule, StepsBeforeTheSwitchAreRoundsToo) {
+  const LearningRate rate({.peak = 0.1});
+  const auto solve = [&](std::int64_t asked) {
+    return solve_period(asked, 1000, [&](Step period, std::int64_t at_most) {
+      return count_rounds(*make_post_local_period(100, period), rate, 1000, at_most);
+    });
+  };
+  EXPECT_EQ(solve(190).value, Step{10}) << "100 + 900 / 10";
+  EXPECT_EQ(solve(190).rounds, 190);
+  EXPECT_EQ(solve(20).rounds, 101) << "one round after the switch is the least";
+  EXPECT_EQ(solve(20).value, Step{900});
+}
+
+struct Golden {
+  std::string name;
+  LearningRate rate;
+  PowerPeriodOptions options;
+  Step steps;
+  std::int64_t rounds;
+};
+
+std::vector<Golden> golden_sequences() {
+  std::ifstream file(SYNCOPATE_SOURCE_DIR "/tests/golden/qsr_golden.json");
+  std::vector<Golden> all;
+  const auto golden = nlohmann::json::parse(file);
+  for (const auto& [name, sequence] : golden.items()) {
+    const auto& config = sequence["config"];
+    const Step steps = config["T"].get<std::int64_t>(), warmup = config["W"].get<std::int64_t>();
+    all.push_back({name,
+                   LearningRate({.shape = config["kind"] == "linear" ? Shape::linear : Shape::cosine,
+                                 .peak = config["peak"],
+                                 .final = config["final"],
+                                 .warmup_steps = warmup,
+                                 .total_steps = steps}),
+                   {.power = config["power"],
+                    .coefficient = config["coef"],
+                    .minimum = config["min_h"].get<std::int64_t>(),
+                    .warmup_steps = warmup,
+                    .warmup_period = Step{config["init_h"].get<std::int64_t>()}},
+                   steps,
+                   sequence["rounds"]});
+  }
+  return all;
+}
+
+auto counted(const Golden& golden) {
+  return [&golden](double coefficient, std::int64_t at_most) {
+    PowerPeriodOptions options = golden.options;
+    options.coefficient = coefficient;
+    return count_rounds(*make_power_period(options), golden.rate, golden.steps, at_most);
+  };
+}
+
+TEST(RoundsOfRule, GoldenSequencesHaveTheirRoundsAndACoefficientIsFoundThatMakesThem) {
+  const auto all = golden_sequences();
+  ASSERT_EQ(all.size(), 5u);
+  for (const Golden& golden : all) {
+    SCOPED_TRACE(golden.name);
+    EXPECT_EQ(counted(golden)(golden.options.coefficient, 100'000), golden.rounds);
+    const auto solved = solve_coefficient(golden.rounds, golden.rate.options().peak, counted(golden));
+    EXPECT_EQ(solved.rounds, golden.rounds);
+    EXPECT_EQ(counted(golden)(solved.value, 100'000), golden.rounds);
+    // Few coefficients make as many, so that the one found is about theirs.
+    EXPECT_NEAR(solved.value / golden.options.coefficient, 1, 0.03);
+  }
+}
+
+// The coefficients of equal communication that the fact sheet derives for the paper's trainings, within its digits.
+TEST(RoundsOfRule, CoefficientsOfEqualCommunicationAreTheDerivedOnes) {
+  struct Row {
+    double peak;
+    std::int64_t steps, warmup, minimum;
+    double share;
+    std::vector<double> ratios;  // of coefficient to peak, by power
+  };
+  for (const Row& row : {Row{0.008, 93600, 10000, 4, 0.10375, {6.118, 2.1875, 1.560}},
+                         Row{0.8, 62400, 1560, 2, 0.39731, {0.550, 0.250, 0.190}}}) {
+    const LearningRate rate({.shape = Shape::cosine,
+                             .peak = row.peak,
+                             .final = 1e-6,
+                             .warmup_steps = row.warmup,
+                             .total_steps = row.steps});
+    const auto asked = std::llround(row.share * static_cast<double>(row.steps));
+    for (int power = 1; power <= 3; ++power) {
+      const auto solved = solve_coefficient(asked, row.peak, [&](double coefficient, std::int64_t at_most) {
+        const auto period = make_power_period({.power = static_cast<double>(power),
+                                               .coefficient = coefficient,
+                                               .minimum = row.minimum,
+                                               .warmup_steps = row.warmup});
+        return count_rounds(*period, rate, row.steps, at_most);
+      });
+      EXPECT_NEAR(static_cast<double>(solved.rounds), static_cast<double>(asked), 3);
+      EXPECT_NEAR(solved.value / row.peak, row.ratios[static_cast<std::size_t>(power - 1)], 0.006) << power;
+    }
+  }
+}
+
+TEST(RoundsOfRule, RoundsFallAsTheCoefficientGrows) {
+  for (const Golden& golden : golden_sequences()) {
+    std::int64_t before = golden.steps.value();
+    for (double coefficient = 1e-3; coefficient < 1e4; coefficient *= 1.01) {
+      const std::int64_t rounds = counted(golden)(coefficient, 100'000);
+      EXPECT_LE(rounds, before) << golden.name << " at " << coefficient;
+      before = rounds;
+    }
+  }
+}
+
+// No value makes as many: against a fine grid.
+TEST(RoundsOfRule, TheNearestIsTakenWhereNoCoefficientMakesJustAsMany) {
+  const LearningRate rate({.shape = Shape::step, .peak = 1, .decay_steps = {50}, .decay_factor = 0.1});
+  const auto made = [&](double coefficient, std::int64_t at_most) {
+    return count_rounds(*make_power_period({.power = 1, .coefficient = coefficient, .minimum = Step{1}}), rate, 100,
+                        at_most);
+  };
+  bool has_gaps = false;
+  for (std::int64_t asked = 1; asked <= 100; ++asked) {
+    std::int64_t nearest = 1;
+    for (double coefficient = 1e-3; coefficient < 1e3; coefficient *= 1.001)
+      if (std::abs(made(coefficient, 1000) - asked) < std::abs(nearest - asked)) nearest = made(coefficient, 1000);
+    const auto solved = solve_coefficient(asked, 1, made);
+    EXPECT_EQ(made(solved.value, 1000), solved.rounds);
+    EXPECT_EQ(std::abs(solved.rounds - asked), std::abs(nearest - asked)) << asked;
+    has_gaps |= solved.rounds != asked;
+  }
+  EXPECT_TRUE(has_gaps);
+}
+
+TEST(RoundsOfRule, MoreAndFewerRoundsThanTheRuleCanMakeGiveItsBounds) {
+  const LearningRate rate(
+      {.shape = Shape::cosine, .peak = 0.4, .final = 0.01, .warmup_steps = 100, .total_steps = 1000});
+  const auto made = [&](double coefficient, std::int64_t at_most) {
+    return count_rounds(*make_power_period({.coefficient = coefficient, .minimum = Step{4}, .warmup_steps = 100}), rate,
+                        1000, at_most);
+  };
+  EXPECT_EQ(solve_coefficient(900, 0.4, made).rounds, 250);
+  EXPECT_EQ(solve_coefficient(3, 0.4, made).rounds, 26) << "the warm-up's, and one";
+}
+
+TEST(RoundsOfRule, TheNumberHasFewDigits) {
+  const LearningRate rate(
+      {.shape = Shape::cosine, .peak = 0.2, .final = 1e-3, .warmup_steps = 60, .total_steps = 2340});
+  const auto solved = solve_coefficient(470, 0.2, [&](double coefficient, std::int64_t at_most) {
+    return count_rounds(*make_power_period({.coefficient = coefficient, .minimum = Step{4}, .warmup_steps = 60}), rate,
+                        2340, at_most);
+  });
+  EXPECT_EQ(solved.rounds, 470);
+  EXPECT_LE(std::to_string(solved.value).size(), 8u);
+  EXPECT_EQ(solved.value, std::round(solved.value * 1e4) / 1e4);
 }
 
 }  // namespace

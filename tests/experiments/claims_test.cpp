@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <string>
 
+#include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {
@@ -172,6 +174,285 @@ TEST_F(ClaimsProgram, SaysWhereNothingIsClaimed) {
   }
   write("claims.json", "{");
   EXPECT_THAT(syncopate("claims .").err, HasSubstr("claims.json: is no list of claims of schema version 2"));
+}
+
+// [[claim]]: how it is read, and which faults it may have.
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+
+class ClaimSection : public ExperimentFile {
+ protected:
+  std::string faults_of(const std::string& claim, const std::string& rest = "") const {
+    write(small + rest + "\n[[claim]]\n" + claim);
+    return faults({});
+  }
+  const std::string right =
+      "sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nagainst = \"sync-sgd\"\nbelow = 0\n";
+  const std::string sweep = "[sweep]\n\"cluster.workers\" = [2, 4]\n";
+};
+
+TEST_F(ClaimSection, IsReadBesideTheRuns) {
+  write(small + ("[[claim]]\n" + right) +
+        "paper = { figure = \"18 %\", source = \"abstract\", certainty = \"stated\" }\n");
+  const Experiment experiment = load();
+  ASSERT_EQ(experiment.claims.size(), 1u);
+  const Claim& claim = experiment.claims.front();
+  EXPECT_EQ(claim.method, "drop");
+  EXPECT_EQ(claim.effect, Effect::difference);  // since there is another method
+  EXPECT_EQ(claim.criterion.below, 0.0);
+  EXPECT_EQ(claim.published->figure, "18 %");
+}
+
+TEST_F(ClaimSection, MakesNoOtherRuns) {
+  const Experiment plain = load();
+  write(small + ("[[claim]]\n" + right));
+  const Experiment claimed = load();
+  for (std::size_t i = 0; i < plain.runs.size(); ++i) {
+    EXPECT_EQ(claimed.runs[i].hash, plain.runs[i].hash);
+    EXPECT_THAT(claimed.runs[i].resolved_toml, Not(HasSubstr("claim")));
+  }
+  write(claimed.resolved_toml);
+  EXPECT_EQ(load().claims.size(), 1u);
+}
+
+// The figures of papers, in a checkout of their own.
+class ReferenceSection : public ClaimSection {
+ protected:
+  void SetUp() override {
+    ClaimSection::SetUp();
+    root_ = file.parent_path() / (file.stem().string() + "_checkout");
+    std::filesystem::create_directories(root_ / "results/reference");
+    std::filesystem::create_directories(root_ / "experiments/paper");
+    std::ofstream(root_ / "results/reference/dropcompute.toml")
+        << "[abstract]\nfigure = \"18 %\"\nsource = \"abstract\"\ncertainty = \"stated\"\nvalue = 1.18\n"
+           "unit = \"ratio of times\"\n[figure-5]\nfigure = \"13 %\"\nsource = \"Figure 5\"\n"
+           "certainty = \"guessed\"\n[figure-6]\nfigur = \"13 %\"\n";
+    std::ofstream(root_ / "results/reference/qsr.toml") << "";
+    std::filesystem::remove(file);
+    file = root_ / "experiments/paper/e.toml";
+    before_ = std::filesystem::current_path();
+    std::filesystem::current_path(root_ / "experiments");  // which has no such folder
+  }
+  void TearDown() override {
+    std::filesystem::current_path(before_);
+    std::filesystem::remove_all(root_);
+  }
+  std::string faults_with(const std::string& reference) const {
+    return faults_of(right + "reference = \"" + reference + "\"\n");
+  }
+
+  std::filesystem::path root_, before_;
+};
+
+TEST_F(ReferenceSection, ClaimsQuoteAFigureThatStandsThereOnce) {
+  write(small + ("[[claim]]\n" + right) + "reference = \"dropcompute.abstract\"\n");
+  const Experiment quoting = load();
+  ASSERT_EQ(quoting.claims.size(), 1u);
+  EXPECT_EQ(quoting.claims[0].published, (PublishedFigure{"18 %", "abstract", "stated", 1.18}));
+  const std::string resolved = quoting.resolved_toml;
+  EXPECT_THAT(resolved, Not(HasSubstr("reference =")));
+  write(small + ("[[claim]]\n" + right) +
+        "paper = { figure = \"18 %\", source = \"abstract\", certainty = \"stated\", value = 1.18 }\n");
+  EXPECT_EQ(load().claims, quoting.claims);
+  EXPECT_EQ(load().digest, quoting.digest) << "the runs are the same";
+  std::filesystem::remove_all(root_ / "results");
+  write(resolved);
+  EXPECT_EQ(load().claims, quoting.claims) << "what check prints needs no folder";
+}
+
+TEST_F(ReferenceSection, WrongNamesAreFaultsWithTheNearest) {
+  EXPECT_THAT(faults_with("dropcompute.abstrct"),
+              AllOf(HasSubstr("claim.0.reference = \"dropcompute.abstrct\"; "),
+                    HasSubstr("dropcompute.toml has no such figure"), HasSubstr("did you mean \"abstract\"?")));
+  EXPECT_THAT(faults_with("dropcompte.abstract"),
+              AllOf(HasSubstr("must begin with one of dropcompute, qsr"), HasSubstr("did you mean \"dropcompute\"?")));
+  EXPECT_THAT(faults_with("dropcompute"), HasSubstr("must be a paper and a figure of it"));
+  EXPECT_THAT(faults_with("dropcompute.figure-5"), HasSubstr("claim.0.paper.certainty = \"guessed\"; must be one of"));
+  EXPECT_THAT(faults_with("dropcompute.figure-6"),
+              HasSubstr("dropcompute.figure-6.figur; must be one of figure, source, certainty, value, unit, note"));
+  EXPECT_THAT(faults_of(right + "reference = \"dropcompute.abstract\"\npaper = { figure = \"1\", source = \"s\", "
+                                "certainty = \"stated\" }\n"),
+              HasSubstr("claim.0.reference; must stand without paper"));
+  std::filesystem::remove_all(root_ / "results");
+  EXPECT_THAT(faults_with("dropcompute.abstract"), HasSubstr("no folder results/reference above the experiment file"));
+}
+
+TEST_F(ClaimSection, NamesWhatIsThere) {
+  EXPECT_EQ(faults_of(right), "");
+  const auto with = [&](const std::string& what, const std::string& instead) {
+    std::string changed = right;
+    return faults_of(changed.replace(changed.find(what), what.size(), instead), sweep);
+  };
+  EXPECT_THAT(with("\"drop\"", "\"dorp\""),
+              HasSubstr("must be a method of the file, one of sync-sgd, drop; did you mean"));
+  EXPECT_THAT(with("\"sync-sgd\"", "\"sync\""), HasSubstr("claim.0.against; \"sync\" must be a method"));
+  EXPECT_THAT(with("\"sync-sgd\"", "\"drop\""), HasSubstr("claim.0.against = \"drop\"; must be another method"));
+  EXPECT_THAT(with("step_time_s", "step_time"), HasSubstr("did you mean \"step_time_s\"?"));
+  EXPECT_THAT(with("below = 0", "below = 0\nwhere = { \"cluster.worker\" = 2 }"),
+              HasSubstr("\"cluster.worker\" must be a key that is swept, one of cluster.workers; did you mean"));
+  EXPECT_THAT(with("below = 0", "below = 0\nwhere = { \"cluster.workers\" = 3 }"),
+              HasSubstr("\"cluster.workers\" = 3 must be a value of the sweep, one of 2, 4"));
+  EXPECT_THAT(with("below = 0", "below = 0\nover = \"seed\""), HasSubstr("\"seed\" must be a key that is swept"));
+  EXPECT_THAT(with("below = 0", "below = 0\nblow = 1"), HasSubstr("claim.0.blow = 1; unknown key"));
+}
+
+TEST_F(ClaimSection, SaysHowTheCommandLineLeavesClaimsOut) {
+  write(std::string(small) + "[sweep]\n\"cluster.workers\" = [2, 4, 16]\n[[claim]]\n" + right +
+        "where = { \"cluster.workers\" = 2 }\n");
+  EXPECT_THAT(faults({"cluster.workers=32,8,16"}),
+              HasSubstr("= 2 must be a value of the sweep, one of 8, 16, 32; ~claim leaves the claims out"));
+  EXPECT_THAT(faults({"cluster.workers=8"}),
+              HasSubstr("must be a key that is swept: the file sweeps none; ~claim leaves the claims out"));
+  EXPECT_EQ(faults({"cluster.workers=8", "~claim"}), "");
+  write(small + sweep + "[[claim]]\n" + right + "where = { \"cluster.workers\" = 3, \"a..b\" = 1 }\n");
+  EXPECT_THAT(faults({"seeds=1,2"}), Not(HasSubstr("~claim"))) << "the file is wrong by itself";
+}
+
+TEST_F(ClaimSection, SaysWhatCountsAsReproduced) {
+  const std::string open = right.substr(0, right.find("below"));
+  EXPECT_THAT(faults_of(open), HasSubstr("must have one of above, below, within and margin"));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"nobody\""),
+              testing::AllOf(HasSubstr("must have one of above, below, within and margin"),
+                             HasSubstr("\"nobody\" must be a method of the file")))
+      << "all at once";
+  EXPECT_THAT(faults_of(open), HasSubstr("claim.0; must have one of above, below, within and margin, what counts as "
+                                         "reproduced; found none"));
+  const std::string three = faults_of(open + "above = 1\nbelow = 2\nmargin = 3\n");
+  EXPECT_THAT(three, EndsWith("found above, below and margin"));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nabove = 1\nmargin = 1\n"),
+              AllOf(EndsWith("found above and margin"), Not(HasSubstr("\n"))))
+      << "several criteria are one fault";
+  EXPECT_THAT(
+      faults_of(right + "above = 1"),
+      HasSubstr("must have one of above, below, within and margin, what counts as reproduced; found above and below"));
+  EXPECT_THAT(faults_of(open + "within = [2, 1]"), HasSubstr("must be two numbers, the lower one first"));
+  EXPECT_THAT(faults_of(open + "margin = 0"), HasSubstr("margin = 0; must be"));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nmargin = 1"),
+              HasSubstr("is about a difference: must stand beside against"));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"time_to_equal_loss_s\"\nmethod = \"drop\"\nbelow = 1"),
+              HasSubstr("is up to another method's loss: must stand beside against"));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\norder = [\"drop\", \"sync-sgd\"]\nbelow = 1"),
+              HasSubstr("must stand without above"));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\norder = [\"drop\"]"),
+              HasSubstr("must hold at least two methods"));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\norder = [\"drop\", \"sync-sgd\", \"drop\"]"),
+              HasSubstr("claim.0.order = [\"drop\", \"sync-sgd\", \"drop\"]; must hold no method twice"));
+}
+
+TEST_F(ClaimSection, NamesTheNearestMeasureAndNotAll) {
+  std::string changed = right;
+  const std::string found = faults_of(changed.replace(changed.find("step_time_s"), 11, "step_tim_s"));
+  EXPECT_THAT(found, HasSubstr("claim.0.measure = \"step_tim_s\"; did you mean \"step_time_s\"? must be one of "
+                               "step_time_s, "));
+  EXPECT_LT(found.size(), 300u);
+  std::string strange = right;
+  EXPECT_THAT(faults_of(strange.replace(strange.find("step_time_s"), 11, "xqzwvjkxqzwvjk")),
+              testing::AllOf(HasSubstr("must be one of final_test_accuracy, "), HasSubstr("steps_to_equal_loss")))
+      << "nothing is near, so all are named";
+}
+
+// Somebody would wait for the runs, and then read that they have no such number.
+TEST_F(ClaimSection, IsAboutWhatTheRunsWillHave) {
+  const auto about = [&](const std::string& measure, const std::string& rest = "") {
+    return faults_of("sentence = \"s\"\nmethod = \"drop\"\nbelow = 1\nmeasure = \"" + measure + "\"\n", rest);
+  };
+  EXPECT_THAT(
+      about("time_to_target_s"),
+      HasSubstr("claim.0.measure = \"time_to_target_s\"; \"drop\" has none: it needs evaluation.target_accuracy"));
+  EXPECT_EQ(about("time_to_target_s", "[evaluation]\ntarget_accuracy = 0.5\n"), "");
+  EXPECT_THAT(about("final_validation_accuracy"), HasSubstr("needs a validation split"));
+  EXPECT_THAT(about("final_largest_eigenvalue"), HasSubstr("needs measurements.largest_eigenvalue"));
+  EXPECT_THAT(about("final_hessian_trace"), HasSubstr("needs measurements.hessian_trace"));
+  EXPECT_THAT(about("mean_squared_gradient_norm"), HasSubstr("needs measurements.gradient_norm at every step"));
+  EXPECT_THAT(about("longest_kept_share"), HasSubstr("needs recording.samples"));
+  EXPECT_EQ(about("final_test_accuracy"), "");
+}
+
+TEST_F(ClaimSection, IsAboutTheBestValueOfAKey) {
+  const std::string best = "sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nas = \"best\"\n";
+  EXPECT_EQ(faults_of(best + "over = \"cluster.workers\"\nwithin = [1, 3]\n", sweep), "");
+  EXPECT_THAT(faults_of(best + "above = 1\n"), HasSubstr("is a value of a swept key: must stand beside over"));
+  EXPECT_THAT(faults_of(best + "over = \"cluster.workers\"\nmargin = 1\n", sweep), HasSubstr("is about a difference"));
+  EXPECT_THAT(faults_of(best + "over = \"cluster.workers\"\nper_doubling = true\nabove = 1\n", sweep),
+              HasSubstr("is about a slope"));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"steps\"\nmethod = \"drop\"\nas = \"best\"\nover = "
+                        "\"cluster.workers\"\nabove = 1\n",
+                        sweep),
+              HasSubstr("must be one of which less or more is better"));
+}
+
+TEST_F(ClaimSection, ComparesWithARowOfTheTable) {
+  const std::string at_two =
+      "sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nbelow = 0\nwhere = { "
+      "\"cluster.workers\" = 4 }\nagainst = ";
+  EXPECT_EQ(faults_of(at_two + "\"drop, workers = 2\"\n", sweep), "");
+  EXPECT_THAT(faults_of(at_two + "\"drop, workers = 3\"\n", sweep), HasSubstr("must be a method of the file"));
+}
+
+// What is not confirmed must not stand as the paper's figure: there is no word for it.
+TEST_F(ClaimSection, ShowsFiguresThatAreKnown) {
+  const std::string paper = "paper = { figure = \"1\", source = \"x\", certainty = \"";
+  EXPECT_THAT(faults_of(right + paper + "hearsay\" }"),
+              HasSubstr("must be one of \"stated\", \"code\", \"review\", \"derived\""));
+  EXPECT_THAT(faults_of(right + "paper = { figure = \"1\" }"),
+              AllOf(HasSubstr("claim.0.paper.source is missing"), HasSubstr("claim.0.paper.certainty is missing")));
+}
+
+TEST_F(ClaimSection, MeansOnePointUnlessItSaysOtherwise) {
+  EXPECT_THAT(faults_of(right, sweep), HasSubstr("claim.0; means 2 points of \"drop\": must choose one with where"));
+  EXPECT_EQ(faults_of(right + "everywhere = true", sweep), "");
+  EXPECT_EQ(faults_of(right + "over = \"cluster.workers\"", sweep), "");
+  EXPECT_EQ(faults_of(right + "where = { \"cluster.workers\" = 2 }", sweep), "");
+  const std::string order = "sentence = \"s\"\nmeasure = \"step_time_s\"\norder = [\"drop\", \"sync-sgd\"]\n";
+  EXPECT_THAT(faults_of(order, sweep), EndsWith("means 2 points of \"sync-sgd\": must choose one with where"))
+      << "an order knows no other way";
+  EXPECT_THAT(faults_of(order + "everywhere = true", sweep), HasSubstr("claim.0.everywhere = true; unknown key"));
+}
+
+// A slope, and the place of what is best, are one number of all points: there is nothing to be so at each of them.
+TEST_F(ClaimSection, IsEitherOverAKeyOrEverywhere) {
+  const std::string both = "over = \"cluster.workers\"\neverywhere = true\n";
+  const char* const fault =
+      "claim.0.everywhere = true; must be left out beside over, which makes one number of all points";
+  EXPECT_THAT(faults_of(right + both, sweep), HasSubstr(fault));
+  EXPECT_THAT(
+      faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nas = \"best\"\nabove = 1\n" + both,
+                sweep),
+      HasSubstr(fault));
+  EXPECT_EQ(faults_of(right + "over = \"cluster.workers\"\neverywhere = false\n", sweep), "");
+  write(load().resolved_toml);
+  EXPECT_EQ(faults({}), "") << "what check prints says everywhere = false";
+}
+
+// In a table they could not be told apart, or one thing would count twice.
+TEST_F(ClaimSection, StandsThereOnce) {
+  const auto two = [&](const std::string& first, const std::string& second) {
+    return faults_of(first + "[[claim]]\n" + second, sweep);
+  };
+  const std::string at_2 = right + "where = { \"cluster.workers\" = 2 }\n";
+  std::string at_4 = right + "where = { \"cluster.workers\" = 4 }\n";
+  const std::string same = two(at_2, at_4);
+  EXPECT_THAT(same, AllOf(HasSubstr("claim.1.sentence = \"s\"; must say what makes it another one than the claim with "
+                                    "this sentence at "),
+                          Not(HasSubstr("\n"))));
+  const auto line_of = [](const std::string& text) { return std::stoi(text.substr(text.find(".toml:") + 6)); };
+  EXPECT_EQ(line_of(same), line_of(same.substr(same.rfind("sentence at "))) + 7) << same;
+  at_4.replace(at_4.find("\"s\""), 3, "\"t\"");
+  EXPECT_EQ(two(at_2, at_4), "");
+  std::string in_other_words = at_2;
+  in_other_words.replace(in_other_words.find("\"s\""), 3, "\"t\"");
+  EXPECT_THAT(two(at_2, in_other_words),
+              HasSubstr("claim.1.sentence = \"t\"; claims in other words what is claimed at "));
+}
+
+// Faults of methods and of claims come together.
+TEST_F(ClaimSection, TellsItsFaultsBesideThoseOfTheFile) {
+  EXPECT_THAT(
+      faults_of("sentence = \"s\"\nmeasure = \"step_time\"\nmethod = \"drop\"\nbelow = 1\n", "[clusterr]\nx = 1\n"),
+      AllOf(HasSubstr("clusterr"), HasSubstr("did you mean \"step_time_s\"?")));
 }
 
 }  // namespace

@@ -4,8 +4,13 @@
 
 #include <string>
 
+#include "experiments/execution/execution.hpp"
 #include "experiments/execution/time_simulation.hpp"
+#include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/program.hpp"
+#include "workers/time/compute_time.hpp"
+#include "workers/time/distributions.hpp"
+#include "workers/time/outages.hpp"
 
 namespace syncopate {
 namespace {
@@ -132,6 +137,141 @@ TEST_F(MagnitudeNotes, ALatencyInMillisecondsOrABandwidthInOtherUnitsIsMostOfThe
 TEST_F(MagnitudeNotes, OfACheckReadBackToItself) {
   const ProgramOutcome check = syncopate("check " + file + " methods.drop.threshold_s=50");
   EXPECT_EQ(syncopate("check " + write("again.toml", check.out)).out, check.out);
+}
+
+using testing::HasSubstr;
+
+std::string entry(const std::string& keys) { return "outages=[{" + keys + "}]"; }
+
+TEST_F(ExperimentFile, OutagesAreScheduledOrRandomAndPartOfTheRun) {
+  EXPECT_EQ(load().runs.at(0).cluster.outages, nullptr);
+  EXPECT_THAT(load().resolved_toml, testing::Not(HasSubstr("outages")));
+  const Experiment planned = load({entry("workers=[1,3], at_s=2, duration_s=0.5, state=\"lost\"")});
+  const OutagePlan& plan = *planned.runs.at(0).cluster.outages;
+  const Outage first = plan.of(Rank{3}).next(start_time);
+  EXPECT_EQ(first.begin, Time{from_seconds(2)});
+  EXPECT_EQ(first.end, Time{from_seconds(2.5)});
+  EXPECT_TRUE(first.loses_state);
+  EXPECT_EQ(plan.of(Rank{0}).next(start_time).begin, never);
+  EXPECT_NE(planned.runs.at(0).hash, load().runs.at(0).hash);
+  // Twice, and overlapping.
+  EXPECT_EQ(faults({"outages=[{workers=[1,1], at_s=0, duration_s=5}, {workers=[1], at_s=1, duration_s=1}]"}), "");
+
+  const Experiment random = load({entry("mean_time_between_s=10, mean_duration_s=1")});
+  const Time with_seed_3 = random.runs.at(0).cluster.outages->of(Rank{2}).next(start_time).begin;
+  const Time with_seed_5 = random.runs.at(1).cluster.outages->of(Rank{2}).next(start_time).begin;
+  EXPECT_NE(with_seed_3, never);
+  EXPECT_NE(with_seed_3, with_seed_5);  // as delays, a function of the run's seed
+  EXPECT_FALSE(random.runs.at(0).cluster.outages->loses_state(Rank{2}));
+  EXPECT_THAT(random.resolved_toml, HasSubstr("state = \"kept\""));
+}
+
+TEST_F(ExperimentFile, FaultsOfOutagesAreToldWithTheirPlace) {
+  const auto fault = [&](const std::string& keys, const std::string& expected) {
+    EXPECT_THAT(faults({entry(keys)}), HasSubstr(expected));
+  };
+  fault("workers=[4], at_s=1, duration_s=1", "outages.0.workers = 4; each element must be an integer from 0 to 3");
+  fault("workers=[], at_s=1, duration_s=1", "outages.0.workers = []; must name at least one worker");
+  fault("at_s=1, duration_s=1", "outages.0.workers is missing");
+  fault("workers=[1], at_s=-1, duration_s=1", "outages.0.at_s = -1; must be");
+  fault("workers=[1], at_s=1, duration_s=0", "outages.0.duration_s = 0; must be");
+  fault("workers=[1], at_s=1", "outages.0.duration_s is missing");
+  fault("workers=[1], at_s=1, duration_s=inf", "outages.0.duration_s = inf; must be");
+  fault("workers=[1], at_s=1, duration_s=1, state=\"gone\"", "outages.0.state = \"gone\"; must be one of");
+  fault("mean_time_between_s=0, mean_duration_s=1", "outages.0.mean_time_between_s = 0; must be");
+  fault("mean_time_between_s=5", "outages.0.mean_duration_s is missing");
+  fault("workers=[1], at_s=1, duration_s=1, mean_duration_s=1", "an outage is scheduled or random");
+  fault("workers=[1], at_s=1, duration=1", "did you mean \"duration_s\"?");
+  std::string many;
+  for (int i = 0; i < 256; ++i) many += "{workers=[1], at_s=1, duration_s=1},";
+  EXPECT_THAT(faults({"outages=[" + many + "]"}), HasSubstr("must be at most 255 entries"));
+  EXPECT_THAT(faults({"outages=3"}), HasSubstr("must be an array of tables, [[outages]]"));
+  // What follows from a fault is none.
+  const std::string report = faults({entry("workers=[3], at_s=1, duration_s=1"), "cluster.workers=0"});
+  EXPECT_THAT(report, testing::StartsWith("command line: cluster.workers = 0"));
+  EXPECT_EQ(std::count(report.begin(), report.end(), '\n'), 0) << report;
+}
+
+// Sleeps and trailing work as an experiment file declares them.
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+const std::string sleep = "delays=[{kind='constant',value=0.001},{kind='uniform',low=0,high=1,sleep=true}]";
+
+TEST_F(ExperimentFile, DelaysAreSleepsWhereTheySaySo) {
+  EXPECT_EQ(load().runs.at(0).cluster.pauses, nullptr);
+  const auto run = load({sleep, "cluster.trailing_s=0.25"}).runs.at(0);
+  ASSERT_TRUE(run.cluster.pauses);
+  EXPECT_EQ(run.cluster.pauses->trailing(), from_seconds(0.25));
+  EXPECT_DOUBLE_EQ(run.cluster.compute_time->step_law(Rank{0}, 1).mean_s, 0.01 + 0.001);
+  // A sleep draws from its own place in the list, so that the other entry's draws stay what they are.
+  const Pauses apart(run.seed, 0, {uniform_delay(0, 1)}, 1);
+  EXPECT_EQ(run.cluster.pauses->sleep(Rank{1}, Step{2}, 1), apart.sleep(Rank{1}, Step{2}, 1));
+  EXPECT_EQ(load({sleep}).runs.at(0).cluster.pauses->trailing(), Duration{});
+  EXPECT_TRUE(load({"cluster.trailing_s=0"}).runs.at(0).cluster.pauses);
+  EXPECT_EQ(load({"delays=[{kind='constant',value=0.001,sleep=false}]"}).runs.at(0).cluster.pauses, nullptr);
+  EXPECT_NE(load({sleep}).runs.at(0).hash, load({sleep, "cluster.trailing_s=0.25"}).runs.at(0).hash);
+}
+
+// Runs that an experiment file declares: three micro-batches of 1 s, sleeps of 2 s after each, 0.25 s of trailing work.
+TEST_F(ExperimentFile, RunsHaveTheirSleeps) {
+  const Overrides run = {"cluster={workers=2,micro_batches=3,micro_batch_s=1,trailing_s=0.25}",
+                         "delays=[{kind='constant',value=2,sleep=true}]", "training={model='none',parameters=10}",
+                         "datasets={}", "budget={steps=2}"};
+  for (const auto& [method, second_step_s] :
+       {std::pair{"{algorithm='sync-sgd'}", 9.75}, {"{algorithm='dropcompute',threshold_s=3.5}", 4.0}}) {
+    Overrides overrides = run;
+    overrides.push_back(std::string("methods=[") + method + "]");
+    const Experiment experiment = load(overrides);
+    Progress progress(Progress::Style::silent, 1, 1);
+    progress.begin_run(1, experiment.runs.at(0));
+    const Outcome outcome = execute(experiment.runs.at(0), {.threads = 1}, progress, [](const Outcome&) {});
+    ASSERT_EQ(outcome.failure, "");
+    // With the sleep that follows the all-reduce of the first; under the threshold that is cut to nothing.
+    EXPECT_NEAR(to_seconds(outcome.recording.rows.at(1).duration), second_step_s, 1e-8) << method;
+  }
+}
+
+TEST_F(ExperimentFile, FaultsOfPausesAreToldWithTheirPlace) {
+  EXPECT_THAT(faults({"cluster.trailing_s=-1"}), HasSubstr("cluster.trailing_s = -1"));
+  EXPECT_THAT(faults({"delays=[{kind='constant',value=0.001,sleep=1}]"}), HasSubstr("delays.0.sleep = 1"));
+  const std::string with_server = "methods=[{label='late',algorithm='async-sgd'}]";
+  EXPECT_EQ(faults({with_server}), "");
+  EXPECT_THAT(faults({with_server, sleep}), AllOf(HasSubstr("\"late\" has a server"), HasSubstr("trailing_s")));
+  EXPECT_THAT(faults({sleep, "outages=[{workers=[1],at_s=3,duration_s=1}]"}), HasSubstr("outages"));
+}
+
+// A network over which a model never arrives: the fault names the key, and its line, that the time is due to.
+
+using testing::HasSubstr;
+
+TEST_F(ExperimentFile, ANetworkThatTakesForEverIsNamedByItsKey) {
+  struct Case {
+    const char* network;
+    const char* fault;
+  };
+  // Four workers: a ring has 6 rounds, and a latency each; a tree 4.
+  const Case cases[] = {
+      {"kind=\"ring\", latency_s=0, bandwidth_bytes_per_s=1e-9", "network.bandwidth_bytes_per_s = 1e-09; must let a"},
+      {"kind=\"ring\", latency_s=5e8, bandwidth_bytes_per_s=1e9", "network.latency_s = 500000000.0; must let a"},
+      {"kind=\"tree\", latency_s=1, bandwidth_bytes_per_s=1e9, serial_s=1e9", "network.serial_s = 1000000000.0; must"},
+      {"kind=\"ring\", latency_s=1e6, bandwidth_bytes_per_s=1e9, jitter=900", "network.jitter = 900; must let a"},
+      {"kind=\"fixed\", latency_s=9e8, jitter=1", "network.jitter = 1; must let a"},
+      {"kind=\"two-level\", group_size=2, latency_s=1, bandwidth_bytes_per_s=1e9, "
+       "inside={latency_s=1, bandwidth_bytes_per_s=1e-9}",
+       "network.inside.bandwidth_bytes_per_s = 1e-09; must let a"},
+      {"kind=\"two-level\", group_size=2, latency_s=1, bandwidth_bytes_per_s=1e9, "
+       "inside={latency_s=9e8, bandwidth_bytes_per_s=1e9}",
+       "network.inside.latency_s = 900000000.0; must let a"},
+      {"kind=\"two-level\", group_size=2, latency_s=9e8, bandwidth_bytes_per_s=1e9, "
+       "inside={latency_s=1, bandwidth_bytes_per_s=1e9}",
+       "network.latency_s = 900000000.0; must let a"},
+      {"kind=\"parameter-server\", latency_s=0, bandwidth_bytes_per_s=1e-9", "network.bandwidth_bytes_per_s = 1e-09;"},
+  };
+  for (const auto& [network, fault] : cases)
+    EXPECT_THAT(faults({std::string("network={") + network + "}"}), HasSubstr(fault)) << network;
+  EXPECT_EQ(faults({"network={kind=\"ring\", latency_s=1e8, bandwidth_bytes_per_s=1e9}"}), "");
 }
 
 }  // namespace

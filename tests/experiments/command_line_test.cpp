@@ -1,12 +1,22 @@
 // The built program as its users meet it: output, messages and exit status.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <future>
 #include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
+#include "results/text_table.hpp"
 #include "tests/experiments/program.hpp"
+#include "tests/workers/script_files.hpp"
 
 namespace syncopate {
 namespace {
@@ -296,6 +306,414 @@ TEST_F(CommandLine, FaultsSayWhatWouldBeRight) {
   EXPECT_THAT(pareto, HasSubstr("delays.0.scale = 1; must be left out: a Pareto law has shape and minimum, which is"));
   EXPECT_THAT(pareto, HasSubstr("delays.0.minimum is missing"));
   EXPECT_THAT(pareto, testing::Not(HasSubstr("did you mean")));
+}
+
+// The built program and files that are not what they should be: what reaches the terminal.
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using HostileInput = ProgramTest;
+
+const auto has_no_control = AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("\a")));
+
+TEST_F(HostileInput, ControlCharactersOfLabelsNeverReachTheTerminal) {
+  const std::string file = write("e.toml", std::string(time_only) + "label = \"\\u001b[2J\\u0007red\\nline\"\n");
+  const Outcome check = syncopate("check " + file), run = syncopate("run " + file + " --results results"),
+                predict = syncopate("predict " + file);
+  for (const Outcome& outcome : {check, run, predict}) {
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.out + outcome.err, has_no_control);
+    EXPECT_THAT(outcome.out, HasSubstr("\\u001B[2J\\u0007red\\n"));
+  }
+  EXPECT_THAT(run.err, HasSubstr("\\u001B[2J\\u0007red\\nline, seed 1: finished"));
+  // What check prints is an experiment file all the same.
+  EXPECT_EQ(syncopate("check " + write("again.toml", check.out)).out, check.out);
+}
+
+TEST_F(HostileInput, NorThoseOfFaultsAndFailures) {
+  const Outcome unknown = syncopate("check " + write("e.toml", time_only) + " \"$(printf 'cluster.\"\\033[2J\"=1')\"");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.err, AllOf(has_no_control, HasSubstr("\\u001B[2J")));
+  // A failing run names its method.
+  const Outcome failed = syncopate(
+      "run e.toml --results results 'methods.0.label=\"\\u001b[2J\"' "
+      "'delays=[{kind=\"pareto\", shape=0.1, minimum=1e8}]'");
+  EXPECT_EQ(failed.status, 1);
+  EXPECT_THAT(failed.out + failed.err, AllOf(has_no_control, HasSubstr("\\u001B[2J")));
+}
+
+TEST_F(HostileInput, ADelayWithoutEndIsNoDeadlock) {
+  const Outcome failed = syncopate("run " + write("e.toml", time_only) +
+                                   " --results results "
+                                   "'delays=[{kind=\"pareto\", shape=0.1, minimum=1e8}]'");
+  EXPECT_EQ(failed.status, 1);
+  EXPECT_THAT(failed.out, AllOf(Not(HasSubstr("deadlock")), HasSubstr("a micro-batch that takes more than 146 years")));
+}
+
+TEST_F(HostileInput, AnEmptyFileNameIsSaid) {
+  const Outcome outcome = syncopate("check ''");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(outcome.err, "the name of the experiment file is empty\n");
+}
+
+TEST_F(HostileInput, TheLimitOfRunsIsAnOption) {
+  const std::string file = write("e.toml", time_only);
+  const Outcome refused = syncopate("check " + file + " --limit 2 seeds=[1,2,3]");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("are 3 runs; must be at most 2"));
+  EXPECT_EQ(syncopate("check " + file + " --limit 3 seeds=[1,2,3]").status, 0);
+  EXPECT_EQ(syncopate("check " + file + " --limit 0").status, 2);
+}
+
+// Images of one pixel in the layout of MNIST.
+TEST_F(HostileInput, FaultyDataNameTheLineThatNamesThem) {
+  const auto header = [](char kind, std::initializer_list<char> dimensions) {
+    std::string bytes{0, 0, 8, kind};
+    for (const char dimension : dimensions) bytes += std::string{0, 0, 0, dimension};
+    return bytes;
+  };
+  write("train-images-idx3-ubyte", header(3, {64, 1, 1}) + std::string(64, 1));
+  write("train-labels-idx1-ubyte", header(1, {64}) + std::string(64, 99));
+  write("t10k-images-idx3-ubyte", header(3, {2, 1, 1}) + std::string(2, 1));
+  write("t10k-labels-idx1-ubyte", header(1, {2}) + std::string(2, 1));
+  const std::string file = write("e.toml", R"([cluster]
+workers = 2
+micro_batch_s = 0.01
+[network]
+kind = "free"
+[training]
+model = "linear"
+micro_batch_size = 4
+optimizer.name = "sgd"
+learning_rate = { schedule = "constant", peak = 0.1 }
+[datasets.fashion-mnist]
+directory = "."
+[budget]
+steps = 5
+[[methods]]
+algorithm = "sync-sgd"
+)");
+  const Outcome outcome = syncopate("run " + file + " --results results");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(outcome.err, file +
+                             ":12:13: datasets.fashion-mnist.directory = \".\"; ./train-labels-idx1-ubyte: label 0 "
+                             "= 99; must be in 0 .. 9\n");
+}
+
+// As PowerShell writes what is sent to a file.
+TEST_F(HostileInput, AnExperimentInUtf16IsNamed) {
+  std::string wide = "\xff\xfe";
+  for (const char* letter = time_only; *letter != '\0'; ++letter) wide += std::string{*letter, '\0'};
+  const Outcome outcome = syncopate("check " + write("e.toml", wide));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err,
+              HasSubstr("e.toml: is UTF-16 (little-endian), which iconv -f UTF-16LE -t UTF-8 converts; must "
+                        "be an experiment file in UTF-8"));
+}
+
+TEST_F(HostileInput, WhatIsWorthKnowingOfFilesIsNotedOnce) {
+  std::string lines = "a\t***\n";
+  for (int line = 0; line < 40; ++line) lines += (line % 2 == 0 ? "a\tword" : "b\tword") + std::to_string(line) + "\n";
+  write("a.txt", lines);
+  write("e.toml", R"(name = "noted"
+seeds = [1, 2]
+[cluster]
+workers = 1
+micro_batch_s = 0.01
+[network]
+kind = "free"
+[training]
+model = "linear"
+dataset = "text-lines"
+micro_batch_size = 1
+learning_rate = { schedule = "constant", peak = 0.05 }
+optimizer = { name = "sgd" }
+[datasets.text-lines]
+file = "a.txt"
+labelled = true
+test_share = 0.5
+least = 1
+[budget]
+steps = 1
+[[methods]]
+algorithm = "sync-sgd"
+[[methods]]
+algorithm = "sync-sgd"
+label = "again"
+)");
+  const std::string note = "a.txt: 1 line has no word and is left out\n";
+  const auto times = [&](const std::string& text) {
+    int count = 0;
+    for (auto at = text.find(note); at != text.npos; at = text.find(note, at + 1)) ++count;
+    return count;
+  };
+  const Outcome check = syncopate("check e.toml");
+  EXPECT_EQ(check.status, 0) << check.err;
+  EXPECT_THAT(check.err, testing::StartsWith("note: "));
+  EXPECT_EQ(times(check.err), 1);
+  EXPECT_EQ(times(check.out), 0);
+  EXPECT_EQ(times(syncopate("predict e.toml").err), 1);
+  EXPECT_EQ(times(syncopate("run e.toml --results results").err), 1);
+  EXPECT_EQ(times(syncopate("run e.toml --results results --quiet").err), 0);
+}
+
+// The built program where what it says cannot be written: a full device, a closed stream, a reader that goes away.
+
+using testing::HasSubstr;
+
+class LostOutput : public ProgramTest {
+ protected:
+  void SetUp() override {
+    ProgramTest::SetUp();
+    file_ = write("e.toml", std::string("seeds = [1, 2, 3]\n") + time_only);
+  }
+
+  // Directories of runs that are whole.
+  std::ptrdiff_t finished() const {
+    namespace fs = std::filesystem;
+    const auto is_summary = [](const fs::directory_entry& entry) { return entry.path().filename() == "summary.json"; };
+    return std::count_if(fs::recursive_directory_iterator(directory / "results"), {}, is_summary);
+  }
+
+  // With a stream of its own in the shell's words; the other one goes to out.txt or err.txt as usual.
+  ProgramOutcome with(const std::string& redirection, const std::string& arguments) const {
+    return shell("'" SYNCOPATE_PROGRAM "' " + arguments + " </dev/null " + redirection);
+  }
+  ProgramOutcome shell(const std::string& command) const {
+    const int status = std::system(("cd '" + directory.string() + "' && rm -f out.txt err.txt; " + command).c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("out.txt"), read("err.txt")};
+  }
+
+  std::string file_;
+};
+
+TEST_F(LostOutput, OfEveryCommandIsAFailureThatStandardErrorNames) {
+  for (const std::string& command : {"check " + file_, "predict " + file_, "run --quiet --results results " + file_,
+                                     std::string("list"), std::string("--version"), std::string("--help")}) {
+    const ProgramOutcome full = with(">/dev/full 2>err.txt", command);
+    EXPECT_EQ(full.status, 1) << command;
+    EXPECT_EQ(full.err, "syncopate: standard output could not be written: No space left on device\n") << command;
+    const ProgramOutcome closed = with(">&- 2>err.txt", command);
+    EXPECT_EQ(closed.status, 1) << command;
+    EXPECT_EQ(closed.err, "syncopate: standard output could not be written: Bad file descriptor\n") << command;
+  }
+}
+
+TEST_F(LostOutput, OfStandardErrorDoesNotEndAnExperiment) {
+  for (const char* redirection : {"2>/dev/full >out.txt", "2>&- >out.txt"}) {
+    std::filesystem::remove_all(directory / "results");
+    const ProgramOutcome outcome = with(redirection, "run --results results " + file_);
+    EXPECT_EQ(outcome.status, 1) << redirection;
+    EXPECT_EQ(finished(), 3) << redirection;
+    EXPECT_THAT(outcome.out, HasSubstr("sync-sgd")) << "the table";
+    EXPECT_THAT(outcome.out, HasSubstr("syncopate: standard error could not be written: "));
+  }
+}
+
+TEST_F(LostOutput, OfAReaderThatGoesAwayDoesNotEndAnExperiment) {
+  // The status stands in a file: the pipeline's is its reader's, which ends at once and has read nothing.
+  const std::string run = "'" SYNCOPATE_PROGRAM "' run --results results " + file_ + " </dev/null 2>&1";
+  shell("{ sleep 0.2; " + run + "; echo $? >status.txt; } | true");
+  EXPECT_EQ(read("status.txt"), "1\n");
+  EXPECT_EQ(finished(), 3);
+}
+
+TEST_F(LostOutput, DoesNotHideWhyTheProgramFailed) {
+  EXPECT_EQ(with("2>&- >out.txt", "run nowhere.toml").status, 2);
+  EXPECT_EQ(with("2>/dev/full >out.txt", "run").status, 2);
+}
+
+TEST_F(LostOutput, DoesNotEndUpInAFileThatIsOpenedLater) {
+  ASSERT_EQ(with("2>&- >&-", "run --results results " + file_).status, 1);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / "results")) {
+    if (!entry.is_regular_file()) continue;
+    std::ostringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    EXPECT_THAT(text.str(), testing::Not(HasSubstr("run 1 of 3"))) << entry.path();
+  }
+}
+
+TEST_F(LostOutput, IsNoneWhereNothingWasSaid) {
+  EXPECT_EQ(with("2>&- >out.txt", "run --quiet --results results " + file_).status, 0);
+}
+
+// What is printed on a narrow terminal stays within its width.
+
+constexpr const char* experiment = R"(
+name = "wide"
+seeds = 3
+[cluster]
+workers = 8
+micro_batch_s = 0.01
+micro_batches = 2
+[network]
+kind = "ring"
+latency_s = 50e-6
+bandwidth_bytes_per_s = 1.25e9
+[[delays]]
+kind = "exponential"
+mean = 0.01
+[training]
+model = "none"
+parameters = 1000
+[budget]
+steps = 20
+[[methods]]
+label = "synchronous SGD, which waits for everybody"
+algorithm = "sync-sgd"
+[[methods]]
+label = "DropCompute that drops what comes late"
+algorithm = "dropcompute"
+threshold_s = 0.03
+[[methods]]
+label = "backup workers, two of eight"
+algorithm = "backup-workers"
+backups = 2
+[sweep]
+"cluster.micro_batches" = [2, 4]
+[[claim]]
+sentence = "With a fixed threshold and exponential delays of one micro-batch's length DropCompute makes more of its time"
+measure = "micro_batches_per_s"
+method = "DropCompute that drops what comes late"
+against = "synchronous SGD, which waits for everybody"
+as = "ratio"
+everywhere = true
+above = 1.0
+)";
+
+class TerminalWidth : public ProgramTest {
+ protected:
+  void SetUp() override {
+    ProgramTest::SetUp();
+    file_ = write("e.toml", experiment);
+  }
+
+  // What the program writes to a terminal of so many columns.
+  std::string on_terminal(const std::string& arguments, unsigned short columns) {
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    EXPECT_GE(terminal, 0);
+    EXPECT_EQ(grantpt(terminal), 0);
+    EXPECT_EQ(unlockpt(terminal), 0);
+    const winsize size{.ws_row = 50, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    EXPECT_EQ(ioctl(terminal, TIOCSWINSZ, &size), 0);
+    const std::string name = ptsname(terminal);
+    const int held = open(name.c_str(), O_RDWR | O_NOCTTY);  // lest the terminal ends before the program opens it
+    std::future<std::string> shown = std::async(std::launch::async, [terminal] {
+      std::string text;
+      std::array<char, 4096> part{};
+      for (ssize_t n = 0; (n = ::read(terminal, part.data(), part.size())) > 0;)
+        text.append(part.data(), static_cast<std::size_t>(n));
+      std::erase(text, '\r');
+      return text;
+    });
+    const ProgramOutcome outcome = shell("('" SYNCOPATE_PROGRAM "' " + arguments + " >" + name + ")");
+    EXPECT_EQ(outcome.status, 0) << arguments << "\n" << outcome.err;
+    close(held);
+    std::string text = shown.get();
+    close(terminal);
+    return text;
+  }
+
+  std::string file_;
+};
+
+std::size_t longest_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::size_t longest = 0;
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, display_width(line));
+  return longest;
+}
+
+TEST_F(TerminalWidth, IsThatOfAllTablesNotesAndClaims) {
+  const std::string against = " --against 'synchronous SGD, which waits for everybody'";
+  for (const std::string& arguments :
+       {"run " + file_ + " --quiet", "predict " + file_, "table results/runs/wide --rank micro_batches_per_s" + against,
+        std::string("claims results/runs"), "run " + file_ + " --quiet --accept results/runs"}) {
+    const std::string narrow = on_terminal(arguments, 80);
+    EXPECT_LE(longest_line(narrow), 80u) << arguments << "\n" << narrow;
+    EXPECT_GT(longest_line(syncopate(arguments).out), 80u) << arguments << ": without a terminal nothing is folded";
+  }
+  for (const std::string& arguments : {"predict " + file_, std::string("claims results/runs")})
+    EXPECT_EQ(on_terminal(arguments, 1000), syncopate(arguments).out) << arguments;
+}
+
+// LibTorch is loaded by runs that train a network, and by nothing else.
+
+using testing::HasSubstr;
+using testing::Not;
+
+// A run of one step.
+std::string model_experiment(const std::string& model) {
+  return "name = \"one\"\n[cluster]\nworkers = 2\nmicro_batch_s = 0.001\n[network]\nkind = \"free\"\n[training]\nmodel "
+         "= \"" +
+         model +
+         "\"\nmicro_batch_size = 4\ndataset = \"gaussian-mixture\"\n[datasets.gaussian-mixture]\ntrain = 64\ntest = 8\n"
+         "[training.learning_rate]\nschedule = \"constant\"\npeak = 0.1\n[training.optimizer]\nname = \"sgd\"\n"
+         "[budget]\nsteps = 1\n[[methods]]\nalgorithm = \"sync-sgd\"\n";
+}
+
+class TorchLibrary : public ProgramTest {
+ protected:
+  // The program's copy without the library that lies beside it.
+  std::string lone_program() const {
+    std::filesystem::copy_file(SYNCOPATE_PROGRAM, directory / "lone");
+    return "./lone ";
+  }
+  nlohmann::json metadata() const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / "results"))
+      if (entry.path().filename() == "metadata.json") return nlohmann::json::parse(read(entry.path()));
+    return {};
+  }
+};
+
+TEST_F(TorchLibrary, IsNotNeededByWhatTrainsNoNetwork) {
+  const std::string program = lone_program();
+  EXPECT_EQ(shell(program + "list algorithms").status, 0);
+  write("network.toml", model_experiment("linear"));
+  EXPECT_EQ(shell(program + "check network.toml").status, 0);
+  EXPECT_EQ(shell(program + "predict network.toml").status, 0);
+  write("quadratic.toml", model_experiment("quadratic"));
+  const auto run = shell(program + "run quadratic.toml");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(metadata()["blas_kernel"], "none loaded");
+  EXPECT_EQ(metadata()["torch_kernels"], "none loaded");
+}
+
+TEST_F(TorchLibrary, WithoutItThereIsStillAVersion) {
+  const auto version = shell(lone_program() + "--version");
+  EXPECT_EQ(version.status, 0) << version.err;
+  EXPECT_THAT(version.out, HasSubstr("unknown: cannot load syncopate_torch.so"));
+  EXPECT_THAT(version.out, HasSubstr("Boost"));
+}
+
+TEST_F(TorchLibrary, IsMissedBeforeAnythingIsRun) {
+  write("network.toml", model_experiment("linear"));
+  const auto run = shell(lone_program() + "run network.toml");
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.err, HasSubstr("cannot load syncopate_torch.so, which is built beside the program"));
+  EXPECT_FALSE(std::filesystem::exists(directory / "results"));
+}
+
+TEST_F(TorchLibrary, IsLoadedForANetwork) {
+  write("network.toml", model_experiment("linear"));
+  const auto run = syncopate("run network.toml");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(metadata()["blas_kernel"].get<std::string>(), Not(HasSubstr("none")));
+}
+
+// A transpose of three dimensions is one that LibTorch warns of.
+TEST_F(TorchLibrary, ItsWarningsDoNotStandAmongTheProgramsLines) {
+  save_script((directory / "model.pt").string(), {{.name = "weight", .shape = {10, 32}}},
+              "return torch.linear(x.unsqueeze(2).numpy_T().squeeze(0).t(), self.weight)");
+  write("network.toml", model_experiment("torchscript") + "[models.torchscript]\nfile = \"model.pt\"\n");
+  const auto run = syncopate("run network.toml");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.err, Not(HasSubstr("Warning")));
+  EXPECT_THAT(run.err, Not(HasSubstr("WARNING")));
+  EXPECT_THAT(shell("GLOG_minloglevel=0 TORCH_CPP_LOG_LEVEL=0 " SYNCOPATE_PROGRAM " check network.toml").err,
+              HasSubstr("deprecated"))
+      << "there is one";
 }
 
 }  // namespace

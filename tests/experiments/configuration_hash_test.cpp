@@ -1,24 +1,278 @@
-// Every leaf of a resolved configuration is part of the run's hash, and every key that is written is such a leaf: else
-// a run would take another one's results for its own. The walks over all keys see the same of theirs.
+// What data sets hold, and how runs are evaluated, decides which finished runs are taken for those of an experiment.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "experiments/execution/runner.hpp"
 #include "experiments/sections/definition.hpp"
+#include "experiments/sections/experiment.hpp"
+#include "results/run_directory.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/hashed_leaves.hpp"
+#include "tests/workers/idx_files.hpp"
+#include "workers/base/files.hpp"
 #include "workers/config/toml.hpp"
 
 namespace syncopate {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+constexpr const char* on_images = R"(name = "images"
+[cluster]
+workers = 2
+micro_batch_s = 0.01
+[network]
+kind = "free"
+[training]
+model = "linear"
+micro_batch_size = 8
+[training.learning_rate]
+schedule = "constant"
+peak = 0.1
+[training.optimizer]
+name = "sgd"
+[budget]
+steps = 4
+[evaluation]
+every_steps = 2
+[[methods]]
+algorithm = "sync-sgd"
+)";
+
+// 64 + 16 images of 2 x 2.
+class DataInHash : public IdxFiles {
+ protected:
+  void SetUp() override {
+    IdxFiles::SetUp();
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);  // the user's own is none of a test's business
+    file_ = directory_ / "images.toml";
+    std::ofstream(file_) << on_images;
+    write_images(pixels(64), "train");
+    write_images(pixels(16), "t10k");
+  }
+
+  static FileBytes pixels(std::size_t images) {
+    FileBytes bytes(4 * images);
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(37 * i);
+    return bytes;
+  }
+  static FileBytes inverted(FileBytes bytes) {
+    for (auto& byte : bytes) byte = static_cast<std::uint8_t>(255 - byte);
+    return bytes;
+  }
+  void write_images(const FileBytes& bytes, const std::string& split) const {
+    const auto images = static_cast<std::uint32_t>(bytes.size() / 4);
+    FileBytes labels(images);
+    for (std::uint32_t i = 0; i < images; ++i) labels[i] = static_cast<std::uint8_t>(i % 10);
+    write(split + "-images-idx3-ubyte", idx_file({images, 2, 2}, bytes));
+    write(split + "-labels-idx1-ubyte", idx_file({images}, labels));
+  }
+
+  Experiment load(std::vector<std::string> overrides = {}, const fs::path& data = {}) const {
+    overrides.push_back(
+        fmt::format("datasets.fashion-mnist.directory=\"{}\"", (data.empty() ? directory_ : data).string()));
+    return load_experiment(file_.string(), overrides);
+  }
+  std::string hash(const std::vector<std::string>& overrides = {}) const { return load(overrides).runs.at(0).hash; }
+
+  // What a start says; its runs are then there.
+  std::string start(const std::vector<std::string>& overrides = {}) const {
+    RunOptions options;
+    options.results_directory = directory_ / "results";
+    options.threads = 1;
+    options.cluster = ClusterChoice::simulated;
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(run_experiment(load(overrides), options), 0);
+    testing::internal::GetCapturedStdout();
+    return testing::internal::GetCapturedStderr();
+  }
+
+  fs::path file_;
+};
+
+TEST_F(DataInHash, InvertedImagesOfTheSameNameAndSizeAreAnotherRun) {
+  EXPECT_THAT(start(), HasSubstr("run 1 of 1"));
+  EXPECT_THAT(start(), HasSubstr("1 of 1 runs are there already"));
+  const std::string before = hash();
+  write_images(inverted(pixels(64)), "train");
+  EXPECT_NE(hash(), before);
+  const std::string said = start();
+  EXPECT_THAT(said, HasSubstr("run 1 of 1"));
+  EXPECT_THAT(said, testing::Not(HasSubstr("already")));
+}
+
+TEST_F(DataInHash, EachOfTheFourFilesCounts) {
+  const std::string before = hash();
+  for (const char* name :
+       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    const fs::path path = directory_ / name;
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-1, std::ios::end);
+    const int last = file.get();
+    const auto put = [&](int byte) {
+      file.seekp(-1, std::ios::end);
+      file.put(static_cast<char>(byte)).flush();
+    };
+    put(last ^ 1);
+    EXPECT_NE(hash(), before) << name;
+    put(last);
+    EXPECT_EQ(hash(), before) << name;
+  }
+}
+
+TEST_F(DataInHash, TouchedFilesAndOtherPlacesAreTheSameRun) {
+  const std::string before = hash();
+  for (const auto& entry : fs::directory_iterator(directory_))
+    fs::last_write_time(entry.path(), fs::file_time_type::clock::now() - std::chrono::hours(1));
+  EXPECT_EQ(hash(), before);
+  const fs::path elsewhere = directory_ / "elsewhere";
+  fs::create_directory(elsewhere);
+  for (const auto& entry : fs::directory_iterator(directory_))
+    if (entry.is_regular_file()) fs::copy(entry.path(), elsewhere);
+  EXPECT_EQ(load({}, elsewhere).runs.at(0).hash, before);
+}
+
+TEST_F(DataInHash, ARecordedConfigurationRefusesOtherContents) {
+  const std::string recorded = load().runs.at(0).resolved_toml;
+  std::ofstream(file_) << recorded;
+  EXPECT_NO_THROW(load());
+  write_images(inverted(pixels(16)), "t10k");
+  EXPECT_THAT(message_of<ConfigurationFault>([this] { load(); }),
+              testing::AllOf(HasSubstr("datasets.fashion-mnist.directory_hash = "), HasSubstr("is another"),
+                             HasSubstr(directory_.string())));
+  EXPECT_NO_THROW(load({"training.model=none", "training.parameters=1", "training.dataset=gaussian-mixture"}))
+      << "where no file is needed";
+}
+
+TEST_F(DataInHash, DataThatChangeBetweenReadingAndLoadingAreAFault) {
+  const syncopate::Run run = load().runs.at(0);
+  write_images(inverted(pixels(64)), "train");
+  EXPECT_THAT(message_of<DataFault>([&] { run.training.make_objective(); }), HasSubstr("have changed since"));
+  EXPECT_NO_THROW(load().runs.at(0).training.make_objective());
+}
+
+TEST_F(DataInHash, AFileOrALinkThatLeadsNowhereIsNoDirectoryOfData) {
+  const auto fault = [&](const fs::path& data) { return message_of<ConfigurationFault>([&] { load({}, data); }); };
+  EXPECT_THAT(fault(file_), HasSubstr(file_.string() + ": is a file; must be a directory"));
+  fs::create_symlink("/nowhere/at/all", directory_ / "dangling");
+  EXPECT_THAT(fault(directory_ / "dangling"), HasSubstr("is a link to /nowhere/at/all, which is not there; must be"));
+  fs::create_symlink("loop", directory_ / "loop");
+  EXPECT_THAT(fault(directory_ / "loop"), HasSubstr("links that lead back to themselves; must be a directory"));
+}
+
+struct WorkingDirectory {
+  explicit WorkingDirectory(const fs::path& directory) { fs::current_path(directory); }
+  ~WorkingDirectory() { fs::current_path(before); }
+  const fs::path before = fs::current_path();
+};
+
+// Two data sets of one name, beside the experiment file and in the working directory.
+class RelativeDirectory : public DataInHash {
+ protected:
+  void SetUp() override {
+    DataInHash::SetUp();
+    for (const char* place : {"beside/data", "working/data"}) {
+      fs::create_directories(directory_ / place);
+      for (const auto& entry : fs::directory_iterator(directory_))
+        if (entry.path().filename().string().ends_with("ubyte")) fs::copy(entry.path(), directory_ / place);
+    }
+    write_images(inverted(pixels(64)), "train");
+    fs::copy(directory_ / "train-images-idx3-ubyte", directory_ / "working/data", fs::copy_options::overwrite_existing);
+    file_ = directory_ / "beside/images.toml";
+    std::ofstream(file_) << on_images << "[datasets.fashion-mnist]\ndirectory = \"data\"\n";
+    working_.emplace(directory_ / "working");
+  }
+  void TearDown() override {
+    working_.reset();
+    DataInHash::TearDown();
+  }
+  std::string hash_in(const fs::path& data) const { return load({}, data).runs.at(0).hash; }
+
+  std::optional<WorkingDirectory> working_;
+};
+
+TEST_F(RelativeDirectory, IsSoughtBesideTheExperimentFileFirstWhereverItIsNamed) {
+  ASSERT_NE(hash_in(directory_ / "beside/data"), hash_in(directory_ / "working/data"));
+  const Experiment as_written = load_experiment(file_.string(), {});
+  EXPECT_EQ(as_written.runs.at(0).hash, hash_in(directory_ / "beside/data"));
+  EXPECT_THAT(as_written.resolved_toml,
+              HasSubstr(fmt::format("directory = \"{}\"", (directory_ / "beside/data").string())));
+  EXPECT_EQ(hash_in("data"), hash_in(directory_ / "beside/data")) << "on the command line";
+  EXPECT_NO_THROW(as_written.runs.at(0).training.make_objective());
+  // From the folder of the experiment file, which then has no folder in its name.
+  fs::current_path(directory_ / "beside");
+  EXPECT_EQ(load_experiment("images.toml", {}).runs.at(0).hash, hash_in(directory_ / "beside/data"));
+}
+
+TEST_F(RelativeDirectory, IsSoughtInTheWorkingDirectoryNext) {
+  fs::remove_all(directory_ / "beside/data");
+  EXPECT_EQ(load_experiment(file_.string(), {}).runs.at(0).hash, hash_in(directory_ / "working/data"));
+  // The table is one that the file does not have.
+  std::ofstream(file_) << on_images;
+  EXPECT_EQ(hash_in("data"), hash_in(directory_ / "working/data"));
+  EXPECT_EQ(hash_in("./data/../data"), hash_in(directory_ / "working/data"));
+}
+
+TEST_F(RelativeDirectory, IsThatOfTheRecordedConfigurationFromEverywhere) {
+  const auto run = load_experiment(file_.string(), {}).runs.at(0);
+  fs::create_directory(directory_ / "records");
+  std::ofstream(directory_ / "records/config.toml") << run.resolved_toml;
+  EXPECT_EQ(load_experiment((directory_ / "records/config.toml").string(), {}).runs.at(0).hash, run.hash);
+}
+
+TEST_F(RelativeDirectory, ThatIsNowhereIsSaidToBeInNeitherPlace) {
+  EXPECT_THAT(message_of<ConfigurationFault>([&] { load({}, "nowhere"); }),
+              testing::AllOf(HasSubstr((directory_ / "beside/nowhere").string() + ": no such directory"),
+                             HasSubstr("nor " + (directory_ / "working/nowhere").string())));
+  // One place where it might have been is named once.
+  fs::current_path(directory_ / "beside");
+  EXPECT_THAT(message_of<ConfigurationFault>([&] { load({}, "nowhere"); }), testing::Not(HasSubstr("nor ")));
+  // What is there and is none is named, and not passed over.
+  fs::current_path(directory_ / "working");
+  EXPECT_THAT(message_of<ConfigurationFault>([&] { load({}, "images.toml"); }),
+              HasSubstr(file_.string() + ": is a file; must be a directory"));
+}
+
+// Each key of [evaluation] decides what metrics.csv and summary.json hold.
+TEST_F(DataInHash, ResultsOfAnotherEvaluationAreNotTakenForThisOne) {
+  start();
+  std::vector<std::string> hashes = {hash()};
+  for (const char* key : {"evaluation.every_steps=1", "evaluation.train_samples=7", "evaluation.target_accuracy=0.5",
+                          "evaluation.target_loss=0.5"}) {
+    EXPECT_EQ(std::ranges::count(hashes, hash({key})), 0) << key;
+    hashes.push_back(hash({key}));
+    EXPECT_THAT(start({key}), testing::Not(HasSubstr("already"))) << key;
+    EXPECT_THAT(start({key}), HasSubstr("1 of 1 runs are there already")) << key;
+  }
+  EXPECT_THAT(start(), HasSubstr("already")) << "and the first are still there";
+}
+
+TEST_F(DataInHash, EvaluationsCountedInEpochsAreNotTakenForOthers) {
+  std::string text = on_images;
+  const auto at = text.find("every_steps = 2");
+  text.replace(at, 15, "every_epochs = 0.25");  // 64 images: 4 steps of 16
+  std::ofstream(file_) << text;
+  const std::string quarter = hash();
+  EXPECT_NE(hash({"evaluation.every_epochs=0.5"}), quarter);
+}
+
+// Every leaf of a resolved configuration is part of the run's hash, and every key that is written is such a leaf: else
+// a run would take another one's results for its own. The walks over all keys see the same of theirs.
+
 using testing::UnorderedElementsAre;
 
 // Calls visit(run, file) for the first run of each method.

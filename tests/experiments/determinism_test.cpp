@@ -1,12 +1,172 @@
-// The same seed gives the same bytes, whatever the number of threads: the real program, real data, the
-// four methods of the quick start.
+// Each stream of random numbers depends on the seed that an experiment file gives: taken alone from the run of another
+// seed, it changes what it should, and nothing else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/experiments/key_walk.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {
 namespace {
+
+// Data that do not depend on the seed; delays, a network and outages that do.
+constexpr const char* two_seeds = R"(
+seeds = [3, 4]
+[cluster]
+workers = 4
+micro_batch_s = 0.01
+micro_batches = 2
+[network]
+kind = "fixed"
+latency_s = 0.001
+jitter = 1
+[[delays]]
+kind = "exponential"
+mean = 0.01
+[[outages]]
+mean_time_between_s = 0.05
+mean_duration_s = 0.02
+[training]
+model = "linear"
+dataset = "fashion-mnist"
+micro_batch_size = 4
+[training.learning_rate]
+schedule = "constant"
+peak = 0.01
+[training.optimizer]
+name = "sgd"
+[budget]
+steps = 10
+[evaluation]
+every_steps = 5
+[[methods]]
+algorithm = "sync-sgd"
+)";
+
+struct Course {
+  std::vector<double> losses;      // of the test set: at the beginning, in the middle, at the end
+  std::vector<std::int64_t> ends;  // of the steps, in ns
+  std::vector<std::int64_t> kept;  // in each step
+};
+
+Course course_of(const syncopate::Run& run) {
+  const Outcome outcome = outcome_of(run);
+  EXPECT_EQ(outcome.failure, "");
+  Course course;
+  for (const MetricsRow& row : outcome.recording.metrics)
+    if (row.evaluation) course.losses.push_back(row.evaluation->test_loss);
+  for (const StepRow& round : outcome.recording.rows) {
+    course.ends.push_back(round.end.time_since_epoch().count());
+    course.kept.push_back(round.kept);
+  }
+  return course;
+}
+
+class SeedStreams : public KeyWalk {
+ protected:
+  // The runs of both seeds.
+  std::vector<syncopate::Run> load(const std::vector<std::string>& more = {}) const {
+    write_images("images", 3);
+    write("experiment.toml", two_seeds);
+    std::vector<std::string> overrides = {
+        fmt::format("datasets.fashion-mnist.directory='{}'", (folder_ / "images").string())};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    return load_experiment(folder_ / "experiment.toml", overrides).runs;
+  }
+};
+
+TEST_F(SeedStreams, InitialParametersAreThoseOfTheSeed) {
+  const auto runs = load();
+  for (const syncopate::Run& run : runs) {
+    const auto objective = run.training.make_objective();
+    const auto parameters = objective->initial_parameters(run.seed);
+    const auto samples = objective->evaluation_samples(Split::test);
+    const EvaluationSums sums = objective->evaluate(parameters.data(), nullptr, Split::test, 0, samples);
+    EXPECT_NEAR(course_of(run).losses.front(), sums.loss / static_cast<double>(samples), 1e-6);
+  }
+  syncopate::Run mixed = runs[0];
+  mixed.seed = runs[1].seed;  // of the parameters, and of what a method draws
+  EXPECT_NE(course_of(mixed).losses.front(), course_of(runs[0]).losses.front());
+  EXPECT_EQ(course_of(mixed).losses.front(), course_of(runs[1]).losses.front());
+  EXPECT_EQ(course_of(mixed).ends, course_of(runs[0]).ends);
+}
+
+TEST_F(SeedStreams, TheOrderOfTheSamplesIsThatOfTheSeed) {
+  const auto runs = load();
+  syncopate::Run mixed = runs[0];
+  mixed.training.make_objective = runs[1].training.make_objective;
+  EXPECT_EQ(course_of(mixed).losses.front(), course_of(runs[0]).losses.front());
+  EXPECT_NE(course_of(mixed).losses.back(), course_of(runs[0]).losses.back());
+  EXPECT_EQ(course_of(mixed).ends, course_of(runs[0]).ends);
+}
+
+// Whatever decides times leaves what is learnt alone.
+TEST_F(SeedStreams, DelaysJitterAndOutagesAreThoseOfTheSeed) {
+  const auto runs = load();
+  const Course own = course_of(runs[0]);
+  const auto expect_other_times = [&](const char* what, const std::function<void(syncopate::Run&)>& take) {
+    syncopate::Run mixed = runs[0];
+    take(mixed);
+    EXPECT_NE(course_of(mixed).ends, own.ends) << what;
+    EXPECT_EQ(course_of(mixed).losses, own.losses) << what;
+  };
+  expect_other_times("delays", [&](syncopate::Run& run) { run.cluster.compute_time = runs[1].cluster.compute_time; });
+  expect_other_times("jitter", [&](syncopate::Run& run) { run.cluster.network = runs[1].cluster.network; });
+  expect_other_times("outages", [&](syncopate::Run& run) { run.cluster.outages = runs[1].cluster.outages; });
+}
+
+TEST_F(SeedStreams, SleepsAreThoseOfTheSeed) {
+  const auto runs = load({"outages=[]", "delays=[{kind='exponential',mean=0.01,sleep=true}]"});
+  syncopate::Run mixed = runs[0];
+  mixed.cluster.pauses = runs[1].cluster.pauses;
+  EXPECT_NE(course_of(mixed).ends, course_of(runs[0]).ends);
+}
+
+TEST_F(SeedStreams, BurstsAreThoseOfTheSeed) {
+  const auto runs = load(
+      {"delays=[{kind='constant',value=0.05,workers=[2],bursts={mean_on_steps=2,mean_off_steps=2}}]", "outages=[]"});
+  syncopate::Run mixed = runs[0];
+  mixed.cluster.compute_time = runs[1].cluster.compute_time;
+  EXPECT_NE(course_of(mixed).ends, course_of(runs[0]).ends);
+}
+
+TEST_F(SeedStreams, WhatAMethodDrawsIsThatOfTheSeed) {
+  const auto runs = load({"methods=[{algorithm='random-drop',drop_rate=0.5,from_step=0}]"});
+  syncopate::Run mixed = runs[0];
+  mixed.seed = runs[1].seed;
+  EXPECT_NE(course_of(mixed).kept, course_of(runs[0]).kept);
+}
+
+// Generated samples, the optimum of a quadratic, and its noise belong to the objective.
+TEST_F(SeedStreams, WhatIsGeneratedIsOfTheSeed) {
+  for (const char* keys : {"{model='linear',dataset='gaussian-mixture'", "{model='quadratic'"}) {
+    const auto runs = load(
+        {std::string("training=") + keys + ",learning_rate={schedule='constant',peak=0.01},optimizer={name='sgd'}}"});
+    syncopate::Run mixed = runs[0];
+    mixed.training.make_objective = runs[1].training.make_objective;
+    EXPECT_NE(course_of(mixed).losses.front(), course_of(runs[0]).losses.front()) << keys;
+  }
+}
+
+TEST_F(SeedStreams, TheNoiseOfAQuadraticIsOfTheSeed) {
+  const auto noise = [&](const syncopate::Run& run) {
+    const MicroBatch here{.worker = Rank{1}, .step = 2}, later{.worker = Rank{1}, .step = 3};
+    const auto objective = run.training.make_objective();
+    const std::vector<float> anywhere(objective->parameters(), 0.0F);
+    const auto gradient = [&](const MicroBatch& at) {
+      return objective->gradient(anywhere.data(), nullptr, std::span(&at, 1)).segments.front().data[0];
+    };
+    return gradient(here) - gradient(later);  // the slope itself cancels
+  };
+  const auto runs =
+      load({"training={model='quadratic',learning_rate={schedule='constant',peak=0.01},"
+            "optimizer={name='sgd'}}",
+            "models.quadratic.noise=1"});
+  EXPECT_NE(noise(runs[0]), noise(runs[1]));
+}
+
+// The same seed gives the same bytes, whatever the number of threads: the real program, real data, the
+// four methods of the quick start.
 
 using Determinism = ProgramTest;
 

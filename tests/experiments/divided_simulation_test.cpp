@@ -5,20 +5,48 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <functional>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "algorithms/registry.hpp"
-#include "tests/experiments/divided_runs.hpp"
+#include "experiments/execution/checkpointing.hpp"
+#include "tests/experiments/checkpointed_runs.hpp"
 #include "tests/experiments/held_by_workers.hpp"
 #include "tests/experiments/loaded_text.hpp"
+#include "tests/experiments/run_results.hpp"
+#include "tests/workers/threads_as_processes.hpp"
+#include "workers/base/random.hpp"
 
 namespace syncopate {
 namespace {
 
+// Runs that several processes divide, as threads of this one.
+
+// What each of them comes to. `use`: of checkpoints, called by all of them.
+std::vector<Outcome> divided_outcomes(const syncopate::Run& run, int processes, int threads = 1,
+                                      std::size_t* moved_floats = nullptr, const CheckpointUse* use = nullptr) {
+  if (run.training.make_objective) run.training.make_objective();  // reads data, once
+  ThreadsAsProcesses all(processes);
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(processes));
+  all.run([&](ProcessGroup& group) {
+    Progress progress(Progress::Style::silent, 1, 1);
+    progress.begin_run(1, run);
+    outcomes[static_cast<std::size_t>(group.self())] = execute(
+        run, {.threads = threads, .processes = &group}, progress, [](const Outcome&) {}, use);
+  });
+  if (moved_floats) *moved_floats = all.moved_floats();
+  return outcomes;
+}
+
 // Six unlike workers: three and three, or one, two, one, two of four processes.
-const std::string cluster = R"(name = "divided"
+const std::string divided_cluster = R"(name = "divided"
 [cluster]
 workers = 6
 micro_batches = 2
@@ -39,7 +67,7 @@ samples = true
 parameters = true
 )";
 
-const std::string linear = held::linear_training(480) + held::measurements;
+const std::string divided_linear = held::linear_training(480) + held::measurements;
 
 // What does not depend on arithmetic.
 std::string course_of(Outcome outcome) {
@@ -87,7 +115,7 @@ class DividedSimulation : public LoadedText {
 TEST_F(DividedSimulation, OfEveryMethodOfTheRegistryComesToTheSame) {
   for (const AlgorithmRow& row : algorithms()) {
     const auto load_text = [this](const std::string& text) { return load(text); };
-    const Experiment experiment = held::of_example(cluster + linear, row.name, row.example, load_text);
+    const Experiment experiment = held::of_example(divided_cluster + divided_linear, row.name, row.example, load_text);
     for (const syncopate::Run& of : experiment.runs) expect_same(of, 2);
   }
 }
@@ -96,12 +124,13 @@ TEST_F(DividedSimulation, ByFourProcessesComesToTheSame) {
   held::Methods methods = held::families;
   methods.insert(methods.end(), {held::averaged_moments, "algorithm = \"decentralized-sgd\"",
                                  "algorithm = \"decentralized-sgd\"\nevaluated = \"own\""});
-  for (const syncopate::Run& of : load(cluster + linear + held::text_of(methods)).runs) expect_same(of, 4);
+  for (const syncopate::Run& of : load(divided_cluster + divided_linear + held::text_of(methods)).runs)
+    expect_same(of, 4);
 }
 
 // A process may have no worker at all.
 TEST_F(DividedSimulation, OfFewerWorkersThanProcessesComesToTheSame) {
-  std::string text = cluster + linear;
+  std::string text = divided_cluster + divided_linear;
   text.replace(text.find("workers = 6"), 11, "workers = 3");
   text.replace(text.find("worker_factors = [1, 1.3, 1.1, 1.8, 1.2, 1.05]"), 46, "worker_factors = [1, 1.3, 1.1]");
   text += held::text_of({held::sync_sgd, held::local_sgd});
@@ -110,30 +139,31 @@ TEST_F(DividedSimulation, OfFewerWorkersThanProcessesComesToTheSame) {
 
 TEST_F(DividedSimulation, WithWhatIsCompressedOrAveragedBesidesComesToTheSame) {
   for (const held::Methods& methods : {held::with_state, held::with_more_compressions})
-    for (const syncopate::Run& of : load(cluster + linear + held::text_of(methods)).runs) expect_same(of, 2);
+    for (const syncopate::Run& of : load(divided_cluster + divided_linear + held::text_of(methods)).runs)
+      expect_same(of, 2);
 }
 
 TEST_F(DividedSimulation, WhereOutagesTakeTheWorkersStateComesToTheSame) {
-  const std::string text =
-      cluster + linear + "[[outages]]\nmean_time_between_s = 15.0\nmean_duration_s = 2.0\nstate = \"lost\"\n";
+  const std::string text = divided_cluster + divided_linear +
+                           "[[outages]]\nmean_time_between_s = 15.0\nmean_duration_s = 2.0\nstate = \"lost\"\n";
   for (const syncopate::Run& of : load(text + held::text_of(held::that_lose_state)).runs) expect_same(of, 2);
 }
 
 TEST_F(DividedSimulation, OfAModelWithBatchNormalisationComesToTheSame) {
-  const std::string text = cluster + held::batch_normalised_training + held::text_of(held::families);
+  const std::string text = divided_cluster + held::batch_normalised_training + held::text_of(held::families);
   for (const syncopate::Run& of : load(text).runs) expect_same(of, 2, 2e-3);
 }
 
 TEST_F(DividedSimulation, ByOneProcessIsTheSameToTheBit) {
   const std::string methods = held::text_of(
       {held::sync_sgd, held::local_sgd, held::async_sgd, "algorithm = \"decentralized-sgd\"", held::top_k});
-  for (const syncopate::Run& of : load(cluster + linear + methods).runs)
+  for (const syncopate::Run& of : load(divided_cluster + divided_linear + methods).runs)
     EXPECT_EQ(results_text(of, divided_outcomes(of, 1).front()), results_text(of, outcome_of(of)));
 }
 
 // All end with the same evaluation, however fast each of them is.
 TEST_F(DividedSimulation, ThatDivergesEndsOnAllProcessesWithTheSameRow) {
-  std::string text = cluster + linear + held::text_of({held::sync_sgd, held::local_sgd});
+  std::string text = divided_cluster + divided_linear + held::text_of({held::sync_sgd, held::local_sgd});
   text.replace(text.find("peak = 0.2"), 10, "peak = 3e38");
   text.replace(text.find("steps = 12"), 10, "steps = 90");
   for (const syncopate::Run& of : load(text).runs) {
@@ -151,9 +181,102 @@ TEST_F(DividedSimulation, ThatDivergesEndsOnAllProcessesWithTheSameRow) {
 
 // By two threads each, results are those of one.
 TEST_F(DividedSimulation, DoesNotDependOnThreads) {
-  const Experiment experiment = load(cluster + linear + held::text_of({held::local_sgd}));
+  const Experiment experiment = load(divided_cluster + divided_linear + held::text_of({held::local_sgd}));
   const syncopate::Run& of = experiment.runs.front();
   EXPECT_EQ(numbers_of(divided_outcomes(of, 3, 1).front()), numbers_of(divided_outcomes(of, 3, 2).front()));
+}
+
+// Runs that several processes divide, which are stopped at a checkpoint and taken up again, come to the same, to the bit.
+
+namespace fs = std::filesystem;
+using namespace checkpointed;
+
+class DividedCheckpoints : public LoadedText {
+ protected:
+  fs::path checkpoint() const { return folder_ / "run.checkpoint"; }
+
+  Outcome first_of(const syncopate::Run& of, int processes, const std::function<bool(std::int64_t)>& due) const {
+    const CheckpointUse use{.file = checkpoint(), .due = due};
+    return divided_outcomes(of, processes, 1, nullptr, &use).front();
+  }
+
+  // With a checkpoint at `last`. The first process writes it while the others go on, and must not hear of their end
+  // before.
+  std::function<bool(std::int64_t)> stops_after(std::int64_t last) const {
+    return [this, last](std::int64_t step) {
+      if (step <= last) return step == last;
+      for (int i = 0; i < 1000 && !fs::exists(checkpoint()); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      throw Stopped();
+    };
+  }
+
+  void expect_same_after_interruption(const syncopate::Run& of, int processes) const {
+    SCOPED_TRACE(of.resolved_toml);
+    remove_checkpoint(checkpoint());
+    const std::string plain = all_of(of, divided_outcomes(of, processes).front());
+    ASSERT_THAT(plain, testing::Not(testing::StartsWith("failed")));
+    std::atomic<std::int64_t> steps = 0;
+    const auto counts = [&](std::int64_t step) {
+      steps = step;
+      return false;
+    };
+    ASSERT_EQ(all_of(of, first_of(of, processes, counts)), plain) << "without an interruption";
+    const RandomStream stream{.seed = of.seed, .purpose = Purpose::algorithm, .stream = 8};
+    const auto at = 1 + static_cast<std::int64_t>(stream.uniform(0) * static_cast<double>(steps));
+    const Outcome stopped = first_of(of, processes, stops_after(at));
+    if (at < steps) {
+      EXPECT_THAT(stopped.failure, testing::HasSubstr(Stopped().what()));
+    }
+    ASSERT_TRUE(fs::exists(checkpoint()));
+    std::atomic<std::int64_t> begun_at = 0;
+    const auto goes_on = [&](std::int64_t step) {
+      std::int64_t none = 0;
+      begun_at.compare_exchange_strong(none, step);
+      return false;
+    };
+    EXPECT_EQ(all_of(of, first_of(of, processes, goes_on)), plain) << "taken up at step " << at << " of " << steps;
+    EXPECT_EQ(begun_at, at) << "it did not begin anew";
+  }
+};
+
+TEST_F(DividedCheckpoints, AllOfTheRegistryComeToTheSame) {
+  for (const AlgorithmRow& row : algorithms()) {
+    const auto load_text = [this](const std::string& text) { return load(text); };
+    const Experiment experiment = held::of_example(cluster + linear, row.name, row.example, load_text);
+    for (const syncopate::Run& of : experiment.runs) expect_same_after_interruption(of, 2);
+  }
+}
+
+TEST_F(DividedCheckpoints, WithWhatIsCompressedOrAveragedBesides) {
+  for (const held::Methods& methods : {held::with_state, held::with_more_compressions})
+    for (const syncopate::Run& of : load(cluster + linear + held::text_of(methods)).runs)
+      expect_same_after_interruption(of, 3);
+}
+
+TEST_F(DividedCheckpoints, WhereOutagesTakeTheWorkersState) {
+  const std::string text =
+      cluster + linear + "[[outages]]\nmean_time_between_s = 15.0\nmean_duration_s = 2.0\nstate = \"lost\"\n";
+  for (const syncopate::Run& of : load(text + held::text_of(held::that_lose_state)).runs)
+    expect_same_after_interruption(of, 2);
+}
+
+TEST_F(DividedCheckpoints, OfAModelWithBatchNormalisation) {
+  const std::string text = cluster + held::batch_normalised_training + held::text_of(held::families);
+  for (const syncopate::Run& of : load(text).runs) expect_same_after_interruption(of, 2);
+}
+
+// All of them hear of the one that finds it out, and begin anew.
+TEST_F(DividedCheckpoints, OfAnotherCourseBeginAnew) {
+  Experiment experiment = load(cluster + linear + held::text_of({held::sync_sgd, held::local_sgd}));
+  syncopate::Run &one = experiment.runs.front(), &other = experiment.runs.back();
+  other.hash = one.hash;
+  first_of(one, 3, stops_after(20));
+  ASSERT_TRUE(fs::exists(checkpoint()));
+  testing::internal::CaptureStderr();
+  const Outcome outcome = first_of(other, 3, [](std::int64_t) { return false; });
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::EndsWith("; the run begins anew\n"));
+  EXPECT_EQ(all_of(other, outcome), all_of(other, divided_outcomes(other, 3).front()));
 }
 
 }  // namespace

@@ -2,17 +2,24 @@
 // takes, which does not depend on what else the machine does. (More of it than in wall time cannot go by: one thread
 // computes.) Who sleeps or waits takes none, so that wall time has a bound too, for a machine that has much else to do.
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/experiments/program.hpp"
+#include "tests/experiments/program_processes.hpp"
 
 namespace syncopate {
 namespace {
@@ -25,10 +32,10 @@ constexpr int slowdown = 1;
 #endif
 constexpr std::chrono::seconds longest_on_a_busy_machine{15 * slowdown};
 
-double seconds(const timespec& time) {
+double seconds_of(const timespec& time) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
-double seconds(const timeval& time) {
+double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
@@ -36,7 +43,7 @@ double processor_time_s(pid_t process) {
   clockid_t clock{};
   timespec time{};
   if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
-  return seconds(time);
+  return seconds_of(time);
 }
 
 struct Interruption {
@@ -82,7 +89,7 @@ class InterruptionTest : public ProgramTest {
       kill(process, SIGINT);
       wait4(process, &status, 0, &usage);
     }
-    result.still_s = seconds(usage.ru_utime) + seconds(usage.ru_stime) - result.begun_s;
+    result.still_s = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime) - result.begun_s;
     result.waited = std::chrono::steady_clock::now() - signalled;
     result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     return result;
@@ -186,6 +193,201 @@ TEST_F(InterruptionTest, WhileASweepIsRead) {
     EXPECT_EQ(read("err.txt"), "interrupted; nothing was begun\n") << command;
     EXPECT_EQ(read("out.txt"), "");
     EXPECT_FALSE(std::filesystem::exists(directory / "results"));
+  }
+}
+
+// `compare` that is interrupted while ranks run: it takes its launcher and their processes with it.
+
+// Simulated at once; under MPI three ranks sleep for an hour.
+constexpr const char* compared_experiment = R"(name = "long"
+[cluster]
+workers = 3
+micro_batch_s = 3.6
+pace = "emulate"
+[network]
+kind = "free"
+[training]
+model = "quadratic"
+[training.learning_rate]
+schedule = "constant"
+peak = 0.1
+[training.optimizer]
+name = "sgd"
+[budget]
+steps = 1000
+[evaluation]
+every_steps = 1000
+[[methods]]
+algorithm = "sync-sgd"
+)";
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class InterruptedCompare : public ProgramTest {
+ protected:
+  void TearDown() override {
+    for (const auto& left : {launchers_in(directory), processes_in(directory, SYNCOPATE_PROGRAM)})
+      for (const pid_t process : left) kill(process, SIGKILL);
+    ProgramTest::TearDown();
+  }
+
+  // In a process group of its own, as a shell starts it; returns once its ranks are there.
+  pid_t start() const {
+    const std::string file = write("e.toml", compared_experiment);
+    const pid_t process = fork();
+    if (process == 0) {
+      setpgid(0, 0);
+      if (chdir(directory.c_str()) != 0 || !freopen("out.txt", "w", stdout) || !freopen("err.txt", "w", stderr))
+        _exit(3);
+      execl(SYNCOPATE_PROGRAM, SYNCOPATE_PROGRAM, "compare", file.c_str(), "--results", "results", nullptr);
+      _exit(3);
+    }
+    EXPECT_TRUE(within(seconds(100), [&] { return processes_in(directory, SYNCOPATE_PROGRAM).size() == 4; }))
+        << read("err.txt");
+    return process;
+  }
+
+  template <typename Condition>
+  static bool within(seconds limit, Condition condition) {
+    const auto end = Clock::now() + limit;
+    while (!condition() && Clock::now() < end) std::this_thread::sleep_for(milliseconds(20));
+    return condition();
+  }
+
+  std::size_t launchers() const { return launchers_in(directory).size(); }
+  // Ranks see within a second or so that their launcher is gone.
+  bool all_end_soon() const {
+    return within(seconds(20),
+                  [this] { return launchers() == 0 && processes_in(directory, SYNCOPATE_PROGRAM).empty(); });
+  }
+};
+
+int status_of(pid_t process) {
+  int status = 0;
+  waitpid(process, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(InterruptedCompare, EndsAfterItsLauncherAndSaysItOnce) {
+  const pid_t process = start();
+  kill(-process, SIGINT);
+  const auto begin = Clock::now();
+  EXPECT_EQ(status_of(process), 130);
+  EXPECT_EQ(launchers(), 0U);
+  EXPECT_LT(Clock::now() - begin, seconds(15));
+  EXPECT_TRUE(all_end_soon());
+  EXPECT_THAT(without_launcher(read("err.txt")), testing::EndsWith("\ninterrupted; what is finished is kept\n"));
+  EXPECT_EQ(read("err.txt").find("what is finished is kept"), read("err.txt").rfind("what is finished is kept"));
+}
+
+TEST_F(InterruptedCompare, TakesItsRanksWithItWhereASecondSignalEndsItAtOnce) {
+  const pid_t process = start();
+  kill(-process, SIGINT);
+  kill(-process, SIGTERM);  // another one: two of a kind at once may be taken as one
+  EXPECT_EQ(status_of(process), 130);
+  EXPECT_TRUE(all_end_soon());
+}
+
+TEST_F(InterruptedCompare, TakesItsRanksWithItWhereItIsKilled) {
+  const pid_t process = start();
+  kill(process, SIGKILL);
+  EXPECT_EQ(status_of(process), -1);
+  EXPECT_TRUE(all_end_soon());
+}
+
+// An interruption of ranks on two nodes, which share no memory: one of them says it. Both are this machine, where the
+// launcher's daemon of each believes to be on a node of its own.
+
+// The second run takes days, nearly all of which ranks sleep.
+constexpr const char* nodes_experiment = R"(name = "nodes"
+[cluster]
+workers = 4
+micro_batch_s = 0.05
+pace = "emulate"
+[network]
+kind = "free"
+[training]
+model = "quadratic"
+[training.learning_rate]
+schedule = "constant"
+peak = 0.1
+[training.optimizer]
+name = "sgd"
+[budget]
+steps = 10
+[evaluation]
+every_steps = 5
+[[methods]]
+algorithm = "sync-sgd"
+[sweep]
+"budget.steps" = [10, 10_000_000]
+)";
+
+class InterruptedNodes : public ProgramTest {
+ protected:
+  // Open MPI starts a node's daemon by a command like ssh's. What the ranks of a node share lies in a directory of its
+  // own, since its name is the host's.
+  std::string launch_command() const {
+    const std::string ssh = write("ssh.sh",
+                                  "#!/bin/bash\n"
+                                  "while [[ $1 == -* ]]; do shift; done\n"
+                                  "export OMPI_MCA_osc_sm_backing_directory='" +
+                                      directory.string() +
+                                      "'/$1\n"
+                                      "mkdir -p \"$OMPI_MCA_osc_sm_backing_directory\"\n"
+                                      "shift\n"
+                                      "exec bash -c \"$*\"\n");
+    std::filesystem::permissions(ssh, std::filesystem::perms::owner_all);
+    // Of Open MPI 4, and of 5, whose launcher is PRRTE.
+    return SYNCOPATE_QUIET_MPI
+           " OMPI_MCA_odls_base_sigkill_timeout=5 PRTE_MCA_odls_base_sigkill_timeout=5"
+           " OMPI_MCA_plm_rsh_no_tree_spawn=1 PRTE_MCA_plm_ssh_no_tree_spawn=1 OMPI_MCA_plm_rsh_agent='" +
+           ssh + "' PRTE_MCA_plm_ssh_agent='" + ssh +
+           "' OMPI_MCA_btl=tcp,self OMPI_MCA_btl_tcp_if_include=lo timeout 300 " SYNCOPATE_MPIEXEC
+           " --oversubscribe --host node-a:2,node-b:2 -n 4 '" SYNCOPATE_PROGRAM
+           "' run e.toml --quiet --results results";
+  }
+
+  bool a_run_is_there() const {
+    std::error_code none;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / "results", none))
+      if (entry.path().filename() == "summary.json") return true;
+    return false;
+  }
+};
+
+// Without what the launcher has to say.
+std::string lines_of_the_program(const std::string& text) {
+  std::string lines, line;
+  for (std::istringstream all(text); std::getline(all, line);)
+    if (line.starts_with("syncopate:")) lines += line + "\n";
+  return lines;
+}
+
+// Two daemons on one machine sometimes do not come to start their ranks, which then say nothing: another try.
+TEST_F(InterruptedNodes, SayItOnce) {
+  write("e.toml", nodes_experiment);
+  ProgramOutcome outcome;
+  for (int tries = 0; tries < 4 && !a_run_is_there(); ++tries) {
+    std::thread launcher([&] { outcome = shell(launch_command()); });
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!a_run_is_there() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    const std::vector<pid_t> launchers = launchers_in(directory);
+    EXPECT_EQ(launchers.size(), 1U);
+    for (const pid_t process : launchers) kill(process, SIGINT);
+    launcher.join();
+  }
+  EXPECT_TRUE(a_run_is_there());
+  EXPECT_NE(outcome.status, 0);
+  EXPECT_EQ(processes_in(directory, SYNCOPATE_PROGRAM).size(), 0U);
+  if (launcher_shows_all) {
+    EXPECT_THAT(lines_of_the_program(outcome.err),
+                testing::MatchesRegex("syncopate: rank [01]: ended by the launcher: interrupted, or a rank on "
+                                      "another host was lost; finished runs stay[^\n]*\n"));
   }
 }
 

@@ -1,4 +1,4 @@
-// What the lists of methods' keys are made with (method_keys_test).
+// What the lists of methods' keys are made with (keys_test).
 #pragma once
 
 #include <string>

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -18,6 +19,24 @@
 
 namespace syncopate {
 namespace {
+
+// Runs of one experiment with one method or another.
+
+class MethodOutcomes : public ExperimentFile {
+ protected:
+  // `method`: what stands in its table, "algorithm='sync-sgd'".
+  Outcome outcome_with(const std::string& method, Overrides overrides = {}) const {
+    overrides.push_back("methods=[{" + method + "}]");
+    return outcome_of(load(overrides).runs.front());
+  }
+};
+
+// Of its evaluations.
+std::vector<std::int64_t> steps_of(const Outcome& outcome) {
+  std::vector<std::int64_t> steps;
+  for (const MetricsRow& row : outcome.recording.metrics) steps.push_back(row.step.value());
+  return steps;
+}
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -246,6 +265,328 @@ TEST_F(Measurements, NeedAModuleOfOnesOwnThatHasDerivatives) {
               testing::AllOf(HasSubstr("measurements.every_steps = 4; must go without gradient_norm, "),
                              HasSubstr("its forward fails on inputs of shape [4, 5]: ")));
   std::filesystem::remove(module);
+}
+
+// evaluation.every_seconds against timelines worked out by hand.
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// The slowest worker takes 3 s, an average or all-reduce 0.25 s. The loss is half the squared distance from the
+// optimum, which a step shortens to 0.9 of itself.
+constexpr const char* timed_experiment = R"(
+[cluster]
+workers = 5
+micro_batch_s = 1.0
+worker_factors = [1, 1.2, 3, 1, 1.1]
+[network]
+kind = "fixed"
+latency_s = 0.25
+[training]
+model = "quadratic"
+[models.quadratic]
+dimension = 20
+condition = 1
+noise = 0
+[training.learning_rate]
+schedule = "constant"
+peak = 0.1
+[training.optimizer]
+name = "sgd"
+[budget]
+steps = 13
+[evaluation]
+every_seconds = 10
+[[methods]]
+algorithm = "sync-sgd"
+)";
+
+class EvaluationTimes : public MethodOutcomes {
+ protected:
+  void SetUp() override {
+    ExperimentFile::SetUp();
+    write(timed_experiment);
+  }
+};
+
+std::vector<double> times_of(const Outcome& outcome) {
+  std::vector<double> times;
+  for (const MetricsRow& row : outcome.recording.metrics) times.push_back(to_seconds(row.time));
+  return times;
+}
+
+// Step k ends at 3.25 k.
+TEST_F(EvaluationTimes, OfSynchronousSgdTheFirstStepAtOrAfterEachMultipleIsEvaluated) {
+  const Outcome outcome = outcome_with("algorithm='sync-sgd'");
+  EXPECT_THAT(steps_of(outcome), ElementsAre(0, 4, 7, 10, 13));
+  EXPECT_THAT(times_of(outcome), ElementsAre(0, 13, 22.75, 32.5, 42.25));
+  // Nothing is interpolated: the losses are those after these steps.
+  for (const MetricsRow& row : outcome.recording.metrics)
+    EXPECT_NEAR(row.evaluation->test_loss / outcome.recording.metrics[0].evaluation->test_loss,
+                std::pow(0.9, 2 * row.step.value()), 1e-4);
+  EXPECT_THAT(steps_of(outcome_with("algorithm='sync-sgd'", {"evaluation.every_seconds=6.5"})),
+              ElementsAre(0, 2, 4, 6, 8, 10, 12, 13))
+      << "a step that ends at a multiple is the one";
+}
+
+TEST_F(EvaluationTimes, MultiplesThatNoModelLiesBetweenHaveOneRow) {
+  EXPECT_THAT(steps_of(outcome_with("algorithm='sync-sgd'", {"evaluation.every_seconds=1"})),
+              ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13));
+  EXPECT_THAT(steps_of(outcome_with("algorithm='sync-sgd'", {"evaluation.every_seconds=100"})), ElementsAre(0, 13));
+}
+
+// Rounds end at 12.25, 24.5, 36.75, and the last one, of a step, at 40.
+TEST_F(EvaluationTimes, OfLocalSgdAveragesAreEvaluated) {
+  const std::string method = "algorithm='local-sgd',period={rule='constant',steps=4}";
+  EXPECT_THAT(steps_of(outcome_with(method)), ElementsAre(0, 4, 8, 12, 13));
+  const Outcome rarer = outcome_with(method, {"evaluation.every_seconds=13"});
+  EXPECT_THAT(steps_of(rarer), ElementsAre(0, 8, 12, 13));
+  EXPECT_THAT(times_of(rarer), ElementsAre(0, 24.5, 36.75, 40));
+}
+
+// Workers that never meet: at 10 s worker 0 is in step 10, 1 has its 9th at 10.8, 2 its 4th at 12, 4 its 10th at 11.
+TEST_F(EvaluationTimes, WhereWorkersHaveModelsOfTheirOwnEachHasItsFirstAtOrAfterTheTime) {
+  const Outcome outcome =
+      outcome_with("algorithm='dynamic-averaging',threshold=inf,check_every=2", {"evaluation.every_seconds=5"});
+  const auto& rows = outcome.recording.metrics;
+  EXPECT_THAT(steps_of(outcome), ElementsAre(0, 5, 10, 13));
+  EXPECT_EQ(to_seconds(rows[1].time), 6);  // of the second step of worker 2
+  EXPECT_EQ(to_seconds(rows[2].time), 12);
+  const auto expected = [](const std::vector<int>& steps) {
+    double distance = 0;
+    for (const int step : steps) distance += std::pow(0.9, step) / 5;
+    return distance * distance;
+  };
+  const double first = rows[0].evaluation->test_loss;
+  EXPECT_NEAR(rows[1].evaluation->test_loss / first, expected({5, 5, 2, 5, 5}), 1e-4);
+  EXPECT_NEAR(rows[2].evaluation->test_loss / first, expected({10, 9, 4, 10, 10}), 1e-4);
+}
+
+// A server publishes with each gradient, also between two steps of the file: the rows are the first at or after each
+// multiple. Of all rows by steps none lies between the multiple and the row.
+TEST_F(EvaluationTimes, OfAllMethodsRowsAreTheFirstAtOrAfterEachMultiple) {
+  for (const std::string method :
+       {"algorithm='async-sgd'", "algorithm='backup-workers',backups=2", "algorithm='softsync',splitting=2",
+        "algorithm='decentralized-sgd'", "algorithm='stochastic-gradient-push'",
+        "algorithm='eager-sgd',activation='solo'", "algorithm='elastic-averaging',beta=0.5,period=2",
+        "algorithm='dropcompute',threshold_s=1.15"}) {
+    SCOPED_TRACE(method);
+    const Outcome outcome = outcome_with(method, {"evaluation.every_seconds=4"});
+    const Outcome often = outcome_with(method, {"evaluation={every_steps=1}"});
+    ASSERT_EQ(outcome.failure, "");
+    const bool has_own_models =
+        method.find("decentralized") != std::string::npos || method.find("gradient-push") != std::string::npos;
+    const auto times = times_of(outcome);
+    ASSERT_GT(times.size(), 3u);
+    for (std::size_t i = 1; i < times.size(); ++i) {
+      if (i + 1 == times.size()) continue;  // the last one is there in any case
+      EXPECT_GT(std::floor(times[i] / 4), std::floor(times[i - 1] / 4));
+      const double due = 4 * (std::floor(times[i - 1] / 4) + 1);
+      // Of each worker's own model the first may be of an earlier step than the last worker's.
+      if (has_own_models) continue;
+      for (const double time : times_of(often)) EXPECT_FALSE(time >= due && time < times[i]) << due;
+    }
+    EXPECT_EQ(outcome.totals->end, often.totals->end) << "evaluations take no time";
+    EXPECT_EQ(times.back(), times_of(often).back()) << "the last model is evaluated in any case";
+  }
+}
+
+// The target is met by the first of these evaluations that does, at its time.
+TEST_F(EvaluationTimes, TimeToTargetGoesByThem) {
+  const Outcome outcome = outcome_with("algorithm='sync-sgd'");
+  const double reached = outcome.recording.metrics[0].evaluation->test_loss * std::pow(0.9, 2 * 5);  // after step 5
+  const auto with_target = load({"evaluation.target_loss=" + std::to_string(reached * 1.001)}).runs.front();
+  const auto target = summarise(with_target, outcome_of(with_target)).time_to_target;
+  ASSERT_TRUE(target && target->time_s);
+  EXPECT_EQ(*target->time_s, 22.75) << "step 5 has none; the first evaluation after it is that of step 7";
+  EXPECT_EQ(*target->step, 7);
+}
+
+TEST_F(EvaluationTimes, ItStandsInsteadOfOtherIntervals) {
+  EXPECT_THAT(faults({"evaluation.every_steps=5"}),
+              HasSubstr("evaluation.every_steps = 5; must not be given together with every_seconds"));
+  EXPECT_THAT(faults({"evaluation.every_epochs=1"}), HasSubstr("must not be given together with every_seconds"));
+  for (const char* wrong : {"0", "-3", "1e-10", "inf", "'often'"})
+    EXPECT_THAT(faults({std::string("evaluation.every_seconds=") + wrong}),
+                HasSubstr("must be a number of at least 1e-09 and at most 1000000000"))
+        << wrong;
+  EXPECT_EQ(load().resolved_toml.find("every_steps"), std::string::npos);
+}
+
+// Methods in which each worker has a model of its own: what is evaluated is the mean of all, or each of them.
+
+// A condition of 1: the loss is half the squared distance from the optimum.
+constexpr const char* models_experiment = R"(
+[cluster]
+workers = 5
+micro_batch_s = 1.0
+worker_factors = [1, 1.2, 3, 1, 1.1]
+[network]
+kind = "fixed"
+latency_s = 0.25
+[training]
+model = "quadratic"
+[models.quadratic]
+dimension = 20
+condition = 1
+noise = 1
+[training.learning_rate]
+schedule = "constant"
+peak = 0.1
+[training.optimizer]
+name = "sgd"
+[budget]
+steps = 13
+[evaluation]
+every_steps = 4
+[[methods]]
+algorithm = "sync-sgd"
+)";
+
+class OwnModelsOfWorkers : public MethodOutcomes {
+ protected:
+  void SetUp() override {
+    ExperimentFile::SetUp();
+    write(models_experiment);
+  }
+};
+
+// Gradients are linear and mixing keeps the mean, so that it is the model of synchronous SGD after as many steps; no
+// worker has that.
+TEST_F(OwnModelsOfWorkers, TheMeanOfAllIsEvaluated) {
+  const Outcome synchronous = outcome_with("algorithm='sync-sgd'");
+  for (const auto* method : {"algorithm='decentralized-sgd'", "algorithm='stochastic-gradient-push'",
+                             "algorithm='dynamic-averaging',threshold=inf,check_every=2",
+                             "algorithm='dynamic-averaging',threshold=0,check_every=5"}) {
+    SCOPED_TRACE(method);
+    const Outcome gossip = outcome_with(method);
+    ASSERT_EQ(gossip.failure, "");
+    ASSERT_EQ(steps_of(gossip), (std::vector<std::int64_t>{0, 4, 8, 12, 13}));
+    for (std::size_t i = 0; i < 5; ++i) {
+      const MetricsRow &found = gossip.recording.metrics[i], &expected = synchronous.recording.metrics[i];
+      EXPECT_NEAR(found.evaluation->test_loss, expected.evaluation->test_loss, 1e-4 * expected.evaluation->test_loss);
+      EXPECT_EQ(found.samples, expected.samples);
+    }
+  }
+}
+
+// A model counts once the last worker has it: worker 2 takes 3 s per step.
+TEST_F(OwnModelsOfWorkers, ItsTimeIsThatOfTheSlowestWorker) {
+  const Outcome alone = outcome_with("algorithm='dynamic-averaging',threshold=inf,check_every=2");
+  for (std::size_t i = 1; i < 4; ++i)
+    EXPECT_EQ(to_seconds(alone.recording.metrics[i].time), 3.0 * static_cast<double>(4 * i));
+}
+
+// The mean of the losses is above that of the mean by half the mean squared distance.
+TEST_F(OwnModelsOfWorkers, OrTheMeanOverEachOfThemWhichTheConsensusDistanceTellsApart) {
+  for (const std::string algorithm : {"decentralized-sgd", "stochastic-gradient-push"}) {
+    const Outcome mean = outcome_with("algorithm='" + algorithm + "',evaluated='average'");
+    const Outcome each = outcome_with("algorithm='" + algorithm + "',evaluated='own'");
+    ASSERT_EQ(steps_of(each), steps_of(mean));
+    ASSERT_EQ(each.recording.measurements.size(), 4u);  // there is none before the first step
+    for (std::size_t i = 1; i < 5; ++i) {
+      const Measurement& distance = each.recording.measurements[i - 1];
+      const MetricsRow& row = each.recording.metrics[i];
+      EXPECT_EQ(distance.quantity, "evaluated_consensus_distance");
+      EXPECT_EQ(distance.step, row.step);
+      EXPECT_EQ(distance.time, row.time);
+      EXPECT_EQ(distance.value, mean.recording.measurements[i - 1].value);
+      EXPECT_GT(distance.value, 0.01);
+      EXPECT_NEAR(row.evaluation->test_loss - mean.recording.metrics[i].evaluation->test_loss,
+                  distance.value * distance.value / 2, 1e-4);
+    }
+  }
+}
+
+TEST_F(OwnModelsOfWorkers, EvaluationChangesNeitherTimeNorModels) {
+  for (const std::string algorithm : {"decentralized-sgd", "stochastic-gradient-push"}) {
+    const std::string method = "algorithm='" + algorithm + "'";
+    const Outcome often = outcome_with(method, {"evaluation.every_steps=1", "recording.parameters=true"});
+    const Outcome never = outcome_with(method, {"evaluation.every_steps=100", "recording.parameters=true"});
+    EXPECT_EQ(often.totals->end, never.totals->end);
+    EXPECT_EQ(often.totals->bytes, never.totals->bytes);
+    EXPECT_EQ(often.recording.parameters, never.recording.parameters);
+  }
+}
+
+// Under a budget of seconds workers end at unlike steps; the last row is that of all last models.
+TEST_F(OwnModelsOfWorkers, RowsAscendWhereWorkersEndAtUnlikeSteps) {
+  for (const auto* method : {"algorithm='stochastic-gradient-push',overlap_steps=3,overlap='released'",
+                             "algorithm='dynamic-averaging',threshold=inf,check_every=2"}) {
+    const Outcome outcome = outcome_with(method, {"budget={seconds=20}", "evaluation.every_steps=2"});
+    ASSERT_EQ(outcome.failure, "");
+    const auto& rows = outcome.recording.metrics;
+    for (std::size_t i = 1; i < rows.size(); ++i) {
+      EXPECT_GE(rows[i].step, rows[i - 1].step);
+      EXPECT_GE(rows[i].time, rows[i - 1].time);
+    }
+    EXPECT_GE(to_seconds(rows.back().time), 20);
+  }
+}
+
+// The model goes to and fro without end.
+TEST_F(OwnModelsOfWorkers, ADivergedMeanEndsTheRun) {
+  const Outcome outcome = outcome_with("algorithm='decentralized-sgd'",
+                                       {"training.learning_rate.peak=1e10", "budget.steps=400", "cluster.workers=3",
+                                        "cluster.worker_factors=[1,1,1]", "models.quadratic.noise=0"});
+  EXPECT_TRUE(outcome.recording.diverged);
+}
+
+// The first row of metrics.csv: what the run starts with.
+
+struct FirstRow : ExperimentFile {
+  // Of the run's first row.
+  double first_rate(const std::string& method) const {
+    const auto run = load({"seeds=[3]", "methods=[" + method + "]"}).runs.at(0);
+    const auto rows = outcome_of(run).recording.metrics;
+    EXPECT_EQ(rows.at(0).step, Step{0});
+    return rows.at(0).learning_rate;
+  }
+};
+
+// That of the next step, as in all rows: of the phase's own schedule where that begins at once.
+TEST_F(FirstRow, HasTheRateOfTheFirstStep) {
+  EXPECT_DOUBLE_EQ(first_rate("{algorithm='sync-sgd'}"), 0.2);
+  const std::string at_once = "{algorithm='local-sgd',period={rule='constant',steps=5},local_phase=";
+  EXPECT_DOUBLE_EQ(first_rate(at_once + "{micro_batches=1}}"), 0.2);
+  EXPECT_DOUBLE_EQ(first_rate(at_once + "{peak=0.05}}"), 0.05);
+  EXPECT_DOUBLE_EQ(first_rate("{algorithm='local-sgd',period={rule='swap',switch_step=10},local_phase={peak=0.05}}"),
+                   0.2);
+}
+
+// At a constant rate each row's is that of the first step, as the method scales it: that of a server's single gradients
+// by their number, that of backup workers by their quorum.
+TEST_F(FirstRow, HasTheRateOfTheRowsThatFollow) {
+  const auto rates = [this](const std::string& method) {
+    const auto run = load({"seeds=[3]", "training.learning_rate={schedule='constant',peak=0.05}", "budget={steps=24}",
+                           "evaluation.every_steps=6", "methods=[{" + method + "}]"})
+                         .runs.at(0);
+    std::vector<double> rates;
+    for (const MetricsRow& row : outcome_of(run).recording.metrics) rates.push_back(row.learning_rate);
+    return rates;
+  };
+  const auto expect = [&](const std::string& method, double rate) {
+    const std::vector<double> found = rates(method);
+    EXPECT_GT(found.size(), 2U);
+    for (const double each : found) EXPECT_DOUBLE_EQ(each, rate) << method;
+  };
+  expect("algorithm='sync-sgd'", 0.05);
+  expect("algorithm='async-sgd'", 0.05 / 4);
+  expect("algorithm='async-sgd',rate_scaling='none'", 0.05);
+  expect("algorithm='softsync',splitting=2", 0.05 / 2);
+  expect("algorithm='k-async',gradients=3", 0.05 * 3 / 4);
+  expect("algorithm='k-batch-async',gradients=3", 0.05 * 3 / 4);
+  expect("algorithm='ringmaster',delay_threshold=2", 0.05 / 4);
+  expect("algorithm='stale-synchronous',slack=2", 0.05 / 4);
+  expect("algorithm='sliding-window',maximum_delay=2", 0.05 / 4);
+  expect("algorithm='throttle',divisor=1", 0.05 / 4);
+  expect("algorithm='bounded-delay',maximum_delay=2", 0.05);
+  for (const std::string late : {"'finish'", "'cancel'"})
+    expect("algorithm='backup-workers',backups=1,learning_rate='times-quorum',late=" + late, 0.05 * 3);
+  expect("algorithm='backup-workers',backups=1,learning_rate='times-quorum',servers=3", 0.05 * 3);
+  expect("algorithm='backup-workers',backups=1", 0.05);
+  expect("algorithm='palsgd',period={rule='constant',steps=4},outer={name='plain'}", 0.05);
+  expect("algorithm='stochastic-gradient-push'", 0.05);
 }
 
 }  // namespace

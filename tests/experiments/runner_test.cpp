@@ -10,14 +10,22 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
+#include "algorithms/registry.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "results/found_runs.hpp"
 #include "results/run_directory.hpp"
+#include "tests/experiments/held_by_workers.hpp"
+#include "tests/experiments/loaded_text.hpp"
+#include "tests/experiments/program.hpp"
+#include "tests/experiments/run_results.hpp"
 #include "tests/experiments/runner_case.hpp"
 #include "workers/base/files.hpp"
 #include "workers/base/process.hpp"
@@ -373,6 +381,352 @@ TEST_F(RunnerTest, TheMpiClusterNeedsALauncher) {
   options_.cluster = ClusterChoice::mpi;
   EXPECT_EQ(start(), 2);
   EXPECT_THAT(err_, HasSubstr("mpirun"));
+}
+
+// When a finished run is believed, and what is needed to read it.
+
+using testing::HasSubstr;
+using testing::Not;
+
+class FinishedRuns : public RunnerTest {
+ protected:
+  void SetUp() override {
+    RunnerTest::SetUp();
+    algorithm_ = std::make_shared<Synchronous>();
+    add("A", 1, algorithm_);
+    add("A", 2, algorithm_);
+    ASSERT_EQ(start(), 0);
+    algorithm_->runs = 0;
+  }
+
+  // Runs that a new start makes.
+  int repeated() {
+    algorithm_->runs = 0;
+    EXPECT_EQ(start(), 0) << err_;
+    return algorithm_->runs / 2;  // workers
+  }
+
+  // Everything below the results directory with the time of its last change.
+  std::map<fs::path, fs::file_time_type> state() const {
+    std::map<fs::path, fs::file_time_type> times;
+    for (const auto& entry : fs::recursive_directory_iterator(options_.results_directory))
+      times[entry.path()] = entry.last_write_time();
+    times[options_.results_directory] = fs::last_write_time(options_.results_directory);
+    return times;
+  }
+
+  std::shared_ptr<Synchronous> algorithm_;
+};
+
+TEST_F(FinishedRuns, AreNotRepeated) { EXPECT_EQ(repeated(), 0); }
+
+TEST_F(FinishedRuns, AreRepeatedWhereAFileIsDamagedWhichIsNamed) {
+  for (const char* name : {"metrics.csv", "steps.csv", "summary.json", "config.toml", "metadata.json", "files.json"}) {
+    std::ofstream(directory(1) / name) << "";
+    EXPECT_EQ(repeated(), 1) << name;
+    EXPECT_THAT(err_, HasSubstr((directory(1) / name).string() + ": ")) << name;
+    EXPECT_THAT(err_, HasSubstr("the run is repeated\n"));
+    EXPECT_THAT(err_, Not(HasSubstr(directory(0).string())));
+    EXPECT_THAT(err_, HasSubstr("1 of 2 runs are there already"));
+    EXPECT_EQ(damage_of(directory(1)), "") << name;
+    EXPECT_EQ(repeated(), 0) << name;
+  }
+}
+
+TEST_F(FinishedRuns, AreRepeatedWhereAFileIsGone) {
+  fs::remove(directory(0) / "steps.csv");
+  options_.quiet = true;
+  EXPECT_EQ(repeated(), 1);
+  EXPECT_EQ(err_, (directory(0) / "steps.csv").string() + ": is not there; the run is repeated\n") << "also if quiet";
+}
+
+TEST_F(FinishedRuns, AreRepeatedWhereTheSummaryIsADirectory) {
+  fs::remove(directory(0) / "summary.json");
+  fs::create_directory(directory(0) / "summary.json");
+  EXPECT_EQ(repeated(), 1);
+  EXPECT_THAT(err_, HasSubstr((directory(0) / "summary.json").string() + ": "));
+  EXPECT_THAT(err_, HasSubstr("is a directory"));
+  EXPECT_TRUE(fs::is_regular_file(directory(0) / "summary.json"));
+}
+
+TEST_F(FinishedRuns, AreTabulatedWithoutAnythingBeingWritten) {
+  const std::string table = out_;
+  const auto before = state();
+  EXPECT_EQ(repeated(), 0);
+  EXPECT_EQ(out_, table);
+  EXPECT_EQ(state(), before);
+}
+
+TEST_F(FinishedRuns, NeedNoDataToBeTabulated) {
+  for (auto& run : experiment_.runs)
+    run.training.make_objective = []() -> std::shared_ptr<const Objective> {
+      throw std::runtime_error("data were loaded");
+    };
+  EXPECT_EQ(repeated(), 0);
+}
+
+// Directories are named by half of the hash.
+TEST_F(FinishedRuns, OfAnotherConfigurationAreNotBelieved) {
+  experiment_.runs[0].hash.back() = 'f';
+  EXPECT_EQ(repeated(), 1);
+  EXPECT_THAT(err_, HasSubstr("1 of 2 runs are there already"));
+  EXPECT_EQ(repeated(), 0);
+}
+
+TEST_F(FinishedRuns, AreRepeatedWhereTheyLackWhatIsToBeRecorded) {
+  RecordingPlan& plan = experiment_.runs[0].recording;
+  plan.parameters = true;
+  EXPECT_EQ(repeated(), 1);
+  EXPECT_TRUE(fs::exists(directory(0) / "parameters.npy"));
+  EXPECT_EQ(repeated(), 0);
+  plan.trace = true;
+  plan.trace_seconds = 2;
+  EXPECT_EQ(repeated(), 1);
+  EXPECT_EQ(repeated(), 0);
+  EXPECT_EQ(summary(0)["recorded"]["trace"]["seconds"], 2);
+  for (const std::optional<double> seconds : {std::optional(3.0), std::optional(1.0), std::optional<double>()}) {
+    plan.trace_seconds = seconds;
+    EXPECT_EQ(repeated(), 1) << "the trace went up to another time";
+    EXPECT_EQ(repeated(), 0);
+  }
+}
+
+// It decides the order of figures; the file may have got another method since.
+TEST_F(FinishedRuns, HaveTheirMethodsPresentPlace) {
+  experiment_.runs[0].method_index = 7;
+  const auto found = finished_before(directory(0), experiment_.runs[0]);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->method_index, 7u);
+}
+
+// A process that was killed between taking a run's name away and giving it to the new files.
+TEST_F(FinishedRuns, AreFoundUnderTheNameThatAKilledProcessLeft) {
+  ProcessIdentity killed = this_process();
+  killed.number = 999'999'999;
+  fs::rename(directory(0), hidden_sibling(directory(0), replaced_kind, killed));
+  fs::remove_all(directory(1));
+  EXPECT_EQ(repeated(), 1);
+  EXPECT_THAT(err_, HasSubstr("1 of 2 runs are there already"));
+}
+
+TEST_F(FinishedRuns, CannotBeBehindALinkThatLeadsNowhere) {
+  const fs::path results = options_.results_directory;
+  fs::remove_all(results);
+  fs::create_directory_symlink("/nowhere/at/all", results);
+  EXPECT_EQ(start(), 2);
+  EXPECT_EQ(err_, fmt::format("{0}: is a link to /nowhere/at/all, which is not there; the results directory {0}/test "
+                              "cannot be created\n",
+                              results.string()));
+  fs::remove(results);
+  fs::create_directory_symlink(results, results);
+  EXPECT_EQ(start(), 2);
+  EXPECT_THAT(err_, HasSubstr(results.string() + ": is reached by links that lead back to themselves"));
+  fs::remove(results);
+}
+
+TEST_F(FinishedRuns, CannotBeWhereAFileIs) {
+  fs::remove_all(directory(0).parent_path());
+  std::ofstream(directory(0).parent_path()) << "a file";
+  EXPECT_EQ(start(), 2);
+  EXPECT_EQ(err_, directory(0).parent_path().string() + ": is a file; results belong there\n");
+}
+
+// What two experiments compute alike is computed once.
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* quadratic = R"(seeds = [1]
+[cluster]
+workers = 2
+micro_batch_s = 0.01
+[network]
+kind = "free"
+[training]
+model = "quadratic"
+learning_rate = {{ schedule = "constant", peak = {} }}
+optimizer = {{ name = "sgd" }}
+[budget]
+steps = 5
+[evaluation]
+every_steps = 5
+[[methods]]
+algorithm = "sync-sgd"
+label = "{}"
+)";
+
+class RunsElsewhere : public ProgramTest {
+ protected:
+  void SetUp() override {
+    ProgramTest::SetUp();
+    first_ = start("first", file("first", "one"));
+    ASSERT_EQ(first_.status, 0) << first_.err;
+  }
+
+  static std::string file(const std::string& name, const std::string& label, double rate = 0.1) {
+    return fmt::format("name = \"{}\"\n", name) + fmt::format(quadratic, rate, label);
+  }
+  ProgramOutcome start(const std::string& name, const std::string& text, const std::string& options = "") const {
+    return syncopate("run " + write(name + ".toml", text) + " " + options);
+  }
+  // The only run of the method.
+  fs::path directory_of(const std::string& experiment, const std::string& method) const {
+    const fs::path of_method = directory / "results/runs" / experiment / method;
+    EXPECT_TRUE(fs::exists(of_method)) << of_method;
+    return fs::directory_iterator(of_method)->path();
+  }
+  std::string text_of(const fs::path& path) const { return read(fs::relative(path, directory)); }
+  nlohmann::json json_of(const fs::path& path) const { return nlohmann::json::parse(text_of(path)); }
+  bool was_copied(const std::string& experiment, const std::string& method) const {
+    return json_of(directory_of(experiment, method) / "metadata.json").contains("copied_from");
+  }
+
+  ProgramOutcome first_;
+};
+
+TEST_F(RunsElsewhere, AreCopiedUnderTheNewNames) {
+  const ProgramOutcome second = start("second", file("second", "two"));
+  EXPECT_EQ(second.status, 0);
+  EXPECT_THAT(second.err,
+              HasSubstr("1 of 1 runs are there already, in results/runs (1 copied from other experiments)"));
+  EXPECT_THAT(second.err, Not(HasSubstr("begins")));
+  EXPECT_THAT(second.out, HasSubstr("two"));
+  const fs::path from = directory_of("first", "one");
+  const fs::path to = directory_of("second", "two");
+  const auto summary = json_of(to / "summary.json");
+  EXPECT_EQ(summary["experiment"], "second");
+  EXPECT_EQ(summary["method"], "two");
+  EXPECT_NE(summary["hash"], json_of(from / "summary.json")["hash"]);
+  const auto metadata = json_of(to / "metadata.json");
+  EXPECT_EQ(metadata["configuration_hash"], summary["hash"]);
+  EXPECT_EQ(metadata["copied_from"], fs::relative(from, directory / "results/runs").generic_string());
+  EXPECT_THAT(text_of(to / "config.toml"), HasSubstr("name = \"second\""));
+  EXPECT_THAT(text_of(to / "config.toml"), HasSubstr("label = \"two\""));
+  for (const char* rows : {"steps.csv", "metrics.csv"}) EXPECT_EQ(text_of(to / rows), text_of(from / rows));
+}
+
+// The copy is what the second experiment would have computed itself.
+TEST_F(RunsElsewhere, AreWhatWouldHaveBeenComputed) {
+  start("second", file("second", "two"));
+  auto copied = json_of(directory_of("second", "two") / "summary.json");
+  start("second", file("second", "two"), "--rerun");
+  ASSERT_FALSE(was_copied("second", "two"));
+  auto computed = json_of(directory_of("second", "two") / "summary.json");
+  for (auto* summary : {&copied, &computed})
+    for (const char* of_host : {"host_s", "samples_per_host_s"}) summary->erase(of_host);
+  EXPECT_EQ(copied, computed);
+}
+
+TEST_F(RunsElsewhere, AreTakenForFinishedOnes) {
+  start("second", file("second", "two"));
+  const ProgramOutcome again = start("second", file("second", "two"));
+  EXPECT_THAT(again.err, HasSubstr("1 of 1 runs are there already, in results/runs; --rerun"));
+  EXPECT_EQ(syncopate("table results/runs/second").status, 0);
+}
+
+TEST_F(RunsElsewhere, AreFoundWhereAMethodHasTheKeysItself) {
+  start("second", file("second", "two", 0.3) + "training = { learning_rate = { peak = 0.1 } }\n");
+  EXPECT_TRUE(was_copied("second", "two"));
+  EXPECT_TRUE(json_of(directory_of("second", "two") / "summary.json").contains("own_training"));
+}
+
+TEST_F(RunsElsewhere, AreFoundAfterAMethodGotAnotherLabel) {
+  start("first", file("first", "one of another name"));
+  EXPECT_TRUE(was_copied("first", "one-of-another-name"));
+}
+
+TEST_F(RunsElsewhere, AreOthersWithOtherNumbers) {
+  start("second", file("second", "two", 0.2));
+  EXPECT_FALSE(was_copied("second", "two"));
+}
+
+TEST_F(RunsElsewhere, AreMadeWhereTheyLackWhatIsToBeRecorded) {
+  start("second", file("second", "two") + "[recording]\nparameters = true\n");
+  EXPECT_FALSE(was_copied("second", "two"));
+  start("third", file("third", "three") + "[recording]\ntrace = true\n");
+  EXPECT_FALSE(was_copied("third", "three"));
+  start("fourth", file("fourth", "four") + "[recording]\nparameters = true\n");
+  EXPECT_TRUE(was_copied("fourth", "four"));
+  EXPECT_TRUE(fs::exists(directory_of("fourth", "four") / "parameters.npy"));
+}
+
+TEST_F(RunsElsewhere, AreNotCopiedWhereTheyAreDamaged) {
+  std::ofstream(directory_of("first", "one") / "steps.csv") << "";
+  const ProgramOutcome second = start("second", file("second", "two"));
+  EXPECT_EQ(second.status, 0);
+  EXPECT_FALSE(was_copied("second", "two"));
+}
+
+TEST_F(RunsElsewhere, AreCopiedAsCommonPhases) {
+  constexpr const char* common = "[training.common]\nsteps = 3\n";
+  start("second", file("second", "two") + common);
+  EXPECT_FALSE(was_copied("second", "common-phase"));
+  start("third", file("third", "three", 0.2) + common + "learning_rate = { peak = 0.1 }\n");
+  EXPECT_TRUE(was_copied("third", "common-phase"));
+  EXPECT_FALSE(was_copied("third", "three"));
+}
+
+// A run whose model is no longer finite has diverged: with every method, whatever it compresses or leaves out.
+
+// At this rate the second step along gradients that grow with the parameters leads out of single precision.
+const std::string wild = R"(name = "wild"
+budget.steps = 40
+evaluation = { every_steps = 4 }
+network = { kind = "fixed", latency_s = 0.1 }
+[cluster]
+workers = 4
+micro_batches = 2
+micro_batch_s = 1.0
+worker_factors = [1, 1.3, 1.1, 1.8]
+[training]
+model = "quadratic"
+learning_rate = { schedule = "constant", peak = 1e30 }
+optimizer = { name = "sgd", momentum = 0.9 }
+[models.quadratic]
+dimension = 20
+condition = 1
+noise = 1
+)";
+
+class Divergence : public LoadedText {
+ protected:
+  // Steps whose length has a bound, of clipped gradients, of Adam or of a vote, stay finite: the rows then show how far
+  // they led.
+  static void expect_diverged(const syncopate::Run& run) {
+    const Outcome outcome = outcome_of(run);
+    const RunSummary summary = summarise(run, outcome);
+    if (summary.status == RunStatus::finished) {
+      EXPECT_GT(summary.final_test_loss.value(), 1e30) << run.resolved_toml;
+    } else {
+      EXPECT_EQ(to_string(summary.status), std::string("diverged")) << run.resolved_toml;
+      EXPECT_THAT(summary.reason, testing::StartsWith("the model is not finite after step")) << run.resolved_toml;
+    }
+  }
+};
+
+TEST_F(Divergence, OfEveryMethodIsSaid) {
+  const auto load_text = [this](const std::string& text) { return load(text); };
+  for (const AlgorithmRow& row : algorithms())
+    expect_diverged(held::of_example(wild, row.name, row.example, load_text).runs.front());
+}
+
+TEST_F(Divergence, OfWhatIsCompressedOrAveragedBesidesIsSaid) {
+  for (held::Methods methods : {held::with_state, held::with_more_compressions}) {
+    std::erase_if(methods, [](const std::string& method) {
+      return method.find("powersgd") != std::string::npos;
+    });  // without matrices
+    for (const syncopate::Run& run : load(wild + held::text_of(methods)).runs) expect_diverged(run);
+  }
+}
+
+TEST_F(Divergence, OfMethodsThatLeaveOutliersOutIsSaid) {
+  const std::string edit = "algorithm = \"edit\"\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.8 }\n";
+  const std::string by_steps = edit + "period = { rule = \"constant\", steps = 4 }\n";
+  const held::Methods methods = {by_steps + "scope = \"model\"\n", by_steps + "clip_norm = 0.5\n",
+                                 by_steps + "outlier_factor = 1.0\noutlier_warmup = 2\noutlier_smoothing = 0.5\n",
+                                 edit + "sync_seconds = 6.0\n"};
+  for (const syncopate::Run& run : load(wild + held::text_of(methods)).runs) expect_diverged(run);
 }
 
 }  // namespace

@@ -1,16 +1,317 @@
-// Tuning as its users see it: what is run, found again, chosen, shown and exported.
+// Which trials tuning makes, and what it chooses, on functions whose best settings are known.
+#include "experiments/execution/tuning.hpp"
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <functional>
+#include <limits>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <vector>
 
+#include "experiments/commands/commands.hpp"
+#include "experiments/sections/experiment.hpp"
+#include "results/result_table.hpp"
+#include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {
 namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TunedAxis axis(const std::string& key, TomlNode::Array values, bool goes_by_steps = false) {
+  TunedAxis axis{.key = key, .path = {"training", key}, .values = std::move(values), .goes_by_steps = goes_by_steps};
+  for (const TomlNode& value : axis.values) axis.labels.push_back(inline_toml(value));
+  return axis;
+}
+TunedAxis numbers(const std::string& key, const std::vector<double>& values, bool goes_by_steps = false) {
+  TomlNode::Array nodes;
+  for (const double value : values) nodes.push_back({value, {}});
+  return axis(key, std::move(nodes), goes_by_steps);
+}
+TunedAxis integers(const std::string& key, const std::vector<std::int64_t>& values) {
+  TomlNode::Array nodes;
+  for (const std::int64_t value : values) nodes.push_back({value, {}});
+  return axis(key, std::move(nodes));
+}
+
+double number(const TomlNode& node) {
+  const auto* integer = std::get_if<std::int64_t>(&node.value);
+  return integer ? static_cast<double>(*integer) : std::get<double>(node.value);
+}
+
+TEST(TunedAxis, GoesOnByTheRatioOfItsLastTwoValues) {
+  EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0.05, 0.1, 0.2}), true)), 0.4);
+  EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0.2, 0.05, 0.1}), false)), 0.025);
+  EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0.1, 0.3, 0.6}), true)), 1.2);
+  EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0.1, 0.4, 0.6}), false)), 0.025) << "by the nearest two";
+}
+
+TEST(TunedAxis, GoesOnByItsStepOrWhereARatioHasNoSense) {
+  EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0.5, 0.6, 0.7}, true), true)), 0.8);
+  EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0, 0.25}), true)), 0.5);
+  EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0, 0.25}), false)), -0.25);
+}
+
+TEST(TunedAxis, StaysWholeAndEndsWhereThereIsNoWholeNumberBeyond) {
+  const auto next = next_beyond(integers("x", {1, 2, 4}), true);
+  ASSERT_TRUE(next && std::holds_alternative<std::int64_t>(next->value));
+  EXPECT_EQ(std::get<std::int64_t>(next->value), 8);
+  EXPECT_FALSE(next_beyond(integers("x", {1, 2, 4}), false));
+  EXPECT_FALSE(next_beyond(integers("x", {4}), true)) << "there is no neighbour to go by";
+  EXPECT_FALSE(next_beyond(axis("x", {{std::string("a"), {}}, {std::string("b"), {}}}), true));
+}
+
+// One group, whose trials have the loss `of` at the setting's numbers; NaN: they fail.
+class TunerTest : public testing::Test {
+ protected:
+  using Loss = std::function<double(const std::vector<double>& at, std::uint64_t seed)>;
+
+  void tune(std::vector<TunedAxis> axes, const Loss& of, int extensions = 2, double allowed = 1e9) {
+    auto plan = std::make_shared<TuningPlan>();
+    plan->seeds = {7, 9};
+    plan->measure = "final_validation_loss";
+    plan->extensions = extensions;
+    plan->groups = {{.method_index = 0, .method = "m", .point = {}, .axes = std::move(axes)}};
+    plan->trial = [allowed](std::size_t, const Setting& setting, std::uint64_t seed) {
+      syncopate::Run run;
+      run.seed = seed;
+      for (const TomlNode& value : setting) {
+        if (std::holds_alternative<double>(value.value) || std::holds_alternative<std::int64_t>(value.value))
+          if (number(value) > allowed) throw ConfigurationFault("beyond what the key allows");
+        run.hash += inline_toml(value) + " ";
+      }
+      return run;
+    };
+    tuner_ = std::make_unique<Tuner>(plan, std::set<std::size_t>{0});
+    do {
+      for (const Tuner::Trial& trial : tuner_->open()) {
+        std::vector<double> at;
+        for (std::size_t i = 0; i < trial.run.hash.size(); i = trial.run.hash.find(' ', i) + 1)
+          at.push_back(std::stod(trial.run.hash.substr(i)));
+        const double loss = of(at, trial.run.seed);
+        tuner_->take(trial, std::isnan(loss) ? "diverged" : "finished",
+                     {std::isnan(loss) ? std::nullopt : std::optional(loss)});
+        made_.push_back(trial.run.hash);
+      }
+    } while (tuner_->extend());
+  }
+  std::vector<double> chosen() const {
+    std::vector<double> values;
+    const auto settings = tuner_->chosen();
+    if (settings.contains(0))
+      for (const TomlNode& value : settings.at(0)) values.push_back(number(value));
+    return values;
+  }
+  TunedMethod result() const { return tuner_->results().front(); }
+
+  std::unique_ptr<Tuner> tuner_;
+  std::vector<std::string> made_;  // trials
+};
+
+// Least at 8.
+double valley(const std::vector<double>& at, std::uint64_t) { return std::pow(std::log2(at[0]) - 3, 2); }
+
+TEST_F(TunerTest, ChoosesTheLeastLossWithinTheGrid) {
+  tune({integers("x", {2, 8, 32})}, valley);
+  EXPECT_THAT(chosen(), ElementsAre(8));
+  EXPECT_EQ(made_.size(), 3u * 2);
+  EXPECT_THAT(result().extended, IsEmpty());
+  EXPECT_THAT(result().at_edge, IsEmpty());
+}
+
+TEST_F(TunerTest, ExtendsTheGridUntilTheBestIsWithinIt) {
+  tune({integers("x", {1, 2, 4})}, valley);
+  EXPECT_THAT(chosen(), ElementsAre(8));
+  EXPECT_EQ(made_.size(), 5u * 2) << "1, 2, 4, and then 8 and 16";
+  EXPECT_EQ(result().trials(), 10u);
+  EXPECT_THAT(result().extended, ElementsAre("x"));
+  EXPECT_THAT(result().at_edge, IsEmpty());
+}
+
+TEST_F(TunerTest, ExtendsDownwardsAsWell) {
+  tune({numbers("x", {64, 32, 16})}, valley);
+  EXPECT_THAT(chosen(), ElementsAre(8));
+  EXPECT_EQ(made_.size(), 5u * 2) << "and then 8 and 4";
+}
+
+TEST_F(TunerTest, SaysWhereTheBestIsAtTheEdgeAllTheSame) {
+  tune({integers("x", {1, 2})}, valley, 1);
+  EXPECT_THAT(chosen(), ElementsAre(4));
+  EXPECT_THAT(result().at_edge, ElementsAre("x"));
+  const std::string line =
+      tuning_lines(Tuning{.experiment = "e", .measure = "l", .seeds = {7, 9}, .methods = {result()}});
+  EXPECT_EQ(line,
+            "m: tuned, x = 4 is the best of 3 settings in 6 trials by l (1); the grid of x was extended; x is at the "
+            "edge of the grid\n");
+}
+
+TEST_F(TunerTest, EndsWhereTheKeyEnds) {
+  tune({integers("x", {1, 2, 4})}, valley, 2, 4);
+  EXPECT_THAT(chosen(), ElementsAre(4));
+  EXPECT_EQ(made_.size(), 3u * 2);
+  EXPECT_THAT(result().at_edge, IsEmpty()) << "there is nothing beyond";
+}
+
+// Beyond 0.9 the grid goes on by 0.4, which the key does not allow, nor the half and the quarter of it.
+TEST_F(TunerTest, GoesLessFarWhereTheKeyEndsBeforeTheNextValue) {
+  const auto loss = [](const std::vector<double>& at, std::uint64_t) { return 1 - at[0]; };
+  tune({numbers("x", {0, 0.5, 0.9})}, loss, 1, 0.99);
+  ASSERT_EQ(chosen().size(), 1u);
+  EXPECT_DOUBLE_EQ(chosen().front(), 0.95);
+  EXPECT_THAT(result().extended, ElementsAre("x"));
+  EXPECT_THAT(result().at_edge, ElementsAre("x"));
+}
+
+TEST_F(TunerTest, OfEqualSettingsTheFirstIsChosen) {
+  tune(
+      {integers("x", {3, 1, 2})}, [](const auto&, auto) { return 1.0; }, 0);
+  EXPECT_THAT(chosen(), ElementsAre(3));
+}
+
+TEST_F(TunerTest, GoesByTheMeanOverSeeds) {
+  // By seed 7 alone it would be 1, by seed 9 alone 3: means 4, 3 and 5.
+  const auto loss = [](const std::vector<double>& at, std::uint64_t seed) {
+    return seed == 7 ? std::vector<double>{0, 3, 9}[static_cast<std::size_t>(at[0]) - 1]
+                     : std::vector<double>{8, 3, 1}[static_cast<std::size_t>(at[0]) - 1];
+  };
+  tune({integers("x", {1, 2, 3})}, loss, 0);
+  EXPECT_THAT(chosen(), ElementsAre(2));
+  EXPECT_DOUBLE_EQ(*result().settings[1].mean, 3);
+}
+
+TEST_F(TunerTest, ATrialThatDivergesIsTheWorst) {
+  const auto loss = [](const std::vector<double>& at, std::uint64_t seed) {
+    return at[0] == 1 && seed == 9 ? std::numeric_limits<double>::quiet_NaN() : at[0];
+  };
+  tune({integers("x", {1, 2, 3})}, loss, 0);
+  EXPECT_THAT(chosen(), ElementsAre(2));
+  EXPECT_FALSE(result().settings[0].mean);
+}
+
+TEST_F(TunerTest, WhereAllDivergeNothingIsChosen) {
+  tune({integers("x", {1, 2, 3})}, [](const auto&, auto) { return std::numeric_limits<double>::quiet_NaN(); });
+  EXPECT_THAT(chosen(), IsEmpty());
+  EXPECT_EQ(made_.size(), 3u * 2);
+  EXPECT_THAT(tuning_lines(Tuning{.measure = "l", .methods = {result()}}),
+              HasSubstr("m: not tuned: none of 3 settings in 6 trials has a l"));
+}
+
+// Times to a target of settings 1, 2, ... with the seeds 7 and 9; of a trial that missed it, its end and by how much.
+class TunedByTime : public testing::Test {
+ protected:
+  void tune(const std::vector<std::vector<TrialValue>>& values) {
+    std::vector<std::int64_t> grid;
+    for (std::size_t i = 0; i < values.size(); ++i) grid.push_back(static_cast<std::int64_t>(i));
+    auto plan = std::make_shared<TuningPlan>();
+    plan->seeds = {7, 9};
+    plan->measure = "time_to_target_s";
+    plan->groups = {{.method_index = 0, .method = "m", .point = {}, .axes = {integers("x", grid)}}};
+    plan->trial = [](std::size_t, const Setting&, std::uint64_t seed) {
+      syncopate::Run run;
+      run.seed = seed;
+      return run;
+    };
+    Tuner tuner(plan, {0});
+    for (const Tuner::Trial& trial : tuner.open())
+      tuner.take(trial, "finished", values[trial.place.front()][trial.run.seed == 7 ? 0 : 1]);
+    result = tuner.results().front();
+  }
+  TunedMethod result;
+};
+
+TEST_F(TunedByTime, TrialsThatMissTheTargetAreRankedByRestrictedTime) {
+  // All are known until 50: means of 50 (50, and 80 cut to 50), 40 (30, and 60 cut to 50) and 50.
+  tune({{{50, {}}, {80, {}}}, {{30, {}}, {60, 0.02}}, {{50, 0.1}, {90, 0.1}}});
+  EXPECT_EQ(result.chosen, 1u);
+  EXPECT_EQ(result.horizon, 50);
+  EXPECT_DOUBLE_EQ(*result.settings[0].mean, 50);
+  EXPECT_DOUBLE_EQ(*result.settings[1].mean, 40);
+  EXPECT_DOUBLE_EQ(*result.settings[2].mean, 50);
+  const Tuning tuning{.measure = "time_to_target_s", .seeds = {7, 9}, .methods = {result}};
+  EXPECT_THAT(tuning_lines(tuning), HasSubstr("x = 1 is the best of 3 settings in 6 trials by time_to_target_s (40, "
+                                              "restricted to 50, by which 1 of its 2 trials reached the target)"));
+  EXPECT_EQ(to_json(*tuning_from_json(to_json(tuning))), to_json(tuning));
+}
+
+TEST_F(TunedByTime, OfThoseThatAllMissTheOneThatCameNearestIsChosen) {
+  tune({{{60, 0.05}, {60, 0.04}}, {{60, 0.01}, {60, 0.03}}, {{60, 0.02}, {60, 0.03}}});
+  EXPECT_EQ(result.chosen, 1u);
+  EXPECT_DOUBLE_EQ(*result.settings[1].mean, 60);
+  // The third ends after the others, and reaches the target only then.
+  tune({{{60, 0.05}, {60, 0.04}}, {{60, 0.01}, {60, 0.01}}, {{70, {}}, {75, {}}}});
+  EXPECT_EQ(result.chosen, 2u);
+}
+
+TEST_F(TunedByTime, WhereAllReachTheTargetMeansAreOfTheWholeTimes) {
+  tune({{{50, {}}, {80, {}}}, {{30, {}}, {60, {}}}});
+  EXPECT_EQ(result.chosen, 1u);
+  EXPECT_FALSE(result.horizon);
+  EXPECT_DOUBLE_EQ(*result.settings[0].mean, 65);
+}
+
+TEST_F(TunedByTime, ATrialThatHasNoValueIsTheWorstAllTheSame) {
+  tune({{{}, {10, {}}}, {{60, 0.5}, {60, 0.5}}});
+  EXPECT_EQ(result.chosen, 1u);
+}
+
+TEST(TrialValue, OfARunThatMissedItsTargetIsUntilItsEnd) {
+  RunSummary run;
+  run.end_time_s = 12;
+  run.steps = 40;
+  run.samples = 640;
+  run.final_validation_accuracy = 0.75;
+  run.time_to_target.emplace().target_accuracy = 0.875;
+  EXPECT_EQ(value_of_trial(run, "time_to_target_s").value, 12);
+  EXPECT_EQ(value_of_trial(run, "time_to_target_s").missed_by, 0.125);
+  EXPECT_EQ(value_of_trial(run, "steps_to_target").value, 40);
+  EXPECT_EQ(value_of_trial(run, "samples_to_target").value, 640);
+  EXPECT_FALSE(value_of_trial(run, "end_time_s").missed_by) << "it goes by no target";
+  run.time_to_target->time_s = 9;
+  EXPECT_EQ(value_of_trial(run, "time_to_target_s").value, 9);
+  EXPECT_FALSE(value_of_trial(run, "time_to_target_s").missed_by);
+  run.status = RunStatus::diverged;
+  EXPECT_FALSE(value_of_trial(run, "time_to_target_s").value);
+}
+
+TEST_F(TunerTest, AnExtendedAxisMeetsAllValuesOfTheOthers) {
+  // Least at x = 8, y = 1, which is within its axis.
+  const auto loss = [](const std::vector<double>& at, std::uint64_t) {
+    return std::pow(std::log2(at[0]) - 3, 2) + std::pow(at[1] - 1, 2);
+  };
+  tune({integers("x", {2, 4}), numbers("y", {0, 1, 2}, true)}, loss);
+  EXPECT_THAT(chosen(), ElementsAre(8, 1));
+  EXPECT_EQ(made_.size(), 4u * 3 * 2) << "x: 2, 4, and then 8 and 16";
+  EXPECT_THAT(result().extended, ElementsAre("x"));
+}
+
+TEST_F(TunerTest, WhatWasTriedReadsBack) {
+  tune({integers("x", {1, 2, 4})}, valley);
+  const Tuning tuning{.experiment = "e",
+                      .measure = "final_validation_loss",
+                      .seeds = {7, 9},
+                      .where = {{"variant", "none"}},
+                      .methods = tuner_->results()};
+  const auto read = tuning_from_json(to_json(tuning));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(to_json(*read), to_json(tuning));
+  EXPECT_EQ(read->methods.front().chosen, 3u);
+  EXPECT_THAT(tuning_lines(*read), HasSubstr("\nSettings were found at \"none\", and kept elsewhere.\n"));
+  EXPECT_FALSE(tuning_from_json("{\"schema_version\": 99}"));
+  EXPECT_FALSE(tuning_from_json("nothing"));
+}
+
+// Tuning as its users see it: what is run, found again, chosen, shown and exported.
 
 namespace fs = std::filesystem;
 
@@ -261,6 +562,244 @@ TEST_F(TuningProgram, ComparesNothingThatIsNotTuned) {
   const ProgramOutcome predict = syncopate("predict " + file);
   EXPECT_EQ(predict.status, 0);
   EXPECT_THAT(predict.err, HasSubstr("with the file's own values of what [tune] tunes"));
+}
+
+// [tune]: how it is read, what is tried, and what runs come of it.
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::Pair;
+using testing::SizeIs;
+
+class TuneTable : public ExperimentFile {
+ protected:
+  // `small` has the methods sync-sgd and drop, and the seeds 3 and 5.
+  void tune(const std::string& text, const std::string& rest = "") const {
+    std::string file = small;
+    const std::string mark = "micro_batch_size = 8\n";
+    file.insert(file.find(mark) + mark.size(), "validation_samples = 40\n");
+    write(file + rest + "\n[tune]\n" + text);
+  }
+  std::string faults_of(const std::string& text, const std::string& rest = "", const Overrides& overrides = {}) const {
+    tune(text, rest);
+    return faults(overrides);
+  }
+  const std::string rates = "seeds = [11, 12]\n\"training.learning_rate.peak\" = [0.1, 0.2, 0.4]\n";
+  const std::string variants =
+      "[[variants]]\nlabel = \"none\"\n[[variants]]\nlabel = \"slow\"\ncluster.slow_workers = { count = 1, factor = "
+      "2.0 }\n";
+};
+
+TEST_F(TuneTable, TriesAllMethodsWithTheirOwnSeeds) {
+  tune(rates);
+  const Experiment experiment = load();
+  ASSERT_TRUE(experiment.tuning);
+  EXPECT_EQ(experiment.tuning->measure, "final_validation_accuracy");
+  EXPECT_EQ(experiment.tuning->extensions, 2);
+  EXPECT_THAT(experiment.tuning->groups, SizeIs(2));
+  std::vector<std::string> trials;
+  for (const syncopate::Run& run : first_trials(experiment)) {
+    EXPECT_TRUE(run.is_trial);
+    trials.push_back(fmt::format("{} {} {}", run.method, run.training.learning_rate->options().peak, run.seed));
+  }
+  EXPECT_THAT(trials, ElementsAre("sync-sgd 0.1 11", "sync-sgd 0.1 12", "sync-sgd 0.2 11", "sync-sgd 0.2 12",
+                                  "sync-sgd 0.4 11", "sync-sgd 0.4 12", "drop 0.1 11", "drop 0.1 12", "drop 0.2 11",
+                                  "drop 0.2 12", "drop 0.4 11", "drop 0.4 12"));
+}
+
+// A trial is an ordinary run: the same as one with this key and seed, in a file without [tune].
+TEST_F(TuneTable, MakesTheRunsThatOneWouldMakeByHand) {
+  tune(rates);
+  const Experiment tuned = load();
+  const std::vector<syncopate::Run> trials = first_trials(tuned);
+  const auto chosen = tuned.tuning->runs({{0, {{0.4, {}}}}, {1, {{0.1, {}}}}});
+  tune("seeds = [11]\n");
+  const Experiment of_trial = load({"~tune", "seeds=[12]", "methods.0.training.learning_rate.peak=0.4"});
+  EXPECT_EQ(trials[5].hash, of_trial.runs[0].hash);
+  EXPECT_THAT(trials[5].sweep, ElementsAre(Pair("training.learning_rate.peak", "0.4")));
+  const Experiment by_hand =
+      load({"~tune", "methods.0.training.learning_rate.peak=0.4", "methods.1.training.learning_rate.peak=0.1"});
+  ASSERT_THAT(chosen, SizeIs(4));
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(chosen[i].hash, by_hand.runs[i].hash);
+    EXPECT_THAT(chosen[i].sweep, IsEmpty());
+    EXPECT_FALSE(chosen[i].is_trial);
+    EXPECT_THAT(chosen[i].resolved_toml, Not(HasSubstr("tune")));
+  }
+}
+
+TEST_F(TuneTable, AMethodsOwnKeysStandInThePlaceOfAllMethods) {
+  tune(
+      "seeds = [11]\n\"training.learning_rate.peak\" = [0.1, 0.2]\nmethods.drop.threshold_s = [0.015, 0.02]\n"
+      "methods.drop.training.learning_rate.peak = 0.3\n");
+  EXPECT_THAT(faults({}), HasSubstr("tune.\"methods.drop.training.learning_rate.peak\" = 0.3; must be a list"));
+  tune(
+      "seeds = [11]\n\"training.learning_rate.peak\" = [0.1, 0.2]\n\"training.clip_norm\" = [0, 1]\n"
+      "\"methods.drop.threshold_s\" = [0.015, 0.02]\nmethods.drop.training.learning_rate.peak = [0.7]\n");
+  EXPECT_EQ(faults({}), "");
+  std::set<double> rates_of_drop;
+  for (const syncopate::Run& run : first_trials(load()))
+    if (run.method == "drop") rates_of_drop.insert(run.training.learning_rate->options().peak);
+  EXPECT_THAT(rates_of_drop, ElementsAre(0.7));
+}
+
+TEST_F(TuneTable, GivesAllMethodsAsManySettings) {
+  EXPECT_THAT(faults_of(rates + "\"methods.drop.threshold_s\" = [0.015, 0.02]\n"),
+              HasSubstr("tune; must try all methods with as many settings: \"sync-sgd\" has 3, \"drop\" has 6"));
+  EXPECT_THAT(faults_of("seeds = [11]\n\"methods.drop.threshold_s\" = [0.015, 0.02]\n"),
+              HasSubstr("\"sync-sgd\" has 1, \"drop\" has 2"));
+}
+
+TEST_F(TuneTable, ItsSeedsAreItsOwn) {
+  EXPECT_THAT(faults_of("\"training.clip_norm\" = [0, 1]\n"), HasSubstr("tune.seeds is missing"));
+  EXPECT_THAT(faults_of("seeds = [11, 5]\n\"training.clip_norm\" = [0, 1]\n"),
+              HasSubstr("tune.seeds = [11, 5]; must be none of the experiment's seeds, such as 5"));
+  EXPECT_THAT(faults_of("seeds = [11, 11]\n\"training.clip_norm\" = [0, 1]\n"), HasSubstr("must hold 11 once"));
+  EXPECT_THAT(faults_of("seeds = []\n\"training.clip_norm\" = [0, 1]\n"), HasSubstr("must have at least one seed"));
+  EXPECT_THAT(faults_of(rates, "", {"seeds=11"}), HasSubstr("such as 11")) << "seeds = 11 means 1 to 11";
+}
+
+TEST_F(TuneTable, JudgesByWhatIsHeldOut) {
+  EXPECT_THAT(faults_of(rates, "", {"~training.validation_samples"}),
+              HasSubstr("tune; judges by the validation split: must stand beside training.validation_samples"));
+  EXPECT_THAT(faults_of(rates + "measure = \"final_test_loss\"\n"), HasSubstr("must be none of the test set"));
+  EXPECT_THAT(faults_of(rates + "measure = \"final_validation_los\"\n"), HasSubstr("did you mean"));
+  EXPECT_THAT(faults_of(rates + "measure = \"steps\"\n"), HasSubstr("must be one of which less or more is better"));
+  EXPECT_THAT(faults_of(rates + "measure = \"time_to_target_s\"\n"), HasSubstr("needs evaluation.target_accuracy"));
+  EXPECT_THAT(faults_of(rates + "measure = \"time_to_target_s\"\n", "", {"evaluation.target_loss=0.1"}), IsEmpty());
+  EXPECT_THAT(faults_of(rates + "measure = \"time_to_target_s\"\n", "",
+                        {"evaluation.target_loss=0.1", "~training.validation_samples"}),
+              HasSubstr("goes by the validation split: must stand beside training.validation_samples"));
+  EXPECT_EQ(faults_of(rates + "measure = \"final_train_loss\"\n", "", {"~training.validation_samples"}), "");
+  EXPECT_THAT(
+      faults_of(rates, "",
+                {"training.model=none", "training.parameters=10", "~training.validation_samples", "budget={steps=5}"}),
+      HasSubstr("tune.measure is missing; must be named where no model is trained"));
+}
+
+// A model whose loss is a formula has nothing to hold out.
+TEST_F(TuneTable, AModelWithoutDataIsJudgedByItsLoss) {
+  const Overrides quadratic = {"training.model=quadratic",     "~training.dataset", "~training.micro_batch_size",
+                               "~training.validation_samples", "~budget.epochs",    "budget.steps=5"};
+  tune(rates);
+  EXPECT_EQ(load(quadratic).tuning->measure, "final_test_loss");
+  EXPECT_THAT(faults_of(rates + "measure = \"time_to_target_s\"\n", "", quadratic),
+              HasSubstr("needs evaluation.target_accuracy or target_loss"));
+  EXPECT_EQ(faults_of(rates + "measure = \"time_to_target_s\"\n", "[evaluation]\ntarget_loss = 0.1\n", quadratic), "");
+}
+
+// One file: trials aim at the validation split, and the runs' time to the target is of the test set.
+TEST_F(TuneTable, TrialsAimAtTheValidationSplitAndRunsAsTheFileSays) {
+  tune(rates + "measure = \"time_to_target_s\"\n", "[evaluation]\ntarget_loss = 0.1\n");
+  const Experiment experiment = load();
+  for (const auto& trial : first_trials(experiment)) EXPECT_TRUE(trial.evaluation.targets_validation);
+  for (const auto& run : experiment.runs) EXPECT_FALSE(run.evaluation.targets_validation);
+  tune(rates + "measure = \"time_to_target_s\"\n", "[evaluation]\ntarget_loss = 0.1\ntarget_of = \"validation\"\n");
+  const Experiment both = load();
+  EXPECT_EQ(first_trials(both).front().hash, first_trials(experiment).front().hash) << "the same trial";
+  EXPECT_TRUE(both.runs.front().evaluation.targets_validation);
+  tune(rates, "[evaluation]\ntarget_loss = 0.1\n");
+  EXPECT_FALSE(first_trials(load()).front().evaluation.targets_validation)
+      << "they are judged by their last validation";
+}
+
+TEST_F(TuneTable, TunesKeysThatAreThere) {
+  EXPECT_THAT(faults_of("seeds = [11]\n\"cluster.workers\" = [2, 4]\n"),
+              HasSubstr("tune.\"cluster.workers\"; must be a key of [training] or of a method: methods.LABEL.key"));
+  EXPECT_THAT(faults_of("seeds = [11]\n\"methods.dorp.threshold_s\" = [2, 4]\n"), HasSubstr("did you mean \"drop\"?"));
+  EXPECT_THAT(faults_of("seeds = [11]\n\"training.learning_rate.peek\" = [2, 4]\n"), HasSubstr("unknown key"));
+  EXPECT_THAT(faults_of("seeds = [11]\n\"training.learning_rate.peak\" = [0.1, -1]\n"),
+              HasSubstr("learning_rate.peak = -1; must be"));
+  EXPECT_THAT(faults_of("seeds = [11]\n\"training.learning_rate.peak\" = []\n"), HasSubstr("must hold a value"));
+  EXPECT_THAT(faults_of("seeds = [11]\n\"methods.drop.label\" = [\"a\"]\n"), HasSubstr("says which method it is"));
+  EXPECT_THAT(faults_of("seeds = [11]\n"), HasSubstr("tune; must have keys with the values"));
+  EXPECT_THAT(faults_of("sees = [11]\n"), HasSubstr("sees"));
+}
+
+TEST_F(TuneTable, DoesNotTuneWhatVaries) {
+  EXPECT_THAT(faults_of(rates, "[sweep]\n\"training.learning_rate\" = [{ schedule = \"constant\", peak = 0.1 }]\n"),
+              HasSubstr("tune.\"training.learning_rate.peak\"; must not be tuned: \"training.learning_rate\" varies"));
+  EXPECT_THAT(faults_of(rates, "[[variants]]\nlabel = \"a\"\ntraining.learning_rate.peak = 1.0\n"),
+              HasSubstr("must not be tuned: \"variant\" varies, which sets it"));
+}
+
+TEST_F(TuneTable, TheCommandLineWins) {
+  tune(rates);
+  EXPECT_FALSE(load({"training.learning_rate.peak=0.3"}).tuning);
+  EXPECT_FALSE(load({"training.learning_rate.peak=0.3,0.5"}).tuning);
+  EXPECT_FALSE(load({"~tune"}).tuning);
+  EXPECT_THAT(load({"tune.seeds=[99]"}).tuning->seeds, ElementsAre(99));
+}
+
+TEST_F(TuneTable, EachPointIsTunedByItself) {
+  tune(rates, variants);
+  const Experiment experiment = load();
+  EXPECT_THAT(experiment.tuning->groups, SizeIs(4)) << "two methods, two variants";
+  EXPECT_THAT(first_trials(experiment), SizeIs(4 * 3 * 2));
+}
+
+TEST_F(TuneTable, MayBeTunedAtOneVariantForAll) {
+  tune(rates + "where = { variant = \"none\" }\n", variants);
+  const Experiment experiment = load();
+  EXPECT_THAT(experiment.tuning->groups, SizeIs(2));
+  EXPECT_THAT(experiment.tuning->where, ElementsAre(Pair("variant", "none")));
+  for (const syncopate::Run& run : first_trials(experiment))
+    EXPECT_THAT(run.resolved_toml, Not(HasSubstr("slow_workers.count = 1")));
+  EXPECT_THAT(first_trials(experiment), SizeIs(2 * 3 * 2));
+  const auto chosen = experiment.tuning->runs({{0, {{0.4, {}}}}, {1, {{0.1, {}}}}});
+  EXPECT_THAT(chosen, SizeIs(2 * 2 * 2)) << "of both variants";
+  for (const syncopate::Run& run : chosen)
+    EXPECT_EQ(run.training.learning_rate->options().peak, run.method == "drop" ? 0.1 : 0.4);
+  EXPECT_THAT(
+      faults_of(rates + "where = { variant = \"noon\" }\n", variants),
+      HasSubstr("tune.where; \"variant\" = noon must be a value of the sweep, one of none, slow; did you mean"));
+  EXPECT_THAT(faults_of(rates + "where = { varant = \"none\" }\n", variants),
+              HasSubstr("must be what varies, one of variant"));
+  EXPECT_THAT(faults_of(rates + "where = { variant = \"none\" }\n"), HasSubstr("sweeps nothing and has no variants"));
+}
+
+TEST_F(TuneTable, WhatDoesNotConcernAMethodIsNotTunedAgain) {
+  tune(rates, "[sweep]\n\"methods.drop.threshold_s\" = [0.015, 0.02]\n");
+  EXPECT_THAT(load().tuning->groups, SizeIs(3)) << "sync-sgd once, drop twice";
+}
+
+TEST_F(TuneTable, OnlyWhatIsChosenIsTuned) {
+  tune(rates, variants);
+  Experiment experiment = load();
+  choose_runs(experiment, {"drop", "slow"});
+  EXPECT_THAT(first_trials(experiment), SizeIs(3 * 2));
+  experiment = load();
+  EXPECT_THROW(choose_runs(experiment, {experiment.runs.front().hash}), ConfigurationFault) << "it is not known yet";
+}
+
+TEST_F(TuneTable, TrialsCountForTheLimit) {
+  tune(rates);
+  const auto fault = [&](std::int64_t most) -> std::string {
+    try {
+      load_experiment(file, {}, {.most_runs = most});
+    } catch (const ConfigurationFault& fault) {
+      return fault.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(fault(15), HasSubstr("tune; 12 trials beside 4 runs; must be together at most 15"));
+  EXPECT_EQ(fault(16), "");
+}
+
+TEST_F(TuneTable, StandsInWhatCheckPrintsAndInNoRun) {
+  tune(rates + "extend = 1\n", variants);
+  const Experiment first = load();
+  write(first.resolved_toml);
+  const Experiment again = load();
+  ASSERT_TRUE(again.tuning);
+  EXPECT_EQ(again.tuning->extensions, 1);
+  const auto a = first_trials(first), b = first_trials(again);
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].hash, b[i].hash);
+  for (std::size_t i = 0; i < first.runs.size(); ++i) EXPECT_EQ(first.runs[i].hash, again.runs[i].hash);
 }
 
 }  // namespace

@@ -1,17 +1,27 @@
 // Ranges, keys that go together, names of values, variants, profiles, and what the command line may say.
+#include "experiments/sections/variation.hpp"
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "experiments/commands/commands.hpp"
-#include "experiments/sections/variation.hpp"
+#include "experiments/sections/definition.hpp"
+#include "results/result_table.hpp"
+#include "results/summary.hpp"
 #include "tests/experiments/experiment_file.hpp"
+#include "tests/experiments/run_results.hpp"
+#include "workers/config/toml.hpp"
 
 namespace syncopate {
 namespace {
@@ -373,6 +383,612 @@ TEST_F(SweepLanguage, RunsAreChosenByMethodVariantAndHash) {
   EXPECT_THAT([&] { chosen({"dorp"}); },
               testing::ThrowsMessage<ConfigurationFault>(HasSubstr("did you mean \"drop\"?")));
   EXPECT_THROW(chosen({""}), ConfigurationFault);
+}
+
+// The runs that a sweep comes to.
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+TEST_F(ExperimentFile, ASweepIsACrossProductOfItsKeys) {
+  const Overrides sweep = {"sweep.cluster.micro_batches=[1,2]", "sweep.\"training.learning_rate.peak\"=[0.1,0.2,0.3]",
+                           "seeds=[1]"};
+  const Experiment experiment = load(sweep);
+  ASSERT_EQ(experiment.runs.size(), 12u);  // 2 x 3 points, 2 methods
+  EXPECT_THAT(experiment.runs[0].sweep,
+              ElementsAre(Pair("cluster.micro_batches", "1"), Pair("training.learning_rate.peak", "0.1")));
+  EXPECT_THAT(experiment.runs[11].sweep,
+              ElementsAre(Pair("cluster.micro_batches", "2"), Pair("training.learning_rate.peak", "0.3")));
+  EXPECT_EQ(experiment.runs[0].cluster.micro_batches, 1);
+  EXPECT_EQ(experiment.runs[11].cluster.micro_batches, 2);
+  EXPECT_DOUBLE_EQ(experiment.runs[0].training.learning_rate->options().peak, 0.1);
+}
+
+TEST_F(ExperimentFile, AnUnknownKeyOfASweepIsToldOnce) {
+  write(small + std::string("[sweep]\n\"cluster.worker\" = [2, 4, 8]\n"));
+  const std::string found = faults({});
+  EXPECT_THAT(found, testing::HasSubstr("cluster.worker = 2; unknown key; did you mean \"workers\"?"));
+  EXPECT_EQ(found.find("unknown key"), found.rfind("unknown key")) << found;
+}
+
+TEST_F(ExperimentFile, TheLastKeyOfASweepVariesFastest) {
+  const Experiment experiment =
+      load({"sweep.cluster.micro_batches=[1,2]", "sweep.\"training.learning_rate.peak\"=[0.3,0.1,0.2]"});
+  std::vector<std::tuple<int, double, std::string, std::uint64_t>> expected, found;
+  for (const int micro_batches : {1, 2})
+    for (const double peak : {0.3, 0.1, 0.2})
+      for (const char* method : {"sync-sgd", "drop"})
+        for (const std::uint64_t seed : {3, 5}) expected.emplace_back(micro_batches, peak, method, seed);
+  for (const syncopate::Run& run : experiment.runs) {
+    found.emplace_back(run.cluster.micro_batches, run.training.learning_rate->options().peak, run.method, run.seed);
+    EXPECT_THAT(run.sweep, ElementsAre(Pair("cluster.micro_batches", std::to_string(run.cluster.micro_batches)),
+                                       Pair("training.learning_rate.peak",
+                                            fmt::format("{}", run.training.learning_rate->options().peak))));
+  }
+  EXPECT_EQ(found, expected);
+}
+
+TEST_F(ExperimentFile, ASweptKeyOfOneMethodDoesNotRepeatTheOthers) {
+  const Experiment experiment = load({"sweep.methods.drop.threshold_s=[0.01,0.02,inf]", "seeds=[1]"});
+  std::vector<std::string> methods;
+  for (const syncopate::Run& run : experiment.runs) methods.push_back(run.method);
+  EXPECT_THAT(methods, ElementsAre("sync-sgd", "drop", "drop", "drop"));
+  EXPECT_TRUE(experiment.runs[0].sweep.empty());
+  EXPECT_THAT(experiment.runs[3].sweep, ElementsAre(Pair("methods.drop.threshold_s", "inf")));
+}
+
+// What [training] says of a key is nothing to a method that has it otherwise: neither a run nor a word in its label.
+TEST_F(ExperimentFile, ASweptKeyThatAMethodHasOtherwiseDoesNotRepeatIt) {
+  const Experiment experiment =
+      load({"sweep.\"training.learning_rate.peak\"=[0.05,0.1,0.2]", "sweep.cluster.micro_batches=[1,2]", "seeds=[1]",
+            "methods.drop.training.learning_rate.peak=0.01"});
+  std::vector<std::string> methods;
+  for (const syncopate::Run& run : experiment.runs) methods.push_back(run.method);
+  EXPECT_THAT(methods,
+              ElementsAre("sync-sgd", "drop", "sync-sgd", "drop", "sync-sgd", "sync-sgd", "sync-sgd", "sync-sgd"));
+  EXPECT_THAT(experiment.runs[1].sweep, ElementsAre(Pair("cluster.micro_batches", "1")));
+  EXPECT_THAT(experiment.runs[3].sweep, ElementsAre(Pair("cluster.micro_batches", "2")));
+  EXPECT_THAT(experiment.runs[7].sweep,
+              ElementsAre(Pair("training.learning_rate.peak", "0.2"), Pair("cluster.micro_batches", "2")));
+}
+
+// Keys of a model that another method trains: neither a run nor a word in the label.
+TEST_F(ExperimentFile, ASweptKeyOfAModelThatAMethodDoesNotUseDoesNotRepeatIt) {
+  const Experiment experiment =
+      load({"sweep.\"models.mlp.hidden\"=[[4],[8]]", "seeds=[1]", "methods.drop.training.model='mlp'"});
+  std::vector<std::string> methods;
+  for (const syncopate::Run& run : experiment.runs) methods.push_back(run.method);
+  EXPECT_THAT(methods, ElementsAre("sync-sgd", "drop", "drop"));
+  EXPECT_TRUE(experiment.runs[0].sweep.empty());
+  EXPECT_THAT(experiment.runs[2].sweep, ElementsAre(Pair("models.mlp.hidden", testing::_)));
+}
+
+TEST_F(ExperimentFile, ASweptKeyThatConcernsNoMethodIsAFault) {
+  write(std::string(small) + "[sweep]\n\"models.mlp.hidden\" = [[4], [8]]\n");
+  EXPECT_THAT(faults({}), HasSubstr(":31:1: sweep.\"models.mlp.hidden\"; must be a key that a method uses"));
+  EXPECT_EQ(faults({"training.model=mlp"}), "");
+}
+
+// A common phase is trained by the file's own keys, so that it differs where the method does not.
+TEST_F(ExperimentFile, ASweptKeyOfTheCommonPhaseConcernsAllMethods) {
+  const Experiment experiment = load({"sweep.\"training.learning_rate.peak\"=[0.05,0.1]", "seeds=[1]",
+                                      "training.common.steps=2", "methods.drop.training.learning_rate.peak=0.01"});
+  EXPECT_EQ(experiment.runs.size(), 4u);
+}
+
+// A label that is swept is not found under its old name at the other points.
+TEST_F(ExperimentFile, TheLabelByWhichAMethodIsSweptMayBeSweptItself) {
+  const Experiment experiment =
+      load({"sweep.methods.drop.label=['a','b']", "sweep.methods.drop.threshold_s=[0.01,0.02]", "seeds=[1]"});
+  std::vector<std::string> methods;
+  for (const syncopate::Run& run : experiment.runs) methods.push_back(run.method);
+  EXPECT_THAT(methods, ElementsAre("sync-sgd", "a", "a", "b", "b"));
+  EXPECT_THAT(experiment.runs[4].sweep,
+              ElementsAre(Pair("methods.drop.label", "b"), Pair("methods.drop.threshold_s", "0.02")));
+}
+
+TEST_F(ExperimentFile, SweptValuesThatMeanTheSameAreRefused) {
+  const auto refusal = [&](const std::string& one, const std::string& other) {
+    return faults({"methods=[{algorithm=\"sync-sgd\"}]", "sweep.delays=[[" + one + "], [" + other + "]]"});
+  };
+  const std::string constant = "{kind=\"constant\", value=1}";
+  for (const char* same : {"{value=1.0, kind=\"constant\"}", "{kind=\"constant\", value=1, unit=\"seconds\"}"})
+    EXPECT_THAT(refusal(constant, same), HasSubstr("make the same run of \"sync-sgd\"; must hold no value twice"))
+        << same;
+  EXPECT_THAT(refusal(constant, constant), HasSubstr("must hold no value twice"));
+  EXPECT_EQ(refusal(constant, "{kind=\"constant\", value=1, unit=\"micro_batch\"}"), "");
+}
+
+TEST_F(ExperimentFile, TheCommandLineEndsTheSweepOfAKeyThatItSets) {
+  write(std::string(small) + "[sweep]\n\"cluster.micro_batches\" = [1, 2]\n");
+  EXPECT_EQ(load().runs.size(), 8u);
+  const Experiment experiment = load({"cluster.micro_batches=4"});
+  EXPECT_EQ(experiment.runs.size(), 4u);
+  EXPECT_EQ(experiment.runs[0].cluster.micro_batches, 4);
+  EXPECT_THAT(experiment.resolved_toml, testing::Not(HasSubstr("sweep")));
+}
+
+TEST_F(ExperimentFile, FaultsOfAllSweepPointsAreReportedAtOnce) {
+  write(std::string(small) + "[sweep]\n\"training.learning_rate.peak\" = [0.1, -2, \"x\"]\n");
+  const std::string report = faults({});
+  EXPECT_THAT(report, HasSubstr(file.string() + ":31:39: training.learning_rate.peak = -2; must be"));
+  EXPECT_THAT(report, HasSubstr(file.string() + ":31:43: training.learning_rate.peak = \"x\"; must be"));
+  EXPECT_THAT(faults({"sweep.seeds=[[1],[2]]"}), HasSubstr("sweep.\"seeds\"; must not be swept"));
+  EXPECT_THAT(faults({"sweep.name=[\"a\",\"b\"]"}),
+              HasSubstr("sweep.\"name\"; must not be swept: it names the directory of all the runs"));
+}
+
+TEST_F(ExperimentFile, SweptTablesAreShownByTheirKindsWhereTheseDiffer) {
+  const auto shown = [&](const std::string& networks) {
+    const Experiment experiment = load({"sweep.network=" + networks, "seeds=[1]"});
+    std::vector<std::string> values;
+    for (const syncopate::Run& run : experiment.runs) {
+      EXPECT_THAT(run.sweep, ElementsAre(Pair("network", testing::_)));
+      if (values.empty() || values.back() != run.sweep[0].second) values.push_back(run.sweep[0].second);
+    }
+    return values;
+  };
+  EXPECT_THAT(shown("[{kind=\"free\"},{kind=\"fixed\",latency_s=0.5}]"), ElementsAre("free", "fixed"));
+  EXPECT_THAT(shown("[{kind=\"fixed\",latency_s=1.5},{kind=\"fixed\",latency_s=0.5}]"),
+              ElementsAre("fixed; latency_s = 1.5", "fixed; latency_s = 0.5"));
+}
+
+using testing::ElementsAre;
+
+std::vector<std::string> labels_of(const std::string& list) {
+  return swept_labels(parse_toml("a = " + list, "f").find("a")->array());
+}
+
+TEST(SweptLabel, IsTheValueWhereItIsShort) {
+  EXPECT_THAT(labels_of("[1, 2.5]"), ElementsAre("1", "2.5"));
+  EXPECT_THAT(labels_of("[\"adamw\", \"sgd\"]"), ElementsAre("adamw", "sgd"));
+  EXPECT_THAT(labels_of("[[1, 2], [3]]"), ElementsAre("[1, 2]", "[3]"));
+}
+
+TEST(SweptLabel, OfTablesIsTheirKindWhereTheseDiffer) {
+  EXPECT_THAT(labels_of("[{kind=\"free\"}, {kind=\"fixed\", latency_s=0.5}]"), ElementsAre("free", "fixed"));
+}
+
+TEST(SweptLabel, OfTablesIsTheNameOrRuleThatChoosesTheirKeys) {
+  EXPECT_THAT(labels_of("[{rule=\"constant\", steps=4}, {rule=\"constant\", steps=8}, {rule=\"power\", power=2}]"),
+              ElementsAre("constant; steps = 4", "constant; steps = 8", "power"));
+  EXPECT_THAT(labels_of("[{momentum=0.9, name=\"sgd\"}, {name=\"adam\", beta1=0.9}]"), ElementsAre("sgd", "adam"));
+  EXPECT_THAT(labels_of("[{schedule=\"step\", peak=1}, {schedule=\"step\", peak=2}]"),
+              ElementsAre("step; peak = 1", "step; peak = 2"));
+}
+
+// The four of experiments/examples/stragglers.toml.
+TEST(SweptLabel, OfOneDelayAloneIsItsKindAndOfNoneIsNone) {
+  EXPECT_THAT(labels_of("[[{kind=\"exponential\", mean=0.005}], []]"), ElementsAre("exponential", "none"));
+  EXPECT_THAT(labels_of("[[{kind=\"exponential\", mean=1}], [{kind=\"exponential\", mean=2}]]"),
+              ElementsAre("exponential; mean = 1", "exponential; mean = 2"));
+}
+
+TEST(SweptLabel, OfTablesOfOneKindIsWhatTheyDifferBy) {
+  const std::string bursts = "bursts = { mean_on_steps = 5, mean_off_steps = 35 }";
+  EXPECT_THAT(
+      labels_of("[{kind=\"constant\", value=4, workers=[56, 57]}, {kind=\"constant\", value=4, " + bursts +
+                "}, {kind=\"constant\", value=4, " + bursts +
+                ", group_size=8}, {kind=\"pareto\", shape=1.5, minimum=0.1666667}]"),
+      ElementsAre("constant; workers = [56, 57]", "constant; bursts", "constant; bursts; group_size = 8", "pareto"));
+}
+
+TEST(SweptLabel, OfTablesWithinTablesIsWhatTheseDifferBy) {
+  EXPECT_THAT(labels_of("[{kind=\"a\", b={x=1, y=2}}, {kind=\"a\", b={x=1, y=3}}, {kind=\"a\"}]"),
+              ElementsAre("a; b.y = 2", "a; b.y = 3", "a"));
+}
+
+TEST(SweptLabel, OfTablesWithoutKindIsWhatTheyDifferBy) {
+  EXPECT_THAT(labels_of("[{peak=0.1, final=0}, {peak=0.2, final=0}, {peak=0.2, final=0.1}]"),
+              ElementsAre("peak = 0.1; final = 0", "peak = 0.2; final = 0", "peak = 0.2; final = 0.1"));
+  EXPECT_THAT(labels_of("[[{value=1, x=0}], [{value=2, x=0}]]"), ElementsAre("value = 1", "value = 2"));
+  EXPECT_THAT(labels_of("[[{value=1}, {value=3}], [{value=2}, {value=3}]]"), ElementsAre("0.value = 1", "0.value = 2"));
+  EXPECT_THAT(labels_of("[{peak=0.1}]"), ElementsAre("peak = 0.1"));
+}
+
+TEST(SweptLabel, OfTablesHasLongNumbersInShort) {
+  EXPECT_THAT(
+      labels_of("[{kind=\"ring\", rate=1.25e9}, {kind=\"ring\", rate=1.25e8}, {kind=\"ring\", rate=1234567891.0}]"),
+      ElementsAre("ring; rate = 1.25e+09", "ring; rate = 1.25e+08", "ring; rate = 1234567891.0"));
+  EXPECT_THAT(labels_of("[{value=100.0}, {value=20000}]"), ElementsAre("value = 100.0", "value = 20000"));
+  EXPECT_THAT(labels_of("[1.25e9, 12500.0]"), ElementsAre("1250000000.0", "12500.0")) << "they name folders of runs";
+}
+
+TEST(SweptLabel, IsShortAndNobodyElses) {
+  std::string numbers = "1";
+  for (int i = 2; i < 100; ++i) numbers += ", " + std::to_string(i);
+  const std::string lists =
+      "[[" + numbers + ", 1], [" + numbers + ", 2], {}, {x=1}, [{}], \"" + std::string(99, 'x') + "\", 1, \"1\"]";
+  const auto labels = labels_of(lists);
+  EXPECT_EQ(std::set(labels.begin(), labels.end()).size(), 8u) << testing::PrintToString(labels);
+  for (const std::string& label : labels) EXPECT_LE(label.size(), 70u);
+}
+
+// Numbers that are solved for: hashes, sweeps, variants, rates of a method's own, and how experiments read back.
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+// 60 steps, so that H makes ceil(60 / H) rounds.
+class SolvedNumbers : public ExperimentFile {
+ protected:
+  static constexpr const char* in_twelve_rounds = R"({ rule = "constant", steps = { rounds = 12 } })";
+
+  void write_period(const std::string& period, const std::string& rest = "") const {
+    write(std::string(small) + "[[methods]]\nlabel = \"local\"\nalgorithm = \"local-sgd\"\nperiod = " + period + "\n" +
+          rest);
+  }
+  // Of "local", for one seed.
+  std::vector<syncopate::Run> runs(const Overrides& overrides = {}) const {
+    std::vector<syncopate::Run> all;
+    for (const syncopate::Run& run : load(overrides).runs)
+      if (run.method == "local" && run.seed == 3) all.push_back(run);
+    return all;
+  }
+  std::vector<std::string> notes(const Overrides& overrides = {}) const {
+    std::vector<std::string> all;
+    for (const syncopate::Run& run : runs(overrides)) all.push_back(run.solved);
+    return all;
+  }
+  std::string hash_with(const std::string& steps) const {
+    write_period("{ rule = \"constant\", steps = " + steps + " }");
+    return runs().at(0).hash;
+  }
+};
+
+TEST_F(SolvedNumbers, MakeTheRunOfTheNumber) {
+  const std::string five = hash_with("5");
+  EXPECT_EQ(hash_with("{ rounds = 12 }"), five);
+  EXPECT_EQ(hash_with("{ share = 0.2 }"), five);
+  EXPECT_NE(hash_with("4"), five);
+}
+
+TEST_F(SolvedNumbers, StayWhenTheRunsConfigurationIsReadAgain) {
+  write_period(in_twelve_rounds);
+  const syncopate::Run solved = runs().at(0);
+  EXPECT_EQ(solved.solved, "period.steps = 5 makes 12 rounds");
+  EXPECT_THAT(solved.resolved_toml, HasSubstr("steps = 5\n"));
+  write(solved.resolved_toml);
+  EXPECT_EQ(load().runs.at(0).hash, solved.hash);
+  EXPECT_EQ(load().runs.at(0).resolved_toml, solved.resolved_toml);
+  const syncopate::Run shorter = load({"~budget.epochs", "budget.steps=30"}).runs.at(0);
+  EXPECT_EQ(shorter.solved, "") << "12 rounds are not what 5 makes then";
+  EXPECT_THAT(shorter.resolved_toml, AllOf(HasSubstr("steps = 5\n"), Not(HasSubstr("solved_for"))));
+}
+
+// What `check` prints: the numbers are the runs', the experiment asks.
+TEST_F(SolvedNumbers, AreSolvedAnewAtEachPointOfASweepAlsoOfWhatIsResolved) {
+  write_period(in_twelve_rounds, "[sweep]\n\"budget.epochs\" = [6, 12, 24]\n");
+  const std::vector<std::string> found{"period.steps = 5 makes 12 rounds", "period.steps = 10 makes 12 rounds",
+                                       "period.steps = 20 makes 12 rounds"};
+  EXPECT_EQ(notes(), found);
+  const Experiment experiment = load();
+  EXPECT_THAT(experiment.resolved_toml, AllOf(HasSubstr("rounds = 12\n"), Not(HasSubstr("solved_for"))));
+  write(experiment.resolved_toml);
+  EXPECT_EQ(notes(), found);
+  EXPECT_EQ(load().hashes, experiment.hashes);
+  EXPECT_EQ(load().resolved_toml, experiment.resolved_toml);
+}
+
+TEST_F(SolvedNumbers, RoundsMayBeSwept) {
+  const std::vector<std::string> hashes{hash_with("5"), hash_with("10")};
+  const std::vector<std::string> sweeps{"\"methods.local.period.steps.rounds\" = [12, 6]",
+                                        "\"methods.local.period.steps\" = [{ rounds = 12 }, { share = 0.1 }]",
+                                        "\"methods.local.period.steps\" = [{ share = 0.2 }, 10]"};
+  for (const std::string& sweep : sweeps) {
+    SCOPED_TRACE(sweep);
+    write_period(in_twelve_rounds, "[sweep]\n" + sweep + "\n");
+    const std::vector<syncopate::Run> swept = runs();
+    ASSERT_EQ(swept.size(), 2u);
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(swept[i].hash, hashes[i]);
+      ASSERT_EQ(swept[i].sweep.size(), 1u);
+      EXPECT_THAT(swept[i].sweep[0].second, Not(HasSubstr("{"))) << "a table is not a name";
+    }
+    const Experiment experiment = load();
+    write(experiment.resolved_toml);
+    EXPECT_EQ(load().hashes, experiment.hashes);
+  }
+}
+
+TEST_F(SolvedNumbers, ThatMakeTheSameRunAreTheSameValue) {
+  write_period(in_twelve_rounds, "[sweep]\n\"methods.local.period.steps\" = [{ rounds = 12 }, { share = 0.2 }]\n");
+  EXPECT_THAT(faults({}), HasSubstr("make the same run of \"local\"; must hold no value twice"));
+}
+
+TEST_F(SolvedNumbers, AVariantSaysTheOneOrTheOther) {
+  write_period(in_twelve_rounds,
+               "[[variants]]\nlabel = \"often\"\nmethods.local.period.steps.share = 0.5\n"
+               "[[variants]]\nlabel = \"seldom\"\nmethods.local.period.steps = 30\n");
+  EXPECT_THAT(notes(), ElementsAre("period.steps = 2 makes 30 rounds", ""));
+}
+
+// H = floor(coefficient / rate) at a constant rate: what makes H = 5 is from 5 to 6 rates.
+TEST_F(SolvedNumbers, GoByTheRateThatTheMethodHasForItself) {
+  const auto coefficient = [&](const std::string& rest) {
+    write_period(R"({ rule = "power", power = 1, coefficient = { rounds = 12 }, minimum = 1 })", rest);
+    const std::string text = runs({"training.learning_rate={schedule='constant',peak=0.2}"}).at(0).resolved_toml;
+    const std::string key = "coefficient = ";
+    return std::stod(text.substr(text.find(key) + key.size()));
+  };
+  EXPECT_THAT(coefficient(""), AllOf(testing::Ge(1.0), testing::Le(1.2)));
+  EXPECT_THAT(coefficient("[methods.training.learning_rate]\npeak = 0.4\n"), AllOf(testing::Ge(2.0), testing::Le(2.4)));
+  EXPECT_THAT(coefficient("local_phase = { peak = 0.1 }\n"), AllOf(testing::Ge(0.5), testing::Le(0.6)));
+}
+
+TEST_F(SolvedNumbers, NeedABudgetThatCountsSteps) {
+  write_period(in_twelve_rounds);
+  EXPECT_THAT(faults({"budget={seconds=10}"}), HasSubstr("methods.2.period.steps = a table; must be a number where the "
+                                                         "budget is not counted in steps or epochs"));
+}
+
+// [methods.training]: a method with its own keys of [training] is trained as if they were everybody's, and shows them.
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::Pair;
+
+class OwnTraining : public ExperimentFile {
+ protected:
+  // The runs of seed 3: synchronous SGD, and DropCompute with what is given of its own.
+  std::vector<syncopate::Run> runs_with(const std::string& own, Overrides overrides = {}) const {
+    overrides.insert(overrides.end(), {"seeds=[3]", "methods.drop.training={" + own + "}"});
+    return load(overrides).runs;
+  }
+  // The same method in an experiment whose [training] has them.
+  syncopate::Run as_everybodys(Overrides overrides) const {
+    overrides.emplace_back("seeds=[3]");
+    return load(overrides).runs.at(1);
+  }
+};
+
+// Strengths of the two forms do not compare: another form has its own default, and none has no strength at all.
+TEST_F(OwnTraining, WithAnotherFormOfRandAugmentHasNoneOfTheFilesStrength) {
+  const auto differs = [&](const std::string& own) {
+    return runs_with("augmentation.randaugment." + own,
+                     {"training.model=none", "training.parameters=10",
+                      "training.augmentation.randaugment={form='composer',strength=10,operations=3}"})[1]
+        .own_training;
+  };
+  EXPECT_THAT(differs("form='torchvision'"), ElementsAre(Pair("augmentation.randaugment.form", "\"torchvision\""),
+                                                         Pair("augmentation.randaugment.operations", "2"),
+                                                         Pair("augmentation.randaugment.strength", "9")));
+  EXPECT_THAT(differs("form='none'"), ElementsAre(Pair("augmentation.randaugment.form", "\"none\"")));
+  EXPECT_THAT(differs("strength=5"), ElementsAre(Pair("augmentation.randaugment.strength", "5.0")));
+}
+
+// A form of an optimizer is one of its keys.
+TEST_F(OwnTraining, WithAnotherFormOfTheFilesOptimizerKeepsItsOtherKeys) {
+  const auto runs =
+      runs_with("optimizer.form='pytorch'", {"training.optimizer={name='rmsprop',form='tensorflow',momentum=0.5}"});
+  EXPECT_THAT(runs[1].own_training, testing::Contains(Pair("optimizer.form", "\"pytorch\"")));
+  EXPECT_THAT(runs[1].own_training, Not(testing::Contains(Pair("optimizer.momentum", testing::_))));
+}
+
+TEST_F(OwnTraining, OfAMethodIsTrainedAsIfItWereEverybodys) {
+  struct Case {
+    std::string own;
+    Overrides everybodys;
+  };
+  const Case cases[] = {
+      {"clip_norm=0.1", {"training.clip_norm=0.1"}},
+      {"micro_batch_size=4", {"training.micro_batch_size=4"}},
+      {"model='mlp'", {"training.model=mlp"}},
+      {"learning_rate={peak=0.01,warmup_epochs=1}",
+       {"training.learning_rate.peak=0.01", "training.learning_rate.warmup_epochs=1"}},
+      {"learning_rate={schedule='constant',peak=0.3}", {"training.learning_rate={schedule='constant',peak=0.3}"}},
+      {"optimizer={name='adamw',weight_decay=0.05}", {"training.optimizer={name='adamw',weight_decay=0.05}"}},
+      {"optimizer.momentum=0.5", {"training.optimizer.momentum=0.5"}},
+  };
+  const std::vector<syncopate::Run> plain = load({"seeds=[3]"}).runs;
+  const std::string common = results_text(plain[0], outcome_of(plain[0]));
+  for (const Case& one : cases) {
+    const auto runs = runs_with(one.own);
+    const syncopate::Run other = as_everybodys(one.everybodys);
+    EXPECT_EQ(results_text(runs[1], outcome_of(runs[1])), results_text(other, outcome_of(other))) << one.own;
+    EXPECT_NE(results_text(runs[1], outcome_of(runs[1])), results_text(plain[1], outcome_of(plain[1]))) << one.own;
+    EXPECT_EQ(results_text(runs[0], outcome_of(runs[0])), common) << one.own;
+    EXPECT_EQ(runs[0].hash, plain[0].hash) << one.own;
+    EXPECT_NE(runs[1].hash, plain[1].hash) << one.own;
+    EXPECT_EQ(runs[1].setting, runs[0].setting) << "they are compared: " << one.own;
+  }
+}
+
+TEST_F(OwnTraining, ThatIsTheFilesIsTheSameRun) {
+  const auto runs = runs_with("learning_rate.peak=0.2,micro_batch_size=8");
+  EXPECT_EQ(runs[1].hash, load({"seeds=[3]"}).runs[1].hash);
+  EXPECT_THAT(runs[1].own_training, ElementsAre());
+}
+
+TEST_F(OwnTraining, StandsInTheResolvedConfigurationWhichReadsBackToItself) {
+  for (const char* const own :
+       {"clip_norm=0.1", "optimizer={name='adamw',weight_decay=0.05}", "learning_rate={warmup_epochs=1}",
+        "micro_batch_size=4,learning_rate={schedule='step',peak=1,decay_steps=[3]}"}) {
+    const syncopate::Run run = runs_with(own, {"training.learning_rate.warmup_steps=2"})[1];
+    write(run.resolved_toml);
+    const Experiment again = load();
+    ASSERT_EQ(again.runs.size(), 1u);
+    EXPECT_EQ(again.runs[0].resolved_toml, run.resolved_toml) << own;
+    EXPECT_EQ(again.runs[0].hash, run.hash) << own;
+    EXPECT_EQ(again.runs[0].own_training, run.own_training) << own;
+    EXPECT_EQ(results_text(again.runs[0], outcome_of(again.runs[0])), results_text(run, outcome_of(run))) << own;
+    write(small);
+  }
+}
+
+TEST_F(OwnTraining, ShowsWhatDiffersAndOfAnotherOptimizerWhatIsNotItsDefault) {
+  const auto differs = [&](const std::string& own) { return runs_with(own)[1].own_training; };
+  EXPECT_THAT(differs("clip_norm=1"), ElementsAre(Pair("clip_norm", "1.0")));
+  EXPECT_THAT(differs("optimizer.weight_decay=0.05,learning_rate.peak=0.2"),
+              ElementsAre(Pair("optimizer.weight_decay", "0.05")));
+  EXPECT_THAT(differs("optimizer.name='adamw'"), ElementsAre(Pair("optimizer.name", "\"adamw\"")));
+  EXPECT_THAT(differs("optimizer={name='adamw',beta1=0.9,weight_decay=0.05}"),
+              ElementsAre(Pair("optimizer.name", "\"adamw\""), Pair("optimizer.weight_decay", "0.05")));
+  EXPECT_THAT(load({"methods.drop.training.clip_norm=1"}).resolved_toml,
+              HasSubstr("[methods.training]\nclip_norm = 1.0\n"));
+}
+
+TEST_F(OwnTraining, ShowsOfAnotherScheduleWhatTheFilesDoesNotHaveAlready) {
+  const auto differs = [&](const std::string& own, const std::string& common) {
+    return runs_with("learning_rate={" + own + "}", {"training.learning_rate={" + common + "}"})[1].own_training;
+  };
+  const std::string constant = "schedule='constant',peak=0.1";
+  EXPECT_THAT(differs("schedule='cosine',peak=0.1", constant),
+              ElementsAre(Pair("learning_rate.schedule", "\"cosine\"")));
+  EXPECT_THAT(differs("schedule='cosine',peak=0.2,final=0,hold_steps=3", constant),
+              ElementsAre(Pair("learning_rate.schedule", "\"cosine\""), Pair("learning_rate.peak", "0.2"),
+                          Pair("learning_rate.final", "0.0"), Pair("learning_rate.hold_steps", "3")));
+  // A schedule of its own has no warm-up unless it says so.
+  EXPECT_THAT(differs("schedule='linear',peak=0.1", constant + ",warmup_steps=2"),
+              ElementsAre(Pair("learning_rate.schedule", "\"linear\""), Pair("learning_rate.warmup_steps", "0")));
+  EXPECT_THAT(differs("schedule='constant',peak=0.1", "schedule='step',peak=0.1,decay_steps=[3],factor=0.5"),
+              ElementsAre(Pair("learning_rate.schedule", "\"constant\"")));
+}
+
+// Epochs are counted in a method's own steps.
+TEST_F(OwnTraining, WithABatchOfItsOwnHasItsOwnNumberOfStepsPerEpoch) {
+  const auto runs = runs_with("micro_batch_size=4");
+  EXPECT_EQ(runs[0].budget.steps, Step{60});
+  EXPECT_EQ(runs[1].budget.steps, Step{120});
+  EXPECT_EQ(runs[1].training.samples_per_micro_batch, 4);
+  EXPECT_NEAR(runs[1].training.learning_rate->at(60), 0.1, 1e-6) << "half of its own cosine";
+}
+
+TEST_F(OwnTraining, CanBeSwept) {
+  const auto runs = load({"seeds=[3]", "sweep.\"methods.drop.training.optimizer.weight_decay\"=[0, 0.1]",
+                          "methods.drop.training.clip_norm=1"})
+                        .runs;
+  ASSERT_EQ(runs.size(), 3u) << "one of synchronous SGD, which it does not concern";
+  EXPECT_EQ(runs[1].training.optimizer->weight_decay().rate, 0);
+  EXPECT_EQ(runs[2].training.optimizer->weight_decay().rate, 0.1);
+  EXPECT_THAT(runs[2].sweep, ElementsAre(Pair("methods.drop.training.optimizer.weight_decay", "0.1")));
+}
+
+TEST_F(OwnTraining, IsCheckedLikeEverybodysAndNamesItsPlace) {
+  write(std::string(small) + R"([methods.training]
+learning_rat = 3
+clip_norm = -1
+optimizer = { name = "rmsprop", epsilon = 0 }
+)");
+  const std::string found = faults({});
+  EXPECT_THAT(found, HasSubstr(":31:1: methods.1.training.learning_rat = 3; unknown key; did you mean"));
+  EXPECT_THAT(found, HasSubstr("\"learning_rate\"?"));
+  EXPECT_THAT(found, HasSubstr(":32:13: methods.1.training.clip_norm = -1; must be a finite number of at least 0"));
+  EXPECT_THAT(found, HasSubstr(":33:43: methods.1.training.optimizer.epsilon = 0; must be a finite number above 0"));
+  EXPECT_EQ(std::count(found.begin(), found.end(), '\n'), 2) << found;
+  write(small);
+  EXPECT_THAT(faults({"methods.drop.training=5"}),
+              HasSubstr("methods.1.training = 5; must be a table, [methods.training]"));
+  EXPECT_THAT(faults({"methods.drop.training.workers=5"}), HasSubstr("methods.1.training.workers = 5; unknown key"));
+  // It offers what may stand there.
+  EXPECT_THAT(faults({"methods.drop.training.workers=5"}),
+              testing::AllOf(HasSubstr("clip_norm"), Not(HasSubstr("common")), Not(HasSubstr("_hash"))));
+}
+
+// A fault of the file is told once, not again for every method.
+TEST_F(OwnTraining, DoesNotRepeatTheFilesFaults) {
+  const std::string found = faults({"training.clip_norm=-1", "methods.drop.training.micro_batch_size=4"});
+  EXPECT_EQ(std::count(found.begin(), found.end(), '\n'), 0) << found;
+}
+
+// A warm-up of the file's that is longer than each training, of 60, 120 and 10 steps: one value, one message. One that
+// fits the method and the file is the phase's fault, and one that fits neither it nor the method is told once.
+TEST_F(OwnTraining, AndTheCommonPhaseTellOneValuesFaultOnce) {
+  const auto found = [&](int warmup, const std::string& own) {
+    write(std::string(small) + "[methods.training]\n" + own + "\n[training.common]\nepochs = 1\n");
+    const std::string report = faults({"training.learning_rate.warmup_steps=" + std::to_string(warmup)});
+    EXPECT_EQ(std::count(report.begin(), report.end(), '\n'), 0) << report;
+    return report;
+  };
+  EXPECT_THAT(found(1000, "micro_batch_size = 4"), HasSubstr(": training.learning_rate.warmup_steps = 1000; must end"));
+  EXPECT_THAT(found(30, "micro_batch_size = 4"),
+              HasSubstr(": training.common.learning_rate.warmup_steps = 30; must end"));
+  EXPECT_THAT(found(30, "micro_batch_size = 20"), HasSubstr("learning_rate.warmup_steps = 30; must end"));
+  EXPECT_EQ(found(5, "micro_batch_size = 4"), "");
+}
+
+// What starts at its end takes up its parameters.
+TEST_F(OwnTraining, BehindACommonPhaseHasItsSize) {
+  EXPECT_EQ(faults({"training.common={steps=2}"}), "");
+  const std::string of_other = "must have as many as that of ";
+  EXPECT_THAT(faults({"training.common={steps=2,model='mlp'}"}), HasSubstr(of_other + "\"sync-sgd\""));
+  const std::string found = faults({"training.common={steps=2}", "methods.drop.training.model='mlp'"});
+  EXPECT_THAT(found, HasSubstr("training.common; its model has"));
+  EXPECT_THAT(found, HasSubstr(of_other + "\"drop\""));
+  EXPECT_THAT(found, Not(HasSubstr("\"sync-sgd\"")));
+  EXPECT_THAT(faults({"training.common={steps=2,common={steps=1}}"}),
+              HasSubstr("training.common.common; must be left out"));
+}
+
+// What a method asks of the optimizer, it asks of its own.
+TEST_F(OwnTraining, IsWhatAMethodIsCheckedAgainst) {
+  const std::string elastic = "algorithm='elastic-averaging',beta=0.5,period=2,momentum=0.9";
+  const Overrides adamw = {"training.optimizer={name='adamw'}", "methods=[{" + elastic + "}]"};
+  EXPECT_THAT(faults(adamw), HasSubstr("methods.0.momentum = 0.9;"));
+  EXPECT_EQ(faults({adamw[0], "methods=[{" + elastic + ",training={optimizer={name='sgd'}}}]"}), "");
+  EXPECT_THAT(faults({"methods=[{" + elastic + ",training={optimizer={name='adamw'}}}]"}),
+              HasSubstr("methods.0.momentum = 0.9;"));
+  const std::string sharded = "algorithm='backup-workers',backups=0,servers=2";
+  EXPECT_THAT(faults({"methods=[{" + sharded + ",training={optimizer={name='lamb'}}}]"}),
+              HasSubstr("its name must be an optimizer that looks at each parameter alone"));
+  EXPECT_EQ(faults({"training.optimizer.name='lamb'", "methods=[{" + sharded + ",training={optimizer={name='sgd'}}}]"}),
+            "");
+}
+
+TEST_F(OwnTraining, IsInTheSummaryAndBelowTheTable) {
+  const syncopate::Run run = runs_with("clip_norm=1,optimizer.weight_decay=0.05")[1];
+  const RunSummary summary = summarise(run, outcome_of(run));
+  const std::optional<RunSummary> read = summary_from_json(to_json(summary));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->own_training, run.own_training);
+  const RunSummary runs[] = {*read};
+  EXPECT_THAT(result_table(runs), HasSubstr("[training] of drop: clip_norm = 1.0, optimizer.weight_decay = 0.05\n"));
+
+  RunSummary swept[] = {*read};
+  swept[0].sweep = {{"methods.drop.training.clip_norm", "1"}};
+  EXPECT_THAT(result_table(swept), HasSubstr("[training] of drop, clip_norm = 1: optimizer.weight_decay = 0.05\n"));
+  std::vector<RunSummary> rows;
+  for (const char* workers : {"8", "16", "32", "64"}) {
+    rows.push_back(*read);
+    rows.back().sweep = {{"cluster.workers", workers}};
+  }
+  EXPECT_THAT(result_table(rows), HasSubstr("[training] of drop: clip_norm = 1.0, optimizer.weight_decay = 0.05\n"));
+  rows[1].own_training = {{"clip_norm", "2.0"}};
+  EXPECT_THAT(result_table(rows),
+              HasSubstr("[training] of drop (3 of 4 rows): clip_norm = 1.0, optimizer.weight_decay = 0.05\n"
+                        "[training] of drop, workers = 16: clip_norm = 2.0\n"));
+  swept[0].own_training.clear();
+  EXPECT_THAT(result_table(swept), Not(HasSubstr("[training]")));
+}
+
+TEST_F(OwnTraining, IsPredictedWithItsOwnSteps) {
+  const auto predicted = predict(load({"methods.drop.training.micro_batch_size=4"}));
+  ASSERT_EQ(predicted.size(), 2u);
+  for (const auto& method : predicted) EXPECT_TRUE(method.simulated);
+}
+
+// Steps of one batch in steps of another.
+
+TEST(DataPosition, WholeEpochsAreWholeEpochs) {
+  EXPECT_EQ(in_steps_of({8, 64}, 32, {16, 32}), Step{64});
+  EXPECT_EQ(in_steps_of({16, 32}, 192, {8, 64}), Step{96});
+  EXPECT_EQ(in_steps_of({7, 14}, 30, {10, 10}), Step{42}) << "also where an epoch drops other samples at its end";
+}
+
+TEST(DataPosition, WithinAnEpochNoSampleIsMetAgain) {
+  EXPECT_EQ(in_steps_of({8, 64}, 37, {16, 32}), Step{74});
+  EXPECT_EQ(in_steps_of({16, 32}, 3, {8, 64}), Step{2}) << "24 samples are one step and a half";
+  EXPECT_EQ(in_steps_of({50, 2}, 9, {10, 10}), Step{2});
+  EXPECT_EQ(in_steps_of({60, 1}, 9, {10, 10}), Step{1}) << "the next epoch: 90 samples are more than one of its steps";
+}
+
+TEST(DataPosition, IsTheSameForTheSameBatchAndWithoutEpochs) {
+  EXPECT_EQ(in_steps_of({8, 64}, 37, {8, 64}), Step{37});
+  EXPECT_EQ(in_steps_of({8, 0}, 37, {16, 0}), Step{37});
 }
 
 }  // namespace

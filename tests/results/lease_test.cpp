@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "results/run_directory.hpp"
+#include "workers/base/machine.hpp"
 
 namespace syncopate {
 namespace {
@@ -315,6 +316,146 @@ TEST_F(LeaseTest, NamesThatAreNoLeasesAreLeftAlone) {
   EXPECT_THAT(leases.held(), testing::IsEmpty());
   EXPECT_TRUE(leases.take("run"));
   EXPECT_EQ(names().size(), 8u);
+}
+
+// How often a run is tried where several processes know of its failures.
+
+class FailedAttemptsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    directory = fs::path(testing::TempDir()) / fmt::format("syncopate-attempts-{}-{}", getpid(), name);
+    fs::remove_all(directory);
+    fs::create_directories(directory);
+  }
+  void TearDown() override { fs::remove_all(directory); }
+
+  AttemptRecords of_call(const std::string& call, int retries = 0) const { return {directory, call, retries}; }
+  static bool is_used_up(const AttemptRecords& records) { return records.are_used_up(records.of("run")); }
+
+  fs::path directory;
+};
+
+TEST_F(FailedAttemptsTest, OneIsEnoughWithoutRetries) {
+  const AttemptRecords records = of_call("a");
+  EXPECT_FALSE(is_used_up(records));
+  records.add_failure("run", "it has failed", false);
+  EXPECT_TRUE(is_used_up(records));
+  EXPECT_EQ(records.of("run")->reason, "it has failed");
+  EXPECT_FALSE(records.of("another"));
+  records.remove("run");
+  EXPECT_FALSE(is_used_up(records));
+}
+
+TEST_F(FailedAttemptsTest, ARecordThatIsNotAsItWasWrittenIsNone) {
+  const AttemptRecords records = of_call("a");
+  records.add_failure("run", "it has failed", false);
+  const fs::path file = directory / "run.json";
+  std::string text;
+  std::getline(std::ifstream(file), text, '\0');
+  const auto at = text.find("\"failures\": 1");
+  ASSERT_NE(at, text.npos);
+  text[at + 12] = '3';
+  std::ofstream(file) << text;
+  EXPECT_FALSE(is_used_up(records));
+  // An earlier program's, without a digest.
+  std::ofstream(file) << R"({"call": "a", "failures": 1, "lost": 0, "is_final": false, "reason": "it has failed"})";
+  EXPECT_TRUE(is_used_up(records));
+}
+
+TEST_F(FailedAttemptsTest, EachRetryIsOneMore) {
+  const AttemptRecords records = of_call("a", 2);
+  for (int failures = 1; failures <= 3; ++failures) {
+    EXPECT_FALSE(is_used_up(records));
+    records.add_failure("run", "again", false);
+  }
+  EXPECT_TRUE(is_used_up(records));
+}
+
+TEST_F(FailedAttemptsTest, WhatWouldComeAgainIsNotRepeated) {
+  const AttemptRecords records = of_call("a", 9);
+  records.add_failure("run", "diverged", true);
+  EXPECT_TRUE(is_used_up(records));
+}
+
+TEST_F(FailedAttemptsTest, OfOthersWhoAreAtWorkCount) {
+  const AttemptRecords records = of_call("a");
+  of_call("b").add_failure("run", "theirs", false);
+  EXPECT_TRUE(is_used_up(records));
+}
+
+TEST_F(FailedAttemptsTest, OfAnEarlierCallDoNotCountAndOfTheSameDo) {
+  of_call("a").add_failure("run", "earlier", false);
+  EXPECT_FALSE(is_used_up(of_call("b")));
+  EXPECT_TRUE(is_used_up(of_call("a"))) << "another process of the same launch, that began later";
+  const AttemptRecords later = of_call("b", 1);
+  later.add_failure("run", "later", false);
+  EXPECT_FALSE(is_used_up(later)) << "it counts from the beginning";
+  EXPECT_EQ(later.of("run")->failures, 1);
+}
+
+TEST_F(FailedAttemptsTest, ALostProcessIsMadeUpForOnceAtLeast) {
+  const AttemptRecords records = of_call("a");
+  records.add_lost("run", "node3, process 17");
+  EXPECT_FALSE(is_used_up(records));
+  records.add_lost("run", "node4, process 18");
+  EXPECT_TRUE(is_used_up(records));
+  EXPECT_THAT(records.of("run")->reason, testing::HasSubstr("node4, process 18"));
+}
+
+TEST_F(FailedAttemptsTest, WhatIsNoRecordIsNone) {
+  for (const char* text : {"", "garbage", "{}", "{\"call\": 1}"}) {
+    std::ofstream(directory / "run.json") << text;
+    const AttemptRecords records = of_call("a");
+    EXPECT_FALSE(records.of("run")) << text;
+    EXPECT_FALSE(is_used_up(records));
+  }
+}
+
+// Whose leftover a hidden name is: by the identity of its process, not by a host's name.
+
+std::string named(const ProcessIdentity& process, std::string_view kind = partial_kind) {
+  return hidden_sibling("folder/seed=1-0123abcd", kind, process).filename().string();
+}
+
+ProcessState state(const ProcessIdentity& process) { return read_hidden_name(named(process))->state; }
+
+TEST(HiddenNames, SayWhatTheyStandFor) {
+  const auto partial = read_hidden_name(named(this_process()));
+  ASSERT_TRUE(partial);
+  EXPECT_EQ(partial->name, "seed=1-0123abcd");
+  EXPECT_FALSE(partial->is_replaced);
+  EXPECT_TRUE(read_hidden_name(named(this_process(), replaced_kind))->is_replaced);
+  EXPECT_EQ(hidden_sibling("folder/file.txt", partial_kind).parent_path(), "folder");
+  // A name that itself looks like one.
+  EXPECT_EQ(read_hidden_name(hidden_sibling(".a.partial.1.2.b", partial_kind).string())->name, ".a.partial.1.2.b");
+}
+
+TEST(HiddenNames, SayWhetherTheirProcessIsThere) {
+  ProcessIdentity process = this_process();
+  EXPECT_EQ(state(process), ProcessState::running);
+  process.start -= 1;  // the number is used again
+  EXPECT_EQ(state(process), ProcessState::gone);
+  process = this_process();
+  process.number = 999'999'999;
+  EXPECT_EQ(state(process), ProcessState::gone);
+}
+
+// Process 1 of a container is none of another's that has the same name, nor are those of a machine that has started
+// once more.
+TEST(HiddenNames, OfAnotherMachineOrContainerAreUnknown) {
+  ProcessIdentity process = this_process();
+  process.number = 999'999'999;
+  process.machine += " another";
+  EXPECT_EQ(state(process), ProcessState::unknown);
+  EXPECT_EQ(read_hidden_name(".run.partial.999999999." + host_name())->state, ProcessState::unknown)
+      << "an earlier program's name";
+}
+
+TEST(HiddenNames, OtherFilesHaveNone) {
+  for (const char* name : {"", ".", "..", ".hidden", "run.partial.1.2.3", ".partial.1.2.3", ".run.partial.x.2.3",
+                           ".run.partial.0.1.2", ".run.partial.-1.1.2", ".run.partial.7", ".run.part.1.2.3"})
+    EXPECT_FALSE(read_hidden_name(name)) << name;
 }
 
 }  // namespace

@@ -4,10 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <condition_variable>
 #include <limits>
+#include <map>
 #include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
 
+#include "results/run_directory.hpp"
 #include "workers/training/executor.hpp"
 
 namespace syncopate {
@@ -377,6 +382,316 @@ TEST(TimeOnlyRecorder, RecordsRowsWithoutEvaluation) {
   EXPECT_EQ(metrics_csv(recorder.recording().metrics),
             "step,epoch,samples,time_s,test_loss,test_accuracy,train_loss,learning_rate,communicated_bytes\n"
             "0,,0,0,,,,0.5,0\n2,,2,0,,,,0.25,0\n4,,4,0,,,,0.25,0\n5,,5,0,,,,0.25,0\n");
+}
+
+using std::chrono::milliseconds;
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr float nan_float = std::numeric_limits<float>::quiet_NaN();
+
+MetricsRow row(std::int64_t step, Time time, std::optional<Evaluation> evaluation) {
+  MetricsRow row;
+  row.step = step;
+  row.epoch = static_cast<double>(step) / 8;
+  row.samples = step * 32;
+  row.time = time;
+  row.evaluation = evaluation;
+  row.learning_rate = 0.1;
+  row.bytes = step * 1000;
+  return row;
+}
+
+StepRow round_at(std::int64_t step, Time end) {
+  return {.step = step, .end = end, .duration = milliseconds(70), .kept = 15, .dropped = 1, .period = 4, .bytes = 6000};
+}
+
+TEST(Recording, MetricsHaveUnitsInTheirNamesAndTheShortestExactNumbers) {
+  const MetricsRow rows[] = {row(0, start_time, Evaluation{2.5, 0.1, 2.25, true}),
+                             row(4, Time{milliseconds(70)}, Evaluation{1.0 / 3, 0.875, 1e-7, true})};
+  EXPECT_EQ(metrics_csv(rows),
+            "step,epoch,samples,time_s,test_loss,test_accuracy,train_loss,learning_rate,communicated_bytes\n"
+            "0,0,0,0,2.5,0.1,2.25,0.1,0\n"
+            "4,0.5,128,0.07,0.3333333333333333,0.875,1e-07,0.1,4000\n");
+}
+
+TEST(Recording, WhatDoesNotExistIsAnEmptyCell) {
+  MetricsRow time_only = row(8, Time{milliseconds(1)}, {});
+  time_only.epoch.reset();
+  const MetricsRow rows[] = {row(8, Time{milliseconds(1)}, Evaluation{0.5, nan, 0.25, true}), time_only};
+  const std::string csv = metrics_csv(rows);
+  EXPECT_THAT(csv, testing::HasSubstr("\n8,1,256,0.001,0.5,,0.25,0.1,8000\n"));
+  EXPECT_THAT(csv, testing::HasSubstr("\n8,,256,0.001,,,,0.1,8000\n"));
+}
+
+TEST(Recording, OfAValidatedRunHasTwoColumnsMore) {
+  const MetricsRow rows[] = {row(0, start_time, Evaluation{2.5, nan, 2.25, true, 0.75, nan}),
+                             row(4, Time{milliseconds(70)}, Evaluation{0.5, 0.875, 0.25, true, 0.625, 0.5}),
+                             row(8, Time{milliseconds(90)}, {})};
+  EXPECT_EQ(metrics_csv(rows),
+            "step,epoch,samples,time_s,test_loss,test_accuracy,train_loss,learning_rate,communicated_bytes,"
+            "validation_loss,validation_accuracy\n"
+            "0,0,0,0,2.5,,2.25,0.1,0,0.75,\n"
+            "4,0.5,128,0.07,0.5,0.875,0.25,0.1,4000,0.625,0.5\n"
+            "8,1,256,0.09,,,,0.1,8000,,\n");
+}
+
+TEST(Recording, StepsHaveOneRowPerRound) {
+  const StepRow rounds[] = {round_at(4, Time{milliseconds(70)}), round_at(8, Time{milliseconds(140)})};
+  EXPECT_EQ(steps_csv(rounds),
+            "step,time_s,duration_s,kept_micro_batches,dropped_micro_batches,period_steps,bytes\n"
+            "4,0.07,0.07,15,1,4,6000\n"
+            "8,0.14,0.07,15,1,4,6000\n");
+}
+
+TEST(Recording, NanosecondsPrintExactly) {
+  const StepRow rounds[] = {round_at(1, Time{Duration{123'456'789'012}})};
+  EXPECT_THAT(steps_csv(rounds), testing::HasSubstr("1,123.456789012,"));
+}
+
+TEST(Recording, EndsAtTheFirstModelThatIsNotFinite) {
+  Recording recording;
+  for (int step = 0; step < 4; ++step) {
+    const bool finite = step < 2;
+    recording.metrics.push_back(row(step, Time{milliseconds(step)}, Evaluation{finite ? 1 : nan, 0.1, 1, finite}));
+    recording.rows.push_back(round_at(step, Time{milliseconds(step)}));
+  }
+  cut_after_divergence(recording);
+  EXPECT_TRUE(recording.diverged);
+  EXPECT_EQ(recording.metrics.size(), 3u);
+  EXPECT_EQ(recording.rows.size(), 3u);
+  EXPECT_THAT(metrics_csv(recording.metrics), testing::HasSubstr("\n2,0.25,64,0.002,nan,"));
+}
+
+TEST(Recording, WhatIsNotANumberHasNoSign) {
+  const MetricsRow rows[] = {row(8, start_time, Evaluation{-nan, 0.5, -nan, false})};
+  EXPECT_THAT(metrics_csv(rows), testing::HasSubstr("\n8,1,256,0,nan,0.5,nan,0.1,8000\n"));
+}
+
+TEST(Recording, OfFiniteModelsStaysWhole) {
+  Recording recording;
+  recording.metrics = {row(0, start_time, Evaluation{1, 0.1, 1, true}), row(1, start_time, {})};
+  recording.rows = {round_at(1, Time{milliseconds(9)})};
+  cut_after_divergence(recording);
+  EXPECT_FALSE(recording.diverged);
+  EXPECT_EQ(recording.metrics.size(), 2u);
+  EXPECT_EQ(recording.rows.size(), 1u);
+}
+
+TEST(Recording, SurvivesTheWayThroughBytes) {
+  Recording recording;
+  recording.metrics = {row(0, start_time, Evaluation{1.0 / 3, nan, 0.1, true, 0.7, 0.3}), row(9, Time{Duration{7}}, {}),
+                       row(10, Time{Duration{8}}, Evaluation{nan, 0.5, 1, false})};
+  recording.metrics[1].epoch.reset();
+  recording.rows = {round_at(10, Time{Duration{5'000'000'001}})};
+  recording.diverged = true;
+  recording.parameters = {{1.5F, -2.5F}, {3.5F, nan_float}, {}};
+  const Recording copy = recording_from_bytes(to_bytes(recording));
+  EXPECT_EQ(metrics_csv(copy.metrics), metrics_csv(recording.metrics));
+  EXPECT_EQ(steps_csv(copy.rows), steps_csv(recording.rows));
+  EXPECT_TRUE(copy.diverged);
+  EXPECT_TRUE(copy.metrics[0].evaluation->finite);
+  EXPECT_FALSE(copy.metrics[2].evaluation->finite);
+  ASSERT_EQ(copy.parameters.size(), 3u);
+  EXPECT_EQ(copy.parameters[0], recording.parameters[0]);
+  EXPECT_EQ(copy.parameters[1][0], 3.5F);
+  EXPECT_TRUE(std::isnan(copy.parameters[1][1]));
+  EXPECT_TRUE(copy.parameters[2].empty());
+  recording.diverged = false;
+  EXPECT_FALSE(recording_from_bytes(to_bytes(recording)).diverged);
+}
+
+TEST(Recording, TruncatedBytesAreAnError) {
+  auto bytes = to_bytes(Recording{});
+  bytes.pop_back();
+  EXPECT_THROW(recording_from_bytes(bytes), std::runtime_error);
+}
+
+// What is recorded beside a run's rows, as text: the timeline of a run made by hand, and durations of micro-batches.
+
+using nlohmann::json;
+using std::chrono::milliseconds;
+
+Time at(int ms) { return Time{milliseconds(ms)}; }
+
+// Two workers and a server; the run went on for a second after the timeline.
+Timeline timeline() {
+  Timeline timeline;
+  timeline.workers = 2;
+  timeline.end = at(1500);
+  timeline.until = at(500);
+  timeline.capped = true;
+  timeline.tracks = {{{.activity = Activity::compute,
+                       .begin = at(0),
+                       .end = at(200),
+                       .what = "micro-batch",
+                       .step = 4,
+                       .micro_batch = 1,
+                       .completed = true},
+                      {.activity = Activity::discarded,
+                       .begin = at(200),
+                       .end = at(300),
+                       .what = "micro-batch",
+                       .step = 5,
+                       .micro_batch = 0,
+                       .completed = true},
+                      {.activity = Activity::discarded, .begin = at(300), .end = at(500), .what = "micro-batch"}},
+                     {{.activity = Activity::down, .begin = at(0), .end = at(500), .what = "outage"}},
+                     {{.activity = Activity::wait, .begin = at(0), .end = at(500), .what = "receive"}}};
+  return timeline;
+}
+
+const TraceTitle title{.experiment = "e", .method = "m", .seed = 3, .hash = "0123", .cluster = "mpi"};
+
+TEST(TraceEvents, EveryValueStandsUnderItsOwnName) {
+  const json trace = json::parse(trace_events(timeline(), title));
+  EXPECT_EQ(trace["otherData"], json::parse(R"({"experiment": "e", "method": "m", "seed": 3, "hash": "0123",
+    "cluster": "mpi", "workers": 2, "servers": 1, "end_s": 1.5, "until_s": 0.5, "capped": true})"));
+  json complete = json::array();
+  std::vector<std::string> names;
+  for (const json& event : trace["traceEvents"]) {
+    if (event["ph"] == "X") complete.push_back(event);
+    if (event["ph"] == "M" && event["name"] != "thread_sort_index") names.push_back(event["args"]["name"]);
+  }
+  EXPECT_THAT(names, testing::ElementsAre("e: m, seed 3", "worker 0", "worker 1", "server"));
+  for (json& event : complete) event.erase("cname");
+  EXPECT_EQ(complete, json::parse(R"([
+    {"name": "compute", "cat": "compute", "ph": "X", "pid": 1, "tid": 1, "ts": 0.0, "dur": 200000.0,
+     "args": {"what": "micro-batch", "step": 4, "micro_batch": 1}},
+    {"name": "discarded", "cat": "discarded", "ph": "X", "pid": 1, "tid": 1, "ts": 200000.0, "dur": 100000.0,
+     "args": {"what": "micro-batch", "step": 5, "micro_batch": 0, "completed": true}},
+    {"name": "discarded", "cat": "discarded", "ph": "X", "pid": 1, "tid": 1, "ts": 300000.0, "dur": 200000.0,
+     "args": {"what": "micro-batch"}},
+    {"name": "down", "cat": "down", "ph": "X", "pid": 1, "tid": 2, "ts": 0.0, "dur": 500000.0,
+     "args": {"what": "outage"}},
+    {"name": "wait", "cat": "wait", "ph": "X", "pid": 1, "tid": 3, "ts": 0.0, "dur": 500000.0,
+     "args": {"what": "receive"}}])"));
+}
+
+// Each server's link has two threads after the server's own.
+TEST(TraceEvents, ServersLinksHaveThreadsOfTheirOwn) {
+  Timeline linked = timeline();
+  linked.tracks.push_back(linked.tracks.back());  // two servers
+  linked.links = {
+      {.in = {{at(0), at(20), Rank{1}}, {at(30), at(50), std::nullopt}}, .out = {{at(50), at(70), Rank{0}}}},
+      {.in = {}, .out = {{at(1), at(2), Rank{1}}}}};
+  const json trace = json::parse(trace_events(linked, title));
+  EXPECT_EQ(trace["otherData"]["servers"], 2);
+  std::vector<std::pair<int, std::string>> names;
+  json of_links = json::array();
+  for (json event : trace["traceEvents"]) {
+    if (event["name"] == "thread_name") names.emplace_back(event["tid"], event["args"]["name"]);
+    event.erase("cname");
+    if (event["ph"] == "X" && event["cat"] == "link") of_links.push_back(event);
+  }
+  using Named = std::pair<int, std::string>;
+  EXPECT_THAT(names, testing::ElementsAre(Named{1, "worker 0"}, Named{2, "worker 1"}, Named{3, "server 0"},
+                                          Named{4, "server 0, in"}, Named{5, "server 0, out"}, Named{6, "server 1"},
+                                          Named{7, "server 1, in"}, Named{8, "server 1, out"}));
+  const auto event = [](int thread, double begin_us, double us, const char* what) {
+    return json{{"name", "communicate"}, {"cat", "link"},  {"ph", "X"}, {"pid", 1},
+                {"tid", thread},         {"ts", begin_us}, {"dur", us}, {"args", {{"what", what}}}};
+  };
+  EXPECT_EQ(of_links, json::array({event(4, 0, 20e3, "from worker 1"), event(4, 30e3, 20e3, "collective"),
+                                   event(5, 50e3, 20e3, "to worker 0"), event(8, 1e3, 1e3, "to worker 1")}));
+}
+
+TEST(TraceEvents, OfSeveralServersEachHasItsNumber) {
+  Timeline with_two = timeline();
+  with_two.tracks.push_back(with_two.tracks.back());
+  const std::string text = trace_events(with_two, title);
+  for (const char* name : {"\"worker 1\"", "\"server 0\"", "\"server 1\""}) EXPECT_THAT(text, testing::HasSubstr(name));
+}
+
+TEST(DurationsCsv, AreInTheOrderOfWorkersStepsAndMicroBatches) {
+  const auto time = [](int worker, int step, int index, std::int64_t ns, std::int64_t added_ns) {
+    return MicroBatchTime{Rank{worker}, Step{step}, index, Duration{ns}, Duration{added_ns}};
+  };
+  EXPECT_EQ(durations_csv({time(1, 0, 0, 5, 0), time(0, 1, 0, 1'000'000'007, 20'000'000), time(0, 0, 1, 3, 2),
+                           time(0, 0, 0, 12'345'678'901, 999'999'999)}),
+            "worker,step,micro_batch,duration_s,added_s\n"
+            "0,0,0,12.345678901,0.999999999\n"
+            "0,0,1,0.000000003,0.000000002\n"
+            "0,1,0,1.000000007,0.020000000\n"
+            "1,0,0,0.000000005,0.000000000\n");
+}
+
+// Workers' own models at times of the clock, by hand.
+
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::Pair;
+
+class TwoWorkers : public testing::Test {
+ protected:
+  // A step that ends then; told of if it is wanted.
+  bool step(int worker, int number, int at_s) {
+    OwnModel model{.worker = Rank{worker}, .step = number, .time = Time{seconds(at_s)}};
+    if (!models_.wants(model.worker, model.time)) return false;
+    models_.add(std::move(model));
+    return true;
+  }
+  // Steps by worker; empty where there are none yet.
+  std::map<int, std::int64_t> next() {
+    std::map<int, std::int64_t> steps;
+    if (const auto first = models_.take_first())
+      for (const auto& [worker, model] : *first) steps[worker.value] = model.step.value();
+    return steps;
+  }
+
+  ModelsByTime models_{2, seconds(10)};
+};
+
+TEST_F(TwoWorkers, OfEachTheFirstStepAtOrAfterEachMultipleIsWanted) {
+  EXPECT_FALSE(step(0, 1, 4));
+  EXPECT_FALSE(step(0, 2, 9));
+  EXPECT_TRUE(step(0, 3, 10));  // at it
+  EXPECT_FALSE(step(0, 4, 19));
+  EXPECT_TRUE(step(0, 5, 45)) << "it is the first after 20, 30 and 40";
+  EXPECT_FALSE(step(0, 6, 49));
+  EXPECT_TRUE(step(1, 1, 11)) << "each by its own clock";
+}
+
+TEST_F(TwoWorkers, TheyAreThereOnceTheSlowestIs) {
+  step(0, 3, 10);
+  step(0, 5, 20);
+  EXPECT_THAT(next(), ElementsAre());
+  step(1, 1, 13);
+  EXPECT_THAT(next(), ElementsAre(Pair(0, 3), Pair(1, 1)));
+  EXPECT_THAT(next(), ElementsAre()) << "worker 1 has none at 20";
+  step(1, 2, 24);
+  EXPECT_THAT(next(), ElementsAre(Pair(0, 5), Pair(1, 2)));
+}
+
+// Worker 1's first step ends at 35: it stands for 10, and by then 20 and 30 have passed.
+TEST_F(TwoWorkers, MultiplesUpToTheLatestOfThemArePassedWithIt) {
+  for (const int at_s : {10, 20, 30, 40}) step(0, at_s / 10, at_s);
+  step(1, 1, 35);
+  EXPECT_THAT(next(), ElementsAre(Pair(0, 1), Pair(1, 1)));
+  EXPECT_THAT(next(), ElementsAre());
+  step(1, 2, 41);
+  EXPECT_THAT(next(), ElementsAre(Pair(0, 4), Pair(1, 2))) << "at 40";
+}
+
+TEST_F(TwoWorkers, ThereAreNoMoreOnceOneHasEndedWithoutOne) {
+  step(0, 1, 12);
+  step(0, 2, 22);
+  step(0, 3, 32);
+  step(1, 1, 11);
+  step(1, 2, 20);
+  models_.end(Rank{1});
+  EXPECT_THAT(next(), ElementsAre(Pair(0, 1), Pair(1, 1)));
+  EXPECT_THAT(next(), ElementsAre(Pair(0, 2), Pair(1, 2))) << "from before its end";
+  EXPECT_THAT(next(), ElementsAre());
+  EXPECT_FALSE(step(0, 4, 40)) << "nothing is kept any more";
+  EXPECT_TRUE(models_.take_all().empty());
+}
+
+TEST_F(TwoWorkers, AllThatAreLeftCanBeTakenAtOnce) {
+  step(0, 1, 12);
+  step(1, 1, 11);
+  step(0, 2, 25);
+  EXPECT_EQ(models_.take_all().size(), 3u);
+  EXPECT_TRUE(models_.take_all().empty());
 }
 
 }  // namespace

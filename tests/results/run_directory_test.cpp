@@ -1,5 +1,6 @@
 #include "results/run_directory.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,11 +10,15 @@
 
 #include <chrono>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
+#include "results/found_runs.hpp"
 #include "workers/base/machine.hpp"
 #include "workers/base/process.hpp"
 
@@ -371,6 +376,168 @@ TEST_F(RunDirectoryTest, WithoutPermissionIsNotUsable) {
   waitpid(child, &status, 0);
   fs::permissions(experiment_directory(results_, "Quick Start"), fs::perms::owner_all);
   EXPECT_EQ(WEXITSTATUS(status), 2);
+}
+
+using testing::StartsWith;
+
+class RunFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
+    top_ = fs::path(testing::TempDir()) / fmt::format("syncopate-run-files-{}-{}", getpid(), test->name());
+    fs::remove_all(top_);
+    directory_ = top_ / "seed=1-01234567";
+    FileContents files{{"config.toml", "a = 1"},
+                       {"metadata.json", "{}"},
+                       {"metrics.csv", "123456789"},
+                       {"steps.csv", std::string(1'000'000, 's')},
+                       {"summary.json", "{}"}};
+    files[list_of_files] = listed(files);
+    write_directory(directory_, files);
+  }
+  void TearDown() override { fs::remove_all(top_); }
+
+  void write(const std::string& name, const std::string& text) const { std::ofstream(directory_ / name) << text; }
+  std::string place(const std::string& name) const { return (directory_ / name).string() + ": "; }
+
+  fs::path top_;
+  fs::path directory_;
+};
+
+TEST_F(RunFiles, AreListedWithSizeAndDigest) {
+  const auto list = nlohmann::json::parse(listed({{"a", "123456789"}, {"empty", ""}}));
+  EXPECT_EQ(list["files"]["a"]["bytes"], 9);
+  EXPECT_EQ(list["files"]["a"]["crc32"], "cbf43926") << "the check value of CRC-32's definition";
+  EXPECT_EQ(list["files"]["empty"]["crc32"], "00000000");
+}
+
+TEST_F(RunFiles, AsTheyWereWrittenAreWhole) {
+  EXPECT_EQ(damage_of(directory_), "");
+  write("notes.txt", "somebody's own");
+  EXPECT_EQ(damage_of(directory_), "");
+  EXPECT_EQ(damage_of(top_ / "nowhere"), "") << "no run, no damage";
+}
+
+TEST_F(RunFiles, ThatAreEmptiedAreNamed) {
+  write("metrics.csv", "");
+  EXPECT_EQ(damage_of(directory_), place("metrics.csv") + "has 0 bytes, where 9 were written");
+}
+
+TEST_F(RunFiles, WithAnotherDigitAreNamed) {
+  write("metrics.csv", "123456788");
+  EXPECT_THAT(damage_of(directory_), StartsWith(place("metrics.csv")));
+  std::string far(1'000'000, 's');
+  far[999'999] = 't';
+  write("metrics.csv", "123456789");
+  EXPECT_EQ(damage_of(directory_), "");
+  write("steps.csv", far);
+  EXPECT_THAT(damage_of(directory_), StartsWith(place("steps.csv")));
+}
+
+TEST_F(RunFiles, ThatAreGoneOrDirectoriesAreNamed) {
+  fs::remove(directory_ / "steps.csv");
+  EXPECT_EQ(damage_of(directory_), place("steps.csv") + "is not there");
+  fs::create_directory(directory_ / "steps.csv");
+  EXPECT_THAT(damage_of(directory_), StartsWith(place("steps.csv")));
+}
+
+TEST_F(RunFiles, WithoutAReadableListAreNotWhole) {
+  for (const char* text :
+       {"", "[]", "{}", R"({"files": {}})", R"({"files": {"metrics.csv": {}}})", R"({"files": {"metrics.csv": 3}})"}) {
+    write(list_of_files, text);
+    EXPECT_THAT(damage_of(directory_), StartsWith(place(list_of_files))) << text;
+  }
+  write(list_of_files, R"({"schema_version": 2, "files": {}})");
+  EXPECT_EQ(damage_of(directory_), place(list_of_files) + "does not list config.toml");
+  write(list_of_files, R"({"schema_version": 9, "files": {}})");
+  EXPECT_EQ(damage_of(directory_), place(list_of_files) + "is of schema version 9, and this program knows 2");
+  fs::remove(directory_ / list_of_files);
+  EXPECT_THAT(damage_of(directory_), StartsWith(place(list_of_files)));
+  fs::create_directory(directory_ / list_of_files);
+  EXPECT_THAT(damage_of(directory_), StartsWith(place(list_of_files)));
+}
+
+// Of several processes that have computed the same run, one publishes it.
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool is_done(const fs::path& directory) { return read(directory / "end") == "finished"; }
+
+class PublishedDirectory : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    above_ = fs::path(testing::TempDir()) / fmt::format("syncopate-published-{}-{}", getpid(), name);
+    fs::remove_all(above_);
+    directory_ = above_ / "seed=1-00000000";
+  }
+  void TearDown() override { fs::remove_all(above_); }
+
+  bool publish(const std::string& who, const std::string& end = "finished") const {
+    return publish_directory(directory_, {{"who", who}, {"end", end}}, is_done);
+  }
+  std::size_t entries() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(above_), fs::directory_iterator()));
+  }
+
+  fs::path above_, directory_;
+};
+
+TEST_F(PublishedDirectory, TheFirstOneStays) {
+  EXPECT_TRUE(publish("first"));
+  EXPECT_FALSE(publish("second"));
+  EXPECT_EQ(read(directory_ / "who"), "first");
+  EXPECT_EQ(entries(), 1u) << "nothing hidden beside it";
+}
+
+TEST_F(PublishedDirectory, WhatIsNotDoneIsReplaced) {
+  EXPECT_TRUE(publish("first", "failed"));
+  EXPECT_TRUE(publish("second", "failed"));
+  EXPECT_TRUE(publish("third"));
+  EXPECT_FALSE(publish("fourth", "failed"));
+  EXPECT_EQ(read(directory_ / "who"), "third");
+  EXPECT_EQ(entries(), 1u);
+}
+
+// Another process that publishes below it.
+TEST_F(PublishedDirectory, WaitsForWhoHasLockedTheDirectoryAbove) {
+  fs::create_directories(above_);
+  auto other = std::make_unique<Descriptor>(above_, O_RDONLY | O_DIRECTORY);
+  ASSERT_TRUE(other->lock());
+  auto published = std::async(std::launch::async, [this] { return publish("this"); });
+  EXPECT_EQ(published.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+  EXPECT_FALSE(fs::exists(directory_));
+  other.reset();
+  EXPECT_TRUE(published.get());
+  EXPECT_EQ(read(directory_ / "who"), "this");
+}
+
+TEST_F(PublishedDirectory, OneOfManyProcessesDoesIt) {
+  for (int round = 0; round < 30; ++round) {
+    fs::remove_all(directory_);
+    if (round % 2 == 1) publish("before", "failed");
+    std::vector<pid_t> children;
+    for (int i = 0; i < 4; ++i) {
+      const pid_t child = fork();
+      if (child == 0) _exit(publish(std::to_string(i)) ? 1 : 0);
+      children.push_back(child);
+    }
+    int published = 0;
+    int winner = -1;
+    for (int i = 0; i < 4; ++i) {
+      int status = -1;
+      waitpid(children[static_cast<std::size_t>(i)], &status, 0);
+      ASSERT_TRUE(WIFEXITED(status));
+      published += WEXITSTATUS(status);
+      if (WEXITSTATUS(status) == 1) winner = i;
+    }
+    ASSERT_EQ(published, 1) << round;
+    ASSERT_EQ(read(directory_ / "who"), std::to_string(winner)) << round;
+    ASSERT_EQ(entries(), 1u) << round;
+  }
 }
 
 }  // namespace

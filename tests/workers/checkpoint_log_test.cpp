@@ -1,5 +1,7 @@
 // A course that is gone through again: nothing is computed before the position, and all that is alive there is as it
 // was.
+#include "workers/training/checkpoint_log.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +13,6 @@
 #include <vector>
 
 #include "tests/workers/pull_objective.hpp"
-#include "workers/training/checkpoint_log.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {

@@ -1,16 +1,19 @@
-// What is sent instead of a vector, against golden values, independent selections and closed forms.
+// Compressors over several steps, against recursions in double precision that share nothing with them.
 #include "workers/compression/compressor.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <random>
+#include <span>
+#include <string>
 #include <vector>
 
-#include "tests/workers/exchanged_steps.hpp"
 #include "workers/base/process.hpp"
 #include "workers/compression/kernels.hpp"
 #include "workers/time/network.hpp"
@@ -18,7 +21,515 @@
 namespace syncopate {
 namespace {
 
+// Workers that exchange packets, without a cluster: what compressors make of their gradients, step by step.
+
+class ExchangedSteps {
+ public:
+  using Vector = std::vector<float>;
+
+  ExchangedSteps(const Compressor& compressor, int workers, std::size_t size)
+      : compressor_(compressor),
+        size_(size),
+        memory(static_cast<std::size_t>(workers), Vector(compressor.vectors() * size)),
+        owned(static_cast<std::size_t>(workers)) {
+    for (std::size_t i = 0; i < owned.size(); ++i) owned[i].resize(compressor.owned(rank(i)));
+  }
+
+  // The sum of what the workers send, one gradient of each.
+  Vector step(Step step, const std::vector<Vector>& gradients, float of_memory = 1) {
+    for (std::size_t i = 0; i < memory.size(); ++i) compressor_.take_in(gradients[i], 0, of_memory, memory[i]);
+    return exchange(step);
+  }
+  // The same of what the memories hold.
+  Vector exchange(Step step) {
+    const std::vector<Exchange> exchanges = compressor_.exchanges(step);
+    const std::size_t workers = memory.size(), words = words_of(exchanges.front());
+    std::vector<Vector> packets;
+    for (std::size_t i = 0; i < workers; ++i) {
+      packets.emplace_back(words);
+      const bool sends = exchanges.front().operation != Operation::broadcast || compressor_.root(step) == rank(i);
+      if (sends)
+        compressor_.encode(rank(i), step, common.empty() ? nullptr : common.data(), memory[i], packets.back().data());
+    }
+    Vector between;
+    if (exchanges.size() > 1) {
+      const std::size_t words_of_last = words_of(exchanges.back());
+      std::vector<Vector> last(workers, Vector(words_of_last));
+      if (exchanges.front().operation == Operation::all_to_all) {
+        for (std::size_t i = 0; i < workers; ++i) {
+          std::vector<const float*> chunks;
+          for (const Vector& packet : packets) chunks.push_back(packet.data() + i * words_of_last);
+          compressor_.reduce(rank(i), step, chunks, owned[i], last[i].data());
+        }
+      } else {
+        const bool is_sum = exchanges.front().operation == Operation::all_reduce;
+        between = is_sum ? sum_of(packets) : packets[static_cast<std::size_t>(compressor_.root(step).value)];
+        compressor_.prepare(between.data());
+        for (std::size_t i = 0; i < workers; ++i)
+          compressor_.encode_second(step, between.data(), memory[i], last[i].data());
+      }
+      packets = std::move(last);
+    }
+    if (exchanges.back().operation == Operation::all_reduce) packets = {sum_of(packets)};
+    std::vector<const float*> all;
+    for (const Vector& packet : packets) all.push_back(packet.data());
+    const Received received{.packets = all,
+                            .between = between.data(),
+                            .common = common.empty() ? nullptr : common.data(),
+                            .workers = static_cast<int>(workers),
+                            .micro_batches = static_cast<std::int64_t>(workers),
+                            .step = step};
+    Vector sum(size_);
+    compressor_.decode(received, sum);
+    if (compressor_.corrects_residual())
+      for (Vector& own : memory) compressor_.correct(received, own);
+    if (compressor_.follows_common()) common = packets.front();
+    return sum;
+  }
+
+ private:
+  static Rank rank(std::size_t i) { return Rank{static_cast<int>(i)}; }
+  static std::size_t words_of(const Exchange& exchange) {
+    return static_cast<std::size_t>(exchange.packet.value()) / sizeof(float);
+  }
+  static Vector sum_of(const std::vector<Vector>& packets) {
+    Vector sum(packets.front().size());
+    for (const Vector& packet : packets)
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += packet[i];
+    return sum;
+  }
+
+  const Compressor& compressor_;
+  std::size_t size_;
+
+ public:
+  std::vector<Vector> memory;  // of each worker
+  std::vector<Vector> owned;   // residuals of the chunks that each owns
+  Vector common;               // of the step before
+};
+
+// What tests share that compare compressors with recursions in double precision.
+
+// Of each worker, drawn anew for each step.
+std::vector<std::vector<float>> normal_gradients(int workers, std::size_t size, int step) {
+  std::mt19937 engine(static_cast<unsigned>(7 * step + 1));
+  std::normal_distribution<float> normal;
+  std::vector<std::vector<float>> all(static_cast<std::size_t>(workers), std::vector<float>(size));
+  for (auto& own : all)
+    for (float& value : own) value = normal(engine);
+  return all;
+}
+
+void expect_near(const std::vector<float>& found, const std::vector<double>& expected, double tolerance,
+                 const std::string& where = "") {
+  ASSERT_EQ(found.size(), expected.size()) << where;
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], tolerance) << where << " at " << i;
+}
+
+// The places of the k largest magnitudes, the largest first.
+std::vector<std::size_t> largest(const std::vector<double>& values, std::size_t k) {
+  std::vector<std::size_t> places(values.size());
+  std::iota(places.begin(), places.end(), 0u);
+  std::stable_sort(places.begin(), places.end(),
+                   [&](auto a, auto b) { return std::fabs(values[a]) > std::fabs(values[b]); });
+  places.resize(k);
+  return places;
+}
+
 using Kind = CompressionOptions::Kind;
+using Scope = CompressionOptions::Scope;
+using Pattern = CompressionOptions::Pattern;
+using Vector = std::vector<float>;
+using Exact = std::vector<double>;
+
+std::shared_ptr<const Compressor> whole(const CompressionOptions& options, std::size_t size, int workers) {
+  return make_compressor(options, std::vector<Part>{{.offset = 0, .size = size}}, 5, workers);
+}
+
+constexpr int steps = 12;
+
+TEST(ScaleCom, FollowsTheLeadersPlacesAndFiltersResiduals) {
+  constexpr int workers = 3;
+  constexpr std::size_t size = 40, kept = 6;
+  for (const double beta : {1.0, 0.3}) {
+    CompressionOptions options{.kind = Kind::scalecom, .ratio = 0.15};
+    options.filter = beta;
+    const auto compressor = whole(options, size, workers);
+    ExchangedSteps found(*compressor, workers, size);
+    std::vector<Exact> e(workers, Exact(size));
+    Exact sent(size), given(size);
+    for (int t = 0; t < steps; ++t) {
+      const auto g = normal_gradients(workers, size, t);
+      std::vector<Exact> p = e;
+      for (std::size_t w = 0; w < p.size(); ++w)
+        for (std::size_t i = 0; i < size; ++i) p[w][i] += g[w][i], given[i] += g[w][i];
+      std::vector<bool> is_sent(size);
+      for (const std::size_t place : largest(p[static_cast<std::size_t>(t % workers)], kept)) is_sent[place] = true;
+      Exact sum(size);
+      for (std::size_t w = 0; w < p.size(); ++w)
+        for (std::size_t i = 0; i < size; ++i) {
+          const double left = is_sent[i] ? 0 : p[w][i];
+          sum[i] += p[w][i] - left;
+          e[w][i] = (1 - beta) * e[w][i] + beta * left;
+        }
+      expect_near(found.step(t, g), sum, 1e-5, "step " + std::to_string(t));
+      for (std::size_t i = 0; i < size; ++i) sent[i] += sum[i];
+    }
+    // Telescoping, of what is really kept: e stands first in the memory.
+    for (std::size_t i = 0; i < size; ++i) {
+      double left = 0;
+      for (const Vector& own : found.memory) left += own[i];
+      EXPECT_NEAR(sent[i], given[i] - left / beta, 1e-4) << beta;
+    }
+  }
+}
+
+TEST(ScaleCom, OfEachTensorSendsOfEach) {
+  CompressionOptions options{.kind = Kind::scalecom, .ratio = 0.5, .scope = Scope::tensor};
+  const auto compressor = make_compressor(options, std::vector<Part>{{0, 2}, {2, 3}}, 5, 2);
+  ExchangedSteps found(*compressor, 2, 5);
+  // Worker 1 leads at step 1.
+  EXPECT_EQ(found.step(1, {{9, 1, 9, 1, 1}, {1, 2, 30, 50, 40}}), (Vector{0, 3, 0, 51, 0}));
+  EXPECT_EQ(found.memory[0], (Vector{9, 0, 9, 0, 1}));
+}
+
+// Means of both groups of each column, as its definition has them.
+Exact one_bit_of(const Exact& values, std::size_t columns) {
+  Exact result(values.size());
+  for (std::size_t column = 0; column < columns; ++column) {
+    double sum[2] = {}, count[2] = {};
+    for (std::size_t i = column; i < values.size(); i += columns)
+      sum[values[i] < 0] += values[i], ++count[values[i] < 0];
+    for (std::size_t i = column; i < values.size(); i += columns)
+      result[i] = sum[values[i] < 0] / std::max(1.0, count[values[i] < 0]);
+  }
+  return result;
+}
+
+CompressionOptions one_bit(Scope scope, Pattern pattern = Pattern::gather) {
+  CompressionOptions options{.kind = Kind::one_bit, .scope = scope};
+  options.pattern = pattern;
+  return options;
+}
+
+TEST(OneBit, HasTheGoldenMeans) {
+  const auto compressor = whole(one_bit(Scope::model), 4, 1);
+  ExchangedSteps found(*compressor, 1, 4);
+  expect_near(found.step(0, {{0.5f, -1.5f, 0, 2}}), {0.833333, -1.5, 0.833333, 0.833333}, 1e-6);
+  // The same column as the second of a matrix, between one that is exact and one of zeros.
+  const auto of_matrix = make_compressor(one_bit(Scope::column), std::vector<Part>{{0, 12, 4, 3}}, 5, 1);
+  ExchangedSteps columns(*of_matrix, 1, 12);
+  expect_near(columns.step(0, {{-1, 0.5f, 0, -1, -1.5f, 0, 7, 0, 0, 7, 2, 0}}),
+              {-1, 0.833333, 0, -1, -1.5, 0, 7, 0.833333, 0, 7, 0.833333, 0}, 1e-6);
+}
+
+TEST(OneBit, IsWhatItsDefinitionSaysOfEachColumn) {
+  for (const auto& [rows, columns] :
+       {std::pair<std::size_t, std::size_t>(37, 21), {3, 2500}, {2500, 3}, {1, 70}, {64, 64}}) {
+    const std::size_t size = rows * columns;
+    const auto g = normal_gradients(2, size, 1);
+    const auto compressor = make_compressor(one_bit(Scope::column), std::vector<Part>{{0, size, rows, columns}}, 5, 2);
+    ExchangedSteps found(*compressor, 2, size);
+    const Vector sum = found.step(0, g);
+    Exact expected(size);
+    for (const Vector& own : g) {
+      const Exact one = one_bit_of(Exact(own.begin(), own.end()), columns);
+      for (std::size_t i = 0; i < size; ++i) expected[i] += one[i];
+    }
+    expect_near(sum, expected, 1e-5, std::to_string(rows) + " x " + std::to_string(columns));
+    for (std::size_t i = 0; i < size; ++i)  // which keeps the mean of each column, and what is left of all
+      EXPECT_NEAR(sum[i] + found.memory[0][i] + found.memory[1][i], g[0][i] + g[1][i], 1e-5);
+  }
+}
+
+TEST(OneBit, OfEachTensorHasTwoMeansOfEach) {
+  const std::vector<Part> parts = {{0, 4, 2, 2}, {4, 3}};
+  const auto compressor = make_compressor(one_bit(Scope::tensor), parts, 5, 1);
+  ExchangedSteps found(*compressor, 1, 7);
+  expect_near(found.step(0, {{1, 2, -3, 6, -1, -2, 5}}), {3, 3, -3, 3, -1.5, -1.5, 5}, 1e-6);
+}
+
+TEST(OneBit, ANotANumberSpoilsItsColumn) {
+  const auto compressor = make_compressor(one_bit(Scope::column), std::vector<Part>{{0, 6, 3, 2}}, 5, 1);
+  ExchangedSteps found(*compressor, 1, 6);
+  const Vector sum = found.step(0, {{1, 1, std::numeric_limits<float>::quiet_NaN(), 1, -1, -1}});
+  EXPECT_TRUE(std::isnan(sum[0]) && std::isnan(sum[2]));
+  EXPECT_EQ(sum[1], 1);
+}
+
+// Signs in chunks of ceil(d / N), each with the mean magnitude of its own; the owner's residual beside the workers'.
+TEST(TwoPhase, IsTheRecursionWithBothResiduals) {
+  constexpr int workers = 3;
+  for (const std::size_t size : {50u, 51u, 4u, 2u, 4000u}) {
+    for (const bool feedback : {true, false}) {
+      CompressionOptions options{.kind = Kind::sign, .error_feedback = feedback};
+      options.pattern = Pattern::two_phase;
+      const auto compressor = whole(options, size, workers);
+      ExchangedSteps found(*compressor, workers, size);
+      const std::size_t chunk = (size + workers - 1) / workers;
+      const auto signs_of = [&](const Exact& p) {  // of every chunk by itself
+        Exact result(size);
+        for (std::size_t begin = 0; begin < size; begin += chunk) {
+          const std::size_t end = std::min(size, begin + chunk);
+          double scale = 0;
+          for (std::size_t i = begin; i < end; ++i) scale += std::fabs(p[i]) / static_cast<double>(end - begin);
+          for (std::size_t i = begin; i < end; ++i) result[i] = p[i] < 0 ? -scale : scale;
+        }
+        return result;
+      };
+      std::vector<Exact> e(workers, Exact(size));
+      Exact r(size), sent(size), given(size);
+      for (int t = 0; t < 4; ++t) {
+        const auto g = normal_gradients(workers, size, t);
+        Exact sum(size);
+        for (std::size_t w = 0; w < e.size(); ++w) {
+          for (std::size_t i = 0; i < size; ++i) e[w][i] = (feedback ? e[w][i] : 0) + g[w][i], given[i] += g[w][i];
+          const Exact own = signs_of(e[w]);
+          for (std::size_t i = 0; i < size; ++i) e[w][i] -= own[i], sum[i] += own[i];
+        }
+        for (std::size_t i = 0; i < size; ++i) r[i] = (feedback ? r[i] : 0) + sum[i];
+        const Exact all = signs_of(r);
+        for (std::size_t i = 0; i < size; ++i) r[i] -= all[i], sent[i] += all[i];
+        const Vector out = found.step(t, g, feedback ? 1 : 0);
+        if (!feedback)
+          for (Vector& own : found.owned) std::ranges::fill(own, 0.0f);  // as CompressedSum does
+        expect_near(out, all, 1e-4, std::to_string(size) + " values, step " + std::to_string(t));
+      }
+      if (!feedback) continue;
+      for (std::size_t i = 0; i < size; ++i) {
+        double left = found.owned[i / chunk][i % chunk];
+        for (const Vector& own : found.memory) left += own[i];
+        EXPECT_NEAR(sent[i] + left, given[i], 1e-4);
+      }
+    }
+  }
+}
+
+// Values of one bucket each are exact, also when their sum is rounded again.
+TEST(TwoPhase, OfExactPacketsIsTheSum) {
+  CompressionOptions options{.kind = Kind::qsgd, .error_feedback = false, .levels = 127, .bucket = 1};
+  options.pattern = Pattern::two_phase;
+  const auto compressor = whole(options, 100, 3);
+  ExchangedSteps found(*compressor, 3, 100);
+  const auto g = normal_gradients(3, 100, 2);
+  const Vector sum = found.step(0, g, 0);
+  for (std::size_t i = 0; i < 100; ++i) EXPECT_NEAR(sum[i], g[0][i] + g[1][i] + g[2][i], 1e-5);
+}
+
+// The rounding of each worker and the owner's: variances of at most (norm / s)^2 / 4 each.
+TEST(TwoPhase, OfRoundedLevelsIsRightOnAverage) {
+  constexpr std::size_t size = 64;
+  constexpr int draws = 4000;
+  CompressionOptions options{.kind = Kind::qsgd, .error_feedback = false, .levels = 7, .bucket = 64};
+  options.pattern = Pattern::two_phase;
+  const auto compressor = whole(options, size, 2);
+  ExchangedSteps found(*compressor, 2, size);
+  const auto g = normal_gradients(2, size, 4);
+  Exact mean(size);
+  int alike = 0;
+  for (int t = 0; t < draws; ++t) {
+    for (Vector& own : found.owned) std::ranges::fill(own, 0.0f);
+    const Vector sum = found.step(t, g, 0);
+    for (std::size_t i = 0; i < size; ++i) mean[i] += sum[i] / draws;
+    alike += sum[0] == sum[32];
+  }
+  const double norm = 2 * std::sqrt(32.0 * 2), deviation = norm / 7 / 2 * std::sqrt(3.0);
+  for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(mean[i], g[0][i] + g[1][i], 5 * deviation / std::sqrt(draws)) << i;
+  EXPECT_LT(alike, draws / 2);  // chunks have draws of their own
+}
+
+// A matrix that chunks cut within a row keeps its columns: two values in each are exact in every piece.
+TEST(TwoPhase, PiecesOfAMatrixHaveItsColumns) {
+  constexpr std::size_t rows = 5, columns = 7, size = rows * columns + 3;
+  Vector p(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    const auto column = static_cast<float>(i % columns);
+    p[i] = (i * 5 + 1) % 3 == 0 ? -1 - column : 2 + column;
+    if (i >= rows * columns) p[i] = 4;
+  }
+  const std::vector<Part> parts = {{0, rows * columns, rows, columns, 0}, {rows * columns, 3, 0, 0, rows * columns}};
+  for (const int workers : {1, 2, 3, 5}) {
+    const auto compressor = make_compressor(one_bit(Scope::column, Pattern::two_phase), parts, 5, workers);
+    ExchangedSteps found(*compressor, workers, size);
+    const Vector sum = found.step(0, std::vector<Vector>(static_cast<std::size_t>(workers), p));
+    for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(sum[i], static_cast<float>(workers) * p[i], 1e-5) << workers;
+  }
+}
+
+// A matrix of 4 x 3 and a vector of 5, of which u = m u + g is sent whole.
+TEST(DeepGradientCompression, SendsVectorsWholeWithTheirMomentum) {
+  constexpr int workers = 3;
+  constexpr std::size_t matrix = 12, size = 17, kept = 3;
+  for (const bool masking : {true, false}) {
+    CompressionOptions options{.kind = Kind::dgc, .ratio = 0.25, .momentum = 0.9, .masking = masking};
+    options.dense_vectors = true;
+    const auto compressor =
+        make_compressor(options, std::vector<Part>{{0, 8, 4, 2}, {8, 4, 2, 2}, {12, 5}}, 5, workers);
+    ExchangedSteps found(*compressor, workers, size);
+    std::vector<Exact> u(workers, Exact(size)), v(workers, Exact(size));
+    for (int t = 0; t < steps; ++t) {
+      const auto g = normal_gradients(workers, size, t);
+      Exact sum(size);
+      for (std::size_t w = 0; w < u.size(); ++w) {
+        for (std::size_t i = 0; i < size; ++i) u[w][i] = 0.9 * u[w][i] + g[w][i], v[w][i] += u[w][i];
+        for (const std::size_t i : largest(Exact(v[w].begin(), v[w].begin() + matrix), kept)) {
+          sum[i] += v[w][i];
+          v[w][i] = 0;
+          if (masking) u[w][i] = 0;
+        }
+        for (std::size_t i = matrix; i < size; ++i) sum[i] += v[w][i], v[w][i] = 0;
+      }
+      expect_near(found.step(t, g), sum, 1e-5, "step " + std::to_string(t));
+    }
+    EXPECT_EQ(compressor->exchanges({}),
+              (std::vector<Exchange>{{Operation::all_reduce, Bytes{4 * 5}}, {Operation::all_gather, Bytes{8 * kept}}}));
+  }
+  CompressionOptions options{.kind = Kind::dgc};
+  options.dense_vectors = true;
+  options.written = "e.toml:3:4: compression.dense_vectors = true";
+  try {
+    make_compressor(options, std::vector<Part>{{0, 8}}, 5, 1);
+    FAIL();
+  } catch (const RunFailure& failure) {
+    EXPECT_STREQ(failure.what(),
+                 "e.toml:3:4: compression.dense_vectors = true; must be false: the model has no matrix, so "
+                 "that nothing is compressed");
+  }
+}
+
+TEST(Sparsifiers, WarmTheirRatioUpByAList) {
+  for (const Kind kind : {Kind::top_k, Kind::dgc, Kind::random_k, Kind::scalecom})
+    for (const int warmup : {1, 3, 4, 10, 23}) {
+      CompressionOptions options{.kind = kind, .ratio = 0.01};
+      options.warmup_ratios = {0.25, 0.06, 0.04, 0.02};
+      options.warmup_steps = warmup;
+      const auto list = exchanges_of(options, {}, Bytes{400}, 3);
+      const auto compressor = whole(options, 100, 3);
+      const std::int64_t kept[] = {25, 6, 4, 2};
+      Bytes::Rep sum = 0;
+      for (int t = 0; t < 30; ++t) {
+        const std::int64_t k = t < warmup ? kept[4 * t / warmup] : 1;
+        const auto exchanges = compressor->exchanges(t);
+        EXPECT_EQ(exchanges.back().packet, Bytes{(kind == Kind::top_k || kind == Kind::dgc ? 8 : 4) * k});
+        for (const Exchange& exchange : exchanges) sum += exchange.packet.value();
+      }
+      std::int64_t counted = 0;
+      for (const auto& [count, exchanges] : shared_out(list, 30)) {
+        counted += count;
+        for (const Exchange& exchange : *exchanges) sum -= count * exchange.packet.value();
+      }
+      EXPECT_EQ(counted, 30);
+      EXPECT_EQ(sum, 0) << static_cast<int>(kind) << " " << warmup;
+    }
+}
+
+// In each step one of four workers leaves its gradient out. Sums, what is left at the end, what was counted and what
+// was folded in are in balance; what was neither is missing in it.
+TEST(ErrorFeedback, TelescopesWithFoldedGradients) {
+  constexpr int workers = 4;
+  constexpr std::size_t size = 48;
+  std::vector<CompressionOptions> all = {{.kind = Kind::top_k, .ratio = 0.1},
+                                         {.kind = Kind::random_k, .ratio = 0.1},
+                                         {.kind = Kind::scalecom, .ratio = 0.1},
+                                         {.kind = Kind::scalecom, .ratio = 0.1},
+                                         {.kind = Kind::sign},
+                                         {.kind = Kind::sign},
+                                         one_bit(Scope::column),
+                                         {.kind = Kind::power, .rank = 1}};
+  all[3].filter = 0.25;
+  all[5].pattern = Pattern::two_phase;
+  for (const CompressionOptions& options : all)
+    for (const bool folds : {true, false}) {
+      const auto compressor = make_compressor(options, std::vector<Part>{{0, size, 6, 8}}, 5, workers);
+      ExchangedSteps found(*compressor, workers, size);
+      Exact balance(size), missing(size);
+      for (int t = 0; t < steps; ++t) {
+        auto g = normal_gradients(workers, size, t);
+        Vector& left_out = g[static_cast<std::size_t>(t % workers)];
+        const Vector dropped = left_out;
+        std::ranges::fill(left_out, 0.0f);
+        const Vector sum = found.step(t, g);
+        if (folds) compressor->fold(dropped, 0, found.memory[static_cast<std::size_t>(t % workers)]);
+        for (std::size_t i = 0; i < size; ++i) {
+          for (const Vector& own : g) balance[i] += own[i];
+          balance[i] += dropped[i] - sum[i];
+          if (!folds) missing[i] += dropped[i];
+        }
+      }
+      for (std::size_t i = 0; i < size; ++i) {
+        for (const Vector& own : found.memory) balance[i] -= own[i] / options.filter;
+        if (!found.owned.front().empty()) balance[i] -= found.owned[i / 12][i % 12];
+        EXPECT_NEAR(balance[i], missing[i], 1e-4) << static_cast<int>(options.kind) << " " << folds;
+      }
+    }
+}
+
+// With momentum inside, folding runs u = m u + g too.
+TEST(ErrorFeedback, FoldsIntoTheMomentumOfDeepGradientCompression) {
+  constexpr std::size_t size = 10;
+  const auto compressor = whole({.kind = Kind::dgc, .ratio = 0.2, .momentum = 0.8}, size, 1);
+  ExchangedSteps found(*compressor, 1, size);
+  Exact u(size), v(size);
+  for (int t = 0; t < steps; ++t) {
+    const bool drops = t % 3 == 1;
+    auto g = normal_gradients(1, size, t);
+    const Vector dropped = g.front();
+    if (drops) std::ranges::fill(g.front(), 0.0f);
+    for (std::size_t i = 0; i < size; ++i) u[i] = 0.8 * u[i] + g[0][i], v[i] += u[i];
+    Exact sum(size);
+    for (const std::size_t i : largest(v, 2)) sum[i] = v[i], v[i] = u[i] = 0;
+    expect_near(found.step(t, g), sum, 1e-5, "step " + std::to_string(t));
+    if (!drops) continue;
+    compressor->fold(dropped, 0, found.memory.front());
+    for (std::size_t i = 0; i < size; ++i) u[i] += dropped[i], v[i] += dropped[i];
+  }
+}
+
+// N = 16 workers, a matrix of 1000 x 1000: bytes that each sends on average. Chunks have 62,500 values, whose signs are
+// 1,954 words; an eighth of a byte each would be 234,375 in both phases.
+TEST(CompressorsByStep, SendAsMuchAsClosedFormsSay) {
+  const auto sent = [](CompressionOptions options, Pattern pattern = Pattern::gather) {
+    options.pattern = pattern;
+    const auto compressor = make_compressor(options, std::vector<Part>{{0, 1'000'000, 1000, 1000}}, 1, 16);
+    Bytes::Rep bytes = 0;
+    for (const Exchange& exchange : compressor->exchanges({}))
+      bytes +=
+          collective_bytes({.operation = exchange.operation, .members = 16, .payload = exchange.payload(16)}).value();
+    return static_cast<double>(bytes) / 16;
+  };
+  EXPECT_EQ(sent({.kind = Kind::sign}, Pattern::two_phase), 2 * 15 * 4 * (1954 + 1));
+  EXPECT_EQ(sent({.kind = Kind::qsgd, .levels = 127, .bucket = 62'500}, Pattern::two_phase), 1'875'000 + 2 * 15 * 4);
+  EXPECT_EQ(sent({.kind = Kind::qsgd, .levels = 127, .bucket = 128}, Pattern::two_phase), 2 * 15 * (62'500 + 4 * 489));
+  EXPECT_EQ(sent(one_bit(Scope::column)), 15 * (125'000 + 8 * 1000));
+  EXPECT_EQ(sent(one_bit(Scope::model)), 15 * (125'000 + 8));
+  EXPECT_EQ(sent(one_bit(Scope::column), Pattern::two_phase), 2 * 15 * (4 * 1954 + 8 * 1000));
+  EXPECT_EQ(sent({.kind = Kind::scalecom, .ratio = 0.01}), 75'000 + 40'000 * 15 / 16.0);
+}
+
+// Bits of all are shorter than a dense ring's vector for fewer than 64 workers, and in two phases always.
+TEST(CompressorsByStep, GatheredBitsPayForFewerThan64Workers) {
+  const auto bytes = [](const std::vector<Exchange>& exchanges, int workers) {
+    Bytes::Rep sum = 0;
+    for (const Exchange& exchange : exchanges)
+      sum +=
+          collective_bytes({.operation = exchange.operation, .members = workers, .payload = exchange.payload(workers)})
+              .value();
+    return sum;
+  };
+  constexpr std::size_t size = 64 * 32 * 1000;
+  CompressionOptions options{.kind = Kind::sign};
+  for (const int workers : {2, 63, 64, 65, 128}) {
+    options.pattern = Pattern::gather;
+    const auto gathered = bytes(whole(options, size, workers)->exchanges({}), workers);
+    options.pattern = Pattern::two_phase;
+    const auto in_phases = bytes(whole(options, size, workers)->exchanges({}), workers);
+    const auto dense = all_reduce_bytes(workers, Bytes{4 * size}).value();
+    EXPECT_EQ(gathered < dense, workers < 64) << workers;
+    EXPECT_NEAR(static_cast<double>(in_phases) / static_cast<double>(dense), 1.0 / 32, 0.002) << workers;
+  }
+}
+
+// What is sent instead of a vector, against golden values, independent selections and closed forms.
 
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
@@ -46,7 +557,7 @@ Step1 step_of(const Compressor& compressor, std::vector<std::vector<float>> p, s
   return result;
 }
 
-std::shared_ptr<const Compressor> whole(const CompressionOptions& options, std::size_t size) {
+std::shared_ptr<const Compressor> whole_compressor(const CompressionOptions& options, std::size_t size) {
   return make_compressor(options, std::vector<Part>{{0, size, 0}}, 5, 1);
 }
 
@@ -88,12 +599,13 @@ TEST(TopK, IsRightWhereEverySoManyValuesMislead) {
 TEST(TopK, SendsWhatIsNotANumberFirst) {
   std::vector<float> values = {1, -5, not_a_number, std::numeric_limits<float>::infinity(), 2};
   EXPECT_EQ(largest_magnitudes(values, 1), (std::vector<std::uint32_t>{2}));
-  const auto step = step_of(*whole({.kind = Kind::top_k, .ratio = 0.2}, 5), {values, {0, 0, 0, 0, 7}});
+  const auto step = step_of(*whole_compressor({.kind = Kind::top_k, .ratio = 0.2}, 5), {values, {0, 0, 0, 0, 7}});
   EXPECT_TRUE(std::isnan(step.sum[2]));
 }
 
 TEST(TopK, LeavesWhatItDoesNotSend) {
-  const auto step = step_of(*whole({.kind = Kind::top_k, .ratio = 0.5}, 4), {{0.5f, -1.5f, 0, 2}, {3, 0, -3, 3}});
+  const auto step =
+      step_of(*whole_compressor({.kind = Kind::top_k, .ratio = 0.5}, 4), {{0.5f, -1.5f, 0, 2}, {3, 0, -3, 3}});
   EXPECT_EQ(step.sum, (std::vector<float>{3, -1.5f, -3, 2}));
   EXPECT_EQ(step.left[0], (std::vector<float>{0.5f, 0, 0, 0}));
   EXPECT_EQ(step.left[1], (std::vector<float>{0, 0, 0, 3}));
@@ -109,7 +621,7 @@ TEST(TopK, OfEachTensorSendsOfEach) {
 
 TEST(RandomK, SendsTheSamePlacesOfAllAndOthersAtEachStep) {
   const std::vector<float> ones(1000, 1.0f);
-  const auto compressor = whole({.kind = Kind::random_k, .ratio = 0.1}, 1000);
+  const auto compressor = whole_compressor({.kind = Kind::random_k, .ratio = 0.1}, 1000);
   std::vector<float> times_sent(1000);
   for (int t = 0; t < 400; ++t) {
     const auto step = step_of(*compressor, {ones, ones, ones}, {}, t);
@@ -125,14 +637,14 @@ TEST(RandomK, SendsTheSamePlacesOfAllAndOthersAtEachStep) {
 }
 
 TEST(RandomK, WithoutErrorFeedbackIsRightOnAverage) {
-  const auto compressor = whole({.kind = Kind::random_k, .ratio = 0.25, .error_feedback = false}, 8);
+  const auto compressor = whole_compressor({.kind = Kind::random_k, .ratio = 0.25, .error_feedback = false}, 8);
   for (const float value : step_of(*compressor, {std::vector<float>(8, 3.0f)}).sum)
     EXPECT_TRUE(value == 0 || value == 12);
 }
 
 TEST(Signs, AreThoseOfTheGoldenVector) {
   const std::vector<float> p = {0.5f, -1.5f, 0, 2};
-  const auto step = step_of(*whole({.kind = Kind::sign}, 4), {p});
+  const auto step = step_of(*whole_compressor({.kind = Kind::sign}, 4), {p});
   EXPECT_EQ(step.sum, (std::vector<float>{1, -1, 1, 1}));
   double error = 0;
   for (const float left : step.left[0]) error += left * left;
@@ -145,7 +657,7 @@ TEST(Signs, ContractByTheClosedForm) {
     const std::vector<float> p = normal_numbers(size, 7);
     double one = 0, two = 0, error = 0;
     for (const float value : p) one += std::fabs(value), two += static_cast<double>(value) * value;
-    const auto step = step_of(*whole({.kind = Kind::sign}, size), {p});
+    const auto step = step_of(*whole_compressor({.kind = Kind::sign}, size), {p});
     for (const float left : step.left[0]) error += static_cast<double>(left) * left;
     EXPECT_NEAR(error, two - one * one / static_cast<double>(size), 1e-5 * two);
     for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(step.sum[i] + step.left[0][i], p[i], 1e-6);
@@ -153,7 +665,7 @@ TEST(Signs, ContractByTheClosedForm) {
 }
 
 TEST(MajorityVote, IsTheSignOfTheSumOfSigns) {
-  const auto compressor = whole({.kind = Kind::majority, .error_feedback = false}, 3);
+  const auto compressor = whole_compressor({.kind = Kind::majority, .error_feedback = false}, 3);
   // Times the three micro-batches by which a method divides.
   EXPECT_EQ(step_of(*compressor, {{5, -1, 0.1f}, {-0.1f, -1, 0.2f}, {-0.2f, 3, -9}}).sum,
             (std::vector<float>{-3, -3, 3}));
@@ -162,7 +674,7 @@ TEST(MajorityVote, IsTheSignOfTheSumOfSigns) {
 }
 
 TEST(MajorityVote, WhoHasNothingDoesNotVote) {
-  const auto compressor = whole({.kind = Kind::majority, .error_feedback = false}, 3);
+  const auto compressor = whole_compressor({.kind = Kind::majority, .error_feedback = false}, 3);
   EXPECT_EQ(step_of(*compressor, {{1, -2, 3}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}}).sum, (std::vector<float>{4, -4, 4}));
   EXPECT_EQ(step_of(*compressor, {{0, 0, 0}, {0, 0, 0}}).sum, (std::vector<float>{0, 0, 0}));
 }
@@ -176,15 +688,15 @@ TEST(MajorityVote, ZerosVotePlusOrNothing) {
   plus[1] = plus[2] = plus[31] = plus[32] = 0;  // of one minus, and one plus or zero; a negative zero is minus
   abstain[0] = 2, abstain[31] = abstain[32] = -2;
   CompressionOptions options{.kind = Kind::majority, .error_feedback = false};
-  EXPECT_EQ(step_of(*whole(options, 33), {one, other}).sum, plus);
+  EXPECT_EQ(step_of(*whole_compressor(options, 33), {one, other}).sum, plus);
   options.zeros_abstain = true;
-  EXPECT_EQ(step_of(*whole(options, 33), {one, other}).sum, abstain);
-  const auto not_finite = step_of(*whole(options, 3), {{5, -1, not_a_number}, {1, 1, 1}});
+  EXPECT_EQ(step_of(*whole_compressor(options, 33), {one, other}).sum, abstain);
+  const auto not_finite = step_of(*whole_compressor(options, 3), {{5, -1, not_a_number}, {1, 1, 1}});
   for (const float value : not_finite.sum) EXPECT_TRUE(std::isnan(value));
 }
 
 TEST(Qsgd, IsExactForOneValueAndZeros) {
-  const auto compressor = whole({.kind = Kind::qsgd, .error_feedback = false, .levels = 3, .bucket = 4}, 10);
+  const auto compressor = whole_compressor({.kind = Kind::qsgd, .error_feedback = false, .levels = 3, .bucket = 4}, 10);
   EXPECT_EQ(step_of(*compressor, {{0, -3, 0, 0, 0, 0, 0, 0, 0, 5}}).sum,
             (std::vector<float>{0, -3, 0, 0, 0, 0, 0, 0, 0, 5}));
   EXPECT_TRUE(std::isnan(step_of(*compressor, {{0, not_a_number, 0, 0, 0, 0, 0, 0, 0, 5}}).sum[1]));
@@ -197,7 +709,8 @@ TEST(Qsgd, IsRightOnAverage) {
   for (const float value : v) norm += static_cast<double>(value) * value;
   norm = std::sqrt(norm);
   for (const int levels : {1, 7, 127}) {
-    const auto compressor = whole({.kind = Kind::qsgd, .error_feedback = false, .levels = levels, .bucket = 64}, 64);
+    const auto compressor =
+        whole_compressor({.kind = Kind::qsgd, .error_feedback = false, .levels = levels, .bucket = 64}, 64);
     const int draws = 4000;
     std::vector<double> mean(64);
     for (int t = 0; t < draws; ++t) {
@@ -210,7 +723,8 @@ TEST(Qsgd, IsRightOnAverage) {
 
 TEST(Qsgd, RoundsDifferentlyOnEachWorker) {
   const std::vector<float> v = normal_numbers(64, 9);
-  const auto compressor = whole({.kind = Kind::qsgd, .error_feedback = false, .levels = 7, .bucket = 64}, 64);
+  const auto compressor =
+      whole_compressor({.kind = Kind::qsgd, .error_feedback = false, .levels = 7, .bucket = 64}, 64);
   const auto both = step_of(*compressor, {v, v}).sum, one = step_of(*compressor, {v}).sum;
   int equal = 0;
   for (std::size_t i = 0; i < 64; ++i) equal += both[i] == 2 * one[i];
@@ -304,6 +818,383 @@ TEST(Compressors, SendAsMuchAsClosedFormsSay) {
   EXPECT_EQ(sent({.kind = Kind::qsgd, .levels = 127, .bucket = 128}), 15 * (1'000'000 + 4 * 7813));
   EXPECT_EQ(sent({.kind = Kind::qsgd, .levels = 7, .bucket = 100}), 15 * (500'000 + 4 * 10'000));
   EXPECT_EQ(sent({.kind = Kind::power, .rank = 2}), 30'000);
+}
+
+// Forms of compressors in which papers and published code differ, against recursions in double precision that share
+// nothing with them.
+
+using By = CompressionOptions::ClippedBy;
+using Removed = CompressionOptions::Removed;
+
+// u = m (u + g), v += u + g; every third step leaves its gradient out and folds it in: as if it had been there.
+TEST(DeepGradientCompression, WithNesterovFollowsTheRecursion) {
+  constexpr std::size_t size = 10;
+  const CompressionOptions options{.kind = Kind::dgc, .ratio = 0.2, .momentum = 0.8, .nesterov = true};
+  const auto compressor = make_compressor(options, std::vector<Part>{{0, size}}, 5, 1);
+  ExchangedSteps found(*compressor, 1, size);
+  Exact u(size), v(size);
+  for (int t = 0; t < steps; ++t) {
+    auto g = normal_gradients(1, size, t);
+    const Vector whole = g.front();
+    const bool drops = t % 3 == 1;
+    if (drops) std::ranges::fill(g.front(), 0.0f);
+    for (std::size_t i = 0; i < size; ++i) u[i] = 0.8 * (u[i] + g[0][i]), v[i] += u[i] + g[0][i];
+    Exact sum(size);
+    for (const std::size_t i : largest(v, 2)) sum[i] = v[i], v[i] = u[i] = 0;
+    expect_near(found.step(t, g), sum, 1e-5, "step " + std::to_string(t));
+    if (!drops) continue;
+    compressor->fold(whole, 0, found.memory.front());
+    for (std::size_t i = 0; i < size; ++i) u[i] += 0.8 * whole[i], v[i] += 1.8 * whole[i];
+  }
+}
+
+// Tensors (3, 4) and (0, -12) of the sum of two micro-batches; norms 5, 12 and 13, of their mean half of that.
+TEST(DeepGradientCompression, ClipsAWorkersMeanGradient) {
+  const std::vector<Part> parts = {{0, 2, 1, 2}, {2, 2}};
+  const auto clipped = [&](By by, double clip, bool by_workers = false) {
+    CompressionOptions options{.kind = Kind::dgc};
+    options.clip = clip;
+    options.clipped_by = by;
+    options.clip_by_workers = by_workers;
+    const auto compressor = make_compressor(options, parts, 5, 4);
+    EXPECT_TRUE(compressor->clips());
+    Vector gradient{3, 4, 0, -12};
+    compressor->clip(gradient, 2);
+    return gradient;
+  };
+  expect_near(clipped(By::norm, 6.5), {3, 4, 0, -12}, 0);
+  expect_near(clipped(By::norm, 3.25), {1.5, 2, 0, -6}, 1e-6);
+  expect_near(clipped(By::norm, 6.5, true), {1.5, 2, 0, -6}, 1e-6);  // 1 / sqrt(4)
+  expect_near(clipped(By::tensor_norm, 3), {3, 4, 0, -6}, 1e-6);
+  expect_near(clipped(By::tensor_norm, 0.5), {0.6, 0.8, 0, -1}, 1e-6);
+  expect_near(clipped(By::value, 1.5), {3, 3, 0, -3}, 0);
+  EXPECT_FALSE(make_compressor({.kind = Kind::dgc}, parts, 5, 4)->clips());
+  const auto compressor = make_compressor({.kind = Kind::dgc, .clip = 1}, parts, 5, 4);
+  Vector gradient{3, std::numeric_limits<float>::quiet_NaN(), 0, 1};
+  compressor->clip(gradient, 1);
+  EXPECT_TRUE(std::isnan(gradient[1]));
+}
+
+// mean - d where a value is below its column's mean, else mean + d, with d the mean distance.
+TEST(OneBit, WithAThresholdAtTheMeanIsWhatItsDefinitionSays) {
+  for (const auto& [rows, columns] : {std::pair<std::size_t, std::size_t>(37, 21), {2500, 3}, {1, 70}, {70, 1}}) {
+    const std::size_t size = rows * columns;
+    CompressionOptions options{.kind = Kind::one_bit, .scope = CompressionOptions::Scope::column};
+    options.threshold = CompressionOptions::Threshold::mean;
+    const auto compressor = make_compressor(options, std::vector<Part>{{0, size, rows, columns}}, 5, 1);
+    ExchangedSteps found(*compressor, 1, size);
+    auto g = normal_gradients(1, size, 1);
+    for (float& value : g.front()) value += 2;
+    Exact expected(size);
+    for (std::size_t column = 0; column < columns; ++column) {
+      double mean = 0, distance = 0;
+      for (std::size_t i = column; i < size; i += columns) mean += g[0][i] / static_cast<double>(rows);
+      for (std::size_t i = column; i < size; i += columns)
+        distance += std::fabs(g[0][i] - mean) / static_cast<double>(rows);
+      for (std::size_t i = column; i < size; i += columns)
+        expected[i] = g[0][i] < mean ? mean - distance : mean + distance;
+    }
+    const Vector sum = found.step(0, g);
+    if (rows > 1) expect_near(sum, expected, 1e-4, std::to_string(columns) + " columns");
+    for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(sum[i] + found.memory[0][i], g[0][i], 1e-5);
+  }
+}
+
+TEST(OneBit, WithAThresholdAtTheMeanIsExactForTwoValues) {
+  CompressionOptions options{.kind = Kind::one_bit, .scope = CompressionOptions::Scope::model};
+  options.threshold = CompressionOptions::Threshold::mean;
+  const auto compressor = make_compressor(options, std::vector<Part>{{0, 4}}, 5, 1);
+  ExchangedSteps found(*compressor, 1, 4);
+  expect_near(found.step(0, {{5, 3, 3, 5}}), {5, 3, 3, 5}, 1e-6);  // with a threshold of 0 they all were 4
+  const Vector sum = found.step(1, {{1, 1, std::numeric_limits<float>::quiet_NaN(), 1}});
+  EXPECT_TRUE(std::ranges::all_of(sum, [](float value) { return std::isnan(value); }));
+}
+
+// Columns of a (rows, r) matrix, made orthonormal by Gram-Schmidt.
+std::vector<Exact> orthonormal(std::vector<Exact> columns) {
+  const auto product = [](const Exact& a, const Exact& b) {
+    return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+  };
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    for (int pass = 0; pass < 2; ++pass)
+      for (std::size_t o = 0; o < c; ++o) {
+        const double share = product(columns[c], columns[o]);
+        for (std::size_t i = 0; i < columns[c].size(); ++i) columns[c][i] -= share * columns[o][i];
+      }
+    const double length = std::sqrt(product(columns[c], columns[c]));
+    for (double& value : columns[c]) value /= length;
+  }
+  return columns;
+}
+
+CompressionOptions in_turn(int rank, Removed removed = Removed::own) {
+  CompressionOptions options{.kind = Kind::power, .rank = rank, .least_rate = 0, .removed = removed};
+  options.factors = CompressionOptions::Factors::in_turn;
+  return options;
+}
+
+// From the first step's own factor on, as the library draws it, the recursion of the package: the factor of the step
+// before, made orthogonal; the other one from it; what they make out of the residual. A vector goes along whole.
+TEST(PowerSgd, InTurnFollowsTheRecursion) {
+  constexpr std::size_t n = 5, m = 7, r = 2, size = n * m + 3;
+  constexpr int workers = 3;
+  for (const Removed removed : {Removed::own, Removed::shared}) {
+    const auto compressor =
+        make_compressor(in_turn(r, removed), std::vector<Part>{{0, n * m, n, m}, {n * m, 3}}, 5, workers);
+    ExchangedSteps found(*compressor, workers, size);
+    std::vector<Exact> e(workers, Exact(size));
+    std::vector<Exact> factor(r);  // of all workers' sum
+    for (int t = 0; t < steps; ++t) {
+      const auto g = normal_gradients(workers, size, t);
+      const Vector sum = found.step(t, g);
+      for (std::size_t w = 0; w < e.size(); ++w)
+        for (std::size_t i = 0; i < size; ++i) e[w][i] += g[w][i];
+      if (t == 0) {  // that the first step projects on some Q is told by its residual; what it sent is what it is
+        for (std::size_t c = 0; c < r; ++c) {
+          factor[c].resize(n);
+          for (std::size_t i = 0; i < n; ++i) factor[c][i] = found.common[i * r + c];
+        }
+        for (std::size_t w = 0; w < e.size(); ++w) e[w].assign(found.memory[w].begin(), found.memory[w].end());
+        continue;
+      }
+      const bool sends_left = t % 2 == 0;
+      const auto place = [&](std::size_t i, std::size_t j) { return sends_left ? i * m + j : j * m + i; };
+      const std::vector<Exact> other = orthonormal(factor);
+      const std::size_t rows = sends_left ? n : m, columns = sends_left ? m : n;
+      Exact all(size);
+      factor.assign(r, Exact(rows));
+      for (Exact& own : e) {
+        Exact product(n * m);
+        for (std::size_t c = 0; c < r; ++c)
+          for (std::size_t i = 0; i < rows; ++i) {
+            double value = 0;
+            for (std::size_t j = 0; j < columns; ++j) value += own[place(i, j)] * other[c][j];
+            factor[c][i] += value;
+            for (std::size_t j = 0; j < columns; ++j) product[place(i, j)] += value * other[c][j];
+          }
+        for (std::size_t i = 0; i < n * m; ++i) {
+          all[i] += product[i];
+          if (removed == Removed::own) own[i] -= product[i];
+        }
+        for (std::size_t i = n * m; i < size; ++i) all[i] += own[i], own[i] = 0;
+      }
+      if (removed == Removed::shared)
+        for (Exact& own : e)
+          for (std::size_t i = 0; i < n * m; ++i) own[i] -= all[i] / workers;
+      expect_near(sum, all, 1e-4, "step " + std::to_string(t));
+      for (std::size_t w = 0; w < e.size(); ++w) expect_near(found.memory[w], e[w], 1e-4, "residual");
+    }
+  }
+}
+
+// A square matrix of full rank is exact from the first step on; one of rank 1 that stays is so from the second.
+TEST(PowerSgd, InTurnIsExactWhereFactorsHoldTheMatrix) {
+  const auto square = make_compressor(in_turn(6), std::vector<Part>{{0, 36, 6, 6}}, 5, 2);
+  ExchangedSteps full(*square, 2, 36);
+  for (int t = 0; t < steps; ++t) {
+    const auto g = normal_gradients(2, 36, t);
+    Exact sum(36);
+    for (std::size_t i = 0; i < 36; ++i) sum[i] = static_cast<double>(g[0][i]) + g[1][i];
+    expect_near(full.step(t, g), sum, 1e-4);
+  }
+  Vector matrix(20);
+  for (std::size_t i = 0; i < 20; ++i) matrix[i] = static_cast<float>(1 + i / 5) * (0.5f - static_cast<float>(i % 5));
+  CompressionOptions options = in_turn(1);
+  options.error_feedback = false;
+  const auto flat = make_compressor(options, std::vector<Part>{{0, 20, 4, 5}}, 5, 1);
+  ExchangedSteps found(*flat, 1, 20);
+  for (int t = 0; t < 4; ++t) {
+    const Vector sum = found.step(t, {matrix}, 0);
+    if (t > 0) expect_near(sum, Exact(matrix.begin(), matrix.end()), 1e-4);
+  }
+}
+
+TEST(PowerSgd, InTurnGoesOnAfterGradientsOfZeros) {
+  const auto compressor = make_compressor(in_turn(2), std::vector<Part>{{0, 20, 4, 5}}, 5, 1);
+  ExchangedSteps found(*compressor, 1, 20);
+  for (int t = 0; t < 3; ++t) EXPECT_EQ(found.step(t, {Vector(20)}), Vector(20));
+  EXPECT_NE(found.step(3, normal_gradients(1, 20, 1)), Vector(20));
+}
+
+// Matrices of 20 x 30 in rank 2, and 9 values that are sent whole; predictions count even and odd steps.
+TEST(PowerSgd, InTurnSendsHalfOfTheFactorsOnAverage) {
+  const std::vector<ParameterTensor> tensors = {{"m", 0, 600, 0, 20}, {"b", 600, 9, 1}};
+  CompressionOptions options = in_turn(2);
+  options.least_rate = 2;
+  const auto list = exchanges_of(options, tensors, Bytes{4 * 609}, 3);
+  const std::vector<Exchange> even = {{Operation::all_reduce, Bytes{4 * (40 + 9)}}};
+  const std::vector<Exchange> odd = {{Operation::all_reduce, Bytes{4 * (60 + 9)}}};
+  for (const std::int64_t count : {1, 2, 7, 12}) {
+    std::int64_t evens = 0, odds = 0;
+    for (const auto& [many, exchanges] : shared_out(list, count)) (*exchanges == even ? evens : odds) += many;
+    EXPECT_EQ(evens, (count + 1) / 2);
+    EXPECT_EQ(odds, count / 2);
+  }
+  EXPECT_EQ(list.back().exchanges, even);
+  EXPECT_EQ(list.back().of_odd_steps, odd);
+}
+
+// Packets of eight and four bits per value, against independent roundings and closed forms.
+
+std::vector<float> normal_values(std::size_t size, unsigned seed, float mean = 0, float deviation = 1) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal(mean, deviation);
+  std::vector<float> values(size);
+  for (float& value : values) value = normal(engine);
+  return values;
+}
+
+CompressionOptions of(Kind kind) { return {.kind = kind, .error_feedback = false}; }
+
+// What one worker's packet says, and what it leaves.
+struct Sent {
+  std::vector<float> decoded;
+  std::vector<float> left;
+};
+Sent sent(const CompressionOptions& options, std::vector<float> values, std::vector<Part> parts = {}, Step step = 3) {
+  if (parts.empty()) parts = {{0, values.size(), 0}};
+  const auto compressor = make_compressor(options, parts, 5, 1);
+  std::vector<float> packet(static_cast<std::size_t>(compressor->exchanges({}).front().packet.value()) / 4);
+  Sent result{.decoded = std::vector<float>(values.size()), .left = std::move(values)};
+  compressor->encode(Rank{2}, step, nullptr, result.left, packet.data());
+  const float* const packets[] = {packet.data()};
+  compressor->decode({.packets = packets, .workers = 1, .micro_batches = 1, .step = step}, result.decoded);
+  return result;
+}
+
+// In double precision: each value's bin of mean +- range x deviation, and the means of bins.
+std::vector<double> in_bins(const std::vector<float>& values, double range_std) {
+  const auto size = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / size;
+  double square = 0;
+  for (const double value : values) square += (value - mean) * (value - mean) / size;
+  const double range = range_std * std::sqrt(square);
+  std::map<int, std::pair<double, int>> bins;
+  std::vector<int> bin_of;
+  for (const double value : values) {
+    bin_of.push_back(static_cast<int>(std::clamp(std::floor((value - mean + range) * 128 / range), 0.0, 255.0)));
+    bins[bin_of.back()].first += value;
+    ++bins[bin_of.back()].second;
+  }
+  std::vector<double> result;
+  for (const int bin : bin_of) result.push_back(bins[bin].first / bins[bin].second);
+  return result;
+}
+
+TEST(UniformBins, StandForTheMeanOfTheirValues) {
+  for (const double range_std : {3.0, 6.0, 1.5}) {
+    CompressionOptions options = of(Kind::int8);
+    options.range_std = range_std;
+    const auto values = normal_values(5001, 4, 0.3f, 2);
+    const auto expected = in_bins(values, range_std);
+    const Sent found = sent(options, values);
+    int other_bins = 0;  // values that rounding has put across an edge
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (std::abs(found.decoded[i] - expected[i]) > 1e-4) ++other_bins;
+      EXPECT_EQ(found.left[i], values[i] - found.decoded[i]);
+    }
+    EXPECT_LE(other_bins, 5) << range_std;
+  }
+}
+
+// Of a sum: what all bins have lost adds up to nothing. A value inside is less than a bin off, one outside is in the
+// outermost bin, whatever its size.
+TEST(UniformBins, KeepTheSum) {
+  const auto values = normal_values(4096, 7);
+  const Sent found = sent(of(Kind::int8), values);
+  double left = 0, largest = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    left += static_cast<double>(found.left[i]);
+    if (std::abs(values[i]) < 2.8f) largest = std::max(largest, std::abs(static_cast<double>(found.left[i])));
+  }
+  EXPECT_NEAR(left, 0, 1e-3);
+  EXPECT_LT(largest, 1.05 * 6 / 256);
+  EXPECT_GT(largest, 0.5 * 6 / 256);
+}
+
+TEST(UniformBins, OfFewValuesApartAreExact) {
+  EXPECT_EQ(sent(of(Kind::int8), {-2, 1, 1, 0.5f, 7}).decoded, (std::vector<float>{-2, 1, 1, 0.5f, 7}));
+  EXPECT_EQ(sent(of(Kind::int8), std::vector<float>(9, 0.1f)).decoded, std::vector<float>(9, 0.1f));
+  EXPECT_EQ(sent(of(Kind::int8), std::vector<float>(3, 0)).decoded, std::vector<float>(3, 0));
+  EXPECT_EQ(sent(of(Kind::int8), {5}).decoded, std::vector<float>{5});
+}
+
+TEST(UniformBins, OfTensorsHaveRangesOfTheirOwn) {
+  auto values = normal_values(600, 9);
+  for (std::size_t i = 0; i < 300; ++i) values[i] *= 1e-3f;
+  CompressionOptions options = of(Kind::int8);
+  const auto error = [&](const Sent& found) {
+    double largest = 0;
+    for (std::size_t i = 0; i < 300; ++i) largest = std::max(largest, std::abs(static_cast<double>(found.left[i])));
+    return largest;
+  };
+  EXPECT_GT(error(sent(options, values)), 1e-3);
+  options.scope = CompressionOptions::Scope::tensor;
+  const Sent found = sent(options, values, {{0, 300, 0}, {300, 300, 0}});
+  EXPECT_LT(error(found), 1e-3);
+  EXPECT_EQ(make_compressor(options, std::vector<Part>{{0, 301, 0}, {301, 299, 0}}, 5, 1)->exchanges({}).front().packet,
+            Bytes{2 * 1024 + 304 + 300});
+}
+
+// With the scale 4: 4, -2, 1, 3 -> 4 (a tie goes to the larger one), 2.9 -> 2, 4 / 128 -> 4 / 64, less -> 0.
+TEST(FourBitFloats, AreTheNearestPowersOfTwoOfTheLargest) {
+  EXPECT_EQ(sent(of(Kind::fp4), {4, -2, 1, 3, 2.9f, -0.09375f, 0.03125f, 0.03f, 0}).decoded,
+            (std::vector<float>{4, -2, 1, 4, 2, -0.125f, 0.0625f, 0, 0}));
+  EXPECT_EQ(sent(of(Kind::fp4), std::vector<float>(5, 0)).decoded, std::vector<float>(5, 0));
+  const std::vector<float> powers = {1, -0.5f, 0.25f, -0.125f, 0.0625f, 0.03125f, -0.015625f, 0};
+  EXPECT_EQ(sent(of(Kind::fp4), powers).decoded, powers);
+}
+
+// By a search over all 15 values, in buckets with a largest of their own.
+TEST(FourBitFloats, AreTheNearestOfAll) {
+  CompressionOptions options = of(Kind::fp4);
+  options.bucket = 50;
+  const auto values = normal_values(331, 3);
+  const Sent found = sent(options, values);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(i / 50 * 50);
+    const auto end =
+        values.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(values.size(), i / 50 * 50 + 50));
+    float scale = 0, best = std::fabs(values[i]);
+    std::for_each(begin, end, [&](float value) { scale = std::max(scale, std::fabs(value)); });
+    for (int k = 0; k < 7; ++k) best = std::min(best, std::fabs(std::fabs(values[i]) - std::ldexp(scale, -k)));
+    EXPECT_NEAR(std::fabs(found.left[i]), best, 1e-6f);
+    EXPECT_EQ(found.left[i], values[i] - found.decoded[i]);
+  }
+}
+
+TEST(FourBitFloats, AtRandomAreRightOnAverage) {
+  CompressionOptions options = of(Kind::fp4);
+  options.rounds_at_random = true;
+  const std::vector<float> values = {1, 0.7f, -0.3f, 0.01f, -0.002f, 0};
+  std::vector<double> sums(values.size());
+  constexpr int draws = 20'000;
+  for (int draw = 0; draw < draws; ++draw) {
+    const Sent found = sent(options, values, {}, Step{draw});
+    for (std::size_t i = 0; i < values.size(); ++i) sums[i] += static_cast<double>(found.decoded[i]) / draws;
+  }
+  // Five standard errors of a rounding between two values that are 0.5 apart at the most, 0.25 x 0.25 of variance.
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(sums[i], values[i], 5 * 0.25 / std::sqrt(draws)) << i;
+  EXPECT_NEAR(sums[3], 0.01, 5 * 0.008 / std::sqrt(draws));
+  EXPECT_NEAR(sums[4], -0.002, 5 * 0.008 / std::sqrt(draws));
+  EXPECT_EQ(sums[5], 0);
+}
+
+TEST(LowBits, HaveTheBytesOfTheirClosedForms) {
+  const auto bytes = [](const CompressionOptions& options, std::size_t size) {
+    return make_compressor(options, std::vector<Part>{{0, size, 0}}, 1, 1)->exchanges({}).front();
+  };
+  EXPECT_EQ(bytes(of(Kind::int8), 1'000'000).packet, Bytes{1'000'000 + 1024});
+  EXPECT_EQ(bytes(of(Kind::fp4), 1'000'000).packet, Bytes{500'000 + 4 * 7813});
+  for (const Kind kind : {Kind::int8, Kind::fp4}) EXPECT_EQ(bytes(of(kind), 10).operation, Operation::all_gather);
+}
+
+TEST(LowBits, ANotANumberIsSent) {
+  for (const Kind kind : {Kind::int8, Kind::fp4})
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      const Sent found = sent(of(kind), {1, bad, 0, 2});
+      EXPECT_TRUE(std::isnan(found.decoded[1])) << static_cast<int>(kind);
+    }
 }
 
 }  // namespace

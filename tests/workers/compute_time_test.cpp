@@ -5,11 +5,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <memory>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/synchronous/drop_compute.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/exact_accounts.hpp"
+#include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/instruction_sets.hpp"
 #include "workers/time/distributions.hpp"
 
@@ -248,6 +256,161 @@ TEST(ComputeTime, RefusesWhatIsNoTime) {
   EXPECT_THROW(ComputeTime(1, 1.0, {}, {nullptr}), std::invalid_argument);
   EXPECT_THROW(ComputeTime(1, 1.0, {}, Delays(256, constant_delay(0))), std::invalid_argument);
   EXPECT_THROW(ComputeTime(1, 1.0, {1.0}, {}).base(Rank{1}), std::out_of_range);
+}
+
+using Lengths = std::vector<std::int32_t>;
+
+// Two workers, two micro-batches of two sequences, three steps until the data begin anew.
+class WrittenLengths final : public BatchLengths {
+ public:
+  static Lengths of(const MicroBatch& m) {
+    static const Lengths all[2][3][2] = {{{{3, 5}, {1, 2}}, {{8, 8}, {4, 1}}, {{2, 2}, {2, 2}}},
+                                         {{{9, 1}, {5, 5}}, {{7, 3}, {6, 6}}, {{1, 1}, {3, 4}}}};
+    return all[m.worker.value][m.step.value() % 3][m.index];
+  }
+  void append(const MicroBatch& m, Lengths& lengths) const override {
+    const Lengths own = of(m);
+    lengths.insert(lengths.end(), own.begin(), own.end());
+  }
+  int workers() const override { return 2; }
+  int micro_batches() const override { return 2; }
+  std::int64_t steps_per_epoch() const override { return 3; }
+  bool differs_by_worker() const override { return false; }
+  std::int64_t fewest_samples() const override { return 2; }
+  std::int32_t shortest() const override { return 1; }
+};
+
+TEST(ContentTime, OneSequencesTimeIsWhatItsLengthCosts) {
+  const ContentCost cost{.base_s = 1, .per_token_s = 0.1, .per_squared_length_s = 0.01};
+  EXPECT_DOUBLE_EQ(seconds_of(cost, Lengths{7}), 1 + 0.7 + 0.49);
+  ContentCost padded = cost;
+  padded.pads = true;
+  padded.per_padded_token_s = 0.001;
+  EXPECT_DOUBLE_EQ(seconds_of(padded, Lengths{7}), 1 + 0.7 + 0.49 + 0.007);
+}
+
+TEST(ContentTime, OfSeveralSequencesByHand) {
+  const Lengths lengths = {3, 5, 4};
+  EXPECT_DOUBLE_EQ(seconds_of({.base_s = 2}, lengths), 2);
+  EXPECT_DOUBLE_EQ(seconds_of({.per_token_s = 1}, lengths), 12);
+  EXPECT_DOUBLE_EQ(seconds_of({.per_padded_token_s = 1}, lengths), 15);
+  EXPECT_DOUBLE_EQ(seconds_of({.per_squared_length_s = 1}, lengths), 9 + 25 + 16);
+  EXPECT_DOUBLE_EQ(seconds_of({.per_squared_length_s = 1, .pads = true}, lengths), 75);
+}
+
+TEST(ContentTime, FollowsFactorsAndAddedDelays) {
+  const auto base = content_time({.base_s = 0.5, .per_token_s = 0.1}, std::make_shared<WrittenLengths>());
+  const ComputeTime time(1, base, {1, 3}, {constant_delay(0.25)});
+  std::vector<Duration> out(2);
+  time.durations(Rank{0}, Step{0}, 0, out);
+  EXPECT_EQ(out, (std::vector{from_seconds(0.5 + 0.8 + 0.25), from_seconds(0.5 + 0.3 + 0.25)}));
+  time.durations(Rank{1}, Step{4}, 0, out);
+  EXPECT_EQ(out, (std::vector{from_seconds(3 * 1.5 + 0.25), from_seconds(3 * 1.7 + 0.25)}));
+}
+
+// What a worker computes of another's part, or of a step gone by, takes as long as that is; the delay is the slot's.
+TEST(ContentTime, FollowsTheSamplesAndDelaysTheSlot) {
+  const auto base = content_time({.per_token_s = 0.1}, std::make_shared<WrittenLengths>());
+  const ComputeTime time(1, base, {1, 3}, {constant_delay(0.25)});
+  EXPECT_TRUE(time.follows_samples());
+  const MicroBatch slot{Rank{1}, Step{0}, 0}, samples{Rank{0}, Step{1}, 1};
+  EXPECT_EQ(time.duration(slot, samples), from_seconds(3 * 0.5 + 0.25));
+  EXPECT_EQ(time.duration(slot, slot), from_seconds(3 * 1.0 + 0.25));
+  EXPECT_FALSE(ComputeTime(1, 0.1, {}, {}).follows_samples());
+}
+
+TEST(ContentTime, LawsAreThoseOfTheEpochItself) {
+  const auto process = content_time({.per_token_s = 1}, std::make_shared<WrittenLengths>());
+  const std::vector<double> ones = {8, 3, 16, 5, 4, 4, 10, 10, 10, 12, 2, 7}, steps = {11, 21, 8, 20, 22, 9};
+  const auto law = [](const std::vector<double>& values) {
+    double mean = 0, variance = 0;
+    for (const double value : values) mean += value / static_cast<double>(values.size());
+    for (const double value : values) variance += std::pow(value - mean, 2) / static_cast<double>(values.size());
+    return StepLaw{mean, variance};
+  };
+  EXPECT_NEAR(process->mean_s(), law(ones).mean_s, 1e-12);
+  EXPECT_NEAR(process->variance_s2(), law(ones).variance_s2, 1e-12);
+  EXPECT_NEAR(process->step_law({}, 2).mean_s, law(steps).mean_s, 1e-12);
+  EXPECT_NEAR(process->step_law({}, 2).variance_s2, law(steps).variance_s2, 1e-12);
+  EXPECT_NEAR(process->step_law({}, 5).mean_s, 5 * law(ones).mean_s, 1e-12);
+  EXPECT_DOUBLE_EQ(process->minimum_s(), 2);
+}
+
+// Sleeps and trailing work between micro-batches: whole timelines of two workers, by hand.
+
+using testing::ElementsAre;
+
+// Three micro-batches of 1 s; worker 0 sleeps 0.4 s after each, worker 1 2 s; an all-reduce takes 0.5 s.
+SimulatedRun sleepers(double trailing_s, int steps = 2) {
+  return {.workers = 2,
+          .micro_batches = 3,
+          .budget = {.steps = steps},
+          .pauses = std::make_shared<Pauses>(1, trailing_s,
+                                             std::vector<std::shared_ptr<const DelayProcess>>{
+                                                 std::make_shared<DelayOfWorker>(std::vector<double>{0.4, 2})}),
+          .objective = nullptr};
+}
+
+std::vector<std::string> log_of(const SimulatedRun& setup, const Algorithm& algorithm) {
+  const auto outcome = setup.run(algorithm);
+  expect_exact_accounts(outcome);
+  return outcome.log;
+}
+
+TEST(Pauses, TheLastSleepOfAStepFollowsItsAllReduce) {
+  // Worker 1: three micro-batches, two sleeps: 7 s; then the all-reduce, the third sleep, and the same again.
+  EXPECT_THAT(log_of(sleepers(0), SyncSgd()),
+              ElementsAre("step 1 at 7.500 s: kept 6, dropped 0", "step 2 at 17.000 s: kept 6, dropped 0"));
+}
+
+TEST(Pauses, ASleepHidesTrailingWorkThatIsShorter) {
+  // The 0.25 s are seen before the all-reduce alone; of 0.7 s, worker 0's sleeps hide 0.4 s, worker 1's all.
+  EXPECT_THAT(log_of(sleepers(0.25), SyncSgd()),
+              ElementsAre("step 1 at 7.750 s: kept 6, dropped 0", "step 2 at 17.500 s: kept 6, dropped 0"));
+  SimulatedRun awake = sleepers(0.7);
+  awake.pauses = std::make_shared<Pauses>(1, 0.7, std::vector<std::shared_ptr<const DelayProcess>>{});
+  EXPECT_THAT(log_of(awake, SyncSgd()),
+              ElementsAre("step 1 at 5.600 s: kept 6, dropped 0", "step 2 at 11.200 s: kept 6, dropped 0"));
+}
+
+TEST(Pauses, ADeadlineCutsASleepButNotTrailingWork) {
+  // Worker 1 is awake at 2.5 s with one micro-batch; worker 0 has finished its second at 2.4 s, which trails on.
+  const auto drop = [](Preempt preempt) { return DropCompute(from_seconds(2.5), preempt, 0.5); };
+  for (const Preempt preempt : {Preempt::discard, Preempt::microbatch, Preempt::backward, Preempt::layer}) {
+    EXPECT_THAT(log_of(sleepers(0), drop(preempt)),
+                ElementsAre("step 1 at 3.000 s: kept 3, dropped 3", "step 2 at 6.000 s: kept 3, dropped 3"));
+    EXPECT_THAT(log_of(sleepers(0.25), drop(preempt)),
+                ElementsAre("step 1 at 3.150 s: kept 3, dropped 3", "step 2 at 6.300 s: kept 3, dropped 3"));
+  }
+  // At 2.2 s worker 0's second one is under way since 1.4 s: lost, ended, or lost but for its forward pass until 1.9 s.
+  const auto first = [&](Preempt preempt, double threshold_s) {
+    return log_of(sleepers(0, 1), DropCompute(from_seconds(threshold_s), preempt, 0.5)).front();
+  };
+  EXPECT_EQ(first(Preempt::discard, 2.2), "step 1 at 2.700 s: kept 2, dropped 4");
+  EXPECT_EQ(first(Preempt::layer, 2.2), "step 1 at 2.700 s: kept 2, dropped 4");
+  EXPECT_EQ(first(Preempt::microbatch, 2.2), "step 1 at 2.900 s: kept 3, dropped 3");
+  EXPECT_EQ(first(Preempt::backward, 2.2), "step 1 at 2.900 s: kept 3, dropped 3");
+  EXPECT_EQ(first(Preempt::backward, 1.8), "step 1 at 2.400 s: kept 2, dropped 4");
+}
+
+TEST(Pauses, LocalStepsHaveThemToo) {
+  // Two local steps of worker 1: six micro-batches, five sleeps; the sixth follows the average.
+  const LocalSgd algorithm(make_constant_period(2), {});
+  EXPECT_THAT(log_of(sleepers(0, 4), algorithm),
+              ElementsAre("step 2 at 16.500 s: kept 12, dropped 0", "step 4 at 35.000 s: kept 12, dropped 0"));
+}
+
+TEST(Pauses, SleepsAddUpAndDrawFromStreamsOfTheirOwn) {
+  const auto uniform = uniform_delay(0, 1);
+  const auto at = [](const Pauses& pauses, std::uint32_t index) { return pauses.sleep(Rank{3}, Step{5}, index); };
+  const Pauses one(7, 0, {uniform}), later_stream(7, 0, {uniform}, 1), both(7, 0, {uniform, uniform});
+  EXPECT_NEAR(to_seconds(at(both, 2)), to_seconds(at(one, 2) + at(later_stream, 2)), 2e-9);
+  EXPECT_NE(at(one, 2), at(later_stream, 2));
+  EXPECT_NE(at(one, 2), at(one, 3));
+  EXPECT_EQ(at(Pauses(7, 0, {constant_delay(-1)}), 0), Duration{});  // nobody sleeps for less than nothing
+  EXPECT_THROW(Pauses(1, -0.1, {}), std::invalid_argument);
+  EXPECT_THROW(Pauses(1, 0, {nullptr}), std::invalid_argument);
+  EXPECT_THROW(Pauses(1, 0, {uniform}, 255), std::invalid_argument);
 }
 
 }  // namespace

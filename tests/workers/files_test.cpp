@@ -1,12 +1,30 @@
+#include "workers/base/files.hpp"
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <map>
+#include <sstream>
+#include <stdexcept>
 #include <string>
+#include <system_error>
+#include <vector>
 
+#include "results/run_directory.hpp"
 #include "tests/workers/delay_files.hpp"
 #include "tests/workers/idx_files.hpp"
-#include "workers/base/files.hpp"
+#include "workers/base/process.hpp"
+#include "workers/data/images.hpp"
 #include "workers/time/trace.hpp"
 
 namespace syncopate {
@@ -173,6 +191,332 @@ TEST(CsvRows, OtherFormsOfTablesAreNamed) {
     EXPECT_THAT(fault(mark + wide), HasSubstr("t.csv:1: the file is UTF-16 (little-endian), which iconv -f UTF-16LE -t "
                                               "UTF-8 converts; must be a table of comma-separated values in UTF-8"));
   EXPECT_THAT(fault("PK\x03\x04 and more"), HasSubstr("the file is a zip archive, as spreadsheets (.xlsx, .ods)"));
+}
+
+using testing::HasSubstr;
+
+// The file comes in pieces of `piece` bytes and is read in turns of `turn`.
+std::string read_all(const std::string& file, std::size_t piece, std::size_t turn) {
+  GzipStream stream([rest = std::string_view(file), piece]() mutable {
+    const std::string_view next = rest.substr(0, piece);
+    rest.remove_prefix(next.size());
+    return next;
+  });
+  std::string text;
+  std::string buffer(turn, '\0');
+  for (std::size_t got = turn; got == turn;) {
+    got = stream.read(buffer.data(), turn);
+    text += buffer.substr(0, got);
+  }
+  return text;
+}
+
+std::string fault_of(const std::string& file, std::size_t piece) {
+  return message_of<GzipFault>([&] { read_all(file, piece, 7); });
+}
+
+TEST(GzipStream, ReadsOneOrSeveralMembersAndPlainFiles) {
+  const std::string text = "worker,step\n0,1\n";
+  for (const std::size_t piece : {2, 3, 1000})
+    for (const std::size_t turn : {1, 16, 17, 1000}) {
+      EXPECT_EQ(read_all(gzip(text), piece, turn), text);
+      EXPECT_EQ(read_all(gzip(text) + gzip("") + gzip("0,2\n"), piece, turn), text + "0,2\n");
+      EXPECT_EQ(read_all(text, piece, turn), text);
+    }
+  EXPECT_EQ(read_all("", 10, 10), "");
+}
+
+// As gzip does, which passes over zeros without a word: blocks that are filled up.
+TEST(GzipStream, PassesOverZerosAfterTheLastMember) {
+  for (const std::size_t piece : {2, 3, 1000})
+    for (const std::size_t zeros : {1, 512, 2000})
+      EXPECT_EQ(read_all(gzip("a") + gzip("b") + std::string(zeros, '\0'), piece, 7), "ab");
+}
+
+TEST(GzipStream, RefusesWhatFollowsTheLastMember) {
+  for (const std::size_t piece : {2, 1000}) {
+    EXPECT_THAT(fault_of(gzip("text") + "garbage", piece),
+                HasSubstr("bytes after its compressed data that are not gzip"));
+    const std::string zeros(512, '\0');
+    EXPECT_THAT(fault_of(gzip("text") + zeros + "x", piece),
+                HasSubstr("bytes after its compressed data that are not gzip"));
+    EXPECT_THAT(fault_of(gzip("text") + zeros + gzip("text"), piece),
+                HasSubstr("bytes after its compressed data that are not gzip"));
+    EXPECT_THAT(fault_of(gzip("text") + "\x1f\x8a more", piece), HasSubstr("does not decompress"));
+  }
+}
+
+TEST(GzipStream, RefusesDamagedAndTruncatedFiles) {
+  const std::string file = gzip(std::string(1000, 'a') + std::string(1000, 'b'));
+  for (std::size_t size = 2; size < file.size(); ++size)
+    EXPECT_THAT(fault_of(file.substr(0, size), 1000), HasSubstr("truncated")) << size;
+  std::string damaged = file;
+  damaged[file.size() - 6] ^= 1;  // the checksum
+  EXPECT_THAT(fault_of(damaged, 1000), HasSubstr("does not decompress"));
+}
+
+// All pieces of the table that a file's content is.
+std::string uncompressed(std::string_view content, const std::string& file,
+                         std::uint64_t most_bytes = most_text_bytes) {
+  TableText text(content, file, most_bytes);
+  std::string whole;
+  for (std::string_view piece = text.next(); !piece.empty(); piece = text.next()) whole += piece;
+  return whole;
+}
+
+TEST(GzipStream, ATableThatUnpacksToMoreThanTheLimitIsRefused) {
+  EXPECT_EQ(most_text_bytes, 4'000'000'000u);
+  const std::string text(1000, 'x');
+  EXPECT_EQ(uncompressed(gzip(text), "t.csv.gz", 1000), text);
+  EXPECT_EQ(message_of<FileFault>([&] { uncompressed(gzip(text), "t.csv.gz", 999); }),
+            "t.csv.gz: unpacks to more than 999 bytes, the most that a table may have");
+  EXPECT_EQ(message_of<FileFault>([&] { uncompressed(gzip(text) + "x", "t.csv.gz"); }),
+            "t.csv.gz: has bytes after its compressed data that are not gzip");
+}
+
+// Half of the file would do: it is refused before it has been unpacked.
+TEST(GzipStream, AFileThatUnpacksToAHundredTimesItsSizeIsRefused) {
+  std::string rows;
+  for (int i = 0; i < 13'000'000; ++i) rows += "0,0,0,0.01\n";
+  for (const std::string& text : {std::string(150'000'000, '\0'), rows}) {
+    const std::string whole = gzip(text);
+    for (const std::string& file : {whole, whole.substr(0, whole.size() / 2)})
+      EXPECT_EQ(message_of<FileFault>([&] { uncompressed(file, "t.csv.gz"); }),
+                "t.csv.gz: unpacks to more than 100 times its size, as no table of numbers does");
+  }
+  // So it does not concern files that are small all the same, nor those that are not compressed.
+  const std::string small(60'000'000, '0'), plain(70'000'000, '0');
+  EXPECT_EQ(uncompressed(gzip(small), "t.csv.gz").size(), small.size());
+  EXPECT_EQ(uncompressed(plain, "t.csv").size(), plain.size());
+}
+
+TEST_F(IdxFiles, BytesAfterTheCompressedDataAreAFault) {
+  const auto file = write_gzip("labels.gz", idx_file({3}, {1, 2, 3}));
+  EXPECT_EQ(read_idx(file, 1).values, (FileBytes{1, 2, 3}));
+  std::ofstream(file, std::ios::binary | std::ios::app) << "garbage";
+  EXPECT_THAT(message_of<DataFault>([&] { read_idx(file, 1); }),
+              HasSubstr("labels.gz: has bytes after its compressed data that are not gzip"));
+}
+
+// Files of ours are read whole or refused, whatever somebody has put in their place.
+
+namespace fs = std::filesystem;
+
+class OwnFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string fault(const std::string& name, std::uint64_t most_bytes = most_own_bytes) const {
+    try {
+      read_file(folder_ / name, most_bytes);
+    } catch (const std::runtime_error& problem) {
+      return problem.what();
+    }
+    return "";
+  }
+
+  const fs::path folder_ = fs::path(testing::TempDir()) / fmt::format("syncopate-own-file-{}", getpid());
+};
+
+TEST_F(OwnFileTest, IsReadWhole) {
+  for (const std::size_t bytes : {0, 1, 65536, 1'000'003}) {
+    const std::string text(bytes, 'x');
+    std::ofstream(folder_ / "file") << text;
+    EXPECT_EQ(read_file(folder_ / "file"), text) << bytes;
+    EXPECT_EQ(read_file(folder_ / "file", bytes), text) << bytes;
+  }
+  EXPECT_NE(read_file("/proc/self/status"), "") << "whose size the system gives as 0";
+}
+
+TEST_F(OwnFileTest, ThatIsNotThereIsNone) {
+  EXPECT_EQ(read_file(folder_ / "none"), std::nullopt);
+  EXPECT_EQ(read_file(folder_ / "none/file"), std::nullopt);
+  std::ofstream(folder_ / "file") << "";
+  EXPECT_EQ(read_file(folder_ / "file/below"), std::nullopt);
+  fs::create_symlink("nowhere", folder_ / "link");
+  EXPECT_EQ(read_file(folder_ / "link"), std::nullopt);
+}
+
+TEST_F(OwnFileTest, IsNoDirectoryPipeOrDevice) {
+  ASSERT_EQ(mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  fs::create_symlink("/dev/zero", folder_ / "device");
+  EXPECT_EQ(fault("pipe"), (folder_ / "pipe").string() + ": is not a regular file");
+  EXPECT_EQ(fault("device"), (folder_ / "device").string() + ": is not a regular file");
+  EXPECT_EQ(fault(""), (folder_ / "").string() + ": is a directory");
+}
+
+// It takes no room on the disk.
+TEST_F(OwnFileTest, ThatIsTooLargeIsNotRead) {
+  std::ofstream(folder_ / "file") << "0123456789";
+  EXPECT_EQ(fault("file", 10), "");
+  EXPECT_EQ(fault("file", 9), (folder_ / "file").string() + ": has 10 bytes; must have at most 9");
+  std::ofstream(folder_ / "large") << "";
+  fs::resize_file(folder_ / "large", 3'000'000'000);
+  EXPECT_EQ(fault("large"), (folder_ / "large").string() + ": has 3000000000 bytes; must have at most 268435456");
+}
+
+// Files that appear whole or not at all.
+
+class WholeFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::remove_all(directory_);
+    fs::create_directories(directory_);
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+
+  static std::string read(const fs::path& file) {
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(directory_)) found.push_back(entry.path().filename());
+    return found;
+  }
+
+  const fs::path directory_ = fs::temp_directory_path() / fmt::format("syncopate_whole_file_{}", getpid());
+};
+
+TEST_F(WholeFile, IsReplaced) {
+  for (const char* contents : {"long contents", "short"}) {
+    replace_file(directory_ / "file", contents);
+    EXPECT_EQ(read(directory_ / "file"), contents);
+  }
+  EXPECT_THAT(names(), testing::ElementsAre("file"));
+}
+
+TEST_F(WholeFile, IsKnownBeforehandToBeReplaceableOrNot) {
+  replace_file(directory_ / "file", "x");
+  fs::create_symlink("file", directory_ / "link");
+  for (const char* name : {"file", "link", "new", "/dev/null"}) EXPECT_EQ(why_not_replaceable(directory_ / name), "");
+  EXPECT_EQ(why_not_replaceable(directory_), "is a directory");
+  EXPECT_EQ(why_not_replaceable(directory_ / "file/x"), (directory_ / "file").string() + ": is a file");
+  EXPECT_EQ(why_not_replaceable(directory_ / "no/x"), (directory_ / "no").string() + ": no such directory");
+}
+
+// As if the device were full: the contents are longer than a file may be.
+TEST_F(WholeFile, StaysAsItWasWhereItCannotBeWritten) {
+  replace_file(directory_ / "file", "old");
+  const pid_t writer = fork();
+  if (writer == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{.rlim_cur = 1000, .rlim_max = 1000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      replace_file(directory_ / "file", std::string(2000, 'n'));
+    } catch (const std::system_error& error) {
+      _exit(std::string(error.what()).find("file") != std::string::npos ? 0 : 2);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  waitpid(writer, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(read(directory_ / "file"), "old");
+  EXPECT_THAT(names(), testing::ElementsAre("file"));
+}
+
+// Eight at once, each of which is somewhere else in its work.
+TEST_F(WholeFile, IsWholeAndAloneWhereTheUserInterruptsItsWriter) {
+  std::map<pid_t, fs::path> writers;
+  for (int i = 0; i < 8; ++i) {
+    const fs::path file = directory_ / fmt::format("file-{}", i);
+    const pid_t writer = fork();
+    if (writer == 0) {
+      install_interrupt_handlers();
+      raise(SIGINT);
+      while (true)
+        for (const char letter : {'o', 'n'}) replace_file(file, std::string(20'000'000, letter));
+    }
+    writers[writer] = file;
+  }
+  for (const auto& [writer, file] : writers) {
+    int status = 0;
+    waitpid(writer, &status, 0);
+    EXPECT_EQ(WEXITSTATUS(status), 130);
+    const std::string text = read(file);
+    EXPECT_TRUE(text.empty() || text == std::string(20'000'000, text.front())) << text.size();
+  }
+  EXPECT_THAT(names(), testing::Each(testing::StartsWith("file-")));
+}
+
+// Else who may write in a results directory could have others write over their files.
+TEST_F(WholeFile, TakesThePlaceOfALinkOrAPipe) {
+  replace_file(directory_ / "file", "old");
+  fs::create_symlink("file", directory_ / "link");
+  fs::create_symlink("nowhere", directory_ / "dangling");
+  ASSERT_EQ(mkfifo((directory_ / "pipe").c_str(), 0600), 0);
+  for (const char* const name : {"link", "dangling", "pipe"}) {
+    replace_file(directory_ / name, "new");
+    EXPECT_EQ(fs::symlink_status(directory_ / name).type(), fs::file_type::regular) << name;
+    EXPECT_EQ(read(directory_ / name), "new") << name;
+  }
+  EXPECT_EQ(read(directory_ / "file"), "old");
+  EXPECT_FALSE(fs::exists(directory_ / "nowhere"));
+}
+
+TEST_F(WholeFile, ThatIsNamedIsWhatALinkLeadsTo) {
+  replace_file(directory_ / "file", "old");
+  fs::create_symlink("file", directory_ / "link");
+  replace_named_file(directory_ / "link", "new");
+  EXPECT_EQ(read(directory_ / "file"), "new");
+  EXPECT_TRUE(fs::is_symlink(directory_ / "link"));
+}
+
+TEST_F(WholeFile, ThatIsNamedIsNotMadeOfAPipe) {
+  const fs::path pipe = directory_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  auto received = std::async(std::launch::async, [&] { return read(pipe); });
+  replace_named_file(pipe, "text");
+  EXPECT_EQ(received.get(), "text");
+  EXPECT_TRUE(fs::is_fifo(pipe));
+}
+
+// What is said of a disk that does not take results is what is wrong with it.
+
+using testing::HasSubstr;
+using testing::Not;
+
+class DiskFault : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(directory_); }
+  void TearDown() override {
+    fs::permissions(above_, fs::perms::owner_all);
+    fs::remove_all(above_);
+  }
+  std::string said(int error) const {
+    return disk_fault(directory_,
+                      fs::filesystem_error("cannot open", directory_ / "file", {error, std::generic_category()}));
+  }
+
+  const fs::path above_ = fs::path(testing::TempDir()) / fmt::format("syncopate-disk-fault-{}", getpid());
+  const fs::path directory_ = above_ / "runs" / "experiment";
+};
+
+TEST_F(DiskFault, ThatIsGoneWasRemoved) {
+  fs::remove_all(directory_);
+  EXPECT_THAT(said(ENOENT), HasSubstr(directory_.string() + ": the results directory was removed"));
+  EXPECT_THAT(said(EIO), HasSubstr("was removed"));
+}
+
+TEST_F(DiskFault, BelowAFolderThatCannotBeLookedIntoWasNotRemoved) {
+  fs::permissions(above_, fs::perms::none);
+  // Root may do everything, so the look is nobody's.
+  const pid_t child = fork();
+  if (child == 0) {
+    if (getuid() == 0 && setuid(65534) != 0) _exit(3);
+    const std::string text = said(EACCES);
+    _exit(text.find("removed") == text.npos && text.find("Permission denied; make it readable") != text.npos ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace

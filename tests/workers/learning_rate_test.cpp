@@ -1,17 +1,195 @@
-// Learning-rate schedules against the formulas in learning_rate.hpp.
+// Learning-rate schedules of published recipes: golden values, computed for this project from the definitions that the
+// reference codes have, and formulas.
 #include "workers/training/learning_rate.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 namespace syncopate {
 namespace {
 
 using Shape = LearningRate::Shape;
+using Counter = LearningRate::Counter;
+
+constexpr double seven_digits = 1e-6;  // as many as the golden values have
+
+void expect_near_share(double found, double golden) { EXPECT_NEAR(found, golden, seven_digits * golden); }
+
+// BERT-Large, phase 1: 7038 steps, of which 28.43 % warm up; degree 1/2.
+TEST(RecipeSchedules, TheRootDecayOfBertMeetsTheGoldenValues) {
+  const LearningRate rate({.shape = Shape::polynomial,
+                           .peak = 0.006,
+                           .final = 0,
+                           .warmup_share = 0.2843,
+                           .total_steps = 7038,
+                           .power = 0.5,
+                           .counter = Counter::optimizer});
+  expect_near_share(rate.at(1000), 2.998646e-3);
+  expect_near_share(rate.at(2001), 5.999942e-3);
+  expect_near_share(rate.at(4000), 4.659668e-3);
+  expect_near_share(rate.at(7037), 8.453978e-5);
+  EXPECT_EQ(rate.at(0), rate.at(1));  // its counter is read before it is raised: 1, 1, 2, 3
+  EXPECT_LT(rate.at(1), rate.at(2));
+  EXPECT_EQ(rate.at(7038), 0);
+}
+
+// DropCompute's 1.5B parameters: 155,000 steps; 5 % warm up, 25 % hold.
+TEST(RecipeSchedules, WarmUpHoldAndLinearDecayMeetTheGoldenValues) {
+  LearningRate::Options options{.shape = Shape::linear, .peak = 0.0015, .final = 0, .total_steps = 155000};
+  options.warmup_share = 0.05;
+  options.hold_share = 0.25;
+  const LearningRate in_shares(options);
+  options.warmup_share = options.hold_share = 0;
+  options.warmup_steps = 7750;
+  options.hold_steps = 38750;
+  for (const LearningRate& rate : {in_shares, LearningRate(options)}) {
+    expect_near_share(rate.at(7749), 1.499806e-3);
+    for (const int step : {7750, 20000, 46499, 46500}) EXPECT_NEAR(rate.at(step), 1.5e-3, 1e-12);
+    expect_near_share(rate.at(100000), 7.603687e-4);
+    expect_near_share(rate.at(154999), 1.382488e-8);
+  }
+}
+
+// LARS with 8 x 256 samples: 626 steps per epoch. The schedule is stepped first, so it counts from 1.
+TEST(RecipeSchedules, ThePolynomialOfLarsMeetsTheGoldenValues) {
+  const int warmup = 3 * 625, total = 36 * 625 + 1;
+  const LearningRate rate({.shape = Shape::polynomial,
+                           .peak = 9,
+                           .final = 1e-4,
+                           .warmup_start = 0,
+                           .warmup_steps = warmup,
+                           .total_steps = total,
+                           .power = 2,
+                           .counter = Counter::next});
+  const std::vector<std::pair<int, double>> golden = {
+      {1, 0.0048}, {1875, 9.0}, {1876, 8.999127346}, {10000, 3.306056749}, {20000, 0.132422909}};
+  for (const auto& [s, value] : golden) expect_near_share(rate.at(s - 1), value);
+  EXPECT_NEAR(rate.at(21910 - 1), 0.0075, 5e-5);  // where the run stops
+  EXPECT_EQ(rate.at(total + 1000), 1e-4);
+}
+
+// The vision transformer of Gu et al. 2024: powers of two, each from the step on at which the reference code has it.
+TEST(RecipeSchedules, CosineStepOfTheVisionTransformerFallsAtTheGoldenSteps) {
+  const LearningRate rate(
+      {.shape = Shape::cosine_step, .peak = 0.008, .final = 1e-6, .warmup_steps = 10000, .total_steps = 93600});
+  EXPECT_NEAR(rate.at(9999), 0.008, 1e-6);  // the warm-up is to the rate as it is, above the first power
+  double power = std::ldexp(1.0, -7);
+  EXPECT_EQ(rate.at(10000), power);
+  for (const int step : {41399, 60178, 70803, 77741, 82479, 85776, 88094, 89733, 90900, 91738, 92353, 92825, 93249}) {
+    EXPECT_EQ(rate.at(step - 1), power) << step;
+    power /= 2;
+    EXPECT_EQ(rate.at(step), power) << step;
+  }
+}
+
+// The nearest power may be above the peak.
+TEST(RecipeSchedules, CosineStepRoundsAPeakOfFourFifthsToOne) {
+  EXPECT_EQ(LearningRate({.shape = Shape::cosine_step, .peak = 0.8, .total_steps = 100}).at(0), 1.0);
+  EXPECT_EQ(LearningRate({.shape = Shape::cosine_step, .peak = 0.8, .total_steps = 100, .base = 10}).at(0), 1.0);
+  EXPECT_EQ(LearningRate({.shape = Shape::cosine_step, .peak = 20, .total_steps = 100, .base = 10}).at(0), 10.0);
+}
+
+// Chen et al. 2016: 0.94 every two epochs of aggregated batches, in stairs.
+TEST(RecipeSchedules, ExponentialDecayMultipliesByItsFactorEverySoManySteps) {
+  LearningRate::Options options{.shape = Shape::exponential, .peak = 0.045, .decay_factor = 0.94, .decay_every = 500};
+  const LearningRate smooth(options);
+  options.staircase = true;
+  const LearningRate stairs(options);
+  double expected = 0.045;
+  for (int t = 0; t < 5000; ++t) {
+    if (t > 0 && t % 500 == 0) expected *= 0.94;
+    EXPECT_NEAR(stairs.at(t), expected, 1e-15);
+    EXPECT_NEAR(smooth.at(t), 0.045 * std::exp(t / 500.0 * std::log(0.94)), 1e-15);
+  }
+  EXPECT_EQ(smooth.at(0), 0.045);
+}
+
+TEST(RecipeSchedules, ExponentialDecayBeginsAfterWarmUpAndHold) {
+  const LearningRate rate({.shape = Shape::exponential,
+                           .peak = 1,
+                           .warmup_start = 0.5,
+                           .warmup_steps = 10,
+                           .hold_steps = 5,
+                           .decay_factor = 0.5,
+                           .decay_every = 4});
+  EXPECT_EQ(rate.at(0), 0.5);
+  EXPECT_EQ(rate.at(5), 0.75);
+  for (const int t : {10, 12, 15}) EXPECT_EQ(rate.at(t), 1);
+  EXPECT_EQ(rate.at(19), 0.5);
+  EXPECT_EQ(rate.at(23), 0.25);
+}
+
+TEST(RecipeSchedules, ModifiedCosineStaysWhereTheCosineIsAtItsStep) {
+  LearningRate::Options options{
+      .shape = Shape::cosine, .peak = 0.4, .final = 0.01, .warmup_steps = 10, .total_steps = 100};
+  const LearningRate cosine(options);
+  options.shape = Shape::modified_cosine;
+  options.constant_from = 60;
+  const LearningRate modified(options);
+  for (int t = 0; t < 150; ++t) EXPECT_EQ(modified.at(t), cosine.at(std::min(t, 60))) << t;
+}
+
+TEST(RecipeSchedules, APolynomialOfPowerOneIsAStraightLine) {
+  LearningRate::Options options{
+      .shape = Shape::linear, .peak = 0.4, .final = 0.01, .warmup_steps = 10, .hold_steps = 20, .total_steps = 100};
+  const LearningRate linear(options);
+  options.shape = Shape::polynomial;
+  const LearningRate polynomial(options);
+  for (int t = 0; t < 120; ++t) EXPECT_NEAR(polynomial.at(t), linear.at(t), 1e-15);
+}
+
+// resnet_sgd: a factor from 0.1 / eta to 1 over the first steps, times a tenth at each decay point.
+TEST(RecipeSchedules, AWarmUpMayHaveAStartOfItsOwn) {
+  const LearningRate rate({.shape = Shape::step,
+                           .peak = 3.2,
+                           .warmup_start = 0.1,
+                           .warmup_steps = 50,
+                           .decay_steps = {300, 600, 800},
+                           .decay_factor = 0.1});
+  for (int t = 0; t < 50; ++t) EXPECT_NEAR(rate.at(t), 3.2 * (0.1 / 3.2 + t / 50.0 * (1 - 0.1 / 3.2)), 1e-14);
+  EXPECT_EQ(rate.at(50), 3.2);
+  EXPECT_NEAR(rate.at(800), 0.0032, 1e-15);
+}
+
+// The steps whose rate is below the peak, for a warm-up from 0 to a constant.
+TEST(RecipeSchedules, TheWarmUpIsAsLongAsItsRatesAreUnderEveryCounter) {
+  for (const Counter counter : {Counter::done, Counter::next, Counter::optimizer})
+    for (const int steps : {0, 1, 2, 7})
+      for (const double share : {0.0, 0.013}) {
+        const LearningRate rate({.peak = 1,
+                                 .final = 0,
+                                 .warmup_steps = steps,
+                                 .warmup_share = share,
+                                 .total_steps = 100,
+                                 .counter = counter});
+        int below = 0;
+        while (rate.at(below) < 1) ++below;
+        EXPECT_EQ(rate.warmup(), Step{below}) << static_cast<int>(counter) << ", " << steps << ", " << share;
+      }
+}
+
+TEST(RecipeSchedules, RejectWhatHasNoMeaning) {
+  const auto rejected = [](const LearningRate::Options& options) {
+    EXPECT_THROW(LearningRate{options}, std::invalid_argument);
+  };
+  rejected({.shape = Shape::polynomial, .total_steps = 10, .power = 0});
+  rejected({.shape = Shape::polynomial, .warmup_steps = 5, .hold_steps = 5, .total_steps = 10});
+  rejected({.shape = Shape::linear, .warmup_share = 0.5, .hold_share = 0.5, .total_steps = 10});
+  rejected({.shape = Shape::exponential, .decay_every = 0});
+  rejected({.shape = Shape::exponential, .decay_factor = 0});
+  rejected({.shape = Shape::cosine_step, .total_steps = 10, .base = 1});
+  rejected({.shape = Shape::modified_cosine, .warmup_steps = 5, .total_steps = 10, .constant_from = 4});
+  rejected({.warmup_start = -1});
+}
+
+// Learning-rate schedules against the formulas in learning_rate.hpp.
 
 // W = 100, T = 1000: 900 decaying steps, from 0.4 to 0.01.
 LearningRate::Options warm(Shape shape) {

@@ -1,5 +1,8 @@
 // What control groups leave, read from made-up folders in the place of the system's.
+#include "workers/base/machine.hpp"
+
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -7,7 +10,7 @@
 #include <limits>
 #include <string>
 
-#include "workers/base/machine.hpp"
+#include "tests/workers/quiet_machine.hpp"
 
 namespace syncopate {
 namespace {
@@ -104,6 +107,43 @@ TEST_F(ControlGroups, OfVersion2MayLieBesideThoseOfVersion1) {
   write("sys/fs/cgroup/unified/job/memory.max", "500");
   write("sys/fs/cgroup/unified/job/memory.current", "200");
   EXPECT_EQ(left(), 300);
+}
+
+// A load must be seen, or tests that need a quiet machine would fail instead of being skipped.
+
+// Threads that want a core each as long as it lives.
+class Load {
+ public:
+  explicit Load(int threads) {
+    for (int i = 0; i < threads; ++i)
+      threads_.emplace_back([this] {
+        while (!stop_) continue;
+      });
+  }
+  ~Load() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  std::atomic<bool> stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+TEST(QuietMachine, AThreadGetsItsShareOfTheCoresAtMost) {
+  const Load load(3 * cores_here());
+  EXPECT_LT(share_of_the_cores(std::chrono::milliseconds(200)), 0.6);  // four for each core: a quarter
+}
+
+TEST(QuietMachine, ALoadBeforeOrAfterIsADisturbance) {
+  using testing::StartsWith;
+  auto load = std::make_unique<Load>(4 * cores_here());
+  QuietWatch before;
+  load.reset();
+  EXPECT_THAT(before.disturbance(), StartsWith("machine is not quiet: a thread gets"));
+  QuietWatch after;
+  load = std::make_unique<Load>(4 * cores_here());
+  EXPECT_THAT(after.disturbance(), StartsWith("machine is not quiet: a thread gets"));
 }
 
 }  // namespace

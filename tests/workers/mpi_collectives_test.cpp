@@ -1,9 +1,13 @@
+#include "workers/mpi/mpi_collectives.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "workers/mpi/mpi_partial_sums.hpp"
+#include "workers/mpi/mpi_process.hpp"
 
 namespace syncopate {
 namespace {
@@ -167,6 +171,106 @@ TEST(PartialRounds, OneWideGradientMakesTheSumWide) {
   EXPECT_TRUE(round.wide);
   EXPECT_EQ(values_of(round), (std::vector<float>{0x1p40f, -0x1p40f, 1.0f, 3.0f, 21}));
 }
+
+std::vector<float> layout_values_of(const FlatVector& vector) { return {vector.span().begin(), vector.span().end()}; }
+
+constexpr ValueLayout narrow{.parameters = 5, .buffers = 2};
+constexpr ValueLayout wide{.parameters = 5, .buffers = 2, .wide = true};
+
+TEST(ValueLayout, ASliceIsItsParametersAndTheFirstHasTheBuffers) {
+  const FlatVector whole = vector_of({1, 2, 3, 4, 5, 10, 20});
+  EXPECT_EQ(layout_values_of(cut(whole, narrow, {.index = 0, .count = 2})), (std::vector<float>{1, 2, 10, 20}));
+  EXPECT_EQ(layout_values_of(cut(whole, narrow, {.index = 1, .count = 2})), (std::vector<float>{3, 4, 5}));
+  const FlatVector exact = vector_of({1, 2, 3, 4, 5, .1f, .2f, .3f, .4f, .5f, 10, 20});
+  EXPECT_EQ(layout_values_of(cut(exact, wide, {.index = 0, .count = 2})), (std::vector<float>{1, 2, .1f, .2f, 10, 20}));
+  EXPECT_EQ(layout_values_of(cut(exact, wide, {.index = 1, .count = 2})), (std::vector<float>{3, 4, 5, .3f, .4f, .5f}));
+}
+
+// More slices than parameters: some are empty.
+TEST(ValueLayout, SlicesSpreadOutMakeTheWholeAgain) {
+  for (const ValueLayout& layout : {narrow, wide})
+    for (const int count : {1, 2, 3, 5, 8}) {
+      std::vector<float> values;
+      for (std::size_t i = 0; i < layout.size(); ++i) values.push_back(static_cast<float>(i) + 0.5f);
+      const FlatVector whole = vector_of(values);
+      std::vector<float> sum(layout.size(), 0.0f);
+      for (int index = 0; index < count; ++index) {
+        const Slice slice{.index = index, .count = count};
+        const auto part = layout_values_of(spread(cut(whole, layout, slice), layout, slice));
+        ASSERT_EQ(part.size(), layout.size());
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+      }
+      EXPECT_EQ(sum, values) << count << " slices";
+    }
+}
+
+TEST(ValueLayout, WideSumsKeepWhatOneFloatCannot) {
+  FlatVector total = widened(vector_of({1, 2, 3, 4, 5, 10, 20}), narrow);
+  ASSERT_EQ(total.size(), wide.size());
+  add_values(total, vector_of({0x1p40f, 0, 0, 0, 0, 0.5f, 0, 0, 0, 0, 1, 1}), wide);
+  EXPECT_EQ(layout_values_of(total), (std::vector<float>{0x1p40f, 2, 3, 4, 5, 1.5f, 0, 0, 0, 0, 11, 21}));
+  add_values(total, vector_of({-0x1p40f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}), wide);
+  EXPECT_EQ(total.data()[0], 1.5f);
+  EXPECT_EQ(total.data()[5], 0);
+}
+
+TEST(ValueLayout, NarrowSumsAreElementwise) {
+  FlatVector total = vector_of({1, 2, 3, 4, 5, 10, 20});
+  add_values(total, vector_of({1, 1, 1, 1, 1, 2, 3}), narrow);
+  EXPECT_EQ(layout_values_of(total), (std::vector<float>{2, 3, 4, 5, 6, 12, 23}));
+}
+
+std::vector<StepRow> rows_of(const std::vector<std::vector<StepRow>>& by_worker) {
+  struct Seen : RunObserver {
+    std::vector<StepRow> rows;
+    void on_row(const StepRow& row) override { rows.push_back(row); }
+    void on_publish(const Publication&) override {}
+  } seen;
+  StepRows rows(&seen);
+  close_rows(by_worker, rows);
+  return seen.rows;
+}
+
+Time at(int nanoseconds) { return start_time + Duration{nanoseconds}; }
+
+TEST(StepRows, RowsOfEqualNumberAreSummedAndEndWithTheLast) {
+  const auto rounds = rows_of({{{.step = 1, .end = at(100), .kept = 2, .dropped = 0, .period = 1, .bytes = 10},
+                                {.step = 2, .end = at(250), .kept = 1, .dropped = 1, .period = 1, .bytes = 30}},
+                               {{.step = 1, .end = at(170), .kept = 1, .dropped = 1, .period = 1, .bytes = 5},
+                                {.step = 2, .end = at(200), .kept = 2, .dropped = 0, .period = 3, .bytes = 5}}});
+  ASSERT_EQ(rounds.size(), 2u);
+  EXPECT_EQ(rounds[0].step, Step{1});
+  EXPECT_EQ(rounds[0].kept, 3);
+  EXPECT_EQ(rounds[0].dropped, 1);
+  EXPECT_EQ(rounds[0].end, start_time + Duration{170});
+  EXPECT_EQ(rounds[0].duration, Duration{170});
+  EXPECT_EQ(rounds[0].bytes, Bytes{15});
+  EXPECT_EQ(rounds[1].end, start_time + Duration{250});
+  EXPECT_EQ(rounds[1].duration, Duration{80});
+  EXPECT_EQ(rounds[1].period, Step{3});
+  EXPECT_EQ(rounds[1].bytes, Bytes{20});
+}
+
+// A worker may pass steps over, or end before the others.
+TEST(StepRows, StepsThatNotAllHaveTakenAreRowsToo) {
+  const auto rounds = rows_of({{{.step = 1, .end = at(900), .kept = 1, .bytes = 4}},
+                               {{.step = 1, .end = at(100), .kept = 1, .bytes = 1},
+                                {.step = 2, .end = at(200), .kept = 1, .bytes = 2},
+                                {.step = 5, .end = at(1000), .kept = 1, .bytes = 8}},
+                               {}});
+  ASSERT_EQ(rounds.size(), 3u);
+  EXPECT_EQ(rounds[0].kept, 2);
+  EXPECT_EQ(rounds[1].step, Step{2});
+  EXPECT_EQ(rounds[1].kept, 1);
+  EXPECT_EQ(rounds[1].end, start_time + Duration{900});  // time does not go back
+  EXPECT_EQ(rounds[1].duration, Duration{0});
+  EXPECT_EQ(rounds[1].bytes, Bytes{1});
+  EXPECT_EQ(rounds[2].step, Step{5});
+  EXPECT_EQ(rounds[2].duration, Duration{100});
+  EXPECT_EQ(rounds[2].bytes, Bytes{6});
+}
+
+TEST(StepRows, NobodysRowsAreNone) { EXPECT_TRUE(rows_of({{}, {}}).empty()); }
 
 }  // namespace
 }  // namespace syncopate

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "workers/models/architectures.hpp"
 #include "workers/models/layers.hpp"
@@ -134,6 +136,31 @@ TEST(NetworkLayers, VisionTransformersStartAsLinearLayersOfTorch) {
     for (const float value : values) EXPECT_LE(std::abs(value), 1 / std::sqrt(fan_in));
   }
   EXPECT_THAT(values_of(network, flat, "layer_norm3.weight"), testing::Each(1.0f));
+}
+
+// Tensors of a model have names, by which settings choose among them, and follow each other in the flat vector.
+
+using testing::ElementsAre;
+
+std::vector<std::string> names_of(const Network& network) {
+  std::vector<std::string> names;
+  std::size_t end = 0;
+  for (const auto& tensor : network.tensors()) {
+    EXPECT_EQ(tensor.offset, end) << tensor.name;
+    end += tensor.size;
+    names.push_back(tensor.name);
+  }
+  EXPECT_EQ(end, network.parameter_floats());
+  return names;
+}
+
+TEST(ParameterNames, CountTheLayersOfAKind) {
+  EXPECT_THAT(names_of(mlp_network({.width = 5}, 3, {4})),
+              ElementsAre("linear1.weight", "linear2.weight", "linear1.bias", "linear2.bias"));
+  const SampleShape image{.channels = 1, .height = 12, .width = 12};
+  EXPECT_THAT(names_of(cnn_network(image, 3, {.channels = {2}, .kernel = 3, .dense = 4, .batch_norm = true})),
+              ElementsAre("convolution1.weight", "linear1.weight", "linear2.weight", "batch_norm1.weight",
+                          "batch_norm1.bias", "linear1.bias", "linear2.bias"));
 }
 
 }  // namespace

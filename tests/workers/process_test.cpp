@@ -1,3 +1,5 @@
+#include "workers/base/process.hpp"
+
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -7,10 +9,10 @@
 #include <chrono>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string>
 #include <thread>
-
-#include "workers/base/process.hpp"
+#include <utility>
 
 namespace syncopate {
 namespace {
@@ -186,6 +188,92 @@ TEST(Interrupt, TheFlagCanBeLowered) {
   EXPECT_TRUE(interrupted());
   set_interrupted(false);
   EXPECT_FALSE(interrupted());
+}
+
+// Whether a process is still there, without mistaking another one for it.
+
+TEST(ProcessIdentity, ThisOneIsRunning) {
+  EXPECT_EQ(this_process().number, getpid());
+  EXPECT_GT(this_process().start, 0u);
+  EXPECT_EQ(state_of(this_process()), ProcessState::running);
+}
+
+TEST(ProcessIdentity, AnotherStartIsAnotherProcess) {
+  ProcessIdentity earlier = this_process();
+  --earlier.start;
+  EXPECT_EQ(state_of(earlier), ProcessState::gone);
+}
+
+TEST(ProcessIdentity, OfAnotherMachineNothingIsKnown) {
+  ProcessIdentity other = this_process();
+  other.machine = "elsewhere";
+  EXPECT_EQ(state_of(other), ProcessState::unknown);
+  EXPECT_EQ(state_of({}), ProcessState::unknown);
+}
+
+// Its number is taken until it has been waited for, but it does no more.
+TEST(ProcessIdentity, OneThatHasEndedIsGoneAndOneThatIsStoppedIsNot) {
+  int identified[2];
+  ASSERT_EQ(pipe(identified), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::uint64_t start = this_process().start;
+    (void)!write(identified[1], &start, sizeof start);
+    for (;;) pause();
+  }
+  ProcessIdentity process = this_process();
+  process.number = child;
+  ASSERT_EQ(read(identified[0], &process.start, sizeof process.start), static_cast<ssize_t>(sizeof process.start));
+  EXPECT_EQ(state_of(process), ProcessState::running);
+  kill(child, SIGSTOP);
+  siginfo_t info{};
+  waitid(P_PID, static_cast<id_t>(child), &info, WSTOPPED);
+  EXPECT_EQ(state_of(process), ProcessState::running);
+  kill(child, SIGKILL);
+  waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
+  EXPECT_EQ(state_of(process), ProcessState::gone);
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(state_of(process), ProcessState::gone);
+}
+
+// A token is taken once, whoever of a process and its children comes first.
+
+// Whether a child that knows the token by its descriptor gets it.
+bool child_takes(const SharedToken& token) {
+  const pid_t child = fork();
+  if (child == 0) _exit(SharedToken(token.descriptor()).take() ? 1 : 0);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  return WEXITSTATUS(status) == 1;
+}
+
+TEST(SharedToken, IsTakenOnce) {
+  SharedToken token;
+  EXPECT_TRUE(token.take());
+  EXPECT_FALSE(token.take());
+  EXPECT_FALSE(child_takes(token));
+}
+
+TEST(SharedToken, WhoIsFirstOfSeveralChildrenHasIt) {
+  SharedToken token;
+  EXPECT_TRUE(child_takes(token));
+  EXPECT_FALSE(child_takes(token));
+  EXPECT_FALSE(token.take());
+}
+
+TEST(SharedToken, EachIsOfItsOwn) {
+  SharedToken one, other;
+  EXPECT_TRUE(one.take());
+  EXPECT_TRUE(other.take());
+}
+
+// Of a process that has ended, or whose token is gone, nobody waits for it.
+TEST(SharedToken, OfNobodyIsNotThere) {
+  std::optional<SharedToken> gone(std::in_place);
+  const int descriptor = gone->descriptor();
+  gone.reset();
+  EXPECT_FALSE(SharedToken(descriptor).take());
 }
 
 }  // namespace

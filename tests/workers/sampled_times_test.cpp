@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -163,6 +164,169 @@ TEST(SampledTimes, TheOrderStatisticOfUnlikeWorkers) {
   EXPECT_NEAR(expected_slowest_sum(times, 4), 12, 1e-9);
   // By 3.2 s a micro-batch of 1 s is done three times of four, one of 1.5 s twice, one of 3 s once.
   EXPECT_NEAR(expected_share_done(times, 4, 3.2), (3 + 2 + 1) / 12.0, 1e-9);
+}
+
+// Rounds of drawn steps against times by hand and closed forms.
+
+SampledTimes sample_rounds(const Delays& delays, int workers, int micro_batches, Step planned = 2000) {
+  return sample_times(ComputeTime(7, 1.0, {}, delays), workers, micro_batches, planned);
+}
+
+// Micro-batches of 1 s, 1.5 s and 3 s on three workers, two in a step.
+SampledTimes three_workers(Step planned = 2000) {
+  return sample_rounds(
+      {scoped_delay(constant_delay(0.5), {.workers = {1}}), scoped_delay(constant_delay(2), {.workers = {2}})}, 3, 2,
+      planned);
+}
+
+void expect_round(const SampledTimes& times, int period, const Limits& limits, double time_s, double kept) {
+  SCOPED_TRACE(testing::Message() << period << " steps, limits " << limits.step_s << ", " << limits.round_s);
+  const auto rounds = sample_rounds(times, period, limits);
+  ASSERT_TRUE(rounds);
+  EXPECT_NEAR(rounds->time_s.mean, time_s, 1e-9);
+  EXPECT_NEAR(rounds->kept.mean, kept, 1e-12);
+  EXPECT_NEAR(rounds->time_s.error, 0, 1e-9);
+}
+
+TEST(SampledRounds, ThreeWorkersByHand) {
+  const SampledTimes times = three_workers();
+  expect_round(times, 1, {}, 6, 1);
+  expect_round(times, 4, {}, 24, 1);
+  // Ends within a step: 1, 2 | 1.5, 3 | 3, 6.
+  expect_round(times, 1, {.step_s = 3.2}, 3.2, 5.0 / 6);
+  expect_round(times, 1, {.step_s = 3}, 3, 3.0 / 6);  // what ends at the threshold is late
+  expect_round(times, 1, {.step_s = 7}, 6, 1);
+  expect_round(times, 5, {.step_s = 3.2}, 16, 5.0 / 6);
+  // Within a round of two steps: 1, 2, 3, 4 | 1.5, 3, 4.5, 6 | 3, 6, 9, 12.
+  expect_round(times, 2, {.round_s = 5.5}, 5.5, 8.0 / 12);
+  expect_round(times, 2, {.round_s = 20}, 12, 1);
+  // Of two steps, each cut at 3.2 s and together at 4.5 s: worker 1 ends its third one at 4.5 s, which is late; worker
+  // 2 goes on at 3.2 s and would end its next one at 6.2 s.
+  expect_round(times, 2, {.step_s = 3.2, .round_s = 4.5}, 4.5, (4 + 2 + 1) / 12.0);
+  expect_round(times, 2, {.step_s = 3.2, .round_s = 7}, 6.4, (4 + 4 + 2) / 12.0);
+  expect_round(times, 2, {.step_s = 3.2, .round_s = 6.3}, 6.3, (4 + 4 + 2) / 12.0);
+  EXPECT_NEAR(slowest_sum(times, 0, 2, 3, 2), 6, 1e-9);
+  const SampledTimes descending = sample_rounds({scoped_delay(constant_delay(2), {.workers = {0}})}, 3, 1);
+  EXPECT_NEAR(slowest_sum(descending, 0, 3, 0, 4), 12, 1e-9);
+  EXPECT_NEAR(slowest_sum(descending, 1, 3, 0, 4), 4, 1e-9);
+}
+
+TEST(SampledRounds, TooFewRoundsSayNothing) {
+  EXPECT_TRUE(sample_rounds(three_workers(40), 5));  // of the 40 steps that are drawn
+  EXPECT_FALSE(sample_rounds(three_workers(40), 6));
+  EXPECT_FALSE(sample_rounds(three_workers(40), 6, {.round_s = 5}));
+  EXPECT_FALSE(sample_rounds(sample_rounds({}, 5000, 1), 1));  // not all workers were drawn
+}
+
+TEST(SampledRounds, AMeansStandardErrorIsThatOfASample) {
+  const std::vector<double> values{1, 2, 3, 4, 5};
+  EXPECT_DOUBLE_EQ(mean_of(values).mean, 3);
+  EXPECT_DOUBLE_EQ(mean_of(values).error, std::sqrt(2.5 / 5));
+  EXPECT_EQ(mean_of(std::vector{3.0}).mean, 3);
+  EXPECT_EQ(mean_of(std::vector{3.0}).error, 0);  // of which one value says nothing
+}
+
+// 1 s + Exp(1) on 16 workers, cut t after the first second: E[min(t, max)] is the sum of (1 - e^-t)^k / k, a share
+// 1 - e^-t is done.
+TEST(SampledRounds, CutMaximaOfExponentialTimes) {
+  const SampledTimes times = sample_rounds({exponential_delay(1)}, 16, 1);
+  for (const double t : {0.5, 2.0, 3.5}) {
+    SCOPED_TRACE(t);
+    double expected = 1;
+    for (int k = 1; k <= 16; ++k) expected += std::pow(1 - std::exp(-t), k) / k;
+    const auto cut = sample_rounds(times, 1, {.step_s = 1 + t});
+    ASSERT_TRUE(cut);
+    EXPECT_NEAR(cut->time_s.mean, expected, 3.5 * cut->time_s.error + 1e-6);
+    EXPECT_NEAR(cut->kept.mean, 1 - std::exp(-t), 3.5 * cut->kept.error);
+    // 512 steps of 16: the share's error is that of as many independent ones.
+    EXPECT_NEAR(cut->kept.error, std::sqrt(std::exp(-t) * (1 - std::exp(-t)) / (512 * 16)), 0.2 * cut->kept.error);
+  }
+}
+
+// Where nothing of n micro-batches is lost, one in n might have been.
+TEST(SampledRounds, ASampleWithoutALossDoesNotExcludeOne) {
+  const auto cut = sample_rounds(three_workers(), 1, {.step_s = 10});
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(cut->kept.mean, 1);
+  EXPECT_DOUBLE_EQ(cut->kept.error, 1.0 / (512 * 6));
+}
+
+// Micro-batches of 8 sequences of up to 1 to 40 tokens, the others being shorter by turns.
+std::vector<TimedLengths> timed(double base_s, double per_token_s, double per_square_s, double per_padded_s = 0) {
+  std::vector<TimedLengths> all;
+  for (int length = 1; length <= 40; ++length) {
+    const double share = 1 - 0.2 * (length * 7 % 5) / 5;
+    const double padded = 8.0 * length, tokens = share * padded, squares = share * 8.0 * length * length;
+    all.push_back(
+        {tokens, padded, squares, base_s + per_token_s * tokens + per_square_s * squares + per_padded_s * padded});
+  }
+  return all;
+}
+
+TEST(LengthFit, FindsTheCostsThatTimesWereMadeOf) {
+  const LengthFit fit = fit_lengths(timed(0.003, 2e-5, 4e-8));
+  EXPECT_NEAR(fit.cost.base_s, 0.003, 1e-12);
+  EXPECT_NEAR(fit.cost.per_token_s, 2e-5, 1e-14);
+  EXPECT_EQ(fit.cost.per_padded_token_s, 0);
+  EXPECT_NEAR(fit.cost.per_squared_length_s, 4e-8, 1e-16);
+  EXPECT_NEAR(fit.r_squared, 1, 1e-12);
+  EXPECT_NEAR(fit.largest_residual_s, 0, 1e-12);
+  EXPECT_EQ(fit.points, 40);
+}
+
+TEST(LengthFit, TellsPaddedTokensFromTokens) {
+  const LengthFit fit = fit_lengths(timed(0.003, 0, 4e-8, 2e-5));
+  EXPECT_EQ(fit.cost.per_token_s, 0);
+  EXPECT_NEAR(fit.cost.per_padded_token_s, 2e-5, 1e-14);
+  EXPECT_NEAR(fit.cost.per_squared_length_s, 4e-8, 1e-16);
+}
+
+TEST(LengthFit, LeavesOutWhatWouldBeNegative) {
+  // Concave in the length: the square's cost would be negative, and the line is that of linear regression.
+  std::vector<TimedLengths> concave;
+  for (int length = 1; length <= 40; ++length)
+    concave.push_back(
+        {8.0 * length, 8.0 * length, 8.0 * length * length, 0.003 + 1.6e-4 * length - 8e-8 * length * length});
+  const LengthFit fit = fit_lengths(concave);
+  EXPECT_EQ(fit.cost.per_squared_length_s, 0);
+  double x = 0, y = 0, xx = 0, xy = 0;
+  for (const TimedLengths& one : concave) {
+    x += one.tokens / 40;
+    y += one.seconds / 40;
+    xx += one.tokens * one.tokens / 40;
+    xy += one.tokens * one.seconds / 40;
+  }
+  const double slope = (xy - x * y) / (xx - x * x);
+  EXPECT_NEAR(fit.cost.per_token_s, slope, 1e-12);
+  EXPECT_NEAR(fit.cost.base_s, y - slope * x, 1e-12);
+  EXPECT_LT(fit.r_squared, 1);
+  EXPECT_GT(fit.r_squared, 0.99);
+}
+
+TEST(LengthFit, SaysHowFarTheTimesAreFromTheLine) {
+  // Two lengths, each measured twice, 1 ms above and below: half of 0.01 s lies between the means.
+  const std::vector<TimedLengths> four = {
+      {10, 10, 100, 0.011}, {10, 10, 100, 0.009}, {20, 20, 400, 0.021}, {20, 20, 400, 0.019}};
+  const LengthFit fit = fit_lengths(four);
+  EXPECT_NEAR(fit.largest_residual_s, 0.001, 1e-12);
+  EXPECT_NEAR(fit.typical_residual_s, 0.001, 1e-12);
+  EXPECT_NEAR(fit.r_squared, 1 - 1e-6 / (0.005 * 0.005 + 1e-6), 1e-9);
+}
+
+TEST(LengthFit, OfEqualLengthsIsTheMeanTime) {
+  const LengthFit fit = fit_lengths(std::vector<TimedLengths>{{70, 80, 800, 0.004}, {70, 80, 800, 0.006}});
+  const double at_length = fit.cost.base_s + 70 * fit.cost.per_token_s + 80 * fit.cost.per_padded_token_s +
+                           800 * fit.cost.per_squared_length_s;
+  EXPECT_NEAR(at_length, 0.005, 1e-12);
+  EXPECT_NEAR(fit_lengths(std::vector<TimedLengths>{{70, 80, 800, 0.004}}).cost.base_s, 0.004, 1e-12);
+  for (const int length : {1, 7, 12, 33, 80}) {  // none of which may be told from the base by a rounding
+    const double square = 8.0 * length * length;
+    const LengthFit of_many = fit_lengths(std::vector<TimedLengths>(24, {8.0 * length, 8.0 * length, square, 0.0041}));
+    EXPECT_NEAR(of_many.cost.base_s, 0.0041, 1e-12) << length;
+    EXPECT_EQ(of_many.cost.per_token_s, 0) << length;
+    EXPECT_EQ(of_many.cost.per_padded_token_s, 0) << length;
+    EXPECT_EQ(of_many.cost.per_squared_length_s, 0) << length;
+  }
 }
 
 }  // namespace

@@ -3,23 +3,63 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/torch.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <filesystem>
 #include <fstream>
+#include <functional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/workers/flat_gradients.hpp"
 #include "tests/workers/random_images.hpp"
+#include "tests/workers/random_texts.hpp"
 #include "tests/workers/script_files.hpp"
-#include "tests/workers/script_folder.hpp"
+#include "workers/base/random.hpp"
 #include "workers/models/architectures.hpp"
+#include "workers/models/text_objective.hpp"
 #include "workers/models/torch_objective.hpp"
 #include "workers/models/torch_script.hpp"
 
 namespace syncopate {
 namespace {
+
+// A folder of a test's own with one module in it.
+
+class ScriptFolder : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / ("syncopate-script-" + std::to_string(getpid()) + "-" +
+                                                        testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string file() const { return folder_ / "model.pt"; }
+
+  // Each is another file, so nothing is remembered of those before.
+  Network load(const DatasetSize& data, const ScriptOptions& options = {}) const {
+    static int files = 0;
+    return script_network(file(), std::to_string(++files), data, options);
+  }
+  std::string fault(const DatasetSize& data, const ScriptOptions& options = {}) const {
+    try {
+      load(data, options);
+    } catch (const ScriptFault& problem) {
+      return problem.what();
+    }
+    return "";
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -449,6 +489,452 @@ TEST_F(ScriptModules, WhatATraceHasFixedIsSaid) {
   EXPECT_THAT(fault(), HasSubstr("draws random numbers in evaluation; it may in training alone: its code has 1 dropout "
                                  "in effect, in training and in evaluation alike, as torch.jit.trace of a module in "
                                  "train() writes it; torch.jit.script keeps both modes"));
+}
+
+// Modules of the user's own that take tokens: what they are shown of texts of unlike length, and what is asked of what
+// they give. The references see one text at a time, and so no padding.
+namespace script_texts_tests {
+
+using testing::HasSubstr;
+using Kind = TextTask::Kind;
+
+constexpr std::int64_t vocabulary = 23, classes = 4, longest = 12;
+const std::vector<MicroBatch> micro_batches = {{.worker = Rank{0}, .step = 0, .index = 0},
+                                               {.worker = Rank{0}, .step = 0, .index = 2},
+                                               {.worker = Rank{1}, .step = 8, .index = 0}};
+const std::shared_ptr<const Dataset> texts = random_texts(vocabulary, classes, 3, longest, 200, 50);
+
+// The mean of a row of each token, with a bias: what the network `linear` computes of texts.
+const std::vector<ScriptTensor> bag = {{.name = "weight", .shape = {vocabulary, classes}},
+                                       {.name = "offset", .shape = {classes}}};
+struct Bag {
+  std::string name, arguments, forward;
+  bool pads;
+};
+const std::vector<Bag> bags = {
+    {"told lengths", "x, lengths",
+     "e = torch.embedding(self.weight, x)\n"
+     "held = (torch.arange(x.size(1)).unsqueeze(0) < lengths.unsqueeze(1)).unsqueeze(2)\n"
+     "return (e * held).sum(1) / lengths.unsqueeze(1) + self.offset",
+     true},
+    {"lengths may be none", "x, lengths: Optional[Tensor] = None",
+     "if lengths is None:\n    return torch.embedding(self.weight, x).sum(1)\n"
+     "e = torch.embedding(self.weight, x)\n"
+     "held = (torch.arange(x.size(1)).unsqueeze(0) < lengths.unsqueeze(1)).unsqueeze(2)\n"
+     "return (e * held).sum(1) / lengths.unsqueeze(1) + self.offset",
+     true},
+    {"sees padding", "x",
+     "held = (x != 0).unsqueeze(2)\n"
+     "return (torch.embedding(self.weight, x) * held).sum(1) / held.sum(1) + self.offset",
+     true},
+    {"knows none", "x", "return torch.embedding(self.weight, x).mean(1) + self.offset", false},
+};
+
+// Rows of tokens mixed among the places before a decoder: `mixed` says how.
+const std::vector<ScriptTensor> decoder = {{.name = "words", .shape = {vocabulary, 3}},
+                                           {.name = "output", .shape = {vocabulary, 3}}};
+const char* const around =
+    "e = torch.embedding(self.words, x) * (x != 0).unsqueeze(2)\n"
+    "e = torch.tanh(e + e.sum(1, True))\nreturn torch.linear(e, self.output)";
+const char* const before = "e = torch.cumsum(torch.embedding(self.words, x), 1)\nreturn torch.linear(e, self.output)";
+
+class ScriptsOfTexts : public ScriptFolder {
+ protected:
+  using Objective = std::shared_ptr<const TextObjective>;
+  static Objective objective_of(const Network& network, const std::shared_ptr<const Dataset>& of = texts) {
+    return std::make_shared<TextObjective>(network, of, sampling, 32);
+  }
+  Objective saved(const std::vector<ScriptTensor>& tensors, const std::string& forward,
+                  const ScriptOptions& options = {}, const std::string& arguments = "x") const {
+    save_script(file(), tensors, forward, arguments);
+    return objective_of(load(texts->size(), options));
+  }
+  std::string fault_of(const std::vector<ScriptTensor>& tensors, const std::string& forward,
+                       const ScriptOptions& options = {}) const {
+    save_script(file(), tensors, forward);
+    return fault(texts->size(), options);
+  }
+};
+
+void expect_near(std::span<const float> found, std::span<const double> expected, double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], tolerance) << i;
+}
+
+std::vector<double> in_doubles(const std::vector<float>& values) { return {values.begin(), values.end()}; }
+
+TEST_F(ScriptsOfTexts, ComputeWhatABagOfWordsDoesHoweverPaddingIsToldToThem) {
+  const auto layers = objective_of(linear_network(texts->size().shape, classes));
+  for (const Bag& one : bags) {
+    SCOPED_TRACE(one.name);
+    const auto script = saved(bag, one.forward, {}, one.arguments);
+    EXPECT_EQ(script->network().task().pads, one.pads);
+    EXPECT_TRUE(script->fuses_micro_batches());
+    const auto theta = script->initial_parameters(1);
+    const auto all = std::span(micro_batches);
+    for (const auto kept : {all, all.first(1), all.subspan(1)}) {
+      const auto ours = script->gradient(theta.data(), nullptr, kept);
+      const auto theirs = layers->gradient(theta.data(), nullptr, kept);
+      expect_near(flatten(ours), in_doubles(flatten(theirs)), 1e-6);
+      EXPECT_NEAR(ours.loss_sum, theirs.loss_sum, 1e-5);
+    }
+    const auto found = script->evaluate(theta.data(), nullptr, Split::test, 3, 45);
+    const auto expected = layers->evaluate(theta.data(), nullptr, Split::test, 3, 45);
+    EXPECT_NEAR(found.loss, expected.loss, 1e-4);
+    EXPECT_EQ(found.correct, expected.correct);
+    EXPECT_EQ(found.samples, 42);
+  }
+}
+
+// Beside which other texts one stands is of no concern.
+TEST_F(ScriptsOfTexts, TheSumOverMicroBatchesIsThatOfEach) {
+  for (const Bag& one : bags) {
+    SCOPED_TRACE(one.name);
+    const auto script = saved(bag, one.forward, {}, one.arguments);
+    const auto theta = script->initial_parameters(1);
+    std::vector<double> sum(theta.size());
+    for (const MicroBatch& each : micro_batches) {
+      const auto part = flatten(script->gradient(theta.data(), nullptr, {&each, 1}));
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+    }
+    expect_near(flatten(script->gradient(theta.data(), nullptr, micro_batches)), sum, 1e-6);
+  }
+}
+
+// A text and what is asked of it, by the rules of dataset.hpp, or of each next token.
+struct Asked {
+  std::vector<std::int64_t> tokens, places, answers;
+};
+
+Asked ask_of(Kind kind, std::uint32_t sample, std::int64_t epoch) {
+  const auto tokens = texts->tokens(Split::train, sample);
+  Asked asked;
+  if (kind == Kind::causal_lm) {
+    asked.tokens.assign(tokens.begin(), tokens.end() - 1);
+    asked.answers.assign(tokens.begin() + 1, tokens.end());
+    for (std::size_t i = 0; i < asked.tokens.size(); ++i) asked.places.push_back(static_cast<std::int64_t>(i));
+    return asked;
+  }
+  const MaskedText masked =
+      mask(tokens, texts->size(), {}, masking_stream(sampling.seed, Split::train, sample, epoch, {}));
+  asked.tokens.assign(masked.tokens.begin(), masked.tokens.end());
+  for (const std::int32_t place : masked.places) {
+    asked.places.push_back(place);
+    asked.answers.push_back(tokens[static_cast<std::size_t>(place)]);
+  }
+  return asked;
+}
+
+struct Reference {
+  double loss = 0;
+  std::vector<double> gradient;
+};
+
+// In double precision, text by text; the loss of a micro-batch is the mean over all that its texts are asked for.
+Reference reference(Kind kind, const std::vector<float>& theta) {
+  const auto parameter = [&](std::int64_t at) {
+    return torch::tensor(in_doubles(theta), torch::kDouble)
+        .narrow(0, at * vocabulary * 3, vocabulary * 3)
+        .view({vocabulary, 3});
+  };
+  const torch::Tensor words = parameter(0).clone().requires_grad_(), output = parameter(1).clone().requires_grad_();
+  const Sampler sampler(sampling);
+  torch::Tensor loss = torch::zeros({}, torch::kDouble);
+  for (const MicroBatch& one : micro_batches) {
+    std::vector<std::uint32_t> samples;
+    sampler.append_samples(one, samples);
+    torch::Tensor sum = torch::zeros({}, torch::kDouble);
+    std::size_t questions = 0;
+    for (const std::uint32_t sample : samples) {
+      const Asked asked = ask_of(kind, sample, one.step.value() / sampler.steps_per_epoch());
+      const torch::Tensor tokens = torch::tensor(asked.tokens), all = words.index_select(0, tokens);
+      const torch::Tensor e = all * tokens.ne(0).unsqueeze(1);  // padding may be shown in a hidden token's place
+      const torch::Tensor mixed = kind == Kind::causal_lm ? all.cumsum(0) : torch::tanh(e + e.sum(0, true));
+      const torch::Tensor logits = torch::matmul(mixed, output.t()).index_select(0, torch::tensor(asked.places));
+      sum = sum + torch::nn::functional::cross_entropy(
+                      logits, torch::tensor(asked.answers),
+                      torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
+      questions += asked.answers.size();
+    }
+    loss = loss + sum / static_cast<double>(questions);
+  }
+  loss.backward();
+  const torch::Tensor flat = torch::cat({words.grad().flatten(), output.grad().flatten()});
+  return {loss.item<double>(), {flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel()}};
+}
+
+TEST_F(ScriptsOfTexts, FindHiddenAndNextTokens) {
+  for (const auto& [kind, forward] : {std::pair{Kind::masked_lm, around}, {Kind::causal_lm, before}}) {
+    SCOPED_TRACE(forward);
+    const auto script = saved(decoder, forward, {.task = {.kind = kind}});
+    EXPECT_TRUE(script->network().task().pads);
+    const auto theta = script->initial_parameters(1);
+    const auto found = script->gradient(theta.data(), nullptr, micro_batches);
+    const Reference expected = reference(kind, theta);
+    EXPECT_NEAR(found.loss_sum, expected.loss, 1e-4);
+    expect_near(flatten(found), expected.gradient, 1e-5);
+  }
+}
+
+// All tokens of the training texts are asked for but the first ones.
+TEST_F(ScriptsOfTexts, AnEvaluationIsOverAllThatIsAskedFor) {
+  const auto script = saved(decoder, before, {.task = {.kind = Kind::causal_lm}});
+  std::int64_t questions = 0;
+  for (std::uint32_t sample = 0; sample < 50; ++sample) questions += std::ssize(texts->tokens(Split::test, sample)) - 1;
+  const auto theta = script->initial_parameters(1);
+  EXPECT_EQ(script->evaluate(theta.data(), nullptr, Split::test, 0, 50).samples, questions);
+}
+
+TEST_F(ScriptsOfTexts, LongerTextsAreCut) {
+  const auto cut = [&](Split split, std::int64_t count) {
+    TokenSequences sequences;
+    for (std::uint32_t sample = 0; sample < count; ++sample) {
+      const auto tokens = texts->tokens(split, sample);
+      std::int64_t label = 0;
+      texts->gather(split, {&sample, 1}, nullptr, &label);
+      sequences.add(tokens.first(std::min<std::size_t>(tokens.size(), 5)), label);
+    }
+    return sequences;
+  };
+  const auto shorter = make_token_dataset(texts->size(), cut(Split::train, 200), cut(Split::test, 50));
+  const auto layers = objective_of(linear_network(texts->size().shape, classes), shorter);
+  const auto script = saved(bag, bags[2].forward, {.task = {.longest = 5}});
+  const auto theta = script->initial_parameters(1);
+  expect_near(flatten(script->gradient(theta.data(), nullptr, micro_batches)),
+              in_doubles(flatten(layers->gradient(theta.data(), nullptr, micro_batches))), 1e-6);
+}
+
+TEST_F(ScriptsOfTexts, DropoutIsAFunctionOfTheMicroBatch) {
+  const auto script =
+      saved(bag, "return torch.dropout(torch.embedding(self.weight, x), 0.5, self.training).mean(1) + self.offset");
+  EXPECT_FALSE(script->fuses_micro_batches());
+  const auto theta = script->initial_parameters(1);
+  std::vector<double> sum(theta.size());
+  for (const MicroBatch& each : micro_batches) {
+    const auto part = flatten(script->gradient(theta.data(), nullptr, {&each, 1}));
+    EXPECT_EQ(part, flatten(script->gradient(theta.data(), nullptr, {&each, 1})));
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+  }
+  expect_near(flatten(script->gradient(theta.data(), nullptr, micro_batches)), sum, 1e-6);
+}
+
+// Before anything is trained, however few sequences are as short.
+TEST_F(ScriptsOfTexts, AModuleThatFailsOnTheShortestSequenceIsAFault) {
+  const std::string needs_four =
+      "assert x.size(1) > 3, 'too short'\nreturn torch.embedding(self.weight, x).mean(1) + self.offset";
+  const auto fault_with = [&](std::int32_t padding, std::int64_t shortest, const std::string& forward) {
+    save_script(file(), bag, forward);
+    DatasetSize size = texts->size();
+    size.marks.padding = padding;
+    size.shortest = shortest;
+    return fault(size);
+  };
+  for (const std::int32_t padding : {0, -1}) {
+    EXPECT_THAT(fault_with(padding, 3, needs_four),
+                testing::AllOf(HasSubstr("its forward fails on inputs of shape [4, 3]: "), HasSubstr("too short"),
+                               HasSubstr("; the data set's shortest sequence has 3 tokens")));
+    EXPECT_EQ(fault_with(padding, 4, needs_four), "");
+  }
+  const std::string of_all_places = "return torch.embedding(self.weight, x).reshape(-1, 48)[:, :4]";
+  EXPECT_THAT(fault_with(-1, 3, of_all_places),
+              HasSubstr("returns shape [1, 4] for inputs of shape [4, 3]; must return (4, 4)"));
+  EXPECT_EQ(fault_with(-1, longest, of_all_places), "") << "all sequences are as long";
+  save_script(file(), bag, needs_four);
+  EXPECT_THAT(fault(texts->size(), {.task = {.longest = 2}}), HasSubstr("too short"));
+}
+
+// A decoder of whole rows knows its length, and none of the tokens to come.
+TEST_F(ScriptsOfTexts, ACausalModuleMayNeedSequencesOfOneLength) {
+  const std::string of_eleven = "assert x.size(1) == 11, 'another length'\n";
+  DatasetSize size = texts->size();
+  size.marks.padding = -1;
+  size.shortest = longest;
+  save_script(file(), decoder, of_eleven + before);
+  EXPECT_EQ(fault(size, {.task = {.kind = Kind::causal_lm}}), "");
+  save_script(file(), decoder, of_eleven + around);
+  EXPECT_THAT(fault(size, {.task = {.kind = Kind::causal_lm}}), HasSubstr("its logits at a place depend on later"));
+}
+
+TEST_F(ScriptsOfTexts, WhatCannotBeTrainedIsAFault) {
+  EXPECT_THAT(fault_of(bag, "y = torch.embedding(self.weight, x).mean(1) + self.offset\nreturn y - y.mean(0, True)"),
+              HasSubstr("its outputs for a sequence depend on those that stand beside it"));
+  EXPECT_THAT(fault_of(bag, "return torch.embedding(self.weight, x, -1, False, True).mean(1) + self.offset"),
+              HasSubstr("its parameter weight has a gradient that is sparse"));
+  EXPECT_THAT(fault_of(bag, "return torch.embedding(self.weight, x) + self.offset"),
+              HasSubstr("returns shape [4, 12, 4] for inputs of shape [4, 12]; must return (4, 4)"));
+  EXPECT_THAT(fault_of(bag, bags[3].forward, {.task = {.kind = Kind::masked_lm}}),
+              HasSubstr("returns shape [4, 4] for inputs of shape [4, 12]; must return (4, 12, 23)"));
+  EXPECT_THAT(fault_of(decoder, around, {.task = {.kind = Kind::causal_lm}}),
+              HasSubstr("its logits at a place depend on later tokens"));
+  EXPECT_THAT(fault_of({{.name = "weight", .shape = {22, 4}}}, "return torch.embedding(self.weight, x).mean(1)"),
+              testing::AllOf(HasSubstr("its forward fails on inputs of shape [4, 12]: "),
+                             HasSubstr("the 23 tokens of the data set are below 23, and its longest sequence has 12")));
+  EXPECT_THAT(fault_of({{.name = "weight", .shape = {vocabulary, 4}},
+                        {.name = "seen", .kind = ScriptTensor::Kind::buffer, .type = ScriptTensor::Type::integers}},
+                       "self.seen.add_(1)\nreturn torch.embedding(self.weight, x).mean(1)"),
+              HasSubstr("its buffer seen changes in training; a module of tokens must have none that does"));
+}
+
+// Both the tokens and their lengths.
+TEST_F(ScriptsOfTexts, MayChangeTheirInputsInPlace) {
+  const std::string rest =
+      "e = torch.embedding(self.weight, x)\n"
+      "held = (torch.arange(x.size(1)).unsqueeze(0) < lengths.unsqueeze(1)).unsqueeze(2)\n"
+      "return (e * held).sum(1) / lengths.unsqueeze(1) + self.offset";
+  const std::string next = fmt::format("(x + 1) % {}", vocabulary);
+  const auto expected =
+      saved(bag, fmt::format("x = {}\nlengths = (lengths + 1) // 2\n{}", next, rest), {}, "x, lengths");
+  const auto found =
+      saved(bag, fmt::format("x = x.copy_({})\nlengths = lengths.copy_((lengths + 1) // 2)\n{}", next, rest), {},
+            "x, lengths");
+  const auto theta = expected->initial_parameters(1), other = found->initial_parameters(2);
+  EXPECT_EQ(flatten(found->gradient(theta.data(), nullptr, micro_batches)),
+            flatten(expected->gradient(theta.data(), nullptr, micro_batches)));
+  const std::vector<const float*> members = {theta.data(), other.data()}, none = {nullptr, nullptr};
+  EXPECT_EQ(found->evaluate_ensemble(members, none, Split::test, 0, 50).loss,
+            expected->evaluate_ensemble(members, none, Split::test, 0, 50).loss);
+}
+
+}  // namespace script_texts_tests
+
+// The mean-squared error of a module of one's own, in closed form: outputs W x, and samples that have two numbers each.
+
+constexpr std::int64_t features = 3, targets = 2, samples_of_each = 40;
+
+// Normal vectors, and normal targets that do not depend on them.
+class Numbers : public Dataset {
+ public:
+  const DatasetSize& size() const override { return size_; }
+  static std::vector<double> drawn(Split split, std::uint32_t sample, std::uint8_t stream, std::int64_t count) {
+    std::vector<double> values(static_cast<std::size_t>(count));
+    fill_standard_normal({.seed = split == Split::train ? 1u : 2u, .stream = stream, .step = sample}, 0, values);
+    return values;
+  }
+  void gather(Split split, std::span<const std::uint32_t> samples, float* inputs, std::int64_t* labels) const override {
+    for (const std::uint32_t sample : samples) {
+      inputs = std::ranges::copy(drawn(split, sample, 0, features), inputs).out;
+      *labels++ = 0;
+    }
+  }
+  void gather_targets(Split split, std::span<const std::uint32_t> samples, float* values) const override {
+    for (const std::uint32_t sample : samples) values = std::ranges::copy(drawn(split, sample, 1, targets), values).out;
+  }
+
+ private:
+  DatasetSize size_{.train = samples_of_each,
+                    .test = samples_of_each,
+                    .shape = {.width = features},
+                    .classes = 0,
+                    .targets = targets};
+};
+
+struct ClosedForm {
+  double loss = 0;
+  std::vector<double> gradient = std::vector<double>(targets * features);
+};
+
+// Of these samples, (n,): sum_k (w_k x - y_k)^2 / 2, and 2 (w_k x - y_k) x / 2.
+ClosedForm closed_form(const std::vector<float>& w, Split split, const std::vector<std::uint32_t>& samples) {
+  ClosedForm sum;
+  for (const std::uint32_t sample : samples) {
+    const auto x = Numbers::drawn(split, sample, 0, features), y = Numbers::drawn(split, sample, 1, targets);
+    for (std::size_t k = 0; k < targets; ++k) {
+      double error = -y[k];
+      for (std::size_t f = 0; f < features; ++f) error += w[k * features + f] * x[f];
+      sum.loss += error * error / targets;
+      for (std::size_t f = 0; f < features; ++f) sum.gradient[k * features + f] += 2 * error * x[f] / targets;
+    }
+  }
+  return sum;
+}
+
+class SquaredError : public ScriptFolder {
+ protected:
+  SamplerOptions sampling_{
+      .samples = samples_of_each, .workers = 2, .micro_batches = 2, .micro_batch_size = 5, .seed = 9};
+  std::shared_ptr<const Numbers> numbers_ = std::make_shared<const Numbers>();
+
+  void save_linear(const std::string& more = "") const {
+    save_script(file(), {{.name = "weight", .shape = {targets, features}, .values = {1, -2, 0.5f, 3, 0, 1}}},
+                more + "return torch.linear(x, self.weight)");
+  }
+  std::shared_ptr<const TorchObjective> objective() const {
+    return std::make_shared<TorchObjective>(load(numbers_->size(), {.squared_error = true}), numbers_, sampling_, 16);
+  }
+};
+
+TEST_F(SquaredError, IsTheMeanOverSamplesAndTheirNumbers) {
+  save_linear();
+  const auto objective = this->objective();
+  EXPECT_FALSE(objective->has_accuracy());
+  const auto w = objective->initial_parameters(1);
+  const std::vector<MicroBatch> both = {{.worker = Rank{0}, .step = 0, .index = 0},
+                                        {.worker = Rank{1}, .step = 3, .index = 1}};
+  ClosedForm expected;
+  for (const MicroBatch& one : both) {
+    std::vector<std::uint32_t> samples;
+    Sampler(sampling_).append_samples(one, samples);
+    const ClosedForm each = closed_form(w, Split::train, samples);
+    expected.loss += each.loss / 5;
+    for (std::size_t i = 0; i < w.size(); ++i) expected.gradient[i] += each.gradient[i] / 5;
+  }
+  const auto found = objective->gradient(w.data(), nullptr, both);
+  EXPECT_NEAR(found.loss_sum, expected.loss, 1e-5 * expected.loss);
+  const auto gradient = flatten(found);
+  for (std::size_t i = 0; i < w.size(); ++i) EXPECT_NEAR(gradient[i], expected.gradient[i], 1e-5) << i;
+}
+
+TEST_F(SquaredError, OfAnEvaluationIsSummedOverTheSamples) {
+  save_linear();
+  const auto objective = this->objective();
+  const auto w = objective->initial_parameters(1);
+  std::vector<std::uint32_t> samples;
+  for (std::uint32_t sample = 3; sample < 38; ++sample) samples.push_back(sample);
+  const ClosedForm expected = closed_form(w, Split::test, samples);
+  const EvaluationSums found = objective->evaluate(w.data(), nullptr, Split::test, 3, 38);
+  EXPECT_NEAR(found.loss, expected.loss, 1e-5 * expected.loss);
+  EXPECT_EQ(found.correct, 0);
+  EXPECT_EQ(found.samples, 35);
+
+  // What an ensemble of linear functions gives is the mean of them all.
+  std::vector<float> other = w, mean = w;
+  for (std::size_t i = 0; i < w.size(); ++i) other[i] += 0.5f * static_cast<float>(i), mean[i] = (w[i] + other[i]) / 2;
+  const float* const members[] = {w.data(), other.data()};
+  const float* const none[] = {nullptr, nullptr};
+  const double of_mean = closed_form(mean, Split::test, samples).loss;
+  EXPECT_NEAR(objective->evaluate_ensemble(members, none, Split::test, 3, 38).loss, of_mean, 1e-5 * of_mean);
+}
+
+// 2 / targets sum over samples of x x^T, target by target.
+TEST_F(SquaredError, HasTheDerivativesOfALinearRegression) {
+  save_linear();
+  const auto objective = this->objective();
+  const auto w = objective->initial_parameters(1);
+  const std::vector<double> direction = {1, 0, 2, -1, 3, 0.5};
+  std::vector<double> product(w.size());
+  std::vector<std::uint32_t> samples;
+  for (std::uint32_t sample = 0; sample < 20; ++sample) {
+    samples.push_back(sample);
+    const auto x = Numbers::drawn(Split::train, sample, 0, features);
+    for (std::size_t k = 0; k < targets; ++k) {
+      double along = 0;
+      for (std::size_t f = 0; f < features; ++f) along += x[f] * direction[k * features + f];
+      for (std::size_t f = 0; f < features; ++f) product[k * features + f] += 2.0 / targets * along * x[f];
+    }
+  }
+  const auto gradient = objective->derivative(w.data(), nullptr, Split::train, 0, 20, {});
+  const auto found = objective->derivative(w.data(), nullptr, Split::train, 0, 20, direction);
+  const ClosedForm expected = closed_form(w, Split::train, samples);
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    EXPECT_NEAR(20 * gradient[i], expected.gradient[i], 1e-5);
+    EXPECT_NEAR(20 * found[i], product[i], 1e-5);
+  }
+}
+
+TEST_F(SquaredError, NeedsAsManyOutputsAsASampleHasNumbers) {
+  save_linear("return torch.linear(x, self.weight).sum(1)\n");
+  EXPECT_EQ(fault(numbers_->size(), {.squared_error = true}),
+            "its forward returns shape [4] for inputs of shape [4, 3]; must return (4, 2), as many numbers as y has");
 }
 
 }  // namespace

@@ -7,18 +7,36 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
 #include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/script.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "tests/workers/many_fibers.hpp"
 #include "workers/base/process.hpp"
+#include "workers/time/compute_time.hpp"
 #include "workers/time/distributions.hpp"
 #include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {
+
+// As many workers with a fiber each as a test takes where it wants more than have guard pages (1,024).
+
+#if defined(__SANITIZE_THREAD__)
+// ThreadSanitizer takes a fiber for a thread: at most 8,128 of them, a megabyte each.
+constexpr int many_fibers = 2'000;
+#else
+constexpr int many_fibers = 20'000;
+#endif
 
 void compute(Worker& worker, int micro_batches) {
   for (int i = 0; i < micro_batches; ++i) worker.compute_gradient();
@@ -330,6 +348,368 @@ TEST(SimulatedCluster, EveryWorkerSecondIsAccountedFor) {
       for (const Duration time : account.time) RC_ASSERT(time >= Duration{});
     }
   }));
+}
+
+// Times of collectives that go on while their workers compute, on the simulated cluster, in closed form.
+
+constexpr double base_s = 0.01;
+constexpr double network_s = 0.004;
+
+Place here(SourceLine at = SourceLine::current()) { return {"test", at}; }
+
+struct Simulated {
+  Executor executor{0};
+  Training training{nullptr, nullptr, {}, executor};
+  std::unique_ptr<NetworkModel> network = make_fixed_network(network_s);
+  ComputeTime compute_time{1, base_s, {}, {}};
+
+  RunTotals run(int workers, const std::function<void(Cluster&, Rank)>& program) {
+    SimulatedCluster cluster(
+        {.workers = workers, .compute_time = compute_time, .network = *network, .training = training});
+    return cluster.run([&](Rank rank) { program(cluster, rank); }, nullptr);
+  }
+};
+
+void compute_for(Cluster& cluster, Rank self, int count) {
+  for (int i = 0; i < count; ++i) cluster.compute_gradient(self, nullptr, {self, 0, i}, {self, 0, i}, {});
+}
+
+double at(Cluster& cluster, Rank self) { return to_seconds(cluster.now(self) - start_time); }
+
+StartedCollective start(Cluster& cluster, Rank self) {
+  return cluster.start(self, Collective::all_reduce({}), {}, here());
+}
+
+StartedCollective start_partial(Cluster& cluster, Rank self, int quorum) {
+  return cluster.start(self, Collective::partial_all_reduce({}, {.quorum = quorum}, LateGradient::drop), {}, here());
+}
+
+// Worker 0 starts at 40 ms; the result is there at 44 ms, when worker 1 still computes.
+TEST(StartedCollectives, WhoComputesLongerPaysNothing) {
+  Simulated simulated;
+  const RunTotals totals = simulated.run(2, [](Cluster& cluster, Rank self) {
+    if (self == Rank{0}) compute_for(cluster, self, 4);
+    auto started = start(cluster, self);
+    if (self == Rank{1}) compute_for(cluster, self, 5);
+    const auto result = cluster.finish(self, std::move(started), here());
+    EXPECT_DOUBLE_EQ(to_seconds(result.agreement.time - start_time), 0.044);
+    EXPECT_DOUBLE_EQ(at(cluster, self), self == Rank{0} ? 0.044 : 0.05);
+  });
+  EXPECT_EQ(totals.accounts[1][Activity::wait], Duration{});
+  EXPECT_EQ(totals.accounts[1][Activity::communicate], Duration{});
+  EXPECT_EQ(totals.accounts[0][Activity::communicate], from_seconds(network_s));
+  EXPECT_EQ(totals.accounts[0][Activity::wait], from_seconds(0.006));  // for the end of the run
+}
+
+// Worker 1 asks at 20 ms, before the last arrival at 40 ms, worker 2 at 42 ms, in the middle of the communication.
+TEST(StartedCollectives, WhatIsLeftWhenAskedForIsPaid) {
+  Simulated simulated;
+  const RunTotals totals = simulated.run(3, [](Cluster& cluster, Rank self) {
+    if (self == Rank{0}) compute_for(cluster, self, 4);
+    auto started = start(cluster, self);
+    if (self == Rank{1}) compute_for(cluster, self, 2);
+    if (self == Rank{2})
+      cluster.compute_gradient(self, nullptr, {self, 1, 0}, {self, 1, 0}, Deadline(Time{from_seconds(0.009)}));
+    if (self == Rank{2}) compute_for(cluster, self, 3);
+    cluster.finish(self, std::move(started), here());
+    EXPECT_DOUBLE_EQ(at(cluster, self), 0.044);
+  });
+  EXPECT_EQ(totals.accounts[1][Activity::wait], from_seconds(0.02));
+  EXPECT_EQ(totals.accounts[1][Activity::communicate], from_seconds(network_s));
+  EXPECT_EQ(totals.accounts[2][Activity::wait], from_seconds(0.001));  // asked at 39 ms
+  EXPECT_EQ(totals.accounts[2][Activity::communicate], from_seconds(network_s));
+}
+
+// Both are started at once: the second one goes on the network when the first has ended.
+TEST(StartedCollectives, OfTheSameMembersGoOneAfterAnother) {
+  Simulated simulated;
+  simulated.run(3, [](Cluster& cluster, Rank self) {
+    auto first = start(cluster, self);
+    auto second = start(cluster, self);
+    EXPECT_DOUBLE_EQ(to_seconds(cluster.finish(self, std::move(second), here()).agreement.time - start_time),
+                     2 * network_s);
+    EXPECT_DOUBLE_EQ(to_seconds(cluster.finish(self, std::move(first), here()).agreement.time - start_time), network_s);
+    EXPECT_DOUBLE_EQ(at(cluster, self), 2 * network_s);
+  });
+}
+
+// Groups of two have networks of their own, and worker 2 and 3 go on while 0 waits for 1.
+TEST(StartedCollectives, OfDifferentMembersDoNotMeet) {
+  Simulated simulated;
+  simulated.run(4, [](Cluster& cluster, Rank self) {
+    if (self == Rank{1}) compute_for(cluster, self, 3);
+    auto of_group = cluster.start(self, Collective::average(nullptr, {.group_size = 2}), {}, here());
+    auto of_all = start(cluster, self);
+    EXPECT_DOUBLE_EQ(to_seconds(cluster.finish(self, std::move(of_group), here()).agreement.time - start_time),
+                     (self.value < 2 ? 0.03 : 0) + network_s);
+    EXPECT_DOUBLE_EQ(to_seconds(cluster.finish(self, std::move(of_all), here()).agreement.time - start_time),
+                     0.03 + network_s);
+  });
+}
+
+// Worker 1 comes to the sum at 0 ms and worker 0 at 40 ms; the sum is there at 44 ms, when worker 1 still computes.
+TEST(StartedCollectives, WhoComputesLongerThanAPartialSumTakesPaysNothing) {
+  Simulated simulated;
+  const RunTotals totals = simulated.run(2, [](Cluster& cluster, Rank self) {
+    if (self == Rank{0}) compute_for(cluster, self, 4);
+    auto started = start_partial(cluster, self, 2);
+    if (self == Rank{1}) compute_for(cluster, self, 5);
+    const auto result = cluster.finish(self, std::move(started), here());
+    ASSERT_EQ(result.sums.size(), 1u);
+    EXPECT_EQ(result.sums[0].contributors, 2);
+    EXPECT_DOUBLE_EQ(to_seconds(result.agreement.time - start_time), 0.044);
+    EXPECT_DOUBLE_EQ(at(cluster, self), self == Rank{0} ? 0.044 : 0.05);
+  });
+  EXPECT_EQ(totals.accounts[0][Activity::wait], Duration{});
+  EXPECT_EQ(totals.accounts[0][Activity::communicate], from_seconds(network_s));
+}
+
+// Worker 0 goes on to a second sum while worker 1 computes: in time for the first, it gets that one alone, and the
+// second one when it comes to it, late.
+TEST(StartedCollectives, WhoWasInTimeGetsItsOwnPartialSumAlone) {
+  Simulated simulated;
+  simulated.run(2, [](Cluster& cluster, Rank self) {
+    auto started = start_partial(cluster, self, 2);
+    if (self == Rank{1}) compute_for(cluster, self, 5);
+    EXPECT_EQ(cluster.finish(self, std::move(started), here()).sums.size(), 1u);
+    const auto second = cluster.finish(self, start_partial(cluster, self, 1), here());
+    ASSERT_EQ(second.sums.size(), 1u);
+    EXPECT_EQ(second.sums[0].contributors, 1);
+    EXPECT_DOUBLE_EQ(to_seconds(second.agreement.time - start_time), 2 * network_s);
+  });
+}
+
+std::string failure_of(const std::function<void(Cluster&, Rank)>& program) {
+  Simulated simulated;
+  try {
+    simulated.run(3, program);
+  } catch (const RunFailure& failure) {
+    return failure.what();
+  }
+  return "none";
+}
+
+TEST(StartedCollectives, AWorkerThatLeavesBeforeItsStartIsMissed) {
+  EXPECT_THAT(failure_of([](Cluster& cluster, Rank self) {
+                if (self == Rank{1}) return compute_for(cluster, self, 1);
+                auto started = start(cluster, self);
+                compute_for(cluster, self, 5);
+                cluster.finish(self, std::move(started), here());
+              }),
+              testing::HasSubstr("worker 1 left at 0.010000 s"));
+}
+
+TEST(StartedCollectives, AWorkerHasOnePartialSumUnderWay) {
+  EXPECT_THAT(failure_of([](Cluster& cluster, Rank self) {
+                start_partial(cluster, self, 3);
+                start_partial(cluster, self, 3);
+              }),
+              testing::HasSubstr("worker 0 starts a partial all-reduce before it has finished the one before"));
+}
+
+TEST(StartedCollectives, DescriptionsMustBeAlike) {
+  EXPECT_THAT(failure_of([](Cluster& cluster, Rank self) {
+                const Slice slice{self == Rank{2} ? 1 : 0, 2};
+                cluster.finish(self, cluster.start(self, Collective::average(nullptr, {.slice = slice}), {}, here()),
+                               here());
+              }),
+              testing::HasSubstr("worker 2 brings another slice than the others"));
+}
+
+// Exchanges that begin during the backward pass, against the closed form of equal workers and, of unequal ones, against
+// the recursion worked out by hand.
+
+constexpr double latency_s = 0.01, bandwidth = 100;
+constexpr double bytes = 16;  // of SimulatedRun's gradients
+
+double sum_s(double payload, int workers) {
+  return 2.0 * (workers - 1) * latency_s + 2.0 * (workers - 1) / workers * payload / bandwidth;
+}
+
+SimulatedRun setup(const Overlap& overlap) {
+  return {.workers = 4,
+          .micro_batches = 3,
+          .base_s = 0.25,
+          .network = make_ring_network(latency_s, bandwidth, {.overlap = overlap}),
+          .budget = {.steps = 5}};
+}
+
+// All alike: a step takes its computation and max(c(P / K), K c(P / K) - f d (K - 1) / K).
+TEST(OverlappedExchange, OfEqualWorkersHasAClosedForm) {
+  for (const int buckets : {1, 2, 8})
+    for (const double share : {0.0, 0.2, 0.66, 1.0}) {
+      const SimulatedRun run = setup({buckets, share});
+      const double one_s = sum_s(bytes / buckets, run.workers);
+      const double visible_s =
+          std::max(one_s, buckets * one_s - share * run.base_s * (buckets - 1) / static_cast<double>(buckets));
+      const double step_s = run.micro_batches * run.base_s + visible_s;
+      const auto outcome = run.run(SyncSgd());
+      EXPECT_NEAR(to_seconds(outcome.totals.end), 5 * step_s, 1e-7) << buckets << " buckets, share " << share;
+      EXPECT_NEAR(to_seconds(outcome.totals.accounts[0][Activity::communicate]), 5 * visible_s, 1e-7);
+      expect_exact_accounts(outcome);
+    }
+}
+
+// What it computes is the same; bytes too.
+TEST(OverlappedExchange, ChangesTimesAlone) {
+  SimulatedRun plain = setup({2, 0.66});
+  plain.network = make_ring_network(latency_s, bandwidth);
+  const auto before = plain.run(SyncSgd()), after = setup({2, 0.66}).run(SyncSgd());
+  EXPECT_EQ(after.parameters, before.parameters);
+  EXPECT_EQ(after.totals.bytes, before.totals.bytes);
+  EXPECT_LT(after.totals.end, before.totals.end);
+}
+
+// Two workers, the second twice as slow: the slower one's buckets decide.
+TEST(OverlappedExchange, OfUnequalWorkersWaitsForEachBucketOfTheSlowest) {
+  SimulatedRun run = setup({2, 0.5});
+  run.workers = 2;
+  run.worker_factors = {1, 2};
+  run.budget = {.steps = 1};
+  const double one_s = sum_s(bytes / 2, 2), done_s = 3 * 2 * run.base_s, d = 2 * run.base_s;
+  const double first_s = done_s - 0.5 * d / 2 + one_s;  // ends then
+  EXPECT_NEAR(to_seconds(run.run(SyncSgd()).totals.end), std::max(first_s, done_s) + one_s, 1e-7);
+}
+
+// Whose last micro-batch was lost at the threshold has nothing to send before it; where all come to their end it has.
+TEST(OverlappedExchange, OfDropCompute) {
+  SimulatedRun run = setup({2, 1.0});
+  run.budget = {.steps = 1};
+  const double one_s = sum_s(bytes / 2, run.workers);
+  const auto end_s = [&](double threshold_s) {
+    return to_seconds(run.run(DropCompute(from_seconds(threshold_s), Preempt::discard, 0)).totals.end);
+  };
+  EXPECT_NEAR(end_s(0.6), 0.6 + 2 * one_s, 1e-7);
+  EXPECT_NEAR(end_s(0.8), 0.75 + std::max(one_s, 2 * one_s - run.base_s / 2), 1e-7);
+}
+
+// What ends, begins, or ends its forward pass exactly at a deadline. The sources are strict in different ways
+// (workers/time/compute_time.hpp): Algorithm 1 keeps what ends before the deadline, the reference codes stop what is
+// past it.
+
+constexpr std::int64_t second = 1'000'000'000;
+
+// Micro-batches of a second, three in a step. What one worker does within a threshold.
+struct Case {
+  Preempt preempt;
+  std::int64_t threshold_ns;
+  int kept;
+  std::int64_t stops_ns;      // of its work in the step
+  std::int64_t discarded_ns;  // of that
+};
+
+// The forward pass is the first half.
+const std::vector<Case> cases = {
+    // The second ends a nanosecond before the deadline, at it, and a nanosecond after it.
+    {Preempt::discard, 2 * second + 1, 2, 2 * second + 1, 1},
+    {Preempt::discard, 2 * second, 1, 2 * second, second},
+    {Preempt::discard, 2 * second - 1, 1, 2 * second - 1, second - 1},
+    // The same: layer keeps what ends at it.
+    {Preempt::layer, 2 * second + 1, 2, 2 * second + 1, 1},
+    {Preempt::layer, 2 * second, 2, 2 * second, 0},
+    {Preempt::layer, 2 * second - 1, 1, 2 * second - 1, second - 1},
+    // The third begins before, at, and after it.
+    {Preempt::microbatch, 2 * second + 1, 3, 3 * second, 0},
+    {Preempt::microbatch, 2 * second, 3, 3 * second, 0},
+    {Preempt::microbatch, 2 * second - 1, 2, 2 * second, 0},
+    // The same, if its forward pass is going to end too late.
+    {Preempt::backward, 2 * second + 1, 2, 2 * second + second / 2, second / 2},
+    {Preempt::backward, 2 * second, 2, 2 * second + second / 2, second / 2},
+    {Preempt::backward, 2 * second - 1, 2, 2 * second, 0},
+    // Its forward pass ends before, at, and after it.
+    {Preempt::backward, 2 * second + second / 2 + 1, 3, 3 * second, 0},
+    {Preempt::backward, 2 * second + second / 2, 3, 3 * second, 0},
+    {Preempt::backward, 2 * second + second / 2 - 1, 2, 2 * second + second / 2, second / 2},
+};
+
+std::string name_of(const Case& tie) {
+  return fmt::format("preempt {}, threshold {} ns", static_cast<int>(tie.preempt), tie.threshold_ns);
+}
+
+// Two workers and steps.
+void expect_ties_decided(bool in_lockstep) {
+  for (const Case& tie : cases) {
+    SCOPED_TRACE(name_of(tie));
+    const SimulatedRun setup{.workers = 2, .micro_batches = 3, .in_lockstep = in_lockstep, .objective = nullptr};
+    const auto outcome = setup.run(DropCompute(Duration{tie.threshold_ns}, tie.preempt, 0.5));
+    EXPECT_EQ(outcome.totals.kept, std::vector<std::int64_t>(2, 2 * tie.kept));
+    EXPECT_EQ(outcome.totals.dropped, std::vector<std::int64_t>(2, 2 * (3 - tie.kept)));
+    ASSERT_EQ(outcome.rounds.size(), 2u);
+    EXPECT_EQ(outcome.rounds.front().end.time_since_epoch().count(), tie.stops_ns + second / 2);  // with its collective
+    for (const Account& account : outcome.totals.accounts) {
+      EXPECT_EQ(account[Activity::discarded].count(), 2 * tie.discarded_ns);
+      EXPECT_EQ(account[Activity::compute].count(), 2 * (tie.stops_ns - tie.discarded_ns));
+      EXPECT_EQ(account[Activity::wait].count(), 0);
+    }
+    expect_exact_accounts(outcome);
+  }
+}
+
+TEST(DeadlineTies, AreDecidedAsInTheSourcesOnFibers) { expect_ties_decided(false); }
+TEST(DeadlineTies, AreDecidedAsInTheSourcesInLockstep) { expect_ties_decided(true); }
+
+// Beside others that are earlier or later, so that no worker's tie is decided by another's.
+TEST(DeadlineTies, OfOneWorkerConcernItAlone) {
+  for (const bool in_lockstep : {false, true}) {
+    SimulatedRun setup{.workers = 40, .micro_batches = 3, .budget = {.steps = 1}, .in_lockstep = in_lockstep};
+    setup.objective = nullptr;
+    setup.worker_factors.assign(40, 1.0);
+    for (std::size_t worker = 0; worker < 40; worker += 3) setup.worker_factors[worker] = 0.9;
+    for (std::size_t worker = 1; worker < 40; worker += 3) setup.worker_factors[worker] = 1.1;
+    const auto kept = [&](Preempt preempt) {
+      return setup.run(DropCompute(Duration{2 * second}, preempt, 0.5)).totals.kept;
+    };
+    std::vector<std::int64_t> discard, microbatch;
+    for (std::size_t worker = 0; worker < 40; ++worker) {
+      discard.push_back(worker % 3 == 0 ? 2 : 1);     // 1.8, 2.2, 2.0 s
+      microbatch.push_back(worker % 3 == 1 ? 2 : 3);  // the third begins then
+    }
+    EXPECT_EQ(kept(Preempt::discard), discard);
+    EXPECT_EQ(kept(Preempt::microbatch), microbatch);
+  }
+}
+
+// One worker; the deadline and the outage in the first micro-batch.
+struct WithOutage {
+  double begin_s, duration_s;  // of the outage
+  std::int64_t threshold_ns;
+  int kept;
+  double stops_s, discarded_s;
+};
+
+TEST(DeadlineTies, ABackwardPassIsJudgedWhereItsForwardPassEndsAfterAnOutage) {
+  const std::int64_t ms = second / 1000;
+  const std::vector<WithOutage> cases = {
+      // Half a second forward, of which 0.3 s come after the outage: it ends at 0.9 s.
+      {0.2, 0.4, 900 * ms + 1, 1, 1.4, 0},
+      {0.2, 0.4, 900 * ms, 1, 1.4, 0},
+      {0.2, 0.4, 900 * ms - 1, 0, 0.9, 0.5},
+      // The deadline passes with the outage, and within it: the first leaves a forward pass that is thrown away.
+      {0.2, 0.4, 600 * ms, 0, 0.9, 0.5},
+      {0.2, 0.4, 600 * ms - 1, 0, 0.6, 0.2},
+      // The outage begins where the forward pass ends: the backward pass goes on after it, unless it was too late.
+      {0.5, 0.4, 700 * ms, 1, 1.4, 0},
+      {0.5, 0.4, 500 * ms, 1, 1.4, 0},
+      {0.5, 0.4, 500 * ms - 1, 0, 0.5, 0.5},
+      // A third of the forward pass is left to it.
+      {0.4, 0.3, 800 * ms, 1, 1.3, 0},
+      {0.4, 0.3, 800 * ms - 1, 0, 0.8, 0.5},
+  };
+  for (const WithOutage& tie : cases) {
+    SCOPED_TRACE(
+        fmt::format("outage at {} s for {} s, threshold {} ns", tie.begin_s, tie.duration_s, tie.threshold_ns));
+    SimulatedRun setup{.workers = 1, .network_s = 0, .budget = {.steps = 1}, .objective = nullptr};
+    setup.outages = std::make_shared<OutagePlan>(
+        1,
+        std::vector<OutageEntry>{{.when = ScheduledOutage{from_seconds(tie.begin_s), from_seconds(tie.duration_s)}}});
+    const auto outcome = setup.run(DropCompute(Duration{tie.threshold_ns}, Preempt::backward, 0.5));
+    EXPECT_EQ(outcome.totals.kept.front(), tie.kept);
+    EXPECT_EQ(outcome.totals.end, start_time + from_seconds(tie.stops_s));
+    const Account& account = outcome.totals.accounts.front();
+    EXPECT_EQ(account[Activity::discarded], from_seconds(tie.discarded_s));
+    EXPECT_EQ(account[Activity::compute], from_seconds(tie.kept));
+    expect_exact_accounts(outcome);
+  }
 }
 
 }  // namespace

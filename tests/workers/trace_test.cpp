@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "tests/workers/delay_files.hpp"
 #include "workers/base/process.hpp"
@@ -293,6 +298,311 @@ TEST_F(TraceFiles, FaultsNameFileAndLine) {
   EXPECT_EQ(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\nworkers = [0]", {0.01, 4, &limits}).faults, "");
   EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\nworkers = [2, 0]", {0.01, 4, &limits}).faults,
               HasSubstr("no rows for worker 2"));
+}
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int recorded_workers = 4;
+constexpr std::int64_t recorded_steps = 20;
+
+// Worker n, step s, micro-batch m takes 100 n + s + m / 10 + 1 seconds, so that a duration says where it stood.
+std::string recorded_trace() {
+  std::string text = "worker,step,micro_batch,duration_s\n";
+  for (int n = 0; n < recorded_workers; ++n)
+    for (int s = 0; s < recorded_steps; ++s)
+      for (int m = 0; m < 2; ++m) text += fmt::format("{},{},{},{}\n", n, s, m, 100 * n + s + 0.1 * m + 1);
+  return text;
+}
+
+std::shared_ptr<const DelayProcess> stretched(const TraceStretch& stretch) {
+  return trace_delay(std::make_shared<const Trace>("run.csv", recorded_trace()), {.stretch = stretch});
+}
+
+struct Place {
+  int worker;
+  std::int64_t step;
+  bool operator==(const Place&) const = default;
+};
+
+Place place(const DelayProcess& process, int worker, std::int64_t step, std::uint64_t seed = 7) {
+  std::vector<double> both(2, 0.0);
+  process.add({.seed = seed, .worker = Rank{worker}, .step = step}, 0, both);
+  EXPECT_NEAR(both[1] - both[0], 0.1, 1e-9);  // the step's micro-batches are those of one recorded step
+  const auto first = static_cast<std::int64_t>(std::lround(both[0])) - 1;
+  return {static_cast<int>(first / 100), first % 100};
+}
+
+TEST(TraceStretch, AWorkersBlocksStayWhole) {
+  for (const bool redraw : {false, true})
+    for (const std::int64_t length : {1, 3, 7, 20}) {
+      const auto process = stretched({.block_steps = length, .redraw_worker = redraw});
+      for (int worker = 0; worker < 40; worker += 13)
+        for (std::int64_t step = 0; step < 5 * length; ++step) {
+          if (step % length == 0) continue;
+          const Place before = place(*process, worker, step - 1), now = place(*process, worker, step);
+          EXPECT_EQ(now.worker, before.worker) << worker << " " << step;
+          EXPECT_EQ(now.step, (before.step + 1) % recorded_steps) << worker << " " << step;
+        }
+    }
+}
+
+// Chi-squared with k - 1 degrees of freedom; the bounds are its 99.99 % points.
+template <std::size_t k>
+double chi_squared(const std::array<int, k>& counts, int draws) {
+  double sum = 0;
+  for (const int count : counts) sum += std::pow(count - static_cast<double>(draws) / k, 2) * k / draws;
+  return sum;
+}
+
+TEST(TraceStretch, EveryRecordedWorkerAndStepIsAsLikely) {
+  const auto process = stretched({.block_steps = 7, .redraw_worker = true});
+  std::array<int, recorded_workers> of_worker{};
+  std::array<int, recorded_steps> of_step{};
+  constexpr int draws = 8000;
+  for (int i = 0; i < draws; ++i) {
+    const Place drawn = place(*process, i % 80, 7 * (i / 80) + i % 7);
+    ++of_worker.at(static_cast<std::size_t>(drawn.worker));
+    ++of_step.at(static_cast<std::size_t>(drawn.step));
+  }
+  EXPECT_LT(chi_squared(of_worker, draws), 21.1);
+  EXPECT_LT(chi_squared(of_step, draws), 50.8);
+}
+
+TEST(TraceStretch, AWorkerFollowsOneRecordedWorkerUnlessItIsDrawnAnew) {
+  const auto keeps = stretched({.block_steps = 3});
+  std::array<int, recorded_workers> followed{};
+  constexpr int workers = 2000;
+  for (int worker = 0; worker < workers; ++worker) {
+    const int first = place(*keeps, worker, 0).worker;
+    ++followed.at(static_cast<std::size_t>(first));
+    for (const std::int64_t step : {5, 1000, 123456}) EXPECT_EQ(place(*keeps, worker, step).worker, first);
+  }
+  EXPECT_LT(chi_squared(followed, workers), 21.1);
+  const auto redraws = stretched({.block_steps = 3, .redraw_worker = true});
+  std::set<int> of_worker_0;
+  for (std::int64_t block = 0; block < 40; ++block) of_worker_0.insert(place(*redraws, 0, 3 * block).worker);
+  EXPECT_EQ(of_worker_0.size(), 4u);  // (3/4)^40 = 1e-5 for each to be left out
+}
+
+TEST(TraceStretch, WorkersTakeTheSameStepsOnlyWhereTheyShareThem) {
+  const auto alone = stretched({.block_steps = 4}), together = stretched({.block_steps = 4, .together = true});
+  int equal = 0;
+  std::set<int> followed;
+  for (std::int64_t step = 0; step < 4000; step += 4) {
+    equal += place(*alone, 0, step).step == place(*alone, 1, step).step;
+    for (int worker = 1; worker < 6; ++worker)
+      EXPECT_EQ(place(*together, worker, step).step, place(*together, 0, step).step);
+  }
+  EXPECT_NEAR(equal, 1000 / 20.0, 5 * std::sqrt(1000 / 20.0));  // independent draws of 20
+  for (int worker = 0; worker < 40; ++worker) followed.insert(place(*together, worker, 0).worker);
+  EXPECT_EQ(followed.size(), 4u);
+}
+
+TEST(TraceStretch, IsAFunctionOfTheSeedAlone) {
+  const auto one = stretched({.block_steps = 5, .redraw_worker = true});
+  const auto other = stretched({.block_steps = 5, .redraw_worker = true});
+  int equal = 0;
+  for (std::int64_t step = 500; step-- > 0;) {
+    EXPECT_EQ(place(*one, 9, step), place(*other, 9, step));
+    equal += place(*one, 9, step, 7) == place(*one, 9, step, 8);
+  }
+  EXPECT_LT(equal, 60);  // 500 / 80 on average, in blocks of 5
+}
+
+TEST(TraceStretch, LawsAreThoseOfWhomAWorkerFollows) {
+  // Sums of a recorded step: 2 (100 n + s + 1) + 0.1; over s = 0 .. 19 their variance is 4 (20^2 - 1) / 12.
+  const double of_steps_s2 = 4 * 399 / 12.0, mean_of_worker_0_s = 2 * 10.5 + 0.1;
+  const auto keeps = stretched({.block_steps = 3}), redraws = stretched({.block_steps = 3, .redraw_worker = true});
+  for (int worker = 0; worker < 5; ++worker) {
+    const RandomStream stream{.seed = 7, .worker = Rank{worker}};
+    EXPECT_NEAR(keeps->step_law(stream, 2).mean_s, mean_of_worker_0_s + 200 * place(*keeps, worker, 0).worker, 1e-9);
+    EXPECT_NEAR(keeps->step_law(stream, 2).variance_s2, of_steps_s2, 1e-9);
+    EXPECT_NEAR(redraws->step_law(stream, 2).mean_s, mean_of_worker_0_s + 300, 1e-9);
+    EXPECT_NEAR(redraws->step_law(stream, 2).variance_s2, of_steps_s2 + 200 * 200 * 15 / 12.0, 1e-6);
+  }
+  EXPECT_EQ(keeps->shortest_s(Rank{3}), 1);
+}
+
+// Else the base of a worker would always be as far into the recording as its delay.
+TEST(TraceStretch, BaseAndFirstDelayDrawApart) {
+  const auto delay = stretched({.block_steps = 1}), base = stretched({.block_steps = 1, .is_base = true});
+  int equal = 0;
+  for (std::int64_t step = 0; step < 1000; ++step) equal += place(*delay, 0, step).step == place(*base, 0, step).step;
+  EXPECT_NEAR(equal, 50, 36);  // binomial of 1/20, five deviations
+}
+
+TEST_F(TraceFiles, AStretchedTraceServesAnyNumberOfWorkers) {
+  write("run.csv", recorded_trace());
+  std::vector<TraceLimit> limits;
+  const std::string entry = "kind = \"trace\"\nfile = \"run.csv\"\n";
+  const auto stretched = read(entry + "stretch = { block_steps = 5 }", {0.01, 1000, &limits});
+  EXPECT_EQ(stretched.faults, "");
+  EXPECT_THAT(stretched.resolved, AllOf(HasSubstr("redraw_worker = false"), HasSubstr("together = false")));
+  added(*stretched.delay, 999, 1'000'000, 2);
+  EXPECT_THAT(read(entry + "end = \"wrap\"\nstretch = { block_steps = 5 }").faults,
+              AllOf(HasSubstr("end = \"wrap\""), HasSubstr("together with stretch")));
+  EXPECT_THAT(read(entry + "stretch = { block_steps = 21 }").faults,
+              AllOf(HasSubstr("stretch.block_steps = 21"), HasSubstr("from 1 to 20")));
+  EXPECT_THAT(read(entry + "stretch = { block_steps = 0 }").faults, HasSubstr("from 1 to 20"));
+  EXPECT_THAT(read(entry + "stretch = {}").faults, HasSubstr("stretch.block_steps is missing"));
+  EXPECT_THAT(read(entry + "stretch = { block_step = 4 }").faults, HasSubstr("did you mean"));
+}
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+using HistogramFiles = DelayFiles;
+
+const std::string header = "bin_left_s,bin_right_s,density\n";
+
+// Mass 1/4 uniform on [1, 2), none up to 3, 3/4 uniform on [3, 6).
+const std::string gap = header + "1,2,0.5\n2,2.5,0\n3,6,0.5\n";
+
+TEST(Histogram, QuantilesAreThoseOfUniformBins) {
+  const Histogram histogram("gap", gap);
+  for (const auto& [u, x] : {std::pair{0.0625, 1.25}, {0.125, 1.5}, {0.25, 3.0}, {0.5, 4.0}, {0.75, 5.0}})
+    EXPECT_DOUBLE_EQ(histogram.quantile(u), x) << u;
+  EXPECT_NEAR(histogram.quantile(0x1p-53), 1, 1e-12);
+  EXPECT_NEAR(histogram.quantile(1 - 0x1p-53), 6, 1e-12);
+  // Mean 1/4 x 1.5 + 3/4 x 4.5; E[X^2] = 1/4 (1 + 2 + 4) / 3 + 3/4 (9 + 18 + 36) / 3.
+  EXPECT_DOUBLE_EQ(histogram.mean_s(), 3.75);
+  EXPECT_NEAR(histogram.variance_s2(), 7.0 / 12 + 63.0 / 4 - 3.75 * 3.75, 1e-12);
+  EXPECT_EQ(histogram.minimum_s(), 1);
+}
+
+TEST(Histogram, FilesOfTheProjectHaveTheMomentsOfTheirSource) {
+  // As many digits as the source gives; its standard deviations are those of the bins' centres.
+  for (const auto& [name, mean, digit, deviation, bin_s] : {std::tuple{"dropcompute-160", 34.37, 0.01, 1.679, 0.16197},
+                                                            {"dropcompute-192", 8.142, 0.001, 0.424, 0.01877}}) {
+    const auto& files = embedded_histograms();
+    const auto file = std::ranges::find(files, name, &EmbeddedFile::name);
+    ASSERT_NE(file, files.end());
+    std::ifstream source(std::string(SYNCOPATE_SOURCE_DIR "/workers/time/data/") + name + ".csv");
+    std::ostringstream text;
+    text << source.rdbuf();
+    EXPECT_EQ(file->content, text.str()) << "the program holds what stands in the source";
+    const Histogram histogram(name, file->content);
+    EXPECT_NEAR(histogram.mean_s(), mean, 0.51 * digit) << name;
+    EXPECT_NEAR(std::sqrt(histogram.variance_s2() - bin_s * bin_s / 12), deviation, 0.00051) << name;
+  }
+}
+
+// Mean and variance within four standard errors, and Kolmogorov-Smirnov at 0.001, against the distribution function
+// that follows from the rows of the file: piecewise linear.
+TEST(Histogram, DrawsFollowTheFile) {
+  constexpr std::size_t n = 50'000;
+  for (const EmbeddedFile& file : embedded_histograms()) {
+    const auto histogram = std::make_shared<const Histogram>(std::string(file.name), file.content);
+    std::vector<std::array<double, 3>> bins;
+    double mass = 0;
+    CsvRows rows("file", file.content, {"bin_left_s", "bin_right_s", "density"});
+    while (rows.next()) {
+      bins.push_back({rows.number(0), rows.number(1), rows.number(2)});
+      mass += (bins.back()[1] - bins.back()[0]) * bins.back()[2];
+    }
+    std::vector<double> sample = added(*histogram_delay(histogram, 0.5, -3), 1, 2, n);
+    double mean = 0, second = 0, fourth = 0, distance = 0, cumulative = 0;
+    const double expected_mean = 0.5 * histogram->mean_s() - 3, expected_variance = histogram->variance_s2() / 4;
+    for (const double x : sample) {
+      const double square = (x - expected_mean) * (x - expected_mean);
+      mean += x / n, second += square / n, fourth += square * square / n;
+    }
+    EXPECT_NEAR(mean, expected_mean, 4 * std::sqrt(expected_variance / n)) << file.name;
+    EXPECT_NEAR(second, expected_variance, 4 * std::sqrt((fourth - second * second) / n)) << file.name;
+    std::ranges::sort(sample);
+    std::size_t bin = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      const double x = 2 * (sample[i] + 3);
+      for (; bin + 1 < bins.size() && bins[bin][1] <= x; ++bin)
+        cumulative += (bins[bin][1] - bins[bin][0]) * bins[bin][2] / mass;
+      const double below = cumulative + (x - bins[bin][0]) * bins[bin][2] / mass;
+      distance = std::max(distance, std::abs((static_cast<double>(i) + 0.5) / n - below));
+    }
+    EXPECT_LT(distance * std::sqrt(n), 1.9495) << file.name;
+  }
+}
+
+TEST_F(HistogramFiles, AreFoundBesideTheExperimentScaledAndShifted) {
+  write("gap.csv", gap);
+  write_compressed("gap.csv.gz", gap);
+  const auto plain = read("kind = \"histogram\"\nfile = \"gap.csv\"");
+  EXPECT_EQ(plain.faults, "");
+  EXPECT_DOUBLE_EQ(plain.delay->mean_s(), 3.75);
+  EXPECT_EQ(added(*plain.delay, 1, 2, 50), added(*read("kind = \"histogram\"\nfile = \"gap.csv.gz\"").delay, 1, 2, 50));
+  const auto absolute =
+      read("kind = \"histogram\"\nscale = 2\nshift = -100\nunit = \"micro_batch\"\nfile = \"" + path("gap.csv") + "\"");
+  EXPECT_EQ(absolute.faults, "");
+  EXPECT_DOUBLE_EQ(absolute.delay->mean_s(), 2 * 3.75 - 100 * 0.010);
+  EXPECT_DOUBLE_EQ(absolute.delay->variance_s2(), 4 * plain.delay->variance_s2());
+  EXPECT_DOUBLE_EQ(absolute.delay->minimum_s(), 1);
+  EXPECT_NEAR(read("kind = \"histogram\"\ndata = \"dropcompute-192\"").delay->mean_s(), 8.142, 0.006);
+}
+
+// As spreadsheets write them.
+TEST_F(HistogramFiles, MayHaveAByteOrderMarkOtherLineEndsAndFurtherColumns) {
+  write("marked.csv", "\xef\xbb\xbf bin_right_s , note, bin_left_s,density\r\n2,first,1,0.5\r\n\r\n4,,3,0.25\r\n");
+  write("plain.csv", "bin_left_s,bin_right_s,density\n1,2,0.5\n3,4,0.25");
+  const auto marked = read("kind = \"histogram\"\nfile = \"marked.csv\"");
+  EXPECT_EQ(marked.faults, "");
+  EXPECT_EQ(added(*marked.delay, 1, 2, 50), added(*read("kind = \"histogram\"\nfile = \"plain.csv\"").delay, 1, 2, 50));
+}
+
+// The content is part of the configuration, so that a changed file makes another run.
+TEST_F(HistogramFiles, ContentIsPartOfTheConfiguration) {
+  write("gap.csv", gap);
+  const std::string entry = "kind = \"histogram\"\nfile = \"gap.csv\"\n";
+  const auto before = read(entry);
+  EXPECT_THAT(before.resolved, HasSubstr("file_hash = \""));
+  EXPECT_EQ(read(before.resolved).resolved, before.resolved);
+  write("gap.csv", gap + "7,8,0.1\n");
+  EXPECT_NE(read(entry).resolved, before.resolved);
+  EXPECT_THAT(read(before.resolved).faults, HasSubstr("file_hash"));
+}
+
+TEST_F(HistogramFiles, FaultsNameFileAndLine) {
+  const auto faults = [&](const std::string& rows) {
+    write("bad.csv", rows);
+    const Read bad = read("kind = \"histogram\"\nfile = \"bad.csv\"");
+    EXPECT_NE(bad.delay, nullptr);
+    EXPECT_THAT(bad.faults, HasSubstr("experiment.toml:2:"));
+    return bad.faults;
+  };
+  EXPECT_THAT(faults(header + "1,2,0.5\n2,3,-0.1\n"), HasSubstr("bad.csv:3: density = -0.1"));
+  EXPECT_THAT(faults(header + "2,3,0.5\n1,2,0.1\n"), HasSubstr("bad.csv:3: bin_left_s = 1"));
+  EXPECT_THAT(faults(header + "1,2,0.5\n1.5,3,0.1\n"), HasSubstr("bad.csv:3: bin_left_s = 1.5"));
+  EXPECT_THAT(faults(header + "1,2,0.5\n\n3,3,0.1\n"), HasSubstr("bad.csv:4: bin_right_s = 3"));
+  EXPECT_THAT(faults(header + "1,2,0\n2,3,0\n"), AllOf(HasSubstr("bad.csv:3"), HasSubstr("empty")));
+  EXPECT_THAT(faults(header), AllOf(HasSubstr("bad.csv:1"), HasSubstr("empty")));
+  EXPECT_THAT(faults(header + "1,1000000001,0.5\n"), HasSubstr("bad.csv:2: bin_right_s = 1000000001; must be at most"));
+  EXPECT_THAT(faults(header + "1,two,0.5\n"), HasSubstr("bad.csv:2: bin_right_s = two"));
+  EXPECT_THAT(faults(header + "1,nan,0.5\n"), HasSubstr("bad.csv:2: bin_right_s = nan"));
+  EXPECT_THAT(faults(header + "1,2\n"), HasSubstr("bad.csv:2: density = nothing"));
+  EXPECT_THAT(faults("bin_left_s,density\n1,2\n"), HasSubstr("bad.csv:1: the column bin_right_s is missing"));
+  EXPECT_THAT(faults(""), HasSubstr("bad.csv:1: the file is empty"));
+  // All that is wrong comes at once, but not thousands of lines.
+  EXPECT_THAT(faults(header + "1,2,-1\n2,x,nan\n3,3,1\n"),
+              AllOf(HasSubstr("bad.csv:2: density = -1"), HasSubstr("bad.csv:3: bin_right_s = x"),
+                    HasSubstr("bad.csv:3: density = nan"), HasSubstr("bad.csv:4: bin_right_s = 3")));
+  EXPECT_THAT(faults("a;b\n1;2\n"),
+              AllOf(HasSubstr("bin_left_s is missing; its header has semicolons between the columns"),
+                    HasSubstr("density is")));
+  std::string many = header;
+  for (int i = 0; i < 100; ++i) many += "1,2,-1\n";
+  EXPECT_THAT(faults(many), AllOf(HasSubstr("bad.csv:2:"), HasSubstr("bad.csv: and 179 more faults")));
+  // A decimal comma makes more values than columns.
+  EXPECT_THAT(faults(header + "1,5,2,5,0,5\n"), HasSubstr("bad.csv:2: there are 6 values for 3 columns"));
+  EXPECT_THAT(faults("bin_left_s,bin_left_s,bin_right_s,density\n1,1,2,1\n"), HasSubstr("bin_left_s stands twice"));
+  write_compressed("whole.csv.gz", gap);
+  std::filesystem::resize_file(folder_ / "whole.csv.gz", 30);
+  EXPECT_THAT(read("kind = \"histogram\"\nfile = \"whole.csv.gz\"").faults, HasSubstr("the file is truncated"));
+  EXPECT_THAT(read("kind = \"histogram\"\nfile = \"none.csv\"").faults, HasSubstr("there is no file"));
+  EXPECT_THAT(read("kind = \"histogram\"\nfile = \"/dev/null\"").faults, HasSubstr("/dev/null is a device or a pipe"));
+  EXPECT_THAT(read("kind = \"histogram\"\nfile = \"/\"").faults, HasSubstr("/ is a directory; must be a file"));
+  EXPECT_THAT(read("kind = \"histogram\"").faults, HasSubstr("must be given, or data"));
+  EXPECT_THAT(read("kind = \"histogram\"\ndata = \"dropcompute-161\"").faults, HasSubstr("dropcompute-160"));
+  EXPECT_THAT(read("kind = \"histogram\"\ndata = \"dropcompute-160\"\nfile = \"bad.csv\"").faults,
+              HasSubstr("together with file"));
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ namespace {
 // Shapes:  by layer what it gives and what it keeps for the backward pass: of a convolution also its unfolded input
 //          (k^2 C values per pixel), of attention its scores (places^2 per head). Sequences count as if each were as
 //          long as the longest.
-// Checks:  peaks of the program with and without a training (tests/experiments/memory_need_test.cpp).
+// Checks:  peaks of the program with and without a training (tests/experiments/memory_test.cpp).
 // None for a module of the user's own, of which only running it would tell.
 std::optional<std::int64_t> pass_bytes(const Network& network, std::int64_t samples);
 

@@ -1,5 +1,5 @@
 // Optimizers as one pass over flat vectors, block by block so that a block stays in the first-level
-// cache. Checked step by step against torch::optim (tests/workers/optimizer_test.cpp).
+// cache. Checked step by step against torch::optim (tests/workers/optimizers_test.cpp).
 // Shapes:  parameters, gradient, each moment: (P,) flat float32.
 #pragma once
 
