@@ -14,7 +14,7 @@ from plots.style import decade, label_inches
 
 
 class Printable(unittest.TestCase):
-    """The cases of tests/workers/terminal_text_test.cpp: tables and figures agree."""
+    """The cases of tests/experiments/printable_test.cpp: tables and figures agree."""
 
     def test_escapes_what_a_terminal_obeys(self):
         for text, escaped in (("\x1b[31mred\x1b[0m", r"\u001B[31mred\u001B[0m"),

@@ -1,4 +1,4 @@
-"""Numbers are written by one rule in tables, figures and pages: the cases of tests/workers/terminal_text_test.cpp, and what
+"""Numbers are written by one rule in tables, figures and pages: the cases of tests/workers/shown_number_test.cpp, and what
 pages and figures make of them."""
 
 import unittest
