@@ -1,9 +1,9 @@
-"""The command, `python -m plots`: see plot.py."""
+"""The command `python -m plots`, which plot.py describes."""
 
 import sys
 from pathlib import Path
 
-from plots.interruptible import run_interruptibly
+from plots.terminal import run_interruptibly
 
 
 def work() -> int:

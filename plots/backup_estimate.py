@@ -1,7 +1,9 @@
-"""The best number of backups as Chen et al. 2016 estimated it (Figure 6), beside what was measured: steps to the target,
-measured for some N and read off straight lines between them, times the mean arrival of the N-th gradient. From what is
-kept of two experiments. Use: python -m plots.backup_estimate results/paper, which writes paper-backup-optimum/estimate.png
-there."""
+"""The best number of backups as Chen et al. 2016 estimated it (Figure 6), beside the measured one.
+
+The estimate is the steps to the target, interpolated between the measured N, times the mean arrival of the N-th gradient.
+Both come from kept rows of two experiments. Use: python -m plots.backup_estimate results/paper, which writes
+paper-backup-optimum/estimate.png there.
+"""
 
 import csv
 import math
@@ -13,14 +15,12 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from plots import page, style
-from plots.intervals import mean_and_half
-from plots.page import use_page
-from plots.saving import save
-from plots.sheet import Place, Sheet
+from plots import style
+from plots.numbers import mean_and_half
+from plots.sheet import Place, Sheet, save
 
 STEPS, OPTIMUM = "paper-backup-steps", "paper-backup-optimum"
-STEPS_BACKUPS = 2  # of each run of the first: N gradients are those of N + 2 workers
+STEPS_BACKUPS = 2  # the backups of each run in STEPS: its N gradients are those of N + 2 workers
 EXPERIMENT = Path(__file__).resolve().parents[1] / "experiments" / "paper" / "backup_optimum.toml"
 MEASURED, ESTIMATED = "measured", "estimated as in the paper"
 LOOKS = {MEASURED: {"color": "#0072B2", "linestyle": "solid", "marker": "o"},
@@ -28,14 +28,15 @@ LOOKS = {MEASURED: {"color": "#0072B2", "linestyle": "solid", "marker": "o"},
 
 
 def mean_arrival(k: int, workers: int, minimum: float, shape: float) -> float:
-    """Of the k-th of so many that follow a power law, which is a ratio of Gamma functions."""
+    """The mean arrival of the k-th of `workers` gradients that follow a power law: a ratio of Gamma functions."""
     later = workers - k
     return minimum * math.exp(math.lgamma(workers + 1) - math.lgamma(workers + 1 - 1 / shape) +
                               math.lgamma(later + 1 - 1 / shape) - math.lgamma(later + 1))
 
 
 def estimated_times(steps: dict[str, dict[int, float]], plan: dict) -> dict[int, list[float]]:
-    """By b, of each seed; `steps`: of each seed, by N. None of a b outside of the measured N."""
+    """Estimated seconds to the target by b, for each seed, where N lies between measured ones. `steps`: of each seed, by
+    N."""
     workers, delay, = plan["cluster"]["workers"], plan["delays"][0]
     times = {}
     for b in plan["sweep"]["methods.backup workers.backups"]:
@@ -48,7 +49,7 @@ def estimated_times(steps: dict[str, dict[int, float]], plan: dict) -> dict[int,
 
 
 def measured_times(rows: list[dict[str, str]]) -> dict[int, list[float]]:
-    """By b, of each seed; none of a b at which a seed did not reach the target."""
+    """Measured seconds to the target by b, for each seed, without those b at which a seed missed it."""
     times = defaultdict(list)
     for row in rows:
         times[int(row["method.backups"])].append(float(row["time_to_target_s"] or "nan"))
@@ -56,6 +57,7 @@ def measured_times(rows: list[dict[str, str]]) -> dict[int, list[float]]:
 
 
 def steps_by_gradients(rows: list[dict[str, str]]) -> dict[str, dict[int, float]]:
+    """Steps to the target of each seed, by the number N of gradients per step."""
     steps = defaultdict(dict)
     for row in rows:
         if row["steps_to_target"]:
@@ -74,12 +76,12 @@ def estimate_figure(measured: dict[int, list[float]], estimated: dict[int, list[
         means, halves = np.array([mean_and_half(of_seeds) for of_seeds in times.values()], dtype=float).T
         if name == MEASURED:
             panel.errorbar(bs, means, yerr=halves, color=look["color"], linestyle="none", capsize=3,
-                           linewidth=0.8 * page.current.line)
+                           linewidth=0.8 * style.page.line)
         else:
             panel.fill_between(bs, means - halves, means + halves, color=look["color"], alpha=0.12, linewidth=0)
         panel.plot(bs, means, **look, gid=name)
         best = int(np.argmin(means))
-        panel.plot(bs[best], means[best], "o", color="none", markersize=2.4 * page.current.marker, markeredgewidth=1.5,
+        panel.plot(bs[best], means[best], "o", color="none", markersize=2.4 * style.page.marker, markeredgewidth=1.5,
                    markeredgecolor=look["color"], gid="best", zorder=5)
         above = name == MEASURED
         panel.annotate(f"b = {bs[best]}", (bs[best], means[best] + above * halves[best]),
@@ -90,7 +92,7 @@ def estimate_figure(measured: dict[int, list[float]], estimated: dict[int, list[
     panel.set_ylabel("time to the target (s)")
     sheet.name_lines(panel, ends, LOOKS)
     sheet.entries = [plt.Line2D([], [], linestyle="none", marker="o", color="none", markeredgecolor=style.INK,
-                                markeredgewidth=1.2, markersize=1.6 * page.current.marker, label="the best b"),
+                                markeredgewidth=1.2, markersize=1.6 * style.page.marker, label="the best b"),
                      plt.Line2D([], [], **LOOKS[ESTIMATED], label="estimated: steps to the target with N gradients "
                                 f"({STEPS}), interpolated, times the mean arrival of the N-th")]
     return sheet.finish()
@@ -102,13 +104,12 @@ def rows_of(kept: Path, experiment: str) -> list[dict[str, str]]:
 
 
 def kept_times(kept: Path) -> tuple[dict, dict, dict]:
-    """Measured and estimated, and the experiment's file."""
+    """Measured and estimated times, and the experiment's file."""
     plan = tomllib.loads(EXPERIMENT.read_text(encoding="utf-8"))
     return measured_times(rows_of(kept, OPTIMUM)), estimated_times(steps_by_gradients(rows_of(kept, STEPS)), plan), plan
 
 
 def main(kept: Path) -> list[Path]:
-    use_page("screen")
     return save(estimate_figure(*kept_times(kept)), kept / OPTIMUM, "estimate", ("png",))
 
 

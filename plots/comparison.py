@@ -1,18 +1,250 @@
-"""Which runs belong in one picture: an experiment's methods under one configuration."""
+"""Runs that belong in one picture: the methods of an experiment at one point of what varies, and how these are called."""
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
+from math import isclose, isfinite
 
-from plots.methods import OWN, Method, group_methods, method_label, settings, swept
-from plots.printable import printable
 from plots.runs import Run
-from plots.variation import flat, is_number
+from plots.terminal import printable
+
+RATE = re.compile(r"[0-9.]+ [kMGT]?(bit|B|bytes)/s")
+BANDWIDTH = "bandwidth_bytes_per_s"
+SIZES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+SAY_LITTLE = {"peak", "final", "minimum", "coefficient", "power"}  # last parts of keys that need the table they are in
+
+MPI = " (MPI)"  # ends the label of a method that ran on a wall clock
+BASELINE = "sync-sgd"
+OWN = "method."  # begins the name of a swept key of a method's own
 
 COMMON_PHASE = "common phase"  # the label of a run at whose end others start
 NOT_COMPARED = {"name", "description", "seeds", "methods", "recording", "checkpoint"}
 DECIDING = ("name", "schedule", "kind", "rule", "form")  # keys that make a table another one (experiments/sections/variation.cpp)
 DESCRIBED = {"models": "model", "datasets": "dataset"}  # tables of the file, and the key of [training] that chooses among them
-MAY_BE_OTHERWISE = ("training.", *(f"{table}." for table in DESCRIBED))  # for a method
+MAY_BE_OTHERWISE = ("training.", *(f"{table}." for table in DESCRIBED))  # beginnings of keys that a method may override
+BETWEEN = "  ·  "  # parts of a subtitle
+
+
+def flat(table: dict, prefix: str = "") -> dict[str, str]:
+    """Nested tables as one: {"a": {"b": 1}} becomes {"a.b": "1"}."""
+    result = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            result.update(flat(value, f"{prefix}{key}."))
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            result.update(flat({str(index): entry for index, entry in enumerate(value)}, f"{prefix}{key}."))
+        else:
+            result[prefix + key] = number_text(value) if isinstance(value, float) else str(value)
+    return result
+
+
+def number_text(value: float) -> str:
+    """The shortest usual notation that reads back as the same number, so that unequal numbers have unequal texts."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
+def varying(tables: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Each table with only the keys whose value is not the same in all tables; "none" where it lacks such a key."""
+    keys = list(dict.fromkeys(key for table in tables for key in table))
+    differing = [key for key in keys if len({table.get(key) for table in tables}) > 1]
+    return [{key: table.get(key, "none") for key in differing} for table in tables]
+
+
+def as_words(point: dict[str, str], between: str = " ", equals: str = "=") -> str:
+    """{"cluster.workers": "8"} as workers=8. A value that explains itself stands without its key: see alone()."""
+    return printable(between.join(alone(key, value) or f"{key.rsplit('.', 1)[-1]}{equals}{short_value(value)}"
+                                  for key, value in point.items()))
+
+
+def alone(key: str, value: str) -> str:
+    """The text of a value that needs no key, as in the program's tables (results/run.cpp): a variant's label, or
+    "10 Gbit/s" for a bandwidth, also one in bytes per second. Empty for all other values."""
+    if key == "variant" or key.endswith(BANDWIDTH) and RATE.fullmatch(value):
+        return value
+    return bits_per_s(value) if key.endswith(BANDWIDTH) else ""
+
+
+def value_text(key: str, value: str) -> str:
+    """The value as an axis of that key shows it."""
+    return alone(key, value) or value
+
+
+def bits_per_s(value: str) -> str:
+    """125000000.0 bytes as "1 Gbit/s"; empty if the text is no number, or needs more than six digits."""
+    if not is_number(value) or not float(value) > 0:
+        return ""
+    bits = 8 * float(value)
+    size, letter = next(((size, letter) for size, letter in SIZES if bits >= size), (1, ""))
+    short = f"{bits / size:.6g}"
+    return f"{short} {letter}bit/s" if isclose(float(short) * size, bits, rel_tol=1e-12) else ""
+
+
+def in_words(point: dict[str, str], between: str = ", ") -> str:
+    """A point for titles: {"x.threshold_s": "12 to 26", "y.bandwidth_bytes_per_s": "10 Gbit/s"} as "threshold = 12 to 26 s,
+    10 Gbit/s"."""
+    return printable(between.join(alone(key, value) or worded(key.rsplit(".", 1)[-1], value)
+                                  for key, value in point.items()))
+
+
+def worded(key: str, value: str) -> str:
+    """threshold = 12 to 26 s. The unit is left out if the value is a name, which has its own."""
+    found = re.fullmatch(r"(.+?)(?:_(?:(bytes)_)?(?:per_)?s)?", key)
+    words = found[1].replace("_", " ")
+    has_unit = found[1] != key and all(is_number(re.sub("[kMG]$", "", end)) for end in value.split(" to "))
+    unit = "" if not has_unit else f" {found[2] or '1'}/s" if key.endswith("_per_s") else " s"
+    return f"{words} = {' to '.join(short_value(end) for end in value.split(' to '))}{unit}"
+
+
+def as_label(name: str, point: dict[str, str]) -> str:
+    """A label as in the program's tables (results/run.hpp): DropCompute, threshold_s = 0.07."""
+    return ", ".join(part for part in (name, as_words(point, ", ", " = ")) if part)
+
+
+def short_value(text: str) -> str:
+    """1250000000.0 as 1.25G; a number that needs more than six digits stays as it is."""
+    if not is_number(text) or abs(number := float(text)) < 1e4:
+        return text
+    size, letter = next((size, letter) for size, letter in SIZES if abs(number) >= size)
+    short = f"{number / size:.6g}"
+    return short + letter if isclose(float(short) * size, number, rel_tol=1e-12) else text
+
+
+def is_number(text: str) -> bool:
+    try:
+        return isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def key_label(key: str) -> str:
+    """The last part of the key in words, with its unit in brackets."""
+    *parents, last = printable(key).split(".")
+    words = f"{parents[-1]}: {last}" if parents and last in SAY_LITTLE else last
+    words = re.sub(r"_(bytes)?_?per_s$", lambda found: f" ({found[1] or '1'}/s)", words)
+    words = re.sub(r"_s$", " (s)", words)
+    return words.replace("_", " ").replace("micro batch", "micro-batch")
+
+
+def is_same_value(one: str, other: str) -> bool:
+    """Whether two texts are equal, or the same number: 0.010 is 0.01."""
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return one == other
+
+
+def are_one_to_one(pairs: set[tuple]) -> bool:
+    """Whether each first member has one second member, and the other way round."""
+    return len(pairs) == len({first for first, _ in pairs}) == len({second for _, second in pairs})
+
+
+@dataclass
+class Method:
+    """A method at one point of a sweep, with one run per seed."""
+
+    label: str  # the same at every point
+    runs: list[Run] = field(default_factory=list)  # ascending in seed
+    older: list[Run] = field(default_factory=list)  # left out: a newer run has the same seed
+    lacks_seeds: bool = False  # another method of the picture has more seeds
+    base: str = ""  # the label without the method's own swept keys
+    own: dict[str, str] = field(default_factory=dict)  # these keys, each with its value or the name that the sweep gives it
+
+    @property
+    def name(self) -> str:
+        """The label as figures show it."""
+        return f"{self.label} ({seeds_text(len(self.runs))})" if self.lacks_seeds else self.label
+
+    @property
+    def algorithm(self) -> str:
+        return settings(self.runs[0]).get("algorithm", "")
+
+    @property
+    def index(self) -> int | None:
+        """The position in the experiment file; None if no summary has it."""
+        known = [run.summary["method_index"] for run in self.runs if isinstance(run.summary.get("method_index"), int)]
+        return min(known, default=None)
+
+
+def group_methods(runs: list[Run]) -> list[Method]:
+    """One method per label. If the settings under one label differ, the differing values become part of the label."""
+    labelled = defaultdict(list)
+    for run in runs:
+        labelled[method_label(run)].append(run)
+    members, parts = defaultdict(list), {}
+    for label, of_label in labelled.items():
+        for run, differing in zip(of_label, own_values(of_label)):
+            clock = MPI if run.on_wall_clock else ""
+            name = as_label(label, differing) + clock
+            members[name].append(run)
+            parts[name] = label + clock, differing
+    methods = in_order([newest_runs(label, of_method) for label, of_method in members.items()])
+    for method in methods:
+        method.base, method.own = parts[method.label]
+    for method in methods:
+        method.lacks_seeds = len(method.runs) < max(len(other.runs) for other in methods)
+    return methods
+
+
+def own_values(runs: list[Run]) -> list[dict[str, str]]:
+    """For each run of one method the settings that differ among them. Values have the names that the sweep gives them, if
+    each name stands for one value."""
+    differing = varying([flat(settings(run)) for run in runs])
+    named = [{key.removeprefix(OWN): value for key, value in swept(run).items() if key.startswith(OWN)} for run in runs]
+    pairs = {(tuple(names.items()), tuple(values.items())) for names, values in zip(named, differing)}
+    return named if are_one_to_one(pairs) else differing
+
+
+def swept(run: Run) -> dict[str, str]:
+    """The keys that the experiment file varies, each with its value or name. A method's own key is named method.KEY."""
+    return {column_of(key): shortened(printable(value)) for key, value in run.summary.get("sweep") or []}
+
+
+def shortened(value: str) -> str:
+    """125000000.0 as 1.25e+08."""
+    return number_text(float(value)) if re.fullmatch(r"[-+]?\d+\.\d+(e[-+]?\d+)?", value) else value
+
+
+def column_of(key: str) -> str:
+    """methods."Drop.Compute".threshold_s as method.threshold_s, as exported tables name it."""
+    found = re.fullmatch(r"""methods\.("(?:[^"\\]|\\.)*"|'[^']*'|[^.]*)\.(.+)""", key)
+    return OWN + found[2] if found else key
+
+
+def newest_runs(label: str, runs: list[Run]) -> Method:
+    """The newest run of each seed. A seed that was run again, say under another description, has two directories, and must
+    count once."""
+    seeds = defaultdict(list)
+    for run in sorted(runs, key=lambda run: (run.written, run.directory)):
+        seeds[run.seed].append(run)
+    return Method(label, runs=[seeds[seed][-1] for seed in sorted(seeds)],
+                  older=[run for seed in sorted(seeds) for run in seeds[seed][:-1]])
+
+
+def in_order(methods: list[Method]) -> list[Method]:
+    """The order of the experiment file; if that is not known, the baseline first and the others by label."""
+    if all(method.index is not None for method in methods):
+        return sorted(methods, key=lambda method: (method.index, sortable(method.label)))
+    return sorted(methods, key=lambda method: (method.algorithm != BASELINE, sortable(method.label)))
+
+
+def sortable(label: str) -> list:
+    """A key for sorting that ignores case and compares numbers by value: period 4 before period 16."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", label.casefold())
+    return [float(part) if number % 2 else part for number, part in enumerate(parts)]
+
+
+def method_label(run: Run) -> str:
+    return printable(run.summary.get("method") or settings(run).get("label") or run.directory.parent.name)
+
+
+def settings(run: Run) -> dict:
+    """The table of the configuration for the run's own method."""
+    return (run.config.get("methods") or [{}])[0]
+
+
+def seeds_text(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"
 
 
 @dataclass
@@ -20,9 +252,9 @@ class Comparison:
     """All methods of an experiment at one point of what varies: a sweep, or overrides such as training.model=cnn."""
 
     experiment: str
-    point: dict[str, str]  # what varies among the experiment's runs, beside method and seed
+    point: dict[str, str]  # the keys that vary among the experiment's runs, beside method and seed, and their values here
     methods: list[Method]
-    config: dict[str, str] = field(default_factory=dict)  # its values of the keys in which the experiment's runs differ
+    config: dict[str, str] = field(default_factory=dict)  # its values of all keys in which the experiment's runs differ
 
     @property
     def runs(self) -> list[Run]:
@@ -30,7 +262,7 @@ class Comparison:
 
 
 def compare(runs: list[Run]) -> list[Comparison]:
-    """Runs grouped by experiment and configuration."""
+    """Groups runs by experiment and configuration."""
     experiments = defaultdict(list)
     for run in runs:
         experiments[printable(run.config.get("name") or run.directory.parent.parent.name)].append(run)
@@ -43,12 +275,12 @@ def compare(runs: list[Run]) -> list[Comparison]:
 
 @dataclass
 class Placed:
-    """A run, with what says where it belongs."""
+    """A run, and the keys that decide to which points it belongs."""
 
     run: Run
-    names: dict[str, str]  # of what the experiment file varies, its method's own keys left out: key and value
-    config: dict[str, str]  # of the keys in which runs differ; "none" where it has no such key
-    unused: frozenset[str]  # those of them that do not concern it
+    names: dict[str, str]  # the keys that the experiment file varies, without its method's own, and their values
+    config: dict[str, str]  # the keys in which runs differ; "none" where the run has no such key
+    unused: frozenset[str]  # those of these keys that do not concern the run
     label: str
     own: tuple  # the settings of its method
 
@@ -61,14 +293,14 @@ class Point:
     config: dict[str, str]
     runs: list[Run] = field(default_factory=list)
     own: dict[str, set[tuple]] = field(default_factory=lambda: defaultdict(set))  # by label: settings of runs with all names
-    is_beside: bool = False  # what the file varies
-    name: dict[str, str] = field(default_factory=dict)  # keys and values that tell it apart from the others
+    is_beside: bool = False  # made beside the sweep
+    name: dict[str, str] = field(default_factory=dict)  # keys and values that no other point has
 
 
 def points_of(runs: list[Run]) -> list[Point]:
-    """Each run at the point that its own configuration has, and nowhere else. A run that lacks the name of a swept key is at
-    all values of the key only if the key does not concern its method; otherwise it was made beside the sweep, and has a
-    point of its own. The program's tables have the same rule (results/result_rows.hpp)."""
+    """Puts each run at the point of its own configuration. A run without a name for a swept key is at all values of the key
+    if the key does not concern its method. Otherwise it was made beside the sweep and has a point of its own. The
+    program's tables have the same rule (results/result_rows.hpp)."""
     placed = placed_runs(runs)
     keys = list(dict.fromkeys(key for one in placed for key in one.names))
     points: dict[tuple, Point] = {}
@@ -87,7 +319,7 @@ def points_of(runs: list[Run]) -> list[Point]:
         else:
             partial.append(one)
     named = list(points.values())
-    targets = {}  # of runs that differ in the seed alone
+    targets = {}  # shared by runs that differ only in the seed
     beside = []
     for one in partial:
         alike = (*one.names.items(), None, *one.config.items(), one.unused, one.label, one.own)
@@ -120,13 +352,13 @@ def placed_runs(runs: list[Run]) -> list[Placed]:
     differing = [key for key in every if len(values[key]) > 1]
     return [Placed(run, {key: value for key, value in swept(run).items() if not key.startswith(OWN)},
                    {key: config.get(key, "none") for key in differing},
-                   frozenset(key for key in differing if key in without), method_label(run), own_settings(run))
+                   frozenset(key for key in differing if key in without), method_label(run), tuple(flat(settings(run)).items()))
             for run, config, without in zip(runs, whole, unused)]
 
 
 def unused_keys(run: Run, config: dict[str, str]) -> frozenset[str]:
-    """Keys of the configuration that do not concern the run: its method has them otherwise, or they describe a model or a
-    data set that it does not train."""
+    """Keys of the configuration that do not concern the run: its method overrides them, or they describe a model or a data
+    set that it does not use."""
     own = own_training(run)
     training = {**flat(run.config.get("training", {})), **flat(settings(run).get("training", {}))}
     trained = {kind: {value for key, value in training.items() if key.rsplit(".", 1)[-1] == kind} for kind in DESCRIBED.values()}
@@ -135,12 +367,8 @@ def unused_keys(run: Run, config: dict[str, str]) -> frozenset[str]:
         for table, kind in DESCRIBED.items()))
 
 
-def own_settings(run: Run) -> tuple:
-    return tuple(flat(settings(run)).items())
-
-
 def points_with(one: Placed, points: list[Point]) -> list[Point]:
-    """At which of them the run is, too."""
+    """The points at which the run stands, too."""
     stands = any(agrees(one, point) and all(one.config[key] == point.config[key] for key in point.config if key not in one.unused)
                  for point in points)
 
@@ -150,7 +378,7 @@ def points_with(one: Placed, points: list[Point]) -> list[Point]:
         differing = {key for key in point.config if key not in one.unused and one.config[key] != point.config[key]}
         if one.label in point.own:  # the keys concern its method
             return not differing and one.own in point.own[one.label]
-        # What a method has otherwise is not to be seen where the file has the same value: at one point.
+        # At one of the points the file has the same value as the method's override, which is not seen there.
         return not differing or (stands and len(one.names) < len(point.names) and all(key.startswith(MAY_BE_OTHERWISE) for key in differing))
 
     return [point for point in points if is_there(point)]
@@ -161,15 +389,15 @@ def agrees(one: Placed, point: Point) -> bool:
 
 
 def names_by_config(one: Placed, keys: list[str], named: list[Point]) -> dict[str, str]:
-    """Of a run beside the sweep: its configuration's values, by the names that the sweep has for them."""
+    """The values of the swept keys for a run beside the sweep, by the names that the sweep has for them."""
     known = {key: {point.config[key]: point.names[key] for point in named if key in point.config} for key in keys}
     config = flat(one.run.config)
     return {key: one.names.get(key) or known[key].get(config.get(key)) or config.get(key) or f"no {key}" for key in keys}
 
 
 def named_points(points: list[Point], keys: list[str]) -> list[Point]:
-    """In order, each with its name: the sweep's names, and of the other keys those that tell points of the same names apart,
-    or that a point beside the sweep has otherwise than all others."""
+    """The points in order, with their names: the sweep's names, and those other keys that distinguish points of the same
+    names, or in which a point beside the sweep differs from all others."""
     by_names = defaultdict(list)
     for point in points:
         by_names[tuple(point.names.items())].append(point)
@@ -185,47 +413,49 @@ def named_points(points: list[Point], keys: list[str]) -> list[Point]:
     if not keys:
         return points
     firsts = [min(point.runs, key=lambda run: run.written) for point in points]
-    return [points[place] for place in in_order(list(range(len(points))), firsts, [point.name for point in points],
-                                                list(points[0].name))]
+    return [points[place] for place in places_in_order(firsts, [point.name for point in points], list(points[0].name))]
 
 
 def points_in_order(comparisons: list[Comparison]) -> list[Comparison]:
-    """Of one experiment, as in_order has places of runs."""
+    """The comparisons of one experiment in the order of places_in_order()."""
     keys = list(dict.fromkeys(key for one in comparisons for key in one.point))
-    runs = [one.runs[0] for one in comparisons]
-    firsts = {id(run): min(other.written for other in one.runs) for run, one in zip(runs, comparisons)}
+    firsts = [min(one.runs, key=lambda run: run.written) for one in comparisons]
     named = [{key: one.point.get(key, "") for key in keys} for one in comparisons]
-    return [comparisons[place] for place in in_order(list(range(len(comparisons))), runs, named, keys, firsts)]
+    return [comparisons[place] for place in places_in_order(firsts, named, keys)]
 
 
-def in_order(places: list[int], runs: list[Run], named: list[dict[str, str]], keys: list[str],
-             firsts: dict[int, str] | None = None) -> list[int]:
-    """Ascending in numbers; what has no number, such as variants, as it was run first."""
-    numeric = {key: all(is_number(named[place][key]) for place in places) for key in keys}
-    written = {place: (firsts or {}).get(id(runs[place]), runs[place].written) for place in places}
-    first = {(key, value): min(written[place] for place in places if named[place][key] == value)
-             for key in keys for value in {named[place][key] for place in places}}
-    return sorted(places, key=lambda place: [float(named[place][key]) if numeric[key] else first[key, named[place][key]]
+def places_in_order(firsts: list[Run], named: list[dict[str, str]], keys: list[str]) -> list[int]:
+    """Positions in ascending order of the keys' values. `firsts`: the first run of each; `named`: its value of each key.
+    Values that are no numbers, such as variants, have the order in which they were run first."""
+    places = range(len(firsts))
+    numeric = {key: all(is_number(name[key]) for name in named) for key in keys}
+    begun = {(key, value): min(run.written for run, name in zip(firsts, named) if name[key] == value)
+             for key in keys for value in {name[key] for name in named}}
+    return sorted(places, key=lambda place: [float(named[place][key]) if numeric[key] else begun[key, named[place][key]]
                                              for key in keys])
 
 
 def own_training(run: Run) -> tuple[str, ...]:
-    """Beginnings of the keys of [training] that the run's method has otherwise; all of a table that it names anew."""
+    """Beginnings of the keys of [training] that the run's method overrides; a whole table if it names another kind of it."""
     keys = flat(settings(run).get("training", {}), "training.")
     return tuple(key.rsplit(".", 1)[0] + "." if key.count(".") > 1 and key.rsplit(".", 1)[-1] in DECIDING else key for key in keys)
 
 
 def without_common_phases(runs: list[Run]) -> list[Run]:
-    """Methods count steps and time from the end of their common phase: beside them it is no method of its own."""
+    """The runs without common phases: methods count steps and time from the end of theirs, so it is no method beside them."""
     if not any("common" in run.config.get("training", {}) for run in runs):
         return runs
     return [run for run in runs if method_label(run) != COMMON_PHASE]
 
 
 def in_common(comparisons: list[Comparison]) -> dict[str, str]:
-    """What varies elsewhere and has one value in all of them."""
+    """The varying keys that have the same value in all of the comparisons."""
     first, *others = (comparison.point for comparison in comparisons)
     return {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
+
+
+def experiments_among(comparisons: list[Comparison]) -> list[str]:
+    return list(dict.fromkeys(comparison.experiment for comparison in comparisons))
 
 
 def heading(comparison: Comparison) -> str:
@@ -235,7 +465,8 @@ def heading(comparison: Comparison) -> str:
 
 
 def subtitle(comparison: Comparison, point: str, methods: list[Method] | None = None) -> str:
-    """What was run, and over how many seeds the lines go: those of `methods`, or else of the comparison."""
+    """The experiment, its workers, model and point, and over how many seeds lines go. `methods`: those in the figure; None:
+    all."""
     config = comparison.runs[0].config
     training, parts = config.get("training", {}), [comparison.experiment]
     workers = config.get("cluster", {}).get("workers")
@@ -251,4 +482,36 @@ def subtitle(comparison: Comparison, point: str, methods: list[Method] | None = 
     seeds = {len(method.runs) for method in methods or comparison.methods}
     bound = "up to " if len(seeds) > 1 else ""
     parts.append("one seed" if seeds == {1} else f"line: mean of {bound}{max(seeds)} seeds, band: lowest to highest")
-    return printable("  ·  ".join(parts))
+    return printable(BETWEEN.join(parts))
+
+
+def without_band(text: str) -> str:
+    """A subtitle without its explanation of lines and bands, for figures that have none."""
+    return BETWEEN.join(part for part in text.split(BETWEEN) if not part.startswith("line: mean"))
+
+
+def panel_name(comparison: Comparison, comparisons: list[Comparison], without: str = "") -> str:
+    """The values in which a comparison differs from the others. `without`: a key to leave out."""
+    several = len(experiments_among(comparisons)) > 1
+    point = {key: value for key, value in comparison.point.items() if key != without and key not in in_common(comparisons)}
+    parts = [comparison.experiment * several, in_words(point)]
+    return ", ".join(part for part in parts if part)
+
+
+def described(comparisons: list[Comparison], key: str = "") -> str:
+    """The subtitle of a figure with a panel for each comparison. `key`: the key of the panels' horizontal axis."""
+    shown = subtitle(comparisons[0], "", [method for comparison in comparisons for method in comparison.methods])
+    parts = shown.split(BETWEEN)
+    if len(experiments_among(comparisons)) > 1:
+        parts[0] = f"{len(comparisons)} experiments"
+    varies = {key, *(key for one in comparisons for key in one.point)}
+    shared = {name: value for name, value in in_common(comparisons).items() if name != key}
+    common = in_words(shared)
+    numbers = {one.runs[0].config.get("cluster", {}).get("workers") for one in comparisons}  # variants may differ in it
+    alike = "cluster.workers" not in varies and len(numbers) == 1
+    return BETWEEN.join([*(part for part in parts if not re.fullmatch(r"\d+ workers?", part) or alike), *([common] if common else [])])
+
+
+def bars_described(comparisons: list[Comparison]) -> str:
+    """The same for bars with intervals in place of lines with bands."""
+    return described(comparisons).replace("line: ", "").replace("band: lowest to highest", "its 95 % interval")

@@ -1,15 +1,27 @@
-"""From the evaluations of several seeds to one curve with a band."""
+"""Accuracy and loss against steps, samples, time and bytes: means over the seeds with bands."""
 
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
-from plots.methods import Method
+from plots import style
+from plots.comparison import Comparison, Method, described, panel_name
+from plots.numbers import typeset_number
+from plots.sheet import Place, Sheet, shared_out
+
+# A few methods far off would set the scale, so that the others lie on each other. If without them (at most this share of all)
+# the others spread over less than that share of the whole range, they leave the panel.
+CROWDED, MOST_BEYOND = 0.4, 0.25
+WIDTH = 3.5  # inches of a panel
+LEFT = 0.9  # inches left of the first panel: losses may have four digits
+FEWEST_EVALUATIONS = 3  # from the first model's evaluation to the last one's a line says nothing
+ACROSS = 3  # panels side by side on a screen
 
 
 @dataclass
 class Curve:
-    """The mean over seeds and its extremes; all arrays have one length."""
+    """The mean over seeds, the lowest and the highest value at each x. All arrays have one length."""
 
     x: np.ndarray
     mean: np.ndarray
@@ -18,9 +30,8 @@ class Curve:
 
 
 def common_grid(xs: list[np.ndarray]) -> np.ndarray:
-    """Points at which all of several ascending sequences can be interpolated: their own, from the latest beginning to
-    the earliest end, so that a curve has points, and marks, only where something was measured, and is exact between
-    them. The sequences themselves where they are equal; empty if they do not overlap."""
+    """Points at which all of several ascending sequences can be interpolated: their own points, from the latest beginning to
+    the earliest end. So a curve has points, and marks, only where something was measured. Empty if they do not overlap."""
     if all(np.array_equal(x, xs[0]) for x in xs):
         return xs[0]
     begin, end = max(x[0] for x in xs), min(x[-1] for x in xs)
@@ -29,8 +40,8 @@ def common_grid(xs: list[np.ndarray]) -> np.ndarray:
 
 
 def mean_curve(xs: list[np.ndarray], ys: list[np.ndarray]) -> Curve | None:
-    """The curve of several (x, y) sequences, each ascending in x. Values that are not finite are left out, and
-    so is a sequence that has no others (its run diverged). None where nothing remains."""
+    """The curve of several (x, y) sequences, each ascending in x. Values that are not finite are left out, and so is a
+    sequence that has no others (its run diverged). None if nothing remains."""
     finite = [np.isfinite(x) & np.isfinite(y) for x, y in zip(xs, ys)]
     pairs = [(x[kept], y[kept]) for x, y, kept in zip(xs, ys, finite) if kept.any()]
     grid = common_grid([x for x, _ in pairs]) if pairs else np.array([])
@@ -46,14 +57,9 @@ def method_curve(method: Method, x_column: str, y_column: str) -> Curve | None:
                       [table[y_column].to_numpy(float) for table in tables])
 
 
-# A few methods far off would set the scale, so that the others lie on each other: where without them (no more than a
-# quarter) the others spread over less than this share of the whole, these leave the panel.
-CROWDED, MOST_BEYOND = 0.4, 0.25
-
-
 def shown_range(curves: list[Curve], skip: float = 0.18) -> tuple[float, float]:
-    """The values after the first `skip` of each curve, so that its steep beginning does not squeeze the rest; without those
-    of a few methods that are far off."""
+    """The range of the curves' values after the first share `skip` of each curve, whose steep beginning would squeeze the
+    rest, and without a few methods that are far off."""
     ranges = []
     for curve in curves:
         kept = curve.x >= curve.x[0] + skip * (curve.x[-1] - curve.x[0])
@@ -70,3 +76,218 @@ def shown_range(curves: list[Curve], skip: float = 0.18) -> tuple[float, float]:
 
 def ends_of(ranges: list[tuple[float, float]]) -> tuple[float, float]:
     return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+@dataclass(frozen=True)
+class Horizontal:
+    column: str  # a column of metrics.csv
+    label: str
+
+    def scale(self, longest: float) -> tuple[float, str]:
+        """The divisor and the label of an axis up to `longest`."""
+        unit = {"time_s": style.time_unit, "communicated_bytes": style.byte_unit}.get(self.column)
+        if unit is None:
+            return 1, self.label
+        size, name = unit(longest)
+        return size, f"{self.label} ({name})"
+
+
+HORIZONTALS = {"steps": Horizontal("step", "optimizer steps"), "samples": Horizontal("samples", "samples in the model"),
+               "time": Horizontal("time_s", "time"), "bytes": Horizontal("communicated_bytes", "sent by all")}
+
+
+@dataclass
+class Row:
+    """The column of METRICS that a row of panels shows."""
+
+    column: str
+    label: str
+    target_key: str
+    rising: bool
+    percent: bool
+
+
+ROWS = [Row("test_accuracy", "test accuracy", "target_accuracy", rising=True, percent=True),
+        Row("test_loss", "test loss", "target_loss", rising=False, percent=False)]
+
+
+def curves_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
+                  axes: tuple[str, ...] = tuple(HORIZONTALS)):
+    """The figure; None if no method has evaluated a model. `looks`: by label; `axes`: names of HORIZONTALS."""
+    styles = {method.name: looks[method.label] for method in methods}
+    horizontals = present(methods, axes)
+    rows = []
+    for row in ROWS:
+        curves = [{method.name: curve for method in methods if (curve := method_curve(method, along.column, row.column))}
+                  for along in horizontals]
+        if curves and curves[0]:
+            rows.append((row, curves))
+    if not rows:
+        return None
+    last = [Place(list(styles), width=WIDTH, left=0.1)]
+    first, between = Place(width=WIDTH, left=LEFT), [Place(width=WIDTH, left=0.1) for _ in horizontals[2:]]
+    alone = [Place(list(styles), width=1.6 * WIDTH, left=LEFT)]
+    sheet = Sheet([[first, *between, *last] if len(horizontals) > 1 else alone for _ in rows], heading, subtitle,
+                  entitled=False)
+    panels, dots = iter(sheet.panels), False
+    for row, curves in rows:
+        line = [next(panels) for _ in horizontals]
+        target = target_of(methods, row)
+        limit_values(line, curves, row, target)
+        for panel, along, lines in zip(line, horizontals, curves):
+            longest = max((curve.x[-1] for curve in lines.values()), default=0)
+            scale, label = along.scale(longest)
+            mark_beyond(panel, lines, styles, scale, row.percent)
+            draw_curves(panel, lines, styles, scale, label if row is rows[-1][0] or style.page.is_column else "")
+            if target is not None:
+                panel.axhline(target, color=style.FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+                dots |= mark_target(panel, reached(methods, along), styles, target, scale)
+            begins = panel is line[0] or style.page.is_column
+            panel.tick_params(labelleft=begins)
+            panel.set_ylabel((f"{row.label} (%)" if row.percent else row.label) if begins else "")
+            if panel is line[-1]:
+                sheet.name_lines(panel, {name: (curve.x[-1] / scale, curve.mean[-1]) for name, curve in lines.items()}, styles)
+    if dots:
+        several = any(len(method.runs) > 1 for method in methods)
+        sheet.subtitle += "  ·  on the target's line: first evaluation at target" + (", mean of seeds" if several else "")
+    return sheet.finish()
+
+
+def curve_panels(comparisons: list[Comparison], looks: dict[str, dict], heading: str, axes: tuple[str, ...], row: Row):
+    """Curves of several comparisons side by side, with rows of panels for each of the axes. None if there are no lines."""
+    names = dict.fromkeys(method.label for comparison in comparisons for method in comparison.methods)
+    cells = []
+    for axis in axes:
+        for comparison in comparisons:
+            if along := present(comparison.methods, (axis,)):
+                cells.append((comparison, along[0]))
+    cells = [(comparison, along, lines) for comparison, along in cells
+             if (lines := {method.label: curve for method in comparison.methods
+                           if (curve := method_curve(method, along.column, row.column))})]
+    if not any(len(curve.x) >= FEWEST_EVALUATIONS for _, _, lines in cells for curve in lines.values()):
+        return None
+    groups = [[cell for cell in cells if cell[1] is HORIZONTALS[axis]] for axis in axes]
+    rows = [line for group in groups for line in shared_out(group, ACROSS)]
+    sheet = Sheet([[Place(list(names) if cell is line[-1] else [], width=3.9, height=2.7) for cell in line] for line in rows],
+                  heading, described(comparisons))
+    dots = False
+    for panel, (comparison, along, lines) in zip(sheet.panels, [cell for line in rows for cell in line]):
+        target = target_of(comparison.methods, row)
+        limit_values([panel], [lines], row, target)
+        scale, label = along.scale(max(curve.x[-1] for curve in lines.values()))
+        mark_beyond(panel, lines, looks, scale, row.percent)
+        draw_curves(panel, lines, looks, scale, label)
+        if target is not None:
+            panel.axhline(target, color=style.FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+            places = {method.label: x for method in comparison.methods
+                      if (x := reached([method], along).get(method.name)) is not None}
+            dots |= mark_target(panel, places, looks, target, scale)
+        sheet.entitle(panel, panel_name(comparison, comparisons))
+        panel.set_ylabel(f"{row.label} (%)" if row.percent else row.label)
+        if any(line[-1][0] is comparison and line[-1][1] is along for line in rows):
+            ends = {label: (curve.x[-1] / scale, curve.mean[-1]) for label, curve in lines.items()}
+            sheet.name_lines(panel, ends, looks)
+    if dots:
+        sheet.subtitle += "  ·  on the target's line: first evaluation at target"
+    return sheet.finish()
+
+
+def present(methods: list[Method], names: tuple[str, ...]) -> list[Horizontal]:
+    """The axes of these names along which anything happens: a single worker sends nothing."""
+    return [HORIZONTALS[name] for name in names
+            if any((run.metrics[HORIZONTALS[name].column] > 0).any() for method in methods for run in method.runs)
+            or name == "steps"]
+
+
+def at_target(method: Method, column: str) -> float | None:
+    """The mean over seeds of a column of METRICS at the first evaluation at the target, as in the table of results. None if
+    a seed never reached the target, for then no mean is known."""
+    reached = [at_target_of(run, column) for run in method.runs]
+    return None if None in reached else float(np.mean(reached))
+
+
+def at_target_of(run, column: str) -> float | None:
+    target = run.summary.get("time_to_target") or {}
+    if column in target or target.get("step") is None:
+        return target.get(column)
+    there = run.metrics.loc[run.metrics["step"] == target["step"], column]
+    return float(there.iloc[0]) if len(there) else None
+
+
+def target_of(methods: list[Method], row: Row) -> float | None:
+    """The target of the test set."""
+    evaluation = methods[0].runs[0].config.get("evaluation", {})
+    return evaluation.get(row.target_key) if evaluation.get("target_of", "test") == "test" else None
+
+
+def reached(methods: list[Method], along: Horizontal) -> dict[str, float]:
+    return {method.name: mean for method in methods if (mean := at_target(method, along.column)) is not None}
+
+
+def draw_curves(panel, lines: dict[str, Curve], styles, scale: float, label: str) -> None:
+    faint = 0.16 * min(1, 6 / max(1, len(lines)))  # many bands would hide the lines
+    for name, curve in lines.items():
+        x = curve.x / scale
+        panel.fill_between(x, curve.low, curve.high, color=styles[name]["color"], alpha=faint, linewidth=0)
+        panel.plot(x, curve.mean, **(style.marked_here_and_there(styles[name]) if len(x) > 1 else styles[name]), gid="method")
+    set_axis(panel, max((curve.x[-1] for curve in lines.values()), default=0) / scale, label)
+
+
+def set_axis(panel, longest: float, label: str) -> None:
+    """An axis from 0 on."""
+    panel.set_xlim(0, 1.02 * longest or 1)
+    panel.xaxis.set_major_formatter(style.SHORT)
+    panel.xaxis.set_major_locator(MaxNLocator(style.page.ticks - 1))
+    panel.set_xlabel(label)
+
+
+def mark_beyond(panel, lines: dict[str, Curve], styles, scale: float, percent: bool) -> None:
+    """Writes the values of lines that end outside of the panel at its edge."""
+    low, high = sorted(panel.get_ylim())
+    for name, curve in lines.items():
+        end = curve.mean[-1]
+        if low <= end <= high:
+            continue
+        panel.annotate(f"{typeset_number(100 * end if percent else end, 3)}{' %' * percent} {'↓' if end < low else '↑'}",
+                       (curve.x[-1] / scale, 0.03 if end < low else 0.97), xycoords=panel.get_xaxis_transform(), ha="right",
+                       va="bottom" if end < low else "top", fontsize="small", color=styles[name]["color"], gid="beyond",
+                       fontweight="bold")
+
+
+def mark_target(panel, places: dict[str, float], styles, target: float, scale: float) -> bool:
+    """Draws a hollow marker per method on the line of the target, and returns whether there are any."""
+    end = panel.get_xlim()[1]
+    panel.set_xlim(0, max([end, *(1.02 * x / scale for x in places.values())]))
+    for name, x in places.items():
+        panel.plot(x / scale, target, styles[name].get("marker", "o"), color="none", markersize=1.5 * style.page.marker,
+                   markeredgecolor=styles[name]["color"], markeredgewidth=1.5, zorder=5, gid="target")
+    return bool(places)
+
+
+def limit_values(line, curves: list[dict[str, Curve]], row: Row, target: float | None) -> None:
+    """Sets one range of values for the panels of a row, from the lines after their beginning."""
+    low, high = shown_range([curve for lines in curves for curve in lines.values()])
+    if target is not None:
+        low, high = min(low, target), max(high, target)
+    wide = not row.percent and low > 0 and high / low > 20
+    margin = 0.06 * (high - low or abs(high) or 1)
+    for panel in line:
+        if wide:
+            panel.set_yscale("log")
+            panel.yaxis.set_major_formatter(style.DECADES)
+            panel.yaxis.set_minor_formatter(NullFormatter())
+            panel.set_ylim(low / 1.3, high * 1.3)
+            continue
+        panel.set_ylim(low - margin, high + margin)
+        panel.yaxis.set_major_locator(MaxNLocator(style.page.ticks))
+        if row.percent:
+            panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: typeset_number(100 * value)))
+        else:
+            panel.yaxis.set_major_formatter(style.SHORT)
+    if target is not None:
+        text = f"{typeset_number(100 * target)} %" if row.percent else typeset_number(target)
+        below = row.rising  # the ends of the lines leave room there
+        line[0].annotate(f"target {text}", (1, target), xycoords=("axes fraction", "data"),
+                         xytext=(-2, -3 if below else 3), textcoords="offset points", ha="right",
+                         va="top" if below else "bottom", fontsize="small", color="#666666", zorder=7,
+                         bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8})

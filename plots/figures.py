@@ -1,46 +1,43 @@
-"""Which figures there are to draw, known from the runs' documents alone."""
+"""Which figures there are for some runs, and drawing them: each kind by its own function, with one look per method in all
+figures of an experiment."""
 
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from zlib import crc32
 
-from plots.comparison import Comparison, in_common
-from plots.grids import Grid, find_grids
-from plots.runs import MEASURED
-from plots.sweeps import Sweep, find_sweeps
-from plots.traces import TRACE
-from plots.variation import as_words
+from plots.claims import Published, claims_figure, claims_of, published_in
+from plots.comparison import (Comparison, as_words, bars_described, experiments_among, heading, in_common, in_words,
+                              is_same_value, panel_name, subtitle)
+from plots.curves import ROWS, curve_panels, curves_figure, method_curve
+from plots.final_results import bars_figure, pareto_figure, pareto_panels, ranking_figure, speed_panels
+from plots.heat import Grid, find_grids, heat_figure
+from plots.numbers import END_TIME, SPEED, STEP_TIME
+from plots.recordings import arrivals_figure, kept_figure, lengths_figure, measurements_figure
+from plots.rounds import changes_period, distributions_figure, period_panels, rounds_figure
+from plots.runs import ARRIVALS, CLAIMS, MEASURED, TRACE
+from plots.style import line_styles
+from plots.sweeps import Sweep, find_sweeps, looks_of_sweeps, sweep_figure, sweeps_figure
+from plots.timeline import accounts_figure, has_accounts, timeline_figure, times_figure, titles_of
 
-CLAIMS = "claims.json"  # beside the runs
-ARRIVALS = "arrivals.csv.gz"  # when gradients came, if a run has recorded it
-OF_POINTS = ["curves", "rounds", "measurements", "arrivals", "kept", "lengths", "timeline"]
-OF_ENDS = ["bars", "pareto", "accounts", "distributions"]  # of points of a sweep only where asked for: it has its own figure
-KINDS = ["claims", "sweep", "sweeps", "heat", "regimes", "paretos", "rankings", *OF_POINTS, *OF_ENDS]
-NEEDS = {
-    "claims": "claims that have been judged", "sweep": "a swept number with at least three values",
-    "sweeps": "a number that is swept at several values of something else",
-    "heat": "two swept numbers, with three and two values at least", "regimes": "variants, or several experiments",
-    "paretos": "variants, or several experiments, with evaluations",
-    "rankings": "variants, or several experiments, with evaluations of three methods", "curves": "evaluations", "rounds": "a period that changes",
-    "measurements": "[measurements]", "arrivals": "recording.arrivals", "kept": "recording.samples",
-    "lengths": "recording.samples of texts", "timeline": "recording.trace", "bars": "two methods", "pareto": "evaluations",
-    "accounts": "steps", "distributions": "at least 50 steps"}
+OF_ENDS = ["bars", "pareto", "accounts", "distributions"]  # a sweep has its own figure in place of these for each point
 MOST_REGIMES = 12  # in one picture
+SIMPLE = {"rounds": rounds_figure, "measurements": measurements_figure, "arrivals": arrivals_figure,
+          "kept": kept_figure, "lengths": lengths_figure, "timeline": timeline_figure, "accounts": accounts_figure}
 
 
 @dataclass
 class Planned:
-    """A figure; there will be none where the tables turn out to have nothing for it."""
+    """A figure, unless the tables turn out to have nothing for it."""
 
     kind: str
     shown: Sweep | Grid | Comparison | list[Sweep] | list[Comparison]
-    name: str  # of its files
+    name: str  # the name of its files, without suffix
 
 
 def plan_figures(comparisons: list[Comparison], kinds: list[str], asked: bool = False) -> list[Planned]:
-    """Those of these kinds; `asked`: for these kinds alone."""
-    several = len({comparison.experiment for comparison in comparisons}) > 1
+    """The figures of these kinds, as far as the runs' documents tell. `asked`: the user has named the kinds."""
+    several = mixed(comparisons)
 
     def planned(kind: str, shown: Sweep | Grid | Comparison, point: dict[str, str], along: str = "") -> Planned:
         return Planned(kind, shown, file_name(kind, shown.experiment if several else "", along, as_words(point)))
@@ -67,7 +64,7 @@ def plan_figures(comparisons: list[Comparison], kinds: list[str], asked: bool = 
 
 
 def variant_beside(comparison: Comparison, comparisons: list[Comparison], before: bool = False) -> Comparison | None:
-    """Of two variants the other one, if it comes after this one, or before it: one picture shows both."""
+    """The other one of exactly two variants, if it comes after this one (or before it), since one picture shows both."""
     def without(one: Comparison) -> tuple:
         return one.experiment, {key: value for key, value in one.point.items() if key != "variant"}
     pair = [one for one in comparisons if "variant" in one.point and without(one) == without(comparison)]
@@ -81,7 +78,7 @@ def has_claims(comparison: Comparison) -> bool:
 
 
 def alike(sweeps: list[Sweep]) -> dict[tuple[str, str], list[Sweep]]:
-    """Those along one key, by the last part of that and, where they are of one experiment among several, by this."""
+    """Sweeps that share a key, by its last part, and by their experiment if they are of one among several."""
     several = len({sweep.experiment for sweep in sweeps}) > 1
     keys = defaultdict(list)
     for sweep in sweeps:
@@ -91,17 +88,17 @@ def alike(sweeps: list[Sweep]) -> dict[tuple[str, str], list[Sweep]]:
 
 
 def is_of_configuration(sweep: Sweep) -> bool:
-    """And not of a method's own."""
+    """Whether the key belongs to the configuration, not to a method."""
     return sweep.key in sweep.where.point
 
 
 def mixed(comparisons: list[Comparison]) -> bool:
-    return len({comparison.experiment for comparison in comparisons}) > 1
+    return len(experiments_among(comparisons)) > 1
 
 
 def regimes(comparisons: list[Comparison], sweeps: list[Sweep]) -> list[list[Comparison]]:
-    """Points that stand side by side: the variants of an experiment at each point of what else varies, other points of one
-    that is swept along no number, and experiments of one point each."""
+    """Groups of comparisons that stand side by side: the variants of an experiment, for each value of its other keys; the
+    points of an experiment that is swept along no number; and experiments of one point each."""
     swept = {sweep.experiment for sweep in sweeps if is_of_configuration(sweep)}
     groups = defaultdict(list)
     for comparison in comparisons:
@@ -115,7 +112,7 @@ def regimes(comparisons: list[Comparison], sweeps: list[Sweep]) -> list[list[Com
 
 
 def kinds_of(comparison: Comparison) -> list[str]:
-    """What its runs can show beside their place in a sweep: without a model there are no evaluations."""
+    """The kinds of figures of a single point for which its runs have data."""
     runs = comparison.runs
     has_model = any(run.config.get("training", {}).get("model", "none") != "none" for run in runs)
     has_trace = any((run.directory / TRACE).exists() for run in runs)
@@ -128,7 +125,89 @@ def kinds_of(comparison: Comparison) -> list[str]:
 
 
 def file_name(*parts: str) -> str:
-    """The parts that are not empty, in characters that suit every file system; the end of a long one as a digest.
-    A plus is dropped: 1e+06 must not become 1e-06."""
+    """The parts that are not empty, in characters that suit every file system. A long name ends with a digest. A plus is
+    dropped: 1e+06 must not become 1e-06."""
     name = re.sub(r"[^\w.=-]+", "-", "-".join(part for part in parts if part).replace("+", ""))
     return name if len(name) <= 100 else f"{name[:90]}-{crc32(name.encode()):08x}"
+
+
+class Drawing:
+    """Draws planned figures. `axes`: of curves and fronts; `axes_side_by_side`: of curves of several comparisons."""
+
+    def __init__(self, comparisons: list[Comparison], axes: tuple[str, ...], axes_side_by_side: tuple[str, ...], every_formula: bool):
+        self.comparisons, self.axes, self.axes_side_by_side = comparisons, axes, axes_side_by_side
+        self.every_formula = every_formula
+        self.claims = claims_of(comparisons)
+        self.published = published_in(self.claims)
+        self.looks = {experiment: looks_of([comparison for comparison in comparisons if comparison.experiment == experiment])
+                      for experiment in experiments_among(comparisons)}
+
+    def draw(self, planned: Planned):
+        """The figure; None if the tables have nothing for it."""
+        shown = planned.shown
+        if planned.kind == "claims":
+            return claims_figure(self.claims[shown.experiment], heading(shown), shown.experiment)
+        if planned.kind == "sweep":
+            return sweep_figure(shown, self.looks_of_lines(shown), self.every_formula,
+                                self.published[shown.experiment], self.claims[shown.experiment])
+        if planned.kind == "sweeps":
+            return sweeps_figure(shown, looks_of_sweeps(shown), self.published)
+        if planned.kind == "heat":
+            return heat_figure(shown)
+        if isinstance(shown, list):
+            return self.draw_side_by_side(planned.kind, shown)
+        about = (shown.methods, self.looks[shown.experiment], heading(shown),
+                 subtitle(shown, in_words(shown.point)))
+        if planned.kind == "curves":
+            return curves_figure(*about, self.axes)
+        if planned.kind == "pareto":
+            return pareto_figure(*about, self.axes)
+        if planned.kind == "bars":
+            return bars_figure(*about, [one for one in self.published[shown.experiment]
+                                        if all(is_same_value(shown.point.get(key, ""), value) for key, value in one.where.items())])
+        if planned.kind == "distributions":
+            return distributions_figure(*about, variant_beside(shown, self.comparisons))
+        return SIMPLE[planned.kind](*about)
+
+    def draw_side_by_side(self, kind: str, shown: list[Comparison]):
+        name = "What differs between experiments" if mixed(shown) else heading(shown[0])
+        if kind == "paretos":
+            return pareto_panels(shown, looks_of(shown), name, self.axes)
+        if kind == "rankings":
+            return ranking_figure(shown, looks_of(shown), name)
+        claims, published = ([one for experiment in experiments_among(shown) for one in by_experiment[experiment]]
+                             for by_experiment in (self.claims, self.published))
+        return regimes_figure(shown, looks_of(shown), name, self.axes_side_by_side, claims, published)
+
+    def looks_of_lines(self, sweep: Sweep) -> dict[str, dict]:
+        """The looks of methods. Along a method's own key its points are one line with another label and look."""
+        looks = self.looks[sweep.experiment]
+        return looks if all(line.label in looks for line in sweep.lines) else looks_of_sweeps([sweep])
+
+
+def regimes_figure(comparisons: list[Comparison], looks: dict[str, dict], heading: str, axes: tuple[str, ...],
+                   claims: list[dict] = (), published: list[Published] = ()):
+    """Comparisons side by side: accuracy or loss, with a row of panels for each of the axes. Without a model the times of the
+    runs, if claims are about these; else the period, if a method changes it; else speeds. None if there is nothing to show.
+    `looks`: by label, of all their methods; `claims`: those of their experiments; `published`: papers' figures."""
+    row = next((row for row in ROWS if any(method_curve(method, "step", row.column)
+                                           for comparison in comparisons for method in comparison.methods)), None)
+    if row:
+        return curve_panels(comparisons, looks, heading, axes, row)
+    measures = Counter(claim["measure"] for claim in claims)
+    if END_TIME.measure in measures and has_accounts(comparisons):
+        titles = titles_of(comparisons, [panel_name(one, comparisons) for one in comparisons])
+        return times_figure(titles, looks, heading, bars_described(comparisons), published)
+    if any(changes_period(method) for comparison in comparisons for method in comparison.methods):
+        return period_panels(comparisons, looks, heading)
+    about_steps = 2 * measures[STEP_TIME.measure] > measures.total()
+    return speed_panels(comparisons, looks, heading, STEP_TIME if about_steps else SPEED)
+
+
+def looks_of(comparisons: list[Comparison]) -> dict[str, dict]:
+    """One look for each label of all their methods."""
+    algorithms: dict[str, str] = {}
+    for comparison in comparisons:
+        for method in comparison.methods:
+            algorithms.setdefault(method.label, method.algorithm)
+    return line_styles(algorithms)

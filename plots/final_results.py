@@ -1,37 +1,203 @@
-"""Accuracy in the end against what it took, time and bytes: a point per method, and the front of those that none beats in
-both."""
+"""Final results of methods over their seeds: bars, rankings, and Pareto fronts of accuracy against time and bytes."""
 
+from math import isfinite
+
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from plots import page, style
-from plots.comparison import Comparison
-from plots.intervals import mean_and_half
-from plots.methods import Method
-from plots.numbers import typeset_number
-from plots.pareto import Seeds, chains
-from plots.quantities import ACCURACY, BYTES, END_TIME, LOSS, Quantity
-from plots.regimes_figure import ACROSS, described, name_of
+from plots import style
+from plots.claims import LOOK, Published, paper_legend
+from plots.comparison import Comparison, Method, bars_described, described, panel_name, without_band
+from plots.curves import ACROSS, CROWDED, MOST_BEYOND
+from plots.numbers import (ACCURACY, BYTES, DROPPED, END_TIME, LOSS, SPEED, STEP_TIME, TIME_TO_TARGET, Quantity,
+                           mean_and_half, means, typeset_number, values_of)
 from plots.sheet import Place, Sheet, shared_out
 
-COSTS = {"time": (END_TIME, "time of the run", style.time_unit), "bytes": (BYTES, "sent by all", style.byte_unit)}
-BUDGETS = {"time": "seconds", "bytes": "bytes"}  # what counts them: then all runs have as much
+WITH_MODEL, WITHOUT = [ACCURACY, LOSS, TIME_TO_TARGET, STEP_TIME, BYTES], [SPEED, STEP_TIME, DROPPED]
+AS_POINTS = {ACCURACY, LOSS}  # not bars: their zero means little
+HATCHES = ["", "////", "....", "\\\\\\\\", "xxxx", "oo"]  # tell bars apart on grey pages
+FORMULA = {"linestyle": "none", "marker": "|", "color": style.INK, "markeredgecolor": style.INK, "markeredgewidth": 1.5,
+           "zorder": 5}  # the mark of the formula that assumes least
+UNITS = {"(s)": style.time_unit, "(bytes)": style.byte_unit}
 
+FEWEST_RANKED = 3  # methods: two are compared by their curves
+RANK = 0.27  # inches of a row of a ranking
+
+COSTS = {"time": (END_TIME, "time of the run", style.time_unit), "bytes": (BYTES, "sent by all", style.byte_unit)}
+BUDGETS = {"time": "seconds", "bytes": "bytes"}  # keys of a budget that gives all runs the same cost
 SIGNS = "  ·  rings: the Pareto front, beaten by none; grey line: where 95 % intervals (bars) tell it apart"
 SIGNS_OF_ONE = "  ·  grey line and rings: the Pareto front"
 BEYOND = "; arrows: beyond the axis, with the value"
+HIDDEN = 0.7  # marks that are nearer than this share of their size hide each other
+NUMBER = 0.2  # a point with its value takes this share of a panel's width
 
-# Methods far behind all others would set the scale, so that the others lie on each other: where without them (no more than
-# a quarter) the others spread over less than this share of the whole, they stand at the edge.
-CROWDED, MOST_BEYOND = 0.4, 0.25
-HIDDEN = 0.7  # of a mark's size: as near as that the one below is not to be told
-NUMBER = 0.2  # of a panel's width: what a point and its value take
+Seeds = dict[int, float]  # a value for each seed
+
+
+def bars_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
+                published: list[Published] = ()):
+    """The figure; None if there is a single method, or nothing but zeros. `looks`: by label."""
+    quantities = [(quantity, values) for quantity in (WITH_MODEL if has_accuracy(methods) else WITHOUT)
+                  if any(map(any, (values := values_of(methods, quantity)).values()))]
+    if not quantities or len(methods) < 2:
+        return None
+    styles = {method.name: looks[method.label] for method in methods}
+    high = max(1.3, 0.42 * len(methods) + 0.3)
+    places = [Place(width=3.4, left=style.label_inches(styles) if number == 0 else 0.1, height=high, is_wide=True)
+              for number in range(len(quantities))]
+    sheet, sources = Sheet([places], heading, without_band(subtitle) + seeds_of(methods)), []
+    for number, (panel, (quantity, values)) in enumerate(zip(sheet.panels, quantities)):
+        draw_bars(panel, quantity, values, styles, [one for one in published if one.is_of(quantity)], methods)
+        sheet.entitle(panel, title_of(quantity, values))
+        style.name_rows(panel, list(styles), styles)
+        panel.tick_params(labelleft=number == 0 or style.page.is_column)
+        drawn = {line.get_label() for line in panel.lines if line.get_gid() == "paper"}
+        sources += [one.source for one in published if one.source in drawn]
+    sheet.entries = paper_legend(sources)
+    if any(line.get_gid() == "formula" for panel in sheet.panels for line in panel.lines):
+        sheet.entries.append(plt.Line2D([], [], **FORMULA, markersize=2 * style.page.marker, label="by the method's formula"))
+    return sheet.finish()
+
+
+def speed_panels(comparisons: list[Comparison], looks: dict[str, dict], heading: str, quantity: Quantity):
+    """Bars of one quantity, a panel for each comparison. `looks`: by label, of all their methods."""
+    labels = list(dict.fromkeys(method.label for comparison in comparisons for method in comparison.methods))
+    high = max(1.3, 0.42 * len(labels) + 0.3)
+    rows = shared_out(comparisons, ACROSS)
+    sheet = Sheet([[Place(width=3.4, left=style.label_inches(labels) if one is line[0] else 0.1, height=high, is_wide=True) for one in line]
+                   for line in rows], heading, bars_described(comparisons))
+    first = [line[0] for line in rows]
+    for panel, comparison in zip(sheet.panels, comparisons):
+        for method in comparison.methods:
+            row = labels.index(method.label)
+            mean, half = mean_and_half([quantity.value(run) for run in method.runs])
+            draw_bar(panel, row, mean, looks[method.label]["color"])
+            if half is not None:
+                draw_interval(panel, mean, row, half, style.INK)
+        style.name_rows(panel, labels, looks)
+        panel.tick_params(labelleft=any(comparison is one for one in first) or style.page.is_column)
+        panel.set_xlim(left=0)
+        panel.xaxis.set_major_formatter(style.SHORT)
+        panel.set_xlabel(quantity.title.lower())
+        sheet.entitle(panel, panel_name(comparison, comparisons))
+    return sheet.finish()
+
+
+def has_accuracy(methods: list[Method]) -> bool:
+    return any(np.isfinite(ACCURACY.value(run)) or np.isfinite(LOSS.value(run)) for method in methods for run in method.runs)
+
+
+def never_of(method: Method) -> str:
+    if len(method.runs) == 1:
+        return "not reached"
+    return "not by all seeds" if any(np.isfinite(TIME_TO_TARGET.value(run)) for run in method.runs) else "by no seed"
+
+
+def unit_of(quantity: Quantity, values: dict[str, list[float]]) -> tuple[float, str]:
+    most = max(value for of_method in values.values() for value in of_method)
+    return next((unit(most) for mark, unit in UNITS.items() if mark in quantity.title), (1, ""))
+
+
+def title_of(quantity: Quantity, values: dict[str, list[float]]) -> str:
+    _, unit = unit_of(quantity, values)
+    for mark in UNITS:
+        if mark in quantity.title:
+            return quantity.title.replace(mark, f"({unit})")
+    return quantity.title
+
+
+def seeds_of(methods: list[Method]) -> str:
+    counts = {len(method.runs) for method in methods}
+    return "" if counts == {1} else f"  ·  mean of {'up to ' * (len(counts) > 1)}{max(counts)} seeds, with its 95 % interval"
+
+
+def draw_bars(panel, quantity: Quantity, values: dict[str, list[float]], styles, published: list[Published],
+              methods: list[Method]) -> None:
+    scale, _ = unit_of(quantity, values)
+    for row, method in enumerate(methods):
+        look = styles[method.name]
+        if of_method := values[method.name]:
+            mean, half = (None if value is None else value / scale for value in mean_and_half(of_method))
+            if quantity in AS_POINTS:
+                draw_point(panel, row, mean, look)
+            else:
+                draw_bar(panel, row, mean, look["color"])
+            if half is not None:
+                draw_interval(panel, mean, row, half, look["color"] if quantity in AS_POINTS else style.INK)
+        else:
+            panel.text(0.02, row, never_of(method) if quantity is TIME_TO_TARGET else "–", va="center", fontsize="small",
+                       color="#666666", transform=panel.get_yaxis_transform())
+        said = [quantity.formula(run, run.summary["predicted"][-1]) for run in method.runs if run.summary.get("predicted")]
+        if said and None not in said:
+            panel.plot(np.mean(said) / scale, row, **FORMULA, markersize=2.6 * style.page.marker, gid="formula")
+        for one in published:
+            if one.method == method.base:
+                panel.plot(quantity.times * one.value / scale, row, color=look["color"], **LOOK,
+                           markersize=2 * style.page.marker, gid="paper", label=one.source)
+    if quantity not in AS_POINTS:
+        panel.set_xlim(left=0)
+    panel.xaxis.set_major_formatter(style.SHORT)
+    panel.xaxis.set_major_locator(MaxNLocator(style.page.ticks - 2))
+
+
+def draw_bar(panel, row: int, mean: float, colour: str) -> None:
+    panel.barh(row, mean, height=0.46, color=colour, alpha=0.75, hatch=HATCHES[row % len(HATCHES)], edgecolor="white", linewidth=0,
+               gid="mean")
+
+
+def draw_point(panel, row: int, mean: float, look: dict) -> None:
+    panel.plot(mean, row, look.get("marker", "o"), color=look["color"], markersize=1.4 * style.page.marker, gid="mean", zorder=4)
+
+
+def draw_interval(panel, mean: float, row: int, half: float, colour: str) -> None:
+    """Draws an interval with a white edge, so that it shows on dark bars, too."""
+    edge = withStroke(linewidth=1.6 * style.page.line, foreground="white")
+    panel.plot([mean - half, mean + half], [row, row], color=colour, linewidth=0.8 * style.page.line, path_effects=[edge],
+               gid="interval", zorder=3, solid_capstyle="butt")
+
+
+def ranking_figure(comparisons: list[Comparison], looks: dict[str, dict], heading: str):
+    """Methods by their final results, the best above, a panel for each comparison; None with fewer than FEWEST_RANKED
+    evaluated methods in one of them. `looks`: by label, of all their methods."""
+    gain = next((gain for gain in (ACCURACY, LOSS) if all(len(means(one.methods, gain)) >= FEWEST_RANKED for one in comparisons)), None)
+    if gain is None:
+        return None
+    ranked = [ranking(one.methods, gain) for one in comparisons]
+    lines = shared_out(list(zip(comparisons, ranked)), ACROSS)
+    sheet = Sheet([[Place(width=3.0, left=style.label_inches([method.name for method in methods]), height=RANK * len(methods) + 0.3,
+                          is_wide=True) for _, methods in line] for line in lines],
+                  heading, without_band(described(comparisons)) + seeds_of([method for methods in ranked for method in methods]))
+    for panel, one, methods in zip(sheet.panels, comparisons, ranked):
+        draw_ranking(panel, methods, gain, {method.name: looks[method.label] for method in methods})
+        sheet.entitle(panel, panel_name(one, comparisons))
+        panel.set_xlabel(gain.title.lower())
+    return sheet.finish()
+
+
+def ranking(methods: list[Method], gain: Quantity) -> list[Method]:
+    """The methods of which all seeds were evaluated, the best first."""
+    there = means(methods, gain)
+    return sorted((method for method in methods if method.name in there), key=lambda method: there[method.name],
+                  reverse=gain is ACCURACY)
+
+
+def draw_ranking(panel, methods: list[Method], gain: Quantity, looks: dict[str, dict]) -> None:
+    for row, method in enumerate(methods):
+        mean, half = mean_and_half([gain.value(run) for run in method.runs])
+        draw_point(panel, row, mean, looks[method.name])
+        if half is not None:
+            draw_interval(panel, mean, row, half, looks[method.name]["color"])
+    style.name_rows(panel, [method.name for method in methods], looks)
+    panel.xaxis.set_major_formatter(style.SHORT)
+    panel.xaxis.set_major_locator(MaxNLocator(style.page.ticks - 2))
 
 
 def pareto_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
                   axes: tuple[str, ...] = tuple(COSTS)):
-    """The figure, or None where fewer than two methods have an accuracy or a loss, or where all cost the same. `looks`:
-    by label."""
+    """The figure; None if fewer than two methods have an accuracy or a loss, or if all cost the same. `looks`: by label;
+    `axes`: names of COSTS, others are ignored."""
     gain = next((gain for gain in (ACCURACY, LOSS) if len(means(methods, gain)) > 1), None)
     if gain is None:
         return None
@@ -40,9 +206,9 @@ def pareto_figure(methods: list[Method], looks: dict[str, dict], heading: str, s
         return None
     styles = {method.name: looks[method.label] for method in methods}
     sheet = Sheet([[Place(list(styles) if name == panels[-1] else [], width=5.0, height=3.7) for name in panels]],
-                  heading, subtitle.split("  ·  line: mean")[0] + signs([methods], gain))
+                  heading, without_band(subtitle) + signs([methods], gain))
     for panel, name in zip(sheet.panels, panels):
-        ends = draw_panel(panel, methods, styles, gain, *COSTS[name])
+        ends = draw_front(panel, methods, styles, gain, *COSTS[name])
         sheet.entitle(panel, f"{gain.title} against {'time' if name == 'time' else 'bytes'}")
         if name == panels[-1]:
             sheet.name_lines(panel, ends, without_lines(styles))
@@ -50,8 +216,8 @@ def pareto_figure(methods: list[Method], looks: dict[str, dict], heading: str, s
 
 
 def pareto_panels(comparisons: list[Comparison], looks: dict[str, dict], heading: str, axes: tuple[str, ...] = tuple(COSTS)):
-    """The same of points side by side, for each of the axes along which methods differ at any point; None where there is
-    none. `looks`: by label, of all methods of all comparisons."""
+    """Fronts of several comparisons side by side, for each of the axes along which methods differ in one of them; None if
+    there is none. `looks`: by label, of all their methods."""
     gain = next((gain for gain in (ACCURACY, LOSS) if all(len(means(one.methods, gain)) > 1 for one in comparisons)), None)
     shown = [name for name in axes if name in COSTS and any(differ(one.methods, name) for one in comparisons)]
     if gain is None or not shown:
@@ -59,12 +225,10 @@ def pareto_panels(comparisons: list[Comparison], looks: dict[str, dict], heading
     names = list(dict.fromkeys(method.label for one in comparisons for method in one.methods))
     rows = [[(name, one) for one in line] for name in shown for line in shared_out(comparisons, ACROSS)]
     sheet = Sheet([[Place(names if cell is line[-1] else [], width=3.6, height=2.6) for cell in line] for line in rows], heading,
-                  "  ·  ".join(part for part in described(comparisons).split("  ·  ")
-                               if not part.startswith(("line: mean", "band:"))) +
-                  signs([one.methods for one in comparisons], gain))
+                  without_band(described(comparisons)) + signs([one.methods for one in comparisons], gain))
     for panel, (name, one, is_last) in zip(sheet.panels, [(*cell, cell is line[-1]) for line in rows for cell in line]):
-        ends = draw_panel(panel, one.methods, {method.name: looks[method.label] for method in one.methods}, gain, *COSTS[name])
-        sheet.entitle(panel, name_of(one, comparisons))
+        ends = draw_front(panel, one.methods, {method.name: looks[method.label] for method in one.methods}, gain, *COSTS[name])
+        sheet.entitle(panel, panel_name(one, comparisons))
         panel.set_ylabel(gain.title.lower())
         if is_last:
             sheet.name_lines(panel, {method.label: ends[method.name] for method in one.methods if method.name in ends},
@@ -74,7 +238,8 @@ def pareto_panels(comparisons: list[Comparison], looks: dict[str, dict], heading
 
 def signs(panels: list[list[Method]], gain: Quantity) -> str:
     several = any(len(method.runs) > 1 for methods in panels for method in methods)
-    return (SIGNS if several else SIGNS_OF_ONE) + (BEYOND if any(beyond_the_axis(means(methods, gain), gain is ACCURACY, halves_of(methods, gain)) for methods in panels) else "")
+    has_outliers = any(beyond_the_axis(means(methods, gain), gain is ACCURACY, halves_of(methods, gain)) for methods in panels)
+    return (SIGNS if several else SIGNS_OF_ONE) + BEYOND * has_outliers
 
 
 def without_lines(looks: dict[str, dict]) -> dict[str, dict]:
@@ -82,36 +247,68 @@ def without_lines(looks: dict[str, dict]) -> dict[str, dict]:
 
 
 def differ(methods: list[Method], cost: str) -> bool:
-    """Whether methods cost more than one another, by more than the last step of runs whose budget is that cost, and by more
-    than the axis shows."""
+    """Whether methods differ in that cost by more than the axis shows. If it is the budget of all runs, they differ only by
+    their last steps."""
     if all(BUDGETS[cost] in run.config.get("budget", {}) for method in methods for run in method.runs):
         return False
     costs = means(methods, COSTS[cost][0]).values()
     return max(costs, default=0) > 1.001 * min(costs, default=0)
 
 
-def means(methods: list[Method], quantity: Quantity) -> dict[str, float]:
-    """Of methods all of whose seeds have it."""
-    values = {method.name: [quantity.value(run) for run in method.runs] for method in methods}
-    return {name: float(np.mean(of_method)) for name, of_method in values.items() if np.isfinite(of_method).all()}
+def side(own: Seeds, other: Seeds) -> int:
+    """1: more than the other, -1: less, 0: not told apart, by the 95 % interval of the mean difference over the seeds that
+    both have. With fewer than two such seeds nothing is known of chance, and the means decide."""
+    common = [seed for seed in own if seed in other]
+    if len(common) < 2:
+        mean, half = float(np.mean([*own.values()]) - np.mean([*other.values()])), 0.0
+    else:
+        mean, half = mean_and_half([own[seed] - other[seed] for seed in common])
+    return 0 if not isfinite(mean) or abs(mean) <= half else 1 if mean > 0 else -1
+
+
+def beats(own: tuple[Seeds, Seeds], other: tuple[Seeds, Seeds]) -> bool:
+    """Whether one (cost, gain) is better than the other in one respect and not worse in the other respect."""
+    cheaper, better = -side(own[0], other[0]), side(own[1], other[1])
+    return min(cheaper, better) >= 0 and max(cheaper, better) > 0
+
+
+def front(results: dict[str, tuple[Seeds, Seeds]]) -> list[str]:
+    """The names of results that no other beats, by ascending cost. Equal results are all in it."""
+    kept = [name for name, own in results.items() if not any(beats(other, own) for other in results.values())]
+    return sorted(kept, key=lambda name: means_of(results[name]))
+
+
+def chains(results: dict[str, tuple[Seeds, Seeds]]) -> list[list[str]]:
+    """The front in pieces: neighbours are joined if the dearer one is told apart from the other in both respects."""
+    pieces: list[list[str]] = []
+    for name in front(results):
+        before = results[pieces[-1][-1]] if pieces else None
+        if before and all(side(own, other) > 0 for own, other in zip(results[name], before)):
+            pieces[-1].append(name)
+        else:
+            pieces.append([name])
+    return pieces
+
+
+def means_of(result: tuple[Seeds, Seeds]) -> tuple[float, float]:
+    return float(np.mean([*result[0].values()])), float(np.mean([*result[1].values()]))
 
 
 def by_seed(methods: list[Method], names: set[str], gain: Quantity, cost: Quantity) -> dict[str, tuple[Seeds, Seeds]]:
-    """Cost and gain of each method, of which more is better."""
+    """Cost and gain of each method by seed; a larger gain is better."""
     sign = 1 if gain is ACCURACY else -1
     return {method.name: ({run.seed: cost.value(run) for run in method.runs}, {run.seed: sign * gain.value(run) for run in method.runs})
             for method in methods if method.name in names}
 
 
 def halves_of(methods: list[Method], quantity: Quantity) -> dict[str, float]:
-    """Of the methods' intervals; 0 where there is none."""
+    """Half the 95 % interval of each method; 0 if there is none."""
     halves = {method.name: mean_and_half([quantity.value(run) for run in method.runs])[1] for method in methods}
     return {name: float(np.nan_to_num(half or 0)) for name, half in halves.items()}
 
 
 def beyond_the_axis(gains: dict[str, float], more_is_better: bool, halves: dict[str, float] | None = None) -> set[str]:
-    """Methods that are so far behind that they do not set the scale: those behind the first gap that makes it worth while,
-    by what is drawn, with the intervals."""
+    """Methods so far behind all others, with their intervals, that the axis leaves them out: see CROWDED."""
     def spread(names: list[str]) -> float:
         half = {name: (halves or {}).get(name, 0) for name in names}
         return max(gains[name] + half[name] for name in names) - min(gains[name] - half[name] for name in names)
@@ -124,45 +321,8 @@ def beyond_the_axis(gains: dict[str, float], more_is_better: bool, halves: dict[
     return set()
 
 
-def place_beyond(panel, points: dict[str, tuple[float, float]], outliers: set[str], shown: list[float], is_below: bool, look_of) -> dict:
-    """Cuts the axis behind what is `shown`, and puts the outliers at its edge, each with an arrow and its value, and one above
-    the other where they cost alike. Where they are then."""
-    low, high = min(shown), max(shown)
-    room = 0.06 * (high - low or 1)
-    ordered = sorted(outliers, key=lambda name: points[name][1], reverse=not is_below)  # the furthest at the edge
-    rows = rows_of(panel, {name: points[name][0] for name in ordered}, [x for x, _ in points.values()])
-    beyond = (4 + 2.2 * max(rows.values())) * room
-    bottom, top = (low - beyond, high + room) if is_below else (low - room, high + beyond)
-    panel.set_ylim(bottom, top)
-    placed = {}
-    for name in ordered:
-        x, y = points[name]
-        towards = 2.2 * room * rows[name]
-        inside = towards + 1.6 * room
-        edge, towards = (bottom + inside, bottom + towards) if is_below else (top - inside, top - towards)
-        placed[name] = (x, edge)
-        panel.annotate("", xy=(x, towards), xytext=(x, edge), zorder=3, gid="beyond",
-                       arrowprops={"arrowstyle": "->", "color": look_of[name]["color"], "linewidth": page.current.line,
-                                   "shrinkA": 2, "shrinkB": 0})
-        panel.annotate(typeset_number(y), xy=(x, edge), xytext=(1.0 * page.current.marker, 0), textcoords="offset points",
-                       va="center", fontsize=0.85 * page.current.font, color=look_of[name]["color"], zorder=5,
-                       bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8})
-    return placed
-
-
-def rows_of(panel, places: dict[str, float], xs: list[float]) -> dict[str, int]:
-    """From the edge inwards: in the first row in which nobody is so near that numbers run into each other."""
-    at = np.log if panel.get_xscale() == "log" else float
-    near = NUMBER * (at(max(xs)) - at(min(xs)))
-    rows = {}
-    for name, x in places.items():
-        taken = {rows[other] for other in rows if abs(at(places[other]) - at(x)) < near}
-        rows[name] = next(row for row in range(len(places)) if row not in taken)
-    return rows
-
-
-def draw_panel(panel, methods: list[Method], styles, gain: Quantity, cost: Quantity, label: str, unit) -> dict:
-    """Where the points are."""
+def draw_front(panel, methods: list[Method], styles, gain: Quantity, cost: Quantity, label: str, unit) -> dict:
+    """Draws a panel and returns the places of its points."""
     gains, costs = means(methods, gain), means(methods, cost)
     size, name = unit(max(costs.values()))
     points = {name: (costs[name] / size, gains[name]) for name in gains if name in costs}
@@ -183,30 +343,68 @@ def draw_panel(panel, methods: list[Method], styles, gain: Quantity, cost: Quant
         x, y = points[method.name]
         half = None if method.name in outliers else halves[method.name] or None
         _, wide = mean_and_half([cost.value(run) / size for run in method.runs])
-        panel.errorbar(x, y, xerr=wide, yerr=half, color=styles[method.name]["color"], linewidth=0.6 * page.current.line)
+        panel.errorbar(x, y, xerr=wide, yerr=half, color=styles[method.name]["color"], linewidth=0.6 * style.page.line)
         panel.plot(x, y, styles[method.name].get("marker", "o"), color=styles[method.name]["color"],
-                   markersize=1.7 * page.current.marker, gid="method", zorder=4)
+                   markersize=1.7 * style.page.marker, gid="method", zorder=4)
     for piece in pieces:
         if len(piece) > 1:
-            panel.plot(*zip(*(points[name] for name in piece)), color=style.FAINT, linewidth=2.2 * page.current.line, alpha=0.45,
+            panel.plot(*zip(*(points[name] for name in piece)), color=style.FAINT, linewidth=2.2 * style.page.line, alpha=0.45,
                        zorder=1, gid="front")
-    panel.plot(*zip(*(points[name] for piece in pieces for name in piece)), "o", color="none", markersize=3 * page.current.marker, markeredgecolor=style.FAINT,
-               markeredgewidth=1.4, zorder=3, gid="on the front", clip_on=False)
+    panel.plot(*zip(*(points[name] for piece in pieces for name in piece)), "o", color="none", markersize=3 * style.page.marker,
+               markeredgecolor=style.FAINT, markeredgewidth=1.4, zorder=3, gid="on the front", clip_on=False)
     panel.set_xlabel(f"{label} ({name})")
     if panel.get_xscale() != "log":
-        panel.xaxis.set_major_locator(MaxNLocator(page.current.ticks - 1))
+        panel.xaxis.set_major_locator(MaxNLocator(style.page.ticks - 1))
         panel.set_xlim(left=max(0, panel.get_xlim()[0]))
     panel.xaxis.set_major_formatter(style.SHORT)
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: typeset_number(value)))
-    panel.yaxis.set_major_locator(MaxNLocator(page.current.ticks))
+    panel.yaxis.set_major_locator(MaxNLocator(style.page.ticks))
     hollow_where_hidden(panel)
     return points
 
 
+def place_beyond(panel, points: dict[str, tuple[float, float]], outliers: set[str], shown: list[float], is_below: bool,
+                 look_of: dict[str, dict]) -> dict[str, tuple[float, float]]:
+    """Ends the axis behind the `shown` values and draws the outliers at its edge, each with an arrow and its value; those of
+    similar cost stand above each other. Returns their places."""
+    low, high = min(shown), max(shown)
+    room = 0.06 * (high - low or 1)
+    ordered = sorted(outliers, key=lambda name: points[name][1], reverse=not is_below)  # the furthest at the edge
+    rows = rows_of(panel, {name: points[name][0] for name in ordered}, [x for x, _ in points.values()])
+    beyond = (4 + 2.2 * max(rows.values())) * room
+    bottom, top = (low - beyond, high + room) if is_below else (low - room, high + beyond)
+    panel.set_ylim(bottom, top)
+    placed = {}
+    for name in ordered:
+        x, y = points[name]
+        towards = 2.2 * room * rows[name]
+        inside = towards + 1.6 * room
+        edge, towards = (bottom + inside, bottom + towards) if is_below else (top - inside, top - towards)
+        placed[name] = (x, edge)
+        panel.annotate("", xy=(x, towards), xytext=(x, edge), zorder=3, gid="beyond",
+                       arrowprops={"arrowstyle": "->", "color": look_of[name]["color"], "linewidth": style.page.line,
+                                   "shrinkA": 2, "shrinkB": 0})
+        panel.annotate(typeset_number(y), xy=(x, edge), xytext=(1.0 * style.page.marker, 0), textcoords="offset points",
+                       va="center", fontsize=0.85 * style.page.font, color=look_of[name]["color"], zorder=5,
+                       bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8})
+    return placed
+
+
+def rows_of(panel, places: dict[str, float], xs: list[float]) -> dict[str, int]:
+    """The row of each outlier from the edge inwards: the first one in which numbers do not overlap."""
+    at = np.log if panel.get_xscale() == "log" else float
+    near = NUMBER * (at(max(xs)) - at(min(xs)))
+    rows = {}
+    for name, x in places.items():
+        taken = {rows[other] for other in rows if abs(at(places[other]) - at(x)) < near}
+        rows[name] = next(row for row in range(len(places)) if row not in taken)
+    return rows
+
+
 def hollow_where_hidden(panel) -> None:
-    """Marks that lie on others hide them, unless all of these are outlines."""
+    """Draws marks that would hide each other as outlines."""
     marks = [line for line in panel.lines if line.get_gid() == "method"]
-    panel.autoscale_view()  # which else waits until all is drawn
+    panel.autoscale_view()  # matplotlib would do it only when it draws
     box = panel.get_position()
     size = np.array([box.width, box.height]) * panel.figure.get_size_inches() * 72  # points
     to_axes = panel.transData + panel.transAxes.inverted()

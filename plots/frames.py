@@ -12,10 +12,10 @@ PROGRAM = Path(__file__).resolve().parent.parent / "build" / "bin" / "syncopate"
 
 
 def frames(directory: str | Path, program: str | Path = PROGRAM) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A row per run and a row per evaluation of all runs at or below `directory`, with every varied key as a column.
+    """Two tables of all runs at or below `directory`: a row per run, and a row per evaluation.
 
-    The columns are those that `syncopate export` writes (results/result_table.hpp says which). Throws ResultsFault, with
-    what the program says is wrong.
+    Every varied key is a column; all columns are those of `syncopate export` (results/result_table.hpp). Raises ResultsFault
+    with the program's message.
     """
     with tempfile.TemporaryDirectory() as folder:
         try:

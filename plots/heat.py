@@ -1,30 +1,36 @@
-"""Grids: runs of an experiment that differ in two numbers."""
+"""Grids: runs of an experiment that differ in two numbers, and their figure: a map per method with its best place marked."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+import matplotlib.pyplot as plt
 import numpy as np
 
-from plots.comparison import Comparison
-from plots.methods import BASELINE, OWN, Method, settings
-from plots.quantities import ACCURACY, BYTES, LOSS, SPEED, SPEED_UP, Quantity
-from plots.sweeps import FEWEST_POINTS, number_of
-from plots.variation import flat, value_text
+from plots import style
+from plots.comparison import (BASELINE, OWN, Comparison, Method, are_one_to_one, flat, heading, in_words, settings, subtitle,
+                              value_text, without_band)
+from plots.curves import ACROSS
+from plots.numbers import ACCURACY, BYTES, LOSS, SPEED, SPEED_UP, Quantity, best_of
+from plots.sheet import Place, Sheet, shared_out
+from plots.sweeps import FEWEST_POINTS, along_axis, number_of, size_text_of, span
+from plots.terminal import printable
 
-FEWEST_ROWS = 2  # of a map
+FEWEST_ROWS = 2  # in a map
+COLOURS = "cividis"  # has even steps, also on grey pages and for colour-blind readers
+MOST_NUMBERS = 64  # places of a map whose values are written into them
 
 
 @dataclass
 class Grid:
-    """Methods at the values of two keys; `others` are what else varies, as it is here."""
+    """Methods at the values of two keys. `others`: the other keys that vary, with their values here."""
 
-    x_key: str  # the one with more values
+    x_key: str  # has more values than y_key
     y_key: str
     others: dict[str, str]
     where: Comparison
     methods: dict[str, dict[tuple[float, float], Method]] = field(default_factory=dict)  # by label, then place
     baselines: dict[tuple[float, float], Method] = field(default_factory=dict)  # synchronous SGD beside them
-    x_names: dict[float, str] = field(default_factory=dict)  # what the sweep calls the values
+    x_names: dict[float, str] = field(default_factory=dict)  # the values' names in the sweep
     y_names: dict[float, str] = field(default_factory=dict)
 
     @property
@@ -33,7 +39,7 @@ class Grid:
 
     @property
     def labels(self) -> list[str]:
-        """Of the maps: what others are divided by has none."""
+        """The labels of the maps; the method that others are divided by has none."""
         against = {method.base for method in self.baselines.values()} if self.quantity.against_baseline else set()
         return [label for label in self.methods if label not in against]
 
@@ -47,7 +53,7 @@ class Grid:
 
     @property
     def quantity(self) -> Quantity:
-        """What training comes to, or else speed: S_eff where synchronous SGD is at every place."""
+        """Accuracy or loss, or else speed: S_eff if synchronous SGD is at every place."""
         runs = [run for places in self.methods.values() for method in places.values() for run in method.runs]
         places = {place for of_method in self.methods.values() for place in of_method}
         has_others = any(method.algorithm != BASELINE for of_method in self.methods.values() for method in of_method.values())
@@ -56,12 +62,12 @@ class Grid:
 
     @property
     def quantities(self) -> list[Quantity]:
-        """And what is sent, where that depends on the place."""
+        """The quantity, and bytes beside accuracy or loss if they depend on the place."""
         sent = [value for label in self.labels for value in self.values(label, BYTES).ravel() if np.isfinite(value)]
         return [self.quantity] + [BYTES] * (self.quantity in (ACCURACY, LOSS) and len({round(value) for value in sent}) > 1)
 
     def values(self, label: str, quantity: Quantity | None = None) -> np.ndarray:
-        """[y, x]: the mean over the seeds; nan where a run is missing, or a seed has no such number."""
+        """[y, x]: the mean over the seeds; nan if a run is missing, or a seed lacks the quantity."""
         places, quantity = self.methods[label], quantity or self.quantity
         return np.array([[self.mean(places[x, y], (x, y), quantity) if (x, y) in places else np.nan for x in self.xs]
                          for y in self.ys])
@@ -75,7 +81,8 @@ class Grid:
 
 
 def find_grids(comparisons: list[Comparison]) -> list[Grid]:
-    """Of each method along its two keys with the most values, three and two at least; methods with the same keys together."""
+    """The grids of each method's two keys with the most values, at least three and two. Methods with the same keys share a
+    grid."""
     entries = defaultdict(list)
     for comparison in comparisons:
         for method in comparison.methods:
@@ -101,7 +108,8 @@ def find_grids(comparisons: list[Comparison]) -> list[Grid]:
 
 
 def numbers_of(places: list[tuple]) -> dict[str, dict[str, float]]:
-    """By key the number behind each of its values, where all are numbers, two at least, and no earlier key goes with it."""
+    """The keys of which all values are numbers, at least two, and that follow no earlier key, each with the number of each
+    value."""
     found: dict[str, dict[str, float]] = {}
     for key in dict.fromkeys(key for place, _, _ in places for key in place):
         if not all(key in place for place, _, _ in places):
@@ -124,6 +132,65 @@ def different(places: list[tuple]) -> set[str]:
 
 
 def together(places: list[tuple], key: str, other: str) -> bool:
-    """Whether each value of one has its own value of the other."""
-    pairs = {(place.get(key), place.get(other)) for place, _, _ in places}
-    return len(pairs) == len({one for one, _ in pairs}) == len({one for _, one in pairs})
+    """Whether the values of the two keys correspond one to one."""
+    return are_one_to_one({(place.get(key), place.get(other)) for place, _, _ in places})
+
+
+def heat_figure(grid: Grid):
+    """A map for each quantity and method."""
+    quantities = grid.quantities
+    values = {(label, quantity): grid.values(label, quantity) for quantity in quantities for label in grid.labels}
+    rows = [row for quantity in quantities for row in shared_out([(label, quantity) for label in grid.labels], ACROSS)]
+    if len(grid.labels) == 1:
+        rows = shared_out(list(values), ACROSS)
+    narrowest = 3.6 if len(rows[0]) > 1 else 5.6  # room for the subtitle
+    width, height = max(narrowest, 0.62 * len(grid.xs)), max(2.4, 0.4 * len(grid.ys))
+    shown = in_words({grid.x_key: span(grid.x_names), grid.y_key: span(grid.y_names), **grid.others})
+    sheet = Sheet([[Place(width=width, height=height, left=0.95 if number == 0 else 0.85) for number, _ in enumerate(row)] for row in rows],
+                  heading(grid.where), without_band(subtitle(grid.where, shown)) + "  ·  mean of all seeds, framed: the best")
+    for panel, (label, quantity) in zip(sheet.panels, [cell for row in rows for cell in row]):
+        draw_map(panel, grid, quantity, values[label, quantity], *range_of([values[other, quantity] for other in grid.labels]))
+        sheet.entitle(panel, f"{label}: {quantity.title}")
+    return sheet.finish()
+
+
+def range_of(maps: list[np.ndarray]) -> tuple[float, float]:
+    """The range of all maps that share their colours."""
+    low, high = (reduce([reduce(found[np.isfinite(found)]) for found in maps if np.isfinite(found).any()])
+                 for reduce in (np.min, np.max))
+    return low, high
+
+
+def draw_map(panel, grid: Grid, quantity: Quantity, found: np.ndarray, low: float, high: float) -> None:
+    image = panel.imshow(found, cmap=COLOURS, vmin=low, vmax=high, aspect="auto", origin="lower")
+    (x_label, x_texts), (y_label, y_texts) = along_axis(grid.x_key, grid.x_names), along_axis(grid.y_key, grid.y_names)
+    panel.set_xticks(range(len(grid.xs)), [printable(size_text_of(x_texts[x])) for x in grid.xs])
+    panel.set_yticks(range(len(grid.ys)), [printable(size_text_of(y_texts[y])) for y in grid.ys])
+    panel.set_xlabel(x_label)
+    panel.set_ylabel(y_label)
+    panel.grid(visible=False)
+    if found.size <= MOST_NUMBERS:
+        write_numbers(panel, image, found)
+    elif not style.page.is_column:
+        panel.figure.colorbar(image, cax=panel.inset_axes([1.01, 0, 0.03, 1]), format=style.SHORT).ax.tick_params(labelsize="small")
+    mark_best(panel, quantity, found)
+
+
+def write_numbers(panel, image, found: np.ndarray) -> None:
+    for row, column in zip(*np.nonzero(np.isfinite(found))):
+        red, green, blue, _ = image.cmap(image.norm(found[row, column]))
+        dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
+        panel.text(column, row, short(found[row, column]), ha="center", va="center", fontsize="x-small",
+                   color="white" if dark else "black")
+
+
+def short(value: float) -> str:
+    return style.short_number(float(f"{value:.3g}"))
+
+
+def mark_best(panel, quantity: Quantity, found: np.ndarray) -> None:
+    places = {number: value for number, value in enumerate(found.ravel()) if np.isfinite(value)}
+    if (best := best_of(places, quantity)) is not None:
+        row, column = divmod(int(best), found.shape[1])
+        panel.add_patch(plt.Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, edgecolor="#D55E00",
+                                      linewidth=1.3 * style.page.line, gid="best"))

@@ -1,8 +1,18 @@
-"""Numbers as figures and pages show them: with enough digits to tell them apart, and in scientific form where a plain number
-would be all zeros or very long. workers/base/terminal_text.cpp has the same rule for tables and messages."""
+"""Numbers: what a run comes to, means over seeds with 95 % intervals, and how figures and pages write numbers.
+
+Written numbers have enough digits to tell them apart, and scientific form where a plain number would be all zeros or very
+long. workers/base/terminal_text.cpp has the same rule for tables and messages.
+"""
 
 import re
-from math import floor, inf, isfinite, isnan, log10
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import floor, inf, isfinite, isnan, log10, nan, sqrt
+
+import numpy as np
+
+from plots.comparison import Method
+from plots.runs import Run
 
 LEAST_PLAIN, FIRST_SCIENTIFIC, MOST_DECIMALS = 1e-4, 1e7, 6
 ROUNDING = 1e-12
@@ -11,10 +21,16 @@ MINUS, TIMES = "\u2212", "\u00d7"
 RAISED = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 POWER = re.compile(r"e([-+]\d+)")
 
+# Student's t for 1 to 30 degrees of freedom: 95 % lie within plus and minus that. From Fisher's table.
+QUANTILES = [12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
+             2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
+             2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423]
+NORMAL = 1.959964
+
 
 def shown_number(value: float, digits: int = DIGITS, sign: str = "") -> str:
-    """So many significant digits, without zeros at the end: 0.52, 12346, 1.25e-07. Plain from 1e-4 to 1e7, with all digits
-    before the point. `sign`: "+" for one also of positive numbers."""
+    """The value with `digits` significant digits, without zeros at the end: 0.52, 12346, 1.25e-07. Plain from 1e-4 to 1e7,
+    with all digits before the point. `sign`: "+" shows that of positive numbers, too."""
     value = inf - inf if isnan(value) else value
     if 10**digits <= abs(value) < FIRST_SCIENTIFIC:
         return f"{value:{sign}.0f}"
@@ -22,20 +38,20 @@ def shown_number(value: float, digits: int = DIGITS, sign: str = "") -> str:
 
 
 def with_decimals(value: float, decimals: int, sign: str = "") -> str:
-    """So many decimals: 0.50. A number of which they would show fewer than two digits, or that is 1e7 or more, is as
-    shown_number has it."""
+    """The value with `decimals` decimals: 0.50. If these would show fewer than two of its digits, or if it is 1e7 or more, it
+    is written by shown_number."""
     if is_plain(value, decimals):
         return f"{value:{sign}.{decimals}f}"
     return shown_number(value, min(max(decimals, 2), DIGITS), sign)
 
 
 def is_plain(value: float, decimals: int) -> bool:
-    """Whether so many decimals suit it."""
+    """Whether `decimals` decimals show at least two digits of the value, and it is below 1e7."""
     return value == 0 or not isfinite(value) or 10.0 ** (1 - decimals) <= abs(value) < FIRST_SCIENTIFIC
 
 
 class SamePlace:
-    """Numbers that are read together end at the same decimal place: a mean, its deviation, the ends of its interval."""
+    """Writes numbers that are read together, such as a mean and its deviation, to the same decimal place."""
 
     def __init__(self, largest: float, last_place: int):
         self.last_place = last_place
@@ -43,7 +59,7 @@ class SamePlace:
 
     @classmethod
     def of(cls, mean: float, uncertainty: float | None) -> "SamePlace":
-        """To two digits of the uncertainty, a deviation or half an interval; to four of the mean where there is none."""
+        """Ends at the second digit of the uncertainty (a deviation, or half an interval), or at the fourth of the mean."""
         has_any = bool(uncertainty) and uncertainty > 0 and isfinite(uncertainty)
         shown = uncertainty if has_any else abs(mean)
         if not shown > 0 or not isfinite(shown):
@@ -67,12 +83,12 @@ class SamePlace:
 
 
 def place_of(value: float) -> int:
-    """Of its first digit; 9.999999999999998 is 10, but for rounding."""
+    """The power of ten of the first digit. 9.999999999999998 counts as 10."""
     return floor(log10(abs(value) * (1 + ROUNDING)))
 
 
 def typeset(text: str, minus: str = MINUS) -> str:
-    """1.25×10⁻⁷ of 1.25e-07, 10⁻⁷ of 1e-07."""
+    """1.25e-07 as 1.25×10⁻⁷, 1e-07 as 10⁻⁷."""
     def power(found: re.Match) -> str:
         return f"{TIMES}10{str(int(found[1])).translate(RAISED)}"
 
@@ -82,3 +98,116 @@ def typeset(text: str, minus: str = MINUS) -> str:
 
 def typeset_number(value: float, digits: int = DIGITS) -> str:
     return typeset(shown_number(value, digits))
+
+
+def quantile(degrees: int) -> float:
+    """Student's t for a 95 % interval. Beyond the table: the first terms of the expansion around the normal quantile."""
+    if degrees <= len(QUANTILES):
+        return QUANTILES[degrees - 1]
+    z = NORMAL
+    return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
+
+
+def mean_and_half(values: list[float]) -> tuple[float, float | None]:
+    """The mean of the values, and half its 95 % interval; None for a single value."""
+    if len(values) < 2:
+        return float(np.mean(values)), None
+    return float(np.mean(values)), quantile(len(values) - 1) * float(np.std(values, ddof=1)) / sqrt(len(values))
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of a finished run, from its summary and by its method's formulas. nan or None: it is not known."""
+
+    title: str
+    measure: str  # as `syncopate table --measure` and claims name it
+    value: Callable[[Run], float]
+    formula: Callable[[Run, dict], float | None] = lambda run, by_formula: None
+    linear: Callable[[float, float], float] | None = None  # linear scaling: from the workers N and the value of one worker
+    best: Callable | None = None  # max or min
+    times: float = 1.0  # the measure is multiplied with this to be shown
+    against_baseline: bool = False  # divided by the value of synchronous SGD, seed by seed
+
+
+def predicted_samples_per_s(run: Run, by_formula: dict) -> float | None:
+    summary, cluster = run.summary, run.config["cluster"]
+    if not summary["kept_micro_batches"]:
+        return None
+    samples = summary["samples"] / summary["kept_micro_batches"]  # in a micro-batch
+    planned = cluster["workers"] * cluster.get("micro_batches", 1) * samples
+    return by_formula["kept"] * planned / by_formula["step_time_s"]
+
+
+def per_worker(value: Callable[..., float | None]) -> Callable[..., float | None]:
+    def divided(run: Run, *arguments) -> float | None:
+        whole = value(run, *arguments)
+        return None if whole is None else whole / run.config["cluster"]["workers"]
+    return divided
+
+
+def percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def number(value) -> float:
+    """The value as a float; nan if it is missing or not finite."""
+    return float(value) if value is not None and isfinite(value) else nan
+
+
+def samples_per_s(run: Run) -> float:
+    return run.summary["samples_per_virtual_s"]
+
+
+SPEED = Quantity("Samples per second", "samples_per_s", samples_per_s, predicted_samples_per_s,
+                 lambda workers, one: workers * one, best=max)
+SPEED_OF_ONE = Quantity("Samples per second and worker", "", per_worker(samples_per_s),
+                        per_worker(predicted_samples_per_s), lambda workers, one: one)
+SPEED_UP = Quantity("S_eff: samples per second, against synchronous SGD", "micro_batches_per_s", samples_per_s,
+                    lambda run, by_formula: by_formula.get("effective_speedup"), best=max, against_baseline=True)
+STEP_TIME = Quantity("Time per optimizer step (s)", "step_time_s",
+                     lambda run: run.summary["end_time_s"] / max(run.summary["steps"], 1),
+                     lambda run, by_formula: by_formula["step_time_s"])
+DROPPED = Quantity("Dropped micro-batches (%)", "drop_rate", lambda run: 100 * run.summary["drop_rate"],
+                   lambda run, by_formula: percent(by_formula.get("drop_rate")), times=100)
+ACCURACY = Quantity("Final test accuracy (%)", "final_test_accuracy",
+                    lambda run: 100 * number(run.summary.get("final_test_accuracy")), best=max, times=100)
+LOSS = Quantity("Final test loss", "final_test_loss", lambda run: number(run.summary.get("final_test_loss")), best=min)
+TIME_TO_TARGET = Quantity("Time to target (s)", "time_to_target_s",
+                          lambda run: number((run.summary.get("time_to_target") or {}).get("time_s")), best=min)
+BYTES = Quantity("Sent by all (bytes)", "communicated_bytes", lambda run: number(run.summary.get("communicated_bytes")))
+END_TIME = Quantity("Time of the run (s)", "end_time_s", lambda run: number(run.summary.get("end_time_s")), best=min)
+
+
+def claimed_quantity(claim: dict) -> Quantity:
+    """The quantity that a claim is about; its value is nan if summaries do not have it."""
+    measure, times = claim["measure"], float((claim.get("shown") or {}).get("times", 1))
+    of_target = {"steps_to_target": "step", "samples_to_target": "samples"}.get(measure)
+
+    def value(run: Run) -> float:
+        return times * number((run.summary.get("time_to_target") or {}).get(of_target) if of_target else run.summary.get(measure))
+
+    title = measure.removesuffix("_s").replace("_", " ").capitalize()
+    return Quantity(title + (" (%)" if times == 100 else ""), measure, value, times=times)
+
+
+def best_of(points: dict[float, float], quantity: Quantity) -> float | None:
+    """The x at which the quantity is best; None if it has no best, fewer than two points, or one value everywhere."""
+    there = {x: y for x, y in points.items() if isfinite(y)}
+    if quantity.best is None or len(there) < 2 or max(there.values()) == min(there.values()):
+        return None
+    return quantity.best(there, key=lambda x: (there[x], -x if quantity.best is max else x) if isfinite(x) else inf)
+
+
+def values_of(methods: list[Method], quantity: Quantity) -> dict[str, list[float]]:
+    """The values of all seeds by method; empty if a seed has none, such as one that never reached the target: a mean of the
+    other seeds would flatter the method."""
+    found = {}
+    for method in methods:
+        values = [quantity.value(run) for run in method.runs]
+        found[method.name] = values if np.isfinite(values).all() else []
+    return found
+
+
+def means(methods: list[Method], quantity: Quantity) -> dict[str, float]:
+    """The mean over the seeds by method, for methods of which all seeds have the quantity."""
+    return {name: float(np.mean(values)) for name, values in values_of(methods, quantity).items() if values}

@@ -1,86 +1,173 @@
-"""Figures of the runs below a directory, as files in <directory>/plots. Use: see request.py.
+"""The command `./dev plot`: draws figures of the runs below a directory into <directory>/plots.
 
-Exit status: 0 figures written, 1 they or their names could not be written, 2 wrong usage, results that cannot be read
-or more figures than the limit, 130 interrupted.
+Exit status: 0 figures written; 1 the figures or their names could not be written; 2 wrong usage, unreadable results or more
+figures than the limit; 130 interrupted.
 """
 
 import os
-import sys
+import re
+from argparse import ArgumentParser, ArgumentTypeError
 from collections import Counter
+from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
-from shutil import rmtree
 
-from plots import progress
-from plots.choice import choose, choose_methods
-from plots.comparison import Comparison, compare, heading, subtitle
-from plots.interruptible import aside
-from plots.plan import KINDS, NEEDS, Planned, plan_figures
-from plots.progress import followed, say
-from plots.request import Request, read_request
-from plots.runs import ResultsFault, read_tables, runs_below
-from plots.variation import as_words
+from plots import terminal
+from plots.comparison import Comparison, as_words, compare, flat, heading, is_same_value, method_label, subtitle
+from plots.runs import ResultsFault, Run, read_tables, runs_below
+from plots.terminal import folder_aside, followed, list_written, say
 
-RUNS_PER_LINE, FIGURES_PER_LINE = 1000, 25  # of what is said about progress beside a terminal
-
-
-def draw_figures(plan: list[Planned], comparisons: list[Comparison], request: Request):
-    """All figures of the plan, one after the other, each with the name of its files."""
-    # Matplotlib takes a second to load, which a message about a wrong directory need not wait for.
-    from plots.drawing import Drawing
-    from plots.fonts import use_fonts_for, without_font
-    from plots.page import use_page
-
-    use_page(request.page)
-    if missing := use_fonts_for("".join(texts(comparisons))):
-        say(without_font(missing))
-    drawing = Drawing(comparisons, request)
-    for planned in followed(plan, "figures", FIGURES_PER_LINE):
-        if (figure := drawing.draw(planned)) is not None:
-            yield planned.name, figure
+NEEDS = {  # the data that each kind of figure needs
+    "claims": "claims that have been judged", "sweep": "a swept number with at least three values",
+    "sweeps": "a number that is swept at several values of something else",
+    "heat": "two swept numbers, with three and two values at least", "regimes": "variants, or several experiments",
+    "paretos": "variants, or several experiments, with evaluations",
+    "rankings": "variants, or several experiments, with evaluations of three methods", "curves": "evaluations",
+    "rounds": "a period that changes", "measurements": "[measurements]", "arrivals": "recording.arrivals",
+    "kept": "recording.samples", "lengths": "recording.samples of texts", "timeline": "recording.trace",
+    "bars": "two methods", "pareto": "evaluations", "accounts": "steps", "distributions": "at least 50 steps"}
+KINDS = tuple(NEEDS)
+FORMATS, COLUMNS, AXES = ("pdf", "svg", "png"), ("single", "double"), ("steps", "samples", "time", "bytes")
+AXES_OF = {"screen": AXES, "double": ("steps", "time", "bytes"), "single": ("time", "bytes")}  # unless --axis names others
+MOST_FIGURES = 100  # unless --limit says otherwise: each takes about a second
+RUNS_PER_LINE, FIGURES_PER_LINE = 1000, 25  # lines of progress where there is no terminal
+SHOWN = 8  # values or labels in a message
 
 
-def texts(comparisons: list[Comparison]) -> set[str]:
-    """What users have written of what figures show."""
-    return {text for comparison in comparisons
-            for text in (heading(comparison), subtitle(comparison, as_words(comparison.point)),
-                         *(method.label for method in comparison.methods))}
+@dataclass
+class Request:
+    directory: Path
+    every_formula: bool = False
+    kinds: tuple[str, ...] = KINDS
+    limit: int = MOST_FIGURES
+    formats: tuple[str, ...] = ("png", "svg")
+    axes: tuple[str, ...] = AXES  # axes of curves and fronts
+    methods: tuple[str, ...] = ()  # labels; empty: all
+    page: str = "screen"
+    wanted: dict[str, str] = field(default_factory=dict)  # keys of the runs' configurations and their values
+
+    @property
+    def axes_side_by_side(self) -> tuple[str, ...]:
+        """The axes of curves that stand side by side, where each axis repeats all panels: time, unless the user names
+        some."""
+        return ("time",) if self.axes == AXES_OF[self.page] else self.axes
 
 
-def numbered(name: str, taken: set[str]) -> str:
-    """The name, or the first of name-2, name-3 and so on that is not taken; takes it. Case does not tell apart."""
-    number, unique = 1, name
-    while unique.casefold() in taken:
-        number += 1
-        unique = f"{name}-{number}"
-    taken.add(unique.casefold())
-    return unique
+class Parser(ArgumentParser):
+    def error(self, message: str):
+        say(f"{message}; ./dev plot --help shows the usage")
+        raise SystemExit(2)
 
 
-def write_figures(figures, directory: Path, formats: tuple[str, ...]) -> list[Path]:
-    """Writes all figures aside and then moves them, so that a failure leaves nothing half-written."""
-    from plots.saving import save
+def read_request(arguments: list[str]) -> Request:
+    """Raises SystemExit, after a message, if the arguments are wrong or ask for help."""
+    parser = Parser(prog="./dev plot", allow_abbrev=False,
+                    description="Figures of the runs below a directory, as PNG and SVG in DIRECTORY/plots; or of "
+                                "what `thresholds --json FILE.json` has written or `predict --json` printed, beside that.",
+                    epilog="for example: ./dev plot results/runs/quickstart --only curves --axis time --column single "
+                           "--format pdf")
+    parser.add_argument("directory", metavar="DIRECTORY", type=directory, help="or FILE.json")
+    parser.add_argument("wanted", metavar="key=value", nargs="*", default=[], type=key_and_value,
+                        help="only runs whose configuration has this value, such as cluster.workers=8")
+    parser.add_argument("--every-formula", action="store_true",
+                        help="in figures of sweeps every formula of a method, not only the one that assumes least")
+    parser.add_argument("--only", metavar="KIND", dest="kinds", action="append", choices=KINDS,
+                        help=f"only figures of this kind, or of several: {', '.join(KINDS)}")
+    parser.add_argument("--format", metavar="F,F", dest="formats", type=one_or_more(FORMATS), default=("png", "svg"),
+                        help=f"of the files: {', '.join(FORMATS)} [png,svg]")
+    parser.add_argument("--axis", metavar="A,A", dest="axes", type=one_or_more(AXES),
+                        help=f"what curves stand against, in this order, and what results are weighed against: "
+                             f"{', '.join(AXES)} [all; in columns those for which there is room]")
+    parser.add_argument("--methods", metavar="M,M", action="append", type=labels, default=[],
+                        help='only these methods, by their labels: --methods "synchronous SGD,DropCompute"; one whose '
+                             "label has a comma in an option of its own, with a backslash before the comma")
+    parser.add_argument("--column", choices=COLUMNS, help="for one or both columns of a paper, 3.4 and 7 inches wide: small "
+                                                          "letters, no heading, names of lines in one legend below")
+    parser.add_argument("--limit", metavar="N", type=positive, default=MOST_FIGURES,
+                        help=f"refuse to draw more figures than this [{MOST_FIGURES}]")
+    given = parser.parse_intermixed_args(arguments)
+    methods = tuple(dict.fromkeys(label for several in given.methods for label in several))
+    page = given.column or "screen"
+    return Request(given.directory, given.every_formula, tuple(given.kinds or KINDS), given.limit, given.formats,
+                   given.axes or AXES_OF[page], methods, page, dict(given.wanted))
 
-    written, taken = [], set()
-    if directory.is_symlink():
-        raise ResultsFault(f"{directory}: is a link to {os.readlink(directory)}, where somebody else's files may be; figures "
-                           "are not written through links: remove it")
-    incomplete = aside(directory.parent, os.getpid())
-    rmtree(incomplete, ignore_errors=True)  # of a process that was killed and had this one's number
-    incomplete.mkdir()
-    try:
-        for name, figure in figures:
-            save(figure, incomplete, numbered(name, taken), formats)
-        for path in sorted(incomplete.iterdir()):
-            directory.mkdir(exist_ok=True)
-            os.replace(path, directory / path.name)
-            written.append(directory / path.name)
-    finally:
-        rmtree(incomplete, ignore_errors=True)
-    return written
+
+def directory(text: str) -> Path:
+    if text == "":  # Path("") is the working directory
+        raise ArgumentTypeError('the name of the directory is empty (""); expected a directory above runs, such as '
+                                "results/runs/<experiment>, or . for the working directory")
+    return Path(text)
+
+
+def one_or_more(names: tuple[str, ...]):
+    """A reader of arguments such as "png,svg": some of the names, separated by commas."""
+    def read(text: str) -> tuple[str, ...]:
+        asked = [part.strip() for part in text.split(",")]
+        for part in asked:
+            if part not in names:
+                near = get_close_matches(part, names, 1)
+                raise ArgumentTypeError(f"found {part or 'nothing'}; expected one or more of {','.join(names)}"
+                                        + (f"; did you mean {near[0]}?" if near else ""))
+        return tuple(dict.fromkeys(asked))
+    return read
+
+
+def labels(text: str) -> tuple[str, ...]:
+    found = tuple(part.strip().replace("\\,", ",") for part in re.split(r"(?<!\\),", text))
+    if not all(found):
+        raise ArgumentTypeError('found an empty name; expected labels of methods, such as "synchronous SGD,DropCompute"')
+    return found
+
+
+def key_and_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise ArgumentTypeError(f"found {text}; expected key=value, such as cluster.workers=8")
+    return key, value
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise ArgumentTypeError(f"found {text}; expected a number from 1 on")
+    return int(text)
+
+
+def choose(comparisons: list[Comparison], wanted: dict[str, str]) -> list[Comparison]:
+    """The comparisons whose resolved configuration has all the `wanted` values. Raises ResultsFault if there are none."""
+    for key, value in wanted.items():
+        configs = [flat(comparison.runs[0].config) | comparison.config for comparison in comparisons]
+        there = list(dict.fromkeys(config[key] for config in configs if key in config))
+        if not there:
+            near = get_close_matches(key, configs[0], 1)
+            raise ResultsFault(f"{key}={value}: the runs' configurations have no key {key}"
+                               + (f"; did you mean {near[0]}?" if near else ""))
+        comparisons = [comparison for comparison, config in zip(comparisons, configs)
+                       if key in config and is_same_value(config[key], value)]
+        if not comparisons:
+            raise ResultsFault(f"{key}={value}: no run has that value; found {and_more(there)}")
+    return comparisons
+
+
+def choose_methods(runs: list[Run], labels: tuple[str, ...]) -> list[Run]:
+    """The runs of the methods with these labels; all runs if `labels` is empty. Raises ResultsFault for an unknown label."""
+    there = list(dict.fromkeys(method_label(run) for run in runs))
+    for label in labels:
+        if label not in there:
+            near = {other.casefold(): other for other in reversed(there)}
+            found = get_close_matches(label.casefold(), near, 1)
+            raise ResultsFault(f"--methods {label}: no run has that method"
+                               + (f"; did you mean {near[found[0]]}?" if found else "")
+                               + f"; found {and_more(there)}")
+    return [run for run in runs if method_label(run) in labels] if labels else runs
+
+
+def and_more(found: list[str]) -> str:
+    """The first of them, and how many more there are."""
+    return ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
 
 
 def read_comparisons(directory: Path, labels: tuple[str, ...] = ()) -> list[Comparison]:
-    """Of the runs below the directory, without their tables; `labels`: of these methods alone."""
+    """Comparisons of the runs below the directory, without their tables. `labels`: the methods to keep; empty: all."""
     runs = runs_below(directory, lambda paths: followed(paths, "summaries read", RUNS_PER_LINE))
     for run in runs:
         if run.summary.get("status") == "failed":
@@ -96,12 +183,15 @@ def read_comparisons(directory: Path, labels: tuple[str, ...] = ()) -> list[Comp
 
 
 def plot(request: Request) -> list[Path]:
-    """Reads all tables first: a fault in one of them is found before anything is drawn."""
+    """Writes the figures and returns their files. Reads all tables first, so that a fault is found before anything is drawn.
+    Raises ResultsFault, OSError."""
     if request.directory.suffix == ".json":
-        from plots.json_figure import write_json_figure
+        from plots.predictions import write_json_figure
 
         return write_json_figure(request.directory, request.formats, request.page)
     comparisons = choose(read_comparisons(request.directory, request.methods), request.wanted)
+    from plots.figures import plan_figures  # takes a second, for which a message about a wrong directory need not wait
+
     plan = plan_figures(comparisons, request.kinds, asked=set(request.kinds) != set(KINDS))
     if len(plan) > request.limit:
         raise ResultsFault(refusal(request, plan, comparisons))
@@ -115,13 +205,62 @@ def plot(request: Request) -> list[Path]:
     return written
 
 
+def draw_figures(plan: list, comparisons: list[Comparison], request: Request):
+    """Yields all figures of the plan, each with the name of its files."""
+    from plots.figures import Drawing
+    from plots.style import use_fonts_for, use_page, without_font
+
+    use_page(request.page)
+    if missing := use_fonts_for("".join(texts(comparisons))):
+        say(without_font(missing))
+    drawing = Drawing(comparisons, request.axes, request.axes_side_by_side, request.every_formula)
+    for planned in followed(plan, "figures", FIGURES_PER_LINE):
+        if (figure := drawing.draw(planned)) is not None:
+            yield planned.name, figure
+
+
+def texts(comparisons: list[Comparison]) -> set[str]:
+    """The texts in figures that come from users."""
+    return {text for comparison in comparisons
+            for text in (heading(comparison), subtitle(comparison, as_words(comparison.point)),
+                         *(method.label for method in comparison.methods))}
+
+
+def numbered(name: str, taken: set[str]) -> str:
+    """The first of name, name-2, name-3 and so on that is not taken, which is taken then. Case does not matter."""
+    number, unique = 1, name
+    while unique.casefold() in taken:
+        number += 1
+        unique = f"{name}-{number}"
+    taken.add(unique.casefold())
+    return unique
+
+
+def write_figures(figures, directory: Path, formats: tuple[str, ...]) -> list[Path]:
+    """Writes all figures to another folder and then moves them, so that a failure leaves no incomplete files."""
+    from plots.sheet import save
+
+    written, taken = [], set()
+    if directory.is_symlink():
+        raise ResultsFault(f"{directory}: is a link to {os.readlink(directory)}, where somebody else's files may be; figures "
+                           "are not written through links: remove it")
+    with folder_aside(directory.parent) as incomplete:
+        for name, figure in figures:
+            save(figure, incomplete, numbered(name, taken), formats)
+        for path in sorted(incomplete.iterdir()):
+            directory.mkdir(exist_ok=True)
+            os.replace(path, directory / path.name)
+            written.append(directory / path.name)
+    return written
+
+
 def expected_by(kinds: tuple[str, ...]) -> str:
-    """What runs must have for figures of these kinds."""
+    """The data that figures of these kinds need."""
     return "; ".join(f"{kind}: {NEEDS[kind]}" for kind in kinds) if len(kinds) < len(KINDS) else "evaluations or steps"
 
 
-def refusal(request: Request, plan: list[Planned], comparisons: list[Comparison]) -> str:
-    """How many figures there would be, and how there can be fewer."""
+def refusal(request: Request, plan: list, comparisons: list[Comparison]) -> str:
+    """The message for too many figures, with ways to draw fewer."""
     kinds = Counter(planned.kind for planned in plan)
     ways = []
     if len(kinds) > 1:
@@ -133,27 +272,10 @@ def refusal(request: Request, plan: list[Planned], comparisons: list[Comparison]
             f"--limit allows{'; fewer with ' if ways else ''}{' or '.join(ways)}")
 
 
-def list_written(written: list[Path], told: str) -> int:
-    """Prints their names; status 1 where nobody can read them, on a full device or without a reader."""
-    if sys.stdout is None:  # closed when Python began
-        say(f"{told}, but standard output is closed")
-        return 1
-    try:
-        for path in written:
-            print(path)
-        sys.stdout.flush()
-    except OSError as fault:
-        # Python would try once more at its end, and fail with a traceback and a status of its own.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        say(f"{told}, but standard output cannot be written: {fault.strerror}")
-        return 1
-    return 0
-
-
 def main(arguments: list[str]) -> int:
     try:
         request = read_request(arguments)
-    except SystemExit as ended:  # with a message, or help
+    except SystemExit as ended:  # after a message, or help
         return ended.code
     try:
         written = plot(request)
@@ -163,4 +285,4 @@ def main(arguments: list[str]) -> int:
     except OSError as fault:
         say(f"cannot write the figures: {fault}")
         return 1
-    return list_written(written, f"the figures are in {written[0].parent}") or int(progress.messages_lost)
+    return list_written(written, f"the figures are in {written[0].parent}") or int(terminal.messages_lost)

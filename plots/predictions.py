@@ -1,30 +1,51 @@
-"""What `syncopate predict FILE --json` says of a sweep: S_eff and the time per step against the swept number, a line for
-each method, its formula as a thin one, the best S_eff of each in a ring. Use: `./dev plot FILE.json`, which writes
-FILE.png and FILE.svg beside it."""
+"""Figures of what commands write as JSON: the predictions of `syncopate predict FILE --json`, and what `syncopate thresholds
+--json` has found. `./dev plot FILE.json` writes FILE.png and FILE.svg beside the file."""
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 
-from plots import page, style
-from plots.printable import printable
-from plots.quantities import SPEED_UP
+from plots import style
+from plots.comparison import as_label, is_number, value_text
+from plots.numbers import SPEED_UP, typeset, typeset_number, with_decimals
 from plots.runs import ResultsFault, in_words
-from plots.sheet import Place, Sheet
-from plots.sweep_lines import THIN, along_axis, ring, scale_axes, trivially_best
-from plots.variation import as_label, is_number, value_text
+from plots.sheet import Place, Sheet, save
+from plots.sweeps import THIN, along_axis, ring, scale_axes, trivially_best
+from plots.terminal import printable
 
 PANELS = {"S_eff": "effective_speedup", "Time per optimizer step (s)": "step_time_s"}
+LOOKS = {"S_eff": {"color": "#D55E00", "marker": "o"}, "S_eff by Eq. 6": {"color": "#D55E00", "linestyle": style.DASHES[2]},
+         "steps' speed-up": {"color": "#0072B2", "linestyle": style.DASHES[1], "marker": "^"},
+         "kept": {"color": "#009E73", "linestyle": style.DASHES[3], "marker": "s"}}
+
+
+def write_json_figure(path: Path, formats: tuple[str, ...] = ("png", "svg"), on: str = "screen") -> list[Path]:
+    """Writes the figure beside the file; `on`: one of style.PAGES. Raises ResultsFault, OSError."""
+    style.use_page(on)
+    report = read_json(path)
+    is_prediction = isinstance(report, dict) and "predictions" in report
+    figure = predictions_figure(report, path) if is_prediction else thresholds_figure(checked_thresholds(report, path))
+    return save(figure, path.parent, path.stem, formats)
+
+
+def read_json(path: Path):
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as fault:
+        raise ResultsFault(f"{path}: {in_words(fault)}; expected what `syncopate thresholds SOURCE --json "
+                           f"{path}` writes, or `syncopate predict FILE --json` prints") from None
 
 
 @dataclass
 class Line:
-    """A method at the values of the key, by simulation and by the formula that assumes least; empty where it has none.
-    One whose runs the key does not concern has a single point, at no value."""
+    """The predictions for a method at the values of the key, by simulation and by the formula that assumes least. If the key
+    does not concern the method there is a single one, at None."""
 
     algorithm: str = ""
-    method: str = ""  # whose colour it has, whatever else is swept
+    method: str = ""  # decides the colour
     simulated: dict[float | None, dict] = field(default_factory=dict)
     formula: dict[float | None, dict] = field(default_factory=dict)
 
@@ -34,7 +55,8 @@ class Line:
 
 
 def read_lines(report: dict, path: Path) -> tuple[str, dict[str, Line]]:
-    """The swept number with the most values, and the lines by their names, which hold whatever else is swept."""
+    """The swept number with the most values, and the lines by name; other swept keys are part of a name. Raises
+    ResultsFault."""
     try:
         points = [({key: value for key, value in one["sweep"]}, one) for one in report["predictions"]]
         keys = {key: {sweep[key] for sweep, _ in points if key in sweep} for sweep, _ in points for key in sweep}
@@ -61,14 +83,16 @@ def read_lines(report: dict, path: Path) -> tuple[str, dict[str, Line]]:
     return along, lines
 
 
-def numbers_of(said: dict) -> dict[str, float | None]:
-    return {quantity: None if said[quantity] is None else float(said[quantity]) for quantity in PANELS.values()}
+def numbers_of(prediction: dict) -> dict[str, float | None]:
+    return {quantity: None if prediction[quantity] is None else float(prediction[quantity]) for quantity in PANELS.values()}
 
 
 def predictions_figure(report: dict, path: Path):
+    """S_eff and the time per step against the swept number: a line for each method, its formula as a thin line, the best
+    S_eff in a ring. `report`: the JSON; `path`: its file, for messages. Raises ResultsFault."""
     along, lines = read_lines(report, path)
     looks = looks_of_lines(lines)
-    thin = {"linestyle": THIN[0], "linewidth": 0.58 * page.current.line}
+    thin = {"linestyle": THIN[0], "linewidth": 0.58 * style.page.line}
     against = list(dict.fromkeys(one["against"] for one in report["predictions"] if one.get("against")))
     sheet = Sheet([[Place(), Place(list(lines))]], f"Predictions for {printable(str(report['experiment']))}",
                   printable("S_eff against " + (against[0] if len(against) == 1 else "the method that the table names")))
@@ -98,20 +122,70 @@ def predictions_figure(report: dict, path: Path):
         sheet.entries.append(plt.Line2D([], [], color=style.INK, **thin, label="by formula"))
     if any(line.get_gid() == "best" for line in sheet.panels[0].lines):
         sheet.entries.append(plt.Line2D([], [], linestyle="none", marker="o", color="none", markeredgecolor=style.INK,
-                                        markeredgewidth=1.2, markersize=1.6 * page.current.marker, label="best point"))
+                                        markeredgewidth=1.2, markersize=1.6 * style.page.marker, label="best point"))
     return sheet.finish()
 
 
 def looks_of_lines(lines: dict[str, Line]) -> dict[str, dict]:
-    """A line and a marker for each, a colour for each method."""
+    """Each line has its own dashes and marker; all lines of a method have its colour."""
     colours = style.line_styles({line.method: line.algorithm for line in lines.values()})
     looks = style.line_styles({name: line.algorithm for name, line in lines.items()})
     return {name: {**looks[name], "color": colours[lines[name].method]["color"]} for name in lines}
 
 
 def draw(panel, values: dict[float | None, float], xs: list[float], look: dict) -> None:
-    """What the key does not concern is the same everywhere."""
+    """Draws a line; the value at None is the same everywhere."""
     if None in values:
         panel.plot([xs[0], xs[-1]], [values[None]] * 2, **look)
     elif values:
         panel.plot(list(values), list(values.values()), **look)
+
+
+def checked_thresholds(report: dict, path: Path) -> dict:
+    """The report itself, if it has all that the figure needs. Raises ResultsFault."""
+    try:
+        for way in ("throughput", "s-eff"):
+            for effect in report["by"][way]["thresholds"]:
+                float(effect["threshold_s"] + effect["drop_rate"] + effect["time_saved"] + effect["effective_speedup"])
+        report["source"], report["workers"], report["steps"], report["micro_batches"], float(report["serial_s"])
+        report["by"]["throughput"]["best"]
+    except (ValueError, KeyError, TypeError, IndexError) as fault:
+        raise ResultsFault(f"{path}: {in_words(fault)}; expected what `syncopate thresholds SOURCE --json "
+                           f"{path}` writes") from None
+    return report
+
+
+def column(report: dict, way: str, name: str) -> np.ndarray:
+    return np.array([effect[name] for effect in report["by"][way]["thresholds"]])
+
+
+def thresholds_figure(report: dict):
+    """S_eff, the share of kept micro-batches and the speed-up of steps against the threshold (Giladi et al. 2023, Figure
+    3c)."""
+    sheet = Sheet([[Place(list(LOOKS), width=6.4)]], f"Thresholds for {Path(report['source']).name}",
+                  f"{report['workers']} workers, {report['steps']} steps of {report['micro_batches']} micro-batches, "
+                  f"T^c = {typeset_number(report['serial_s'])} s")
+    panel, = sheet.panels
+    thresholds = column(report, "throughput", "threshold_s")
+    scale, unit = style.time_unit(float(thresholds[-1]))
+    lines = {"S_eff": column(report, "throughput", "effective_speedup"),
+             "S_eff by Eq. 6": column(report, "s-eff", "effective_speedup"),
+             "steps' speed-up": 1 / (1 - column(report, "throughput", "time_saved")),
+             "kept": 1 - column(report, "throughput", "drop_rate")}
+    panel.axhline(1, color=style.FAINT, linewidth=0.8)
+    for name, values in lines.items():
+        panel.plot(thresholds / scale, values, **style.marked_here_and_there(LOOKS[name]))
+    if best := report["by"]["throughput"]["best"]:
+        at, height = best["threshold_s"] / scale, best["effective_speedup"]
+        panel.plot(at, height, "o", color="white", markersize=1.3 * style.page.marker, markeredgecolor=LOOKS["S_eff"]["color"],
+                   markeredgewidth=1.8, zorder=5)
+        dropped = typeset(with_decimals(100 * best["drop_rate"], 1))
+        panel.annotate(f"{typeset_number(at)} {unit}: {typeset(with_decimals(height, 3))}, {dropped} % dropped", (at, height), (0, -9),
+                       textcoords="offset points", ha="center", va="top", fontsize="small")
+    # The speed-up grows without bound if little is kept: the other lines set the range.
+    panel.set_ylim(0, 1.35 * max(1.0, max(lines["S_eff"].max(), lines["S_eff by Eq. 6"].max())))
+    panel.set_xlim(thresholds[0] / scale, thresholds[-1] / scale)
+    panel.set_xlabel(f"threshold ({unit})")
+    panel.set_ylabel("times what it is without a threshold")
+    sheet.name_lines(panel, {name: (thresholds[-1] / scale, values[-1]) for name, values in lines.items()}, LOOKS)
+    return sheet.finish()

@@ -1,7 +1,7 @@
 """Step times of a recorded run beside those of its simulations. Use: recorded_steps.py DIRECTORY LOG NOISE PICTURE
 
-DIRECTORY holds the runs of experiments/examples/reference_run.toml, LOG (iteration, step_time_s) and NOISE (worker,
-step, micro_batch, duration_s) are the files that come with it. Exit status: as that of plot.py.
+DIRECTORY holds the runs of experiments/examples/reference_run.toml; LOG (iteration, step_time_s) and NOISE (worker, step,
+micro_batch, duration_s) are the files beside it. Exit status: as that of plot.py.
 """
 
 import sys
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from plots.methods import Method, group_methods
+from plots.comparison import Method, group_methods
 from plots.runs import ResultsFault, Run, read_table, read_tables, runs_below
 
-TWO_CLOCKS = "two clocks"  # the method's label that stands for what was recorded
-SHOWN_S = 6, 12  # what lies beyond, such as a first step that compiles, is cut off
+TWO_CLOCKS = "two clocks"  # the label of the method that simulates the recorded run
+SHOWN_S = 6, 12  # other times, such as that of a first step that compiles, are cut off
 
 
 def own_sleeps(noise: Path, run: Run) -> np.ndarray:
@@ -25,7 +25,7 @@ def own_sleeps(noise: Path, run: Run) -> np.ndarray:
 
 
 def as_logged(run: Run, sleeps: np.ndarray, threshold_from: int) -> np.ndarray:
-    """Step times as worker 0 writes them down, which is once it has slept; a threshold in force cuts that sleep."""
+    """Step times as worker 0 logs them, after its sleep; from step `threshold_from` on a threshold cuts that sleep."""
     shift = np.where(np.arange(len(sleeps)) < threshold_from, sleeps, 0.0)
     return run.steps["duration_s"].to_numpy() + np.diff(shift[:len(run.steps)], prepend=0.0)
 
@@ -37,7 +37,7 @@ def threshold_from(run: Run) -> int:
 
 
 def step_figure(methods: list[Method], log, noise: Path):
-    """Above the whole run, below its steps without a threshold, where all methods are one."""
+    """Draws the whole run above, and below its steps without a threshold, in which all methods are the same."""
     import matplotlib.pyplot as plt
 
     from plots import style
@@ -76,7 +76,7 @@ def step_figure(methods: list[Method], log, noise: Path):
 
 
 def look_of(methods: list[Method]) -> tuple[dict[str, str], dict[str, dict]]:
-    """What the figure calls each method, and the colour of each of these names and of the log."""
+    """The name of each method in the figure, and the colours of these names and of the log."""
     from plots import style
 
     palette = iter([style.ALGORITHMS["backup-workers"], style.ALGORITHMS["local-sgd"], *style.OTHERS])
@@ -87,7 +87,7 @@ def look_of(methods: list[Method]) -> tuple[dict[str, str], dict[str, dict]]:
 
 
 def draw_times(panel, times: np.ndarray, shown: slice, look: dict) -> None:
-    """The mean over the seeds, times[seed, step], and the range that they span."""
+    """Draws the mean of times[seed, step] over the seeds, and their range."""
     iterations = np.arange(1, times.shape[1] + 1)[shown]
     panel.plot(iterations, times.mean(0)[shown], linewidth=1.5, **look)
     panel.fill_between(iterations, times.min(0)[shown], times.max(0)[shown], alpha=0.2, linewidth=0, **look)

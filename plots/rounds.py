@@ -1,20 +1,31 @@
-"""What steps.csv shows: synchronisation period and drop rate over the run, and how long steps take."""
+"""Rounds and steps: how long they take, the drop rate, the synchronisation period, distributions of times (Giladi et al.
+2023, Figure 2)."""
 
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from plots import page, style
-from plots.curves import mean_curve
-from plots.methods import Method
-from plots.sheet import Place, Sheet
-from plots.step_times import step_times
+from plots import style
+from plots.comparison import BETWEEN, Comparison, Method, described, panel_name, without_band
+from plots.curves import ACROSS, mean_curve
+from plots.numbers import typeset_number
+from plots.runs import read_table
+from plots.sheet import Place, Sheet, shared_out
 
 EVERY_STEP = "others: 1"
 WINDOWS = 40  # a drop rate is that of a window of the run, since single steps drop a handful
 
+DURATIONS = "durations.csv.gz"
+INTERVALS = 60
+DASHED = {"linestyle": (0, (2, 1.5)), "linewidth": 1, "alpha": 0.8}
+MOST_NUMBERS = 4  # beside lines that leave a panel
+FEWEST_TIMES = 50  # in a distribution
+ITERATIONS, WORKERS = "Iterations: time per optimizer step", "Workers: a step's computation"
+
 
 def rounds_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
-    """The figure, or None where no run has steps. `looks`: by label."""
+    """Time per step, drop rate and period over the run; None if no run has steps. `looks`: by label."""
     styles = {method.name: looks[method.label] for method in methods}
     methods = [method for method in methods if any(len(run.steps) for run in method.runs)]
     if not methods:
@@ -33,17 +44,42 @@ def rounds_figure(methods: list[Method], looks: dict[str, dict], heading: str, s
     return sheet.finish()
 
 
+def period_panels(comparisons: list[Comparison], looks: dict[str, dict], heading: str):
+    """The period H over the steps, a panel for each comparison that has periods. `looks`: by label, of all their methods."""
+    shown = [comparison for comparison in comparisons if any(map(has_periods, comparison.methods))]
+    rows = shared_out(shown, ACROSS)
+    sheet = Sheet([[Place([*(method.name for method in one.methods), EVERY_STEP], width=3.6, height=2.5) for one in line]
+                   for line in rows], heading, first_seed_described(shown))
+    for panel, comparison in zip(sheet.panels, shown):
+        draw_periods(sheet, panel, comparison.methods, {method.name: looks[method.label] for method in comparison.methods})
+        panel.set_ylabel("period H (steps)")
+        sheet.entitle(panel, panel_name(comparison, comparisons))
+    if any(line.get_gid() == "last" for panel in sheet.panels for line in panel.lines):
+        sheet.subtitle += ", thin: the last one, cut off"
+    return sheet.finish()
+
+
+def step_times(method: Method) -> np.ndarray:
+    """Seconds per optimizer step, of all seeds. The steps of a round share its duration equally, so that the mean is the time
+    per step of the table of results. A row without steps counts as one."""
+    times = []
+    for run in method.runs:
+        steps = run.steps["period_steps"].to_numpy(int).clip(min=1)
+        times.append(np.repeat(run.steps["duration_s"].to_numpy(float) / steps, steps))
+    return np.concatenate(times)
+
+
 def draw_durations(sheet: Sheet, panel, methods: list[Method], styles) -> None:
-    """A line of quantiles per method: thin 5 to 95 %, thick 25 to 75 %, dot 50 %."""
+    """Draws a line of quantiles per method: thin 5 to 95 %, thick 25 to 75 %, a dot at 50 %."""
     durations = {}
     for method in methods:
         durations[method.name] = np.quantile(step_times(method), [0.05, 0.25, 0.5, 0.75, 0.95])
     scale, unit = style.time_unit(max(values[-1] for values in durations.values()) * 3)
     for height, (name, values) in enumerate(durations.items()):
         colour = styles[name]["color"]
-        panel.plot(values[[0, 4]] / scale, [height] * 2, color=colour, linewidth=0.85 * page.current.line)
-        panel.plot(values[[1, 3]] / scale, [height] * 2, color=colour, linewidth=4.2 * page.current.line, solid_capstyle="butt")
-        panel.plot(values[2] / scale, height, "o", color="white", markersize=1.1 * page.current.marker,
+        panel.plot(values[[0, 4]] / scale, [height] * 2, color=colour, linewidth=0.85 * style.page.line)
+        panel.plot(values[[1, 3]] / scale, [height] * 2, color=colour, linewidth=4.2 * style.page.line, solid_capstyle="butt")
+        panel.plot(values[2] / scale, height, "o", color="white", markersize=1.1 * style.page.marker,
                    markeredgecolor=colour, markeredgewidth=1.8)
     style.name_rows(panel, list(durations), styles)
     panel.set_xlim(left=0)
@@ -71,7 +107,7 @@ def draw_drop_rates(sheet: Sheet, panel, methods: list[Method], styles) -> None:
 
 
 def windowed_drop_rate(steps) -> tuple[np.ndarray, np.ndarray]:
-    """Step and drop rate of windows of a run's rows, all of one length; the last may be up to half longer or shorter."""
+    """Mean step and drop rate of windows of a run's rows. All have one length but the last, which may differ by a half."""
     length = -(-len(steps) // WINDOWS)
     count = max(1, round(len(steps) / length)) if length else 0
     windows = [np.arange(k * length, len(steps) if k + 1 == count else (k + 1) * length) for k in range(count)]
@@ -83,8 +119,8 @@ def windowed_drop_rate(steps) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_periods(sheet: Sheet, panel, methods: list[Method], styles) -> None:
-    """One seed per method: the period follows the schedule, so the seeds agree or nearly so. A last round that is shorter
-    is thin: as a rule the end of training has cut it off."""
+    """Draws the period of one seed per method: it follows the schedule, so seeds hardly differ. A shorter last round is thin,
+    since the end of training has usually cut it off."""
     shown = [method for method in methods if has_periods(method)]
     ends = {}
     for method in shown:
@@ -96,7 +132,7 @@ def draw_periods(sheet: Sheet, panel, methods: list[Method], styles) -> None:
         whole = -2 if len(period) > 1 and period[-1] < period[-2] else None
         panel.plot(x[:whole], y[:whole], **style.marked_here_and_there(styles[method.name]))
         if whole:
-            panel.plot(x[whole - 1:], y[whole - 1:], color=styles[method.name]["color"], linewidth=0.4 * page.current.line,
+            panel.plot(x[whole - 1:], y[whole - 1:], color=styles[method.name]["color"], linewidth=0.4 * style.page.line,
                        linestyle=(0, (1, 2)), gid="last")
         ends[method.name] = (x[:whole][-1], y[:whole][-1])
     if len(shown) < len(methods):  # lines along one would only hide each other
@@ -114,12 +150,12 @@ def draw_periods(sheet: Sheet, panel, methods: list[Method], styles) -> None:
 
 
 def first_steps(method: Method):
-    """Of the first seed that has any."""
+    """The steps of the first seed that has any."""
     return next((run.steps for run in method.runs if len(run.steps)), method.runs[0].steps)
 
 
 def changes_period(method: Method) -> bool:
-    """Before its last round, which is as long as there are steps left."""
+    """Whether the period changes before the last round, which takes the steps that are left."""
     return len(first_steps(method)["period_steps"].iloc[:-1].unique()) > 1
 
 
@@ -130,5 +166,95 @@ def has_periods(method: Method) -> bool:
 def step_axis(panel) -> None:
     panel.set_xlim(left=0)
     panel.xaxis.set_major_formatter(style.SHORT)
-    panel.xaxis.set_major_locator(MaxNLocator(page.current.ticks - 1))
+    panel.xaxis.set_major_locator(MaxNLocator(style.page.ticks - 1))
     panel.set_xlabel("optimizer steps")
+
+
+def first_seed_described(comparisons: list[Comparison]) -> str:
+    """The subtitle of figures of periods, which show one seed."""
+    several = any(len(method.runs) > 1 for one in comparisons for method in one.methods)
+    return BETWEEN.join([without_band(described(comparisons)), "synchronisation period H" + ", first seed" * several])
+
+
+def distributions_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
+                         other: Comparison | None = None):
+    """The share of steps, and of workers' computations if they were recorded, in equal intervals of time. None with fewer
+    than FEWEST_TIMES steps. `looks`: by label. `other`: another variant, whose methods are dashed on the same axes."""
+    styles = {method.name: looks[method.label] for method in methods}
+    times_of = {WORKERS: worker_times, ITERATIONS: step_times}
+    panels = {title: lines for title, of_method in times_of.items()
+              if (lines := {method.name: times for method in methods if len(times := of_method(method)) >= FEWEST_TIMES})}
+    if ITERATIONS not in panels:
+        return None
+    sheet = Sheet([[Place(list(styles) if title == ITERATIONS else [], width=5.2) for title in panels]], heading,
+                  without_band(subtitle) + "  ·  all seeds together; above: the means")
+    for panel, (title, lines) in zip(sheet.panels, panels.items()):
+        dashed = {method.name: times for method in (other.methods if other else [])
+                  if method.name in lines and len(times := times_of[title](method)) >= FEWEST_TIMES}
+        ends = draw_distributions(panel, lines, styles, dashed)
+        sheet.entitle(panel, title)
+        if title == ITERATIONS:
+            sheet.name_lines(panel, ends, styles)
+    if other:
+        sheet.entries.append(plt.Line2D([], [], color=style.INK, **DASHED, label=f"dashed: {other.point['variant']}"))
+    return sheet.finish()
+
+
+def worker_times(method: Method) -> np.ndarray:
+    """Seconds of computation of each worker in each step, of runs that recorded their micro-batches."""
+    tables = [read_table(path, ["worker", "step", "duration_s"]) for run in method.runs
+              if (path := run.directory / DURATIONS).exists()]
+    sums = [table.groupby(["worker", "step"])["duration_s"].sum() for table in tables]
+    return pd.concat(sums).to_numpy(float) if sums else np.array([])
+
+
+def draw_distributions(panel, lines: dict[str, np.ndarray], styles, dashed: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
+    """Draws outlines of histograms with common intervals, up to the 99.5 % quantile; returns the ends of the lines."""
+    longest = max(np.quantile(times, 0.995) for times in [*lines.values(), *dashed.values()])
+    shortest = min(times.min() for times in [*lines.values(), *dashed.values()])
+    scale, unit = style.time_unit(longest)
+    span = max(longest - shortest, 0.02 * longest) or 1.0  # around a single value
+    edges = np.linspace(max(0.0, shortest - 0.05 * span), shortest + 1.001 * span, INTERVALS + 1) / scale
+    ends, highest, middles = {}, {}, (edges[1:] + edges[:-1]) / 2
+    for name, times in lines.items():
+        shares = 100 * np.histogram(times / scale, edges)[0] / len(times)
+        if name in dashed:
+            panel.plot(*where_any(middles, 100 * np.histogram(dashed[name] / scale, edges)[0] / len(dashed[name])),
+                       color=styles[name]["color"], **DASHED, drawstyle="steps-mid", gid="other")
+        panel.plot(*where_any(middles, shares), **style.marked_here_and_there(styles[name]), drawstyle="steps-mid", gid="method")
+        panel.plot(times.mean() / scale, 0.965, color=styles[name]["color"], marker=styles[name].get("marker", "o"),
+                   markersize=1.4 * style.page.marker, transform=panel.get_xaxis_transform(), linestyle="none", gid="mean",
+                   zorder=6)
+        highest[name] = (middles[shares.argmax()], shares.max())
+        ends[name] = (middles[-1], shares[-1])
+    panel.set_xlim(edges[0], edges[-1])
+    # A threshold can make nearly all iterations alike: such a line may leave the panel, for the others would be flat.
+    shares = [share for _, share in highest.values()]
+    top = 1.15 * min(max(shares), 4 * min(shares))
+    panel.set_ylim(0, top)
+    say_beyond(panel, {name: peak for name, peak in highest.items() if peak[1] > top}, styles)
+    panel.set_xlabel(f"time ({unit})")
+    panel.set_ylabel("share (%)")
+    panel.xaxis.set_major_locator(MaxNLocator(style.page.ticks))
+    return ends
+
+
+def say_beyond(panel, peaks: dict[str, tuple[float, float]], styles) -> None:
+    """Writes the peaks of lines that leave the panel, beside each line if there are few."""
+    look = {"xycoords": panel.get_xaxis_transform(), "textcoords": "offset points", "va": "top", "gid": "beyond",
+            "fontsize": 0.85 * style.page.font}
+    if len(peaks) > MOST_NUMBERS:
+        least, most = (typeset_number(reduce(share for _, share in peaks.values()), 3) for reduce in (min, max))
+        panel.annotate(f"beyond: up to {f'{least} to ' * (least != most)}{most} %", (panel.get_xlim()[1], 0.9), xytext=(-2, 0),
+                       ha="right", **look)
+        return
+    for name, (x, share) in peaks.items():
+        panel.annotate(f"{typeset_number(share, 3)} %", (x, 0.9), xytext=(0.9 * style.page.marker, 0),
+                       color=styles[name]["color"], **look)
+
+
+def where_any(middles: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The intervals without the empty ones at both ends, but for one: lines along zero would hide each other."""
+    some = np.flatnonzero(shares)
+    shown = slice(max(0, some[0] - 1), some[-1] + 2) if len(some) else slice(None)
+    return middles[shown], shares[shown]

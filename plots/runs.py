@@ -1,15 +1,20 @@
-"""Finding and reading runs: <experiment>/<what varies>/seed=<seed>-<hash>/ with metrics.csv and config.toml."""
+"""Finding and reading runs.
 
+A run is a directory <experiment>/<what varies>/seed=<seed>-<hash>/ with config.toml, summary.json, metrics.csv, steps.csv and
+what the experiment records beside these. ResultsFault says what is wrong with one.
+"""
+
+import gzip
 import json
 import os
 import re
 import stat
 import tomllib
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
 import pandas as pd
@@ -17,23 +22,21 @@ from pandas.api.types import is_numeric_dtype
 
 MPI = "-mpi"  # ends the name of a run's directory: on a wall clock, not the simulated cluster
 RUN_DIRECTORY = re.compile(rf"seed=(\d+)-[0-9a-f]+({MPI})?")
-
 UNFINISHED = re.compile(rf"{RUN_DIRECTORY.pattern}(\.checkpoint|(\.\d+\.\d+)?\.(partial|replaced)\.).*")
-
 COMMON_PHASE = re.compile(r"common-phase(_.*)?")  # the folder of the phase that an experiment's runs start from, if any
 TRIALS = "Trials"  # the folder of an experiment's trials, which are no part of its results
+CLAIMS = "claims.json"  # beside the runs of an experiment
 
 DOCUMENTS = {"summary.json", "config.toml", "metadata.json"}  # short ones; the other files may be of any length
+MEASURED = "measurements.csv"  # only if something is measured beside the evaluations
+TRACE = "trace.json.gz"  # a timeline of every worker, if it was recorded
+ARRIVALS = "arrivals.csv.gz"  # arrival times of gradients, if they were recorded
 
-MEASURED = "measurements.csv"  # where something is measured beside the evaluations
+MOST_BYTES = 1 << 28  # in a file that is parsed at once
+END = b"\n}\n"  # the last bytes of a JSON file that the program writes
+REPEATS = "the experiment's next start repeats the run"  # the advice for a damaged file
 
-END = b"\n}\n"  # of a JSON file that the program writes
-
-REPEATS = "the experiment's next start repeats the run"  # what helps where a file is damaged
-
-MOST_BYTES = 1 << 28  # of a file that is parsed at once
-
-SCHEMA_VERSION = 2  # of the results that this program writes (results/summary.hpp)
+SCHEMA_VERSION = 2  # the version of results that this program writes (results/summary.hpp)
 UNLISTED = (None, 1)  # schema versions of results without a list of files, which are read as they are
 
 METRICS = ["step", "epoch", "samples", "time_s", "test_loss", "test_accuracy", "train_loss", "learning_rate",
@@ -43,7 +46,7 @@ STEPS = ["step", "time_s", "duration_s", "kept_micro_batches", "dropped_micro_ba
 
 
 def in_words(fault: Exception) -> str:
-    """Without names that mean something to Python's users alone."""
+    """The fault in a sentence without the names of Python's exceptions."""
     if isinstance(fault, KeyError):
         return f"it lacks {fault}"
     if isinstance(fault, json.JSONDecodeError):
@@ -56,7 +59,7 @@ def in_words(fault: Exception) -> str:
 
 
 class ResultsFault(Exception):
-    """What is wrong with a results directory: the path, what was found, what was expected."""
+    """A fault of a results directory. The message names the path, what was found and what was expected."""
 
 
 @dataclass
@@ -67,19 +70,20 @@ class Run:
     seed: int
     config: dict  # the resolved configuration
     summary: dict
-    written: str = ""  # when the run ended, or at least began: in ISO 8601, UTC, so that texts compare as times
-    metrics: pd.DataFrame | None = None  # columns METRICS, a row per evaluation, ascending in step; by read_tables
-    steps: pd.DataFrame | None = None  # columns STEPS, a row per step or round; by read_tables
-    measurements: pd.DataFrame | None = None  # columns MEASUREMENTS and quantity, where there are any; by read_tables
+    written: str = ""  # the end of the run, or else its beginning: in ISO 8601, UTC, so that texts compare as times
+    metrics: pd.DataFrame | None = None  # columns METRICS, a row per evaluation, ascending in step; set by read_tables
+    steps: pd.DataFrame | None = None  # columns STEPS, a row per step or round; set by read_tables
+    measurements: pd.DataFrame | None = None  # columns MEASUREMENTS and quantity, if there are any; set by read_tables
 
     @property
     def on_wall_clock(self) -> bool:
-        """Made under MPI."""
+        """Whether the run was made under MPI."""
         return MPI in self.directory.name
 
 
 def read_table(path: Path, columns: list[str], texts: tuple[str, ...] = ()) -> pd.DataFrame:
-    """The numeric columns of a CSV file, and its columns of texts. Lines that begin with # (the schema's version) are comments."""
+    """Reads numeric `columns` and columns of `texts` from a CSV file. Lines that begin with # (the schema's version) are
+    comments. Raises ResultsFault."""
     expected = f"expected a CSV file with the columns {', '.join(columns)}"
     try:
         table = pd.read_csv(path, comment="#")
@@ -106,16 +110,16 @@ def read_table(path: Path, columns: list[str], texts: tuple[str, ...] = ()) -> p
 
 
 def runs_below(directory: Path, follow: Callable[[list[Path]], Iterable[Path]] = lambda paths: paths) -> list[Run]:
-    """The runs at or below the directory that count, without their tables, by the rules of the program's tables
-    (results/found_runs.hpp): a run whose directory is another run's, and a copy, are faults. A hash under several
-    names of swept values is one run. `follow`: says how far reading is."""
+    """The runs at or below the directory, without their tables, by the rules of the program's tables
+    (results/found_runs.hpp): a run in another run's directory and a copy are faults. Directories with one hash but several
+    names of swept values are one run. `follow` wraps the paths to report progress. Raises ResultsFault."""
     runs = read_all_documents(follow(find_run_directories(directory)))
     strange = [run for run in runs if is_misplaced(run)]
     runs = [run for run in runs if not is_misplaced(run)]
     faults = [fault_of_misplaced(run, runs) for run in strange]
     alike = defaultdict(list)
     for run in runs:
-        if digest := run.summary.get("hash"):  # which results of early versions lack
+        if digest := run.summary.get("hash"):  # results of early versions have none
             alike[digest, run.on_wall_clock].append(run)
     left_out, copies = set(), defaultdict(list)
     for members in alike.values():
@@ -136,7 +140,7 @@ def runs_below(directory: Path, follow: Callable[[list[Path]], Iterable[Path]] =
 
 
 def own_name(run: Run) -> str:
-    """Of the run's directory; empty where the summary does not tell it."""
+    """The name that the run's directory should have; empty if the summary does not tell it."""
     seed, digest = run.summary.get("seed", run.seed), run.summary.get("hash")
     return f"seed={seed}-{digest[:8]}{MPI if run.on_wall_clock else ''}" if digest else ""
 
@@ -146,7 +150,7 @@ def is_misplaced(run: Run) -> bool:
 
 
 def fault_of_misplaced(run: Run, others: list[Run]) -> str:
-    """What is wrong with the run's place. `others`: those in their own places."""
+    """The message about a run in a wrong place. `others`: the runs in their own places."""
     same = next((other for other in others if (other.summary.get("hash"), other.on_wall_clock) ==
                  (run.summary.get("hash"), run.on_wall_clock)), None) if run.summary.get("hash") else None
     is_named_as_a_run = RUN_DIRECTORY.fullmatch(run.directory.name)
@@ -164,7 +168,7 @@ def read_run(directory: Path) -> Run:
 
 
 def read_documents(directory: Path) -> Run:
-    """What the run was and what came out, without its tables."""
+    """Reads a run without its tables. Raises ResultsFault."""
     summary = read_document(directory / "summary.json", json.loads, "the run's summary")
     check_files(directory, summary, lambda name: name in DOCUMENTS)
     named = RUN_DIRECTORY.fullmatch(directory.name)
@@ -175,7 +179,8 @@ def read_documents(directory: Path) -> Run:
 
 
 def read_all_documents(paths: Iterable[Path]) -> list[Run]:
-    """Of a common phase that is damaged nothing is needed: its experiment's next start repeats it."""
+    """Reads runs without their tables. A damaged common phase is left out, for nothing of it is shown. Raises
+    ResultsFault."""
     runs, phases = [], []
     for path in paths:
         try:
@@ -199,8 +204,38 @@ def read_tables(run: Run) -> None:
         run.measurements = read_table(measurements, MEASUREMENTS, ("quantity",))
 
 
+@dataclass
+class Trace:
+    """The spans of one run and its participants."""
+
+    spans: pd.DataFrame  # thread, activity, begin_s, end_s; ascending in thread and begin_s
+    names: dict[int, str]  # participants by thread, workers first
+    workers: int
+    until_s: float  # the end of the recording
+    capped: bool  # whether the run went on after that
+
+
+def read_trace(path: Path) -> Trace:
+    """Reads trace.json.gz. Raises ResultsFault."""
+    expected = "expected Chrome trace events as Syncopate writes them, compressed by gzip"
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            document = json.load(file)
+        events, about = document["traceEvents"], document["otherData"]
+        names = {event["tid"]: event["args"]["name"] for event in events
+                 if event["ph"] == "M" and event["name"] == "thread_name"}
+        rows = [(event["tid"], event["name"], event["ts"], event["ts"] + event["dur"])
+                for event in events if event["ph"] == "X"]
+        spans = pd.DataFrame(rows, columns=["thread", "activity", "begin_s", "end_s"])
+        spans[["begin_s", "end_s"]] *= 1e-6
+        return Trace(spans.sort_values(["thread", "begin_s"], kind="stable"), names, int(about["workers"]),
+                     float(about["until_s"]), bool(about["capped"]))
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as fault:
+        raise ResultsFault(f"{path}: {in_words(fault)}; {expected}") from None
+
+
 def check_files(directory: Path, summary: dict, is_asked: Callable[[str], bool]) -> None:
-    """Throws ResultsFault for a file that is not as the program wrote it; one that was not copied along is no fault."""
+    """Raises ResultsFault if a file is not as the program wrote it. A missing file may not have been copied along."""
     check_version(directory / "summary.json", summary)
     if not (directory / "files.json").exists() and summary.get("schema_version") in UNLISTED:
         return
@@ -218,7 +253,7 @@ def check_files(directory: Path, summary: dict, is_asked: Callable[[str], bool])
             raise ResultsFault(f"{path}: lists {name!r}, which leads elsewhere; expected {expected}; {REPEATS}")
         if not is_asked(name):
             continue
-        if (directory / name).exists() and not (directory / name).is_file():  # a pipe would be waited for
+        if (directory / name).exists() and not (directory / name).is_file():  # reading a pipe would block
             raise ResultsFault(f"{directory / name}: is no file; expected one of {size} bytes; {REPEATS}")
         try:
             if (has := (directory / name).stat().st_size) != size:
@@ -245,13 +280,13 @@ def size_and_digest(path: Path) -> tuple[int, int]:
     size = digest = 0
     with open(path, "rb") as file:
         while piece := file.read(1 << 20):
-            size, digest = size + len(piece), crc32(piece, digest)
+            size, digest = size + len(piece), zlib.crc32(piece, digest)
     return size, digest
 
 
 def own_bytes(path: Path) -> bytes:
-    """Of a file that the program writes: whoever may write in its folder may have put a pipe in its place, which would be
-    waited for, or more than there is memory. Throws OSError, ValueError."""
+    """The content of a file that the program writes. Somebody may have put a pipe or a huge file in its place, which must
+    not block or fill the memory. Raises OSError, ValueError."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -262,22 +297,22 @@ def own_bytes(path: Path) -> bytes:
 
 
 def read_digested(path: Path, last: set[str]) -> dict:
-    """A JSON file whose last member is the CRC-32 of the rest (results/summary.hpp). One without it is of an
-    earlier program, and has one of `last` there. Throws OSError, ValueError."""
+    """Reads a JSON file whose last member is the CRC-32 of the rest (results/summary.hpp). Files of earlier programs have
+    none; their last member is one of `last`. Raises OSError, ValueError."""
     content = own_bytes(path)
     document = json.loads(content)
     if not isinstance(document, dict) or not document:
         raise ValueError("is no object")
     found = next(reversed(document))
     head, mark, tail = content.rpartition(b',\n  "crc32": "')
-    written = mark + f"{crc32(head + END):08x}".encode() + b'"' + END
+    written = mark + f"{zlib.crc32(head + END):08x}".encode() + b'"' + END
     if found not in last and (found != "crc32" or mark + tail != written):
         raise ValueError("has other contents than were written")
     return document
 
 
 def read_time(path: Path) -> str:
-    """Of a run without metadata, such as one copied in part, the empty text: any other is newer."""
+    """When the run ended, or else began. Empty without metadata, as in a partial copy: any other run is newer."""
     metadata = read_document(path, json.loads, "the run's metadata") if path.exists() else {}
     return str(metadata.get("end") or metadata.get("start") or "")
 
@@ -295,8 +330,8 @@ def read_document(path: Path, parse, what: str) -> dict:
 
 
 def misnamed_runs(directory: Path) -> list[Path]:
-    """Directories at or below this one that have a run's files and another name, such as copies; by the rules of the program
-    (is_misnamed_run in results/found_runs.hpp)."""
+    """Directories at or below this one that hold a run's files under another name, such as copies. The program has the same
+    rule (is_misnamed_run in results/found_runs.hpp)."""
     found = []
     for place, folders, files in os.walk(directory):
         folders[:] = [name for name in folders if not name.startswith(".") and name != TRIALS]
@@ -310,14 +345,14 @@ def misnamed_runs(directory: Path) -> list[Path]:
 
 
 def find_run_directories(directory: Path) -> list[Path]:
-    """All run directories at or below `directory`, in a fixed order. Throws ResultsFault if there is none."""
+    """All run directories at or below `directory`, sorted. Raises ResultsFault if there is none."""
     expected = "expected a directory above runs, such as results/runs/<experiment>"
     if not directory.exists():
         raise ResultsFault(f"{directory}: no such directory; {expected}")
     if not directory.is_dir():
         raise ResultsFault(f"{directory}: not a directory; {expected}")
     directory = directory.resolve()
-    closed = []  # rglob passes over what it may not read
+    closed = []  # rglob skips unreadable folders without a word
     for _ in os.walk(directory, onerror=closed.append):
         pass
     if closed:
@@ -326,6 +361,6 @@ def find_run_directories(directory: Path) -> list[Path]:
              if RUN_DIRECTORY.fullmatch(path.name) and path.is_dir() and TRIALS not in path.relative_to(directory).parts]
     found += misnamed_runs(directory)
     if not found:
-        kept = "; these are kept summaries of finished runs, which ./dev report shows" if (directory / "claims.json").is_file() else ""
+        kept = "; these are kept summaries of finished runs, which ./dev report shows" if (directory / CLAIMS).is_file() else ""
         raise ResultsFault(f"{directory}: holds no runs (directories named seed=<number>-<hash>){kept}; {expected}")
     return sorted(found)

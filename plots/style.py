@@ -1,46 +1,117 @@
-"""The look that all figures share: colours, axes, labels beside the lines."""
+"""The look that all figures share: the page they are drawn for, fonts, colours, axes, labels beside the lines."""
 
+import warnings
+from dataclasses import dataclass
 from unicodedata import east_asian_width
 
+import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.font_manager import FontProperties, findfont, fontManager
+from matplotlib.ft2font import FT2Font
 from matplotlib.ticker import Formatter, FuncFormatter
 
-from plots import page
-from plots.methods import MPI
+from plots.comparison import BETWEEN, MPI
 from plots.numbers import typeset
-from plots.page import use_page
+
+FONT = "DejaVu Sans"
+DRAWS_BOXES = "LastResort"  # fonts of that name have a box for every character
+MOST_NAMED = 8  # characters in a message
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow (too pale for lines).
 ALGORITHMS = {"sync-sgd": "#000000", "dropcompute": "#D55E00", "backup-workers": "#0072B2", "local-sgd": "#009E73"}
 OTHERS = ["#CC79A7", "#E69F00", "#56B4E9"]
 FURTHER = ["#882255", "#999933", "#332288", "#8C510A"]  # Paul Tol's wine, olive and indigo, and brown: for many methods
-# Dashes and markers tell lines apart also where a page is grey.
+# Dashes and markers tell lines apart also on a grey page.
 DASHES = ["solid", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 2))]
 MARKERS = "osD^vPX<>p"
-MARKS = 0.13  # of the axes' diagonal: from one marker of a curve to the next
+MARKS = 0.13  # from one marker of a curve to the next, as a share of the axes' diagonal
 NAME = 14 / 72  # inches from one name beside lines to the next
 SAMPLE = 0.4  # inches of a line beside its name: a dash, a marker and more
-LARGEST_WITH_LETTER = 1e12  # beyond it numbers are scientific: 1000G would be the next
+LARGEST_WITH_LETTER = 1e12  # larger numbers are scientific: 1000G would be the next
 INK, FAINT = "#333333", "#8a8a8a"
 
+
+@dataclass(frozen=True)
+class Page:
+    """The page that figures are drawn for: a screen, or one or two columns of a paper."""
+
+    width: float | None  # inches of all figures; None: as wide as their panels need
+    across: int  # most panels side by side
+    font: float  # points
+    line: float
+    marker: float
+    ticks: int  # most ticks along an axis
+    dpi: int
+
+    @property
+    def is_column(self) -> bool:
+        return self.width is not None
+
+
+PAGES = {"screen": Page(None, 4, 10.5, 1.9, 5.5, 7, 150), "single": Page(3.4, 1, 7.5, 1.2, 3.8, 6, 300),
+         "double": Page(7.0, 3, 7.5, 1.2, 3.8, 5, 300)}
+page = PAGES["screen"]  # the page that is drawn for; use_page sets it
+
+
+def use_page(name: str) -> None:
+    """Sets the page for all figures from now on. `name`: one of PAGES."""
+    global page
+    page = PAGES[name]
+    plt.rcParams.update({"font.size": page.font, "lines.linewidth": page.line, "lines.markersize": page.marker,
+                         "axes.titlesize": "medium", "legend.fontsize": "small",
+                         "axes.linewidth": 0.8 if page.width is None else 0.6})
+
+
+matplotlib.use("Agg")
 plt.rcParams.update({
-    "font.family": "DejaVu Sans", "text.color": INK, "axes.edgecolor": FAINT, "axes.labelcolor": INK,
+    "font.family": FONT, "text.color": INK, "axes.edgecolor": FAINT, "axes.labelcolor": INK,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": "#e6e6e6", "grid.linewidth": 0.7, "axes.axisbelow": True,
     "xtick.color": FAINT, "ytick.color": FAINT, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
-    "text.parse_math": False,  # a label may hold dollars, and an axis then has no formulas either
+    "text.parse_math": False,  # labels may have dollars in them; numbers on axes are no formulas either
     "lines.solid_capstyle": "round", "lines.markeredgecolor": "white", "lines.markeredgewidth": 0.6, "pdf.fonttype": 42,
     "svg.fonttype": "none", "svg.hashsalt": "syncopate",
 })
 use_page("screen")
 
 
+def use_fonts_for(text: str) -> str:
+    """Adds installed fonts for characters that FONT lacks, such as Chinese ones. Returns the characters that no font has.
+    Matplotlib's warnings about these are silenced: there would be one each time a character is drawn or measured."""
+    missing, families = {character for character in text if not character.isspace()} - glyphs(FONT), [FONT]
+    for family in sorted({font.name for font in fontManager.ttflist}) if missing else []:
+        if DRAWS_BOXES in family.replace(" ", "") or not (found := missing & glyphs(family)):
+            continue
+        families.append(family)
+        missing -= found
+    plt.rcParams["font.family"] = families
+    for character in missing:
+        warnings.filterwarnings("ignore", f"Glyph {ord(character)} .* missing from")
+    return "".join(sorted(missing))
+
+
+def glyphs(family: str) -> set[str]:
+    """The characters that the family has both in normal and in bold letters."""
+    files = [findfont(FontProperties(family=family, weight=weight)) for weight in ("normal", "bold")]
+    return set.intersection(*({chr(code) for code in FT2Font(file).get_charmap()} for file in files))
+
+
+def without_font(missing: str) -> str:
+    """The message about characters that no font has."""
+    named = ", ".join(f"{character} (U+{ord(character):04X})" for character in missing[:MOST_NAMED])
+    more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+    return f"no installed font has {named}{more}: PNG files show boxes, SVG files whatever their viewer has"
+
+
 def line_styles(algorithms: dict[str, str]) -> dict[str, dict]:
-    """A look for each label of a method, given its algorithm. The first method of a known algorithm has that
-    algorithm's colour in all figures; the others take what the palette has left. Line and marker are those of the
-    method's place. No two of the first 30 have the same line in the same colour, nor the same marker, so that figures
-    of points alone tell them apart, too. "X (MPI)" has the colour and the marker of "X", and another line."""
+    """The colour, line and marker of each label. `algorithms`: the algorithm of each label.
+
+    The first method of a known algorithm has that algorithm's colour in all figures; others take the rest of the palette.
+    Line and marker follow from the method's place. No two of the first 30 methods share both colour and line, or both
+    colour and marker, so that figures of points alone tell them apart, too. "X (MPI)" has the colour and the marker of "X",
+    and another line.
+    """
     methods = {label.removesuffix(MPI): algorithm for label, algorithm in algorithms.items()}
     first = {algorithm: label for label, algorithm in reversed(methods.items())}
     colours = {first[algorithm]: colour for algorithm, colour in ALGORITHMS.items() if algorithm in first}
@@ -63,14 +134,14 @@ def looks_alike(place: int, other: int) -> bool:
 
 
 def next_colour(given: list[str], alike: list[str]) -> str:
-    """The one that fewest methods have, of those that no other has with this line or this marker."""
+    """The least used colour of the palette that is not in `alike`, the colours of methods with the same line or marker."""
     palette = [*OTHERS, *ALGORITHMS.values(), *FURTHER]
     free = [colour for colour in palette if colour not in alike] or palette
     return min(free, key=given.count)
 
 
 def marked_here_and_there(look: dict) -> dict:
-    """For a curve of many points: markers at equal distances along it, elsewhere on each line."""
+    """The look of a curve of many points: markers at equal distances, which begin elsewhere on each line."""
     place = MARKERS.index(look["marker"]) if look.get("marker") in [*MARKERS] else 0
     return {**look, "markevery": (0.04 + MARKS * place / len(MARKERS), MARKS)}
 
@@ -80,72 +151,18 @@ def without_marker(look: dict) -> dict:
 
 
 def label_inches(labels) -> float:
-    """Width that the longest of the labels takes in bold, with a little room."""
+    """The width of the longest label in bold, with a little room."""
     return 0.3 + SAMPLE + 0.093 * max(columns(label) for label in labels)
 
 
 def columns(text: str) -> int:
-    """As on a terminal, where Chinese characters are two wide."""
+    """The width on a terminal, where Chinese characters are two columns wide."""
     return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
-def short_number(value: float, _=None, digits: int = 4) -> str:
-    """1,500 as 1.5k and 2,000,000 as 2M; 24,792 where four digits would not do; 8×10²⁹ at the extremes."""
-    if digits > 4 and 1e3 <= abs(value) < 1e6:
-        decimals = max(0, digits - len(f"{abs(value):.0f}"))
-        return f"{value:,.{decimals}f}".rstrip("0").rstrip(".") if decimals else f"{value:,.0f}"
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if size <= abs(value) < LARGEST_WITH_LETTER:
-            return f"{value / size:.{digits}g}{letter}"
-    return typeset(f"{value:.{digits}g}", minus="-")
-
-
-class ShortNumbers(Formatter):
-    """Along an axis, with as many digits as its even steps need: 42.25G, 42.275G, 42.3G."""
-
-    digits = 4
-
-    def __call__(self, value: float, _=None) -> str:
-        return short_number(value, digits=self.digits)
-
-    def set_locs(self, locs) -> None:
-        ticks = np.sort(np.asarray(locs, dtype=float))
-        steps = np.diff(ticks)
-        step = steps[steps > 0].min() if (steps > 0).any() else np.inf
-        self.digits = next((digits for digits in range(4, 12)
-                            if all(abs(float(f"{tick:.{digits}g}") - tick) < 0.02 * step for tick in ticks)), 12)
-
-
-def decade(value: float, _=None) -> str:
-    """Powers of ten as text, 10⁻⁴, and not as formulas: see text.parse_math."""
-    return typeset(f"{value:.0e}") if 0 < value < 0.01 else short_number(value)
-
-
-SHORT = ShortNumbers()
-DECADES = FuncFormatter(decade)
-
-
-def time_unit(longest_s: float) -> tuple[float, str]:
-    """Divisor and name of the unit in which such a time is easy to read."""
-    if longest_s <= 0:
-        return 1, "s"
-    for seconds, unit, least in ((3600, "h", 3), (60, "min", 3), (1, "s", 1), (1e-3, "ms", 1)):
-        if longest_s >= least * seconds:
-            return seconds, unit
-    return 1e-6, "µs"
-
-
-def byte_unit(most: float) -> tuple[float, str]:
-    """Divisor and name of the unit in which so many bytes are easy to read."""
-    for size, unit in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if most >= size:
-            return size, unit
-    return 1, "bytes"
-
-
 def label_lines(axes, ends: dict[str, tuple[float, float]], styles: dict[str, dict]) -> None:
-    """Writes each line's name to the right of the axes, behind a piece of the line or its marker, at the height of its
-    end (x, y) or as near as the other names allow, with a thin connection."""
+    """Writes each line's name to the right of the axes, after a piece of the line. The name stands at the height of the
+    line's end (x, y), or as near as the other names allow, and a thin line connects the two."""
     axes.figure.canvas.draw()
     to_axes = axes.transData + axes.transAxes.inverted()
     window = axes.get_window_extent()
@@ -156,7 +173,7 @@ def label_lines(axes, ends: dict[str, tuple[float, float]], styles: dict[str, di
     for label, height in zip(order, spread(heights, distance)):
         x, y = to_axes.transform(ends[label])
         look = {"transform": axes.transAxes, "clip_on": False, "scalex": False, "scaley": False}
-        # Dotted where the line ends early, lest it seem to go on.
+        # Dotted if the line ends early, so that it does not seem to go on.
         axes.plot([x, begin], [min(max(y, 0), 1), height], **look, color=styles[label]["color"], linewidth=0.7, alpha=0.6,
                   linestyle="solid" if x > 0.93 else (0, (1, 3)))
         axes.plot([begin, (begin + end) / 2, end], [height] * 3, **look, **styles[label], markevery=[1])
@@ -165,11 +182,11 @@ def label_lines(axes, ends: dict[str, tuple[float, float]], styles: dict[str, di
 
 
 def name_rows(panel, names: list[str], styles: dict[str, dict]) -> None:
-    """Names of methods to the left of rows, the first above; above the rows where a paper's column has no room there."""
+    """Writes names of methods to the left of rows, the first above. In a paper's column they stand above their rows."""
     panel.set_ylim(len(names) - 0.4, -0.6)
     panel.grid(axis="y", visible=False)
     panel.tick_params(axis="y", length=0)
-    if not page.current.is_column:
+    if not page.is_column:
         panel.set_yticks(range(len(names)), names)
         for tick, name in zip(panel.get_yticklabels(), names):
             tick.set(color=styles[name]["color"], fontweight="bold")
@@ -182,13 +199,13 @@ def name_rows(panel, names: list[str], styles: dict[str, dict]) -> None:
 
 
 def last_point(x, y) -> tuple[float, float]:
-    """Of a line whose values may be missing here and there: at least one is there."""
+    """The last point of a line that is finite; at least one must be."""
     last = np.flatnonzero(np.isfinite(y))[-1]
     return x[last], y[last]
 
 
 def spread(heights: list[float], distance: float) -> list[float]:
-    """Ascending heights in [0, 1] moved apart to at least `distance`, as little as a few sweeps find."""
+    """Ascending heights in [0, 1], moved apart by relaxation to at least `distance`."""
     heights = list(heights)
     for _ in range(200):
         for below in range(len(heights) - 1):
@@ -204,8 +221,8 @@ def spread(heights: list[float], distance: float) -> list[float]:
 
 
 def title(figure, heading: str, subtitle: str) -> None:
-    """Heading and subtitle above the panels, in smaller letters where they would not fit the width; a subtitle that would
-    be too small to read stands in two lines."""
+    """Writes heading and subtitle above the panels, in smaller letters if they do not fit the width. A subtitle that would
+    be too small to read has two lines."""
     height = figure.get_figheight()
     smallest = 8
 
@@ -222,8 +239,62 @@ def title(figure, heading: str, subtitle: str) -> None:
         fit(line, smallest)
 
 
-def in_two_lines(text: str, mark: str = "  ·  ") -> str:
-    """Broken at the mark that leaves the shorter lines."""
-    parts = text.split(mark)
-    breaks = [(mark.join(parts[:n]), mark.join(parts[n:])) for n in range(1, len(parts))]
+def in_two_lines(text: str) -> str:
+    """The text broken between two parts, so that the longer line is as short as possible."""
+    parts = text.split(BETWEEN)
+    breaks = [(BETWEEN.join(parts[:n]), BETWEEN.join(parts[n:])) for n in range(1, len(parts))]
     return "\n".join(min(breaks, key=lambda lines: max(map(len, lines)), default=(text,)))
+
+
+def short_number(value: float, _=None, digits: int = 4) -> str:
+    """1500 as 1.5k, 2000000 as 2M; 24,792 if more than four digits are asked for; 8×10²⁹ at the extremes."""
+    if digits > 4 and 1e3 <= abs(value) < 1e6:
+        decimals = max(0, digits - len(f"{abs(value):.0f}"))
+        return f"{value:,.{decimals}f}".rstrip("0").rstrip(".") if decimals else f"{value:,.0f}"
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if size <= abs(value) < LARGEST_WITH_LETTER:
+            return f"{value / size:.{digits}g}{letter}"
+    return typeset(f"{value:.{digits}g}", minus="-")
+
+
+class ShortNumbers(Formatter):
+    """Numbers along an axis, with the digits that its even steps need: 42.25G, 42.275G, 42.3G."""
+
+    digits = 4
+
+    def __call__(self, value: float, _=None) -> str:
+        return short_number(value, digits=self.digits)
+
+    def set_locs(self, locs) -> None:
+        ticks = np.sort(np.asarray(locs, dtype=float))
+        steps = np.diff(ticks)
+        step = steps[steps > 0].min() if (steps > 0).any() else np.inf
+        self.digits = next((digits for digits in range(4, 12)
+                            if all(abs(float(f"{tick:.{digits}g}") - tick) < 0.02 * step for tick in ticks)), 12)
+
+
+def decade(value: float, _=None) -> str:
+    """Powers of ten as text, 10⁻⁴, since text.parse_math is off."""
+    return typeset(f"{value:.0e}") if 0 < value < 0.01 else short_number(value)
+
+
+SHORT = ShortNumbers()
+DECADES = FuncFormatter(decade)
+
+
+def time_unit(longest_s: float) -> tuple[float, str]:
+    """Divisor and name of the unit that suits times up to this one."""
+    if longest_s <= 0:
+        return 1, "s"
+    for seconds, unit, least in ((3600, "h", 3), (60, "min", 3), (1, "s", 1), (1e-3, "ms", 1)):
+        if longest_s >= least * seconds:
+            return seconds, unit
+    return 1e-6, "µs"
+
+
+def byte_unit(most: float) -> tuple[float, str]:
+    """Divisor and name of the unit that suits up to so many bytes."""
+    for size, unit in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if most >= size:
+            return size, unit
+    return 1, "bytes"

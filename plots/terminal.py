@@ -1,27 +1,114 @@
-"""Work that Ctrl-C ends at once. It is done by a process of its own: Python hears of a signal between two of its
-instructions, of which one that reads a large file takes seconds, and its imports would end in a traceback.
+"""The user's terminal: printable text, messages, progress, and an end at Ctrl-C.
 
-What is imported here is there before a signal is heard, so it is little.
+The commands import this module before they block signals, so it imports little.
 """
 
 import os
+import re
 import signal
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+from shutil import rmtree
+from time import monotonic
 from zlib import crc32
 
-from plots import progress
-
+# C0, DEL and C1; characters that no terminal shows or that turn the direction of writing; half characters, which stand for
+# bytes that are no UTF-8. workers/base/terminal_text.cpp has the same list.
+COMMANDS = re.compile("[\0-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+                      "\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+                      "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]")
+CLEAR = "\r\x1b[K"
+INTERVAL_S = 0.1  # between two states of the line of progress
 INTERRUPTIONS = {signal.SIGINT, signal.SIGTERM}
+
+messages_lost = False  # standard error could not be written
+command = "plot"  # begins each message
+
+
+def printable(text: str) -> str:
+    """The text with control and invisible characters as escapes: \\n, \\t, \\u001B. Escapes in it stay as they are."""
+    return COMMANDS.sub(lambda found: escape(found[0]), text)
+
+
+def escape(character: str) -> str:
+    code = ord(character)
+    if 0xdc80 <= code <= 0xdcff:
+        return f"\\x{code - 0xdc00:02X}"
+    return {"\n": "\\n", "\t": "\\t"}.get(character, f"\\U{code:08X}" if code > 0xffff else f"\\u{code:04X}")
+
+
+def say(text: str) -> None:
+    write(f"{command}: {printable(text)}\n")
+
+
+def write(text: str) -> None:
+    """Writes to standard error. Figures matter more than messages: if these cannot be written, work goes on."""
+    global messages_lost
+    try:
+        print(text, end="", file=sys.stderr, flush=True)
+    except OSError:
+        messages_lost = True
+
+
+def on_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def followed(items: list, what: str, every: int):
+    """Yields the items and reports progress. A terminal shows one line that is overwritten; elsewhere a line is written
+    before the first item and after every `every` items, unless there are no more than that."""
+    terminal, next_s = on_terminal(), 0.0
+    try:
+        for done, item in enumerate(items):
+            state = f"{command}: {done} of {len(items)} {what}"
+            if terminal and monotonic() >= next_s:
+                write(CLEAR + state)
+                next_s = monotonic() + INTERVAL_S
+            elif not terminal and len(items) > every and done % every == 0:
+                write(state + "\n")
+            yield item
+    finally:
+        if terminal:
+            write(CLEAR)
+
+
+def list_written(written: list[Path], told: str) -> int:
+    """Prints the names of files and returns the exit status: 1 if standard output is closed, full or without a reader."""
+    if sys.stdout is None:  # closed when Python began
+        say(f"{told}, but standard output is closed")
+        return 1
+    try:
+        for path in written:
+            print(path)
+        sys.stdout.flush()
+    except OSError as fault:
+        # Python would flush again at its end, and fail with a traceback and another status.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        say(f"{told}, but standard output cannot be written: {fault.strerror}")
+        return 1
+    return 0
 
 
 def aside(directory: Path, process: int) -> Path:
-    """Where such a process of this machine and container writes what is not complete yet."""
+    """The folder in which a process writes incomplete files. Its name tells machines and containers apart."""
     return directory / f".plots-{process}-{crc32(this_machine().encode()):08x}"
 
 
+@contextmanager
+def folder_aside(directory: Path):
+    """An empty folder in `directory` for files that are not complete yet; it is removed at the end."""
+    folder = aside(directory, os.getpid())
+    rmtree(folder, ignore_errors=True)  # a killed process may have had the same number
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        rmtree(folder, ignore_errors=True)
+
+
 def this_machine() -> str:
-    """The system's start, and the space that process numbers belong to: containers may share a directory."""
+    """The id of the boot and of the process namespace, since containers may share a directory."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8") + os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -29,8 +116,12 @@ def this_machine() -> str:
 
 
 def run_interruptibly(work, directories: list[Path]) -> int:
-    """The exit status that work() returns; 130 if it was interrupted: then what it has written aside in one of the
-    directories is removed, and one line says so."""
+    """Runs work() in a child process and returns its exit status.
+
+    Ctrl-C or SIGTERM kills the child at once: Python itself handles a signal only between two instructions, and one that
+    reads a large file takes seconds. Then, or if another signal ends the child, the incomplete files in `directories` are
+    removed. An interruption prints one line and returns 130; another signal is named and returns 1.
+    """
     heard = INTERRUPTIONS | {signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, heard)
     worker = os.fork()
@@ -51,27 +142,19 @@ def run_interruptibly(work, directories: list[Path]) -> int:
         os.kill(worker, signal.SIGKILL)
         os.waitpid(worker, 0)
     for directory in directories:
-        remove(aside(directory, worker))
+        rmtree(aside(directory, worker), ignore_errors=True)
     if status is None or -status in INTERRUPTIONS:
-        clear = "\r\x1b[K" if sys.stderr is not None and sys.stderr.isatty() else ""  # a line of progress
-        print(f"{clear}{progress.command}: interrupted", file=sys.stderr)
+        print(f"{CLEAR if on_terminal() else ''}{command}: interrupted", file=sys.stderr)
         return 130
-    print(f"{progress.command}: ended by signal {-status} ({signal.strsignal(-status)})", file=sys.stderr)
+    print(f"{command}: ended by signal {-status} ({signal.strsignal(-status)})", file=sys.stderr)
     return 1
 
 
 def drop_lost_messages() -> None:
-    """Where standard error cannot be written, what is left for it goes nowhere: Python 3.13 and later would end with 120
-    instead of the command's own status."""
+    """Discards buffered messages that cannot be written: Python 3.13 and later would end with 120 instead of the status."""
     try:
         sys.stderr.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     except AttributeError:  # it was closed before Python began
         pass
-
-
-def remove(directory: Path) -> None:
-    from shutil import rmtree
-
-    rmtree(directory, ignore_errors=True)

@@ -1,22 +1,85 @@
-"""The command, `python -m plots.report`: see report.py."""
+"""The command `./dev report`, which page.py carries out; here are its arguments.
 
+The arguments are read before signals are handled, so little is imported here.
+"""
+
+import os
 import sys
+from argparse import ArgumentParser
+from dataclasses import dataclass
+from pathlib import Path
 
-from plots import progress
-from plots.interruptible import run_interruptibly
-from plots.report.request import read_request
+from plots import terminal
+from plots.terminal import run_interruptibly, say
 
-progress.command = "report"
-try:
-    request = read_request(sys.argv[1:])
-except SystemExit as ended:  # with a message, or help
-    sys.exit(ended.code)
+PAGE = "report.html"
 
 
-def work() -> int:
-    from plots.report.report import main  # takes a second
+@dataclass
+class Request:
+    directory: Path
+    output: Path
+    against: str | None = None  # the method to compare with; None: see results.baseline
 
-    return main(request)
+
+class Parser(ArgumentParser):
+    def error(self, message: str):
+        say(f"{message}; ./dev report --help shows the usage")
+        raise SystemExit(2)
 
 
-sys.exit(run_interruptibly(work, [request.output.parent]))
+def read_request(arguments: list[str]) -> Request:
+    """Raises SystemExit, after a message, if the arguments are wrong or ask for help."""
+    parser = Parser(prog="./dev report", allow_abbrev=False,
+                    description="One page of HTML about the runs below a directory, complete in itself: it opens in a "
+                                "browser from the disk, without a network.",
+                    epilog="for example: ./dev report results/runs/quickstart -o quickstart.html")
+    parser.add_argument("directory", metavar="DIRECTORY", help="above runs, such as results/runs/<experiment>")
+    parser.add_argument("-o", "--output", metavar="FILE", help=f"the page [DIRECTORY/{PAGE}]")
+    parser.add_argument("--against", metavar="METHOD",
+                        help="what the others are compared with [the first sync-sgd, or else the first method]")
+    given = parser.parse_args(arguments)
+    if given.directory == "":  # Path("") is the working directory
+        parser.error('the name of the directory is empty (""); expected a directory above runs, such as '
+                     "results/runs/<experiment>, or . for the working directory")
+    if given.output == "":
+        parser.error('-o: the name of the file is empty (""); expected a file, such as report.html')
+    directory = Path(given.directory)
+    output = Path(given.output) if given.output else directory / PAGE
+    if given.output and output.is_symlink():  # the page replaces the file, not the link to it
+        output = Path(os.path.realpath(output))
+    if given.output and (why := why_not_writable(output)):
+        parser.error(f"-o {given.output}: {why}")
+    return Request(directory, output, given.against)
+
+
+def why_not_writable(file: Path) -> str:
+    """The reason why a page cannot be written there; empty if it can."""
+    if file.is_dir():
+        return "is a directory; expected a file in it, such as report.html"
+    if file.exists() and not file.is_file():  # the page would replace a device
+        return "is not a regular file; expected one, such as report.html"
+    if not file.parent.is_dir():
+        return f"there is no directory {file.parent}; expected a file in one that is there"
+    if not os.access(file.parent, os.W_OK):
+        return f"the directory {file.parent} may not be written to"
+    return ""
+
+
+def main() -> int:
+    terminal.command = "report"
+    try:
+        request = read_request(sys.argv[1:])
+    except SystemExit as ended:  # after a message, or help
+        return ended.code
+
+    def work() -> int:
+        from plots.report.page import main  # takes a second
+
+        return main(request)
+
+    return run_interruptibly(work, [request.output.parent])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

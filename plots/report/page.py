@@ -1,43 +1,122 @@
-"""The page's frame and sections, as text."""
+"""The page: reads the results below a directory, frames the sections and writes the file. A directory that keeps summaries
+without runs, as results/paper does, has a page of what lies there.
 
+Exit status: 0 written; 1 it could not be written or plotly.js is not there; 2 wrong usage or unreadable results; 130
+interrupted.
+"""
+
+import base64
+import gzip
+import json
+import os
+import re
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
+from itertools import zip_longest
 from pathlib import Path
 
-from plots.comparison import Comparison, heading, subtitle
-from plots.methods import seeds_text
-from plots.plan import file_name
-from plots.report.accounts import account_colours, accounts_table
-from plots.report.claims import claims_table
-from plots.report.configuration import configuration_section
-from plots.report.costs import costs_of
-from plots.report.kept import kept_sections
-from plots.report.library import name_of
-from plots.report.lines import clock_of
-from plots.report.looks import swatch
-from plots.report.markup import escaped, packed
-from plots.report.measures import Row
-from plots.report.provenance import metadata_section, reproduce_section
-from plots.report.results import results_notes, results_table
-from plots.report.summary import Outcome, bars_table, sentences, target_text
-from plots.report.sweeps import sweeps_of
-from plots.report.tuning import tuning_section
-from plots.runs import Run
-from plots.traces import TRACE
-from plots.variation import as_words
+from plots import terminal
+from plots.claims import claims_table, read_claims
+from plots.comparison import BETWEEN, Comparison, as_words, heading, points_in_order, seeds_text, subtitle
+from plots.figures import file_name
+from plots.frames import PROGRAM
+from plots.plot import RUNS_PER_LINE, read_comparisons
+from plots.report import escaped, rows_markup, table_markup, without_places
+from plots.report.charts import (Numbers, account_colours, accounts_table, clock_of, costs_of, lines_of, list_count,
+                                 points_per_line, swatch, sweeps_of, timeline_of)
+from plots.report.provenance import (configuration_section, file_of, metadata_section, read_tunings, reproduce_section,
+                                     tuning_section)
+from plots.report.results import (Outcome, Row, bars_table, baseline, read_results, results_notes, results_table, sentences,
+                                  target_text)
+from plots.runs import CLAIMS, RUN_DIRECTORY, TRACE, ResultsFault, Run, find_run_directories, read_tables
+from plots.style import line_styles
+from plots.terminal import folder_aside, followed, list_written, say
 
 HERE = Path(__file__).parent
 # Nothing may be fetched, whatever a label or a library asks for.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
+PLOTLY = [Path("/usr/share/python3-plotly/plotly.js"), Path("/usr/share/python3-plotly/plotly.min.js")]
+VERSION = re.compile(rb"plotly\.js v([\d.]+)")
+
+TABLE, ROWS = "table.md", "runs.csv"  # kept summaries have one of these, or claims
+MOST_FIGURES = 4_200_000  # bytes of a page's figures; in letters they are a third more
+
+
+def main(request) -> int:
+    """Writes the page of a Request (plots.report.__main__); returns the exit status."""
+    terminal.command = "report"
+    try:
+        report(request)
+    except ResultsFault as fault:
+        say(str(fault))
+        return 2
+    except MissingLibrary as fault:
+        say(str(fault))
+        return 1
+    except OSError as fault:
+        say(f"cannot write the page: {fault}")
+        return 1
+    return list_written([request.output], f"the page is {request.output}") or int(terminal.messages_lost)
+
+
+def report(request) -> None:
+    """Reads everything first: a fault is found before anything is written. Raises ResultsFault, MissingLibrary, OSError."""
+    if is_kept(request.directory):
+        if request.against:
+            say("--against needs runs; here are kept summaries alone, and the page has the table as it was kept")
+        return write_page(kept_page(request.directory.resolve()), request.output)
+    library = read_library()
+    directories = find_run_directories(request.directory)
+    comparisons = read_comparisons(request.directory)
+    runs = list({run.directory: run for comparison in comparisons for run in comparison.runs}.values())
+    for run in followed(runs, "runs' tables read", RUNS_PER_LINE):
+        read_tables(run)
+    parts = [read_part(group, request.against) for group in experiments_of(comparisons)]
+    points = points_per_line(list_count(comparisons))
+    text = page(parts, packed(compact(drawn(parts, points))), library, runs, len(directories) - len(runs), points)
+    write_page(text, request.output)
+
+
+def write_page(text: str, file: Path) -> None:
+    """Writes the whole file or nothing."""
+    with folder_aside(file.parent) as incomplete:
+        (incomplete / file.name).write_text(text, encoding="utf-8", errors="replace")
+        os.replace(incomplete / file.name, file)
+
+
+class MissingLibrary(Exception):
+    """plotly.js is missing; the message says how to install it."""
+
+
+def read_library() -> bytes:
+    """plotly.js of the distribution's package python3-plotly, or of an installed Python package. Raises MissingLibrary."""
+    found = find_spec("plotly")
+    own = [Path(found.origin).parent / "package_data" / "plotly.min.js"] if found and found.origin else []
+    for path in [*PLOTLY, *own]:
+        try:
+            return path.read_bytes()
+        except OSError:
+            continue
+    raise MissingLibrary("plotly.js is not there; the package python3-plotly has it")
+
+
+def library_name(library: bytes) -> str:
+    found = VERSION.search(library[:2000])
+    return f"plotly.js{f' {found[1].decode()}' if found else ''} (MIT licence)"
+
 
 @dataclass
 class ExperimentPart:
+    """An experiment on the page."""
+
     comparisons: list[Comparison]
     rows: list[Row]
     csv: str
     against: str
-    why: str  # there are no differences
+    why: str  # there are no differences; empty if there are
     claims: list[dict]
     tunings: list[dict]
     looks: dict[str, dict]  # by label
@@ -59,12 +138,61 @@ class ExperimentPart:
         return file_name(self.comparisons[0].experiment)
 
 
-def page(parts: list[ExperimentPart], data: str, library: bytes, runs: list[Run], left_out: int,
-         points: int) -> str:
+def experiments_of(comparisons: list[Comparison]) -> list[list[Comparison]]:
+    groups = defaultdict(list)
+    for comparison in comparisons:
+        groups[comparison.experiment].append(comparison)
+    return [points_in_order(group) for group in groups.values()]
+
+
+def directory_of(comparisons: list[Comparison]) -> Path:
+    """The directory above all runs of one experiment."""
+    return Path(os.path.commonpath([run.directory for comparison in comparisons for run in comparison.runs]))
+
+
+def read_part(comparisons: list[Comparison], asked_against: str | None) -> ExperimentPart:
+    """Reads what a page needs of one experiment, but for its curves."""
+    methods = [method for comparison in comparisons for method in comparison.methods]
+    against = asked_against or baseline(methods)
+    directory = directory_of(comparisons)
+    program = os.environ.get("SYNCOPATE_PROGRAM") or str(PROGRAM)
+    rows, csv, why = read_results(program, directory, comparisons[0].runs[0].config.get("name") or comparisons[0].experiment,
+                                  against, asked=asked_against is not None)
+    beside_runs = {run.directory.parent.parent: None for comparison in comparisons for run in comparison.runs}
+    looks = line_styles({method.label: method.algorithm for method in methods})
+    return ExperimentPart(comparisons, rows, csv, against, why, read_claims(beside_runs), read_tunings(beside_runs), looks)
+
+
+def drawn(parts: list[ExperimentPart], points: int) -> dict:
+    """The data of the page's script."""
+    numbers = Numbers()
+    experiments = []
+    for part in parts:
+        shown = [lines_of(comparison, part.looks, numbers, points)
+                 | {"timeline": timeline_of(comparison, part.looks), "costs": costs_of(comparison, part.looks)}
+                 for comparison in part.comparisons]
+        csv = "\n".join(without_places(line) for line in part.csv.split("\n"))
+        experiments.append({"points": shown, "csv": csv, "sweeps": part.sweeps})
+    return {"numbers": numbers.lists, "experiments": experiments}
+
+
+def packed(text: str | bytes) -> str:
+    """The text compressed, in letters that no markup has; the page unpacks it. Equal texts give equal letters."""
+    content = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode()
+
+
+def compact(document) -> str:
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def page(parts: list[ExperimentPart], data: str, library: bytes, runs: list[Run], left_out: int, points: int) -> str:
+    """The page of experiments with runs. `data`: the packed data of its script; `left_out`: how many runs are not on it;
+    `points`: most points of a line."""
     title = heading(parts[0].comparisons[0]) if len(parts) == 1 else f"{len(parts)} experiments"
     sections = [experiment_article(part, number, len(parts) > 1) for number, part in enumerate(parts)]
     draws = any(curves_frame(part) or timeline_frame(part) or part.sweeps for part in parts)
-    about = section("about", "About these runs", metadata_section(runs, left_out, points, name_of(library) if draws else ""))
+    about = section("about", "About these runs", metadata_section(runs, left_out, points, library_name(library) if draws else ""))
     main = f"""<noscript><p class="note">Curves and timelines need scripts; tables do without.</p></noscript>
 <p class="fault" role="alert" hidden></p>
 {"".join(sections)}{about}"""
@@ -77,16 +205,8 @@ def page(parts: list[ExperimentPart], data: str, library: bytes, runs: list[Run]
     return framed(title, header_facts(parts), navigation(parts), main, scripts)
 
 
-def kept_page(directory: Path) -> str:
-    """Of summaries without runs."""
-    sections = kept_sections(directory)
-    links = "".join(f'<a href="#{key}">{escaped(name)}</a>' for key, name, _ in sections)
-    return framed(directory.name, "kept summaries of finished runs", f"<nav>{links}</nav>",
-                  "".join(section(key, name, content) for key, name, content in sections), "")
-
-
 def framed(title: str, facts: str, links: str, main: str, scripts: str) -> str:
-    """All but the title is markup."""
+    """The whole page; all arguments but the title are markup."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -124,14 +244,14 @@ def header_facts(parts: list[ExperimentPart]) -> str:
 
 
 def own_facts(part: ExperimentPart) -> str:
-    """Experiment, workers, model and seeds; where points vary, how many instead of what varies."""
+    """Experiment, workers, model and seeds; of several points their number."""
     first = part.comparisons[0]
-    facts = [fact for fact in subtitle(first, "").split("  ·  ") if not fact.startswith(("line: mean", "one seed"))]
+    facts = [fact for fact in subtitle(first, "").split(BETWEEN) if not fact.startswith(("line: mean", "one seed"))]
     if len(part.comparisons) > 1:
         facts = [*(fact for fact in facts if not (fact.endswith(" workers") and "cluster.workers" in first.point)),
                  f"{len(part.comparisons)} points"]
     seeds = {len(method.runs) for comparison in part.comparisons for method in comparison.methods}
-    return "  ·  ".join([*facts, f"{'up to ' if len(seeds) > 1 else ''}{seeds_text(max(seeds))}"])
+    return BETWEEN.join([*facts, f"{'up to ' if len(seeds) > 1 else ''}{seeds_text(max(seeds))}"])
 
 
 def navigation(parts: list[ExperimentPart]) -> str:
@@ -144,14 +264,14 @@ def navigation(parts: list[ExperimentPart]) -> str:
 
 
 def is_target_missed(comparisons: list[Comparison]) -> bool:
-    """There is a target, and no run reached it."""
+    """Whether there is a target, and no run reached it."""
     targets = [run.summary["time_to_target"] for comparison in comparisons for run in comparison.runs
                if run.summary.get("time_to_target")]
     return bool(targets) and all(target.get("time_s") is None for target in targets)
 
 
 def ends_by_time(comparisons: list[Comparison]) -> bool:
-    """All runs end by a budget in seconds, so that their ends say nothing of the methods."""
+    """Whether all runs end by a budget in seconds, so that their ends say nothing of the methods."""
     nearly = 0.99  # a run may stop short of a step that would end too late
     def ends_by_it(run: Run) -> bool:
         seconds = run.config.get("budget", {}).get("seconds")
@@ -160,15 +280,15 @@ def ends_by_time(comparisons: list[Comparison]) -> bool:
 
 
 def named_sections(part: ExperimentPart) -> list[tuple[str, str, str]]:
-    """Key, name and content of those that have anything to say."""
+    """Key, name and content of the sections that have any."""
     results = [("results", "Results", results_section(part)), ("claims", "Claims", claims_table(part.claims) if part.claims else "")]
     curves = [("curves", "Curves", curves_frame(part)), ("costs", "Cost of the target", costs_frame(part))]
-    of_all_points = len(part.comparisons) > 1  # results and claims: they stand above the choice of one
+    of_all_points = len(part.comparisons) > 1  # results and claims stand above the choice of one point
     return [(key, name, content) for key, name, content in (
         ("summary", "What came out", summary_section(part)),
         ("sweep", "Sweep", sweep_frame(part)),
         *(results + curves if of_all_points else curves + results),
-        ("accounts", "Accounts", accounts(part)),
+        ("accounts", "Accounts", accounts_section(part)),
         ("timeline", "Timeline", timeline_frame(part)),
         ("tuning", "Tuning", tuning_section(part.tunings)),
         ("configuration", "Configuration", configuration_section(part.comparisons, part.file_name)),
@@ -176,7 +296,7 @@ def named_sections(part: ExperimentPart) -> list[tuple[str, str, str]]:
 
 
 def summary_section(part: ExperimentPart) -> str:
-    """Sentences, and bars of one point."""
+    """Sentences, and for a single point bars."""
     first = part.comparisons[0]
     outcome = Outcome(part.rows, part.against, target_text(first.runs[0].config.get("evaluation", {})), clock_of(first),
                       ends_by_time(part.comparisons), len(part.comparisons))
@@ -205,7 +325,7 @@ def section(key: str, name: str, content: str, level: int = 2) -> str:
 
 
 def point_choice(part: ExperimentPart) -> str:
-    """At which point of what varies curves, accounts and timeline are."""
+    """The choice of the point that curves, accounts and timeline show; empty for a single point."""
     if len(part.comparisons) < 2:
         return ""
     options = "".join(f'<option value="{number}">{escaped(as_words(comparison.point, ", ", " = "))}</option>'
@@ -214,7 +334,7 @@ def point_choice(part: ExperimentPart) -> str:
 
 
 def sweep_frame(part: ExperimentPart) -> str:
-    """Empty where no number is swept."""
+    """Empty if no number is swept."""
     if not part.sweeps:
         return ""
     band = any("low" in line for sweep in part.sweeps for value in sweep["values"] for line in value["lines"])
@@ -234,7 +354,7 @@ def curves_frame(part: ExperimentPart) -> str:
 
 
 def costs_frame(part: ExperimentPart) -> str:
-    """Empty where the target says nothing at any point: see costs_of."""
+    """Empty if no point has costs: see costs_of."""
     if not any(costs_of(comparison, part.looks) for comparison in part.comparisons):
         return ""
     several = any(len(method.runs) > 1 for comparison in part.comparisons for method in comparison.methods)
@@ -242,7 +362,7 @@ def costs_frame(part: ExperimentPart) -> str:
             f"every seed: the lower left is better.{' Strokes: 95 % intervals of the means over the seeds.' * several}</p>")
 
 
-def accounts(part: ExperimentPart) -> str:
+def accounts_section(part: ExperimentPart) -> str:
     tables = [accounts_table(comparison, part.swatches) for comparison in part.comparisons]
     if not any(tables):
         return ""
@@ -258,3 +378,93 @@ def timeline_frame(part: ExperimentPart) -> str:
     has_trace = any((run.directory / TRACE).exists() for comparison in part.comparisons for run in comparison.runs)
     return ('<div class="timeline"></div><p class="note">The first rounds of the first seed, all methods on one scale of '
             "time. Dotted lines: ends of rounds. Drag to enlarge.</p>") if has_trace else ""
+
+
+def is_kept(directory: Path) -> bool:
+    """Whether the directory has summaries, and no runs below."""
+    if not any((directory / name).is_file() for name in (CLAIMS, TABLE, ROWS)):
+        return False
+    return not any(RUN_DIRECTORY.fullmatch(path.name) for path in directory.rglob("seed=*-*"))
+
+
+def kept_page(directory: Path) -> str:
+    """The page of summaries without runs."""
+    sections = kept_sections(directory)
+    links = "".join(f'<a href="#{key}">{escaped(name)}</a>' for key, name, _ in sections)
+    return framed(directory.name, "kept summaries of finished runs", f"<nav>{links}</nav>",
+                  "".join(section(key, name, content) for key, name, content in sections), "")
+
+
+def kept_sections(directory: Path) -> list[tuple[str, str, str]]:
+    """Key, name and content of the sections that have any."""
+    claims = read_claims([directory])
+    return [(key, name, content) for key, name, content in (
+        ("claims", "Claims", claims_table(claims) if claims else ""), ("results", "Results", kept_table(directory)),
+        ("figures", "Figures", figures_of(directory)), ("about", "About this page", about_kept(directory))) if content]
+
+
+def kept_table(directory: Path) -> str:
+    """The tables of table.md, and the lines between them, as markup."""
+    try:
+        text = (directory / TABLE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError) as fault:
+        raise ResultsFault(f"{directory / TABLE}: {fault}; expected the table that `run` writes") from None
+    parts = []
+    for block in re.split(r"\n\s*\n", text.strip("\n")):
+        lines = block.split("\n")
+        if len(lines) > 1 and lines[0].startswith("|") and set(lines[1]) <= set("|-: "):
+            parts.append(kept_rows(lines))
+        else:
+            parts.append(f'<p class="note">{"<br>".join(escaped(line) for line in lines)}</p>')
+    return "".join(parts)
+
+
+def kept_rows(lines: list[str]) -> str:
+    """A Markdown table as markup."""
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))] for line in lines]
+    head = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in rows[0])
+    heads = [escaped(cell) for cell in rows[0][1:]]
+    body = "".join(f'<tr><th scope="row">{escaped(row[0])}</th>'
+                   + "".join(f'<td data-name="{name}">{cell_markup(cell)}</td>'
+                             for name, cell in zip_longest(heads, row[1:], fillvalue="")) + "</tr>" for row in rows[2:])
+    return table_markup("Table of results", "results kept", head, body)
+
+
+def cell_markup(cell: str) -> str:
+    """A cell as markup; the line does not break before a deviation."""
+    return escaped(cell).replace("+- ", "\u00b1\u00a0")
+
+
+def figures_of(directory: Path) -> str:
+    parts, room, left_out = [], MOST_FIGURES, []
+    for path in sorted(directory.glob("*.png")):
+        content = path.read_bytes()
+        if len(content) > room:
+            left_out.append(path.name)
+            continue
+        room -= len(content)
+        parts.append(f'<figure><img alt="{escaped(path.stem)}" src="data:image/png;base64,{base64.b64encode(content).decode()}">'
+                     f"<figcaption>{escaped(path.stem)}</figcaption></figure>")
+    if left_out:
+        parts.append(f'<p class="note">Left out, lest the page be too large: {escaped(", ".join(left_out))}.</p>')
+    return "".join(parts)
+
+
+def about_kept(directory: Path) -> str:
+    """The commands that make the runs, and what claims.json says of how they were made."""
+    command = f"<pre>./dev run {escaped(file)}\n./dev report results/runs/{escaped(directory.name)}</pre>" if (
+        file := file_of(directory.name)) else ""
+    return ('<p class="note">These are kept summaries of finished runs; the runs themselves are not here, and so there are no '
+            f"curves, accounts or configurations.{' With the runs the page has them:' if command else ''}</p>{command}{made_with(directory)}")
+
+
+def made_with(directory: Path) -> str:
+    """Commit, processor, cores and time of the runs."""
+    try:
+        said = json.loads((directory / CLAIMS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    rows = [(name, escaped(str(said[name]))) for name in ("commit", "processor", "cores", "time") if name in said]
+    return table_markup("How they were made", "settings", "", rows_markup(rows)) if rows else ""

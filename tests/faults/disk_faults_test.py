@@ -253,7 +253,7 @@ class Damaged(OnADisk):
             for who, command in self.readers().items():
                 draws = who in ("plot", "report")
                 if draws and how == "gone" and name not in ("summary.json", "files.json", "metrics.csv"):
-                    continue  # pictures do without what was not copied along (tests/plots/damage_cases.py)
+                    continue  # pictures do without what was not copied along (tests/plots/comparison_cases.py)
                 if LONG or not draws or name == {"plot": "metrics.csv", "report": "summary.json"}[who]:
                     self.found_by(command, run / name)
             self.assertEqual(list(self.results.rglob("plots")), [])

@@ -4,13 +4,13 @@ import json
 import re
 
 import matplotlib.pyplot as plt
-from synthetic_results import write_run
-from with_results import WithDirectory, comparisons_below
+from synthetic_results import WithDirectory, comparisons_below, write_run
 
-from plots.claims_figure import claims_figure
-from plots.page import use_page
-from plots.plan import KINDS, plan_figures
-from plots.saving import save
+from plots.claims import claims_figure
+from plots.figures import plan_figures
+from plots.plot import KINDS
+from plots.sheet import save
+from plots.style import use_page
 
 CLAIM = {"sentence": "B is more accurate.", "measure": "final_test_accuracy", "method": "b", "against": "a", "as": "difference",
          "criterion": {"above": 0.005}, "shown": {"times": 100, "unit": "points"}, "verdict": "reproduced", "reason": "",

@@ -1,15 +1,185 @@
-"""Which runs a method has, what methods are called, their order and their colours."""
+"""Reading runs, the methods they belong to, and the names and colours of these."""
 
+import json
+import os
 import shutil
+import unittest
+from unittest import mock
 
-from synthetic_results import STEPS, write_experiment, write_run
-from with_results import WithDirectory, change, comparisons_below
+import matplotlib
+from matplotlib.font_manager import fontManager
+import numpy as np
+from synthetic_results import STEPS, WithDirectory, change, comparisons_below, write_experiment, write_run
 
-from plots.comparison import subtitle
-from plots.horizontal import at_target
-from plots.style import ALGORITHMS, line_styles
+from plots.comparison import as_label, as_words, compare, flat, in_words, subtitle
+from plots.curves import at_target, method_curve
+from plots.figures import file_name
+from plots.rounds import windowed_drop_rate
+from plots.runs import ResultsFault, find_run_directories, read_run, size_and_digest
+from plots.style import ALGORITHMS, FONT, decade, glyphs, label_inches, line_styles
 from plots.sweeps import find_sweeps
-from plots.variation import flat
+from plots.terminal import printable
+
+
+class Reading(WithDirectory):
+    def test_experiment_has_its_methods_with_all_seeds(self):
+        runs = [read_run(path) for path in find_run_directories(write_experiment(self.directory, seeds=2))]
+        comparison, = compare(runs)
+        self.assertEqual({method.label: sorted(run.seed for run in method.runs) for method in comparison.methods},
+                         {label: [1, 2] for label in ("synchronous SGD", "DropCompute", "backup workers",
+                                                      "Local SGD (QSR)")})
+        self.assertIn("16 workers", subtitle(comparison, ""))
+
+    def test_time_curve_ends_with_the_fastest_seed(self):
+        write_experiment(self.directory, seeds=3)
+        runs = [read_run(path) for path in find_run_directories(self.directory / "synthetic" / "DropCompute")]
+        comparison, = compare(runs)
+        curve = method_curve(comparison.methods[0], "time_s", "test_accuracy")
+        self.assertAlmostEqual(curve.x[-1], min(run.metrics["time_s"].max() for run in runs))
+        self.assertEqual(method_curve(comparison.methods[0], "step", "test_accuracy").x[-1], STEPS)
+
+    def test_runs_under_mpi_are_methods_of_their_own(self):
+        simulated = write_run(self.directory / "e" / "m", "m", 1)
+        simulated.rename(simulated.with_name(simulated.name + "-mpi"))
+        write_run(self.directory / "e" / "m", "m", 1)
+        comparison, = compare([read_run(path) for path in find_run_directories(self.directory)])
+        self.assertEqual(sorted(method.label for method in comparison.methods), ["m", "m (MPI)"])
+
+    def test_runs_of_another_configuration_are_not_averaged_with_the_others(self):
+        for seed, model in ((1, "mlp"), (2, "mlp"), (3, "cnn")):
+            config = write_run(self.directory / "e" / "m", "m", seed) / "config.toml"
+            config.write_text(config.read_text().replace("mlp", model))
+        comparisons = compare([read_run(path) for path in find_run_directories(self.directory)])
+        self.assertEqual([(comparison.point, len(comparison.runs)) for comparison in comparisons],
+                         [({"training.model": "mlp"}, 2), ({"training.model": "cnn"}, 1)])
+
+    def test_a_method_with_two_settings_is_two_methods(self):
+        for seed, threshold_s in ((1, 0.5), (2, 0.5), (3, 0.75)):
+            config = write_run(self.directory / "e" / "m", "m", seed) / "config.toml"
+            config.write_text(config.read_text() + f"threshold_s = {threshold_s}\n")
+        comparison, = compare([read_run(path) for path in find_run_directories(self.directory)])
+        self.assertEqual([(method.label, len(method.runs)) for method in comparison.methods],
+                         [("m, threshold_s = 0.5", 2), ("m, threshold_s = 0.75", 1)])
+
+    def test_drop_rate_is_dropped_over_planned(self):
+        run = read_run(write_run(self.directory / "m", "m", 1, drop=0.25))
+        run.steps["kept_micro_batches"], run.steps["dropped_micro_batches"] = 3, 1
+        np.testing.assert_allclose(windowed_drop_rate(run.steps)[1], 0.25)
+
+    def test_drop_rates_are_those_of_equal_windows(self):
+        run = read_run(write_run(self.directory / "m", "m", 1))
+        rows = run.steps.iloc[[0] * 60].assign(step=range(1, 61))
+        np.testing.assert_allclose(np.diff(windowed_drop_rate(rows)[0]), 2)
+
+    def test_half_written_runs_are_not_seen(self):
+        run = write_run(self.directory / "m", "m", 1)
+        run.rename(run.with_name("." + run.name + ".part"))
+        with self.assertRaises(ResultsFault):
+            find_run_directories(self.directory)
+
+
+def list_files(run):
+    """As the program does since schema version 2."""
+    change(run / "summary.json", schema_version=2)
+    found = {path.name: size_and_digest(path) for path in run.iterdir()}
+    files = {name: {"bytes": size, "crc32": f"{digest:08x}"} for name, (size, digest) in found.items()}
+    (run / "files.json").write_text(json.dumps({"schema_version": 2, "files": files}), encoding="utf-8")
+
+
+class DamagedFiles(WithDirectory):
+    def setUp(self):
+        super().setUp()
+        self.run_directory = write_run(self.directory / "m", "m", 1)
+        list_files(self.run_directory)
+
+    def assert_damaged(self, name):
+        status, message = self.status_and_message(self.directory)
+        self.assertEqual(status, 2, message)
+        self.assertIn(f"{self.run_directory / name}: ", message)
+        self.assertEqual(message.count("\n"), 1, message)
+        self.assertEqual(list(self.directory.rglob("plots")), [])
+
+    def test_digest_is_crc32(self):
+        path = self.directory / "digits"
+        path.write_text("123456789")
+        self.assertEqual(size_and_digest(path), (9, 0xcbf43926))  # the check value of CRC-32's definition
+
+    def test_whole_run_is_read(self):
+        self.assertEqual(read_run(self.run_directory).seed, 1)
+
+    def test_file_with_another_digit_is_damaged(self):
+        path = self.run_directory / "metrics.csv"
+        text = path.read_bytes()
+        at = text.rindex(b"1")
+        path.write_bytes(text[:at] + b"2" + text[at + 1:])
+        self.assert_damaged("metrics.csv")
+
+    def test_shorter_table_is_damaged(self):
+        path = self.run_directory / "steps.csv"
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+        self.assert_damaged("steps.csv")
+
+    def test_pipes_and_what_is_too_large_are_not_read(self):
+        for name in ("summary.json", "config.toml", "metadata.json", "files.json", "metrics.csv"):
+            path = self.run_directory / name
+            content = path.read_bytes()
+            path.unlink()
+            os.mkfifo(path)
+            self.assert_damaged(name)
+            path.unlink()
+            with path.open("wb") as file:
+                file.truncate(3_000_000_000)  # takes no room on the disk
+            self.assert_damaged(name)
+            path.write_bytes(content)
+
+    def test_figures_are_not_written_through_links(self):
+        elsewhere = self.directory.parent / f"{self.directory.name}-elsewhere"
+        elsewhere.mkdir()
+        self.addCleanup(elsewhere.rmdir)
+        (self.directory / "plots").symlink_to(elsewhere)
+        status, message = self.status_and_message(self.directory)
+        self.assertEqual(status, 2, message)
+        self.assertIn(f"{self.directory / 'plots'}: is a link to {elsewhere}", message)
+        self.assertEqual(list(elsewhere.iterdir()), [])
+
+    def test_damaged_common_phases_are_not_needed(self):
+        phase = write_run(self.directory / "common-phase", "common phase", 1)
+        (phase / "summary.json").write_text("{", encoding="utf-8")
+        status, message = self.status_and_message(self.directory)
+        self.assertEqual(status, 2, "there is no run that starts from it")
+        self.assertIn(str(phase), message)
+        config = self.run_directory / "config.toml"
+        config.write_text(config.read_text(encoding="utf-8").replace("[training]", "[training]\ncommon.steps = 4", 1),
+                          encoding="utf-8")
+        (self.run_directory / "files.json").unlink()
+        list_files(self.run_directory)
+        self.assertEqual(self.status_and_message(self.directory)[0], 0)
+
+    def test_damaged_list_is_named(self):
+        for text in ("", "{}", '{"files": {"metrics.csv": {"bytes": 3}}}', '{"files": [1]}'):
+            (self.run_directory / "files.json").write_text(text)
+            self.assert_damaged("files.json")
+
+    def test_file_of_another_program_is_named(self):
+        text = json.dumps({**json.loads((self.run_directory / "files.json").read_text()), "schema_version": 9})
+        (self.run_directory / "files.json").write_text(text)
+        self.assert_damaged("files.json")
+        change(self.run_directory / "summary.json", schema_version=9)
+        self.assert_damaged("summary.json")
+        self.assertIn("is of schema version 9, and this program knows 2", self.status_and_message(self.directory)[1])
+
+    def test_missing_list_is_named(self):
+        (self.run_directory / "files.json").unlink()
+        self.assert_damaged("files.json")
+
+    def test_older_run_without_a_list_is_read(self):
+        (self.run_directory / "files.json").unlink()
+        change(self.run_directory / "summary.json", schema_version=1)
+        self.assertEqual(read_run(self.run_directory).seed, 1)
+
+    def test_file_that_was_not_copied_along_is_no_fault(self):
+        (self.run_directory / "metadata.json").unlink()
+        self.assertEqual(read_run(self.run_directory).seed, 1)
 
 
 class Methods(WithDirectory):
@@ -270,3 +440,103 @@ class Methods(WithDirectory):
     def test_numbers_that_differ_late_are_not_taken_for_equal(self):
         texts = [flat({"peak": peak})["peak"] for peak in (0.12345671, 0.12345672, 0.2, 1e6)]
         self.assertEqual(texts, ["0.12345671", "0.12345672", "0.2", "1e+06"])
+
+
+class Names(unittest.TestCase):
+    def test_large_numbers_are_short_as_in_tables(self):  # tests/results/paired_table_test.cpp
+        for value, shown in {"1250000000.0": "1.25G", "1.25e+08": "125M", "10000": "10k", "9999.0": "9999.0", "0.05": "0.05",
+                             "-20000": "-20k", "1234567891": "1234567891", "10 Gbit/s": "10 Gbit/s"}.items():
+            self.assertEqual(as_label("A", {"training.parameters": value}), f"A, parameters = {shown}")
+
+    def test_rates_say_no_key_as_in_tables(self):  # tests/results/result_table_test.cpp
+        for value, label in {"10 Gbit/s": "A, 10 Gbit/s", "1250000000.0": "A, 10 Gbit/s", "12.5e6": "A, 100 Mbit/s",
+                             "1234567891": "A, bandwidth_bytes_per_s = 1234567891",
+                             "10 fast links": "A, bandwidth_bytes_per_s = 10 fast links"}.items():
+            self.assertEqual(as_label("A", {"network.bandwidth_bytes_per_s": value}), label)
+        self.assertEqual(as_label("A", {"rate": "10 Gbit/s"}), "A, rate = 10 Gbit/s")
+        self.assertEqual(file_name("regimes", as_words({"network.bandwidth_bytes_per_s": "10 Gbit/s"})), "regimes-10-Gbit-s")
+
+    def test_titles_have_keys_in_words(self):
+        for point, shown in (({"methods.DropCompute.threshold_s": "0.05"}, "threshold = 0.05 s"),
+                             ({"x.threshold_s": "12 to 26", "y.backups": "2"}, "threshold = 12 to 26 s, backups = 2"),
+                             ({"network.bandwidth_bytes_per_s": "1250000000.0"}, "10 Gbit/s"),
+                             ({"network.bandwidth_bytes_per_s": "1 Gbit/s to 100 Gbit/s"}, "bandwidth = 1 Gbit/s to 100 Gbit/s"),
+                             ({"network.bandwidth_bytes_per_s": "10 Gbit/s"}, "10 Gbit/s"),
+                             ({"network.bandwidth_bytes_per_s": "1234567891"}, "bandwidth = 1234567891 bytes/s"),
+                             ({"variant": "heavy tail", "seeds": "3"}, "heavy tail, seeds = 3")):
+            self.assertEqual(in_words(point), shown)
+
+
+class Printable(unittest.TestCase):
+    """The cases of tests/workers/terminal_text_test.cpp: tables and figures agree."""
+
+    def test_escapes_what_a_terminal_obeys(self):
+        for text, escaped in (("\x1b[31mred\x1b[0m", r"\u001B[31mred\u001B[0m"),
+                              ("a\nb\tc\rd\a\x7f", r"a\nb\tc\u000Dd\u0007\u007F"), ("\0", r"\u0000"),
+                              ("\x9b1m", r"\u009B1m"), ("\u202eabc", r"\u202Eabc")):
+            self.assertEqual(printable(text), escaped)
+            self.assertEqual(printable(escaped), escaped)  # of what is escaped already nothing changes
+
+    def test_leaves_all_other_text_as_it_is(self):
+        for text in ("", "plain", "Größe", "学习率", "emoji 🙂", 'a "quote" and \\', "\xa0"):
+            self.assertEqual(printable(text), text)
+
+    def test_shows_bytes_that_are_no_text(self):
+        self.assertEqual(printable(b"\xc3(\xff".decode(errors="surrogateescape")), r"\xC3(\xFF")
+
+
+class Labels(WithDirectory):
+    def draw(self, label, description="d", fonts=(FONT,)):
+        """What is said, and all drawings in one text; `fonts`: those that are installed."""
+        for workers in (4, 8, 16):
+            run = write_run(self.directory / f"{workers}", "m", 1, workers=workers)
+            change(run / "summary.json", method=label)
+            config = run / "config.toml"
+            config.write_text(config.read_text().replace("Four methods under the same stragglers", description))
+        installed = [font for font in fontManager.ttflist if font.name in fonts]
+        with mock.patch.object(fontManager, "ttflist", installed):
+            status, message = self.status_and_message(self.directory)
+        self.assertEqual(status, 0, message)
+        return message, [path.read_text(encoding="utf-8") for path in sorted(self.directory.rglob("plots/*.svg"))]
+
+    def test_control_characters_are_escaped_as_in_tables(self):
+        message, drawings = self.draw("s\x1b[31mync\a")
+        self.assertEqual(message, "")
+        self.assertEqual(len(drawings), 7)
+        for drawing in drawings:
+            self.assertIn(r">s\u001B[31mync\u0007<", drawing)
+
+    def test_dollars_are_no_formulas(self):
+        message, drawings = self.draw(r"$\foo$", r"costs $5, \\not $6")
+        self.assertEqual(message, "")
+        for drawing in drawings:
+            self.assertIn(r">$\foo$<", drawing)
+            self.assertIn(r">costs $5, \not $6<", drawing)
+
+    def test_a_description_of_several_lines_is_one_heading(self):
+        for drawing in self.draw("m", r"first line\n  and second")[1]:
+            self.assertIn(">first line and second<", drawing)
+
+    def test_characters_that_no_font_has_are_named_once(self):
+        message, drawings = self.draw("日本", "日")
+        self.assertEqual(message, "plot: no installed font has 日 (U+65E5), 本 (U+672C): PNG files show boxes, SVG files "
+                                  "whatever their viewer has\n")
+        for drawing in drawings:
+            self.assertIn(">日本<", drawing)
+
+    def test_of_many_such_characters_some_are_named(self):
+        message, _ = self.draw("".join(map(chr, range(0x4e00, 0x4e00 + 30))))
+        self.assertIn("and 22 more", message)
+        self.assertEqual(message.count("\n"), 1)
+
+    def test_a_font_that_has_a_character_is_taken(self):
+        lacking = min(glyphs("STIXGeneral") - glyphs(FONT))
+        self.assertEqual(self.draw(f"m{lacking}", fonts=(FONT, "STIXGeneral"))[0], "")
+        self.assertEqual(matplotlib.rcParams["font.family"], [FONT, "STIXGeneral"])
+
+    def test_wide_characters_have_the_room_of_two(self):
+        self.assertEqual(label_inches(["同期"]), label_inches(["sync"]))
+
+    def test_powers_of_ten_are_short_texts(self):
+        self.assertEqual([decade(value) for value in (1e-12, 1e-4, 0.01, 0.1, 1, 10, 1e4)],
+                         ["10⁻¹²", "10⁻⁴", "0.01", "0.1", "1", "10", "10k"])

@@ -1,16 +1,84 @@
-"""What figures show, and the files they are written to."""
+"""Curves: interpolation over seeds, figures of curves and of steps, and the files of figures."""
+
+import unittest
 
 import matplotlib.pyplot as plt
-from synthetic_results import write_experiment, write_run, write_sweep
-from with_results import WithDirectory, change, comparisons_below
+import numpy as np
+from synthetic_results import WithDirectory, change, comparisons_below, write_experiment, write_run, write_sweep
 
-from plots.curves_figure import curves_figure
-from plots.page import use_page
-from plots.pareto_figure import pareto_figure
-from plots.plan import file_name
+from plots.curves import Curve, common_grid, curves_figure, mean_curve, shown_range
+from plots.figures import file_name
+from plots.final_results import pareto_figure
 from plots.plot import numbered
-from plots.rounds_figure import rounds_figure
-from plots.style import ALGORITHMS, line_styles
+from plots.rounds import distributions_figure, rounds_figure, step_times
+from plots.style import ALGORITHMS, SHORT, line_styles, spread, time_unit, use_page
+
+
+class Interpolation(unittest.TestCase):
+    def test_grid_of_equal_sequences_is_the_sequence(self):
+        x = np.array([0.0, 10.0, 25.0])
+        np.testing.assert_array_equal(common_grid([x, x.copy()]), x)
+
+    def test_grid_lies_between_the_latest_beginning_and_the_earliest_end(self):
+        grid = common_grid([np.array([0.0, 5.0, 10.0]), np.array([1.0, 6.0, 12.0])])
+        np.testing.assert_array_equal(grid, [1, 5, 6, 10])  # where one of them has a point, and nowhere else
+
+    def test_sequences_that_do_not_overlap_have_no_grid(self):
+        self.assertEqual(len(common_grid([np.array([0.0, 1.0]), np.array([2.0, 3.0])])), 0)
+
+    def test_mean_of_two_straight_lines_is_the_line_between_them(self):
+        # y = x and y = 3 x, on different points
+        curve = mean_curve([np.array([0.0, 4.0, 8.0]), np.array([0.0, 5.0, 10.0])],
+                           [np.array([0.0, 4.0, 8.0]), np.array([0.0, 15.0, 30.0])])
+        self.assertEqual(curve.x[-1], 8.0)  # the shorter one's end
+        np.testing.assert_allclose(curve.mean, 2 * curve.x)
+        np.testing.assert_allclose(curve.low, curve.x)
+        np.testing.assert_allclose(curve.high, 3 * curve.x)
+
+    def test_between_points_the_mean_is_exact(self):
+        curve = mean_curve([np.array([0.0, 2.0, 4.0]), np.array([0.0, 3.0, 4.0])],
+                           [np.array([0.0, 2.0, 0.0]), np.array([0.0, 3.0, 0.0])])
+        np.testing.assert_array_equal(curve.x, [0, 2, 3, 4])
+        np.testing.assert_array_equal(curve.mean, [0, 2, 2, 0])
+
+    def test_values_that_are_not_finite_are_left_out(self):
+        x = np.array([0.0, 1.0, 2.0])
+        curve = mean_curve([x, x], [np.array([1.0, np.inf, np.nan]), np.array([np.nan] * 3)])
+        np.testing.assert_array_equal(curve.x, [0.0])
+        np.testing.assert_array_equal(curve.mean, [1.0])
+        self.assertIsNone(mean_curve([x], [np.array([np.nan] * 3)]))
+
+    def test_sequences_that_touch_share_a_point(self):
+        np.testing.assert_array_equal(common_grid([np.array([0.0]), np.array([0.0, 3.0])]), [0.0])
+
+    def test_steep_beginning_does_not_set_the_range(self):
+        y = np.array([0.1, 0.80, 0.85, 0.87, 0.88, 0.89])
+        low, high = shown_range([Curve(np.linspace(0, 100, 6), y, y - 0.01, y + 0.01)])
+        self.assertAlmostEqual(low, 0.79)
+        self.assertAlmostEqual(high, 0.90)
+
+    def test_a_method_far_off_does_not_set_the_range(self):
+        x = np.linspace(0, 100, 11)
+        crowd = [Curve(x, y, y, y) for y in (np.full(11, 0.80 + 0.01 * place) for place in range(5))]
+        fallen = np.array([0.8, 0.8, 0.3, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.8, 0.8])
+        np.testing.assert_allclose(shown_range([*crowd, Curve(x, fallen, fallen, fallen)]), (0.80, 0.84))
+        np.testing.assert_allclose(shown_range([*crowd, Curve(x, x, x, x)]), (0.80, 0.84))
+        np.testing.assert_allclose(shown_range([crowd[0], Curve(x, fallen, fallen, fallen)]), (0.3, 0.8))
+
+    def test_labels_are_moved_apart_and_stay_inside(self):
+        heights = spread([0.97, 0.98, 0.98, 0.99], 0.05)
+        self.assertTrue(all(b - a >= 0.0499 for a, b in zip(heights, heights[1:])))
+        self.assertLessEqual(heights[-1], 1.0 + 1e-6)
+
+    def test_time_unit_suits_the_length(self):
+        self.assertEqual([time_unit(seconds)[1] for seconds in (0.5, 1.6, 90, 400, 20000)], ["ms", "s", "s", "min", "h"])
+
+    def test_ticks_have_the_digits_of_their_steps(self):
+        for ticks, texts in (([42.25e9, 42.275e9, 42.3e9], ["42.25G", "42.275G", "42.3G"]),
+                             ([-500, 0, 500, 1000], ["-500", "0", "500", "1k"]), ([0.1, 0.2, 0.30000000000000004], ["0.1", "0.2", "0.3"]),
+                             ([1e3, 1e4, 1e5], ["1k", "10k", "100k"]), ([7], ["7"]),
+                             ([24791, 24792, 24793], ["24,791", "24,792", "24,793"]), ([9710.8, 9711], ["9,710.8", "9,711"])):
+            self.assertEqual(SHORT.format_ticks(ticks), texts)
 
 
 class Drawing(WithDirectory):
@@ -206,3 +274,98 @@ class Figures(WithDirectory):
         drawing = (self.directory / "plots" / "sweep.svg").read_text()
         for text in (">a<", ">b (1 seed)<", "mean of up to 2 seeds"):
             self.assertIn(text, drawing)
+
+
+HEADER = "step,time_s,duration_s,kept_micro_batches,dropped_micro_batches,period_steps,bytes\n"
+
+
+class Rounds(WithDirectory):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(plt.close, "all")
+
+    def write_steps(self, label, seed, rows):
+        """A run of rounds, each (duration, period, kept, dropped)."""
+        run = write_run(self.directory / label, label, seed)
+        step, time_s, text = 0, 0.0, HEADER
+        for duration_s, period, kept, dropped in rows:
+            step, time_s = step + max(period, 1), time_s + duration_s
+            text += f"{step},{time_s},{duration_s},{kept},{dropped},{period},1\n"
+        (run / "steps.csv").write_text(text)
+
+    def panels(self):
+        comparison, = comparisons_below(self.directory)
+        styles = line_styles({method.label: method.algorithm for method in comparison.methods})
+        return rounds_figure(comparison.methods, styles, "heading", "subtitle").axes
+
+    def test_dots_are_medians_and_lines_quantiles_of_all_steps_of_all_seeds(self):
+        # Steps of 1, 4, 9 to 101^2 s over two seeds: the quantile q lies at (1 + 100 q)^2, and no mean does.
+        durations = [number ** 2 for number in range(1, 102)]
+        self.write_steps("m", 1, [(duration, 1, 1, 0) for duration in durations[:30]])
+        self.write_steps("m", 2, [(duration, 1, 1, 0) for duration in durations[30:]])
+        panel = self.panels()[0]
+        dot, = [line for line in panel.lines if line.get_marker() == "o"]
+        thin, thick = sorted((line for line in panel.lines if line.get_marker() != "o"),
+                             key=lambda line: line.get_linewidth())
+        unit_s = {"s": 1, "min": 60, "h": 3600}[panel.get_xlabel().split("(")[1].rstrip(")")]
+        np.testing.assert_allclose(dot.get_xdata()[0] * unit_s, 51 ** 2)
+        np.testing.assert_allclose(thick.get_xdata() * unit_s, [26 ** 2, 76 ** 2])
+        np.testing.assert_allclose(thin.get_xdata() * unit_s, [6 ** 2, 96 ** 2])
+
+    def test_a_rounds_duration_is_shared_by_its_steps(self):
+        # Rounds of 4 steps take as long as 4 single ones; a row that counts none stands for one.
+        self.write_steps("rounds", 1, [(8.0, 4, 4, 0)] * 5)
+        self.write_steps("steps", 1, [(2.0, 1, 1, 0)] * 5)
+        self.write_steps("uncounted", 1, [(2.0, 0, 1, 0)] * 5)
+        panel = self.panels()[0]
+        dots = [float(line.get_xdata()[0]) for line in panel.lines if line.get_marker() == "o"]
+        np.testing.assert_allclose(dots, [2, 2, 2])
+
+    def test_a_round_counts_as_often_as_it_has_steps(self):
+        # One step of 9 s, and a round of 3 steps, 1 s each: the quantiles of 1, 1, 1 and 9 s, and a mean of 3 s.
+        self.write_steps("m", 1, [(9.0, 1, 1, 0), (3.0, 3, 3, 0)])
+        panel = self.panels()[0]
+        dot, = [line for line in panel.lines if line.get_marker() == "o"]
+        np.testing.assert_allclose(dot.get_xdata(), [1])
+        thick = max((line for line in panel.lines if line.get_marker() != "o"), key=lambda line: line.get_linewidth())
+        np.testing.assert_allclose(thick.get_xdata(), [1, 3])
+        comparison, = comparisons_below(self.directory)
+        method, = comparison.methods
+        np.testing.assert_allclose(step_times(method), [9, 1, 1, 1])
+
+    def test_the_mean_time_per_step_is_that_of_the_whole_run_in_every_figure(self):
+        rounds = [(0.1 * period * (1 + number % 3), period, 1, 0) for number, period in enumerate([1, 2, 4, 8, 16, 32] * 10)]
+        self.write_steps("m", 1, rounds)
+        comparison, = comparisons_below(self.directory)
+        whole = sum(duration for duration, *_ in rounds) / sum(period for _, period, *_ in rounds)
+        looks = line_styles({method.label: method.algorithm for method in comparison.methods})
+        panel, = distributions_figure(comparison.methods, looks, "heading", "subtitle").axes
+        mean, = [line.get_xdata()[0] for line in panel.lines if line.get_gid() == "mean"]
+        unit_s = 1e-3 if "(ms)" in panel.get_xlabel() else 1
+        self.assertAlmostEqual(mean * unit_s, whole, places=9)
+
+    def test_bands_of_drop_rates_go_from_the_lowest_to_the_highest_seed(self):
+        for seed, dropped in ((1, 10), (2, 20), (3, 60)):
+            self.write_steps("m", seed, [(1.0, 1, 100 - dropped, dropped)] * 80)
+        panel, = [panel for panel in self.panels() if panel.get_title(loc="left").startswith("Dropped")]
+        line = panel.lines[0]  # the others lead to labels
+        np.testing.assert_allclose(line.get_ydata(), 30)
+        band, = panel.collections
+        heights = band.get_paths()[0].vertices[:, 1]
+        np.testing.assert_allclose([heights.min(), heights.max()], [10, 60])
+
+    def test_a_windows_drop_rate_is_that_of_all_its_micro_batches(self):
+        # Rounds of 90 and 10 micro-batches, of which 0 and 5 are dropped: 5 %, and not the mean of 0 and 50 %.
+        self.write_steps("m", 1, [(1.0, 1, 90, 0), (1.0, 1, 5, 5)] * 80)
+        panel, = [panel for panel in self.panels() if panel.get_title(loc="left").startswith("Dropped")]
+        line = panel.lines[0]
+        np.testing.assert_allclose(line.get_ydata(), 5)
+        np.testing.assert_allclose(line.get_xdata(), 2.5 + 4 * np.arange(40))  # of steps 1 to 4, 5 to 8 and so on
+
+    def test_periods_are_stairs_from_the_end_of_the_round_before_to_that_of_the_round(self):
+        self.write_steps("m", 1, [(1.0, 2, 1, 0), (1.0, 8, 1, 0), (1.0, 4, 1, 0)])
+        self.write_steps("m", 2, [(1.0, 16, 1, 0)])  # the first seed alone is drawn
+        *_, panel = self.panels()
+        self.assertEqual([tuple(point) for point in panel.lines[0].get_xydata()], [(0, 2), (2, 2), (2, 8), (10, 8)])
+        last, = [line for line in panel.lines if line.get_gid() == "last"]  # shorter, since training ends
+        self.assertEqual([tuple(point) for point in last.get_xydata()], [(10, 8), (10, 4), (14, 4)])

@@ -1,22 +1,18 @@
-"""Numbers are written by one rule in tables, figures and pages: the cases of tests/workers/shown_number_test.cpp, and what
+"""Numbers are written by one rule in tables, figures and pages: the cases of tests/workers/terminal_text_test.cpp, and what
 pages and figures make of them."""
 
 import unittest
 from math import inf, nan
 
 import matplotlib.pyplot as plt
-from with_results import WithDirectory, change, comparisons_below
-from synthetic_results import write_run
+from synthetic_results import TABLE_HEAD, WithDirectory, change, comparisons_below, write_run
 
-from plots.bars_figure import bars_figure
+from plots.claims import point_text
+from plots.final_results import bars_figure
 from plots.numbers import SamePlace, shown_number, typeset, typeset_number, with_decimals
-from plots.report.claims import point_text
-from plots.report.measures import rows_of
-from plots.report.results import results_table
-from plots.report.tuning import mean_text
+from plots.report.provenance import mean_text
+from plots.report.results import results_table, rows_of
 from plots.style import SHORT, decade, line_styles, short_number
-
-HEAD = "experiment,row,method,measure,n,mean,std,against,pairs,difference,low,high,t_p,sign_flip_p\n"
 
 
 class Rule(unittest.TestCase):
@@ -55,7 +51,7 @@ class Rule(unittest.TestCase):
 
 class Pages(unittest.TestCase):
     def cells(self, *lines):
-        return results_table(rows_of(HEAD + "".join(lines), "e"), {})
+        return results_table(rows_of(TABLE_HEAD + "".join(lines), "e"), {})
 
     def test_small_and_large_losses_are_neither_zeros_nor_long(self):
         table = self.cells("e,a,a,final_test_loss,3,1.2345e-07,3.21e-09,,,,,,,\n", "e,b,b,final_test_loss,3,0.5,0.01,,,,,,,\n",
@@ -97,7 +93,3 @@ class Figures(WithDirectory):
         figure.canvas.draw()
         ticks = [text.get_text() for text in panel.get_xticklabels()]
         self.assertTrue(all("10⁻" in tick for tick in ticks), ticks)
-
-
-if __name__ == "__main__":
-    unittest.main()

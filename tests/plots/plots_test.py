@@ -1,175 +1,24 @@
-"""Reading results, interpolating over seeds, and what the user is told when something is wrong."""
+"""The command `./dev plot`: its arguments, its messages, interruption, and the files it writes."""
 
 import contextlib
+import io
 import os
+import signal
 import subprocess
 import sys
 import unittest
 from pathlib import Path
+from time import monotonic, sleep
 from unittest import mock
 
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 
 import numpy as np
-from synthetic_results import STEPS, write_experiment, write_run
-from with_results import WithDirectory
+from synthetic_results import WithDirectory, change, comparisons_below, write_experiment, write_run, write_sweep
 
-from plots.comparison import compare, subtitle
-from plots.curves import Curve, common_grid, mean_curve, method_curve, shown_range
-from plots.plan import file_name
-from plots.rounds_figure import windowed_drop_rate
-from plots.runs import ResultsFault, find_run_directories, read_run
-from plots.style import SHORT, spread, time_unit
-from plots.variation import as_label, as_words, in_words
-
-
-class Interpolation(unittest.TestCase):
-    def test_grid_of_equal_sequences_is_the_sequence(self):
-        x = np.array([0.0, 10.0, 25.0])
-        np.testing.assert_array_equal(common_grid([x, x.copy()]), x)
-
-    def test_grid_lies_between_the_latest_beginning_and_the_earliest_end(self):
-        grid = common_grid([np.array([0.0, 5.0, 10.0]), np.array([1.0, 6.0, 12.0])])
-        np.testing.assert_array_equal(grid, [1, 5, 6, 10])  # where one of them has a point, and nowhere else
-
-    def test_sequences_that_do_not_overlap_have_no_grid(self):
-        self.assertEqual(len(common_grid([np.array([0.0, 1.0]), np.array([2.0, 3.0])])), 0)
-
-    def test_mean_of_two_straight_lines_is_the_line_between_them(self):
-        # y = x and y = 3 x, on different points
-        curve = mean_curve([np.array([0.0, 4.0, 8.0]), np.array([0.0, 5.0, 10.0])],
-                           [np.array([0.0, 4.0, 8.0]), np.array([0.0, 15.0, 30.0])])
-        self.assertEqual(curve.x[-1], 8.0)  # the shorter one's end
-        np.testing.assert_allclose(curve.mean, 2 * curve.x)
-        np.testing.assert_allclose(curve.low, curve.x)
-        np.testing.assert_allclose(curve.high, 3 * curve.x)
-
-    def test_between_points_the_mean_is_exact(self):
-        curve = mean_curve([np.array([0.0, 2.0, 4.0]), np.array([0.0, 3.0, 4.0])],
-                           [np.array([0.0, 2.0, 0.0]), np.array([0.0, 3.0, 0.0])])
-        np.testing.assert_array_equal(curve.x, [0, 2, 3, 4])
-        np.testing.assert_array_equal(curve.mean, [0, 2, 2, 0])
-
-    def test_values_that_are_not_finite_are_left_out(self):
-        x = np.array([0.0, 1.0, 2.0])
-        curve = mean_curve([x, x], [np.array([1.0, np.inf, np.nan]), np.array([np.nan] * 3)])
-        np.testing.assert_array_equal(curve.x, [0.0])
-        np.testing.assert_array_equal(curve.mean, [1.0])
-        self.assertIsNone(mean_curve([x], [np.array([np.nan] * 3)]))
-
-    def test_sequences_that_touch_share_a_point(self):
-        np.testing.assert_array_equal(common_grid([np.array([0.0]), np.array([0.0, 3.0])]), [0.0])
-
-    def test_steep_beginning_does_not_set_the_range(self):
-        y = np.array([0.1, 0.80, 0.85, 0.87, 0.88, 0.89])
-        low, high = shown_range([Curve(np.linspace(0, 100, 6), y, y - 0.01, y + 0.01)])
-        self.assertAlmostEqual(low, 0.79)
-        self.assertAlmostEqual(high, 0.90)
-
-    def test_a_method_far_off_does_not_set_the_range(self):
-        x = np.linspace(0, 100, 11)
-        crowd = [Curve(x, y, y, y) for y in (np.full(11, 0.80 + 0.01 * place) for place in range(5))]
-        fallen = np.array([0.8, 0.8, 0.3, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.8, 0.8])
-        np.testing.assert_allclose(shown_range([*crowd, Curve(x, fallen, fallen, fallen)]), (0.80, 0.84))
-        np.testing.assert_allclose(shown_range([*crowd, Curve(x, x, x, x)]), (0.80, 0.84))
-        np.testing.assert_allclose(shown_range([crowd[0], Curve(x, fallen, fallen, fallen)]), (0.3, 0.8))
-
-    def test_labels_are_moved_apart_and_stay_inside(self):
-        heights = spread([0.97, 0.98, 0.98, 0.99], 0.05)
-        self.assertTrue(all(b - a >= 0.0499 for a, b in zip(heights, heights[1:])))
-        self.assertLessEqual(heights[-1], 1.0 + 1e-6)
-
-    def test_time_unit_suits_the_length(self):
-        self.assertEqual([time_unit(seconds)[1] for seconds in (0.5, 1.6, 90, 400, 20000)], ["ms", "s", "s", "min", "h"])
-
-    def test_ticks_have_the_digits_of_their_steps(self):
-        for ticks, texts in (([42.25e9, 42.275e9, 42.3e9], ["42.25G", "42.275G", "42.3G"]),
-                             ([-500, 0, 500, 1000], ["-500", "0", "500", "1k"]), ([0.1, 0.2, 0.30000000000000004], ["0.1", "0.2", "0.3"]),
-                             ([1e3, 1e4, 1e5], ["1k", "10k", "100k"]), ([7], ["7"]),
-                             ([24791, 24792, 24793], ["24,791", "24,792", "24,793"]), ([9710.8, 9711], ["9,710.8", "9,711"])):
-            self.assertEqual(SHORT.format_ticks(ticks), texts)
-
-
-class Names(unittest.TestCase):
-    def test_large_numbers_are_short_as_in_tables(self):  # tests/results/paired_table_test.cpp
-        for value, shown in {"1250000000.0": "1.25G", "1.25e+08": "125M", "10000": "10k", "9999.0": "9999.0", "0.05": "0.05",
-                             "-20000": "-20k", "1234567891": "1234567891", "10 Gbit/s": "10 Gbit/s"}.items():
-            self.assertEqual(as_label("A", {"training.parameters": value}), f"A, parameters = {shown}")
-
-    def test_rates_say_no_key_as_in_tables(self):  # tests/results/result_table_test.cpp
-        for value, label in {"10 Gbit/s": "A, 10 Gbit/s", "1250000000.0": "A, 10 Gbit/s", "12.5e6": "A, 100 Mbit/s",
-                             "1234567891": "A, bandwidth_bytes_per_s = 1234567891",
-                             "10 fast links": "A, bandwidth_bytes_per_s = 10 fast links"}.items():
-            self.assertEqual(as_label("A", {"network.bandwidth_bytes_per_s": value}), label)
-        self.assertEqual(as_label("A", {"rate": "10 Gbit/s"}), "A, rate = 10 Gbit/s")
-        self.assertEqual(file_name("regimes", as_words({"network.bandwidth_bytes_per_s": "10 Gbit/s"})), "regimes-10-Gbit-s")
-
-    def test_titles_have_keys_in_words(self):
-        for point, shown in (({"methods.DropCompute.threshold_s": "0.05"}, "threshold = 0.05 s"),
-                             ({"x.threshold_s": "12 to 26", "y.backups": "2"}, "threshold = 12 to 26 s, backups = 2"),
-                             ({"network.bandwidth_bytes_per_s": "1250000000.0"}, "10 Gbit/s"),
-                             ({"network.bandwidth_bytes_per_s": "1 Gbit/s to 100 Gbit/s"}, "bandwidth = 1 Gbit/s to 100 Gbit/s"),
-                             ({"network.bandwidth_bytes_per_s": "10 Gbit/s"}, "10 Gbit/s"),
-                             ({"network.bandwidth_bytes_per_s": "1234567891"}, "bandwidth = 1234567891 bytes/s"),
-                             ({"variant": "heavy tail", "seeds": "3"}, "heavy tail, seeds = 3")):
-            self.assertEqual(in_words(point), shown)
-
-
-class Reading(WithDirectory):
-    def test_experiment_has_its_methods_with_all_seeds(self):
-        runs = [read_run(path) for path in find_run_directories(write_experiment(self.directory, seeds=2))]
-        comparison, = compare(runs)
-        self.assertEqual({method.label: sorted(run.seed for run in method.runs) for method in comparison.methods},
-                         {label: [1, 2] for label in ("synchronous SGD", "DropCompute", "backup workers",
-                                                      "Local SGD (QSR)")})
-        self.assertIn("16 workers", subtitle(comparison, ""))
-
-    def test_time_curve_ends_with_the_fastest_seed(self):
-        write_experiment(self.directory, seeds=3)
-        runs = [read_run(path) for path in find_run_directories(self.directory / "synthetic" / "DropCompute")]
-        comparison, = compare(runs)
-        curve = method_curve(comparison.methods[0], "time_s", "test_accuracy")
-        self.assertAlmostEqual(curve.x[-1], min(run.metrics["time_s"].max() for run in runs))
-        self.assertEqual(method_curve(comparison.methods[0], "step", "test_accuracy").x[-1], STEPS)
-
-    def test_runs_under_mpi_are_methods_of_their_own(self):
-        simulated = write_run(self.directory / "e" / "m", "m", 1)
-        simulated.rename(simulated.with_name(simulated.name + "-mpi"))
-        write_run(self.directory / "e" / "m", "m", 1)
-        comparison, = compare([read_run(path) for path in find_run_directories(self.directory)])
-        self.assertEqual(sorted(method.label for method in comparison.methods), ["m", "m (MPI)"])
-
-    def test_runs_of_another_configuration_are_not_averaged_with_the_others(self):
-        for seed, model in ((1, "mlp"), (2, "mlp"), (3, "cnn")):
-            config = write_run(self.directory / "e" / "m", "m", seed) / "config.toml"
-            config.write_text(config.read_text().replace("mlp", model))
-        comparisons = compare([read_run(path) for path in find_run_directories(self.directory)])
-        self.assertEqual([(comparison.point, len(comparison.runs)) for comparison in comparisons],
-                         [({"training.model": "mlp"}, 2), ({"training.model": "cnn"}, 1)])
-
-    def test_a_method_with_two_settings_is_two_methods(self):
-        for seed, threshold_s in ((1, 0.5), (2, 0.5), (3, 0.75)):
-            config = write_run(self.directory / "e" / "m", "m", seed) / "config.toml"
-            config.write_text(config.read_text() + f"threshold_s = {threshold_s}\n")
-        comparison, = compare([read_run(path) for path in find_run_directories(self.directory)])
-        self.assertEqual([(method.label, len(method.runs)) for method in comparison.methods],
-                         [("m, threshold_s = 0.5", 2), ("m, threshold_s = 0.75", 1)])
-
-    def test_drop_rate_is_dropped_over_planned(self):
-        run = read_run(write_run(self.directory / "m", "m", 1, drop=0.25))
-        run.steps["kept_micro_batches"], run.steps["dropped_micro_batches"] = 3, 1
-        np.testing.assert_allclose(windowed_drop_rate(run.steps)[1], 0.25)
-
-    def test_drop_rates_are_those_of_equal_windows(self):
-        run = read_run(write_run(self.directory / "m", "m", 1))
-        rows = run.steps.iloc[[0] * 60].assign(step=range(1, 61))
-        np.testing.assert_allclose(np.diff(windowed_drop_rate(rows)[0]), 2)
-
-    def test_half_written_runs_are_not_seen(self):
-        run = write_run(self.directory / "m", "m", 1)
-        run.rename(run.with_name("." + run.name + ".part"))
-        with self.assertRaises(ResultsFault):
-            find_run_directories(self.directory)
+from plots.style import line_styles
+from plots.sweeps import find_sweeps, sweep_figure
+from plots.terminal import CLEAR, followed
 
 
 class LostOutput(WithDirectory):
@@ -291,6 +140,311 @@ class Faults(WithDirectory):
         with contextlib.chdir(self.directory):
             self.assert_fault("", "the name of the directory is empty", "expected", ". for the working directory")
             self.assertEqual(self.status_and_message(".")[0], 0)
+
+
+PNG_DOTS_PER_INCH = 300
+
+
+class Requests(WithDirectory):
+    def setUp(self):
+        super().setUp()
+        write_experiment(self.directory, seeds=1)
+
+    def written(self):
+        return sorted(path.name for path in (self.directory / "plots").iterdir())
+
+    def assert_refused(self, arguments, *parts):
+        status, message = self.status_and_message(self.directory, *arguments)
+        self.assertEqual((status, message.count("\n")), (2, 1), message)
+        for part in parts:
+            self.assertIn(part, message)
+        self.assertFalse((self.directory / "plots").exists())
+
+    def drawing(self, name):
+        return (self.directory / "plots" / name).read_text()
+
+    def test_only_the_formats_asked_for_are_written(self):
+        self.assertEqual(self.status_and_message(self.directory, "--format", "pdf,svg", "--only", "curves"), (0, ""))
+        self.assertEqual(self.written(), ["curves.pdf", "curves.svg"])
+        self.assertEqual((self.directory / "plots" / "curves.pdf").read_bytes()[:5], b"%PDF-")
+
+    def test_unknown_formats_and_axes_are_named_with_the_nearest(self):
+        self.assert_refused(["--format", "png,pfd"], "--format", "found pfd", "pdf,svg,png", "did you mean pdf?")
+        self.assert_refused(["--axis", "byte"], "--axis", "found byte", "steps,samples,time,bytes", "did you mean bytes?")
+        self.assert_refused(["--axis", "time,"], "--axis", "found nothing")
+
+    def test_curves_stand_against_the_axes_asked_for(self):
+        self.assertEqual(self.status_and_message(self.directory, "--axis=bytes", "--only=curves"), (0, ""))
+        drawing = self.drawing("curves.svg")
+        self.assertIn(">sent by all (GB)<", drawing)
+        self.assertNotIn(">optimizer steps<", drawing)
+
+    def test_only_the_methods_asked_for_are_drawn(self):
+        for given in (["--methods", "DropCompute, backup workers"], ["--methods", "DropCompute", "--methods", "backup workers"]):
+            self.assertEqual(self.status_and_message(self.directory, *given), (0, ""))
+            drawing = self.drawing("curves.svg")
+            for text in (">DropCompute<", ">backup workers<"):
+                self.assertIn(text, drawing)
+            self.assertNotIn(">synchronous SGD<", drawing)
+
+    def test_a_method_keeps_its_label_with_a_comma(self):
+        write_run(self.directory / "synthetic" / "five", "Local SGD, H = 5", 1)
+        self.assertEqual(self.status_and_message(self.directory, "--methods", "Local SGD\\, H = 5", "--only=curves"), (0, ""))
+        self.assertIn(">Local SGD, H = 5<", self.drawing("curves.svg"))
+
+    def test_unknown_methods_are_named_with_the_nearest_and_those_there_are(self):
+        self.assert_refused(["--methods", "dropcomptue"], "--methods dropcomptue: no run has that method",
+                            "did you mean DropCompute?", "synchronous SGD")
+        self.assert_refused(["--methods", "DropCompute,,"], "--methods", "empty name")
+
+    def test_unknown_columns_are_refused(self):
+        self.assert_refused(["--column", "triple"], "--column", "single", "double")
+
+    def test_figures_for_columns_have_their_width_and_no_heading(self):
+        for column, inches in (("single", 3.4), ("double", 7.0)):
+            self.assertEqual(self.status_and_message(self.directory, "--column", column, "--format", "png,svg"), (0, ""))
+            for path in (self.directory / "plots").glob("*.png"):
+                width = int.from_bytes(path.read_bytes()[16:20], "big")
+                self.assertEqual(width, round(inches * PNG_DOTS_PER_INCH), path.name)
+            drawing = self.drawing("curves.svg")
+            self.assertNotIn(">Four methods under the same stragglers<", drawing)
+            self.assertIn("Four methods under the same stragglers", drawing)  # in the file's description
+            for label in ("synchronous SGD", "DropCompute", "backup workers", "Local SGD (QSR)"):
+                self.assertEqual(drawing.count(f">{label}<"), 1)  # in the one legend
+
+    def test_no_figure_for_a_column_is_longer_than_a_page(self):
+        for axes in ("time", "steps,samples,time,bytes"):
+            self.assertEqual(self.status_and_message(self.directory, "--column", "single", "--axis", axes), (0, ""))
+            for path in (self.directory / "plots").glob("*.png"):
+                height = int.from_bytes(path.read_bytes()[20:24], "big")
+                self.assertLessEqual(height, 9 * PNG_DOTS_PER_INCH + 1, path.name)
+
+
+class Amount(WithDirectory):
+    def written(self):
+        return sorted(path.name for path in (self.directory / "plots").glob("*.png"))
+
+    def write_two_axes(self):
+        """Speed: workers times the peak."""
+        for workers in (8, 16, 4):
+            for peak in (2, 1):
+                run = write_run(self.directory / f"{workers} {peak}", "m", 1, workers=workers, accuracy=False)
+                config = run / "config.toml"
+                config.write_text(config.read_text().replace("[training]", f"[training]\npeak = {peak}"))
+                change(run / "summary.json", samples_per_virtual_s=100 * workers * peak)
+
+    def test_more_figures_than_the_limit_are_refused_without_reading_tables(self):
+        write_sweep(self.directory)
+        for table in self.directory.rglob("steps.csv"):
+            table.unlink()
+        status, message = self.status_and_message(self.directory, "--limit", 6)
+        self.assertEqual(status, 2)
+        self.assertEqual(message.count("\n"), 1, message)
+        for part in (str(self.directory), "7 figures (1 sweep, 3 curves, 3 rounds)", "at most 6", "--limit",
+                     "--only sweep", "cluster.workers=8"):
+            self.assertIn(part, message)
+        self.assertFalse((self.directory / "plots").exists())
+
+    def test_as_many_figures_as_the_limit_are_drawn(self):
+        write_sweep(self.directory)
+        self.assertEqual(self.status_and_message(self.directory, "--limit", 7), (0, ""))
+        self.assertEqual(len(self.written()), 7)
+
+    def test_without_a_limit_of_ones_own_it_is_a_hundred(self):
+        for workers in range(1, 51):
+            write_run(self.directory / f"{workers}", "m", 1, workers=workers)
+        status, message = self.status_and_message(self.directory)
+        self.assertEqual(status, 2)
+        self.assertIn("101 figures (1 sweep, 50 curves, 50 rounds); must be at most 100", message)
+
+    def test_limits_that_are_no_numbers_from_one_on_are_refused(self):
+        write_sweep(self.directory)
+        for limit in ("0", "-1", "many", "1.5", "²"):
+            status, message = self.status_and_message(self.directory, f"--limit={limit}")
+            self.assertEqual((status, message.count("\n")), (2, 1), message)
+            self.assertIn("--limit", message)
+
+    def test_only_the_kinds_asked_for_are_drawn(self):
+        write_sweep(self.directory)
+        self.assertEqual(self.status_and_message("--only", "sweep", self.directory), (0, ""))
+        self.assertEqual(self.written(), ["sweep.png"])
+        status, message = self.status_and_message("--only", "timeline", self.directory)
+        self.assertEqual(status, 2)
+        self.assertIn("timeline", message)
+
+    def test_only_points_with_the_value_asked_for_are_drawn(self):
+        write_sweep(self.directory)
+        self.assertEqual(self.status_and_message(self.directory, "cluster.workers=16.0"), (0, ""))
+        self.assertEqual(self.written(), ["bars-workers=16.png", "curves-workers=16.png",
+                                          "distributions-workers=16.png", "rounds-workers=16.png"])
+
+    def test_keys_and_values_that_no_run_has_are_named_with_what_there_is(self):
+        write_sweep(self.directory)
+        for wanted, parts in (("cluster.wrokers=8", ["no key cluster.wrokers", "did you mean cluster.workers?"]),
+                              ("cluster.workers=9", ["no run has that value", "8", "16", "32"])):
+            status, message = self.status_and_message(self.directory, wanted)
+            self.assertEqual((status, message.count("\n")), (2, 1), message)
+            for part in parts:
+                self.assertIn(part, message)
+
+    def test_of_two_axes_each_value_of_the_shorter_one_has_a_sweep_along_the_other(self):
+        self.write_two_axes()
+        sweeps = find_sweeps(comparisons_below(self.directory))
+        self.assertEqual([(sweep.key, sweep.others) for sweep in sorted(sweeps, key=lambda sweep: str(sweep.others))],
+                         [("cluster.workers", {"training.peak": peak}) for peak in ("1", "2")])
+        for sweep in sweeps:
+            speed = sweep_figure(sweep, line_styles({"m": "x"})).axes[0]
+            line, = [line for line in speed.lines if line.get_gid() == "method"]
+            np.testing.assert_allclose(line.get_xydata(),
+                                       [(n, 100 * n * int(sweep.others["training.peak"])) for n in (4, 8, 16)])
+
+    def test_figures_of_two_axes_say_at_which_value_of_the_shorter_one_they_are(self):
+        self.write_two_axes()
+        self.assertEqual(self.status_and_message(self.directory, "--only=sweep"), (0, ""))
+        self.assertEqual(self.written(), ["sweep-peak=1.png", "sweep-peak=2.png"])
+        self.assertIn("workers = 4 to 16, peak = 2", (self.directory / "plots" / "sweep-peak=2.svg").read_text())
+
+    def test_texts_along_a_long_axis_do_not_overlap(self):
+        for workers in range(1, 61):
+            write_run(self.directory / f"{workers}", "m", 1, workers=workers)
+        sweep, = find_sweeps(comparisons_below(self.directory))
+        figure = sweep_figure(sweep, line_styles({"m": "x"}))
+        figure.canvas.draw()
+        for panel in figure.axes:
+            boxes = [text.get_window_extent() for text in panel.get_xticklabels()]
+            boxes.sort(key=lambda box: box.x0)
+            self.assertGreater(len(boxes), 5)
+            self.assertTrue(all(left.x1 < right.x0 for left, right in zip(boxes, boxes[1:])))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+class Progress(WithDirectory):
+    def said(self, items, every, stream):
+        with contextlib.redirect_stderr(stream):
+            self.assertEqual(list(followed(items, "figures", every)), items)
+        return stream.getvalue()
+
+    def test_beside_a_terminal_there_is_a_line_at_the_beginning_and_now_and_then(self):
+        self.assertEqual(self.said(list(range(60)), 25, io.StringIO()),
+                         "plot: 0 of 60 figures\nplot: 25 of 60 figures\nplot: 50 of 60 figures\n")
+
+    def test_of_few_items_nothing_is_said_beside_a_terminal(self):
+        self.assertEqual(self.said(list(range(25)), 25, io.StringIO()), "")
+
+    def test_a_terminal_has_one_line_that_is_cleared_in_the_end(self):
+        said = self.said(list(range(3)), 25, Terminal())
+        self.assertTrue(said.startswith(f"{CLEAR}plot: 0 of 3 figures"), said)
+        self.assertTrue(said.endswith(CLEAR))
+        self.assertNotIn("\n", said)
+
+
+SOON_S = 20  # on a machine that has much else to do
+# One instruction that never ends: Python hears of no signal in it.
+ENDLESS = "print('begun', flush=True)\nfrom itertools import repeat\nsum(repeat(0))\n"
+DRAWS_WITHOUT_END = f"""
+import sys
+from pathlib import Path
+from plots import plot
+from plots.terminal import run_interruptibly
+def draw_figures(*_):
+    exec({ENDLESS!r})
+    yield
+plot.draw_figures = draw_figures
+sys.exit(run_interruptibly(lambda: plot.main(sys.argv[1:]), [Path(sys.argv[1])]))
+"""
+# As where a file is on a disk that does not answer.
+READS_WITHOUT_END = f"""
+import sys
+from pathlib import Path
+from plots import plot, runs
+from plots.terminal import run_interruptibly
+def own_bytes(_):
+    exec({ENDLESS!r})
+runs.own_bytes = own_bytes
+sys.exit(run_interruptibly(lambda: plot.main(sys.argv[1:]), [Path(sys.argv[1])]))
+"""
+
+
+class Interruption(WithDirectory):
+    def start(self, *program, stderr=subprocess.PIPE, **options):
+        def block():  # as `dev` does: what is signalled while Python begins is heard later
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
+
+        return subprocess.Popen([sys.executable, "-B", *program, self.directory], cwd=Path(__file__).parents[2],
+                                stdout=subprocess.PIPE, stderr=stderr, text=True, preexec_fn=block,
+                                start_new_session=True, **options)
+
+    def assert_interrupted(self, process):
+        self.addCleanup(process.kill)
+        message = process.communicate(timeout=SOON_S)[1]
+        self.assertEqual(message, "plot: interrupted\n")
+        self.assertEqual(process.returncode, 130)
+        self.assertEqual(list(self.directory.rglob("*plots*")), [])
+        self.assert_nobody_is_left(process.pid)
+
+    def assert_nobody_is_left(self, group):
+        """What an import has started for a moment (a list of fonts) may end a moment later."""
+        end = monotonic() + SOON_S
+        with self.assertRaises(ProcessLookupError):
+            while monotonic() < end:
+                os.killpg(group, 0)
+                sleep(0.02)
+
+    def test_while_it_begins_and_imports(self):
+        write_run(self.directory / "m", "m", 1)
+        for delay_s in (0, 0.05, 0.1, 0.2, 0.4):
+            process = self.start("-m", "plots")
+            sleep(delay_s)
+            process.send_signal(signal.SIGINT)
+            self.assert_interrupted(process)
+
+    def test_in_an_import_that_takes_long(self):
+        (self.directory / "pandas.py").write_text(ENDLESS)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process = self.start("-m", "plots", env=os.environ | {"PYTHONPATH": str(self.directory)})
+            self.assertEqual(process.stdout.readline(), "begun\n")
+            process.send_signal(number)
+            self.assert_interrupted(process)
+
+    def test_in_a_drawing_that_takes_long(self):
+        write_run(self.directory / "m", "m", 1)
+        for send in (os.kill, os.killpg):  # to whom one started, and from a terminal
+            process = self.start("-c", DRAWS_WITHOUT_END)
+            self.assertEqual(process.stdout.readline(), "begun\n")
+            self.assertEqual(len(list(self.directory.glob(".plots-*"))), 1)
+            send(process.pid, signal.SIGINT)
+            self.assert_interrupted(process)
+
+    def test_on_a_terminal_in_place_of_the_line_of_progress(self):
+        for workers in (1, 2):
+            write_run(self.directory / f"{workers}", "m", 1, workers=workers)
+        terminal, program_side = os.openpty()
+        process = self.start("-c", READS_WITHOUT_END, stderr=program_side)
+        os.close(program_side)
+        self.assertEqual(process.stdout.readline(), "begun\n")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(SOON_S), 130)
+        said = os.read(terminal, 10000).decode()
+        os.close(terminal)
+        process.stdout.close()
+        self.assertEqual(said, "\r\x1b[Kplot: 0 of 2 summaries read\r\x1b[Kplot: interrupted\r\n")
+
+    def test_while_results_are_read(self):
+        write_run(self.directory / "m", "m", 1)
+        process = self.start("-c", READS_WITHOUT_END)
+        self.assertEqual(process.stdout.readline(), "begun\n")
+        process.send_signal(signal.SIGINT)
+        self.assert_interrupted(process)
+
+    def test_other_signals_are_named(self):
+        (self.directory / "pandas.py").write_text("import os\nos.abort()\n")
+        process = self.start("-m", "plots", env=os.environ | {"PYTHONPATH": str(self.directory)})
+        self.assertEqual(process.communicate(timeout=SOON_S)[1], "plot: ended by signal 6 (Aborted)\n")
+        self.assertEqual(process.returncode, 1)
 
 
 if __name__ == "__main__":

@@ -14,15 +14,12 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-from synthetic_results import CLAIM, TUNED, write_experiment, write_run, write_sweep
-from with_results import WithDirectory
+from synthetic_results import CLAIM, TABLE_HEAD, TUNED, WithDirectory, write_experiment, write_run, write_sweep
 
-from plots import progress
-from plots.report import report
-from plots.report.request import read_request
-from plots.report.thinning import points_per_line
-
-HEAD = "experiment,row,method,measure,n,mean,std,against,pairs,difference,low,high,t_p,sign_flip_p\n"
+from plots import terminal
+from plots.report import page as report_page
+from plots.report.__main__ import read_request
+from plots.report.charts import points_per_line
 
 
 class Command(WithDirectory):
@@ -33,24 +30,24 @@ class Command(WithDirectory):
         self.runs = self.directory / "results"
         self.page = self.directory / "page.html"
         self.table("synthetic", "synchronous SGD")
-        self.addCleanup(setattr, progress, "command", progress.command)
-        self.library = mock.patch.object(report, "read_library", return_value=b"// plotly.js v1.2.3")  # packs sooner
+        self.addCleanup(setattr, terminal, "command", terminal.command)
+        self.library = mock.patch.object(report_page, "read_library", return_value=b"// plotly.js v1.2.3")  # packs sooner
         self.library.start()
         self.addCleanup(mock.patch.stopall)
 
     def table(self, experiment, *methods, status=0, message=""):
         lines = "".join(f"{experiment},{method},{method},steps,3,1200,0,,,,,,,\n" for method in methods)
         program = self.directory / "program"
-        program.write_text(f"#!/bin/sh\ncat <<'END'\n{HEAD}{lines}END\necho \"{message}\" >&2\nexit {status}\n")
+        program.write_text(f"#!/bin/sh\ncat <<'END'\n{TABLE_HEAD}{lines}END\necho \"{message}\" >&2\nexit {status}\n")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
     def report(self, *arguments):
         """Status and standard error."""
-        progress.command = "report"
+        terminal.command = "report"
         with (contextlib.redirect_stderr(io.StringIO()) as message, contextlib.redirect_stdout(io.StringIO()),
               mock.patch.dict(os.environ, SYNCOPATE_PROGRAM=str(self.directory / "program"))):
             try:
-                status = report.main(read_request([str(argument) for argument in arguments]))
+                status = report_page.main(read_request([str(argument) for argument in arguments]))
             except SystemExit as ended:
                 status = ended.code
         return status, message.getvalue()
@@ -187,7 +184,7 @@ class Command(WithDirectory):
     def test_without_plotly_it_says_which_package_has_it(self):
         write_experiment(self.runs, seeds=1)
         self.library.stop()
-        with mock.patch("plots.report.library.PLACES", []), mock.patch("plots.report.library.find_spec", return_value=None):
+        with mock.patch("plots.report.page.PLOTLY", []), mock.patch("plots.report.page.find_spec", return_value=None):
             status, message = self.report(self.runs, "-o", self.page)
         self.assertEqual((status, message), (1, "report: plotly.js is not there; the package python3-plotly has it\n"))
         self.assertFalse(self.page.exists())
@@ -220,7 +217,7 @@ class Command(WithDirectory):
     def test_a_full_device_leaves_the_page_that_was_there(self):
         write_experiment(self.runs, seeds=1)
         self.page.write_text("older")
-        with mock.patch.object(report.os, "replace", side_effect=OSError(28, "No space left on device")):
+        with mock.patch.object(report_page.os, "replace", side_effect=OSError(28, "No space left on device")):
             status, message = self.report(self.runs, "-o", self.page)
         self.assertEqual(status, 1)
         self.assertIn("No space left", message)

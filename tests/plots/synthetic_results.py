@@ -1,14 +1,25 @@
-"""Result directories with known content, in the layout that the program writes."""
+"""Result directories with known content, in the layout that the program writes, and a test case with a directory for them."""
 
+import contextlib
 import gzip
+import io
 import json
+import tempfile
+import unittest
+import warnings
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 
+from plots.comparison import compare
+from plots.plot import main
+from plots.runs import read_tables, runs_below
+
 EVALUATIONS = 24
 STEPS = 1200
+# The first line of what `syncopate table --format csv` prints.
+TABLE_HEAD = "experiment,row,method,measure,n,mean,std,against,pairs,difference,low,high,t_p,sign_flip_p\n"
 
 # A claim of claims.json, and a method of tuning.json.
 CLAIM = {"sentence": "It is faster.", "measure": "step_time_s", "method": "m", "against": "a", "as": "ratio",
@@ -105,3 +116,30 @@ def write_sweep(directory: Path, sizes=(8, 16, 32)) -> Path:
             write_run(experiment / f"{label.replace(' ', '-')}-workers={workers}", label, 1, speed, drop=drop,
                       accuracy=False, workers=workers)
     return experiment
+
+
+class WithDirectory(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.directory = Path(temporary.name).resolve()
+
+    def status_and_message(self, *arguments):
+        """Exit status and standard error of a call of plot.py."""
+        with (contextlib.redirect_stderr(io.StringIO()) as message, contextlib.redirect_stdout(io.StringIO()),
+              warnings.catch_warnings()):
+            warnings.simplefilter("error")
+            status = main([str(argument) for argument in arguments])
+        return status, message.getvalue()
+
+
+def comparisons_below(directory):
+    runs = runs_below(directory)
+    for run in runs:
+        read_tables(run)
+    return compare(runs)
+
+
+def change(path, **values):
+    """Sets keys of a JSON file."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
