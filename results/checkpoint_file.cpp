@@ -8,13 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <limits>
-#include <string_view>
-#include <system_error>
-
-#include "results/run_directory.hpp"
-#include "workers/base/process.hpp"
 
 namespace syncopate {
 
@@ -63,7 +57,7 @@ struct CheckpointWriter::Digest {
 };
 
 CheckpointWriter::CheckpointWriter(fs::path file, const CheckpointIdentity& identity, const fs::path& below)
-    : file_(std::move(file)), aside_(written_aside(file_)), digest_(std::make_unique<Digest>()) {
+    : file_(std::move(file)), aside_(hidden_sibling(file_, partial_kind)), digest_(std::make_unique<Digest>()) {
   if (!below.empty()) require_there(below);
   fs::create_directories(file_.parent_path());
   XXH3_64bits_reset(&digest_->state);
@@ -71,7 +65,7 @@ CheckpointWriter::CheckpointWriter(fs::path file, const CheckpointIdentity& iden
   {
     const auto held = hold_off_end();
     std::error_code ignored;
-    fs::remove(aside_, ignored);  // of this process, where it could not be removed before
+    fs::remove(aside_, ignored);  // left by an earlier attempt of this process
     descriptor_ = std::make_unique<Descriptor>(aside_, O_WRONLY | O_CREAT | O_EXCL);
   }
   write(magic.data(), magic.size());
@@ -124,7 +118,7 @@ void CheckpointWriter::publish() {
 CheckpointReader::CheckpointReader(const fs::path& file, const CheckpointIdentity& identity) {
   std::error_code error;
   if (!fs::is_regular_file(file, error))
-    throw CheckpointFault("it is not a regular file");  // a pipe would be waited for
+    throw CheckpointFault("it is not a regular file");  // opening a pipe would wait
   stream_.open(file, std::ios::binary);
   const auto size = fs::file_size(file, error);
   std::uint64_t written = 0;
@@ -162,38 +156,29 @@ void CheckpointReader::read(void* data, std::size_t size) {
   left_ -= size;
 }
 
-fs::path checkpoint_of(const fs::path& run_directory) {
-  fs::path file = run_directory;
-  file += ending;
-  return file;
-}
+fs::path checkpoint_of(const fs::path& run_directory) { return fs::path(run_directory) += ending; }
 
 fs::path part_of_checkpoint(const fs::path& file, std::int64_t number, int rank) {
-  fs::path part = file;
-  part += fmt::format(".{}.{}", number, rank);
-  return part;
+  return fs::path(file) += fmt::format(".{}.{}", number, rank);
 }
 
 bool has_parts(const fs::path& folder) {
   std::error_code ignored;
-  for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored))
-    if (entry->path().filename().string().find(std::string(ending) + ".") != std::string::npos) return true;
-  return false;
+  return std::ranges::any_of(paths_in(folder, ignored), [](const fs::path& path) {
+    return path.filename().string().find(std::string(ending) + ".") != std::string::npos;
+  });
 }
 
 void remove_parts(const fs::path& file, std::int64_t last, std::int64_t but) {
   const std::string begin = file.filename().string() + ".";
-  std::vector<fs::path> parts;
   std::error_code ignored;
-  for (fs::directory_iterator entry(file.parent_path(), ignored), end; !ignored && entry != end;
-       entry.increment(ignored)) {
-    const std::string name = entry->path().filename().string();
+  for (const fs::path& path : paths_in(file.parent_path(), ignored)) {
+    const std::string name = path.filename().string();
     std::int64_t number = 0;
     if (!name.starts_with(begin)) continue;
     const auto [rest, error] = std::from_chars(name.data() + begin.size(), name.data() + name.size(), number);
-    if (error == std::errc{} && *rest == '.' && number <= last && number != but) parts.push_back(entry->path());
+    if (error == std::errc{} && *rest == '.' && number <= last && number != but) fs::remove(path, ignored);
   }
-  for (const fs::path& part : parts) fs::remove(part, ignored);
 }
 
 void remove_checkpoint(const fs::path& file) {

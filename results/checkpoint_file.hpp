@@ -1,49 +1,41 @@
-// The file that a killed run goes on from. It is written piece by piece, since it may be as large as all models of a
-// cluster, under a hidden name, and has its own name once it is on the disk: a reader finds a whole one or none.
+// Checkpoint file of a run. It may be as large as all models of a cluster, so it is written in pieces, under a hidden
+// name until it is synced: readers find a complete file or none.
 //
-// Bytes:   "SYNCKPT\n", the format's number, the identity, whatever is written, and XXH3 (64 bits) of all before it.
-//          Numbers are those of the machine.
+// Bytes:   "SYNCKPT\n", the format's number, the identity, the content, and XXH3 (64 bits) of everything before it.
+//          Numbers have the machine's byte order.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <fstream>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "results/found_runs.hpp"
+#include "results/run_directory.hpp"
 #include "workers/training/checkpoint_log.hpp"
 
 namespace syncopate {
 
-// What a checkpoint is of, by name ("run", "program", ...): it is taken up by who has all alike.
+// Properties of a checkpoint by name ("run", "program", ...). Only a run with the same ones can resume from it.
 using CheckpointIdentity = std::vector<std::pair<std::string, std::string>>;
 
-// It cannot be taken up: what() says why, on one line, without the file's name.
+// The checkpoint is unusable: what() says why, on one line, without the file's name.
 struct CheckpointFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// All throw std::filesystem::filesystem_error where the disk does not do what it should.
+// Functions throw std::filesystem::filesystem_error for problems of the disk.
 class CheckpointWriter : public ByteSink {
  public:
-  // Creates the folder of the file, if it is not there; but not `below`, which has been removed if it is not.
+  // Creates the file's folder, but not `below`: if that is missing, somebody has deleted it.
   CheckpointWriter(std::filesystem::path file, const CheckpointIdentity& identity,
                    const std::filesystem::path& below = {});
-  ~CheckpointWriter() override;  // of one that is not published nothing stays
+  ~CheckpointWriter() override;  // removes an unpublished file
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
   void write(const void* data, std::size_t size) override;
-  void finish();   // nothing comes after it
-  void publish();  // puts it on the disk, and gives it its name; any thread may do it
-  bool is_published() const { return is_published_; }  // it has its name, also where publish() has thrown after that
+  void finish();                                       // no write() may follow
+  void publish();                                      // syncs and names it; on any thread
+  bool is_published() const { return is_published_; }  // it has its name, even if publish() threw after that
   std::int64_t bytes() const { return bytes_; }
-  std::uint64_t digest() const { return finished_digest_; }  // of what is finished
+  std::uint64_t digest() const { return finished_digest_; }  // after finish()
 
  private:
   struct Digest;
@@ -61,30 +53,30 @@ class CheckpointWriter : public ByteSink {
 
 class CheckpointReader : public ByteSource {
  public:
-  // Reads the whole file once, to see that it is what was written. Throws CheckpointFault.
+  // Reads and verifies the whole file. Throws CheckpointFault.
   CheckpointReader(const std::filesystem::path& file, const CheckpointIdentity& identity);
 
-  // What was written, in its order. Throws CheckpointFault beyond the end.
+  // Reads the content in the order of writing. Throws CheckpointFault beyond the end.
   void read(void* data, std::size_t size) override;
   std::int64_t bytes() const { return bytes_; }
   std::uint64_t digest() const { return digest_; }
 
  private:
-  std::ifstream stream_;  // holds the file, also where another one gets its name
+  std::ifstream stream_;  // keeps the file, even if another one gets its name
   std::uint64_t left_ = 0;
   std::uint64_t digest_ = 0;
   std::int64_t bytes_ = 0;
 };
 
-// Where the checkpoint of the run with this directory lies: beside it.
+// A run's checkpoint, beside its directory.
 std::filesystem::path checkpoint_of(const std::filesystem::path& run_directory);
-// A checkpoint of several processes: this file names its number and the parts, one of each process, beside it.
+// With several processes `file` names the checkpoint's number, and each process has a part of it beside `file`.
 std::filesystem::path part_of_checkpoint(const std::filesystem::path& file, std::int64_t number, int rank);
-// Those with numbers up to `last`, but for one; errors are left to who finds them in the way.
+// Removes parts with numbers up to `last`, except `but`. Ignores errors.
 void remove_parts(const std::filesystem::path& file, std::int64_t last, std::int64_t but = -1);
-// Whether there are any, of whichever run.
+// Whether the folder has parts of any run.
 bool has_parts(const std::filesystem::path& folder);
-// What there is of one, with all parts of whichever attempt.
+// Removes a checkpoint with the parts of all attempts.
 void remove_checkpoint(const std::filesystem::path& file);
 
 }  // namespace syncopate

@@ -4,65 +4,23 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <map>
-#include <optional>
-#include <span>
+#include <array>
 #include <sstream>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "results/result_rows.hpp"
-#include "results/statistics.hpp"
-#include "results/summary.hpp"
-#include "workers/base/files.hpp"
 #include "workers/base/terminal_text.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// What a claim is judged by: of each seed one number, of the rows that the claim means.
-// Why a claim cannot be judged; all of these throw it.
+constexpr const char* both_answers = "the interval holds both answers";  // if there is no other reason
+
+// Why a claim cannot be judged.
 struct Inconclusive : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-using BySeed = std::map<std::uint64_t, double>;
-
-// The method's rows at the points that the claim chooses; at least one. A method that a key does not concern is at all.
-std::vector<const ResultRow*> rows_of(const Claim& claim, const std::string& method, std::span<const ResultRow> rows);
-
-// Null if the claim is of one method alone.
-const ResultRow* other_of(const Claim& claim, const ResultRow& row, std::span<const ResultRow> rows);
-
-// The row's measure, or its difference or ratio to the other's, of each seed that both have.
-BySeed effects(const Claim& claim, const ResultRow& row, const ResultRow* other);
-
-// A time to the target counts up to a horizon where a seed did not reach it (results/statistics.hpp).
-struct RestrictedEffects {
-  BySeed of_seeds;
-  double horizon_s = 0;
-  std::size_t own_reached = 0, other_reached = 0;  // by the horizon
-};
-
-// For a claim that one method is there sooner or later than another, and by no number: such times lie nearer to each
-// other than those that are not known, so that they show a direction, but no size. None for other claims, and where all
-// seeds reached the target, or none did.
-std::optional<RestrictedEffects> restricted_effects(const Claim& claim, const ResultRow& row, const ResultRow* other);
-
-// The slope of the effect over a swept key, by least squares.
-BySeed slopes(const Claim& claim, const std::vector<const ResultRow*>& own, std::span<const ResultRow> rows);
-
-// The value of the swept key at which the measure is best, the lowest of several. A run that did not reach its target
-// is never the best.
-BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own);
+using BySeed = std::map<std::uint64_t, double>;  // the number of each seed
 
 std::optional<double> measured(const Claim& claim, const ResultRow& row, std::size_t run) {
   const Measure* measure = measure_named(claim.measure);
@@ -79,7 +37,7 @@ double number_of(const Claim& claim, const ResultRow& row, std::size_t run) {
   throw Inconclusive(fmt::format("\"{}\", seed {}: has no {}", row.label, row.runs[run].seed, claim.measure));
 }
 
-// Throws where runs did not reach it: what they would have taken is not known.
+// Throws if runs did not reach it, since their times are not known.
 void require_reached(std::size_t missed, std::size_t runs, const std::string& label, const std::string& what) {
   if (missed > 0 && missed == runs) throw Inconclusive(fmt::format("no run of \"{}\" reached {}", label, what));
   if (missed > 0)
@@ -91,32 +49,13 @@ double effect_of(Effect effect, double own, double other) {
   return effect == Effect::value ? own : effect == Effect::difference ? own - other : own / other;
 }
 
-// Above or below no effect.
+// Whether the claim is that an effect is above or below none.
 bool is_direction(const Claim& claim) {
   const double none = claim.effect == Effect::ratio ? 1 : 0;
   return claim.over.empty() && (claim.criterion.above == none || claim.criterion.below == none);
 }
 
-TimeToReach time_to_reach(const RunSummary& run) {
-  const std::optional<double>& reached_s = run.time_to_target->time_s;
-  return {reached_s.value_or(run.end_time_s), reached_s.has_value()};
-}
-
-using SeedValue = std::pair<const double, double>;
-
-// What no number of a run that got there can be.
-double worst(const Measure& measure) {
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  return measure.better == Better::less ? infinity : -infinity;
-}
-
-std::optional<double> as_number(const std::string& text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
-}
-
-// What the row has there, as it is swept or configured; empty if nothing.
+// The row's value of a swept or configured key; empty without one.
 std::string value_at(const ResultRow& row, const std::string& key) {
   for (const auto& [swept, value] : row.runs.front().sweep)
     if (swept == key) return value;
@@ -125,11 +64,11 @@ std::string value_at(const ResultRow& row, const std::string& key) {
 }
 
 bool is_same_value(const std::string& a, const std::string& b) {
-  const auto x = as_number(a), y = as_number(b);
+  const auto x = number_in(a), y = number_in(b);
   return a == b || (x && y && *x == *y) || "\"" + a + "\"" == b;
 }
 
-// A method that a key does not concern has no value there, and is at every point.
+// A method that a key does not concern has no value of it, and is at every point.
 bool is_at(const ResultRow& row, const std::map<std::string, std::string>& where) {
   return std::ranges::all_of(where, [&](const auto& wanted) {
     const std::string value = value_at(row, wanted.first);
@@ -138,11 +77,10 @@ bool is_at(const ResultRow& row, const std::map<std::string, std::string>& where
 }
 
 double at_key(const Claim& claim, const ResultRow& row) {
-  if (const auto at = as_number(value_at(row, claim.over))) return *at;
+  if (const auto at = number_in(value_at(row, claim.over))) return *at;
   throw Inconclusive(fmt::format("\"{}\" has no number at {}", row.label, claim.over));
 }
 
-// Runs of two rows, by their places there.
 struct Pair {
   std::size_t own = 0, other = 0;
 };
@@ -162,15 +100,51 @@ std::vector<Pair> common_seeds(const ResultRow& row, const ResultRow& other) {
   return pairs;
 }
 
+// A row of metrics.csv.
+struct Point {
+  double step = 0, time_s = 0, loss = 0;
+};
+
+std::vector<Point> points_of(const std::filesystem::path& directory) {
+  std::vector<std::string> heading;
+  std::vector<Point> points;
+  for (const std::string& line : evaluation_lines(directory)) {
+    std::vector<std::string> fields;
+    std::istringstream stream(line);
+    for (std::string field; std::getline(stream, field, ',');) fields.push_back(field);
+    if (heading.empty()) {
+      heading = fields;
+      continue;
+    }
+    const auto number = [&](const char* column) {
+      const auto found = std::ranges::find(heading, column);
+      const auto index = static_cast<std::size_t>(found - heading.begin());
+      if (found == heading.end() || index >= fields.size() || fields[index].empty())
+        throw std::runtime_error(fmt::format("{}: a row has no {}", (directory / "metrics.csv").string(), column));
+      return std::stod(fields[index]);
+    };
+    points.push_back({number("step"), number("time_s"), number("test_loss")});
+  }
+  return points;
+}
+
+// The effect on the time, or the steps, until a run first reaches the other's last test loss, against the other's end.
 BySeed at_equal_loss(const Claim& claim, const ResultRow& row, const ResultRow& other, const std::vector<Pair>& pairs) {
+  const auto number = [&](const Point& at) { return claim.measure == time_to_equal_loss ? at.time_s : at.step; };
   BySeed found;
-  for (const Pair& pair : pairs)
-    if (const auto reached = to_equal_loss(claim.measure, row, pair.own, other, pair.other))
-      found[row.runs[pair.own].seed] = effect_of(claim.effect, reached->own, reached->other);
+  for (const Pair& pair : pairs) {
+    const std::vector<Point> own = points_of(row.directories.at(pair.own)),
+                             others = points_of(other.directories.at(pair.other));
+    if (others.empty()) continue;
+    const Point& end = others.back();
+    const auto reached = std::ranges::find_if(own, [&](const Point& point) { return point.loss <= end.loss; });
+    if (reached != own.end()) found[row.runs[pair.own].seed] = effect_of(claim.effect, number(*reached), number(end));
+  }
   require_reached(pairs.size() - found.size(), pairs.size(), row.label, fmt::format("the loss of \"{}\"", other.label));
   return found;
 }
 
+// The row's measure for each seed, or its difference or ratio to the other's for each common seed.
 BySeed effects(const Claim& claim, const ResultRow& row, const ResultRow* other) {
   const std::vector<Pair> pairs = other ? common_seeds(row, *other) : all_of(row);
   if (pairs.empty())
@@ -192,6 +166,14 @@ BySeed effects(const Claim& claim, const ResultRow& row, const ResultRow* other)
   return found;
 }
 
+// Effects on times to the target that count up to a horizon.
+struct RestrictedEffects {
+  BySeed of_seeds;
+  Restriction restriction;
+};
+
+// For claims that one method reaches the target sooner or later than another, if only some seeds reached it. Restricted
+// times lie closer together than unknown ones, so they show a direction, but no size. None for other claims.
 std::optional<RestrictedEffects> restricted_effects(const Claim& claim, const ResultRow& row, const ResultRow* other) {
   if (!other || !is_direction(claim) || claim.measure != "time_to_target_s") return {};
   std::vector<std::uint64_t> seeds;
@@ -209,13 +191,13 @@ std::optional<RestrictedEffects> restricted_effects(const Claim& claim, const Re
   if (reached == 0 || reached == std::ssize(all)) return {};
   const double horizon_s = *common_horizon_s(all);
   const RestrictedTimes ours = restricted_times(own, horizon_s), theirs = restricted_times(others, horizon_s);
-  RestrictedEffects found{
-      .of_seeds = {}, .horizon_s = horizon_s, .own_reached = ours.reached, .other_reached = theirs.reached};
+  RestrictedEffects found{.of_seeds = {}, .restriction = {horizon_s, ours.reached, theirs.reached}};
   for (std::size_t i = 0; i < seeds.size(); ++i)
     found.of_seeds[seeds[i]] = effect_of(claim.effect, ours.times_s[i], theirs.times_s[i]);
   return found;
 }
 
+// The method's rows at the points that the claim chooses; at least one.
 std::vector<const ResultRow*> rows_of(const Claim& claim, const std::string& method, std::span<const ResultRow> rows) {
   std::vector<const ResultRow*> found;
   for (const ResultRow& row : rows)
@@ -225,6 +207,7 @@ std::vector<const ResultRow*> rows_of(const Claim& claim, const std::string& met
   return found;
 }
 
+// Null if the claim is about one method.
 const ResultRow* other_of(const Claim& claim, const ResultRow& row, std::span<const ResultRow> rows) {
   if (claim.against.empty()) return nullptr;
   try {
@@ -237,6 +220,7 @@ const ResultRow* other_of(const Claim& claim, const ResultRow& row, std::span<co
       fmt::format("there is no finished run of \"{}\" to compare \"{}\" with", claim.against, row.label));
 }
 
+// Slopes of the effect over a swept key, by least squares.
 BySeed slopes(const Claim& claim, const std::vector<const ResultRow*>& own, std::span<const ResultRow> rows) {
   std::map<std::uint64_t, std::vector<std::pair<double, double>>> points;
   for (const ResultRow* row : own) {
@@ -263,20 +247,24 @@ BySeed slopes(const Claim& claim, const std::vector<const ResultRow*>& own, std:
   return found;
 }
 
+// Values of the swept key at which the measure is best, the lowest of several. A run that did not reach its target is
+// never the best.
 BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own) {
-  const Measure& measure = *measure_named(claim.measure);
+  const bool is_lowest = measure_named(claim.measure)->better == Better::less;
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const double worst = is_lowest ? infinity : -infinity;     // of runs that did not reach their target
   std::map<std::uint64_t, std::map<double, double>> points;  // of each seed the numbers by value of the key
   for (const ResultRow* row : own)
     for (std::size_t run = 0; run < row->runs.size(); ++run) {
       std::map<double, double>& of_seed = points[row->runs[run].seed];
-      const bool is_last = missed_its_target(claim, *row, run);
-      of_seed[at_key(claim, *row)] = is_last ? worst(measure) : number_of(claim, *row, run);
+      of_seed[at_key(claim, *row)] = missed_its_target(claim, *row, run) ? worst : number_of(claim, *row, run);
     }
   BySeed found;
   for (const auto& [seed, of_seed] : points) {
     if (of_seed.size() < own.size()) continue;  // a point that this seed lacks
-    const auto best = measure.better == Better::less ? std::ranges::min_element(of_seed, {}, &SeedValue::second)
-                                                     : std::ranges::max_element(of_seed, {}, &SeedValue::second);
+    const auto value = [](const auto& at) { return at.second; };
+    const auto best =
+        is_lowest ? std::ranges::min_element(of_seed, {}, value) : std::ranges::max_element(of_seed, {}, value);
     if (std::isfinite(best->second)) found[seed] = best->first;
   }
   const auto missed_all = [&](const ResultRow* row) {
@@ -286,60 +274,6 @@ BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own)
   if (found.empty()) throw Inconclusive(fmt::format("no seed has a best value of {}", claim.over));
   return found;
 }
-
-struct Point {
-  double step = 0, time_s = 0, loss = 0;
-};
-
-std::vector<std::string> fields_of(const std::string& line) {
-  std::vector<std::string> fields;
-  std::istringstream stream(line);
-  for (std::string field; std::getline(stream, field, ',');) fields.push_back(field);
-  return fields;
-}
-
-std::vector<Point> points_of(const std::filesystem::path& file) {
-  const auto text = read_file(file, any_size);
-  if (!text) throw std::runtime_error(file.string() + ": not there; expected the run's evaluations");
-  std::istringstream lines(*text);
-  std::vector<std::string> heading;
-  std::vector<Point> points;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.empty() || line.front() == '#') continue;
-    const std::vector<std::string> fields = fields_of(line);
-    if (heading.empty()) {
-      heading = fields;
-      continue;
-    }
-    const auto number = [&](const char* column) {
-      const auto found = std::ranges::find(heading, column);
-      const auto index = static_cast<std::size_t>(found - heading.begin());
-      if (found == heading.end() || index >= fields.size() || fields[index].empty())
-        throw std::runtime_error(fmt::format("{}: a row has no {}", file.string(), column));
-      return std::stod(fields[index]);
-    };
-    points.push_back({number("step"), number("time_s"), number("test_loss")});
-  }
-  return points;
-}
-
-}  // namespace
-
-bool is_equal_loss(std::string_view measure) { return measure == time_to_equal_loss || measure == steps_to_equal_loss; }
-
-std::optional<EqualLoss> to_equal_loss(std::string_view measure, const ResultRow& row, std::size_t run,
-                                       const ResultRow& other, std::size_t other_run) {
-  const std::vector<Point> own = points_of(row.directories.at(run) / "metrics.csv"),
-                           others = points_of(other.directories.at(other_run) / "metrics.csv");
-  if (others.empty()) return {};
-  const Point& end = others.back();
-  const auto reached = std::ranges::find_if(own, [&](const Point& point) { return point.loss <= end.loss; });
-  if (reached == own.end()) return {};
-  const auto of = [&](const Point& point) { return measure == time_to_equal_loss ? point.time_s : point.step; };
-  return EqualLoss{of(*reached), of(end)};
-}
-
-namespace {
 
 bool is_difference(const Claim& claim) { return claim.effect == Effect::difference || !claim.order.empty(); }
 
@@ -355,17 +289,197 @@ std::string kind_of(const Claim& claim) {
   return claim.effect == Effect::ratio ? "a ratio" : "a value";
 }
 
-}  // namespace
-
-ShownEffect shown_effect(const Claim& claim) {
-  if (claim.effect == Effect::ratio || claim.effect == Effect::best) return {};
-  const Measure* measure = measure_named(claim.measure);
-  if (!measure) return {.unit = claim.measure == steps_to_equal_loss ? "steps" : "s"};
-  const std::string unit = measure->unit;
-  const bool is_change = is_difference(claim) || !claim.over.empty();  // a slope is one, too
-  return {.times = measure->shown_times, .unit = unit == "%" && is_change ? "points" : unit};
+// False if every seed has the same number, up to rounding.
+bool varies(const JudgedPoint& point) {
+  constexpr double rounding = 1e-12;
+  return point.interval && point.interval->high - point.interval->low > rounding * std::abs(point.mean);
 }
 
+bool contradicts(const JudgedPoint& point) { return point.sign_flip_p && *point.sign_flip_p > significance_level; }
+
+// The criterion's bounds on which a verdict by the interval rests. None for a margin, whose interval is equivalent to two
+// one-sided tests, and for an inconclusive verdict.
+std::vector<double> bounds_of(const Criterion& criterion, Verdict verdict, const Interval& interval) {
+  if (verdict == Verdict::inconclusive || criterion.margin) return {};
+  if (criterion.above) return {*criterion.above};
+  if (criterion.below) return {*criterion.below};
+  if (!criterion.within) return {};
+  if (verdict == Verdict::reproduced) return {criterion.within->low, criterion.within->high};
+  return {interval.high < criterion.within->low ? criterion.within->low : criterion.within->high};
+}
+
+JudgedPoint judged(const Claim& claim, std::string label, const BySeed& of_seeds) {
+  std::vector<double> values;
+  for (const auto& [seed, value] : of_seeds) values.push_back(value);
+  JudgedPoint point{.label = std::move(label),
+                    .n = values.size(),
+                    .mean = statistics(values).mean,
+                    .interval = interval_of_mean(values, confidence_of(claim.criterion))};
+  point.verdict = verdict_of(claim.criterion, claim.effect, point.interval);
+  if (!varies(point)) return point;
+  for (const double bound : bounds_of(claim.criterion, point.verdict, *point.interval))
+    if (const auto p = sign_flip_p(values, bound)) point.sign_flip_p = std::max(p, point.sign_flip_p);
+  if (contradicts(point)) point.verdict = Verdict::inconclusive;
+  return point;
+}
+
+JudgedPoint judged(const Claim& claim, std::string label, const ResultRow& row, const ResultRow* other) {
+  const auto restricted = restricted_effects(claim, row, other);
+  if (!restricted) return judged(claim, std::move(label), effects(claim, row, other));
+  JudgedPoint point = judged(claim, std::move(label), restricted->of_seeds);
+  point.restricted = restricted->restriction;
+  return point;
+}
+
+std::vector<JudgedPoint> judge_order(const Claim& claim, std::span<const ResultRow> rows) {
+  std::vector<JudgedPoint> points;
+  for (std::size_t i = 0; i + 1 < claim.order.size(); ++i) {
+    Claim pair = claim;
+    pair.effect = Effect::difference;
+    pair.against = claim.order[i];
+    pair.criterion = {.above = 0.0};
+    for (const ResultRow* row : rows_of(claim, claim.order[i + 1], rows))
+      points.push_back(
+          judged(pair, fmt::format("{} above {}", row->label, claim.order[i]), *row, other_of(pair, *row, rows)));
+  }
+  return points;
+}
+
+std::vector<JudgedPoint> judge_points(const Claim& claim, std::span<const ResultRow> rows) {
+  if (!claim.order.empty()) return judge_order(claim, rows);
+  const std::vector<const ResultRow*> own = rows_of(claim, claim.method, rows);
+  if (claim.effect == Effect::best) return {judged(claim, "", best_values(claim, own))};
+  if (!claim.over.empty()) {
+    Claim slope = claim;
+    slope.effect = Effect::difference;  // without an effect slopes are 0, even those of ratios
+    return {judged(slope, "", slopes(claim, own, rows))};
+  }
+  if (own.size() > 1 && !claim.everywhere)
+    throw Inconclusive(fmt::format("\"{}\" has {} rows; the claim must choose one", claim.method, own.size()));
+  std::vector<JudgedPoint> points;
+  for (const ResultRow* row : own)
+    points.push_back(judged(claim, own.size() > 1 ? row->label : "", *row, other_of(claim, *row, rows)));
+  return points;
+}
+
+constexpr std::array effect_names = {"value", "difference", "ratio", "best"};  // as Effect has them
+
+Effect effect_of(const std::string& word) {
+  const auto found = std::ranges::find(effect_names, word);
+  return found == effect_names.end() ? Effect::value : static_cast<Effect>(found - effect_names.begin());
+}
+
+Verdict verdict_named(const std::string& word) {
+  for (const Verdict verdict : {Verdict::reproduced, Verdict::not_reproduced, Verdict::inconclusive})
+    if (to_string(verdict) == word) return verdict;
+  throw std::runtime_error("no verdict");
+}
+
+Json interval_json(const std::optional<Interval>& interval) {
+  return interval ? Json{interval->low, interval->high} : Json();
+}
+
+std::optional<Interval> interval_at(const Json& json, const char* key) {
+  if (!json.contains(key) || json.at(key).is_null()) return {};
+  return Interval{json.at(key).at(0), json.at(key).at(1)};
+}
+
+std::optional<Restriction> restriction_at(const Json& point) {
+  if (!point.contains("restricted")) return {};
+  const Json& json = point.at("restricted");
+  return Restriction{json.at("horizon_s"), json.at("own_reached"), json.at("other_reached")};
+}
+
+Json criterion_json(const Criterion& criterion) {
+  Json json = Json::object();
+  if (criterion.above) json["above"] = *criterion.above;
+  if (criterion.below) json["below"] = *criterion.below;
+  if (criterion.within) json["within"] = interval_json(criterion.within);
+  if (criterion.margin) json["margin"] = *criterion.margin;
+  return json;
+}
+
+Json json_of(const ClaimResult& result) {
+  const Claim& claim = result.claim;
+  Json json = {{"sentence", claim.sentence}, {"measure", claim.measure}};
+  if (claim.order.empty()) {
+    json["method"] = claim.method;
+    if (!claim.against.empty()) json["against"] = claim.against;
+    json["as"] = effect_names.at(static_cast<std::size_t>(claim.effect));
+  } else {
+    json["order"] = claim.order;
+  }
+  if (!claim.where.empty()) json["where"] = claim.where;
+  if (claim.everywhere) json["everywhere"] = true;
+  if (!claim.over.empty()) {
+    json["over"] = claim.over;
+    json["per_doubling"] = claim.per_doubling;
+  }
+  json["criterion"] = criterion_json(claim.criterion);
+  if (claim.published) {
+    json["paper"] = {{"figure", claim.published->figure},
+                     {"source", claim.published->source},
+                     {"certainty", claim.published->certainty}};
+    if (claim.published->value) json["paper"]["value"] = *claim.published->value;
+  }
+  const ShownEffect shown = shown_effect(claim);  // for programs that show it: it follows from the claim
+  json["shown"] = {{"times", shown.times}, {"unit", shown.unit}};
+  json["verdict"] = to_string(result.verdict);
+  json["reason"] = result.reason;
+  json["points"] = Json::array();
+  for (const JudgedPoint& point : result.points) {
+    Json& shown_point = json["points"].emplace_back();
+    shown_point = {{"label", point.label},
+                   {"n", point.n},
+                   {"mean", point.mean},
+                   {"interval", interval_json(point.interval)},
+                   {"verdict", to_string(point.verdict)}};
+    if (point.sign_flip_p) shown_point["sign_flip_p"] = *point.sign_flip_p;
+    if (const auto& restricted = point.restricted)
+      shown_point["restricted"] = {{"horizon_s", restricted->horizon_s},
+                                   {"own_reached", restricted->own_reached},
+                                   {"other_reached", restricted->other_reached}};
+  }
+  return json;
+}
+
+ClaimResult result_of(const Json& json) {
+  ClaimResult result;
+  Claim& claim = result.claim;
+  claim.sentence = json.at("sentence");
+  claim.measure = json.at("measure");
+  claim.method = json.value("method", "");
+  claim.against = json.value("against", "");
+  claim.effect = effect_of(json.value("as", "value"));
+  if (json.contains("order")) json.at("order").get_to(claim.order);
+  if (json.contains("where")) json.at("where").get_to(claim.where);
+  claim.everywhere = json.value("everywhere", false);
+  claim.over = json.value("over", "");
+  claim.per_doubling = json.value("per_doubling", false);
+  const Json& criterion = json.at("criterion");
+  claim.criterion = {.above = written_at<double>(criterion, "above"),
+                     .below = written_at<double>(criterion, "below"),
+                     .within = interval_at(criterion, "within"),
+                     .margin = written_at<double>(criterion, "margin")};
+  if (json.contains("paper")) {
+    const Json& paper = json.at("paper");
+    claim.published = PublishedFigure{paper.at("figure"), paper.at("source"), paper.at("certainty"),
+                                      written_at<double>(paper, "value")};
+  }
+  result.verdict = verdict_named(json.at("verdict"));
+  result.reason = json.at("reason");
+  for (const Json& point : json.at("points"))
+    result.points.push_back({.label = point.at("label"),
+                             .n = point.at("n"),
+                             .mean = point.at("mean"),
+                             .interval = interval_at(point, "interval"),
+                             .sign_flip_p = written_at<double>(point, "sign_flip_p"),
+                             .restricted = restriction_at(point),
+                             .verdict = verdict_named(point.at("verdict"))});
+  return result;
+}
+
+// The displayed unit for readers: hours if a wanted or found time is at least two hours.
 ShownEffect readable_effect(const Claim& claim, std::span<const JudgedPoint> points) {
   constexpr double hour_s = 3600, least_hours = 2;
   const ShownEffect effect = shown_effect(claim);
@@ -376,6 +490,66 @@ ShownEffect readable_effect(const Claim& claim, std::span<const JudgedPoint> poi
   if (wanted.within) most_s = std::max({most_s, std::abs(wanted.within->low), std::abs(wanted.within->high)});
   for (const JudgedPoint& point : points) most_s = std::max(most_s, std::abs(point.mean));
   return most_s >= least_hours * hour_s ? ShownEffect{.times = effect.times / hour_s, .unit = "h"} : effect;
+}
+
+// In the displayed unit: a share in percent.
+JudgedPoint shown(JudgedPoint point, const ShownEffect& effect) {
+  point.mean *= effect.times;
+  if (point.interval)
+    point.interval = Interval{point.interval->low * effect.times, point.interval->high * effect.times};
+  return point;
+}
+
+std::string figure_of(const JudgedPoint& judged, const ShownEffect& effect) {
+  const JudgedPoint point = shown(judged, effect);
+  const double half = point.interval ? (point.interval->high - point.interval->low) / 2 : 0;
+  const SamePlace text = SamePlace::of(point.mean, half);
+  std::string figure = text(point.mean);
+  if (!effect.unit.empty()) figure += " " + effect.unit;
+  if (point.interval) figure += fmt::format(" [{}, {}]", text(point.interval->low), text(point.interval->high));
+  figure += fmt::format(", n = {}", point.n);
+  const bool is_in_hours = effect.unit == "h";
+  if (const auto& restricted = point.restricted)
+    figure += fmt::format(" (up to {} {}, reached by {} and {})",
+                          shown_number(is_in_hours ? restricted->horizon_s * effect.times : restricted->horizon_s),
+                          is_in_hours ? "h" : "s", restricted->own_reached, restricted->other_reached);
+  return figure;
+}
+
+// Marks claims judged before the sign-flip test was introduced.
+const char* rule_of(const ClaimResult& result) {
+  const bool has_margin = result.claim.order.empty() && result.claim.criterion.margin.has_value();
+  const auto is_by_interval_alone = [&](const JudgedPoint& point) {
+    return can_flip_signs(point.n) && varies(point) && !has_margin && point.verdict != Verdict::inconclusive &&
+           !point.sign_flip_p;
+  };
+  return std::ranges::any_of(result.points, is_by_interval_alone) ? " (t alone)" : "";
+}
+
+std::string paper_of(const Claim& claim) {
+  if (!claim.published) return "-";
+  return fmt::format("{} ({}; {})", claim.published->figure, claim.published->source, claim.published->certainty);
+}
+
+// The interval and the criterion suffice as a reason.
+bool goes_without_saying(const ClaimResult& result) { return result.reason.empty() || result.reason == both_answers; }
+
+std::string verdict_text(const ClaimResult& result) {
+  const std::string verdict = to_string(result.verdict) + rule_of(result);
+  return goes_without_saying(result) ? verdict : fmt::format("{}: {}", verdict, result.reason);
+}
+
+}  // namespace
+
+bool is_equal_loss(std::string_view measure) { return measure == time_to_equal_loss || measure == steps_to_equal_loss; }
+
+ShownEffect shown_effect(const Claim& claim) {
+  if (claim.effect == Effect::ratio || claim.effect == Effect::best) return {};
+  const Measure* measure = measure_named(claim.measure);
+  if (!measure) return {.unit = claim.measure == steps_to_equal_loss ? "steps" : "s"};
+  const std::string unit = measure->unit;
+  const bool is_change = is_difference(claim) || !claim.over.empty();  // a slope is one, too
+  return {.times = measure->shown_times, .unit = unit == "%" && is_change ? "points" : unit};
 }
 
 std::string subject_of(const Claim& claim) {
@@ -403,73 +577,6 @@ std::string wanted_by(const Claim& claim, std::span<const JudgedPoint> points) {
   return fmt::format("{} {}", kind_of(claim), with_unit(bounds, effect.unit));
 }
 
-namespace {
-
-// Not where every seed has the same number, up to rounding.
-bool varies(const JudgedPoint& point) {
-  constexpr double rounding = 1e-12;
-  return point.interval && point.interval->high - point.interval->low > rounding * std::abs(point.mean);
-}
-
-bool contradicts(const JudgedPoint& point) { return point.sign_flip_p && *point.sign_flip_p > significance_level; }
-
-JudgedPoint judged(const Claim& claim, std::string label, const BySeed& of_seeds) {
-  std::vector<double> values;
-  for (const auto& [seed, value] : of_seeds) values.push_back(value);
-  JudgedPoint point{.label = std::move(label),
-                    .n = values.size(),
-                    .mean = statistics(values).mean,
-                    .interval = interval_of_mean(values, confidence_of(claim.criterion))};
-  point.verdict = verdict_of(claim.criterion, claim.effect, point.interval);
-  if (!varies(point)) return point;
-  for (const double bound : bounds_of(claim.criterion, point.verdict, *point.interval))
-    if (const auto p = sign_flip_p(values, bound)) point.sign_flip_p = std::max(p, point.sign_flip_p);
-  if (contradicts(point)) point.verdict = Verdict::inconclusive;
-  return point;
-}
-
-JudgedPoint judged(const Claim& claim, std::string label, const ResultRow& row, const ResultRow* other) {
-  const auto restricted = restricted_effects(claim, row, other);
-  if (!restricted) return judged(claim, std::move(label), effects(claim, row, other));
-  JudgedPoint point = judged(claim, std::move(label), restricted->of_seeds);
-  point.restricted = {restricted->horizon_s, restricted->own_reached, restricted->other_reached};
-  return point;
-}
-
-// Of each next method against the one before.
-std::vector<JudgedPoint> judge_order(const Claim& claim, std::span<const ResultRow> rows) {
-  std::vector<JudgedPoint> points;
-  for (std::size_t i = 0; i + 1 < claim.order.size(); ++i) {
-    Claim pair = claim;
-    pair.effect = Effect::difference;
-    pair.against = claim.order[i];
-    pair.criterion = {.above = 0.0};
-    for (const ResultRow* row : rows_of(claim, claim.order[i + 1], rows))
-      points.push_back(
-          judged(pair, fmt::format("{} above {}", row->label, claim.order[i]), *row, other_of(pair, *row, rows)));
-  }
-  return points;
-}
-
-std::vector<JudgedPoint> judge_points(const Claim& claim, std::span<const ResultRow> rows) {
-  if (!claim.order.empty()) return judge_order(claim, rows);
-  const std::vector<const ResultRow*> own = rows_of(claim, claim.method, rows);
-  if (claim.effect == Effect::best) return {judged(claim, "", best_values(claim, own))};
-  if (!claim.over.empty()) {
-    Claim slope = claim;
-    slope.effect = Effect::difference;  // a slope without effect is 0, also one of ratios
-    return {judged(slope, "", slopes(claim, own, rows))};
-  }
-  if (own.size() > 1 && !claim.everywhere)
-    throw Inconclusive(fmt::format("\"{}\" has {} rows; the claim must choose one", claim.method, own.size()));
-  std::vector<JudgedPoint> points;
-  for (const ResultRow* row : own)
-    points.push_back(judged(claim, own.size() > 1 ? row->label : "", *row, other_of(claim, *row, rows)));
-  return points;
-}
-
-}  // namespace
-
 std::string to_string(Verdict verdict) {
   return verdict == Verdict::reproduced       ? "reproduced"
          : verdict == Verdict::not_reproduced ? "not reproduced"
@@ -482,7 +589,7 @@ Verdict verdict_of(const Criterion& criterion, Effect effect, const std::optiona
   if (!interval) return Verdict::inconclusive;
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const double none = effect == Effect::ratio ? 1 : 0;
-  // Bounds of a direction are open: an effect of exactly this size does not show it.
+  // Bounds of a direction are open: an effect of exactly this size does not count.
   if (criterion.above)
     return interval->low > *criterion.above     ? Verdict::reproduced
            : interval->high <= *criterion.above ? Verdict::not_reproduced
@@ -496,20 +603,6 @@ Verdict verdict_of(const Criterion& criterion, Effect effect, const std::optiona
   if (wanted.low <= interval->low && interval->high <= wanted.high) return Verdict::reproduced;
   if (interval->high < wanted.low || wanted.high < interval->low) return Verdict::not_reproduced;
   return Verdict::inconclusive;
-}
-
-std::vector<double> bounds_of(const Criterion& criterion, Verdict verdict, const Interval& interval) {
-  if (verdict == Verdict::inconclusive || criterion.margin) return {};
-  if (criterion.above) return {*criterion.above};
-  if (criterion.below) return {*criterion.below};
-  if (!criterion.within) return {};
-  if (verdict == Verdict::reproduced) return {criterion.within->low, criterion.within->high};
-  return {interval.high < criterion.within->low ? criterion.within->low : criterion.within->high};
-}
-
-bool is_by_interval_alone(const JudgedPoint& point, const Criterion& criterion) {
-  return can_flip_signs(point.n) && varies(point) && !criterion.margin && point.verdict != Verdict::inconclusive &&
-         !point.sign_flip_p;
 }
 
 ClaimResult judge(const Claim& claim, std::span<const ResultRow> rows) {
@@ -536,6 +629,103 @@ ClaimResult judge(const Claim& claim, std::span<const ResultRow> rows) {
   else
     result.reason = both_answers;
   return result;
+}
+
+std::string to_json(const JudgedClaims& claims) {
+  Json json = {{"schema_version", claims_schema_version},
+               {"experiment", claims.experiment},
+               {"description", claims.description},
+               {"runs", claims.runs},
+               {"commit", claims.at.commit},
+               {"processor", claims.at.processor},
+               {"cores", claims.at.cores},
+               {"time", claims.at.time},
+               {"claims", Json::array()}};
+  if (claims.judged_runs) json["judged_runs"] = *claims.judged_runs;
+  for (const ClaimResult& result : claims.results) json["claims"].push_back(json_of(result));
+  return with_digest(json);
+}
+
+std::optional<JudgedClaims> claims_from_json(const std::string& text) try {
+  const Json json = Json::parse(text);
+  if (json.at("schema_version") != claims_schema_version) return {};
+  if (!is_as_written(text, json, "claims", "judged_runs")) return {};
+  JudgedClaims claims{.experiment = json.at("experiment"),
+                      .description = json.at("description"),
+                      .runs = json.at("runs"),
+                      .at = {.commit = json.at("commit"),
+                             .processor = json.at("processor"),
+                             .cores = json.at("cores"),
+                             .time = json.at("time")},
+                      .results = {}};
+  claims.judged_runs = written_at<std::size_t>(json, "judged_runs");
+  for (const Json& claim : json.at("claims")) claims.results.push_back(result_of(claim));
+  return claims;
+} catch (const std::exception&) {  // not JSON, a missing key, a wrong type
+  return {};
+}
+
+std::string our_figure(const ClaimResult& result) {
+  if (result.points.empty()) return "-";
+  const ShownEffect effect = readable_effect(result.claim, result.points);
+  if (result.points.size() == 1) return figure_of(result.points.front(), effect);
+  const auto [lowest, highest] = std::ranges::minmax_element(result.points, {}, &JudgedPoint::mean);
+  return fmt::format("{} to {}, {} points", figure_of(*lowest, effect), figure_of(*highest, effect),
+                     result.points.size());
+}
+
+std::string scoreboard_text(std::span<const JudgedClaims> experiments, std::size_t width) {
+  constexpr std::size_t place = 16, place_of_figures = 24;
+  const std::string indent(place, ' ');
+  std::string text;
+  const auto add = [&](const char* what, const std::string& figures) {
+    text += fold_lines(fmt::format("{}{:<8}{}\n", indent, what, figures), width, place_of_figures);
+  };
+  for (const JudgedClaims& experiment : experiments) {
+    text += fmt::format("{}{}\n", text.empty() ? "" : "\n", printable(experiment.experiment));
+    for (const ClaimResult& result : experiment.results) {
+      text += fold_lines(fmt::format("{:<{}}{}\n", to_string(result.verdict), place, printable(result.claim.sentence)),
+                         width, place);
+      if (result.claim.published) add("paper:", printable(paper_of(result.claim)));
+      add("wanted:", printable(subject_of(result.claim)) + ": " + wanted_by(result.claim, result.points));
+      add("ours:", our_figure(result) + rule_of(result));
+      if (!goes_without_saying(result)) add("reason:", printable(result.reason));
+    }
+  }
+  return text;
+}
+
+TextTable scoreboard_table(std::span<const JudgedClaims> experiments) {
+  TextTable table;
+  for (const char* const heading : {"experiment", "claim", "wanted", "paper", "ours", "verdict"})
+    table.add_column(heading, Align::left);
+  for (const JudgedClaims& experiment : experiments)
+    for (const ClaimResult& result : experiment.results)
+      table.add_row({experiment.experiment, result.claim.sentence, wanted_by(result.claim, result.points),
+                     paper_of(result.claim), our_figure(result), verdict_text(result)});
+  return table;
+}
+
+std::string scoreboard_notes(std::span<const JudgedClaims> experiments) {
+  constexpr const char* alone_note =
+      "(t alone): judged by the interval alone, before a sign-flip test over 6 to 20 seeds had to agree.\n";
+  constexpr const char* restricted_note =
+      "(up to T s, reached by k and m): not all seeds reached the target; times count up to T (restricted means).\n";
+  std::array<int, 3> counts{};
+  bool alone = false, restricted = false;
+  for (const JudgedClaims& experiment : experiments)
+    for (const ClaimResult& result : experiment.results) {
+      ++counts[static_cast<std::size_t>(result.verdict)];
+      alone = alone || *rule_of(result) != '\0';
+      restricted = restricted || std::ranges::any_of(result.points, [](const JudgedPoint& point) {
+                     return point.restricted.has_value();
+                   });
+    }
+  return fmt::format(
+      "{} reproduced, {} not reproduced, {} inconclusive.\n"
+      "In brackets: the 95 % interval of the mean over n seeds (90 % where a margin is claimed);\n"
+      "where it holds both answers, or another reason is given, a claim is inconclusive.\n{}{}",
+      counts[0], counts[1], counts[2], alone ? alone_note : "", restricted ? restricted_note : "");
 }
 
 }  // namespace syncopate

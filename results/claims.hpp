@@ -1,58 +1,49 @@
-// Whether a claim is reproduced by the runs that are there.
+// Claims about an experiment, whether its runs reproduce them, and the scoreboard of all claims.
 #pragma once
 
-#include <cstddef>
-#include <map>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "results/result_rows.hpp"
-#include "results/statistics.hpp"
+#include "results/text_table.hpp"
 
 namespace syncopate {
 
-// A claim: what somebody says that an experiment shows, and what counts as having shown it. It stands in the experiment
-// file, so that it is fixed before anything is run.
 enum class Effect {
   value,       // the measure of one method
-  difference,  // its own less the other method's
-  ratio,       // its own divided by the other method's
-  best,        // the value of the key `over` at which the measure is best
+  difference,  // less that of the other method
+  ratio,       // divided by that of the other method
+  best,        // the value of the key `over` at which it is best
 };
 
-// One of these.
+// Exactly one of these is set.
 struct Criterion {
   std::optional<double> above{};     // the 95 % interval lies above this number
   std::optional<double> below{};     // it lies below
   std::optional<Interval> within{};  // it lies within
-  std::optional<double> margin{};  // equivalence: the 90 % interval lies within so much of no effect (0; 1 of a ratio)
+  std::optional<double> margin{};    // equivalence: the 90 % interval lies this close to no effect (0, or a ratio of 1)
 
   bool operator==(const Criterion&) const = default;
 };
 
-// What the claim is checked against.
 struct PublishedFigure {
   std::string figure;             // "18 %"
   std::string source;             // "Giladi et al. 2023, abstract"
-  std::string certainty;          // how well that is established
-  std::optional<double> value{};  // the same as a number of what is claimed, to be drawn beside ours
+  std::string certainty;          // how well it is established
+  std::optional<double> value{};  // as a number, to be drawn beside ours
 
   bool operator==(const PublishedFigure&) const = default;
 };
 
+// A statement about an experiment, and what counts as having shown it. The experiment file contains it, so that it is
+// fixed before any run.
 struct Claim {
   std::string sentence;
   std::string measure;  // of measures(), or one of time_to_equal_loss_s, steps_to_equal_loss
-  std::string method;   // whose; empty where there is an order
+  std::string method;   // empty with an order
   std::string against;  // the other method; empty: none
   Effect effect = Effect::value;
-  std::vector<std::string> order{};            // methods by ascending measure: each next one is above the one before
-  std::map<std::string, std::string> where{};  // values of what is swept, which choose points
-  bool everywhere = false;                     // at every point that `where` leaves; else there must be one
-  std::string over{};                          // a swept key: the slope of the effect over it, or its best value
+  std::vector<std::string> order{};            // methods by ascending measure: each is above the one before
+  std::map<std::string, std::string> where{};  // values of swept keys that choose points
+  bool everywhere = false;                     // at all points of `where`; else it must choose one
+  std::string over{};                          // swept key of a slope, or of a best value
   bool per_doubling = false;                   // per doubling of the key, not per 1
   Criterion criterion{};
   std::optional<PublishedFigure> published{};
@@ -60,28 +51,17 @@ struct Claim {
   bool operator==(const Claim&) const = default;
 };
 
-// Besides measures: until the first evaluation at which a method's test loss is at most the other's at its end, against
-// the other's end.
+// Further measures: until the first evaluation at which a method's test loss is at most the other's last one, compared
+// with the end of the other.
 inline constexpr const char* time_to_equal_loss = "time_to_equal_loss_s";
 inline constexpr const char* steps_to_equal_loss = "steps_to_equal_loss";
 
-// What a method takes to the loss at which another one ends.
 bool is_equal_loss(std::string_view measure);
-
-// Until the run's first evaluation whose test loss is at most that of the other run's last one, and until the end of
-// the other: seconds of the cluster's clock, or steps. Nothing where the run does not come to that loss. Throws
-// std::runtime_error where evaluations cannot be read.
-struct EqualLoss {
-  double own = 0;
-  double other = 0;
-};
-std::optional<EqualLoss> to_equal_loss(std::string_view measure, const ResultRow& row, std::size_t run,
-                                       const ResultRow& other, std::size_t other_run);
 
 enum class Verdict { reproduced, not_reproduced, inconclusive };
 std::string to_string(Verdict verdict);  // "reproduced", "not reproduced", "inconclusive"
 
-// Of times to a target that not every seed reached: these count up to a horizon.
+// Horizon of times to a target that not every seed reached.
 struct Restriction {
   double horizon_s = 0;
   std::size_t own_reached = 0, other_reached = 0;  // by then, of n seeds each
@@ -89,15 +69,15 @@ struct Restriction {
   bool operator==(const Restriction&) const = default;
 };
 
-// At one point of what is swept, or of one pair of neighbours of an order.
+// Result at one point of the sweep, or for one pair of neighbours of an order.
 struct JudgedPoint {
-  std::string label;  // empty where there is one alone
+  std::string label;  // empty if there is only one
   std::size_t n = 0;  // seeds
   double mean = 0;
   std::optional<Interval> interval{};  // of the criterion's confidence; none below two seeds
-  // By sign flips, that the mean is the bound of the criterion that the interval excludes; of two bounds the larger p.
-  // None where they have no say: fewer than 6 or more than 20 seeds, a margin, an interval that holds both answers; or
-  // where the claim was judged by the interval alone, as it was before they had one.
+  // Sign-flip test that the mean is the criterion's bound that the interval excludes; of two bounds the larger p. None if
+  // the test does not apply: fewer than 6 or more than 20 seeds, a margin, an interval that holds both answers. None for
+  // claims judged before the test was introduced.
   std::optional<double> sign_flip_p{};
   std::optional<Restriction> restricted{};
   Verdict verdict = Verdict::inconclusive;
@@ -106,50 +86,77 @@ struct JudgedPoint {
 struct ClaimResult {
   Claim claim;
   Verdict verdict = Verdict::inconclusive;
-  std::string reason;  // where it is inconclusive: why
+  std::string reason;  // why it is inconclusive
   std::vector<JudgedPoint> points;
 };
 
-// What the interval of the mean over seeds says, for this criterion: wholly where the criterion wants it, reproduced;
-// wholly outside, not reproduced; else, and below two seeds, inconclusive.
+// Verdict by the interval of the mean over seeds: reproduced if it lies wholly where the criterion wants it, not
+// reproduced if wholly outside. Otherwise, and without an interval, inconclusive.
 Verdict verdict_of(const Criterion& criterion, Effect effect, const std::optional<Interval>& interval);
-
-// Of a verdict by the interval: the bounds on which it rests, which it has the mean on one side of. None for a margin,
-// for which two one-sided tests are the interval's, and where it is inconclusive.
-std::vector<double> bounds_of(const Criterion& criterion, Verdict verdict, const Interval& interval);
-
-// Whether sign flips would have had a say in the point's verdict, and were not asked.
-bool is_by_interval_alone(const JudgedPoint& point, const Criterion& criterion);
 
 // 0.9 for a margin (two one-sided tests at 5 %), else 0.95.
 double confidence_of(const Criterion& criterion);
 
-// The reason where nothing else is in the way.
-inline constexpr const char* both_answers = "the interval holds both answers";
-
-// Of the rows of one experiment. A point's verdict is that of the interval, but inconclusive where sign flips have a
-// say and do not exclude a bound on which it rests at 5 %: few seeds, one of which is on the other side, can have a
-// narrow interval that goes by the normal law alone. Several points: reproduced where all are, not reproduced where one
-// is not. A method, a point or a number that is not there makes the claim inconclusive, with the reason. Throws
-// std::runtime_error where a run's evaluations cannot be read.
+// Judges a claim by the rows of one experiment. A point's verdict is that of the interval. It is inconclusive if the
+// sign-flip test applies and does not exclude a bound at 5 %: a few seeds, one of them on the other side, can have a
+// narrow interval that only the normal law justifies. Several points: reproduced if all are, not reproduced if one is
+// not. A missing method, point or number makes the claim inconclusive, with the reason. Throws std::runtime_error for
+// unreadable evaluations.
 ClaimResult judge(const Claim& claim, std::span<const ResultRow> rows);
 
-// How a claim's numbers are shown, and in which words what it asks for.
+// Displayed unit of a claim's numbers.
 struct ShownEffect {
-  double times = 1;  // 100: a share that is shown in percent
+  double times = 1;  // 100: a share displayed in percent
   std::string unit;  // "s", "points"; empty: a plain number, such as a ratio
 };
 
-// In the measure's unit, as claims.json has it.
+// The measure's unit, as in claims.json.
 ShownEffect shown_effect(const Claim& claim);
-
-// For readers: in hours where what is wanted or found goes to two hours or more.
-ShownEffect readable_effect(const Claim& claim, std::span<const JudgedPoint> points);
 
 // "step_time_s, DropCompute divided by synchronous SGD".
 std::string subject_of(const Claim& claim);
 
-// What counts as reproduced: "a difference above 0 points", "a ratio from 0.8 to 0.9"; in the unit of what was found.
+// The criterion in words, in the unit of the points: "a difference above 0 points", "a ratio from 0.8 to 0.9".
 std::string wanted_by(const Claim& claim, std::span<const JudgedPoint> points = {});
+
+// claims.json beside an experiment's runs: its claims, and their verdicts after its last start.
+inline constexpr const char* claims_file = "claims.json";
+inline constexpr int claims_schema_version = 2;
+
+// Where and when claims were judged.
+struct JudgedAt {
+  std::string commit;  // of the program
+  std::string processor;
+  int cores = 1;
+  std::string time;  // ISO 8601, UTC
+};
+
+struct JudgedClaims {
+  std::string experiment;
+  std::string description;
+  std::string runs{};  // digest of their hashes, to recognise an experiment file with the same runs
+  JudgedAt at{};
+  std::optional<std::size_t> judged_runs{};  // how many of them existed, if known
+  std::vector<ClaimResult> results;
+};
+
+std::string to_json(const JudgedClaims& claims);
+
+// Nothing if the text has another schema version or is damaged.
+std::optional<JudgedClaims> claims_from_json(const std::string& text);
+
+// Our number with unit, interval and seeds: "1.8 points [1.7, 1.9], n = 3". For several points the lowest and the
+// highest mean, and their number.
+std::string our_figure(const ClaimResult& result);
+
+// For a terminal, by experiment: verdict and claim, below it the paper's figure, the criterion and our figure. `width`:
+// at which lines are folded; 0: none.
+std::string scoreboard_text(std::span<const JudgedClaims> experiments, std::size_t width = 0);
+
+// For pages: experiment, claim, wanted, paper, ours, verdict.
+TextTable scoreboard_table(std::span<const JudgedClaims> experiments);
+
+// "12 reproduced, 1 not reproduced, 3 inconclusive", and the meaning of brackets.
+std::string scoreboard_notes(std::span<const JudgedClaims> experiments);
 
 }  // namespace syncopate

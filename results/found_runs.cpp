@@ -1,82 +1,52 @@
 #include "results/found_runs.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <exception>
-#include <optional>
 #include <regex>
-#include <set>
-#include <stdexcept>
-#include <string_view>
-#include <system_error>
+#include <sstream>
 #include <tuple>
-#include <utility>
-#include <vector>
 
-#include "results/run_directory.hpp"
-#include "results/summary.hpp"
-#include "workers/base/files.hpp"
 #include "workers/base/terminal_text.hpp"
-#include "workers/config/toml.hpp"
 
 namespace syncopate {
 
 namespace fs = std::filesystem;
 namespace {
 
-[[noreturn]] void fail(const char* what, const fs::path& path) {
-  throw fs::filesystem_error(what, path, std::error_code(errno ? errno : EIO, std::generic_category()));
-}
-
-}  // namespace
-
-Descriptor::Descriptor(const fs::path& path, int flags)
-    : path_(path), number_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {
-  if (number_ < 0) fail("cannot open", path_);
-}
-
-Descriptor::~Descriptor() { close(number_); }
-
-void Descriptor::write(std::string_view contents) const {
-  while (!contents.empty()) {
-    const auto written = ::write(number_, contents.data(), contents.size());
-    if (written < 0 && errno != EINTR) fail("cannot write", path_);
-    if (written > 0) contents.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
-void Descriptor::sync() const {
-  if (fsync(number_) != 0 && errno != EINVAL) fail("cannot put on the disk", path_);
-}
-
-bool Descriptor::lock() const {
-  int result = 0;
-  do result = flock(number_, LOCK_EX);
-  while (result != 0 && errno == EINTR);
-  return result == 0;
-}
-
-namespace fs = std::filesystem;
-namespace {
-
+// A file of an unfinished run.
 struct Sign {
-  std::string run{};  // the name of its directory
+  std::string run{};  // name of the run's directory
   bool is_checkpoint = false;
 };
 
-// A checkpoint, a rank's part of one, or what is still written under a hidden name.
+// A checkpoint, a rank's part of one, or a hidden name that is still being written.
 std::optional<Sign> sign_in(const std::string& name) {
   static const std::regex of_unfinished(
       "\\.?(seed=[0-9]+-[0-9a-f]+(?:-mpi)?)(\\.checkpoint)?(\\.[0-9]+\\.[0-9]+)?(\\.(?:partial|replaced)\\..*)?");
   std::smatch parts;
   if (!std::regex_match(name, parts, of_unfinished) || (!parts[2].matched && !parts[4].matched)) return {};
   return Sign{.run = parts[1], .is_checkpoint = parts[2].matched && !parts[3].matched && !parts[4].matched};
+}
+
+// seed=<number>-<hash>, the name of a run's directory.
+bool is_name_of_run(const std::string& name) {
+  static const std::regex of_run("seed=[0-9]+-[0-9a-f]+(-mpi)?");
+  return std::regex_match(name, of_run);
+}
+
+// A directory with a run's files and another name, such as "seed=1-20c62185.bak": a copy, or a renamed run. Links and
+// hidden or unfinished directories do not count.
+bool is_misnamed_run(const fs::path& directory) {
+  const std::string name = directory.filename().string();
+  if (name.starts_with('.') || is_name_of_run(name) || sign_in(name)) return false;
+  std::error_code error;
+  if (fs::symlink_status(directory, error).type() != fs::file_type::directory) return false;
+  const bool has_summary = fs::is_regular_file(directory / "summary.json", error);
+  const bool has_configuration = fs::is_regular_file(directory / "config.toml", error);
+  return name.starts_with("seed=") ? has_summary || has_configuration : has_summary && has_configuration;
 }
 
 class Look {
@@ -93,19 +63,17 @@ class Look {
 
  private:
   ExperimentFolder& folder(const fs::path& directory) {
-    ExperimentFolder& found = folders_[directory];
-    found.directory = directory;
-    return found;
+    return folders_.try_emplace(directory, ExperimentFolder{.directory = directory}).first->second;
   }
 
-  // <experiment>/<method>/<run>, or with the folder of trials between them.
+  // <experiment>/<method>/<run>, or with the trials' folder after the experiment.
   ExperimentFolder& folder_of(const fs::path& run) {
     fs::path within = run.lexically_relative(above_).parent_path().parent_path();
     if (within.filename() == trials_folder) within = within.parent_path();
     return folder(within.empty() ? above_ : above_ / within);
   }
 
-  // Not where an experiment's methods have their places.
+  // False inside an experiment, where its methods are.
   bool is_place_of_experiment(const fs::path& directory) const {
     if (directory == above_) return true;
     const fs::path parent = directory.parent_path();
@@ -117,10 +85,8 @@ class Look {
   void into(const fs::path& directory) {
     std::error_code error;
     if (!seen_.insert(fs::canonical(directory, error)).second) return;  // links may lead in circles
-    std::vector<fs::path> entries;
-    for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
-      entries.push_back(entry->path());
-    // What cannot be looked into may be a method of an experiment as well as one itself: those above say so.
+    std::vector<fs::path> entries = paths_in(directory, error);
+    // An unreadable directory may be a method of an experiment as well as an experiment: the folder above has the fault.
     if (error)
       folder(directory == above_ ? directory : directory.parent_path())
           .faults.push_back(fmt::format("{}: {}", directory.string(), error.message()));
@@ -154,122 +120,13 @@ class Look {
   std::map<fs::path, ExperimentFolder> folders_{};
 };
 
-}  // namespace
-
-bool is_name_of_run(const std::string& name) {
-  static const std::regex of_run("seed=[0-9]+-[0-9a-f]+(-mpi)?");
-  return std::regex_match(name, of_run);
-}
-
-bool is_misnamed_run(const fs::path& directory) {
-  const std::string name = directory.filename().string();
-  if (name.starts_with('.') || is_name_of_run(name) || sign_in(name)) return false;
-  std::error_code error;
-  if (fs::symlink_status(directory, error).type() != fs::file_type::directory) return false;
-  const bool has_summary = fs::is_regular_file(directory / "summary.json", error);
-  const bool has_configuration = fs::is_regular_file(directory / "config.toml", error);
-  return name.starts_with("seed=") ? has_summary || has_configuration : has_summary && has_configuration;
-}
-
-std::vector<ExperimentFolder> experiment_folders(const fs::path& directory) {
-  std::error_code error;
-  const fs::path whole = fs::canonical(directory, error);
-  if (error || !fs::is_directory(whole, error)) return {};
-  if (!is_name_of_run(whole.filename().string()) && !is_misnamed_run(whole)) return Look(directory).found();
-  return {{.directory = directory, .runs = {directory}}};
-}
-
-// The hash stands for all of the configuration but the description, which may have been another one.
-std::optional<RunSummary> summary_of(const std::filesystem::path& directory, const Run& run) {
-  std::optional<std::string> text;
-  try {
-    text = read_file(directory / "summary.json");
-  } catch (const std::runtime_error&) {  // damage_of says what stands there
-  }
-  auto summary = text ? summary_from_json(*text) : std::nullopt;
-  if (!summary || summary->hash != run.hash) return {};
-  summary->method_index = run.method_index;
-  summary->point_index = run.point_index;
-  return summary;
-}
-
-std::optional<RunSummary> finished_before(const std::filesystem::path& directory, const Run& run) {
-  if (!damage_of(directory).empty()) return {};
-  auto summary = summary_of(directory, run);
-  if (!summary || summary->status != RunStatus::finished || !covers(summary->recorded, run.recording)) return {};
-  return summary;
-}
-
-std::optional<RunSummary> tried_before(const std::filesystem::path& directory, const Run& run) {
-  if (auto finished = finished_before(directory, run)) return finished;
-  if (!damage_of(directory).empty()) return {};
-  auto summary = summary_of(directory, run);
-  return summary && summary->status == RunStatus::diverged ? summary : std::nullopt;
-}
-
-bool was_made_by(const std::filesystem::path& directory, const std::string& call) {
-  try {
-    return Json::parse(read_file(directory / "metadata.json").value_or("")).at("call").get<std::string>() == call;
-  } catch (const std::exception&) {
-    return false;
-  }
-}
-
-namespace {}  // namespace
-
-Json json_of_error(double error) { return error > 0 ? Json(error) : Json(nullptr); }
-
-Json json_of(const FormulaTime& formula) {
-  const Prediction& prediction = formula.prediction;
-  return {{"formula", prediction.formula},
-          {"sampled", prediction.is_sampled},
-          {"step_time_s", prediction.step_time_s},
-          {"communication_s", prediction.communication_s},
-          {"kept", prediction.kept},
-          {"drop_rate", or_null(prediction.drop_rate)},
-          {"sync_step_time_s", prediction.sync_step_time_s},
-          {"effective_speedup", prediction.effective_speedup()},
-          {"total_time_s", or_null(formula.total_time_s)}};
-}
-
-Json json_with_errors(const FormulaTime& formula) {
-  const Prediction& prediction = formula.prediction;
-  Json json = json_of(formula);
-  json["communication_share"] = prediction.communication_share();
-  json["mean_staleness"] = or_null(prediction.mean_staleness);
-  json["step_time_standard_error_s"] = json_of_error(prediction.step_error_s);
-  json["effective_speedup_standard_error"] = json_of_error(prediction.effective_speedup_error());
-  return json;
-}
-
-FormulaTime formula_of(const Json& json) {
-  FormulaTime formula;
-  Prediction& prediction = formula.prediction;
-  json.at("formula").get_to(prediction.formula);
-  prediction.is_sampled = json.value("sampled", false);  // older files do not say it
-  json.at("step_time_s").get_to(prediction.step_time_s);
-  json.at("communication_s").get_to(prediction.communication_s);
-  json.at("kept").get_to(prediction.kept);
-  prediction.drop_rate = optional_at<double>(json, "drop_rate");
-  json.at("sync_step_time_s").get_to(prediction.sync_step_time_s);
-  formula.total_time_s = optional_at<double>(json, "total_time_s");
-  return formula;
-}
-
-namespace {
-
-namespace fs = std::filesystem;
-
 constexpr const char* common_phase = "common phase";
 
-bool is_hidden(const fs::path& path) {
-  return std::ranges::any_of(path, [](const fs::path& part) { return part != "." && part.string().starts_with('.'); });
-}
-
-// `above`: where runs are looked for.
+// `above`: the directory of the search.
 bool is_run_directory(const fs::path& path, const fs::path& above) {
   if (is_name_of_run(path.filename().string())) return fs::is_directory(path);
-  return is_misnamed_run(path) && !is_hidden(path.lexically_relative(above));  // read_runs says what is wrong with it
+  const auto is_hidden = [](const fs::path& part) { return part != "." && part.string().starts_with('.'); };
+  return is_misnamed_run(path) && std::ranges::none_of(path.lexically_relative(above), is_hidden);  // read_runs objects
 }
 
 bool is_among(const fs::path& path, const char* folder) {
@@ -306,7 +163,9 @@ std::vector<fs::path> run_directories(const fs::path& directory, bool with_trial
   return found;
 }
 
-void add_leaves(const TomlNode& node, const std::string& key, std::map<std::string, std::string>& leaves) {
+using Leaves = std::map<std::string, std::string>;
+
+void add_leaves(const TomlNode& node, const std::string& key, Leaves& leaves) {
   if (node.is_table()) {
     for (const TomlNode::Member& member : node.table())
       add_leaves(member.value, key.empty() ? toml_key(member.key) : key + "." + toml_key(member.key), leaves);
@@ -318,9 +177,6 @@ void add_leaves(const TomlNode& node, const std::string& key, std::map<std::stri
   }
 }
 
-using Leaves = std::map<std::string, std::string>;
-
-// Of the whole file, and of its method.
 std::pair<Leaves, Leaves> configuration_of(const fs::path& file) {
   const auto text = read_file(file);
   if (!text) throw ResultsDirectoryFault(file.string() + ": not there; expected the run's resolved configuration");
@@ -338,7 +194,7 @@ std::pair<Leaves, Leaves> configuration_of(const fs::path& file) {
   }
 }
 
-// <experiment>/common-phase.../<run>, as a method of that name would have it.
+// <experiment>/common-phase.../<run>; a method may have the same name.
 bool may_be_common_phase(const fs::path& directory) {
   const std::string folder = fs::absolute(directory).parent_path().filename().string(), name = slug(common_phase);
   return folder == name || folder.starts_with(name + "_");
@@ -346,7 +202,7 @@ bool may_be_common_phase(const fs::path& directory) {
 
 fs::path experiment_of(const fs::path& run) { return fs::absolute(run).parent_path().parent_path(); }
 
-// Beginnings of the keys of [training] that the method has otherwise, of a table that it names again all keys
+// Beginnings of the [training] keys that the method overrides. A table that it names again is overridden as a whole
 // (experiments/sections/variation.cpp).
 std::vector<std::string> own_training(const Leaves& of_method) {
   constexpr std::array deciding = {"name", "schedule", "kind", "rule", "form"};
@@ -360,8 +216,8 @@ std::vector<std::string> own_training(const Leaves& of_method) {
   return keys;
 }
 
-// What the file describes and the run does not train: "models.cnn.channels" of an MLP's run.
-void erase_what_is_not_trained(Leaves& configuration, const Leaves& of_method) {
+// Erases models and data sets that the run does not use: "models.cnn.channels" of an MLP's run.
+void erase_unused(Leaves& configuration, const Leaves& of_method) {
   for (const auto& [described, chosen] : {std::pair{"models.", "model"}, std::pair{"datasets.", "dataset"}}) {
     std::vector<std::string> kept;
     for (const Leaves* const leaves : {&std::as_const(configuration), &of_method})
@@ -375,18 +231,18 @@ void erase_what_is_not_trained(Leaves& configuration, const Leaves& of_method) {
   }
 }
 
-// These keys are other methods'.
-void erase_what_the_method_has_otherwise(Leaves& configuration, const Leaves& of_method) {
+// Erases keys that only apply to other methods.
+void erase_overridden(Leaves& configuration, const Leaves& of_method) {
   for (const std::string& key : own_training(of_method))
     std::erase_if(configuration, [&](const auto& leaf) {
       return leaf.first == key || (leaf.first.starts_with(key) && (key.back() == '.' || leaf.first[key.size()] == '.'));
     });
 }
 
-// Of a run that another program made: all of an experiment are named together.
+// A run made by another version of the program. One fault names all of an experiment together.
 struct OtherSchema {
   std::string version;
-  std::string experiment;  // in quotes, or where it is
+  std::string experiment;  // in quotes, or its path
 };
 
 std::optional<OtherSchema> other_schema(const fs::path& directory) try {
@@ -400,10 +256,10 @@ std::optional<OtherSchema> other_schema(const fs::path& directory) try {
                                               ? fmt::format("\"{}\"", printable(json["experiment"].get<std::string>()))
                                               : directory.parent_path().string()};
 } catch (const std::exception&) {
-  return {};  // what cannot be read is read_run's to tell
+  return {};  // read_run reports unreadable files
 }
 
-// Also of "." in it.
+// The run's directory name, even if `directory` is ".".
 std::string name_of(const fs::path& directory) {
   std::string name = directory.filename().string();
   return is_name_of_run(name) ? name : fs::canonical(directory).filename().string();
@@ -421,8 +277,8 @@ FoundRun read_run(const fs::path& directory) {
     throw ResultsDirectoryFault(
         fmt::format("{}: is no run's summary; the experiment's next start repeats the run", file.string()));
   auto [configuration, of_method] = configuration_of(directory / "config.toml");
-  erase_what_is_not_trained(configuration, of_method);
-  erase_what_the_method_has_otherwise(configuration, of_method);
+  erase_unused(configuration, of_method);
+  erase_overridden(configuration, of_method);
   return {.directory = directory,
           .summary = std::move(*summary),
           .on_wall_clock = name_of(directory).find("-mpi") != std::string::npos,
@@ -435,9 +291,6 @@ std::string own_name(const FoundRun& run) {
   return run_directory_name(run.summary.seed, run.summary.hash, run.on_wall_clock);
 }
 
-bool is_misplaced(const FoundRun& run) { return name_of(run.directory) != own_name(run); }
-
-// `runs`: those in their own places.
 std::string fault_of_misplaced(const FoundRun& misplaced, std::span<const FoundRun> runs) {
   const auto same = std::ranges::find_if(runs, [&](const FoundRun& run) {
     return run.summary.hash == misplaced.summary.hash && run.on_wall_clock == misplaced.on_wall_clock;
@@ -452,7 +305,14 @@ std::string fault_of_misplaced(const FoundRun& misplaced, std::span<const FoundR
       same != runs.end() ? "that run is in " + same->directory.string() : "the experiment's next start repeats it");
 }
 
-// Of runs with one hash. A copy and what it was made from are both left out, since either may be the one to keep.
+std::vector<FoundRun> without(std::vector<FoundRun> runs, const std::set<std::size_t>& left_out) {
+  std::vector<FoundRun> counted;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    if (!left_out.contains(i)) counted.push_back(std::move(runs[i]));
+  return counted;
+}
+
+// Applies the rules for runs with one hash. A copy and its original are both left out: either may be the one to keep.
 void settle_same_hash(RunsAndFaults& read) {
   std::map<std::tuple<std::string, bool, bool>, std::vector<std::size_t>> places;
   for (std::size_t i = 0; i < read.runs.size(); ++i)
@@ -478,13 +338,10 @@ void settle_same_hash(RunsAndFaults& read) {
   for (const auto& [folders, fault] : copies)
     read.faults.push_back(
         fault.second == 1 ? fault.first : fmt::format("{} ({} runs are in both folders)", fault.first, fault.second));
-  std::vector<FoundRun> counted;
-  for (std::size_t i = 0; i < read.runs.size(); ++i)
-    if (!left_out.contains(i)) counted.push_back(std::move(read.runs[i]));
-  read.runs = std::move(counted);
+  read.runs = without(std::move(read.runs), left_out);
 }
 
-// When the run ended, in ISO 8601, UTC, so that texts compare as times; empty where nothing says so.
+// The run's end in ISO 8601, UTC, so that texts compare as times; empty if unknown.
 std::string end_of(const FoundRun& run) {
   const auto json = Json::parse(read_file(run.directory / "metadata.json").value_or(""), nullptr, false);
   for (const char* const key : {"end", "start"})
@@ -492,7 +349,7 @@ std::string end_of(const FoundRun& run) {
   return {};
 }
 
-// Of what another version of the results has made again.
+// Leaves out runs that a newer version of the results has made again.
 std::vector<FoundRun> newest(std::vector<FoundRun> runs) {
   using Identity = std::tuple<std::string, std::string, std::uint64_t, bool, bool, Leaves, Leaves>;
   std::map<Identity, std::vector<std::size_t>> places;
@@ -512,10 +369,7 @@ std::vector<FoundRun> newest(std::vector<FoundRun> runs) {
     for (const std::size_t i : alike)
       if (i != kept) older.insert(i);
   }
-  std::vector<FoundRun> counted;
-  for (std::size_t i = 0; i < runs.size(); ++i)
-    if (!older.contains(i)) counted.push_back(std::move(runs[i]));
-  return counted;
+  return without(std::move(runs), older);
 }
 
 std::vector<FoundRun> without_faults(RunsAndFaults read) {
@@ -523,7 +377,183 @@ std::vector<FoundRun> without_faults(RunsAndFaults read) {
   return std::move(read.runs);
 }
 
+std::vector<fs::path> folders_in(const fs::path& directory) {
+  std::error_code error;
+  std::vector<fs::path> folders = paths_in(directory, error);
+  std::erase_if(folders, [&error](const fs::path& path) {
+    return !fs::is_directory(path, error) || path.filename().string().starts_with(".");
+  });
+  return folders;
+}
+
+// <results>/<experiment>/<method>/<run>, and the same in the trials' folder.
+std::vector<fs::path> run_folders(const fs::path& results) {
+  std::vector<fs::path> runs;
+  const auto add_runs_of = [&](const fs::path& experiment) {
+    for (const fs::path& method : folders_in(experiment))
+      if (method.filename() != trials_folder)
+        for (fs::path& run : folders_in(method)) runs.push_back(std::move(run));
+  };
+  for (const fs::path& experiment : folders_in(results)) {
+    add_runs_of(experiment);
+    add_runs_of(experiment / trials_folder);
+  }
+  return runs;
+}
+
+// The files of a run's directory; nothing if one is damaged.
+FileContents files_in(const fs::path& directory) {
+  FileContents files;
+  if (!damage_of(directory).empty()) return files;
+  const Json listed_files = Json::parse(read_file(directory / list_of_files).value_or("")).at("files");
+  for (const auto& [name, entry] : listed_files.items())
+    if (auto contents = read_file(directory / name, any_size)) files[name] = *std::move(contents);
+  return files;
+}
+
+// The files under the names of `run`. Nothing unless their run finished and recorded everything that `run` asks for.
+FileContents renamed(FileContents files, const Run& run, const std::string& copied_from) {
+  const auto summary = summary_from_json(files.at("summary.json"));
+  if (!summary || summary->status != RunStatus::finished || !covers(summary->recorded, run.recording)) return {};
+  Json json = Json::parse(files.at("summary.json"));
+  json["experiment"] = run.experiment;
+  json["method"] = run.method;
+  json["method_index"] = run.method_index;
+  json["point_index"] = run.point_index;
+  json["sweep"] = run.sweep;
+  json.erase("own_training");
+  if (!run.own_training.empty()) json["own_training"] = run.own_training;
+  json.erase("links");
+  if (run.cluster.network && run.cluster.network->has_unshared_links()) json["links"] = unshared_links;
+  json["hash"] = run.hash;
+  if (json.contains("recorded")) json["recorded"]["trace"] = nullptr;
+  files["summary.json"] = json.dump(2) + "\n";
+  Json metadata = Json::parse(files.at("metadata.json"));
+  metadata["configuration_hash"] = run.hash;
+  metadata["copied_from"] = copied_from;
+  files["metadata.json"] = metadata.dump(2) + "\n";
+  files["config.toml"] = run.resolved_toml;
+  files.erase("trace.json.gz");
+  files.erase(list_of_files);
+  files[list_of_files] = listed(files);
+  return files;
+}
+
+std::multimap<std::string, fs::path> simulated_runs_by_course(const fs::path& results) {
+  std::multimap<std::string, fs::path> by_course;
+  for (const fs::path& folder : run_folders(results)) try {
+      const Json metadata = Json::parse(read_file(folder / "metadata.json").value_or(""));
+      if (metadata.at("cluster") == "simulated" && metadata.at("exit") == "finished")
+        by_course.emplace(metadata.value("course", ""), folder);
+    } catch (const std::exception&) {
+    }
+  return by_course;
+}
+
+using Names = std::vector<std::pair<std::string, std::string>>;
+
+Json json_of(const Names& names) {
+  Json json = Json::object();
+  for (const auto& [key, value] : names) json[key] = value;
+  return json;
+}
+
+Names names_of(const Json& json) {
+  Names names;
+  for (const auto& [key, value] : json.items()) names.emplace_back(key, value.get<std::string>());
+  return names;
+}
+
+Json json_of(const TriedSetting& setting) {
+  Json json{{"values", json_of(setting.values)}, {"mean", or_null(setting.mean)}, {"trials", Json::array()}};
+  for (const TunedTrial& trial : setting.trials) {
+    json["trials"].push_back(
+        {{"seed", trial.seed}, {"hash", trial.hash}, {"status", trial.status}, {"value", or_null(trial.value)}});
+    if (trial.missed_by) json["trials"].back()["missed_by"] = *trial.missed_by;
+  }
+  return json;
+}
+
+TriedSetting setting_of(const Json& json) {
+  TriedSetting setting{.values = names_of(json.at("values")), .mean = optional_at<double>(json, "mean")};
+  for (const Json& trial : json.at("trials"))
+    setting.trials.push_back({.seed = trial.at("seed"),
+                              .hash = trial.at("hash"),
+                              .status = trial.at("status"),
+                              .value = optional_at<double>(trial, "value"),
+                              .missed_by = written_at<double>(trial, "missed_by")});
+  return setting;
+}
+
+Json json_of(const TunedMethod& method) {
+  Json json{{"method", method.method}, {"point", json_of(method.point)}};
+  json["chosen"] = method.chosen ? json_of(method.settings[*method.chosen].values) : Json(nullptr);
+  json["mean"] = method.chosen ? or_null(method.settings[*method.chosen].mean) : Json(nullptr);
+  json["number_of_trials"] = method.trials();
+  if (method.horizon) json["horizon"] = *method.horizon;
+  json["extended"] = method.extended;
+  json["at_edge"] = method.at_edge;
+  json["settings"] = Json::array();
+  for (const TriedSetting& setting : method.settings) json["settings"].push_back(json_of(setting));
+  return json;
+}
+
+TunedMethod method_of(const Json& json) {
+  TunedMethod method{.method = json.at("method"),
+                     .point = names_of(json.at("point")),
+                     .horizon = written_at<double>(json, "horizon"),
+                     .extended = json.at("extended"),
+                     .at_edge = json.at("at_edge")};
+  for (const Json& setting : json.at("settings")) {
+    method.settings.push_back(setting_of(setting));
+    if (setting.at("values") == json.at("chosen")) method.chosen = method.settings.size() - 1;
+  }
+  return method;
+}
+
 }  // namespace
+
+std::vector<ExperimentFolder> experiment_folders(const fs::path& directory) {
+  std::error_code error;
+  const fs::path whole = fs::canonical(directory, error);
+  if (error || !fs::is_directory(whole, error)) return {};
+  if (!is_name_of_run(whole.filename().string()) && !is_misnamed_run(whole)) return Look(directory).found();
+  return {{.directory = directory, .runs = {directory}}};
+}
+
+// The hash covers the whole configuration except the description, which may differ.
+std::optional<RunSummary> summary_of(const fs::path& directory, const Run& run) {
+  std::optional<std::string> text;
+  try {
+    text = read_file(directory / "summary.json");
+  } catch (const std::runtime_error&) {  // damage_of reports it
+  }
+  auto summary = text ? summary_from_json(*text) : std::nullopt;
+  if (!summary || summary->hash != run.hash) return {};
+  summary->method_index = run.method_index;
+  summary->point_index = run.point_index;
+  return summary;
+}
+
+std::optional<RunSummary> finished_before(const fs::path& directory, const Run& run) {
+  if (!damage_of(directory).empty()) return {};
+  auto summary = summary_of(directory, run);
+  if (!summary || summary->status != RunStatus::finished || !covers(summary->recorded, run.recording)) return {};
+  return summary;
+}
+
+std::optional<RunSummary> tried_before(const fs::path& directory, const Run& run) {
+  if (auto finished = finished_before(directory, run)) return finished;
+  if (!damage_of(directory).empty()) return {};
+  auto summary = summary_of(directory, run);
+  return summary && summary->status == RunStatus::diverged ? summary : std::nullopt;
+}
+
+bool was_made_by(const fs::path& directory, const std::string& call) try {
+  return Json::parse(read_file(directory / "metadata.json").value_or("")).at("call").get<std::string>() == call;
+} catch (const std::exception&) {
+  return false;
+}
 
 RunsAndFaults read_runs(std::span<const fs::path> directories, const fs::path& above) {
   RunsAndFaults read;
@@ -547,7 +577,7 @@ RunsAndFaults read_runs(std::span<const fs::path> directories, const fs::path& a
       add_fault(path, fault.what());
     }
   }
-  for (FoundRun& run : found) (is_misplaced(run) ? misplaced : runs).push_back(std::move(run));
+  for (FoundRun& run : found) (name_of(run.directory) == own_name(run) ? runs : misplaced).push_back(std::move(run));
   for (const FoundRun& run : misplaced) add_fault(run.directory, fault_of_misplaced(run, runs));
   for (const auto& [kind, count] : of_others)
     read.faults.push_back(
@@ -604,102 +634,41 @@ std::vector<std::vector<FoundRun>> by_experiment(std::vector<FoundRun> runs) {
   return experiments;
 }
 
-std::vector<std::string> varied_keys(std::span<const FoundRun> runs) {
-  std::map<std::string, std::map<std::string, std::set<std::string>>> values;  // by key, then method
+std::vector<std::string> varied_keys(std::span<const Keyed> members) {
   std::set<std::string> keys;
-  for (const FoundRun& run : runs)
-    for (const auto& [key, value] : run.configuration) keys.insert(key);
-  for (const FoundRun& run : runs)
-    for (const std::string& key : keys) {
-      const auto found = run.configuration.find(key);
-      values[key][run.summary.method].insert(found == run.configuration.end() ? "" : found->second);
+  for (const auto& [group, values] : members)
+    for (const auto& [key, value] : *values) keys.insert(key);
+  std::erase_if(keys, [&](const std::string& key) {
+    std::map<std::string, std::set<std::string>> values_of;  // by group
+    for (const auto& [group, values] : members) {
+      const auto found = values->find(key);
+      values_of[group].insert(found == values->end() ? "" : found->second);
     }
-  std::vector<std::string> varied;
-  for (const auto& [key, of_methods] : values)
-    if (std::ranges::any_of(of_methods, [](const auto& method) { return method.second.size() > 1; }))
-      varied.push_back(key);
-  return varied;
+    return std::ranges::none_of(values_of, [](const auto& values) { return values.second.size() > 1; });
+  });
+  return {keys.begin(), keys.end()};
 }
 
-namespace fs = std::filesystem;
-namespace {
-
-std::vector<fs::path> folders_in(const fs::path& directory) {
-  std::vector<fs::path> folders;
-  std::error_code error;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
-    if (entry->is_directory(error) && !entry->path().filename().string().starts_with(".")) folders.push_back(*entry);
-  return folders;
+std::vector<std::string> varied_keys(std::span<const FoundRun> runs) {
+  std::vector<Keyed> members;
+  for (const FoundRun& run : runs) members.emplace_back(run.summary.method, &run.configuration);
+  return varied_keys(members);
 }
 
-// <results>/<experiment>/<method>/<run>, and that of trials in their folder.
-std::vector<fs::path> run_folders(const fs::path& results) {
-  std::vector<fs::path> runs;
-  const auto add_runs_of = [&](const fs::path& experiment) {
-    for (const fs::path& method : folders_in(experiment))
-      if (method.filename() != trials_folder)
-        for (fs::path& run : folders_in(method)) runs.push_back(std::move(run));
-  };
-  for (const fs::path& experiment : folders_in(results)) {
-    add_runs_of(experiment);
-    add_runs_of(experiment / trials_folder);
-  }
-  return runs;
-}
-
-// The files of a run's directory; nothing if one is damaged.
-FileContents files_in(const fs::path& directory) {
-  FileContents files;
-  if (!damage_of(directory).empty()) return files;
-  const Json listed_files = Json::parse(read_file(directory / list_of_files).value_or("")).at("files");
-  for (const auto& [name, entry] : listed_files.items())
-    if (auto contents = read_file(directory / name, any_size)) files[name] = *std::move(contents);
-  return files;
-}
-
-// Nothing unless the run of these files is finished and has recorded what is wanted.
-FileContents renamed(FileContents files, const Run& run, const std::string& copied_from) {
-  const auto summary = summary_from_json(files.at("summary.json"));
-  if (!summary || summary->status != RunStatus::finished || !covers(summary->recorded, run.recording)) return {};
-  Json json = Json::parse(files.at("summary.json"));
-  json["experiment"] = run.experiment;
-  json["method"] = run.method;
-  json["method_index"] = run.method_index;
-  json["point_index"] = run.point_index;
-  json["sweep"] = run.sweep;
-  json.erase("own_training");
-  if (!run.own_training.empty()) json["own_training"] = run.own_training;
-  json.erase("links");
-  if (run.cluster.network && run.cluster.network->has_unshared_links()) json["links"] = unshared_links;
-  json["hash"] = run.hash;
-  if (json.contains("recorded")) json["recorded"]["trace"] = nullptr;
-  files["summary.json"] = json.dump(2) + "\n";
-  Json metadata = Json::parse(files.at("metadata.json"));
-  metadata["configuration_hash"] = run.hash;
-  metadata["copied_from"] = copied_from;
-  files["metadata.json"] = metadata.dump(2) + "\n";
-  files["config.toml"] = run.resolved_toml;
-  files.erase("trace.json.gz");
-  files.erase(list_of_files);
-  files[list_of_files] = listed(files);
-  return files;
-}
-
-}  // namespace
-
-void RunsElsewhere::look_through() {
-  by_course_.emplace();
-  for (const fs::path& folder : run_folders(results_)) try {
-      const Json metadata = Json::parse(read_file(folder / "metadata.json").value_or(""));
-      if (metadata.at("cluster") == "simulated" && metadata.at("exit") == "finished")
-        by_course_->emplace(metadata.value("course", ""), folder);
-    } catch (const std::exception&) {
-    }
+std::vector<std::string> evaluation_lines(const fs::path& directory) {
+  const fs::path file = directory / "metrics.csv";
+  const auto text = read_file(file, any_size);
+  if (!text) throw std::runtime_error(file.string() + ": not there; expected the run's evaluations");
+  std::istringstream stream(*text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);)
+    if (!line.empty() && line.front() != '#') lines.push_back(std::move(line));
+  return lines;
 }
 
 std::optional<FileContents> RunsElsewhere::files_for(const Run& run) {
   if (run.recording.trace || run.course.empty()) return {};
-  if (!by_course_) look_through();
+  if (!by_course_) by_course_ = simulated_runs_by_course(results_);
   const auto [first, last] = by_course_->equal_range(run.course);
   for (auto place = first; place != last; ++place) try {
       const fs::path& folder = place->second;
@@ -709,76 +678,6 @@ std::optional<FileContents> RunsElsewhere::files_for(const Run& run) {
     }
   return {};
 }
-
-namespace {
-
-using Names = std::vector<std::pair<std::string, std::string>>;
-
-Json json_of(const Names& names) {
-  Json json = Json::object();
-  for (const auto& [key, value] : names) json[key] = value;
-  return json;
-}
-
-Names names_of(const Json& json) {
-  Names names;
-  for (const auto& [key, value] : json.items()) names.emplace_back(key, value.get<std::string>());
-  return names;
-}
-
-// Of a key that is written only where there is something to say.
-std::optional<double> written_at(const Json& json, const char* key) {
-  return json.contains(key) ? std::optional(json.at(key).get<double>()) : std::nullopt;
-}
-
-Json json_of(const TriedSetting& setting) {
-  Json json{{"values", json_of(setting.values)}, {"mean", or_null(setting.mean)}, {"trials", Json::array()}};
-  for (const TunedTrial& trial : setting.trials) {
-    json["trials"].push_back(
-        {{"seed", trial.seed}, {"hash", trial.hash}, {"status", trial.status}, {"value", or_null(trial.value)}});
-    if (trial.missed_by) json["trials"].back()["missed_by"] = *trial.missed_by;
-  }
-  return json;
-}
-
-TriedSetting setting_of(const Json& json) {
-  TriedSetting setting{.values = names_of(json.at("values")), .mean = optional_at<double>(json, "mean")};
-  for (const Json& trial : json.at("trials"))
-    setting.trials.push_back({.seed = trial.at("seed"),
-                              .hash = trial.at("hash"),
-                              .status = trial.at("status"),
-                              .value = optional_at<double>(trial, "value"),
-                              .missed_by = written_at(trial, "missed_by")});
-  return setting;
-}
-
-Json json_of(const TunedMethod& method) {
-  Json json{{"method", method.method}, {"point", json_of(method.point)}};
-  json["chosen"] = method.chosen ? json_of(method.settings[*method.chosen].values) : Json(nullptr);
-  json["mean"] = method.chosen ? or_null(method.settings[*method.chosen].mean) : Json(nullptr);
-  json["number_of_trials"] = method.trials();
-  if (method.horizon) json["horizon"] = *method.horizon;
-  json["extended"] = method.extended;
-  json["at_edge"] = method.at_edge;
-  json["settings"] = Json::array();
-  for (const TriedSetting& setting : method.settings) json["settings"].push_back(json_of(setting));
-  return json;
-}
-
-TunedMethod method_of(const Json& json) {
-  TunedMethod method{.method = json.at("method"),
-                     .point = names_of(json.at("point")),
-                     .horizon = written_at(json, "horizon"),
-                     .extended = json.at("extended"),
-                     .at_edge = json.at("at_edge")};
-  for (const Json& setting : json.at("settings")) {
-    method.settings.push_back(setting_of(setting));
-    if (setting.at("values") == json.at("chosen")) method.chosen = method.settings.size() - 1;
-  }
-  return method;
-}
-
-}  // namespace
 
 const char* tuning_file(bool mpi) { return mpi ? "tuning-mpi.json" : "tuning.json"; }
 
@@ -805,19 +704,17 @@ std::string to_json(const Tuning& tuning) {
   return with_digest(json);
 }
 
-std::optional<Tuning> tuning_from_json(const std::string& text) {
-  try {
-    const Json json = Json::parse(text);
-    if (json.at("schema_version") != tuning_schema_version || !is_as_written(text, json, "methods")) return {};
-    Tuning tuning{.experiment = json.at("experiment"),
-                  .measure = json.at("measure"),
-                  .seeds = json.at("seeds"),
-                  .where = names_of(json.at("where"))};
-    for (const Json& method : json.at("methods")) tuning.methods.push_back(method_of(method));
-    return tuning;
-  } catch (const std::exception&) {
-    return {};
-  }
+std::optional<Tuning> tuning_from_json(const std::string& text) try {
+  const Json json = Json::parse(text);
+  if (json.at("schema_version") != tuning_schema_version || !is_as_written(text, json, "methods")) return {};
+  Tuning tuning{.experiment = json.at("experiment"),
+                .measure = json.at("measure"),
+                .seeds = json.at("seeds"),
+                .where = names_of(json.at("where"))};
+  for (const Json& method : json.at("methods")) tuning.methods.push_back(method_of(method));
+  return tuning;
+} catch (const std::exception&) {
+  return {};
 }
 
 }  // namespace syncopate

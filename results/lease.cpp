@@ -6,27 +6,22 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <condition_variable>
 #include <exception>
-#include <functional>
 #include <iterator>
 #include <mutex>
 #include <random>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
-#include <utility>
 
-#include "results/run.hpp"
 #include "results/run_directory.hpp"
 #include "results/summary.hpp"
 #include "workers/base/files.hpp"
 #include "workers/base/machine.hpp"
-#include "workers/base/process.hpp"
 
 namespace syncopate {
 
@@ -35,13 +30,175 @@ namespace {
 
 constexpr const char* ending = ".json";
 
+constexpr std::uint64_t most_lease_bytes = 1 << 16;
+constexpr int last_number = 999'999'999;       // largest generation
+constexpr double longest_time_out_s = 86'400;  // largest value of --lease-timeout
+constexpr std::size_t block = 512;             // a note is written at once, padded to whole blocks
+
+struct LeaseFile {
+  std::string what;
+  int generation = 0;
+};
+
+std::optional<LeaseFile> parsed(const std::string& name) {
+  const auto dot = name.rfind('.');
+  if (dot == std::string::npos || dot == 0) return {};
+  LeaseFile file{.what = name.substr(0, dot)};
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + dot + 1, end, file.generation);
+  if (error != std::errc{} || stop != end || file.generation < 1 || file.generation > last_number ||
+      file.what.front() == '.')
+    return {};
+  return file;
+}
+
+std::string file_name(const std::string& what, int generation) { return fmt::format("{}.{}", what, generation); }
+
+std::vector<LeaseFile> files_in(const fs::path& directory) {
+  std::vector<LeaseFile> files;
+  std::error_code ignored;
+  for (const fs::path& path : paths_in(directory, ignored))
+    if (auto file = parsed(path.filename().string())) files.push_back(std::move(*file));
+  return files;
+}
+
+std::vector<int> sorted_generations(const fs::path& directory, const std::string& what) {
+  std::vector<int> generations;
+  for (const LeaseFile& file : files_in(directory))
+    if (file.what == what) generations.push_back(file.generation);
+  std::ranges::sort(generations);
+  return generations;
+}
+
+int last_generation(const fs::path& directory, const std::string& what) {
+  const std::vector<int> all = sorted_generations(directory, what);
+  return all.empty() ? 0 : all.back();
+}
+
+// Removes the last generation at the end, so that others see the lease as taken meanwhile.
+void remove_up_to(const fs::path& directory, const std::string& what, int generation) {
+  std::error_code ignored;
+  for (const int each : sorted_generations(directory, what))
+    if (each <= generation) fs::remove(directory / file_name(what, each), ignored);
+}
+
+std::string random_token() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}", device(), device(), device());
+}
+
+std::string padded(std::string text, std::size_t size) {
+  text.resize(std::max(size, (text.size() / block + 1) * block), ' ');
+  text.back() = '\n';
+  return text;
+}
+
+// Content of a file with a lease's name. For unreadable or foreign files the text is the file's status, which changes
+// when an owner beats.
+struct Content {
+  std::string text;
+  std::optional<LeaseNote> note;
+};
+
+std::optional<Content> content_of(const fs::path& file) {
+  struct stat found {};
+  if (lstat(file.c_str(), &found) != 0 && errno == ENOENT) return {};
+  if (S_ISREG(found.st_mode)) try {
+      const auto text = read_file(file, most_lease_bytes);
+      if (!text) return {};  // given back meanwhile
+      return Content{*text, lease_note_from_text(*text)};
+    } catch (const std::runtime_error&) {
+    }
+  return Content{fmt::format("{} {} {} {} {} {}", found.st_mode, found.st_dev, found.st_ino, found.st_size,
+                             found.st_mtim.tv_sec, found.st_mtim.tv_nsec),
+                 {}};
+}
+
+// Retries, since the owner may be writing the file.
+std::optional<LeaseNote> note_in(const fs::path& file) {
+  constexpr int tries = 5;
+  for (int tried = 0; tried < tries; ++tried) {
+    auto content = content_of(file);
+    if (!content) return {};
+    if (content->note) return std::move(content->note);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return {};
+}
+
+// Leaves the file of another owner with the same name.
+void give_back(const fs::path& directory, const LeaseNote& note, int generation) {
+  const auto found = note_in(directory / note.file_name);
+  if (found && found->token == note.token) remove_up_to(directory, note.what, generation);
+}
+
+[[noreturn]] void fail(const fs::path& path, int error) {
+  throw fs::filesystem_error("cannot take a lease", path,
+                             std::error_code(error ? error : EIO, std::generic_category()));
+}
+
+bool write_whole(int file, const std::string& text) {
+  const auto written = pwrite(file, text.data(), text.size(), 0);
+  return written == static_cast<ssize_t>(text.size()) && fsync(file) == 0;
+}
+
+// Returns its descriptor, or -1 if the file exists already. Writes a hidden file first, so that nobody sees a part. On
+// NFS the result of link() is not reliable, but the number of links is.
+int create_linked(const fs::path& directory, const std::string& name, const std::string& token,
+                  const std::string& text) {
+  const auto held = hold_off_end();  // leaves no hidden file
+  const fs::path aside = hidden_sibling(directory / fmt::format("{}.{}", name, token), partial_kind);
+  const fs::path file = directory / name;
+  const int descriptor = open(aside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor < 0) fail(file, errno);
+  int error = write_whole(descriptor, text) ? 0 : errno;
+  const bool is_linked = error == 0 && (link(aside.c_str(), file.c_str()) == 0 || [&] {
+                           error = errno;
+                           std::error_code unknown;
+                           return fs::hard_link_count(aside, unknown) == 2 && !unknown;
+                         }());
+  unlink(aside.c_str());
+  if (is_linked) return descriptor;
+  close(descriptor);
+  if (error == EEXIST) return -1;
+  fail(file, error);
+}
+
+constexpr const char* of_runs = "runs.json";
+constexpr const char* of_trials = "trials.json";
+
+// False for paths that lead out of the experiment's directory.
+bool stays_within(const fs::path& path) {
+  const fs::path normal = path.lexically_normal();
+  return !normal.empty() && normal.is_relative() && *normal.begin() != "..";
+}
+
+// Earlier programs wrote a list without a digest.
+std::vector<PlannedRun> runs_in(const std::string& text, const fs::path& experiment_directory) {
+  Json json = Json::parse(text);
+  if (json.is_object()) {
+    if (!is_as_written(text, json, {})) throw std::runtime_error("not as it was written");
+    json = Json(json.at("runs"));
+  }
+  if (!json.is_array()) throw std::runtime_error("no list");
+  std::vector<PlannedRun> runs;
+  for (const Json& run : json) {
+    const fs::path directory = run.at("directory").get<std::string>();
+    if (!stays_within(directory)) throw std::runtime_error("leads elsewhere");
+    runs.push_back({.hash = run.at("hash"),
+                    .label = run.at("label"),
+                    .seed = run.at("seed"),
+                    .directory = experiment_directory / directory});
+  }
+  return runs;
+}
+
 }  // namespace
 
 AttemptRecords::AttemptRecords(fs::path directory, std::string call, int retries)
     : directory_(std::move(directory)), call_(std::move(call)), retries_(retries) {
-  std::error_code error;
-  for (fs::directory_iterator entry(directory_, error), end; !error && entry != end; entry.increment(error)) {
-    const fs::path& path = entry->path();
+  std::error_code ignored;
+  for (const fs::path& path : paths_in(directory_, ignored)) {
     if (path.extension() != ending || path.filename().string().front() == '.') continue;
     const std::string what = path.stem().string();
     auto attempts = last(what);
@@ -51,21 +208,18 @@ AttemptRecords::AttemptRecords(fs::path directory, std::string call, int retries
 
 fs::path AttemptRecords::file(const std::string& what) const { return directory_ / (what + ending); }
 
-// What cannot be read counts as none: the run is tried.
-std::optional<FailedAttempts> AttemptRecords::last(const std::string& what) const {
-  try {
-    const auto text = read_file(file(what));
-    if (!text) return {};
-    const Json json = Json::parse(*text);
-    if (!is_as_written(*text, json, "reason")) return {};
-    return FailedAttempts{.call = json.at("call"),
-                          .failures = json.at("failures"),
-                          .lost = json.at("lost"),
-                          .is_final = json.at("is_final"),
-                          .reason = json.at("reason")};
-  } catch (const std::exception&) {
-    return {};
-  }
+std::optional<FailedAttempts> AttemptRecords::last(const std::string& what) const try {
+  const auto text = read_file(file(what));
+  if (!text) return {};
+  const Json json = Json::parse(*text);
+  if (!is_as_written(*text, json, "reason")) return {};
+  return FailedAttempts{.call = json.at("call"),
+                        .failures = json.at("failures"),
+                        .lost = json.at("lost"),
+                        .is_final = json.at("is_final"),
+                        .reason = json.at("reason")};
+} catch (const std::exception&) {
+  return {};
 }
 
 void AttemptRecords::write(const std::string& what, const FailedAttempts& attempts) const {
@@ -109,143 +263,6 @@ void AttemptRecords::remove(const std::string& what) const {
   fs::remove(file(what), ignored);
 }
 
-namespace fs = std::filesystem;
-namespace {
-
-constexpr std::uint64_t most_lease_bytes = 1 << 16;
-constexpr int last_number = 999'999'999;       // of a file's name; beyond it a file is no lease
-constexpr double longest_time_out_s = 86'400;  // that --lease-timeout takes
-constexpr std::size_t block = 512;             // a note is written at once, in as many whole blocks as it needed first
-
-struct LeaseFile {
-  std::string what;
-  int generation = 0;
-};
-
-std::optional<LeaseFile> parsed(const std::string& name) {
-  const auto dot = name.rfind('.');
-  if (dot == std::string::npos || dot == 0) return {};
-  LeaseFile file{.what = name.substr(0, dot)};
-  const char* const end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + dot + 1, end, file.generation);
-  if (error != std::errc{} || stop != end || file.generation < 1 || file.generation > last_number ||
-      file.what.front() == '.')
-    return {};
-  return file;
-}
-
-std::string file_name(const std::string& what, int generation) { return fmt::format("{}.{}", what, generation); }
-
-std::vector<LeaseFile> files_in(const fs::path& directory) {
-  std::vector<LeaseFile> files;
-  std::error_code error;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
-    if (auto file = parsed(entry->path().filename().string())) files.push_back(std::move(*file));
-  return files;
-}
-
-// 0: there is none.
-int last_generation(const fs::path& directory, const std::string& what) {
-  int last = 0;
-  for (const LeaseFile& file : files_in(directory))
-    if (file.what == what) last = std::max(last, file.generation);
-  return last;
-}
-
-// The last one at the end: whoever looks in between sees that it is taken.
-void remove_up_to(const fs::path& directory, const std::string& what, int generation) {
-  std::vector<int> generations;
-  for (const LeaseFile& file : files_in(directory))
-    if (file.what == what && file.generation <= generation) generations.push_back(file.generation);
-  std::ranges::sort(generations);
-  std::error_code ignored;
-  for (const int each : generations) fs::remove(directory / file_name(what, each), ignored);
-}
-
-std::string random_token() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}{:08x}", device(), device(), device());
-}
-
-std::string padded(std::string text, std::size_t size) {
-  text.resize(std::max(size, (text.size() / block + 1) * block), ' ');
-  text.back() = '\n';
-  return text;
-}
-
-// What stands under a lease's name. Of what this process may not read, and of what is no file of ours, the text is what
-// the system says of it, which changes where an owner beats.
-struct Content {
-  std::string text;
-  std::optional<LeaseNote> note;
-};
-
-std::optional<Content> content_of(const fs::path& file) {
-  struct stat found {};
-  if (lstat(file.c_str(), &found) != 0 && errno == ENOENT) return {};
-  if (S_ISREG(found.st_mode)) try {
-      const auto text = read_file(file, most_lease_bytes);
-      if (!text) return {};  // given back meanwhile
-      return Content{*text, lease_note_from_text(*text)};
-    } catch (const std::runtime_error&) {
-    }
-  return Content{fmt::format("{} {} {} {} {} {}", found.st_mode, found.st_dev, found.st_ino, found.st_size,
-                             found.st_mtim.tv_sec, found.st_mtim.tv_nsec),
-                 {}};
-}
-
-// Of a file that its owner may be writing at this moment.
-std::optional<LeaseNote> note_in(const fs::path& file) {
-  constexpr int tries = 5;
-  for (int tried = 0; tried < tries; ++tried) {
-    auto content = content_of(file);
-    if (!content) return {};
-    if (content->note) return std::move(content->note);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return {};
-}
-
-// Where the name has come to another owner's file, that one stays.
-void give_back(const fs::path& directory, const LeaseNote& note, int generation) {
-  const auto found = note_in(directory / note.file_name);
-  if (found && found->token == note.token) remove_up_to(directory, note.what, generation);
-}
-
-[[noreturn]] void fail(const fs::path& path, int error) {
-  throw fs::filesystem_error("cannot take a lease", path,
-                             std::error_code(error ? error : EIO, std::generic_category()));
-}
-
-bool write_whole(int file, const std::string& text) {
-  const auto written = pwrite(file, text.data(), text.size(), 0);
-  return written == static_cast<ssize_t>(text.size()) && fsync(file) == 0;
-}
-
-// Its descriptor, or -1 where there is such a file already. Written aside under a name of its own, so that nobody sees
-// a part of it; where link() says nothing certain, as NFS may, the number of links does.
-int create_linked(const fs::path& directory, const std::string& name, const std::string& token,
-                  const std::string& text) {
-  const auto held = hold_off_end();  // so that no file aside is left
-  const fs::path aside = hidden_sibling(directory / fmt::format("{}.{}", name, token), partial_kind);
-  const fs::path file = directory / name;
-  const int descriptor = open(aside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor < 0) fail(file, errno);
-  int error = write_whole(descriptor, text) ? 0 : errno;
-  const bool is_linked = error == 0 && (link(aside.c_str(), file.c_str()) == 0 || [&] {
-                           error = errno;
-                           std::error_code unknown;
-                           return fs::hard_link_count(aside, unknown) == 2 && !unknown;
-                         }());
-  unlink(aside.c_str());
-  if (is_linked) return descriptor;
-  close(descriptor);
-  if (error == EEXIST) return -1;
-  fail(file, error);
-}
-
-}  // namespace
-
 std::string LeaseNote::owner() const {
   return host.empty() ? "a process that left no name" : fmt::format("{}, process {}", host, process.number);
 }
@@ -264,24 +281,22 @@ std::string to_text(const LeaseNote& note) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::optional<LeaseNote> lease_note_from_text(const std::string& text) {
-  try {
-    const Json json = Json::parse(text);
-    return LeaseNote{
-        .what = json.at("what"),
-        .token = json.at("token"),
-        .host = json.at("host"),
-        .process = {.machine = json.at("machine"), .number = json.at("process"), .start = json.at("process_start")},
-        .since = json.at("since"),
-        .time_out_s = json.at("time_out_s"),
-        .share_done = json.at("share_done"),
-        .beat = json.at("beat")};
-  } catch (const Json::exception&) {
-    return {};
-  }
+std::optional<LeaseNote> lease_note_from_text(const std::string& text) try {
+  const Json json = Json::parse(text);
+  return LeaseNote{
+      .what = json.at("what"),
+      .token = json.at("token"),
+      .host = json.at("host"),
+      .process = {.machine = json.at("machine"), .number = json.at("process"), .start = json.at("process_start")},
+      .since = json.at("since"),
+      .time_out_s = json.at("time_out_s"),
+      .share_done = json.at("share_done"),
+      .beat = json.at("beat")};
+} catch (const Json::exception&) {
+  return {};
 }
 
-// Beats until it is destroyed. A file that somebody has removed takes beats too, and nobody reads them.
+// Beats until it is destroyed, even if somebody has removed the file.
 class Lease::Heart {
  public:
   Heart(int file, LeaseNote note, std::size_t size, std::chrono::milliseconds interval, std::function<void()> give_back)
@@ -296,8 +311,8 @@ class Lease::Heart {
     end_.notify_one();
     thread_.join();
     try {
-      give_back_();                    // while the last act is there: it is given back whenever the process ends
-    } catch (const std::exception&) {  // others see that its owner is silent
+      give_back_();                    // before at_last_ is destroyed, so that no end of the process skips it
+    } catch (const std::exception&) {  // others see a silent owner
     }
     close(file_);
   }
@@ -333,13 +348,11 @@ Lease::Lease(fs::path directory, LeaseNote note, int generation, std::optional<L
 
 Lease::~Lease() = default;
 
-bool Lease::is_mine() const {
-  try {
-    const auto note = note_in(directory_ / note_.file_name);
-    return note && note->token == note_.token && last_generation(directory_, note_.what) == generation_;
-  } catch (const std::exception&) {
-    return false;
-  }
+bool Lease::is_mine() const try {
+  const auto note = note_in(directory_ / note_.file_name);
+  return note && note->token == note_.token && last_generation(directory_, note_.what) == generation_;
+} catch (const std::exception&) {
+  return false;
 }
 
 void Lease::tell(double share_done) { heart_->share_done = share_done; }
@@ -353,7 +366,7 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
   if (last > 0) {
     const std::string name = file_name(what, last);
     auto content = content_of(directory_ / name);
-    if (!content) return nullptr;  // given back meanwhile: the next look takes it
+    if (!content) return nullptr;  // given back meanwhile: take it next time
     former = std::move(content->note);
     if (!is_lost(name, content->text, former)) return nullptr;
     if (!former) former.emplace();
@@ -386,8 +399,8 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
   return lease;
 }
 
-// Silence is measured from when this process first saw what the file says. Who left nothing readable gets this
-// process's own time-out.
+// Measures silence from the moment when this process first saw the content. Unreadable notes get this process's own
+// time-out.
 bool Leases::is_lost(const std::string& file, const std::string& text, const std::optional<LeaseNote>& note) {
   if (note && state_of(note->process) == ProcessState::gone) return true;
   const auto now = std::chrono::steady_clock::now();
@@ -421,40 +434,6 @@ std::vector<LeaseNote> Leases::held() const {
 void Leases::remove(const std::string& what) const {
   if (const int last = last_generation(directory_, what); last > 0) remove_up_to(directory_, what, last);
 }
-
-namespace fs = std::filesystem;
-namespace {
-
-constexpr const char* of_runs = "runs.json";
-constexpr const char* of_trials = "trials.json";
-
-// A path that leads out of the experiment's directory is none of its runs'.
-bool stays_within(const fs::path& path) {
-  const fs::path normal = path.lexically_normal();
-  return !normal.empty() && normal.is_relative() && *normal.begin() != "..";
-}
-
-// A list alone, without a digest, is of an earlier program.
-std::vector<PlannedRun> runs_in(const std::string& text, const fs::path& experiment_directory) {
-  Json json = Json::parse(text);
-  if (json.is_object()) {
-    if (!is_as_written(text, json, {})) throw std::runtime_error("not as it was written");
-    json = Json(json.at("runs"));
-  }
-  if (!json.is_array()) throw std::runtime_error("no list");
-  std::vector<PlannedRun> runs;
-  for (const Json& run : json) {
-    const fs::path directory = run.at("directory").get<std::string>();
-    if (!stays_within(directory)) throw std::runtime_error("leads elsewhere");
-    runs.push_back({.hash = run.at("hash"),
-                    .label = run.at("label"),
-                    .seed = run.at("seed"),
-                    .directory = experiment_directory / directory});
-  }
-  return runs;
-}
-
-}  // namespace
 
 std::vector<PlannedRun> planned_runs(const fs::path& results, std::span<const Run> runs) {
   std::vector<PlannedRun> planned;

@@ -3,23 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <limits>
-#include <map>
-#include <set>
-#include <span>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "results/build_info.hpp"
 #include "results/result_table.hpp"
-#include "results/statistics.hpp"
-#include "results/summary.hpp"
-#include "results/text_table.hpp"
 #include "workers/base/machine.hpp"
 #include "workers/base/terminal_text.hpp"
 #include "workers/config/key_path.hpp"
@@ -28,50 +14,24 @@ namespace syncopate {
 
 namespace {
 
-// The simulation's errors over the seeds of a row. Where a moment decides what a method does next, two right runs
-// differ by more than the simulation does, and only their mean tells whether it is at fault.
+Agreement agreement(double step_time_error, double drop_rate_error, const Tolerances& tolerances) {
+  return {.step_time_is_off = !(std::abs(step_time_error) <= tolerances.step_time),
+          .drop_rate_is_off = !(std::abs(drop_rate_error) <= tolerances.drop_rate)};
+}
+
+// The simulation's errors over the seeds of a row. If the clock decides what a method does next, two correct runs differ
+// by more than the simulation does, and only their mean shows whether it is at fault.
 struct MeanError {
   std::string label;             // the method, and its point of a sweep
   PairedDifference step_time{};  // of relative errors
   PairedDifference drop_rate{};  // of differences
 
-  Agreement verdict(const Tolerances& tolerances) const;  // by the means
+  Agreement verdict(const Tolerances& tolerances) const {
+    return agreement(step_time.mean, drop_rate.mean, tolerances);
+  }
 };
 
-// Of rows that two seeds or more have, and all could be compared; in order of their first run.
-std::vector<MeanError> mean_errors(std::span<const ComparedRun> runs);
-
-// A row each, with 95 % intervals; empty without rows.
-std::string mean_errors_text(std::span<const MeanError> errors, const Tolerances& tolerances);
-std::string mean_errors_markdown(std::span<const MeanError> errors, const Tolerances& tolerances);
-
-std::string cell(const PairedDifference& errors, const char* unit) {
-  std::string text = error_text(100 * errors.mean) + unit;
-  if (errors.interval)
-    text += fmt::format(" [{}, {}]", error_text(100 * errors.interval->low), error_text(100 * errors.interval->high));
-  return text;
-}
-
-TextTable table_of(std::span<const MeanError> errors, const Tolerances& tolerances) {
-  TextTable table;
-  table.add_column("over seeds", Align::left);
-  table.add_column("seeds", Align::right);
-  table.add_column("error of\ns/step", Align::right);
-  table.add_column("error of dropped\npoints", Align::right);
-  table.add_column("verdict", Align::left);
-  for (const MeanError& error : errors)
-    table.add_row({error.label, std::to_string(error.step_time.n), cell(error.step_time, " %"),
-                   cell(error.drop_rate, ""), error.verdict(tolerances).text()});
-  return table;
-}
-
-const char* const note = "Means over seeds, and in brackets their 95 % intervals (Student's t).\n";
-
-Agreement MeanError::verdict(const Tolerances& tolerances) const {
-  return {.step_time_is_off = !(std::abs(step_time.mean) <= tolerances.step_time),
-          .drop_rate_is_off = !(std::abs(drop_rate.mean) <= tolerances.drop_rate)};
-}
-
+// For rows with at least two seeds, all of which could be compared; in the order of their first runs.
 std::vector<MeanError> mean_errors(std::span<const ComparedRun> runs) {
   std::vector<std::string> labels;
   for (const ComparedRun& run : runs)
@@ -94,13 +54,26 @@ std::vector<MeanError> mean_errors(std::span<const ComparedRun> runs) {
   return errors;
 }
 
-std::string mean_errors_text(std::span<const MeanError> errors, const Tolerances& tolerances) {
-  return errors.empty() ? "" : table_of(errors, tolerances).text() + note;
+std::string cell(const PairedDifference& errors, const char* unit) {
+  std::string text = error_text(100 * errors.mean) + unit;
+  if (errors.interval)
+    text += fmt::format(" [{}, {}]", error_text(100 * errors.interval->low), error_text(100 * errors.interval->high));
+  return text;
 }
 
-std::string mean_errors_markdown(std::span<const MeanError> errors, const Tolerances& tolerances) {
-  return errors.empty() ? "" : table_of(errors, tolerances).markdown() + "\n" + note;
+TextTable table_of(std::span<const MeanError> errors, const Tolerances& tolerances) {
+  TextTable table({{"over seeds", Align::left},
+                   {"seeds", Align::right},
+                   {"error of\ns/step", Align::right},
+                   {"error of dropped\npoints", Align::right},
+                   {"verdict", Align::left}});
+  for (const MeanError& error : errors)
+    table.add_row({error.label, std::to_string(error.step_time.n), cell(error.step_time, " %"),
+                   cell(error.drop_rate, ""), error.verdict(tolerances).text()});
+  return table;
 }
+
+const char* const mean_errors_note = "Means over seeds, and in brackets their 95 % intervals (Student's t).\n";
 
 std::optional<double> seconds_to_target(const RunSummary& run) {
   return run.time_to_target ? run.time_to_target->time_s : std::nullopt;
@@ -129,7 +102,7 @@ std::vector<std::string> cells_of(const RunSummary& run) {
           std::string{}};
 }
 
-// Those of models that depend on who comes first stand in brackets.
+// In brackets if the model depends on arrival order.
 std::string parameters(const ComparedRun& run) {
   if (!run.parameter_error) return "-";
   return fmt::format(fmt::runtime(run.depends_on_clock ? "({:.1e})" : "{:.1e}"), *run.parameter_error);
@@ -160,10 +133,9 @@ std::string label_of(const ComparedRun& run, bool with_seed) {
   return label;
 }
 
-// Of an absolute error.
 std::string largest_text(double error) { return error_text(error).substr(1); }
 
-// By how much communication alone moves the time per step, relative to MPI's; none where it is not known.
+// The share of the relative error per step that communication alone explains, if known.
 std::optional<double> communication_error(const ComparedRun& run) {
   const auto simulated = run.simulated.communication_s(), mpi = run.mpi.communication_s();
   if (!simulated || !mpi) return {};
@@ -189,7 +161,6 @@ std::string notes(std::span<const ComparedRun> runs, const Tolerances& tolerance
   return text;
 }
 
-// The worst that there is, over the runs that can be compared.
 double largest(std::span<const ComparedRun> runs, double (*error)(const ComparedRun&)) {
   double worst = 0;
   for (const ComparedRun& run : runs)
@@ -231,6 +202,122 @@ Json json_of(const ComparedRun& run, const Tolerances& tolerances) {
   return json;
 }
 
+constexpr std::string_view time_to_target = "time_to_target_s";
+constexpr std::string_view exact = "(exact)";  // instead of an interval
+
+// The runs of two rows, seed by seed.
+struct Pairs {
+  std::vector<const RunSummary*> own, other;
+};
+
+Pairs pairs_of(const ResultRow& row, const ResultRow& other) {
+  Pairs pairs;
+  for (const RunSummary& run : row.runs) {
+    const auto found = std::ranges::find(other.runs, run.seed, &RunSummary::seed);
+    if (found == other.runs.end()) continue;
+    pairs.own.push_back(&run);
+    pairs.other.push_back(&*found);
+  }
+  return pairs;
+}
+
+void set_numbers(PairedMeasure& result, const std::vector<double>& own, const std::vector<double>& other) {
+  std::vector<double> differences, ratios;
+  constexpr double rounding = 1e-12;  // sums may be in another order
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const double difference = own[i] - other[i];
+    const bool are_alike = std::abs(difference) <= rounding * std::max(std::abs(own[i]), std::abs(other[i]));
+    differences.push_back(are_alike ? 0 : difference);
+    const bool inverse = result.measure->compared_by == ComparedBy::speed_up;
+    if (own[i] > 0 && other[i] > 0) ratios.push_back((inverse ? other[i] / own[i] : own[i] / other[i]) - 1);
+  }
+  result.own = statistics(own);
+  result.other = statistics(other);
+  result.difference = paired_difference(differences);
+  if (ratios.size() == own.size()) result.ratio = paired_difference(ratios);
+}
+
+bool have_target(const std::vector<const RunSummary*>& runs) {
+  return std::ranges::all_of(runs, [](const RunSummary* run) { return run->time_to_target.has_value(); });
+}
+
+bool none_reached(const std::vector<const RunSummary*>& runs) {
+  return std::ranges::all_of(
+      runs, [](const RunSummary* run) { return run->time_to_target && !time_to_reach(*run).is_reached; });
+}
+
+// The least difference if none of the row's runs reached the target before its end.
+std::optional<PairedMeasure> least_difference(const Measure& measure, const Pairs& pairs) {
+  PairedMeasure result{.measure = &measure, .is_bound = true};
+  std::vector<double> differences;
+  double until_s = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < pairs.own.size(); ++i) {
+    const TimeToReach own = time_to_reach(*pairs.own[i]), other = time_to_reach(*pairs.other[i]);
+    if (!other.is_reached) return {};
+    differences.push_back(own.time_s - other.time_s);
+    until_s = std::min(until_s, own.time_s);
+  }
+  result.horizon_s = until_s;
+  result.own = {.n = pairs.own.size(), .mean = until_s};
+  result.difference = {.n = differences.size(), .mean = statistics(differences).mean};
+  return result;
+}
+
+std::optional<PairedMeasure> paired_times(const Measure& measure, const Pairs& pairs, std::optional<double> horizon_s) {
+  if (!have_target(pairs.own) || !have_target(pairs.other) || none_reached(pairs.other)) return {};
+  if (none_reached(pairs.own)) return least_difference(measure, pairs);
+  std::vector<TimeToReach> own, other;
+  for (const RunSummary* run : pairs.own) own.push_back(time_to_reach(*run));
+  for (const RunSummary* run : pairs.other) other.push_back(time_to_reach(*run));
+  const RestrictedTimes own_times = restricted_times(own, horizon_s.value()),
+                        other_times = restricted_times(other, horizon_s.value());
+  PairedMeasure result{.measure = &measure, .horizon_s = horizon_s, .reached = own_times.reached};
+  set_numbers(result, own_times.times_s, other_times.times_s);
+  return result;
+}
+
+std::optional<PairedMeasure> paired_by_seed(const Measure& measure, const Pairs& pairs,
+                                            std::optional<double> horizon_s) {
+  if (measure.name == time_to_target) return paired_times(measure, pairs, horizon_s);
+  std::vector<double> own, other;
+  for (std::size_t i = 0; i < pairs.own.size(); ++i) {
+    const auto mine = measure.value(*pairs.own[i]), theirs = measure.value(*pairs.other[i]);
+    if (!mine || !theirs) return {};
+    own.push_back(*mine);
+    other.push_back(*theirs);
+  }
+  PairedMeasure result{.measure = &measure};
+  set_numbers(result, own, other);
+  return result;
+}
+
+double half_width(const PairedDifference& found) { return (found.interval->high - found.interval->low) / 2; }
+
+std::string difference_text(const PairedDifference& found, double times) {
+  const bool has_width = found.interval && !is_exact(found);
+  const SamePlace text = SamePlace::of(times * found.mean, has_width ? times * half_width(found) : 0);
+  if (is_exact(found) && found.mean == 0) return fmt::format("0 {}", exact);
+  if (is_exact(found)) return fmt::format("{} {}", text(times * found.mean, true), exact);
+  if (!found.interval) return text(times * found.mean, true);
+  return fmt::format("{} [{}, {}]{}", text(times * found.mean, true), text(times * found.interval->low, true),
+                     text(times * found.interval->high, true), found.is_significant() ? "*" : "");
+}
+
+std::string ratio_text(const PairedDifference& ratio) {
+  if (!ratio.interval) return with_decimals(1 + ratio.mean, 4);
+  const SamePlace text = SamePlace::of(1 + ratio.mean, is_exact(ratio) ? 0 : half_width(ratio));
+  if (is_exact(ratio)) return fmt::format("{} {}", text(1 + ratio.mean), exact);
+  return fmt::format("{} [{}, {}]{}", text(1 + ratio.mean), text(1 + ratio.interval->low),
+                     text(1 + ratio.interval->high), ratio.is_significant() ? "*" : "");
+}
+
+std::string cell_of(const PairedMeasure& paired) {
+  if (paired.measure->compared_by != ComparedBy::difference) return paired.ratio ? ratio_text(*paired.ratio) : "-";
+  std::string own = (paired.is_bound ? "> " : "") + shown_number(paired.measure->shown_times * paired.own.mean);
+  if (paired.horizon_s) own += fmt::format(" ({}/{})", paired.reached, paired.own.n);
+  return fmt::format("{}  {}", own, difference_text(paired));
+}
+
 }  // namespace
 
 double relative_error(double simulated, double mpi) {
@@ -247,8 +334,7 @@ double drop_rate_error(const ComparedRun& run) { return run.simulated.drop_rate(
 
 Agreement verdict(const ComparedRun& run, const Tolerances& tolerances) {
   if (!run.failure.empty()) return {.failed = true};
-  return {.step_time_is_off = !(std::abs(step_time_error(run)) <= tolerances.step_time),
-          .drop_rate_is_off = !(std::abs(drop_rate_error(run)) <= tolerances.drop_rate)};
+  return agreement(step_time_error(run), drop_rate_error(run), tolerances);
 }
 
 std::string Agreement::text() const {
@@ -301,9 +387,7 @@ std::string network_note(std::span<const ComparedRun> runs, const Tolerances& to
 }
 
 std::string comparison_table(std::span<const ComparedRun> runs, const Tolerances& tolerances) {
-  TextTable table;
-  table.add_column("method", Align::left);
-  table.add_column("", Align::left);
+  TextTable table({{"method", Align::left}, {"", Align::left}});
   for (const char* heading :
        {"s/step", "dropped\n%", "staleness\nsteps", "to target\ns", "end\ns", "test\nloss", "parameters\nrel. error"})
     table.add_column(heading, Align::right);
@@ -335,7 +419,8 @@ std::string comparison_table(std::span<const ComparedRun> runs, const Tolerances
       "{} % and {} points\n",
       within, runs.size(), 100 * tolerances.step_time, 100 * tolerances.drop_rate,
       largest_text(100 * largest(runs, step_time_error)), largest_text(100 * largest(runs, drop_rate_error)));
-  if (const auto means = mean_errors(runs); !means.empty()) text += "\n" + mean_errors_text(means, tolerances);
+  if (const auto means = mean_errors(runs); !means.empty())
+    text += "\n" + table_of(means, tolerances).text() + mean_errors_note;
   return text;
 }
 
@@ -395,146 +480,10 @@ std::string comparison_markdown(const std::string& experiment, const std::string
                         number(run.simulated.final_test_loss), number(run.mpi.final_test_loss), parameters(run),
                         verdict(run, tolerances).text());
   }
-  if (const auto means = mean_errors(runs); !means.empty()) text += "\n" + mean_errors_markdown(means, tolerances);
+  if (const auto means = mean_errors(runs); !means.empty())
+    text += "\n" + table_of(means, tolerances).markdown() + "\n" + mean_errors_note;
   return text + "\n" + notes(runs, tolerances);
 }
-
-namespace {
-
-constexpr std::string_view time_to_target = "time_to_target_s";
-constexpr std::string_view exact = "(exact)";  // in place of an interval
-
-// Of the runs of both rows, seed by seed.
-struct Pairs {
-  std::vector<const RunSummary*> own, other;
-};
-
-Pairs pairs_of(const ResultRow& row, const ResultRow& other) {
-  Pairs pairs;
-  for (const RunSummary& run : row.runs) {
-    const auto found = std::ranges::find(other.runs, run.seed, &RunSummary::seed);
-    if (found == other.runs.end()) continue;
-    pairs.own.push_back(&run);
-    pairs.other.push_back(&*found);
-  }
-  return pairs;
-}
-
-void set_numbers(PairedMeasure& result, const std::vector<double>& own, const std::vector<double>& other) {
-  std::vector<double> differences, ratios;
-  constexpr double rounding = 1e-12;  // of sums in another order
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    const double difference = own[i] - other[i];
-    const bool are_alike = std::abs(difference) <= rounding * std::max(std::abs(own[i]), std::abs(other[i]));
-    differences.push_back(are_alike ? 0 : difference);
-    const bool inverse = result.measure->compared_by == ComparedBy::speed_up;
-    if (own[i] > 0 && other[i] > 0) ratios.push_back((inverse ? other[i] / own[i] : own[i] / other[i]) - 1);
-  }
-  result.own = statistics(own);
-  result.other = statistics(other);
-  result.difference = paired_difference(differences);
-  if (ratios.size() == own.size()) result.ratio = paired_difference(ratios);
-}
-
-TimeToReach time_of(const RunSummary& run) {
-  const std::optional<double>& reached_s = run.time_to_target->time_s;
-  return {reached_s.value_or(run.end_time_s), reached_s.has_value()};
-}
-
-bool have_target(const std::vector<const RunSummary*>& runs) {
-  return std::ranges::all_of(runs, [](const RunSummary* run) { return run->time_to_target.has_value(); });
-}
-
-bool none_reached(const std::vector<const RunSummary*>& runs) {
-  return std::ranges::all_of(runs,
-                             [](const RunSummary* run) { return run->time_to_target && !time_of(*run).is_reached; });
-}
-
-// How much longer the row's runs take at least: each went on to its end without reaching the target.
-std::optional<PairedMeasure> least_difference(const Measure& measure, const Pairs& pairs) {
-  PairedMeasure result{.measure = &measure, .is_bound = true};
-  std::vector<double> differences;
-  double until_s = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < pairs.own.size(); ++i) {
-    const TimeToReach own = time_of(*pairs.own[i]), other = time_of(*pairs.other[i]);
-    if (!other.is_reached) return {};
-    differences.push_back(own.time_s - other.time_s);
-    until_s = std::min(until_s, own.time_s);
-  }
-  result.horizon_s = until_s;
-  result.own = {.n = pairs.own.size(), .mean = until_s};
-  result.difference = {.n = differences.size(), .mean = statistics(differences).mean};
-  return result;
-}
-
-std::optional<PairedMeasure> paired_times(const Measure& measure, const Pairs& pairs, std::optional<double> horizon_s) {
-  if (!have_target(pairs.own) || !have_target(pairs.other) || none_reached(pairs.other)) return {};
-  if (none_reached(pairs.own)) return least_difference(measure, pairs);
-  std::vector<TimeToReach> own, other;
-  for (const RunSummary* run : pairs.own) own.push_back(time_of(*run));
-  for (const RunSummary* run : pairs.other) other.push_back(time_of(*run));
-  const RestrictedTimes own_times = restricted_times(own, horizon_s.value()),
-                        other_times = restricted_times(other, horizon_s.value());
-  PairedMeasure result{.measure = &measure, .horizon_s = horizon_s, .reached = own_times.reached};
-  set_numbers(result, own_times.times_s, other_times.times_s);
-  return result;
-}
-
-std::optional<PairedMeasure> paired_by_seed(const Measure& measure, const Pairs& pairs,
-                                            std::optional<double> horizon_s) {
-  if (measure.name == time_to_target) return paired_times(measure, pairs, horizon_s);
-  std::vector<double> own, other;
-  for (std::size_t i = 0; i < pairs.own.size(); ++i) {
-    const auto mine = measure.value(*pairs.own[i]), theirs = measure.value(*pairs.other[i]);
-    if (!mine || !theirs) return {};
-    own.push_back(*mine);
-    other.push_back(*theirs);
-  }
-  PairedMeasure result{.measure = &measure};
-  set_numbers(result, own, other);
-  return result;
-}
-
-double half_width(const PairedDifference& found) { return (found.interval->high - found.interval->low) / 2; }
-
-std::string difference_text(const PairedDifference& found, double times) {
-  const bool has_width = found.interval && !is_exact(found);
-  const SamePlace text = SamePlace::of(times * found.mean, has_width ? times * half_width(found) : 0);
-  if (is_exact(found) && found.mean == 0) return fmt::format("0 {}", exact);
-  if (is_exact(found)) return fmt::format("{} {}", text(times * found.mean, true), exact);
-  if (!found.interval) return text(times * found.mean, true);
-  return fmt::format("{} [{}, {}]{}", text(times * found.mean, true), text(times * found.interval->low, true),
-                     text(times * found.interval->high, true), found.is_significant() ? "*" : "");
-}
-
-std::string ratio_text(const PairedDifference& ratio) {
-  if (!ratio.interval) return with_decimals(1 + ratio.mean, 4);
-  const SamePlace text = SamePlace::of(1 + ratio.mean, is_exact(ratio) ? 0 : half_width(ratio));
-  if (is_exact(ratio)) return fmt::format("{} {}", text(1 + ratio.mean), exact);
-  return fmt::format("{} [{}, {}]{}", text(1 + ratio.mean), text(1 + ratio.interval->low),
-                     text(1 + ratio.interval->high), ratio.is_significant() ? "*" : "");
-}
-
-std::string cell_of(const PairedMeasure& paired) {
-  if (paired.measure->compared_by != ComparedBy::difference) return paired.ratio ? ratio_text(*paired.ratio) : "-";
-  std::string own = (paired.is_bound ? "> " : "") + shown_number(paired.measure->shown_times * paired.own.mean);
-  if (paired.horizon_s) own += fmt::format(" ({}/{})", paired.reached, paired.own.n);
-  return fmt::format("{}  {}", own, difference_text(paired));
-}
-
-// Of rows that are compared with the same other.
-std::optional<double> horizon_of(std::span<const PairedRow> rows, const ResultRow* other) {
-  std::vector<const ResultRow*> compared{other};
-  for (const PairedRow& row : rows)
-    if (row.other == other && row.has_common_seed) compared.push_back(row.row);
-  return target_horizon_s(compared);
-}
-
-std::string heading_of(const Measure& measure) {
-  return measure.compared_by == ComparedBy::difference ? measure.heading : measure.compared_heading;
-}
-
-}  // namespace
 
 bool is_exact(const PairedDifference& found) {
   constexpr double rounding = 1e-9;
@@ -544,9 +493,7 @@ bool is_exact(const PairedDifference& found) {
 std::optional<double> target_horizon_s(std::span<const ResultRow* const> rows) {
   std::vector<TimeToReach> all;
   for (const ResultRow* row : rows) {
-    std::vector<TimeToReach> times;
-    for (const RunSummary& run : row->runs)
-      if (run.time_to_target) times.push_back(time_of(run));
+    const std::vector<TimeToReach> times = times_to_target(*row);
     if (std::ranges::any_of(times, &TimeToReach::is_reached)) all.insert(all.end(), times.begin(), times.end());
   }
   return common_horizon_s(all);
@@ -583,14 +530,19 @@ std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::s
     has_common_seed |= !pairs.own.empty();
     result.push_back({.row = &row, .other = other, .measures = {}, .has_common_seed = !pairs.own.empty()});
   }
-  const auto is_asked = [](const Measure* measure) { return measure->name == time_to_target; };
-  const bool asks_for_times = std::ranges::any_of(measures, is_asked);
+  const bool asks_for_times = std::ranges::find(measures, time_to_target, &Measure::name) != measures.end();
+  const auto horizon_of = [&](const ResultRow* other) {
+    std::vector<const ResultRow*> compared{other};
+    for (const PairedRow& row : result)
+      if (row.other == other && row.has_common_seed) compared.push_back(row.row);
+    return target_horizon_s(compared);
+  };
   std::map<const ResultRow*, std::optional<double>> horizons;
   for (PairedRow& paired : result) {
     if (!paired.has_common_seed) continue;
     const Pairs pairs = pairs_of(*paired.row, *paired.other);
     const auto [horizon_s, is_new] = horizons.try_emplace(paired.other);
-    if (is_new && asks_for_times) horizon_s->second = horizon_of(result, paired.other);
+    if (is_new && asks_for_times) horizon_s->second = horizon_of(paired.other);
     for (const Measure* measure : measures)
       if (auto found = paired_by_seed(*measure, pairs, horizon_s->second)) paired.measures.push_back(*found);
     paired.nobody_reached = asks_for_times && none_reached(pairs.own) && none_reached(pairs.other);
@@ -610,9 +562,11 @@ TextTable paired_table(std::span<const PairedRow> rows) {
           return std::ranges::find(row.measures, &measure, &PairedMeasure::measure) != row.measures.end();
         }))
       shown.push_back(&measure);
-  TextTable table;
-  table.add_column("method", Align::left);
-  for (const Measure* measure : shown) table.add_column(heading_of(*measure), Align::right);
+  TextTable table({{"method", Align::left}});
+  for (const Measure* measure : shown) {
+    const bool is_difference = measure->compared_by == ComparedBy::difference;
+    table.add_column(is_difference ? measure->heading : measure->compared_heading, Align::right);
+  }
   table.add_column("n", Align::right);
   for (const PairedRow& row : rows) {
     std::vector<std::string> cells{row.row->label};
@@ -636,20 +590,16 @@ std::string paired_notes(std::span<const PairedRow> rows, const std::string& aga
     return !row.measures.empty() && row.measures.front().difference.n < 2;
   };
   if (std::ranges::any_of(rows, has_one_seed)) text += "One common seed has no interval.\n";
-  std::string apart;
-  for (const PairedRow& row : rows)
-    if (!row.has_common_seed) apart += (apart.empty() ? "" : ", ") + row.row->label;
-  if (!apart.empty()) text += fmt::format("Without a seed in common, and so without a difference: {}.\n", apart);
-  std::string unreached, without_other;
-  for (const PairedRow& row : rows) {
-    if (row.nobody_reached) unreached += (unreached.empty() ? "" : ", ") + row.row->label;
-    if (row.other_missed) without_other += (without_other.empty() ? "" : ", ") + row.row->label;
-  }
-  if (!unreached.empty())
-    text += fmt::format("No time to the target is compared, since no run of either side reached it: {}.\n", unreached);
-  if (!without_other.empty())
-    text += fmt::format("No time to the target is compared, since no run of \"{}\" reached it: {}.\n", against,
-                        without_other);
+  const auto add_rows = [&](const std::string& what, const auto& concerns) {
+    std::string labels;
+    for (const PairedRow& row : rows)
+      if (concerns(row)) labels += (labels.empty() ? "" : ", ") + row.row->label;
+    if (!labels.empty()) text += fmt::format("{}: {}.\n", what, labels);
+  };
+  add_rows("Without a seed in common, and so without a difference", std::not_fn(&PairedRow::has_common_seed));
+  const std::string no_time = "No time to the target is compared, since no run of ";
+  add_rows(no_time + "either side reached it", std::mem_fn(&PairedRow::nobody_reached));
+  add_rows(fmt::format("{}\"{}\" reached it", no_time, against), std::mem_fn(&PairedRow::other_missed));
   const auto has_exact = [](const PairedRow& row) {
     return std::ranges::any_of(row.measures, [](const PairedMeasure& measure) {
       return is_exact(measure.difference) || (measure.ratio && is_exact(*measure.ratio));

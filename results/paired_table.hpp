@@ -1,32 +1,22 @@
-// Methods against one of them, paired by seed.
+// Comparisons: the simulation with MPI, and methods with one of them, paired by seed.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "results/result_rows.hpp"
-#include "results/statistics.hpp"
-#include "results/summary.hpp"
 #include "results/text_table.hpp"
 
 namespace syncopate {
 
-// The same runs on the simulated cluster and under MPI, side by side: what the simulation promises, what the wall
-// clock shows, and the error of the first measured by the second.
+// A run on the simulated cluster and under MPI, side by side.
 struct ComparedRun {
   RunSummary simulated;  // also names the run
   RunSummary mpi;
-  std::string failure{};  // why there is nothing to compare: which cluster, and its reason; empty if there is
+  std::string failure{};  // which cluster failed, and its reason; empty if both can be compared
   // ||a - b|| / ||b|| of the last models' parameters, b being MPI's; none without a model.
   std::optional<double> parameter_error{};
-  // What is computed depends on who comes first, so that the models differ although both clusters are right.
+  // The computation depends on arrival order, so that the models differ although both clusters are right.
   bool depends_on_clock = false;
-  // What cluster.micro_batch_s declares, where pace = "inject" puts real arithmetic in its place under MPI; none where
-  // that was measured, or micro-batches are stretched to what was drawn.
+  // The declared cluster.micro_batch_s, if pace = "inject" replaces it by real arithmetic under MPI. None if it was
+  // measured, or micro-batches are stretched to their drawn durations.
   std::optional<double> replaced_micro_batch_s{};
 };
 
@@ -35,7 +25,7 @@ struct Tolerances {
   double drop_rate = 0.01;  // absolute
 };
 
-// (simulated - MPI) / MPI; 0 where both are 0, infinite where only MPI's is.
+// (simulated - MPI) / MPI; 0 if both are 0, infinite if only MPI's is.
 double relative_error(double simulated, double mpi);
 double step_time_error(const ComparedRun& run);
 double drop_rate_error(const ComparedRun& run);  // simulated - MPI
@@ -52,85 +42,80 @@ struct Agreement {
 Agreement verdict(const ComparedRun& run, const Tolerances& tolerances);
 bool all_within(std::span<const ComparedRun> runs, const Tolerances& tolerances);  // rows of several seeds by means
 
-// Where, and how busy the machine was when it began.
+// The machine of a comparison, and its load at the start.
 struct ComparisonMachine {
   std::string processor;
   int cores = 1;
-  double load = 0;  // mean number of processes that were ready to run, over the minute before
+  double load = 0;  // mean number of ready processes, over the minute before
 };
 
-// A note where runs differ because micro-batches take different times on the two clusters, with the keys to set. Empty
-// where there is no such run.
+// Notes on runs that differ because micro-batches take different times on the two clusters, or because the declared
+// [network] does not cost what MPI's communication costs. They say which keys to set; empty without such runs.
 std::string pace_note(std::span<const ComparedRun> runs, const Tolerances& tolerances);
-
-// A note where runs differ because the declared [network] does not cost what communication costs MPI's ranks: both
-// costs of the run that differs most, and what to set. Empty where there is no such run.
 std::string network_note(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 
-// Three rows per run (simulated, MPI, error); below them the runs that failed, and notes.
+// Three rows per run (simulated, MPI, error); below them failed runs and notes.
 std::string comparison_table(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 
 // compare.json.
 std::string comparison_json(const std::string& experiment, std::span<const ComparedRun> runs,
                             const Tolerances& tolerances, const ComparisonMachine& machine);
 
-// The same for readers: one row per run.
+// A page with one row per run.
 std::string comparison_markdown(const std::string& experiment, const std::string& file,
                                 std::span<const ComparedRun> runs, const Tolerances& tolerances,
                                 const ComparisonMachine& machine);
 
-// One number of a row beside the same of the row that it is compared with, over the seeds that both have.
+// A measure of two rows, over the seeds that both have.
 struct PairedMeasure {
   const Measure* measure = nullptr;
   Statistics own{};
   Statistics other{};
   PairedDifference difference{};            // own - other
-  std::optional<PairedDifference> ratio{};  // less 1: as the measure is compared; where all numbers are above 0
-  // Of times to a target: up to when they count (TargetHorizon), and how many of the row's runs reached it by then.
+  std::optional<PairedDifference> ratio{};  // less 1, as the measure is compared; if all numbers are above 0
+  // For times to a target: their horizon, and how many of the row's runs reached the target by then.
   std::optional<double> horizon_s{};
   std::size_t reached = 0;
-  // Of times to a target that no run of the row reached: `own` is when the first of them ended, and the difference the
-  // least that it can be, without an interval or p.
+  // No run of the row reached the target: `own` is their earliest end, and the difference a lower bound without an
+  // interval or p.
   bool is_bound = false;
 };
 
-// Up to when times to a target count that are compared with one another: the earliest end of a run that missed it, or
-// else the latest time at which one reached it. Rows of which no run reached it have no time, and no part in this. None
-// where all rows are such.
+// Common horizon of rows whose times to a target are compared: the earliest end of a run that missed it, or else the
+// latest time at which one reached it. Rows that never reached it are ignored; none if there are no others.
 std::optional<double> target_horizon_s(std::span<const ResultRow* const> rows);
 
-// Over the seeds that both rows have; nothing where there are none, or a run lacks the measure. `horizon_s`: of times
-// to a target; one for all rows that a table compares. Such times are nothing where no run of `other` reached it.
+// Nothing without common seeds, or if a run lacks the measure. `horizon_s`: of times to a target, the same in all rows
+// of a table. Nothing for such times if no run of `other` reached it.
 std::optional<PairedMeasure> paired_measure(const Measure& measure, const ResultRow& row, const ResultRow& other,
                                             std::optional<double> horizon_s);
 
 struct PairedRow {
   const ResultRow* row = nullptr;
   const ResultRow* other = nullptr;
-  std::vector<PairedMeasure> measures;  // those that both have, of those that are asked for
+  std::vector<PairedMeasure> measures;  // the requested ones that both have
   bool has_common_seed = true;          // otherwise no measure
-  // Of the target, to which times are asked for: no run of either side, or of the other, reached it; they are no
-  // measure then.
+  // No run of either side, or of the other, reached the target: times to it are not among the measures.
   bool nobody_reached = false, other_missed = false;
 };
 
-// Every row but those of `against` itself. Rows for which there is none to compare with are left out; those without a
-// common seed are there without a measure. Rows that are compared with the same other have one horizon. Throws
-// std::invalid_argument: no such method, several rows are meant, no row has a seed in common with its other.
+// Every row except those of `against` and those without a row to compare with. Rows without a common seed have no
+// measures. Rows compared with the same other share a horizon. Throws std::invalid_argument: no such method, ambiguous
+// rows, or no row has a seed in common with its other.
 std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::string& against,
                                    std::span<const Measure* const> measures);
 
-// Whether the difference is the same for every seed, but for rounding: Student's t has nothing to say of it.
+// Whether the difference is the same for every seed up to rounding: Student's t does not apply.
 bool is_exact(const PairedDifference& found);
 
-// Own means, and the mean difference with its 95 % interval; * where it is significant, (exact) where it is so. What is
-// compared by ratios (S_eff, speed-up, bytes) has the mean ratio alone, with its interval.
+// Own means, and the mean difference with its 95 % interval; * if it is significant, (exact) if it is exact. Measures
+// compared by ratios (S_eff, speed-up, bytes) have only the mean ratio with its interval.
 TextTable paired_table(std::span<const PairedRow> rows);
 
-// "+0.10 [+0.02, +0.18]*", as the measure is shown; * where it is significant. "+0.10 (exact)". "> +0.10" of a bound.
+// "+0.10 [+0.02, +0.18]*", in the displayed unit; * if significant. "+0.10 (exact)". "> +0.10" for a bound.
 std::string difference_text(const PairedMeasure& paired);
 
-// What the table's marks mean, and what was left out.
+// Explains the table's marks, and names what it leaves out.
 std::string paired_notes(std::span<const PairedRow> rows, const std::string& against);
 
 }  // namespace syncopate

@@ -5,11 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <utility>
 
-#include "results/run.hpp"
 #include "workers/base/terminal_text.hpp"
 
 namespace syncopate {
@@ -27,7 +23,7 @@ std::size_t terminal_width() {
   return size.ws_col;
 }
 
-// Without a part that would be seen in half, if what is before it takes the better half of the line.
+// Cuts before a part that does not fit, if the rest takes more than half of the line.
 std::string fit(std::string text, std::size_t width) {
   if (text.size() < width) return text;
   for (const char* const between : {", ", " "})
@@ -39,7 +35,7 @@ std::string fit(std::string text, std::size_t width) {
   return text;
 }
 
-// Trials are judged by the validation samples, and nobody need see what the test set says of them.
+// Trials are judged by the validation samples, and show nothing of the test set.
 std::string quality(const Run& run, const Evaluation& evaluation) {
   const bool validated = run.is_trial && !std::isnan(evaluation.validation_loss);
   const double accuracy = validated ? evaluation.validation_accuracy : evaluation.test_accuracy;
@@ -92,7 +88,9 @@ std::chrono::milliseconds Progress::usual_interval(Style style) {
 }
 
 Progress::Progress(Style style, std::size_t runs, std::size_t to_do, std::string clock)
-    : style_(style), runs_(runs), clock_(std::move(clock)), all_(static_cast<double>(to_do)) {}
+    : style_(style), runs_(runs), clock_(std::move(clock)), all_(static_cast<double>(to_do)), clears_line_([style] {
+        if (style == Style::terminal) standard_error.write("\r\x1b[K");  // other messages get a line of their own
+      }) {}
 
 Progress::~Progress() { clear_line(); }
 
@@ -110,21 +108,12 @@ double Progress::work(const Run& run) const {
   return found == expected_s_.end() ? 0 : found->second;
 }
 
+std::string Progress::noun() const { return is_common_phase_ ? "before run" : run_->is_trial ? "trial" : "run"; }
+
 double Progress::work() const { return is_common_phase_ ? work_of_common_phase(*run_) : work(*run_); }
 
-void Progress::begin_run(std::size_t number, const Run& run) {
-  is_common_phase_ = false;
-  begin(number, run);
-}
-
-void Progress::begin_common_phase(std::size_t before_run, const Run& phase) {
-  is_common_phase_ = true;
-  begin(before_run, phase);
-}
-
-void Progress::end_common_phase() { done_ += work(); }
-
-void Progress::begin(std::size_t number, const Run& run) {
+void Progress::begin(std::size_t number, const Run& run, bool is_common_phase) {
+  is_common_phase_ = is_common_phase;
   number_ = number;
   run_ = &run;
   run_start_ = HostClock::now();
@@ -132,7 +121,7 @@ void Progress::begin(std::size_t number, const Run& run) {
   if (style_ != Style::lines) return;
   if (!listener_) next_ += interval_;
   next_line_ = run_start_ + interval_;
-  note(fmt::format("{} {} of {}: {}: begins", noun(), number_, runs_, name()));
+  note(fmt::format("{} {} of {}: {}: begins", noun(), number_, runs_, name_of(*run_)));
 }
 
 bool Progress::due() {
@@ -143,10 +132,9 @@ bool Progress::due() {
   return true;
 }
 
-// By the pace so far, in seconds per second planned. Where it was said beforehand what runs take, that counts as much
-// as ten seconds, so that there is an estimate from the beginning, which becomes one by what is done. They are ten of
-// those planned where the work goes faster, and ten of the host's where it goes slower: a plan that is far too short
-// would else weigh more than minutes of work.
+// Extrapolates the pace so far, in seconds per expected second. Expected times of runs weigh as much as ten seconds, so
+// that there is an estimate from the beginning. If the work is faster these are ten expected seconds; if it is slower,
+// ten seconds of the host: a plan that is far too short would otherwise outweigh minutes of work.
 std::string Progress::remaining_text(double under_way) const {
   constexpr double weight_of_plan_s = 10;
   const double plan_s = expected_s_.empty() ? 0 : std::min(all_, weight_of_plan_s);
@@ -158,11 +146,7 @@ std::string Progress::remaining_text(double under_way) const {
   return clock_text(pace * (all_ - done));
 }
 
-std::string Progress::noun() const { return is_common_phase_ ? "before run" : run_->is_trial ? "trial" : "run"; }
-
-std::string Progress::name() const { return name_of(*run_); }
-
-// Of a line that is cut off at the terminal's width, what comes first is seen.
+// The share comes first, since a terminal cuts off the end of the line.
 void Progress::show(const RunPosition& position) {
   const double share = share_done(run_->budget, position);
   if (listener_) listener_(share);
@@ -177,14 +161,13 @@ void Progress::show(const RunPosition& position) {
                   clock_text(seconds_since(run_start_)), position.latest ? quality(*run_, *position.latest) : "",
                   position.synchronisations);
   if (style_ == Style::lines)
-    return note(fmt::format("{} {} of {}: {}: {}, {}", noun(), number_, runs_, name(), done, at));
-  const std::string text = fmt::format("{} {}/{}: {}: {}, {}", noun(), number_, runs_, done, name(), at);
-  standard_error.write(fmt::format("\r\x1b[K{}", fit(printable(text), terminal_width())));
-  line_shown_ = true;
+    return note(fmt::format("{} {} of {}: {}: {}, {}", noun(), number_, runs_, name_of(*run_), done, at));
+  const std::string text = fmt::format("{} {}/{}: {}: {}, {}", noun(), number_, runs_, done, name_of(*run_), at);
+  rewrite_line(text);
 }
 
 std::string Progress::ended_text(const Run& run, const RunSummary& summary) const {
-  // When a run failed its reason says, by the clock of the worker that it concerns: records may end much earlier.
+  // Records of a failed run may end much earlier than the time of the failure in its reason.
   const char* const until = summary.status == RunStatus::failed ? ", recorded until" : " after";
   return fmt::format("{}: {}{} {} s {}, {} s host{}", name_of(run), to_string(summary.status), until,
                      shown_number(summary.end_time_s), clock_, shown_number(summary.host_s, 3), quality(run, summary));
@@ -212,6 +195,10 @@ void Progress::show_elsewhere(std::size_t ended, std::span<const Elsewhere> unde
   const std::string text = fmt::format("{} of {} ended, {} left, {} under way{}", ended, runs_, remaining_text(part),
                                        under_way.size(), each);
   if (style_ == Style::lines) return note(text);
+  rewrite_line(text);
+}
+
+void Progress::rewrite_line(const std::string& text) {
   standard_error.write(fmt::format("\r\x1b[K{}", fit(printable(text), terminal_width())));
   line_shown_ = true;
 }
@@ -226,10 +213,6 @@ void Progress::clear_line() {
   if (!line_shown_) return;
   standard_error.write("\r\x1b[K");
   line_shown_ = false;
-}
-
-void Progress::clear_line_at_last() const {
-  if (style_ == Style::terminal) standard_error.write("\r\x1b[K");
 }
 
 }  // namespace syncopate

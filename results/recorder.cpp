@@ -3,15 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <deque>
 #include <iterator>
 #include <mutex>
+#include <set>
 #include <stdexcept>
-#include <string>
 #include <tuple>
-#include <utility>
 
 #include "results/summary.hpp"
 #include "workers/training/checkpoint_log.hpp"
@@ -32,353 +29,14 @@ void visit_rounds(std::span<const GradientArrival> arrivals, const Visit& visit)
   }
 }
 
-}  // namespace
-
-std::vector<GradientArrival> in_order(std::vector<GradientArrival> arrivals) {
-  std::ranges::stable_sort(arrivals, {}, [](const GradientArrival& arrival) {
-    return std::tuple(arrival.round_begin, arrival.step, arrival.since, arrival.worker);
-  });
-  return arrivals;
-}
-
-std::vector<MeanArrival> mean_arrivals(std::span<const GradientArrival> arrivals) {
-  std::vector<MeanArrival> means;
-  visit_rounds(arrivals, [&](std::size_t k, const GradientArrival& arrival) {
-    if (means.size() < k) means.resize(k);
-    means[k - 1].mean_s += exact_seconds(arrival.since);
-    ++means[k - 1].rounds;
-  });
-  for (MeanArrival& mean : means) mean.mean_s /= static_cast<double>(mean.rounds);
-  return means;
-}
-
-std::string arrivals_csv(std::span<const GradientArrival> arrivals) {
-  std::string text = "step,k,worker,arrival_s\n";
-  visit_rounds(arrivals, [&](std::size_t k, const GradientArrival& arrival) {
-    fmt::format_to(std::back_inserter(text), "{},{},{},{}\n", arrival.step.value(), k, arrival.worker.value,
-                   exact_seconds(arrival.since));
-  });
-  return text;
-}
-
-struct EvaluatedRows::Shared {
-  struct Entry {
-    Asked asked;
-    bool done = false;
-  };
-
-  void store(std::size_t index, const Evaluation& evaluation);
-  void store_and_tell(std::size_t index, const Evaluation& evaluation);
-  void note(Measurement measurement);
-
-  std::mutex mutex;
-  std::deque<Entry> all;                  // does not move its elements when it grows
-  std::vector<Measurement> measurements;  // as they come
-  std::optional<Step> diverged_at;
-  std::optional<MetricsRow> latest;  // the newest model that has been evaluated
-  std::size_t latest_index = 0;
-  std::mutex call;                     // held during calls of, and changes to:
-  std::function<void()> on_evaluated;  // may be null
-};
-
-void EvaluatedRows::Shared::store(std::size_t index, const Evaluation& evaluation) {
-  const std::lock_guard lock(mutex);
-  Entry& entry = all[index];
-  entry.asked.row.evaluation = evaluation;
-  entry.done = true;
-  const Step step = entry.asked.row.step;
-  if (!evaluation.finite && (!diverged_at || step < *diverged_at)) diverged_at = step;
-  if (latest && index < latest_index) return;
-  latest = entry.asked.row;
-  latest_index = index;
-}
-
-void EvaluatedRows::Shared::store_and_tell(std::size_t index, const Evaluation& evaluation) {
-  store(index, evaluation);
-  const std::lock_guard lock(call);
-  if (on_evaluated) on_evaluated();
-}
-
-void EvaluatedRows::Shared::note(Measurement measurement) {
-  const std::lock_guard lock(mutex);
-  measurements.push_back(std::move(measurement));
-}
-
-namespace {
+constexpr const char* evaluated_consensus_distance_name = "evaluated_consensus_distance";
 
 [[noreturn]] void fail_as_diverged(Step step) {
   throw Diverged(fmt::format("the model is not finite after step {}", step.value()));
 }
 
-}  // namespace
-
-ModelStatePtr without_moments(const ModelStatePtr& state) {
-  auto evaluated = std::make_shared<ModelState>(*state);
-  evaluated->moments = {};
-  return evaluated;
-}
-
-EvaluatedRows::EvaluatedRows(Training& training) : training_(training), shared_(std::make_shared<Shared>()) {}
-
-std::size_t EvaluatedRows::add(Asked asked) {
-  const std::lock_guard lock(shared_->mutex);
-  const bool needs_none = asked.models.empty();
-  shared_->all.push_back({std::move(asked), needs_none});
-  return shared_->all.size() - 1;
-}
-
-void EvaluatedRows::insert(const MetricsRow& row, std::optional<double> consensus_distance) {
-  const std::lock_guard lock(shared_->mutex);
-  if (row.evaluation && !row.evaluation->finite && !shared_->diverged_at) shared_->diverged_at = row.step;
-  if (consensus_distance)
-    shared_->measurements.push_back({row.step, row.time, evaluated_consensus_distance_name, *consensus_distance});
-  const auto later =
-      std::ranges::find_if(shared_->all, [&row](const auto& entry) { return entry.asked.row.step > row.step; });
-  shared_->all.insert(later, {.asked = {.row = row}, .done = true});
-}
-
-void EvaluatedRows::set_first_rate(double learning_rate) {
-  const std::lock_guard lock(shared_->mutex);
-  if (!shared_->all.empty()) shared_->all.front().asked.row.learning_rate = learning_rate;
-}
-
-void EvaluatedRows::evaluate(std::size_t index) {
-  Asked asked;
-  {
-    const std::lock_guard lock(shared_->mutex);
-    Asked& kept = shared_->all[index].asked;
-    asked.row = kept.row;
-    asked.models.swap(kept.models);
-    asked.recalibration.swap(kept.recalibration);
-    std::swap(asked.own, kept.own);
-  }
-  if (asked.models.empty()) return;  // time-only, or already asked for
-  if (!asked.own.models.empty()) {
-    training_.measure_spread(asked.own.models, [shared = shared_, row = asked.row](double spread) {
-      shared->note({row.step, row.time, evaluated_consensus_distance_name, spread});
-    });
-    if (asked.own.evaluated == OwnModels::each) return evaluate_each(asked.own.models, index);
-  }
-  if (!asked.recalibration.empty()) {
-    for (ModelStatePtr& model : asked.models) model = training_.recalibrated(model, asked.recalibration);
-  }
-  const auto done = [shared = shared_, index](const Evaluation& evaluation) {
-    shared->store_and_tell(index, evaluation);
-  };
-  keep({training_.evaluate(std::move(asked.models), done)});
-}
-
-void EvaluatedRows::evaluate_each(const std::vector<WeightedState>& models, std::size_t index) {
-  struct Parts {
-    std::mutex mutex;
-    std::vector<std::optional<Evaluation>> all;
-    std::size_t missing;
-  };
-  const auto parts = std::make_shared<Parts>();
-  parts->all.resize(models.size());
-  parts->missing = models.size();
-  std::vector<std::shared_ptr<Task>> tasks;
-  for (std::size_t i = 0; i < models.size(); ++i) {
-    const auto done = [shared = shared_, parts, i, index](const Evaluation& evaluation) {
-      std::vector<Evaluation> whole;
-      {
-        const std::lock_guard lock(parts->mutex);
-        parts->all[i] = evaluation;
-        if (--parts->missing > 0) return;
-        for (const auto& part : parts->all) whole.push_back(*part);
-      }
-      shared->store_and_tell(index, mean_of(whole));
-    };
-    tasks.push_back(training_.evaluate({models[i].state}, done));
-  }
-  keep(std::move(tasks));
-}
-
-void EvaluatedRows::keep(std::vector<std::shared_ptr<Task>> tasks) {
-  if (training_.is_divided()) tasks_.push_back(std::move(tasks));
-}
-
-void EvaluatedRows::evaluate_all() {
-  const std::size_t all = shared_->all.size();  // only this thread adds to them
-  for (std::size_t index = 0; index < all; ++index) evaluate(index);
-}
-
-void EvaluatedRows::check() const {
-  const std::lock_guard lock(shared_->mutex);
-  if (shared_->diverged_at) fail_as_diverged(*shared_->diverged_at);
-}
-
-void EvaluatedRows::check_earlier() {
-  if (CourseLog::replays_here()) return;  // the run has gone on after them
-  for (; checked_ + 1 < tasks_.size(); ++checked_) {
-    for (const auto& task : std::exchange(tasks_[checked_], {})) training_.executor().wait(task);
-    const std::lock_guard lock(shared_->mutex);
-    const MetricsRow& row = shared_->all[checked_].asked.row;
-    if (row.evaluation && !row.evaluation->finite) fail_as_diverged(row.step);
-  }
-}
-
-std::function<void(Measurement)> EvaluatedRows::sink() const {
-  return [shared = shared_](Measurement measurement) { shared->note(std::move(measurement)); };
-}
-
-void EvaluatedRows::set_listener(std::function<void()> listener) {
-  const std::lock_guard lock(shared_->call);
-  shared_->on_evaluated = std::move(listener);
-}
-
-bool EvaluatedRows::has_diverged() const {
-  const std::lock_guard lock(shared_->mutex);
-  return shared_->diverged_at.has_value();
-}
-
-std::optional<MetricsRow> EvaluatedRows::latest() const {
-  const std::lock_guard lock(shared_->mutex);
-  return shared_->latest;
-}
-
-void EvaluatedRows::write_to(Recording& recording) const {
-  {
-    const std::lock_guard lock(shared_->mutex);
-    for (const Shared::Entry& entry : shared_->all) {
-      if (entry.done) recording.metrics.push_back(entry.asked.row);
-    }
-    recording.measurements = shared_->measurements;
-  }
-  std::ranges::stable_sort(recording.measurements, [](const Measurement& a, const Measurement& b) {
-    return std::tie(a.step, a.time, a.quantity) < std::tie(b.step, b.time, b.quantity);
-  });
-}
-
-EvaluatedRows::Ended EvaluatedRows::ended() const {
-  Ended ended;
-  const std::lock_guard lock(shared_->mutex);
-  for (const Shared::Entry& entry : shared_->all) ended.entries.push_back(entry.asked.row.evaluation.value());
-  ended.measurements = shared_->measurements;
-  return ended;
-}
-
-bool EvaluatedRows::take_up(const Ended& before) {
-  {
-    const std::lock_guard lock(shared_->mutex);
-    if (shared_->all.size() != before.entries.size()) return false;
-    shared_->measurements = before.measurements;
-  }
-  for (std::size_t index = 0; index < before.entries.size(); ++index) shared_->store(index, before.entries[index]);
-  return true;
-}
-
-ModelMeasurements::ModelMeasurements(const MeasurementPlan& plan, int workers, bool defer, Training& training,
-                                     Sink sink)
-    : plan_(plan), defer_(defer), training_(training), sink_(std::move(sink)), worker_models_(workers) {}
-
-void ModelMeasurements::publish(const Publication& publication) {
-  if (!plan_.model.any() || training_.time_only() || !publication.ensemble.empty()) return;
-  const std::int64_t every = plan_.every_steps.value();
-  const bool is_first_of_interval =
-      measured_step_ < Step{0} || publication.step.value() / every > measured_step_.value() / every;
-  if (!is_first_of_interval) return;
-  measured_step_ = publication.step;
-  ModelStatePtr model = without_moments(publication.model);
-  if (!publication.recalibration.empty()) model = training_.recalibrated(model, publication.recalibration);
-  if (defer_)
-    to_be_measured_.emplace_back(publication.step, publication.time, std::move(model));
-  else
-    measure(publication.step, publication.time, model);
-}
-
-void ModelMeasurements::measure(Step step, Time time, const ModelStatePtr& model) {
-  training_.measure(model, plan_.model, [sink = sink_, step, time](const ModelMeasures& found) {
-    for (const auto& [quantity, value] :
-         {std::pair("gradient_norm", found.gradient_norm), std::pair("gradient_variance", found.gradient_variance),
-          std::pair("noise_scale", found.noise_scale), std::pair("hessian_trace", found.hessian_trace),
-          std::pair("largest_eigenvalue", found.largest_eigenvalue), std::pair("parameter_norm", found.parameter_norm)})
-      if (value) sink({step, time, quantity, *value});
-  });
-}
-
-bool ModelMeasurements::wants_step_gradient(Step step) const {
-  return plan_.step_gradient_norm && is_due(step) && step > measured_gradient_;
-}
-
-void ModelMeasurements::add_step_gradient(Step step, Time time, const Gradient& gradient) {
-  measured_gradient_ = step;
-  training_.measure_norm(gradient, [sink = sink_, step, time](double norm) {
-    sink({step, time, "step_gradient_norm", norm});
-  });
-}
-
-bool ModelMeasurements::wants_worker_models(Step step) const { return plan_.consensus_distance && is_due(step); }
-
-void ModelMeasurements::add_worker_model(OwnModel&& model) {
-  worker_models_.add(std::move(model));
-  take_in_worker_models();
-}
-
-void ModelMeasurements::take_in_worker_models() {
-  while (const auto models = worker_models_.take_first()) {
-    Publication all = as_publication(*models);
-    training_.measure_spread(std::move(all.own.models),
-                             [sink = sink_, step = all.step, time = all.time](double spread) {
-                               sink({step, time, consensus_distance_name, spread});
-                             });
-  }
-}
-
-void ModelMeasurements::finish() {
-  for (const auto& [step, time, model] : std::exchange(to_be_measured_, {})) measure(step, time, model);
-}
-
-void ModelsByTime::add(OwnModel&& model) {
-  OfWorker& of = of_[model.worker];
-  of.reached = multiple_of(model.time);
-  of.models.push_back(std::move(model));
-}
-
-std::optional<std::map<Rank, OwnModel>> ModelsByTime::take_first() {
-  const Time due{next_ * every_};
-  for (const Rank worker : Ranks(workers_)) {
-    auto& [models, reached, has_ended] = of_[worker];
-    while (!models.empty() && models.front().time < due) models.pop_front();
-    if (!models.empty()) continue;
-    if (has_ended) {
-      is_over_ = true;
-      take_all();
-    }
-    return std::nullopt;
-  }
-  std::map<Rank, OwnModel> first;
-  Time latest{};
-  for (const Rank worker : Ranks(workers_)) {
-    const OwnModel& model = of_[worker].models.front();
-    first.emplace(worker, model);
-    latest = std::max(latest, model.time);
-  }
-  next_ = multiple_of(latest) + 1;
-  return first;
-}
-
-std::vector<OwnModel> ModelsByTime::take_all() {
-  std::vector<OwnModel> all;
-  for (const Rank worker : Ranks(workers_))
-    for (OwnModel& model : std::exchange(of_[worker].models, {})) all.push_back(std::move(model));
-  return all;
-}
-
-void ModelsByStep::add(OwnModel&& model) {
-  const Rank worker = model.worker;
-  open_[model.step].insert_or_assign(worker, std::move(model));
-}
-
-std::optional<std::map<Rank, OwnModel>> ModelsByStep::take_first(bool at_the_end) {
-  if (open_.empty()) return std::nullopt;
-  const auto& models = open_.begin()->second;
-  const auto is_missing = [&](Rank worker) { return !models.contains(worker) && !ended_.contains(worker); };
-  for (int worker = 0; worker < workers_ && !at_the_end; ++worker)
-    if (is_missing(Rank{worker})) return std::nullopt;
-  return std::move(open_.extract(open_.begin()).mapped());
-}
-
+// Publication of the workers' own models as they are evaluated: the largest step, with time and counts of the latest
+// model. Time-only runs have no models, and the mean is not filled in.
 Publication as_publication(const std::map<Rank, OwnModel>& models) {
   Publication publication;
   for (const auto& [worker, own] : models) {
@@ -394,9 +52,7 @@ Publication as_publication(const std::map<Rank, OwnModel>& models) {
   return publication;
 }
 
-namespace {
-
-// Weighted, by weights that need not sum to 1.
+// Weights need not sum to 1.
 ModelStatePtr mean_of(std::vector<WeightedState> models, Training& training) {
   double sum = 0;
   for (const WeightedState& model : models) sum += model.weight;
@@ -404,284 +60,23 @@ ModelStatePtr mean_of(std::vector<WeightedState> models, Training& training) {
   return training.combine(models);
 }
 
-// The members of the ensemble, or the one model.
+// The part that an evaluation reads. Without the moments, so that the optimizer can continue in place.
+ModelStatePtr without_moments(const ModelStatePtr& state) {
+  auto evaluated = std::make_shared<ModelState>(*state);
+  evaluated->moments = {};
+  return evaluated;
+}
+
 std::vector<ModelStatePtr> models_of(const Publication& publication) {
   std::vector<ModelStatePtr> models = publication.ensemble;
   if (models.empty()) models.push_back(publication.model);
-  std::transform(models.begin(), models.end(), models.begin(), without_moments);
+  std::ranges::transform(models, models.begin(), without_moments);
   return models;
 }
-
-}  // namespace
-
-Recorder::Recorder(Options options, Training& training)
-    : options_(std::move(options)),
-      training_(training),
-      evaluated_(training),
-      measurements_(options_.measurements, options_.workers, options_.defer, training, evaluated_.sink()),
-      own_models_(options_.workers) {
-  if (options_.plan.every_duration > Duration{})
-    own_models_by_time_.emplace(options_.workers, options_.plan.every_duration);
-}
-
-void Recorder::begin(const ModelStatePtr& initial, double learning_rate) {
-  Publication publication{.model = initial};
-  publication.learning_rate = learning_rate;
-  on_publish(publication);
-}
-
-void Recorder::on_row(const StepRow& row) {
-  rows_.push_back(row);
-  position_.reached.step = std::max(position_.reached.step, row.step);
-  position_.reached.time = std::max(position_.reached.time, row.end);
-  ++position_.synchronisations;
-  if (options_.on_change) options_.on_change();
-}
-
-void Recorder::on_publish(const Publication& publication) {
-  const Training::AskedBy all(training_, ProcessSet::everywhere());
-  if (training_.is_divided())
-    evaluated_.check_earlier();
-  else
-    evaluated_.check();
-  take_in(publication);
-  measurements_.publish(publication);
-  if (options_.on_change) options_.on_change();
-}
-
-void Recorder::on_first_rate(double learning_rate) { evaluated_.set_first_rate(learning_rate); }
-
-bool Recorder::wants_step_gradient(Step step) const { return measurements_.wants_step_gradient(step); }
-
-void Recorder::on_step_gradient(Step step, Time time, const Gradient& gradient) {
-  const Training::AskedBy all(training_, ProcessSet::everywhere());
-  measurements_.add_step_gradient(step, time, gradient);
-}
-
-bool Recorder::wants_worker_models(Step step) const { return measurements_.wants_worker_models(step); }
-
-void Recorder::on_worker_model(OwnModel&& model) {
-  const Training::AskedBy all(training_, ProcessSet::everywhere());
-  measurements_.add_worker_model(std::move(model));
-}
-
-bool Recorder::wants_own_models(Step step) const {
-  if (own_models_by_time_) return true;  // it is of the time which of them are kept
-  const std::int64_t every = options_.plan.every_steps.value();
-  return every > 0 && step.value() % every == 0;
-}
-
-void Recorder::on_own_model(OwnModel&& model) {
-  const Training::AskedBy all(training_, ProcessSet::everywhere());
-  if (!own_models_by_time_)
-    own_models_.add(std::move(model));
-  else if (own_models_by_time_->wants(model.worker, model.time))
-    own_models_by_time_->add(std::move(model));
-  if (!options_.defer) take_in_own_models();
-}
-
-void Recorder::on_own_models_end(Rank worker) {
-  const Training::AskedBy all(training_, ProcessSet::everywhere());
-  own_models_.end(worker);
-  if (own_models_by_time_) own_models_by_time_->end(worker);
-  measurements_.end(worker);
-  if (!options_.defer) take_in_own_models();
-  if (!options_.defer) measurements_.take_in_worker_models();
-}
-
-std::optional<std::map<Rank, OwnModel>> Recorder::take_first_own_models() {
-  return own_models_by_time_ ? own_models_by_time_->take_first() : own_models_.take_first();
-}
-
-std::vector<OwnModel> Recorder::take_own_models() {
-  if (own_models_by_time_) return own_models_by_time_->take_all();
-  std::vector<OwnModel> all;
-  while (auto models = own_models_.take_first(true))
-    for (auto& [worker, model] : *models) all.push_back(std::move(model));
-  return all;
-}
-
-void Recorder::take_in_own_models() {
-  while (const auto models = take_first_own_models()) {
-    Publication publication = as_publication(*models);
-    if (publication.step <= newest_step_) continue;  // of workers that went on after the last model of all
-    publication.time = std::max(publication.time, newest_time_);
-    if (!publication.own.models.empty()) publication.model = mean_of(publication.own.models, training_);
-    on_publish(publication);
-  }
-}
-
-void Recorder::add(MetricsRow row, std::optional<double> consensus_distance) {
-  evaluated_.insert(row, consensus_distance);
-}
-
-void Recorder::take_in(const Publication& publication) {
-  const Step step = publication.step;
-  const Time time = publication.time;
-  newest_step_ = step;
-  newest_time_ = time;
-  position_.reached = {std::max(position_.reached.step, step), std::max(position_.reached.time, time),
-                       publication.samples, publication.bytes};
-  // Where a step of the file is several of the method's, a later model may bear the same number.
-  const bool is_newer = step > recorded_step_ || (step == recorded_step_ && time > recorded_time_);
-  if (is_newer) {
-    EvaluatedRows::Asked asked{.row = row_of(publication)};
-    if (!training_.time_only()) {
-      asked.models = models_of(publication);
-      asked.recalibration = publication.recalibration;
-      asked.own = publication.own;
-    }
-    if (options_.keep_parameters) {
-      last_models_ = asked.models;
-      last_recalibration_ = asked.recalibration;
-    }
-    last_.reset();
-    if (due(step, time)) {
-      record(std::move(asked));
-    } else {
-      last_ = std::move(asked);
-    }
-  }
-}
-
-MetricsRow Recorder::row_of(const Publication& publication) const {
-  MetricsRow row;
-  row.step = publication.step;
-  row.epoch = epoch(static_cast<double>(publication.step.value()) + publication.surplus_steps);
-  row.samples = publication.samples;
-  row.time = publication.time;
-  row.learning_rate = publication.learning_rate;
-  row.bytes = publication.bytes;
-  return row;
-}
-
-// The first publication, and the first one at or after each multiple of the interval.
-bool Recorder::due(Step step, Time time) const {
-  if (recorded_step_ < Step{0}) return true;
-  if (const Duration every = options_.plan.every_duration; every > Duration{})
-    return time.time_since_epoch() / every > recorded_time_.time_since_epoch() / every;
-  const std::int64_t every = options_.plan.every_steps.value();
-  return every > 0 && step.value() / every > recorded_step_.value() / every;
-}
-
-std::optional<double> Recorder::epoch(double steps) const {
-  const std::int64_t steps_per_epoch = training_.time_only() ? 0 : training_.objective().steps_per_epoch();
-  if (steps_per_epoch == 0) return {};
-  return steps / static_cast<double>(steps_per_epoch);
-}
-
-void Recorder::record(EvaluatedRows::Asked asked) {
-  recorded_step_ = asked.row.step;
-  recorded_time_ = asked.row.time;
-  const std::size_t index = evaluated_.add(std::move(asked));
-  if (!options_.defer) evaluated_.evaluate(index);
-}
-
-void Recorder::finish() {
-  if (last_) record(*std::exchange(last_, std::nullopt));
-  evaluated_.set_listener(options_.on_change);
-  try {
-    evaluated_.evaluate_all();
-    measurements_.finish();
-    training_.executor().wait_all();
-    for (const ModelStatePtr& last : last_models_) {
-      const ModelStatePtr model = training_.recalibrated(last, last_recalibration_);  // as it was evaluated
-      parameters_.push_back(training_.values(model));
-      if (model->buffers) buffers_.push_back(training_.buffer_values(model));
-    }
-    if (training_.is_divided()) training_.executor().wait_all();  // others may need what is here
-  } catch (...) {
-    evaluated_.set_listener(nullptr);
-    throw;
-  }
-  evaluated_.set_listener(nullptr);
-}
-
-Recording Recorder::recording() const {
-  Recording recording{.metrics = {}, .rows = rows_, .parameters = parameters_, .buffers = buffers_};
-  evaluated_.write_to(recording);
-  cut_after_divergence(recording);
-  return recording;
-}
-
-RunPosition Recorder::position() const {
-  RunPosition position = position_;
-  const bool lags = !options_.defer && !training_.time_only();
-  if (!lags) position.computed = position.reached;
-  if (const auto latest = evaluated_.latest()) {
-    position.latest = latest->evaluation;
-    if (lags) position.computed = {latest->step, latest->time, latest->samples, latest->bytes};
-  }
-  return position;
-}
-
-namespace {
 
 std::string cell(std::optional<double> value) {
   return value ? fmt::format("{}", without_sign_of_nan(*value)) : std::string{};
 }
-
-// What is not a number was not there to be measured: an accuracy of an objective without one, a validation set.
-std::optional<double> measured(double value) {
-  if (std::isnan(value)) return {};
-  return value;
-}
-
-}  // namespace
-
-void cut_after_divergence(Recording& recording) {
-  const auto is_divergent = [](const MetricsRow& row) { return row.evaluation && !row.evaluation->finite; };
-  const auto first = std::find_if(recording.metrics.begin(), recording.metrics.end(), is_divergent);
-  if (first == recording.metrics.end()) return;
-  recording.diverged = true;
-  const Time end = first->time;
-  recording.metrics.erase(std::next(first), recording.metrics.end());
-  std::erase_if(recording.rows, [end](const StepRow& row) { return row.end > end; });
-  std::erase_if(recording.measurements, [end](const Measurement& row) { return row.time > end; });
-}
-
-std::string metrics_csv(std::span<const MetricsRow> rows) {
-  const bool is_validated = std::ranges::any_of(
-      rows, [](const MetricsRow& row) { return row.evaluation && measured(row.evaluation->validation_loss); });
-  std::string text = "step,epoch,samples,time_s,test_loss,test_accuracy,train_loss,learning_rate,communicated_bytes";
-  text += is_validated ? ",validation_loss,validation_accuracy\n" : "\n";
-  for (const MetricsRow& row : rows) {
-    std::optional<double> test_loss, test_accuracy, train_loss, validation_loss, validation_accuracy;
-    if (row.evaluation) {
-      test_loss = row.evaluation->test_loss;
-      test_accuracy = measured(row.evaluation->test_accuracy);
-      train_loss = row.evaluation->train_loss;
-      validation_loss = row.evaluation->validation_loss;
-      validation_accuracy = measured(row.evaluation->validation_accuracy);
-    }
-    fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{},{},{}", row.step.value(), cell(row.epoch),
-                   row.samples, exact_seconds(row.time), cell(test_loss), cell(test_accuracy), cell(train_loss),
-                   row.learning_rate, row.bytes.value());
-    if (is_validated)
-      fmt::format_to(std::back_inserter(text), ",{},{}", cell(validation_loss), cell(validation_accuracy));
-    text += '\n';
-  }
-  return text;
-}
-
-std::string steps_csv(std::span<const StepRow> rows) {
-  std::string text = "step,time_s,duration_s,kept_micro_batches,dropped_micro_batches,period_steps,bytes\n";
-  for (const StepRow& row : rows) {
-    fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{}\n", row.step.value(), exact_seconds(row.end),
-                   exact_seconds(row.duration), row.kept, row.dropped, row.period.value(), row.bytes.value());
-  }
-  return text;
-}
-
-std::string measurements_csv(std::span<const Measurement> rows) {
-  std::string text = "step,time_s,quantity,value\n";
-  for (const Measurement& row : rows)
-    fmt::format_to(std::back_inserter(text), "{},{},{},{}\n", row.step.value(), exact_seconds(row.time), row.quantity,
-                   cell(row.value));
-  return text;
-}
-
-namespace {
 
 Json json_of(const MetricsRow& row) {
   Json evaluation;
@@ -690,9 +85,8 @@ Json json_of(const MetricsRow& row) {
     evaluation =
         Json::array({e.test_loss, e.test_accuracy, e.train_loss, e.finite, e.validation_loss, e.validation_accuracy});
   }
-  const Json epoch = row.epoch ? Json(*row.epoch) : Json();
-  return Json::array({row.step.value(), epoch, row.samples, row.time.time_since_epoch().count(), evaluation,
-                      row.learning_rate, row.bytes.value()});
+  return Json::array({row.step.value(), or_null(row.epoch), row.samples, row.time.time_since_epoch().count(),
+                      evaluation, row.learning_rate, row.bytes.value()});
 }
 
 MetricsRow row_of(const Json& json) {
@@ -759,35 +153,675 @@ std::vector<float> floats_of(const std::vector<std::uint8_t>& bytes) {
 
 }  // namespace
 
+std::vector<GradientArrival> in_order(std::vector<GradientArrival> arrivals) {
+  std::ranges::stable_sort(arrivals, {}, [](const GradientArrival& arrival) {
+    return std::tuple(arrival.round_begin, arrival.step, arrival.since, arrival.worker);
+  });
+  return arrivals;
+}
+
+std::vector<MeanArrival> mean_arrivals(std::span<const GradientArrival> arrivals) {
+  std::vector<MeanArrival> means;
+  visit_rounds(arrivals, [&](std::size_t k, const GradientArrival& arrival) {
+    if (means.size() < k) means.resize(k);
+    means[k - 1].mean_s += exact_seconds(arrival.since);
+    ++means[k - 1].rounds;
+  });
+  for (MeanArrival& mean : means) mean.mean_s /= static_cast<double>(mean.rounds);
+  return means;
+}
+
+std::string arrivals_csv(std::span<const GradientArrival> arrivals) {
+  std::string text = "step,k,worker,arrival_s\n";
+  visit_rounds(arrivals, [&](std::size_t k, const GradientArrival& arrival) {
+    fmt::format_to(std::back_inserter(text), "{},{},{},{}\n", arrival.step.value(), k, arrival.worker.value,
+                   exact_seconds(arrival.since));
+  });
+  return text;
+}
+
+// Rows of metrics.csv in the order of their requests, and measurements. The executor fills both when models have been
+// evaluated.
+class Recorder::EvaluatedRows {
+ public:
+  // `training` outlives this object. Evaluations may outlive it, since one may end after a failed run is gone.
+  explicit EvaluatedRows(Training& training) : training_(training) {}
+
+  // Returns the new row's index. Called by one thread at a time.
+  std::size_t add(Asked asked) {
+    const std::lock_guard lock(shared_->mutex);
+    const bool needs_none = asked.models.empty();
+    shared_->all.push_back({std::move(asked), needs_none});
+    return shared_->all.size() - 1;
+  }
+
+  // Inserts a row that is already evaluated before the rows of later steps, none of which may be evaluated yet.
+  void insert(const MetricsRow& row, std::optional<double> consensus_distance) {
+    const std::lock_guard lock(shared_->mutex);
+    if (row.evaluation && !row.evaluation->finite && !shared_->diverged_at) shared_->diverged_at = row.step;
+    if (consensus_distance)
+      shared_->measurements.push_back({row.step, row.time, evaluated_consensus_distance_name, *consensus_distance});
+    const auto later =
+        std::ranges::find_if(shared_->all, [&row](const auto& entry) { return entry.asked.row.step > row.step; });
+    shared_->all.insert(later, {.asked = {.row = row}, .done = true});
+  }
+
+  void set_first_rate(double learning_rate) {
+    const std::lock_guard lock(shared_->mutex);
+    if (!shared_->all.empty()) shared_->all.front().asked.row.learning_rate = learning_rate;
+  }
+
+  // Requests the evaluation, unless that was done before.
+  void evaluate(std::size_t index);
+
+  void evaluate_all() {
+    const std::size_t all = shared_->all.size();  // only this thread adds to them
+    for (std::size_t index = 0; index < all; ++index) evaluate(index);
+  }
+
+  // Throws Diverged if a finished evaluation has shown that the model is not finite.
+  void check() const {
+    const std::lock_guard lock(shared_->mutex);
+    if (shared_->diverged_at) fail_as_diverged(*shared_->diverged_at);
+  }
+
+  // Waits for all evaluations but the last before it checks. Processes that divide the work stop at the same row,
+  // however fast each is.
+  void check_earlier() {
+    if (CourseLog::replays_here()) return;  // the run has continued after them
+    for (; checked_ + 1 < tasks_.size(); ++checked_) {
+      for (const auto& task : std::exchange(tasks_[checked_], {})) training_.executor().wait(task);
+      const std::lock_guard lock(shared_->mutex);
+      const MetricsRow& row = shared_->all[checked_].asked.row;
+      if (row.evaluation && !row.evaluation->finite) fail_as_diverged(row.step);
+    }
+  }
+
+  std::function<void(Measurement)> sink() const {
+    return [shared = shared_](Measurement measurement) { shared->note(std::move(measurement)); };
+  }
+
+  // Called after each evaluation, by one thread at a time; may be null.
+  void set_listener(std::function<void()> listener) {
+    const std::lock_guard lock(shared_->call);
+    shared_->on_evaluated = std::move(listener);
+  }
+
+  bool has_diverged() const {
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->diverged_at.has_value();
+  }
+
+  std::optional<MetricsRow> latest() const {
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->latest;
+  }
+
+  // Writes evaluated rows, and all measurements by step and time.
+  void write_to(Recording& recording) const {
+    {
+      const std::lock_guard lock(shared_->mutex);
+      for (const Entry& entry : shared_->all)
+        if (entry.done) recording.metrics.push_back(entry.asked.row);
+      recording.measurements = shared_->measurements;
+    }
+    std::ranges::stable_sort(recording.measurements, [](const Measurement& a, const Measurement& b) {
+      return std::tie(a.step, a.time, a.quantity) < std::tie(b.step, b.time, b.quantity);
+    });
+  }
+
+  Evaluated evaluated() const {
+    Evaluated ended;
+    const std::lock_guard lock(shared_->mutex);
+    for (const Entry& entry : shared_->all) ended.entries.push_back(entry.asked.row.evaluation.value());
+    ended.measurements = shared_->measurements;
+    return ended;
+  }
+
+  bool take_up(const Evaluated& before) {
+    {
+      const std::lock_guard lock(shared_->mutex);
+      if (shared_->all.size() != before.entries.size()) return false;
+      shared_->measurements = before.measurements;
+    }
+    for (std::size_t index = 0; index < before.entries.size(); ++index) shared_->store(index, before.entries[index]);
+    return true;
+  }
+
+ private:
+  struct Entry {
+    Asked asked;
+    bool done = false;
+  };
+
+  // Shared with the running evaluations.
+  struct Shared {
+    void store(std::size_t index, const Evaluation& evaluation) {
+      const std::lock_guard lock(mutex);
+      Entry& entry = all[index];
+      entry.asked.row.evaluation = evaluation;
+      entry.done = true;
+      const Step step = entry.asked.row.step;
+      if (!evaluation.finite && (!diverged_at || step < *diverged_at)) diverged_at = step;
+      if (latest && index < latest_index) return;
+      latest = entry.asked.row;
+      latest_index = index;
+    }
+
+    void store_and_tell(std::size_t index, const Evaluation& evaluation) {
+      store(index, evaluation);
+      const std::lock_guard lock(call);
+      if (on_evaluated) on_evaluated();
+    }
+
+    void note(Measurement measurement) {
+      const std::lock_guard lock(mutex);
+      measurements.push_back(std::move(measurement));
+    }
+
+    std::mutex mutex;
+    std::deque<Entry> all;                  // does not move its elements when it grows
+    std::vector<Measurement> measurements;  // in the order of arrival
+    std::optional<Step> diverged_at;
+    std::optional<MetricsRow> latest;  // of the newest evaluated model
+    std::size_t latest_index = 0;
+    std::mutex call;                     // held during calls of, and changes to:
+    std::function<void()> on_evaluated;  // may be null
+  };
+
+  void evaluate_each(const std::vector<WeightedState>& models, std::size_t index);
+
+  void keep(std::vector<std::shared_ptr<Task>> tasks) {
+    if (training_.is_divided()) tasks_.push_back(std::move(tasks));
+  }
+
+  Training& training_;
+  std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+  // Only where processes divide the work: tasks of each row, until they have been waited for.
+  std::vector<std::vector<std::shared_ptr<Task>>> tasks_;
+  std::size_t checked_ = 0;  // rows whose tasks have been waited for
+};
+
+void Recorder::EvaluatedRows::evaluate(std::size_t index) {
+  Asked asked;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    Asked& kept = shared_->all[index].asked;
+    asked.row = kept.row;
+    asked.models.swap(kept.models);
+    asked.recalibration.swap(kept.recalibration);
+    std::swap(asked.own, kept.own);
+  }
+  if (asked.models.empty()) return;  // time-only, or already asked for
+  if (!asked.own.models.empty()) {
+    training_.measure_spread(asked.own.models, [shared = shared_, row = asked.row](double spread) {
+      shared->note({row.step, row.time, evaluated_consensus_distance_name, spread});
+    });
+    if (asked.own.evaluated == OwnModels::each) return evaluate_each(asked.own.models, index);
+  }
+  if (!asked.recalibration.empty())
+    for (ModelStatePtr& model : asked.models) model = training_.recalibrated(model, asked.recalibration);
+  const auto done = [shared = shared_, index](const Evaluation& evaluation) {
+    shared->store_and_tell(index, evaluation);
+  };
+  keep({training_.evaluate(std::move(asked.models), done)});
+}
+
+void Recorder::EvaluatedRows::evaluate_each(const std::vector<WeightedState>& models, std::size_t index) {
+  struct Parts {
+    std::mutex mutex;
+    std::vector<std::optional<Evaluation>> all;
+    std::size_t missing;
+  };
+  const auto parts = std::make_shared<Parts>();
+  parts->all.resize(models.size());
+  parts->missing = models.size();
+  std::vector<std::shared_ptr<Task>> tasks;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    const auto done = [shared = shared_, parts, i, index](const Evaluation& evaluation) {
+      std::vector<Evaluation> whole;
+      {
+        const std::lock_guard lock(parts->mutex);
+        parts->all[i] = evaluation;
+        if (--parts->missing > 0) return;
+        for (const auto& part : parts->all) whole.push_back(*part);
+      }
+      shared->store_and_tell(index, mean_of(whole));
+    };
+    tasks.push_back(training_.evaluate({models[i].state}, done));
+  }
+  keep(std::move(tasks));
+}
+
+// Combines the workers' own models by step. A step is complete when every worker has added its model or has ended.
+class Recorder::ModelsByStep {
+ public:
+  explicit ModelsByStep(int workers) : workers_(workers) {}
+
+  void add(OwnModel&& model) {
+    const Rank worker = model.worker;
+    open_[model.step].insert_or_assign(worker, std::move(model));
+  }
+
+  void end(Rank worker) { ended_.insert(worker); }
+
+  // The models of the earliest step, by worker, if it is complete (`at_the_end`: in any case).
+  std::optional<std::map<Rank, OwnModel>> take_first(bool at_the_end = false) {
+    if (open_.empty()) return std::nullopt;
+    const auto& models = open_.begin()->second;
+    const auto is_missing = [&](Rank worker) { return !models.contains(worker) && !ended_.contains(worker); };
+    for (int worker = 0; worker < workers_ && !at_the_end; ++worker)
+      if (is_missing(Rank{worker})) return std::nullopt;
+    return std::move(open_.extract(open_.begin()).mapped());
+  }
+
+ private:
+  int workers_;
+  std::set<Rank> ended_;
+  std::map<Step, std::map<Rank, OwnModel>> open_;
+};
+
+// Measures models and gradients along a run, beside the evaluations, as often as the plan says.
+class Recorder::ModelMeasurements {
+ public:
+  using Sink = std::function<void(Measurement)>;  // called by any thread, also after this object is gone
+
+  ModelMeasurements(const Options& options, Training& training, Sink sink)
+      : plan_(options.measurements),
+        defer_(options.defer),
+        training_(training),
+        sink_(std::move(sink)),
+        worker_models_(options.workers) {}
+
+  // Measures the first publication, and the first one at or after each multiple of the plan's steps. With `defer`
+  // finish() measures them. An ensemble has no model.
+  void publish(const Publication& publication) {
+    if (!plan_.model.any() || training_.time_only() || !publication.ensemble.empty()) return;
+    const std::int64_t every = plan_.every_steps.value();
+    const bool is_first_of_interval =
+        measured_step_ < Step{0} || publication.step.value() / every > measured_step_.value() / every;
+    if (!is_first_of_interval) return;
+    measured_step_ = publication.step;
+    ModelStatePtr model = without_moments(publication.model);
+    if (!publication.recalibration.empty()) model = training_.recalibrated(model, publication.recalibration);
+    if (defer_)
+      to_be_measured_.emplace_back(publication.step, publication.time, std::move(model));
+    else
+      measure(publication.step, publication.time, model);
+  }
+
+  // Worker 0 and a server may both offer a step's gradient: the first one counts.
+  bool wants_step_gradient(Step step) const {
+    return plan_.step_gradient_norm && is_due(step) && step > measured_gradient_;
+  }
+
+  void add_step_gradient(Step step, Time time, const Gradient& gradient) {
+    measured_gradient_ = step;
+    training_.measure_norm(gradient, [sink = sink_, step, time](double norm) {
+      sink({step, time, "step_gradient_norm", norm});
+    });
+  }
+
+  // The workers' own models; their distance from their mean is measured once a step is complete.
+  bool wants_worker_models(Step step) const { return plan_.consensus_distance && is_due(step); }
+
+  void add_worker_model(OwnModel&& model) {
+    worker_models_.add(std::move(model));
+    take_in_worker_models();
+  }
+
+  void end(Rank worker) { worker_models_.end(worker); }
+
+  void take_in_worker_models() {
+    while (const auto models = worker_models_.take_first()) {
+      Publication all = as_publication(*models);
+      training_.measure_spread(std::move(all.own.models),
+                               [sink = sink_, step = all.step, time = all.time](double spread) {
+                                 sink({step, time, "consensus_distance", spread});
+                               });
+    }
+  }
+
+  void finish() {
+    for (const auto& [step, time, model] : std::exchange(to_be_measured_, {})) measure(step, time, model);
+  }
+
+ private:
+  bool is_due(Step step) const { return step.value() % plan_.every_steps.value() == 0; }
+
+  void measure(Step step, Time time, const ModelStatePtr& model) {
+    training_.measure(model, plan_.model, [sink = sink_, step, time](const ModelMeasures& found) {
+      for (const auto& [quantity, value] : {std::pair("gradient_norm", found.gradient_norm),
+                                            {"gradient_variance", found.gradient_variance},
+                                            {"noise_scale", found.noise_scale},
+                                            {"hessian_trace", found.hessian_trace},
+                                            {"largest_eigenvalue", found.largest_eigenvalue},
+                                            {"parameter_norm", found.parameter_norm}})
+        if (value) sink({step, time, quantity, *value});
+    });
+  }
+
+  MeasurementPlan plan_;
+  bool defer_;
+  Training& training_;
+  Sink sink_;
+  ModelsByStep worker_models_;
+  Step measured_step_{-1};
+  Step measured_gradient_{};
+  std::vector<std::tuple<Step, Time, ModelStatePtr>> to_be_measured_{};  // deferred
+};
+
+void ModelsByTime::add(OwnModel&& model) {
+  OfWorker& of = of_[model.worker];
+  of.reached = multiple_of(model.time);
+  of.models.push_back(std::move(model));
+}
+
+std::optional<std::map<Rank, OwnModel>> ModelsByTime::take_first() {
+  const Time due{next_ * every_};
+  for (const Rank worker : Ranks(workers_)) {
+    auto& [models, reached, has_ended] = of_[worker];
+    while (!models.empty() && models.front().time < due) models.pop_front();
+    if (!models.empty()) continue;
+    if (has_ended) {
+      is_over_ = true;
+      take_all();
+    }
+    return std::nullopt;
+  }
+  std::map<Rank, OwnModel> first;
+  Time latest{};
+  for (const Rank worker : Ranks(workers_)) {
+    const OwnModel& model = of_[worker].models.front();
+    first.emplace(worker, model);
+    latest = std::max(latest, model.time);
+  }
+  next_ = multiple_of(latest) + 1;
+  return first;
+}
+
+std::vector<OwnModel> ModelsByTime::take_all() {
+  std::vector<OwnModel> all;
+  for (const Rank worker : Ranks(workers_))
+    for (OwnModel& model : std::exchange(of_[worker].models, {})) all.push_back(std::move(model));
+  return all;
+}
+
+Recorder::Recorder(Options options, Training& training)
+    : options_(std::move(options)),
+      training_(training),
+      evaluated_(std::make_unique<EvaluatedRows>(training)),
+      measurements_(std::make_unique<ModelMeasurements>(options_, training, evaluated_->sink())),
+      own_models_(std::make_unique<ModelsByStep>(options_.workers)) {
+  if (options_.plan.every_duration > Duration{})
+    own_models_by_time_.emplace(options_.workers, options_.plan.every_duration);
+}
+
+Recorder::~Recorder() = default;
+
+void Recorder::begin(const ModelStatePtr& initial, double learning_rate) {
+  Publication publication{.model = initial};
+  publication.learning_rate = learning_rate;
+  on_publish(publication);
+}
+
+void Recorder::on_row(const StepRow& row) {
+  rows_.push_back(row);
+  position_.reached.step = std::max(position_.reached.step, row.step);
+  position_.reached.time = std::max(position_.reached.time, row.end);
+  ++position_.synchronisations;
+  if (options_.on_change) options_.on_change();
+}
+
+void Recorder::on_publish(const Publication& publication) {
+  const Training::AskedBy all(training_, ProcessSet::everywhere());
+  if (training_.is_divided())
+    evaluated_->check_earlier();
+  else
+    evaluated_->check();
+  take_in(publication);
+  measurements_->publish(publication);
+  if (options_.on_change) options_.on_change();
+}
+
+void Recorder::on_first_rate(double learning_rate) { evaluated_->set_first_rate(learning_rate); }
+
+bool Recorder::wants_step_gradient(Step step) const { return measurements_->wants_step_gradient(step); }
+
+void Recorder::on_step_gradient(Step step, Time time, const Gradient& gradient) {
+  const Training::AskedBy all(training_, ProcessSet::everywhere());
+  measurements_->add_step_gradient(step, time, gradient);
+}
+
+bool Recorder::wants_worker_models(Step step) const { return measurements_->wants_worker_models(step); }
+
+void Recorder::on_worker_model(OwnModel&& model) {
+  const Training::AskedBy all(training_, ProcessSet::everywhere());
+  measurements_->add_worker_model(std::move(model));
+}
+
+bool Recorder::wants_own_models(Step step) const {
+  if (own_models_by_time_) return true;  // on_own_model selects them by time
+  const std::int64_t every = options_.plan.every_steps.value();
+  return every > 0 && step.value() % every == 0;
+}
+
+void Recorder::on_own_model(OwnModel&& model) {
+  const Training::AskedBy all(training_, ProcessSet::everywhere());
+  if (!own_models_by_time_)
+    own_models_->add(std::move(model));
+  else if (own_models_by_time_->wants(model.worker, model.time))
+    own_models_by_time_->add(std::move(model));
+  if (!options_.defer) take_in_own_models();
+}
+
+void Recorder::on_own_models_end(Rank worker) {
+  const Training::AskedBy all(training_, ProcessSet::everywhere());
+  own_models_->end(worker);
+  if (own_models_by_time_) own_models_by_time_->end(worker);
+  measurements_->end(worker);
+  if (!options_.defer) take_in_own_models();
+  if (!options_.defer) measurements_->take_in_worker_models();
+}
+
+std::vector<OwnModel> Recorder::take_own_models() {
+  if (own_models_by_time_) return own_models_by_time_->take_all();
+  std::vector<OwnModel> all;
+  while (auto models = own_models_->take_first(true))
+    for (auto& [worker, model] : *models) all.push_back(std::move(model));
+  return all;
+}
+
+void Recorder::take_in_own_models() {
+  const auto take_first = [this] {
+    return own_models_by_time_ ? own_models_by_time_->take_first() : own_models_->take_first();
+  };
+  while (const auto models = take_first()) {
+    Publication publication = as_publication(*models);
+    if (publication.step <= newest_step_) continue;  // of workers that went on after the last model of all
+    publication.time = std::max(publication.time, newest_time_);
+    if (!publication.own.models.empty()) publication.model = mean_of(publication.own.models, training_);
+    on_publish(publication);
+  }
+}
+
+void Recorder::add(const MetricsRow& row, std::optional<double> consensus_distance) {
+  evaluated_->insert(row, consensus_distance);
+}
+
+void Recorder::take_in(const Publication& publication) {
+  const Step step = publication.step;
+  const Time time = publication.time;
+  newest_step_ = step;
+  newest_time_ = time;
+  position_.reached = {std::max(position_.reached.step, step), std::max(position_.reached.time, time),
+                       publication.samples, publication.bytes};
+  // Several steps of the method may make up one of the file: a later model may have the same number.
+  const bool is_newer = step > recorded_step_ || (step == recorded_step_ && time > recorded_time_);
+  if (!is_newer) return;
+  Asked asked{.row = row_of(publication)};
+  if (!training_.time_only()) {
+    asked.models = models_of(publication);
+    asked.recalibration = publication.recalibration;
+    asked.own = publication.own;
+  }
+  if (options_.keep_parameters) {
+    last_models_ = asked.models;
+    last_recalibration_ = asked.recalibration;
+  }
+  last_.reset();
+  if (due(step, time))
+    record(std::move(asked));
+  else
+    last_ = std::move(asked);
+}
+
+MetricsRow Recorder::row_of(const Publication& publication) const {
+  MetricsRow row;
+  row.step = publication.step;
+  const std::int64_t steps_per_epoch = training_.time_only() ? 0 : training_.objective().steps_per_epoch();
+  if (steps_per_epoch != 0)
+    row.epoch = (static_cast<double>(publication.step.value()) + publication.surplus_steps) /
+                static_cast<double>(steps_per_epoch);
+  row.samples = publication.samples;
+  row.time = publication.time;
+  row.learning_rate = publication.learning_rate;
+  row.bytes = publication.bytes;
+  return row;
+}
+
+// The first publication, and the first one at or after each multiple of the interval.
+bool Recorder::due(Step step, Time time) const {
+  if (recorded_step_ < Step{0}) return true;
+  if (const Duration every = options_.plan.every_duration; every > Duration{})
+    return time.time_since_epoch() / every > recorded_time_.time_since_epoch() / every;
+  const std::int64_t every = options_.plan.every_steps.value();
+  return every > 0 && step.value() / every > recorded_step_.value() / every;
+}
+
+void Recorder::record(Asked asked) {
+  recorded_step_ = asked.row.step;
+  recorded_time_ = asked.row.time;
+  const std::size_t index = evaluated_->add(std::move(asked));
+  if (!options_.defer) evaluated_->evaluate(index);
+}
+
+void Recorder::finish() {
+  if (last_) record(*std::exchange(last_, std::nullopt));
+  evaluated_->set_listener(options_.on_change);
+  try {
+    evaluated_->evaluate_all();
+    measurements_->finish();
+    training_.executor().wait_all();
+    for (const ModelStatePtr& last : last_models_) {
+      const ModelStatePtr model = training_.recalibrated(last, last_recalibration_);  // as it was evaluated
+      parameters_.push_back(training_.values(model));
+      if (model->buffers) buffers_.push_back(training_.buffer_values(model));
+    }
+    if (training_.is_divided()) training_.executor().wait_all();  // others may need what is here
+  } catch (...) {
+    evaluated_->set_listener(nullptr);
+    throw;
+  }
+  evaluated_->set_listener(nullptr);
+}
+
+Recorder::Evaluated Recorder::evaluated() const { return evaluated_->evaluated(); }
+
+bool Recorder::take_up(const Evaluated& before) { return evaluated_->take_up(before); }
+
+bool Recorder::has_diverged() const { return evaluated_->has_diverged(); }
+
+Recording Recorder::recording() const {
+  Recording recording{.metrics = {}, .rows = rows_, .parameters = parameters_, .buffers = buffers_};
+  evaluated_->write_to(recording);
+  cut_after_divergence(recording);
+  return recording;
+}
+
+RunPosition Recorder::position() const {
+  RunPosition position = position_;
+  const bool lags = !options_.defer && !training_.time_only();
+  if (!lags) position.computed = position.reached;
+  if (const auto latest = evaluated_->latest()) {
+    position.latest = latest->evaluation;
+    if (lags) position.computed = {latest->step, latest->time, latest->samples, latest->bytes};
+  }
+  return position;
+}
+
+void cut_after_divergence(Recording& recording) {
+  const auto is_divergent = [](const MetricsRow& row) { return row.evaluation && !row.evaluation->finite; };
+  const auto first = std::ranges::find_if(recording.metrics, is_divergent);
+  if (first == recording.metrics.end()) return;
+  recording.diverged = true;
+  const Time end = first->time;
+  recording.metrics.erase(std::next(first), recording.metrics.end());
+  std::erase_if(recording.rows, [end](const StepRow& row) { return row.end > end; });
+  std::erase_if(recording.measurements, [end](const Measurement& row) { return row.time > end; });
+}
+
+std::string metrics_csv(std::span<const MetricsRow> rows) {
+  const bool is_validated = std::ranges::any_of(
+      rows, [](const MetricsRow& row) { return row.evaluation && unless_nan(row.evaluation->validation_loss); });
+  std::string text = "step,epoch,samples,time_s,test_loss,test_accuracy,train_loss,learning_rate,communicated_bytes";
+  text += is_validated ? ",validation_loss,validation_accuracy\n" : "\n";
+  for (const MetricsRow& row : rows) {
+    const Evaluation* const found = row.evaluation ? &*row.evaluation : nullptr;
+    fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{},{},{}", row.step.value(), cell(row.epoch),
+                   row.samples, exact_seconds(row.time), found ? cell(found->test_loss) : "",
+                   found ? cell(unless_nan(found->test_accuracy)) : "", found ? cell(found->train_loss) : "",
+                   row.learning_rate, row.bytes.value());
+    if (is_validated)
+      fmt::format_to(std::back_inserter(text), ",{},{}", found ? cell(found->validation_loss) : "",
+                     found ? cell(unless_nan(found->validation_accuracy)) : "");
+    text += '\n';
+  }
+  return text;
+}
+
+std::string steps_csv(std::span<const StepRow> rows) {
+  std::string text = "step,time_s,duration_s,kept_micro_batches,dropped_micro_batches,period_steps,bytes\n";
+  for (const StepRow& row : rows)
+    fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{}\n", row.step.value(), exact_seconds(row.end),
+                   exact_seconds(row.duration), row.kept, row.dropped, row.period.value(), row.bytes.value());
+  return text;
+}
+
+std::string measurements_csv(std::span<const Measurement> rows) {
+  std::string text = "step,time_s,quantity,value\n";
+  for (const Measurement& row : rows)
+    fmt::format_to(std::back_inserter(text), "{},{},{},{}\n", row.step.value(), exact_seconds(row.time), row.quantity,
+                   cell(row.value));
+  return text;
+}
+
 std::vector<std::uint8_t> to_bytes(const Recording& recording) {
-  Json metrics = Json::array();
-  Json steps = Json::array();
-  for (const MetricsRow& row : recording.metrics) metrics.push_back(json_of(row));
-  for (const StepRow& row : recording.rows) steps.push_back(json_of(row));
-  Json measurements = Json::array();
-  for (const Measurement& row : recording.measurements) measurements.push_back(json_of(row));
-  return Json::to_cbor({{"metrics", metrics},
-                        {"steps", steps},
-                        {"measurements", measurements},
+  const auto list_of = [](const auto& rows) {
+    Json list = Json::array();
+    for (const auto& row : rows) list.push_back(json_of(row));
+    return list;
+  };
+  return Json::to_cbor({{"metrics", list_of(recording.metrics)},
+                        {"steps", list_of(recording.rows)},
+                        {"measurements", list_of(recording.measurements)},
                         {"diverged", recording.diverged},
                         {"parameters", json_of(recording.parameters)},
                         {"buffers", json_of(recording.buffers)}});
 }
 
-Recording recording_from_bytes(std::span<const std::uint8_t> bytes) {
-  try {
-    const Json json = Json::from_cbor(bytes.begin(), bytes.end());
-    Recording recording;
-    for (const Json& row : json.at("metrics")) recording.metrics.push_back(row_of(row));
-    for (const Json& row : json.at("steps")) recording.rows.push_back(step_row_of(row));
-    for (const Json& row : json.at("measurements")) recording.measurements.push_back(measurement_of(row));
-    json.at("diverged").get_to(recording.diverged);
-    for (const Json& vector : json.at("parameters")) recording.parameters.push_back(floats_of(vector.get_binary()));
-    for (const Json& vector : json.at("buffers")) recording.buffers.push_back(floats_of(vector.get_binary()));
-    return recording;
-  } catch (const Json::exception& problem) {
-    throw std::runtime_error(std::string("not a recording: ") + problem.what());
-  }
+Recording recording_from_bytes(std::span<const std::uint8_t> bytes) try {
+  const Json json = Json::from_cbor(bytes.begin(), bytes.end());
+  Recording recording;
+  for (const Json& row : json.at("metrics")) recording.metrics.push_back(row_of(row));
+  for (const Json& row : json.at("steps")) recording.rows.push_back(step_row_of(row));
+  for (const Json& row : json.at("measurements")) recording.measurements.push_back(measurement_of(row));
+  json.at("diverged").get_to(recording.diverged);
+  for (const Json& vector : json.at("parameters")) recording.parameters.push_back(floats_of(vector.get_binary()));
+  for (const Json& vector : json.at("buffers")) recording.buffers.push_back(floats_of(vector.get_binary()));
+  return recording;
+} catch (const Json::exception& problem) {
+  throw std::runtime_error(std::string("not a recording: ") + problem.what());
 }
 
 }  // namespace syncopate

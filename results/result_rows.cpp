@@ -3,31 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <compare>
-#include <limits>
-#include <optional>
-#include <set>
-#include <stdexcept>
 #include <tuple>
-#include <utility>
-
-#include "results/run.hpp"
 
 namespace syncopate {
 
 namespace {
 
-std::optional<double> number_of(const std::string& text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return {};
-  return number;
-}
-
 using Sweep = std::vector<std::pair<std::string, std::string>>;
 
-// What is in a row, and what tells it apart from the others.
+// A row, and what distinguishes it from the others.
 struct Group {
   std::size_t method_index = 0;
   std::size_t point_index = 0;
@@ -44,7 +28,7 @@ bool is_part(const Sweep& part, const Sweep& whole) {
   return std::ranges::all_of(part, [&](const auto& value) { return std::ranges::find(whole, value) != whole.end(); });
 }
 
-// A run that was made without the file's sweep, at one of its points, is at that point: it takes the point's names.
+// Names of points. A run made without the file's sweep, at one of its points, gets the names of that point.
 class Names {
  public:
   void add(const Group& group) {
@@ -52,7 +36,7 @@ class Names {
     if (std::ranges::find(known, group.sweep) == known.end()) known.push_back(group.sweep);
   }
 
-  // Its own where several points could be meant.
+  // The group's own names if they are ambiguous.
   Sweep of(const Group& group) const {
     std::vector<const Sweep*> longer;
     for (const Sweep& other : of_configurations_.at(configuration(group)))
@@ -69,8 +53,7 @@ class Names {
   std::map<Configuration, std::vector<Sweep>> of_configurations_{};
 };
 
-// How values of what is swept follow each other: numbers by their size, texts in the order of the sweep, those of runs
-// that do not tell it by their letters.
+// Order of swept values: numbers by size, texts in the order of the sweep, or alphabetically if that is unknown.
 class SweepOrder {
  public:
   explicit SweepOrder(const std::vector<Group>& groups) {
@@ -91,16 +74,16 @@ class SweepOrder {
   using Value = Sweep::value_type;
 
   bool comes_before(const Value& a, const Value& b) const {
-    const auto x = number_of(a.second), y = number_of(b.second);
+    const auto x = number_in(a.second), y = number_in(b.second);
     if (x && y && *x != *y) return *x < *y;
     if (x.has_value() != y.has_value()) return x.has_value();
     return std::pair(first_points_.at(a), a.second) < std::pair(first_points_.at(b), b.second);
   }
 
-  std::map<Value, std::size_t> first_points_;  // at which a value stands
+  std::map<Value, std::size_t> first_points_;  // of each value
 };
 
-// Keys and values in which the maps differ, as far as `own` has them.
+// Keys and values of `own` that differ in some of the groups.
 std::string differences(const std::map<std::string, std::string>& own, const std::vector<const Group*>& alike,
                         const std::map<std::string, std::string>& (*of)(const Group&)) {
   std::string text;
@@ -114,7 +97,7 @@ std::string differences(const std::map<std::string, std::string>& own, const std
   return text;
 }
 
-// Rows of one label, and a row that lies beside what is swept, from those that have more names than it.
+// Extends labels that several rows share, and those of rows beside the sweep.
 void tell_apart(std::vector<Group>& groups) {
   std::map<std::string, std::vector<const Group*>> by_label, by_method;
   for (const Group& group : groups) {
@@ -137,12 +120,19 @@ void tell_apart(std::vector<Group>& groups) {
   for (std::size_t i = 0; i < groups.size(); ++i) groups[i].row.label += additions[i];
 }
 
-// Keys that a method can have otherwise, or that only methods with another model or data set need.
+// Keys that a method can override, or that only methods with another model or data set need.
 bool may_not_concern_all(const std::string& key) {
   return key.starts_with("training.") || key.starts_with("models.") || key.starts_with("datasets.");
 }
 
 }  // namespace
+
+std::vector<TimeToReach> times_to_target(const ResultRow& row) {
+  std::vector<TimeToReach> times;
+  for (const RunSummary& run : row.runs)
+    if (run.time_to_target) times.push_back(time_to_reach(run));
+  return times;
+}
 
 std::vector<std::string> differing_keys(const ResultRow& a, const ResultRow& b) {
   std::vector<std::string> keys;
@@ -165,14 +155,14 @@ Sweep common_point(const ResultRow& row) {
 bool is_at_point_of(const ResultRow& row, const ResultRow& there, std::span<const ResultRow* const> rows) {
   const Sweep own = common_point(row), point = common_point(there);
   if (!is_part(own, point)) return false;
-  // Another row of the method has the point's names: the keys concern it.
+  // If another row of the method has the point's names, the keys concern it.
   const auto is_rival = [&](const ResultRow* other) {
     return other != &row && other->method == row.method && common_point(*other) == point;
   };
   if (std::ranges::any_of(rows, is_rival)) return false;
   const std::vector<std::string> differing = differing_keys(row, there);
   if (differing.empty()) return true;
-  // What the method has otherwise is not to be seen where the file has the same value: at one point.
+  // At one point the file may have the same value as the method's override.
   const auto stands_at = [&](const ResultRow* other) {
     return common_point(*other).size() == point.size() && differing_keys(row, *other).empty();
   };
@@ -232,10 +222,8 @@ const ResultRow* row_to_compare_with(std::span<const ResultRow> rows, const Resu
   for (const ResultRow& other : rows)
     for (const auto& [key, value] : other.point) keys.insert(key);
   const auto value_at = [](const ResultRow& other, const std::string& key) {
-    const auto value = other.point.find(key);
-    return value == other.point.end() ? std::string() : value->second;
+    return other.point.contains(key) ? other.point.at(key) : std::string();
   };
-  // What varies for the other method itself.
   const auto varies = [&](const std::string& key) {
     std::set<std::string> values;
     for (const ResultRow& other : rows)

@@ -4,54 +4,32 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstddef>
-#include <functional>
 #include <iterator>
-#include <limits>
-#include <map>
-#include <optional>
-#include <set>
-#include <sstream>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include <ranges>
 
-#include "results/run.hpp"
-#include "results/run_directory.hpp"
-#include "results/statistics.hpp"
-#include "results/summary.hpp"
-#include "results/text_table.hpp"
-#include "workers/base/files.hpp"
 #include "workers/base/terminal_text.hpp"
 #include "workers/config/key_path.hpp"
-#include "workers/theory/sampled_times.hpp"
 
 namespace syncopate {
 
 namespace {
 
-using Point = std::vector<std::pair<std::string, std::string>>;
+using Named = std::vector<std::pair<std::string, std::string>>;  // keys and values
+
+// "peak = 0.1, threshold_s = 0.07"
+std::string values_text(const Named& values) {
+  const std::string text = run_label("", values);
+  return text.starts_with(", ") ? text.substr(2) : text;
+}
 
 std::string name_of(const ResultRow& row) {
-  Point own = row.runs.front().sweep;
+  Named own = row.runs.front().sweep;
   std::erase_if(own, [](const auto& value) { return !value.first.starts_with("methods."); });
   return run_label(row.method, own) + (row.on_wall_clock ? ", under MPI" : "");
 }
 
-std::vector<TimeToReach> times_of(const ResultRow& row) {
-  std::vector<TimeToReach> times;
-  for (const RunSummary& run : row.runs)
-    if (run.time_to_target)
-      times.push_back({run.time_to_target->time_s.value_or(run.end_time_s), run.time_to_target->time_s.has_value()});
-  return times;
-}
-
 std::vector<double> values_of(const ResultRow& row, const Measure& measure, std::optional<double> horizon_s) {
-  if (horizon_s) return restricted_times(times_of(row), *horizon_s).times_s;
+  if (horizon_s) return restricted_times(times_to_target(row), *horizon_s).times_s;
   std::vector<double> values;
   for (const RunSummary& run : row.runs)
     if (const auto value = measure.value(run)) values.push_back(*value);
@@ -60,9 +38,9 @@ std::vector<double> values_of(const ResultRow& row, const Measure& measure, std:
 
 bool is_time_to_target(const Measure& measure) { return std::string_view(measure.name) == "time_to_target_s"; }
 
-// When the first of its runs ended, where none reached the target.
+// The end of the row's first run to end, if none reached the target.
 std::optional<double> missed_until_s(const ResultRow& row) {
-  const std::vector<TimeToReach> times = times_of(row);
+  const std::vector<TimeToReach> times = times_to_target(row);
   if (times.empty() || std::ranges::any_of(times, &TimeToReach::is_reached)) return {};
   return std::ranges::min(times, {}, &TimeToReach::time_s).time_s;
 }
@@ -76,8 +54,8 @@ bool outlasts(const ResultRow& row, const ResultRow& other) {
   });
 }
 
-// Times to the target: rows of which no run reached it are the last, since they have no time.
-Ranking ranking_of(const Point& point, const std::vector<const ResultRow*>& rows, const Measure& measure) {
+// By times to the target, rows of which no run reached it rank last, since they have no time.
+Ranking ranking_of(const Named& point, const std::vector<const ResultRow*>& rows, const Measure& measure) {
   Ranking ranking{.point = run_label("", point), .rows = {}};
   ranking.point.erase(0, std::min(ranking.point.size(), ranking.point.find_first_not_of(", ")));
   const bool of_times = is_time_to_target(measure);
@@ -89,7 +67,7 @@ Ranking ranking_of(const Point& point, const std::vector<const ResultRow*>& rows
       ranking.rows.push_back({.row = row, .mean = *until_s, .reached = 0, .is_missed = true});
     } else if (const std::vector<double> values = values_of(*row, measure, horizon_s); !values.empty()) {
       ranking.rows.push_back({.row = row, .mean = statistics(values).mean});
-      if (horizon_s) ranking.rows.back().reached = restricted_times(times_of(*row), *horizon_s).reached;
+      if (horizon_s) ranking.rows.back().reached = restricted_times(times_to_target(*row), *horizon_s).reached;
     }
   }
   const double sign = measure.better == Better::more ? -1 : 1;
@@ -104,37 +82,37 @@ Ranking ranking_of(const Point& point, const std::vector<const ResultRow*>& rows
 }
 
 struct PointRows {
-  Point point;
+  Named point;
   std::vector<const ResultRow*> rows;
 };
 
-// Rows that one file cannot have made: of one name, at one point.
+// Whether rows of one name are at one point, which no single file can have made.
 bool has_twins(const std::vector<const ResultRow*>& rows) {
   std::set<std::string> known;
   return std::ranges::any_of(rows, [&](const ResultRow* row) { return !known.insert(name_of(*row)).second; });
 }
 
-// The row's point is that of a place whose configuration it has, or a new one, which is called by its configuration.
+// Adds the row to a place with its configuration, or to a new one that is named after the configuration.
 void add_by_configuration(std::vector<PointRows>& places, const ResultRow* row) {
   const auto is_same = [&](const PointRows& place) { return differing_keys(*row, *place.rows.front()).empty(); };
   const auto found = std::ranges::find_if(places, is_same);
   if (found != places.end()) return found->rows.push_back(row);
   PointRows place{.point = common_point(*row), .rows = {row}};
   for (const auto& value : row->point)
-    if (std::ranges::find(place.point, value.first, &Point::value_type::first) == place.point.end())
+    if (std::ranges::find(place.point, value.first, &Named::value_type::first) == place.point.end())
       place.point.push_back(value);
   places.push_back(std::move(place));
 }
 
-// Points with all names, and those of runs that were made beside the sweep.
+// Points with all names of swept keys, then points of runs made beside the sweep.
 std::vector<PointRows> places_of(const std::vector<const ResultRow*>& rows) {
   std::size_t names = 0;
   for (const ResultRow* row : rows) names = std::max(names, common_point(*row).size());
   std::vector<PointRows> named;
-  std::map<Point, std::size_t> known;
+  std::map<Named, std::size_t> known;
   std::vector<const ResultRow*> unnamed;
   for (const ResultRow* row : rows) {
-    const Point point = common_point(*row);
+    const Named point = common_point(*row);
     if (point.size() < names) {
       unnamed.push_back(row);
       continue;
@@ -171,14 +149,14 @@ std::vector<PointRows> places_of(const std::vector<const ResultRow*>& rows) {
   return places;
 }
 
-std::vector<std::string> names(const std::vector<RankedRow>& rows, bool behind) {
+std::string names_text(const std::vector<RankedRow>& rows, bool behind) {
   std::vector<std::string> names;
   for (std::size_t i = 1; i < rows.size(); ++i)
     if (rows[i].is_behind() == behind)
       names.push_back(name_of(*rows[i].row) + (rows[i].is_missed ? " (no run reached it)"
                                                : rows[i].to_best ? ""
                                                                  : " (not compared: no common seed)"));
-  return names;
+  return names.empty() ? "-" : fmt::format("{}", fmt::join(names, ", "));
 }
 
 constexpr const char* nobody = "nobody reached the target";
@@ -189,93 +167,6 @@ std::string mean_text(const RankedRow& ranked, const Measure& measure) {
   return text;
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  return names.empty() ? "-" : fmt::format("{}", fmt::join(names, ", "));
-}
-
-}  // namespace
-
-bool RankedRow::is_behind() const {
-  return is_missed ? outlasts_best : to_best && to_best->difference.is_significant();
-}
-
-std::vector<Ranking> rankings(std::span<const ResultRow> rows, const Measure& measure) {
-  if (measure.better == Better::neither)
-    throw std::invalid_argument(fmt::format("of {} neither more nor less is better", measure.name));
-  std::vector<const ResultRow*> ranked;
-  for (const ResultRow& row : rows) {
-    const bool has_times = is_time_to_target(measure) && !times_of(row).empty();
-    if (has_times || !values_of(row, measure, {}).empty()) ranked.push_back(&row);
-  }
-  if (ranked.empty()) throw std::invalid_argument(fmt::format("no run has {}", measure.name));
-  std::vector<Ranking> result;
-  for (const PointRows& place : places_of(ranked)) result.push_back(ranking_of(place.point, place.rows, measure));
-  if (std::ranges::all_of(result, [](const Ranking& ranking) { return ranking.rows.empty(); }))
-    throw std::invalid_argument("no run reached the target");
-  return result;
-}
-
-TextTable ranking_table(std::span<const Ranking> rankings, const Measure& measure) {
-  TextTable table;
-  table.add_column("point", Align::left);
-  table.add_column("rank", Align::right);
-  table.add_column("method", Align::left);
-  table.add_column(measure.heading, Align::right);
-  table.add_column("less the best's", Align::right);
-  table.add_column("n", Align::right);
-  for (const Ranking& ranking : rankings) {
-    if (ranking.rows.empty()) table.add_row({ranking.point, "-", nobody, "-", "", "-"});
-    for (std::size_t i = 0; i < ranking.rows.size(); ++i) {
-      const RankedRow& ranked = ranking.rows[i];
-      table.add_row({i == 0 ? ranking.point : "", std::to_string(i + 1), name_of(*ranked.row),
-                     mean_text(ranked, measure),
-                     i == 0             ? ""
-                     : ranked.to_best   ? difference_text(*ranked.to_best)
-                     : ranked.is_missed ? "-"
-                                        : "no common seed",
-                     std::to_string(ranked.row->runs.size())});
-    }
-  }
-  return table;
-}
-
-TextTable which_when_table(std::span<const Ranking> rankings) {
-  TextTable table;
-  table.add_column("point", Align::left);
-  table.add_column("best", Align::left);
-  table.add_column("not told apart from it", Align::left);
-  table.add_column("behind", Align::left);
-  for (const Ranking& ranking : rankings)
-    if (ranking.rows.empty())
-      table.add_row({ranking.point, nobody, "-", "-"});
-    else
-      table.add_row({ranking.point, name_of(*ranking.rows.front().row), joined(names(ranking.rows, false)),
-                     joined(names(ranking.rows, true))});
-  return table;
-}
-
-std::string ranking_notes(const Measure& measure) {
-  const std::string restricted =
-      is_time_to_target(measure)
-          ? "Times to the target are restricted means, up to when they are known of all runs of a point's methods "
-            "that\n"
-            "reached it; (k/n): k of n runs reached it. > T (0/n): no run did, and the first ended at T; the method "
-            "is\n"
-            "behind if all its runs went on beyond the best's times, and its difference has no interval.\n"
-          : "";
-  return restricted +
-         fmt::format(
-             "By {}, {} is better. In brackets: the 95 % interval of the mean difference over common seeds (Student's "
-             "t).\n"
-             "*, and \"behind\": it excludes that both are alike, and so does the sign-flip test, where 6 seeds or "
-             "more let "
-             "it;\n"
-             "else the two are not told apart. That the best was chosen by the same runs is not in the intervals.\n",
-             measure.name, measure.better == Better::more ? "more" : "less");
-}
-
-namespace {
-
 constexpr std::size_t preferred_width = 120;
 
 using Seeds = std::vector<RunSummary>;
@@ -283,31 +174,20 @@ using Value = std::function<std::optional<double>(const RunSummary&)>;
 
 Statistics over(std::span<const RunSummary> seeds, const Value& value) {
   std::vector<double> values;
-  for (const RunSummary& seed : seeds) {
+  for (const RunSummary& seed : seeds)
     if (const auto found = value(seed)) values.push_back(*found);
-  }
   return statistics(values);
 }
 
-// 0.000 .. 999, with a prefix of the International System, so that a column of counts stays narrow.
-struct Scaled {
-  double factor;
-  const char* prefix;
-};
-Scaled scale_of(double value) {
-  constexpr double rounds_to_1 = 0.9995;  // with three digits
-  constexpr std::array<Scaled, 7> scales{
-      {{1e18, "E"}, {1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}, {1, ""}}};
-  const auto found = std::find_if(scales.begin(), scales.end(), [value](const Scaled& scale) {
-    return std::abs(value) >= rounds_to_1 * scale.factor;
-  });
-  return found == scales.end() ? scales.back() : *found;
-}
-
+// The mean with three digits and an SI prefix, so that a column of counts stays narrow.
 std::string scaled_text(const Statistics& statistics) {
   if (statistics.n == 0) return "-";
-  const Scaled scale = scale_of(statistics.mean);
-  return fmt::format("{:.3g}{}", statistics.mean / scale.factor, scale.prefix);
+  constexpr double rounds_to_1 = 0.9995;  // with three digits
+  for (const auto& [factor, prefix] :
+       {std::pair{1e18, "E"}, {1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
+    if (std::abs(statistics.mean) >= rounds_to_1 * factor)
+      return fmt::format("{:.3g}{}", statistics.mean / factor, prefix);
+  return fmt::format("{:.3g}", statistics.mean);
 }
 
 std::string seconds_text(double seconds) { return SamePlace::of(seconds, 0)(seconds); }
@@ -316,21 +196,19 @@ std::string in_percent(const Statistics& statistics) {
   return mean_and_deviation({statistics.n, statistics.mean * 100, statistics.std * 100});
 }
 
-std::string plain(const Statistics& statistics) { return mean_and_deviation(statistics); }
-
 struct Column {
   std::string heading;
   std::string (*text)(const Statistics&);
   Value value;
-  bool shows_zeros = true;                                         // false: left out where it is 0 in all rows
-  std::string (*of_seeds)(std::span<const RunSummary>) = nullptr;  // instead of `text`, where it is no mean
-  bool shows_alone = true;                                         // false: left out where no run has a prediction
+  bool shows_zeros = true;                                         // false: left out if it is 0 in all rows
+  std::string (*of_seeds)(std::span<const RunSummary>) = nullptr;  // instead of `text`, for other values than means
+  bool shows_alone = true;                                         // false: left out if no run has a prediction
 };
 
-// Simulated, and in brackets what the method's formula says, each as the mean over seeds. Of several formulas it is the
-// last, which assumes least.
+// Simulated time, and in brackets that of the method's formula, as means over seeds. Of several formulas the last one
+// assumes least.
 std::string step_time_text(std::span<const RunSummary> seeds) {
-  const auto simulated = over(seeds, [](const RunSummary& run) { return std::optional(run.step_time_s()); });
+  const auto simulated = over(seeds, &RunSummary::step_time_s);
   const auto predicted = over(seeds, [](const RunSummary& run) {
     return run.predicted.empty() ? std::nullopt : std::optional(run.predicted.back().prediction.step_time_s);
   });
@@ -342,19 +220,17 @@ bool has_prediction(const RunSummary& run) { return !run.predicted.empty(); }
 
 std::vector<Column> columns_of_values(const std::string& clock) {
   return {
-      {"accuracy\n%", in_percent, [](const RunSummary& run) { return run.final_test_accuracy; }},
-      {"test\nloss", plain, [](const RunSummary& run) { return run.final_test_loss; }},
-      {"time\ns", plain, [](const RunSummary& run) { return std::optional(run.end_time_s); }},
+      {"accuracy\n%", in_percent, &RunSummary::final_test_accuracy},
+      {"test\nloss", mean_and_deviation, &RunSummary::final_test_loss},
+      {"time\ns", mean_and_deviation, &RunSummary::end_time_s},
       {"to target\ns", nullptr, {}, true, time_to_target_text},  // censored, so not a mean over seeds
       {"s/step\n(formula)", nullptr, {}, true, step_time_text, false},
-      {"dropped\n%", in_percent, [](const RunSummary& run) { return std::optional(run.drop_rate()); }},
-      {"staleness\nsteps", plain, [](const RunSummary& run) { return run.mean_staleness(); }, false},
-      {"sent\nbytes", scaled_text,
-       [](const RunSummary& run) { return std::optional(static_cast<double>(run.communicated_bytes)); }},
-      {"syncs", scaled_text, [](const RunSummary& run) { return std::optional(static_cast<double>(run.rounds)); }},
-      {"samples/s\n" + clock, scaled_text,
-       [](const RunSummary& run) { return std::optional(run.samples_per_virtual_s()); }},
-      {"samples/s\nhost", scaled_text, [](const RunSummary& run) { return std::optional(run.samples_per_host_s()); }},
+      {"dropped\n%", in_percent, &RunSummary::drop_rate},
+      {"staleness\nsteps", mean_and_deviation, &RunSummary::mean_staleness, false},
+      {"sent\nbytes", scaled_text, &RunSummary::communicated_bytes},
+      {"syncs", scaled_text, &RunSummary::rounds},
+      {"samples/s\n" + clock, scaled_text, &RunSummary::samples_per_virtual_s},
+      {"samples/s\nhost", scaled_text, &RunSummary::samples_per_host_s},
   };
 }
 
@@ -364,7 +240,8 @@ const std::string& method_of(const RunSummary& run, const Methods& named) {
   return found == named.end() ? run.method : found->second;
 }
 
-// Which formula each method's time in brackets is by, a line for each formula; of a method with several, each row's.
+// Formulas of the times in brackets, a line each, with the methods that use them. A method with several is listed by
+// rows.
 std::string formulas_text(std::span<const RunSummary> runs, const Methods& named) {
   std::map<std::string, std::set<std::string>> formulas_of;  // by method
   const auto formula_of = [](const RunSummary& run) { return run.predicted.back().prediction.formula; };
@@ -412,8 +289,8 @@ std::string own_training_of(const RunSummary& run) {
   return keys;
 }
 
-// What methods have otherwise in [training], a line for each of their rows; for what three or more of them have alike
-// one line. What is swept stands in the table.
+// Overrides of [training], a line for each row. Three or more rows of a method with the same overrides share a line.
+// Swept keys are in the table already.
 std::string own_training_text(const std::vector<std::pair<std::string, Seeds>>& rows, const Methods& named) {
   std::map<std::string, int> number;                             // of a method's rows
   std::map<std::pair<std::string, std::string>, int> with_keys;  // and of those that have the same keys
@@ -429,7 +306,7 @@ std::string own_training_text(const std::vector<std::pair<std::string, Seeds>>& 
     std::string who = label;
     if (alike >= 3) {
       who = alike == number[method] ? method : fmt::format("{} ({} of {} rows)", method, alike, number[method]);
-      alike = 0;  // has been told
+      alike = 0;  // printed
     }
     text += fmt::format("[training] of {}: {}\n", printable(who), printable(keys));
   }
@@ -455,7 +332,7 @@ std::vector<std::pair<std::string, Seeds>> rows_of(std::span<const RunSummary> r
   for (const RunSummary& run : runs) {
     if (run.status != RunStatus::finished) continue;
     const std::string label = row_label(run);
-    auto row = std::find_if(rows.begin(), rows.end(), [&label](const auto& other) { return other.first == label; });
+    auto row = std::ranges::find(rows, label, [](const auto& other) { return other.first; });
     if (row == rows.end()) row = rows.insert(rows.end(), {label, {}});
     row->second.push_back(run);
   }
@@ -466,7 +343,145 @@ std::string cell(const Column& column, const Seeds& seeds) {
   return column.text ? column.text(over(seeds, column.value)) : column.of_seeds(seeds);
 }
 
+using Columns = std::map<std::string, std::string>;
+
+// A text without TOML's quotes; other values unchanged.
+std::string plain(const std::string& value) {
+  const bool is_text = value.size() >= 2 && value.front() == '"' && value.back() == '"';
+  return is_text ? value.substr(1, value.size() - 2) : value;
+}
+
+// "method.threshold_s" of methods.DropCompute.threshold_s: the method has a column of its own.
+std::string column_of(const std::string& swept_key) {
+  std::vector<std::string> path;
+  try {
+    path = split_key(swept_key);
+  } catch (const KeyPathFault&) {  // not written by the program: stays as it is
+  }
+  if (path.size() < 3 || path.front() != "methods") return swept_key;
+  std::string column = "method";
+  for (std::size_t i = 2; i < path.size(); ++i) column += "." + path[i];
+  return column;
+}
+
+// The run's settings by column: of its file, its method, and the sweep.
+Columns settings_of(const FoundRun& run) {
+  Columns columns;
+  for (const auto& [key, value] : run.configuration) columns[key] = plain(value);
+  for (const auto& [key, value] : run.of_method)
+    if (key != "label") columns["method." + key] = plain(value);
+  for (const auto& [key, value] : run.summary.sweep) columns[column_of(key)] = value;
+  return columns;
+}
+
+std::string short_names(const std::vector<std::string>& keys) {
+  std::string text;
+  for (const std::string& key : keys) {
+    const std::string one = values_text({{key, ""}});
+    text += (text.empty() ? "" : ", ") + one.substr(0, one.find(" = "));
+  }
+  return text;
+}
+
+// Explains the mean if trials missed their target; else empty.
+std::string restriction(const TunedMethod& method, const TriedSetting& chosen) {
+  if (!method.horizon) return {};
+  return fmt::format(", restricted to {}, by which {} of its {} trials reached the target",
+                     shown_number(*method.horizon), method.reached(chosen), chosen.trials.size());
+}
+
+std::string line_of(const TunedMethod& method, const Tuning& tuning) {
+  const std::string who = run_label(method.method, method.point);
+  const std::string numbers = fmt::format("{} settings in {} trials", method.settings.size(), method.trials());
+  if (!method.chosen) return fmt::format("{}: not tuned: none of {} has a {}\n", who, numbers, tuning.measure);
+  const TriedSetting& chosen = method.settings[*method.chosen];
+  std::string line = fmt::format("{}: tuned, {} is the best of {} by {} ({}{})", who, values_text(chosen.values),
+                                 numbers, tuning.measure, shown_number(*chosen.mean), restriction(method, chosen));
+  if (!method.extended.empty()) line += fmt::format("; the grid of {} was extended", short_names(method.extended));
+  if (!method.at_edge.empty())
+    line += fmt::format("; {} {} at the edge of the grid", short_names(method.at_edge),
+                        method.at_edge.size() == 1 ? "is" : "are");
+  return line + "\n";
+}
+
 }  // namespace
+
+bool RankedRow::is_behind() const {
+  return is_missed ? outlasts_best : to_best && to_best->difference.is_significant();
+}
+
+std::vector<Ranking> rankings(std::span<const ResultRow> rows, const Measure& measure) {
+  if (measure.better == Better::neither)
+    throw std::invalid_argument(fmt::format("of {} neither more nor less is better", measure.name));
+  std::vector<const ResultRow*> ranked;
+  for (const ResultRow& row : rows) {
+    const bool has_times = is_time_to_target(measure) && !times_to_target(row).empty();
+    if (has_times || !values_of(row, measure, {}).empty()) ranked.push_back(&row);
+  }
+  if (ranked.empty()) throw std::invalid_argument(fmt::format("no run has {}", measure.name));
+  std::vector<Ranking> result;
+  for (const PointRows& place : places_of(ranked)) result.push_back(ranking_of(place.point, place.rows, measure));
+  if (std::ranges::all_of(result, [](const Ranking& ranking) { return ranking.rows.empty(); }))
+    throw std::invalid_argument("no run reached the target");
+  return result;
+}
+
+TextTable ranking_table(std::span<const Ranking> rankings, const Measure& measure) {
+  TextTable table({{"point", Align::left},
+                   {"rank", Align::right},
+                   {"method", Align::left},
+                   {measure.heading, Align::right},
+                   {"less the best's", Align::right},
+                   {"n", Align::right}});
+  for (const Ranking& ranking : rankings) {
+    if (ranking.rows.empty()) table.add_row({ranking.point, "-", nobody, "-", "", "-"});
+    for (std::size_t i = 0; i < ranking.rows.size(); ++i) {
+      const RankedRow& ranked = ranking.rows[i];
+      table.add_row({i == 0 ? ranking.point : "", std::to_string(i + 1), name_of(*ranked.row),
+                     mean_text(ranked, measure),
+                     i == 0             ? ""
+                     : ranked.to_best   ? difference_text(*ranked.to_best)
+                     : ranked.is_missed ? "-"
+                                        : "no common seed",
+                     std::to_string(ranked.row->runs.size())});
+    }
+  }
+  return table;
+}
+
+TextTable which_when_table(std::span<const Ranking> rankings) {
+  TextTable table({{"point", Align::left},
+                   {"best", Align::left},
+                   {"not told apart from it", Align::left},
+                   {"behind", Align::left}});
+  for (const Ranking& ranking : rankings)
+    if (ranking.rows.empty())
+      table.add_row({ranking.point, nobody, "-", "-"});
+    else
+      table.add_row({ranking.point, name_of(*ranking.rows.front().row), names_text(ranking.rows, false),
+                     names_text(ranking.rows, true)});
+  return table;
+}
+
+std::string ranking_notes(const Measure& measure) {
+  const std::string restricted =
+      is_time_to_target(measure)
+          ? "Times to the target are restricted means, up to when they are known of all runs of a point's methods "
+            "that\n"
+            "reached it; (k/n): k of n runs reached it. > T (0/n): no run did, and the first ended at T; the method "
+            "is\n"
+            "behind if all its runs went on beyond the best's times, and its difference has no interval.\n"
+          : "";
+  return restricted +
+         fmt::format(
+             "By {}, {} is better. In brackets: the 95 % interval of the mean difference over common seeds (Student's "
+             "t).\n"
+             "*, and \"behind\": it excludes that both are alike, and so does the sign-flip test, where 6 seeds or "
+             "more let "
+             "it;\n"
+             "else the two are not told apart. That the best was chosen by the same runs is not in the intervals.\n",
+             measure.name, measure.better == Better::more ? "more" : "less");
+}
 
 std::string unshared_links_text(const std::vector<std::string>& labels, bool are_all) {
   if (labels.empty()) return {};
@@ -497,11 +512,10 @@ std::string time_to_target_text(std::span<const RunSummary> seeds) {
   for (const RunSummary& seed : seeds) {
     if (!seed.time_to_target) continue;
     ++with_target;
-    if (seed.time_to_target->time_s) {
+    if (seed.time_to_target->time_s)
       reached.push_back(*seed.time_to_target->time_s);
-    } else {
+    else
       censored_at = std::min(censored_at, seed.end_time_s);
-    }
   }
   if (with_target == 0) return "-";
   if (reached.size() == with_target) return mean_and_deviation(statistics(reached));
@@ -514,17 +528,18 @@ ResultTable result_columns(std::span<const RunSummary> runs, const std::string& 
   ResultTable result;
   if (rows.empty()) return result;
   std::vector<const Column*> shown;
-  for (TextTable* table : {&result.wide, &result.narrow}) table->add_column("method", Align::left);
+  std::vector<std::pair<std::string, Align>> headings{{"method", Align::left}};
   const std::vector<Column> columns = columns_of_values(clock);
   for (const Column& column : columns) {
-    const bool means_nothing = std::all_of(rows.begin(), rows.end(), [&column](const auto& row) {
+    const bool means_nothing = std::ranges::all_of(rows, [&column](const auto& row) {
       return cell(column, row.second) == "-" || (!column.shows_zeros && over(row.second, column.value).mean == 0);
     });
     if (means_nothing || (!column.shows_alone && std::ranges::none_of(runs, has_prediction))) continue;
     shown.push_back(&column);
-    for (TextTable* table : {&result.wide, &result.narrow}) table->add_column(column.heading, Align::right);
+    headings.emplace_back(column.heading, Align::right);
   }
-  for (TextTable* table : {&result.wide, &result.narrow}) table->add_column("n", Align::right);
+  headings.emplace_back("n", Align::right);
+  result.wide = result.narrow = TextTable(headings);
   bool censored = false, deviates = false;
   for (const auto& [label, seeds] : rows) {
     std::vector<std::string> cells{label};
@@ -571,11 +586,7 @@ std::string overrun_warnings(std::span<const RunSummary> runs) {
 }
 
 std::string failure_table(std::span<const RunSummary> runs, std::size_t width) {
-  TextTable table;
-  table.add_column("method", Align::left);
-  table.add_column("seed", Align::right);
-  table.add_column("status", Align::left);
-  table.add_column("reason", Align::left);
+  TextTable table({{"method", Align::left}, {"seed", Align::right}, {"status", Align::left}, {"reason", Align::left}});
   bool any = false;
   std::string notes;
   for (const RunSummary& run : runs) {
@@ -597,64 +608,6 @@ std::string note_of_sampled() {
       most_sampled_steps);
 }
 
-namespace {
-
-using Columns = std::map<std::string, std::string>;
-
-// A text without TOML's quotes; other values as they are written.
-std::string plain(const std::string& value) {
-  const bool is_text = value.size() >= 2 && value.front() == '"' && value.back() == '"';
-  return is_text ? value.substr(1, value.size() - 2) : value;
-}
-
-// "method.threshold_s" of methods.DropCompute.threshold_s: the method has a column of its own.
-std::string column_of(const std::string& swept_key) {
-  std::vector<std::string> path;
-  try {
-    path = split_key(swept_key);
-  } catch (const KeyPathFault&) {  // none that the program has written: it stays as it is
-  }
-  if (path.size() < 3 || path.front() != "methods") return swept_key;
-  std::string column = "method";
-  for (std::size_t i = 2; i < path.size(); ++i) column += "." + path[i];
-  return column;
-}
-
-// Columns with the run's settings: of its file, its method, and what is swept.
-Columns settings_of(const FoundRun& run) {
-  Columns columns;
-  for (const auto& [key, value] : run.configuration) columns[key] = plain(value);
-  for (const auto& [key, value] : run.of_method)
-    if (key != "label") columns["method." + key] = plain(value);
-  for (const auto& [key, value] : run.summary.sweep) columns[column_of(key)] = value;
-  return columns;
-}
-
-// Those that differ among the runs of one method, and what is swept.
-std::vector<std::string> varied_columns(std::span<const FoundRun> runs, const std::vector<Columns>& settings) {
-  std::map<std::string, std::map<std::string, std::set<std::string>>> values;  // by column, then experiment and method
-  std::set<std::string> columns;
-  for (const Columns& of_run : settings)
-    for (const auto& [column, value] : of_run) columns.insert(column);
-  for (std::size_t i = 0; i < runs.size(); ++i)
-    for (const std::string& column : columns) {
-      const auto found = settings[i].find(column);
-      values[column][runs[i].summary.experiment + "\n" + runs[i].summary.method].insert(
-          found == settings[i].end() ? "" : found->second);
-    }
-  std::vector<std::string> varied;
-  for (const auto& [column, of_methods] : values) {
-    bool differs = false;
-    for (const auto& [method, of_method] : of_methods) differs |= of_method.size() > 1;
-    if (differs) varied.push_back(column);
-  }
-  return varied;
-}
-
-std::string number_field(const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; }
-
-}  // namespace
-
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
@@ -665,7 +618,10 @@ std::string csv_field(const std::string& text) {
 TidyTables tidy_tables(std::span<const FoundRun> runs) {
   std::vector<Columns> settings;
   for (const FoundRun& run : runs) settings.push_back(settings_of(run));
-  const std::vector<std::string> varied = varied_columns(runs, settings);
+  std::vector<Keyed> members;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    members.emplace_back(runs[i].summary.experiment + "\n" + runs[i].summary.method, &settings[i]);
+  const std::vector<std::string> varied = varied_keys(members);
   const bool has_trials = std::ranges::any_of(runs, &FoundRun::is_trial);
   std::string heading = "experiment,method,seed,clock,hash";
   if (has_trials) heading += ",trial";
@@ -685,72 +641,24 @@ TidyTables tidy_tables(std::span<const FoundRun> runs) {
       identity += "," + (found == settings[i].end() ? "" : csv_field(found->second));
     }
     tables.runs_csv += identity + "," + to_string(summary.status);
-    for (const Measure& measure : measures()) tables.runs_csv += "," + number_field(measure.value(summary));
+    for (const Measure& measure : measures()) {
+      const auto value = measure.value(summary);
+      tables.runs_csv += value ? fmt::format(",{}", *value) : ",";
+    }
     tables.runs_csv += "\n";
 
-    const std::filesystem::path file = runs[i].directory / "metrics.csv";
-    const auto text = read_file(file, any_size);
-    if (!text) throw std::runtime_error(file.string() + ": not there; expected the run's evaluations");
-    std::istringstream lines(*text);
-    bool is_heading = true;
-    for (std::string line; std::getline(lines, line);) {
-      if (line.empty() || line.front() == '#') continue;
-      if (is_heading) {
-        if (!rows_heading.empty() && rows_heading != line)
-          throw std::runtime_error(
-              fmt::format("{}: has the columns {}; expected {}", file.string(), line, rows_heading));
-        rows_heading = line;
-        is_heading = false;
-        continue;
-      }
-      tables.evaluations_csv += fmt::format("{},{}\n", identity, line);
-    }
+    const std::vector<std::string> lines = evaluation_lines(runs[i].directory);
+    if (lines.empty()) continue;
+    if (!rows_heading.empty() && rows_heading != lines.front())
+      throw std::runtime_error(fmt::format("{}: has the columns {}; expected {}",
+                                           (runs[i].directory / "metrics.csv").string(), lines.front(), rows_heading));
+    rows_heading = lines.front();
+    for (std::size_t row = 1; row < lines.size(); ++row)
+      tables.evaluations_csv += fmt::format("{},{}\n", identity, lines[row]);
   }
   tables.evaluations_csv = heading + "," + rows_heading + "\n" + tables.evaluations_csv;
   return tables;
 }
-
-namespace {
-
-using Names = std::vector<std::pair<std::string, std::string>>;
-
-// "peak = 0.1, threshold_s = 0.07"
-std::string values_text(const Names& values) {
-  const std::string text = run_label("", values);
-  return text.starts_with(", ") ? text.substr(2) : text;
-}
-
-std::string short_names(const std::vector<std::string>& keys) {
-  std::string text;
-  for (const std::string& key : keys) {
-    const std::string one = values_text({{key, ""}});
-    text += (text.empty() ? "" : ", ") + one.substr(0, one.find(" = "));
-  }
-  return text;
-}
-
-// How a mean of trials that missed their target is to be read; empty where none did.
-std::string restriction(const TunedMethod& method, const TriedSetting& chosen) {
-  if (!method.horizon) return {};
-  return fmt::format(", restricted to {}, by which {} of its {} trials reached the target",
-                     shown_number(*method.horizon), method.reached(chosen), chosen.trials.size());
-}
-
-std::string line_of(const TunedMethod& method, const Tuning& tuning) {
-  const std::string who = run_label(method.method, method.point);
-  const std::string numbers = fmt::format("{} settings in {} trials", method.settings.size(), method.trials());
-  if (!method.chosen) return fmt::format("{}: not tuned: none of {} has a {}\n", who, numbers, tuning.measure);
-  const TriedSetting& chosen = method.settings[*method.chosen];
-  std::string line = fmt::format("{}: tuned, {} is the best of {} by {} ({}{})", who, values_text(chosen.values),
-                                 numbers, tuning.measure, shown_number(*chosen.mean), restriction(method, chosen));
-  if (!method.extended.empty()) line += fmt::format("; the grid of {} was extended", short_names(method.extended));
-  if (!method.at_edge.empty())
-    line += fmt::format("; {} {} at the edge of the grid", short_names(method.at_edge),
-                        method.at_edge.size() == 1 ? "is" : "are");
-  return line + "\n";
-}
-
-}  // namespace
 
 std::string tuning_lines(const Tuning& tuning) {
   std::string text;

@@ -6,9 +6,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <optional>
-#include <string_view>
-#include <utility>
 
 namespace syncopate {
 
@@ -36,33 +33,25 @@ std::string_view last_name(std::string_view key) {
 
 constexpr std::array<std::pair<double, char>, 3> sizes = {{{1e9, 'G'}, {1e6, 'M'}, {1e3, 'k'}}};
 
-std::optional<double> number_of(const std::string& value) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size()) return {};
-  return number;
-}
-
-// "1.25G"; none where six digits do not tell the number, or none of the sizes is that small.
+// "1.25G"; none if six digits are not exact, or the number is below 1000.
 std::optional<std::string> in_thousands(double number) {
   constexpr double rounding = 1e-12;
   for (const auto& [size, letter] : sizes) {
     if (std::abs(number) < size) continue;
     const std::string text = fmt::format("{:.6g}", number / size);
-    const bool is_same = std::abs(number_of(text).value_or(0) * size - number) <= rounding * std::abs(number);
+    const bool is_same = std::abs(number_in(text).value_or(0) * size - number) <= rounding * std::abs(number);
     return is_same ? std::optional(text + letter) : std::nullopt;
   }
   return {};
 }
 
-// "1.25G" of 1250000000.0, as figures write it.
+// "1.25G" for 1250000000.0, as in figures.
 std::string short_value(const std::string& value) {
   constexpr double shortened_from = 1e4;
-  const std::optional<double> number = number_of(value);
+  const std::optional<double> number = number_in(value);
   return number && std::abs(*number) >= shortened_from ? in_thousands(*number).value_or(value) : value;
 }
 
-// "10 Gbit/s".
 bool is_rate(const std::string& value) {
   const std::size_t end = value.find_first_not_of("0123456789.");
   if (end == 0 || end == value.npos || value[end] != ' ') return false;
@@ -71,19 +60,25 @@ bool is_rate(const std::string& value) {
   return unit == "bit/s" || unit == "B/s" || unit == "bytes/s";
 }
 
-// What says by itself what it is: a variant, "10 Gbit/s", also of a bandwidth in bytes; else empty. Figures have the
-// same rule (plots/variation.py).
+// Text of a value that needs no key: a variant, or "10 Gbit/s" for a bandwidth, even one in bytes; else empty. Figures
+// have the same rule (plots/comparison.py).
 std::string alone(const std::string& key, const std::string& value) {
   if (key == "variant") return value;
   if (!key.ends_with("bandwidth_bytes_per_s")) return {};
   if (is_rate(value)) return value;
-  const std::optional<double> number = number_of(value);
+  const std::optional<double> number = number_in(value);
   if (!number || !(*number > 0)) return {};
   std::string text = in_thousands(8 * *number).value_or("");
   return text.empty() ? text : text.insert(text.size() - 1, 1, ' ') + "bit/s";
 }
 
 }  // namespace
+
+std::optional<double> number_in(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
 
 std::string run_label(const std::string& method, const std::vector<std::pair<std::string, std::string>>& sweep) {
   std::string label = method;
@@ -112,7 +107,7 @@ std::optional<SampledTimes> sample_times(const Run& run) {
   if (!run.cluster.compute_time->has_finite_mean()) return std::nullopt;
   try {
     return sample_times(*run.cluster.compute_time, run.cluster.workers, run.cluster.micro_batches, planned_steps(run));
-  } catch (const RunFailure&) {  // a trace that ends: a run may not need what the sample asks for
+  } catch (const RunFailure&) {  // a trace ends: the run may need fewer steps than the sample
     return std::nullopt;
   }
 }
@@ -137,10 +132,10 @@ KnownExchanges known_exchanges(const Run& run) {
       const auto own = exchanges_of(compression, tensors, slice.bytes_of(bytes), workers).back().exchanges;
       known.of_average.insert(known.of_average.end(), own.begin(), own.end());
     }
-    // Of equal slices the last one is never the smaller one.
+    // The last slice is never the smallest.
     if (compression->of_messages) known.packet = std::exchange(known.of_average, {}).back().packet;
     return known;
-  } catch (const RunFailure& failure) {  // as the run will say
+  } catch (const RunFailure& failure) {  // the run will fail in the same way
     return {.why_none = failure.what()};
   }
 }
@@ -153,21 +148,19 @@ Step settles_after(const Run& run) {
 bool ends_by_steps(const Budget& budget) { return budget.steps && !budget.seconds && !budget.samples && !budget.bytes; }
 
 FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes>& times) {
-  // Who leaves, or is down for a while, changes the maximum, which no formula follows.
-  if (!run.cluster.data_of.empty())
-    return {.all = {}, .why_none = "workers that run out of data change who is waited for"};
-  if (run.cluster.outages) return {.all = {}, .why_none = "outages change who is waited for"};
-  if (run.cluster.pauses) return {.all = {}, .why_none = "sleeps and trailing work overlap with what comes next"};
+  // A missing worker changes the maximum, which no formula models.
+  if (!run.cluster.data_of.empty()) return {.why_none = "workers that run out of data change who is waited for"};
+  if (run.cluster.outages) return {.why_none = "outages change who is waited for"};
+  if (run.cluster.pauses) return {.why_none = "sleeps and trailing work overlap with what comes next"};
   KnownExchanges exchanges = known_exchanges(run);
-  if (!exchanges.why_none.empty()) return {.all = {}, .why_none = exchanges.why_none};
-  if (!times)
-    return {.all = {},
-            .why_none = run.cluster.compute_time->has_finite_mean() ? "the trace is too short for a sample of its steps"
-                                                                    : "a micro-batch has no expected duration"};
-  // Its share of the steps is not known where these are not.
+  if (!exchanges.why_none.empty()) return {.why_none = exchanges.why_none};
+  if (!times && !run.cluster.compute_time->has_finite_mean())
+    return {.why_none = "a micro-batch has no expected duration"};
+  if (!times) return {.why_none = "the trace is too short for a sample of its steps"};
+  // The warm-up's share of the steps is unknown without their number.
   if (const auto& compression = run.algorithm->compression();
       compression && compression->warmup_steps > 0 && !ends_by_steps(run.budget))
-    return {.all = {}, .why_none = "how much of it is its compression's warm-up is known where steps alone end it"};
+    return {.why_none = "how much of it is its compression's warm-up is known where steps alone end it"};
   const PredictionInput input{.workers = run.cluster.workers,
                               .micro_batches = run.cluster.micro_batches,
                               .times = *times,
@@ -183,12 +176,12 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
   FormulaTimes result;
   Forecast forecast = run.algorithm->forecast(input);
   const Traits traits = run.algorithm->traits();
-  if (traits.follows_values) return {.all = {}, .why_none = std::move(forecast.why_none)};
+  if (traits.follows_values) return {.why_none = std::move(forecast.why_none)};
   if (run.cluster.network->overlap() && !forecast.minds_overlap && !forecast.predictions.empty())
-    return {.all = {}, .why_none = "what is left of an exchange depends on when each worker has each bucket"};
+    return {.why_none = "what is left of an exchange depends on when each worker has each bucket"};
   const bool may_queue = traits.sends_messages() && run.cluster.network->has_shared_links();
   if (may_queue && !forecast.minds_shared_links && !forecast.predictions.empty())
-    return {.all = {}, .why_none = "messages wait on shared links"};
+    return {.why_none = "messages wait on shared links"};
   for (Prediction& prediction : forecast.predictions) {
     const auto total_time_s = time_of_budget(input, prediction);
     result.all.push_back({std::move(prediction), total_time_s});

@@ -1,5 +1,5 @@
-// What a run is: a method on a cluster, with a network, a model and a budget, and what is to be recorded of it. Plain
-// data, which sections of an experiment file fill and the clusters execute.
+// A run: a method on a cluster, with network, model, budget, and what is recorded. Plain data, which the sections of an
+// experiment file fill in and the clusters execute.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,10 +19,10 @@
 #include "workers/theory/sampled_times.hpp"
 #include "workers/time/compute_time.hpp"
 #include "workers/time/network.hpp"
-#include "workers/training/evaluation.hpp"
 #include "workers/training/learning_rate.hpp"
 #include "workers/training/objective.hpp"
 #include "workers/training/optimizers.hpp"
+#include "workers/training/training.hpp"
 #include "workers/worker.hpp"
 
 namespace syncopate {
@@ -30,31 +31,30 @@ class OutagePlan;
 class Pauses;
 class SampleKinds;
 
-// Who works, how long that takes, and what communication costs.
+// Workers, their compute times, and the cost of communication.
 struct ClusterPlan {
   int workers = 1;
   int micro_batches = 1;
-  std::vector<std::optional<Step>> data_of{};  // steps after which a worker has used up its data; empty: none does
+  std::vector<std::optional<Step>> data_of{};  // steps after which a worker has used up its data; empty: never
   Pace pace = Pace::inject;
   bool to_be_measured = false;                     // micro_batch_s is not known yet, so the run cannot be made
-  std::optional<double> measured_micro_batch_s{};  // micro_batch_s, where it was measured; by lengths: its mean
-  std::optional<ContentCost> content_cost{};       // micro_batch_s, where it goes by lengths
-  std::optional<LengthFit> measured_fit{};         // then, where it was measured for this run: how well the line fits
+  std::optional<double> measured_micro_batch_s{};  // micro_batch_s, if measured; by lengths: its mean
+  std::optional<ContentCost> content_cost{};       // micro_batch_s by lengths
+  std::optional<LengthFit> measured_fit{};         // then, if measured for this run: how well the line fits
   std::shared_ptr<const ComputeTime> compute_time{};
-  std::shared_ptr<const Pauses> pauses{};       // null: there are none; on the simulated cluster alone
-  std::shared_ptr<const OutagePlan> outages{};  // null: there are none
+  std::shared_ptr<const Pauses> pauses{};       // null: none; only on the simulated cluster
+  std::shared_ptr<const OutagePlan> outages{};  // null: none
   std::shared_ptr<const NetworkModel> network{};
 };
 
-// What is trained, and by which steps.
 struct TrainingPlan {
   bool time_only = false;                                              // there is no model
   bool trains_network = false;                                         // LibTorch computes the model
   std::function<std::shared_ptr<const Objective>()> make_objective{};  // loads data; null result: time-only
-  std::function<std::shared_ptr<const SampleKinds>()> make_kinds{};    // loads data; empty: there are none
+  std::function<std::shared_ptr<const SampleKinds>()> make_kinds{};    // loads data; empty: none
   Bytes parameter_bytes{};                                             // 4 P: what collectives carry
-  ObjectiveMemory memory{};                                            // of the objective that is made; not hashed
-  std::vector<ParameterTensor> tensors{};                              // empty: not known before it is made
+  ObjectiveMemory memory{};                                            // of the objective; not hashed
+  std::vector<ParameterTensor> tensors{};                              // empty: unknown before the objective exists
   std::int64_t samples_per_micro_batch = 1;
   std::shared_ptr<const Optimizer> optimizer{};
   double clip_norm = 0;
@@ -64,18 +64,18 @@ struct TrainingPlan {
 
 struct EvaluationPlan {
   Step every_steps{};  // a row of metrics.csv each time this many steps are passed, and at the end
-  // Likewise each time so much time has passed on the cluster's clock, instead: of the first model that is published at
-  // or after each multiple, at its own time; where workers have models of their own, of each the one after its first
-  // step that ends at or after it, at the time of the last, while all have one. Nothing is interpolated, and multiples
-  // that no model lies between have one row. 0: not by time.
+  // Or a row at each multiple of this time on the cluster's clock (0: not by time). It evaluates the first model that is
+  // published at or after the multiple, at that model's time. Workers with own models contribute the one after their
+  // first step that ends at or after it (ModelsByTime). Nothing is interpolated: if no model is published between two
+  // multiples, they share one row.
   Duration every_duration{};
   std::int64_t train_samples = 10000;
   std::optional<double> target_accuracy;  // for "time to target", fraction
   std::optional<double> target_loss;
-  bool targets_validation = false;  // the targets are of what was held out of the training set, not of the test set
+  bool targets_validation = false;  // targets refer to the validation samples, not to the test set
 };
 
-// What is measured at chosen steps beside the evaluations: measurements.csv.
+// Measurements at chosen steps beside the evaluations: measurements.csv.
 struct MeasurementPlan {
   Step every_steps{};  // 0: nothing
   MeasureOptions model{};
@@ -83,22 +83,21 @@ struct MeasurementPlan {
   bool consensus_distance = false;
 };
 
-// What a run leaves beside its rows. It does not change what a run computes, so it is no part of the hash: a
-// finished run is repeated only where it lacks a file that is asked for.
+// Files that a run writes beside its rows. They do not change what a run computes, so they are not hashed: a finished
+// run is repeated only if it lacks a requested file.
 struct RecordingPlan {
   bool trace = false;                     // trace.json.gz; it ends at the first of the next two
   std::optional<double> trace_seconds{};  // on the cluster's clock
   std::int64_t trace_events = 100'000;
-  std::optional<bool> durations{};  // durations.csv.gz; left out: under MPI alone
+  std::optional<bool> durations{};  // durations.csv.gz; not set: only under MPI
   bool arrivals = false;            // arrivals.csv.gz
   bool samples = false;             // in summary.json: which kinds of samples were kept
-  bool parameters = false;          // parameters.npy: of the last model; nothing where there is no model
+  bool parameters = false;          // parameters.npy: of the last model, if there is one
 
   bool records_durations(bool mpi) const { return durations.value_or(mpi); }
 };
 
-// What is kept of a run while it goes on, on the simulated cluster, for whoever starts it again after it has been
-// killed. It does not change what a run computes either.
+// Checkpoints of a simulated run, from which it resumes after it was killed. Not hashed.
 struct CheckpointPlan {
   bool is_written = true;
   double every_s = 60;  // of this machine's time
@@ -108,17 +107,17 @@ struct CheckpointPlan {
 struct Run {
   std::string experiment;                                           // name of the experiment
   std::string method;                                               // label of the method
-  std::size_t method_index = 0;                                     // its place among the file's methods; not hashed
-  std::size_t point_index = 0;                                      // that of its point in the sweep; not hashed
-  std::vector<std::pair<std::string, std::string>> sweep{};         // key and value of what is swept
-  std::vector<std::pair<std::string, std::string>> own_training{};  // keys of [training] that the method has otherwise
+  std::size_t method_index = 0;                                     // among the file's methods; not hashed
+  std::size_t point_index = 0;                                      // of its point in the sweep; not hashed
+  std::vector<std::pair<std::string, std::string>> sweep{};         // swept keys and values
+  std::vector<std::pair<std::string, std::string>> own_training{};  // the method's overrides of [training]
   std::uint64_t seed = 0;
   std::string resolved_toml;  // the whole resolved configuration of this run alone
   std::string hash;           // its configuration_hash; names the directory
-  std::string setting;        // likewise, also without the method, and with times yet to be measured as such: runs
-                              // that share it meet the same delays
-  std::string course{};       // likewise of what it computes, whatever experiment and method are called
-  std::string work_kind{};    // WorkKind's words
+  std::string setting;        // hash without the method, and without times that are still to be measured: runs that
+                              // share it have the same delays
+  std::string course{};       // hash of the computation, without the names of experiment and method
+  std::string work_kind{};    // the text of work_kind()
   bool is_trial = false;      // of tuning; not hashed
 
   ClusterPlan cluster;
@@ -127,73 +126,70 @@ struct Run {
   EvaluationPlan evaluation;
   MeasurementPlan measurements{};
   RecordingPlan recording;      // not hashed
-  CheckpointPlan checkpoint{};  // likewise
+  CheckpointPlan checkpoint{};  // not hashed
   std::shared_ptr<const Algorithm> algorithm;
   std::shared_ptr<const Run> common_phase{};  // a run at whose end this one starts; null: none
-  std::vector<TakenElements> taken{};         // what of its parameters; empty: all
-  std::string solved{};  // what a number of the method was solved for, and gives; empty: nothing was
+  std::vector<TakenElements> taken{};         // part of its parameters that this run takes; empty: all
+  std::string solved{};                       // the target and result of a solved number of the method; empty: none
 
-  // The step from which on all workers take the same course (Traits).
+  // The step from which all workers behave alike (Traits).
   std::optional<Step> same_course_from() const {
     return cluster.data_of.empty() ? algorithm->traits().same_course_under(budget) : std::nullopt;
   }
 };
 
-// The steps of the run's budget, where it counts them or samples.
+// The steps of the run's budget, if it limits steps or samples.
 std::optional<Step> planned_steps(const Run& run);
 
-// What a run is called in tables and lines.
-// "DropCompute, threshold_s = 0.07": the method and the swept values, each by the last part of its key; a
-// variant, and a rate with its unit, by itself: "DropCompute, 10 Gbit/s".
+// The number that the whole text stands for; nothing for other texts.
+std::optional<double> number_in(std::string_view text);
+
+// A run's label in tables and lines: the method and the swept values with the last part of their keys, "DropCompute,
+// threshold_s = 0.07". Variants, and rates with a unit, have no key: "DropCompute, 10 Gbit/s".
 std::string run_label(const std::string& method, const std::vector<std::pair<std::string, std::string>>& sweep);
 
-// What decides how long this machine takes for a micro-batch of a run, as far as the configuration says it.
-// Of a run's resolved configuration: its model, its data set, with their settings, and the size of a micro-batch. Runs
-// of one kind cost this machine about the same per micro-batch; equal texts are one kind.
+// The part of a resolved configuration that decides how long this machine takes for a micro-batch: model and data set
+// with their settings, and the size of a micro-batch. Equal texts take about the same time.
 std::string work_kind(const TomlNode& resolved);
 
-// What the program computes, as a number: part of every run's hash, so that results which it would not give any more
-// are not taken for its own.
-// Raise it by one with each change that alters what some run computes: its times, its models, its accounts. A change of
-// files' formats is results_schema_version's. tests/golden/results_by_version/ holds the results of each version; the
-// test that compares with it says when. Name the runs that changed in experiments/sections/definition.cpp: all
-// others keep their hash.
+// Version of the program's results. It is part of every run's hash, so that outdated results are not reused. Raise it
+// with each change that alters the times, models or accounts of some run; changes of file formats belong to
+// results_schema_version. The test that compares with tests/golden/results_by_version/ tells when. Name changed runs
+// in experiments/sections/definition.cpp: all others keep their hash.
 inline constexpr int results_version = 7;
 
-// From this version on, a run's hash has the version of the newest change that altered this run.
+// From this version on, a run's hash contains the version of the newest change that altered this run.
 inline constexpr int first_selective_results_version = 5;
 
-// What formulas say of a run's time, without running anything.
+// A run's time by a formula.
 struct FormulaTime {
   Prediction prediction;
-  std::optional<double> total_time_s;  // of the budget; none where bytes alone limit it
+  std::optional<double> total_time_s;  // of the budget; none if only bytes limit it
 };
 
-// A sample of the run's compute times; nothing where a micro-batch has no expected duration, or a
-// trace has too few.
+// A sample of the run's compute times; nothing if a micro-batch has no expected duration, or a trace is too short.
 std::optional<SampledTimes> sample_times(const Run& run);
 
-// What its compressed sums, or its averages, exchange, of those of slices one after the other; or what a worker's
-// compressed message has, to each server. None: they are dense, or it is not known before the model is made.
+// Exchanges of a run's compressed communication; none if it is dense, or unknown before the model exists.
 struct KnownExchanges {
-  std::vector<ExchangesFrom> all{};
-  std::vector<Exchange> of_average{};
-  std::optional<Bytes> packet{};
+  std::vector<ExchangesFrom> all{};    // of sums
+  std::vector<Exchange> of_average{};  // of averages, slice after slice
+  std::optional<Bytes> packet{};       // of a worker's message to each server
   std::string why_none{};
 };
 KnownExchanges known_exchanges(const Run& run);
 
-// Steps after which its pace is that of the rest of the run.
+// Steps after which the run's pace is constant.
 Step settles_after(const Run& run);
-// Whether nothing but a number of steps ends it.
+// Whether only a number of steps ends the run.
 bool ends_by_steps(const Budget& budget);
 
 struct FormulaTimes {
-  std::vector<FormulaTime> all;
-  std::string why_none;  // where there are none
+  std::vector<FormulaTime> all{};
+  std::string why_none;  // if there are none
 };
 
-// As many as there are for the run's method; `times` is a sample of it, if there is one.
+// All formulas of the run's method; `times`: a sample of its compute times, if there is one.
 FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes>& times);
 
 }  // namespace syncopate

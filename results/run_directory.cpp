@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -10,33 +11,27 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
-#include <chrono>
 #include <cmath>
-#include <cstdint>
 #include <iterator>
 #include <limits>
-#include <optional>
 #include <set>
-#include <stdexcept>
-#include <string_view>
-#include <system_error>
 #include <thread>
 #include <tuple>
-#include <vector>
 
 #include "results/build_info.hpp"
-#include "results/found_runs.hpp"
-#include "results/run.hpp"
 #include "results/summary.hpp"
 #include "workers/base/files.hpp"
 #include "workers/base/machine.hpp"
-#include "workers/base/process.hpp"
 #include "workers/base/terminal_text.hpp"
 
 namespace syncopate {
 
 namespace fs = std::filesystem;
 namespace {
+
+[[noreturn]] void fail(const char* what, const fs::path& path) {
+  throw fs::filesystem_error(what, path, std::error_code(errno ? errno : EIO, std::generic_category()));
+}
 
 const char* what_helps(int error) {
   switch (error) {
@@ -56,16 +51,356 @@ const char* what_helps(int error) {
   }
 }
 
-// Not where a folder above cannot be looked into.
-bool is_gone(const fs::path& directory) {
-  std::error_code unknown;
-  return fs::status(directory, unknown).type() == fs::file_type::not_found;
+fs::path followed(const fs::path& named) {
+  std::error_code none;
+  const fs::path file = fs::canonical(named, none);
+  return none ? named : file;
+}
+
+void remove_aside(const fs::path& aside) {
+  std::error_code ignored;
+  fs::remove(aside, ignored);
+}
+
+// The file system's own time, since hosts' clocks may differ.
+std::optional<fs::file_time_type> time_of_file_system(const fs::path& directory) {
+  std::error_code error, ignored;
+  const fs::path probe = hidden_sibling(directory / "clock", partial_kind);
+  if (!fs::create_directory(probe, error) && error) return {};
+  const auto now = fs::last_write_time(probe, error);
+  fs::remove(probe, ignored);
+  return error ? std::nullopt : std::optional(now);
+}
+
+// Files of an unknown process count as leftovers after so long. A writing process changes its files, or names them,
+// within seconds.
+constexpr std::chrono::hours lost_after{24};
+
+bool has_not_changed_lately(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_symlink(path, error)) return false;
+  const auto changed = fs::last_write_time(path, error);
+  const auto now = time_of_file_system(path.parent_path());
+  return !error && now && *now - changed > lost_after;
+}
+
+// The hidden name, if no process works on the file or directory any more.
+std::optional<HiddenName> as_leftover(const fs::path& path) {
+  auto hidden = read_hidden_name(path.filename().string());
+  if (!hidden || hidden->state == ProcessState::gone) return hidden;
+  return hidden->state == ProcessState::unknown && has_not_changed_lately(path) ? hidden : std::nullopt;
+}
+
+void sync_directory(const fs::path& directory) {
+  Descriptor(directory.empty() ? fs::path(".") : directory, O_RDONLY | O_DIRECTORY).sync();
+}
+
+// Names appear and disappear one at a time, so that a last act finds all of them, and none appears after it.
+Descriptor create_file(const fs::path& path) {
+  const auto held = hold_off_end();
+  return {path, O_WRONLY | O_CREAT | O_EXCL};
+}
+
+void write_file(const fs::path& path, std::string_view contents) {
+  const Descriptor file = create_file(path);
+  file.write(contents);
+  file.sync();
+}
+
+// Two threads that removed the same directory at once would leave part of it.
+void remove_hidden(const fs::path& directory) {
+  const auto held = hold_off_end();
+  std::error_code ignored;  // remove_leftovers removes the rest
+  fs::remove_all(directory, ignored);
+}
+
+// Renames an existing `directory` to `former`. Both names change, or none. Of several processes that write the same run
+// (ranks that simulate it separately, two terminals) the last one wins.
+void give_name(const fs::path& written, const fs::path& directory, const fs::path& former) {
+  const auto held = hold_off_end();
+  std::error_code error, ignored;
+  for (;;) {
+    fs::rename(directory, former, error);
+    const bool exists = !error;
+    if (!exists && error != std::errc::no_such_file_or_directory)
+      throw fs::filesystem_error("cannot replace", directory, former, error);
+    fs::rename(written, directory, error);
+    if (!error) return;
+    const bool another_came_between = error == std::errc::directory_not_empty || error == std::errc::file_exists;
+    if (!another_came_between) {
+      if (exists) fs::rename(former, directory, ignored);
+      throw fs::filesystem_error("cannot name", written, directory, error);
+    }
+    if (exists) fs::remove_all(former, ignored);
+  }
+}
+
+// False if a directory that is done has the name already. A plain rename fails on an existing directory, so one of
+// several processes succeeds. A directory moved away is checked again: without a lock another process may have published
+// a finished run after the first check. While it is away a third could publish, which only the lock prevents.
+bool give_free_name(const fs::path& written, const fs::path& directory, const fs::path& former, const IsDone& is_done) {
+  const Descriptor above(directory.parent_path(), O_RDONLY | O_DIRECTORY);
+  above.lock();
+  for (;;) {
+    const auto held = hold_off_end();
+    std::error_code error, ignored;
+    fs::rename(written, directory, error);
+    if (!error) return true;
+    const bool is_link = error == std::errc::not_a_directory && fs::is_symlink(directory, ignored);
+    if (!is_link && error != std::errc::directory_not_empty && error != std::errc::file_exists)
+      throw fs::filesystem_error("cannot name", written, directory, error);
+    if (is_done(directory)) return false;
+    fs::remove_all(former, ignored);
+    fs::rename(directory, former, error);
+    if (error == std::errc::no_such_file_or_directory) continue;
+    if (error) throw fs::filesystem_error("cannot replace", directory, former, error);
+    if (is_done(former)) {
+      fs::rename(former, directory, error);
+      if (error) fs::remove_all(former, ignored);  // there is another one again
+      return false;
+    }
+    fs::remove_all(former, ignored);
+  }
+}
+
+// Creates the directory and those above it, and syncs each name.
+void create_lasting(const fs::path& directory) {
+  if (directory.empty() || fs::exists(directory)) return;
+  create_lasting(directory.parent_path());
+  if (fs::create_directory(directory)) sync_directory(directory.parent_path());
+}
+
+[[noreturn]] void fault(const fs::path& path, std::string_view what, const std::error_code& error) {
+  throw ResultsDirectoryFault(fmt::format("{}: {}: {}", path.string(), what, error.message()));
+}
+
+// Throws a fault that names the first part of the path in the way, since "Not a directory" alone does not.
+void create(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (!error && fs::is_directory(path, error)) return;
+  fs::path part;
+  for (const fs::path& element : path) {
+    part /= element;
+    std::error_code ignored;
+    const bool is_there = fs::symlink_status(part, ignored).type() != fs::file_type::not_found;
+    const std::string why = is_there ? why_no_directory(part) : "";
+    if (why.empty()) continue;
+    throw ResultsDirectoryFault(
+        fmt::format("{}: {}; the results directory {} cannot be created", part.string(), why, path.string()));
+  }
+  fault(path, "cannot create the results directory (--results names another one)", error);
+}
+
+void require_access(const fs::path& directory) {
+  const auto is_missing = [&directory] {
+    std::error_code error;
+    return fs::symlink_status(directory, error).type() == fs::file_type::not_found;
+  };
+  if (is_missing()) return;
+  if (const std::string why = why_no_directory(directory); !why.empty() && !is_missing())  // renamed by another process
+    throw ResultsDirectoryFault(fmt::format("{}: {}; results belong there", directory.string(), why));
+  if (access(directory.c_str(), R_OK | W_OK | X_OK) != 0 && errno != ENOENT)
+    fault(directory, "cannot read and write the results directory (--results names another one)",
+          std::error_code(errno, std::generic_category()));
+}
+
+constexpr std::size_t longest_slug = 100;
+
+std::string hash_at_the_end(std::string_view text) { return fmt::format("-{:.8}", content_hash(text)); }
+
+std::string with_hash(std::string slug, std::string_view text) {
+  const std::string hash = hash_at_the_end(text);
+  if (slug.size() > longest_slug - hash.size()) slug.resize(longest_slug - hash.size());
+  while (!slug.empty() && (slug.back() == '-' || slug.back() == '.')) slug.pop_back();
+  return (slug.empty() ? "unnamed" : slug) + hash;
+}
+
+// give(written, former) names the new directory; true if it did. `written` is gone afterwards in any case.
+template <class Give>
+bool write_and_name(const fs::path& directory, const FileContents& files, const Give& give) {
+  const fs::path written = hidden_sibling(directory, partial_kind), former = hidden_sibling(directory, replaced_kind);
+  create_lasting(directory.parent_path());
+  fs::remove_all(written);
+  const LastAct leave_nothing_hidden([&] {
+    std::error_code ignored;
+    fs::remove_all(written, ignored);
+    if (fs::exists(directory, ignored)) fs::remove_all(former, ignored);
+  });
+  try {
+    {
+      const auto held = hold_off_end();
+      fs::create_directory(written);
+    }
+    for (const auto& [name, contents] : files) write_file(written / name, contents);
+    sync_directory(written);
+    const bool has_name = give(written, former);
+    if (has_name) sync_directory(directory.parent_path());
+    remove_hidden(has_name ? former : written);
+    return has_name;
+  } catch (...) {
+    remove_hidden(written);
+    throw;
+  }
+}
+
+constexpr std::array files_of_every_run = {"config.toml", "metadata.json", "metrics.csv", "steps.csv", "summary.json"};
+struct Digest {
+  std::size_t bytes = 0;
+  uLong crc = crc32_z(0, nullptr, 0);
+
+  void add(std::string_view part) {
+    bytes += part.size();
+    crc = crc32_z(crc, reinterpret_cast<const Bytef*>(part.data()), part.size());
+  }
+  std::string text() const { return fmt::format("{:08x}", crc); }
+};
+
+// How the file differs from its entry; empty if it does not.
+std::string wrong_with(const fs::path& path, const Json& entry) {
+  const auto bytes = entry.at("bytes").get<std::uint64_t>();
+  const auto crc = entry.at("crc32").get<std::string>();
+  try {
+    OwnFile file(path);
+    if (file.size() != bytes) return fmt::format("has {} bytes, where {} were written", file.size(), bytes);
+    Digest digest;
+    std::vector<char> piece(1 << 18);  // durations and traces may be large
+    while (const std::size_t got = file.read(piece.data(), piece.size())) digest.add({piece.data(), got});
+    return digest.text() == crc ? "" : "has other contents than were written: its digest differs";
+  } catch (const std::runtime_error& problem) {
+    return problem.what();
+  }
+}
+
+constexpr int process = 1;  // viewers show process and thread 0 as idle
+
+// Names from the colour scheme of chrome://tracing. Other viewers choose a colour by an event's name, which is
+// therefore the activity.
+constexpr std::array<const char*, activities> colours = {"thread_state_running", "terrible", "grey",
+                                                         "thread_state_runnable", "black"};
+
+// A double whose nanoseconds are right whether a reader rounds or truncates.
+double microseconds(Time time) {
+  const auto exact_ns = static_cast<double>(time.time_since_epoch().count());
+  double us = exact_ns / 1e3;
+  while (us * 1e3 < exact_ns) us = std::nextafter(us, std::numeric_limits<double>::infinity());
+  return us;
+}
+
+// A duration for which begin + duration, added as doubles, does not exceed the next event's begin.
+double microseconds(Time from, Time to) {
+  const double begin = microseconds(from), end = microseconds(to);
+  double us = static_cast<double>((to - from).count()) / 1e3;
+  while (begin + us > end) us = std::nextafter(us, 0);
+  return us;
+}
+
+// Metadata event. It has a time, since some readers require one of every event.
+std::string naming(const char* what, int thread, const Json& arguments) {
+  const Json event{{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"ts", 0}, {"args", arguments}};
+  return event.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string participant(const Timeline& timeline, std::size_t rank) {
+  const auto workers = static_cast<std::size_t>(timeline.workers);
+  if (rank < workers) return fmt::format("worker {}", rank);
+  return timeline.tracks.size() == workers + 1 ? "server" : fmt::format("server {}", rank - workers);
+}
+
+// `more`: further arguments of the event.
+void append(std::string& text, Activity of, const char* category, int thread, Time begin, Time end,
+            std::string_view what, std::string_view more) {
+  const auto activity = static_cast<std::size_t>(of);
+  fmt::format_to(std::back_inserter(text),
+                 R"(,
+{{"name":"{}","cat":"{}","cname":"{}","ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"args":{{"what":"{}"{}}}}})",
+                 activity_names[activity], category, colours[activity], process, thread, microseconds(begin),
+                 microseconds(begin, end), what, more);
+}
+
+void append(std::string& text, const Span& span, int thread) {
+  std::string more;
+  if (span.step >= Step{0}) more += fmt::format(R"(,"step":{})", span.step.value());
+  if (span.micro_batch >= 0) more += fmt::format(R"(,"micro_batch":{})", span.micro_batch);
+  if (span.completed && span.activity == Activity::discarded) more += R"(,"completed":true)";
+  const char* const category = activity_names[static_cast<std::size_t>(span.activity)];
+  append(text, span.activity, category, thread, span.begin, span.end, span.what, more);
+}
+
+// Appends the transfers of a server's link as communication events.
+void append(std::string& text, const Timeline& timeline, const std::vector<LinkUse>& transfers, bool is_in,
+            int thread) {
+  for (const LinkUse& transfer : transfers) {
+    const std::string what = transfer.other
+                                 ? fmt::format("{} {}", is_in ? "from" : "to",
+                                               participant(timeline, static_cast<std::size_t>(transfer.other->value)))
+                                 : "collective";
+    append(text, Activity::communicate, "link", thread, transfer.begin, transfer.end, what, "");
+  }
+}
+
+Json other_data(const Timeline& timeline, const TraceTitle& title) {
+  return {{"experiment", title.experiment},
+          {"method", title.method},
+          {"seed", title.seed},
+          {"hash", title.hash},
+          {"cluster", title.cluster},
+          {"workers", timeline.workers},
+          {"servers", timeline.tracks.size() - static_cast<std::size_t>(timeline.workers)},
+          {"end_s", exact_seconds(timeline.end)},
+          {"until_s", exact_seconds(timeline.until)},
+          {"capped", timeline.capped}};
+}
+
+// Removes and returns the number before the next dot; nothing for other texts.
+template <typename Number>
+std::optional<Number> take_number(std::string_view& text) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end == text.data() + text.size() || *end != '.') return {};
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
+  return number;
 }
 
 }  // namespace
 
+Descriptor::Descriptor(const fs::path& path, int flags)
+    : path_(path), number_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+  if (number_ < 0) fail("cannot open", path_);
+}
+
+Descriptor::~Descriptor() { close(number_); }
+
+void Descriptor::write(std::string_view contents) const {
+  while (!contents.empty()) {
+    const auto written = ::write(number_, contents.data(), contents.size());
+    if (written < 0 && errno != EINTR) fail("cannot write", path_);
+    if (written > 0) contents.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void Descriptor::sync() const {
+  if (fsync(number_) != 0 && errno != EINVAL) fail("cannot put on the disk", path_);
+}
+
+bool Descriptor::lock() const {
+  int result = 0;
+  do result = flock(number_, LOCK_EX);
+  while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+std::vector<fs::path> paths_in(const fs::path& directory, std::error_code& error) {
+  std::vector<fs::path> paths;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
+    paths.push_back(entry->path());
+  return paths;
+}
+
 std::string disk_fault(const fs::path& directory, const fs::filesystem_error& problem) {
-  if (problem.code() == std::errc::no_such_file_or_directory || is_gone(directory))
+  std::error_code unknown;  // if a folder above is unreadable
+  if (problem.code() == std::errc::no_such_file_or_directory ||
+      fs::status(directory, unknown).type() == fs::file_type::not_found)
     return fmt::format(
         "{}: the results directory was removed while runs were made; the next start makes what is missing",
         directory.string());
@@ -86,15 +421,10 @@ void require_there(const fs::path& directory) {
   if (!fs::exists(directory)) throw fs::filesystem_error("is gone", directory, {ENOENT, std::generic_category()});
 }
 
-namespace {
-
-constexpr std::int64_t ns_per_s = 1'000'000'000;
-
-}  // namespace
-
 std::string durations_csv(std::vector<MicroBatchTime> durations) {
   std::ranges::stable_sort(durations, {},
                            [](const MicroBatchTime& time) { return std::tuple(time.worker, time.step, time.index); });
+  constexpr std::int64_t ns_per_s = 1'000'000'000;
   std::string text = "worker,step,micro_batch,duration_s,added_s\n";
   for (const MicroBatchTime& time : durations) {
     const std::int64_t duration_ns = time.duration.count(), added_ns = time.added.count();
@@ -140,56 +470,20 @@ std::string to_json(const RunMetadata& metadata) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-namespace fs = std::filesystem;
-namespace {
-
-// Names come and go one at a time, so that a last act finds all that is there, and nothing comes after it.
-Descriptor create_aside(const fs::path& aside) {
-  const auto held = hold_off_end();
-  return {aside, O_WRONLY | O_CREAT | O_EXCL};
-}
-
-void give_name(const fs::path& aside, const fs::path& file) {
-  const auto held = hold_off_end();
-  fs::rename(aside, file);
-}
-
-void write_and_sync(const fs::path& aside, std::string_view contents) {
-  const Descriptor stream = create_aside(aside);
-  stream.write(contents);
-  stream.sync();
-}
-
-// What a link leads to.
-fs::path followed(const fs::path& named) {
-  std::error_code none;
-  const fs::path file = fs::canonical(named, none);
-  return none ? named : file;
-}
-
-fs::path aside_of(const fs::path& file) { return hidden_sibling(file, partial_kind); }
-
-void remove_aside(const fs::path& aside) {
-  std::error_code ignored;
-  fs::remove(aside, ignored);
-}
-
-}  // namespace
-
 std::string why_not_replaceable(const fs::path& named) {
   std::error_code none;
   const fs::path file = followed(named);
   if (fs::is_directory(file, none)) return "is a directory";
-  if (fs::exists(file, none) && !fs::is_regular_file(file, none))  // a pipe would be waited for
+  if (fs::exists(file, none) && !fs::is_regular_file(file, none))  // opening a pipe would wait
     return access(file.c_str(), W_OK) == 0 ? "" : std::generic_category().message(errno);
   const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
   if (const std::string why = why_no_directory(folder); !why.empty())
     return fmt::format("{}: {}", folder.string(), why);
-  const fs::path aside = aside_of(file);
+  const fs::path aside = hidden_sibling(file, partial_kind);
   const LastAct leave_nothing_hidden([&aside] { remove_aside(aside); });
   remove_aside(aside);
   try {
-    create_aside(aside);
+    create_file(aside);
   } catch (const std::system_error& problem) {
     return problem.code().message();
   }
@@ -198,12 +492,13 @@ std::string why_not_replaceable(const fs::path& named) {
 }
 
 void replace_file(const fs::path& file, std::string_view contents) {
-  const fs::path aside = aside_of(file);
+  const fs::path aside = hidden_sibling(file, partial_kind);
   const LastAct leave_nothing_hidden([&aside] { remove_aside(aside); });
-  remove_aside(aside);  // where it could not be removed before
+  remove_aside(aside);  // left by an earlier attempt
   try {
-    write_and_sync(aside, contents);
-    give_name(aside, file);
+    write_file(aside, contents);
+    const auto held = hold_off_end();
+    fs::rename(aside, file);
   } catch (...) {
     remove_aside(aside);
     throw;
@@ -216,174 +511,6 @@ void replace_named_file(const fs::path& named, std::string_view contents) {
   if (fs::exists(file, none) && !fs::is_regular_file(file, none)) return Descriptor(file, O_WRONLY).write(contents);
   replace_file(file, contents);
 }
-
-namespace fs = std::filesystem;
-namespace {
-
-// By the clock of the file system that has it; none of a host is read.
-std::optional<fs::file_time_type> time_of_file_system(const fs::path& directory) {
-  std::error_code error, ignored;
-  const fs::path probe = hidden_sibling(directory / "clock", partial_kind);
-  if (!fs::create_directory(probe, error) && error) return {};
-  const auto now = fs::last_write_time(probe, error);
-  fs::remove(probe, ignored);
-  return error ? std::nullopt : std::optional(now);
-}
-
-bool has_not_changed_lately(const fs::path& path) {
-  std::error_code error;
-  if (fs::is_symlink(path, error)) return false;
-  const auto changed = fs::last_write_time(path, error);
-  const auto now = time_of_file_system(path.parent_path());
-  return !error && now && *now - changed > std::chrono::duration<double>(lost_after_s);
-}
-
-// What a hidden file or directory stands for, if no process is at it any more.
-std::optional<HiddenName> as_leftover(const fs::path& path) {
-  auto hidden = read_hidden_name(path.filename().string());
-  if (!hidden || hidden->state == ProcessState::gone) return hidden;
-  return hidden->state == ProcessState::unknown && has_not_changed_lately(path) ? hidden : std::nullopt;
-}
-
-void sync_directory(const fs::path& directory) {
-  Descriptor(directory.empty() ? fs::path(".") : directory, O_RDONLY | O_DIRECTORY).sync();
-}
-
-// Names appear one at a time, so that none comes to a directory that a last act removes.
-Descriptor create_file(const fs::path& path) {
-  const auto held = hold_off_end();
-  return {path, O_WRONLY | O_CREAT | O_EXCL};
-}
-
-void write_file(const fs::path& path, const std::string& contents) {
-  const Descriptor file = create_file(path);
-  file.write(contents);
-  file.sync();
-}
-
-void create_hidden(const fs::path& directory) {
-  const auto held = hold_off_end();
-  fs::create_directory(directory);
-}
-
-// Two threads that remove the same directory get in each other's way, and then part of it stays.
-void remove_hidden(const fs::path& directory) {
-  const auto held = hold_off_end();
-  std::error_code ignored;  // remove_leftovers takes what stays
-  fs::remove_all(directory, ignored);
-}
-
-// Where `directory` was there, it is now `former`. Both names change, or none. Where several processes write the same
-// run (ranks that simulate it apart, two terminals), each gives its directory the name and the last one's stays.
-void give_name(const fs::path& written, const fs::path& directory, const fs::path& former) {
-  const auto held = hold_off_end();
-  std::error_code error, ignored;
-  for (;;) {
-    fs::rename(directory, former, error);
-    const bool exists = !error;
-    if (!exists && error != std::errc::no_such_file_or_directory)
-      throw fs::filesystem_error("cannot replace", directory, former, error);
-    fs::rename(written, directory, error);
-    if (!error) return;
-    const bool another_came_between = error == std::errc::directory_not_empty || error == std::errc::file_exists;
-    if (!another_came_between) {
-      if (exists) fs::rename(former, directory, ignored);
-      throw fs::filesystem_error("cannot name", written, directory, error);
-    }
-    if (exists) fs::remove_all(former, ignored);
-  }
-}
-
-// False where a directory that is done has the name, which it keeps. A rename alone fails where there is a directory
-// already, so of several processes one succeeds. What is moved away is looked at once more, since without a lock
-// another process may have put a finished run there after the first look; while it is away, a third can publish, which
-// only the lock prevents.
-bool give_free_name(const fs::path& written, const fs::path& directory, const fs::path& former, const IsDone& is_done) {
-  const Descriptor above(directory.parent_path(), O_RDONLY | O_DIRECTORY);
-  above.lock();
-  for (;;) {
-    const auto held = hold_off_end();
-    std::error_code error, ignored;
-    fs::rename(written, directory, error);
-    if (!error) return true;
-    const bool is_link = error == std::errc::not_a_directory && fs::is_symlink(directory, ignored);
-    if (!is_link && error != std::errc::directory_not_empty && error != std::errc::file_exists)
-      throw fs::filesystem_error("cannot name", written, directory, error);
-    if (is_done(directory)) return false;
-    fs::remove_all(former, ignored);
-    fs::rename(directory, former, error);
-    if (error == std::errc::no_such_file_or_directory) continue;
-    if (error) throw fs::filesystem_error("cannot replace", directory, former, error);
-    if (is_done(former)) {
-      fs::rename(former, directory, error);
-      if (error) fs::remove_all(former, ignored);  // there is another one again
-      return false;
-    }
-    fs::remove_all(former, ignored);
-  }
-}
-
-// With those above it; each one's name is on the disk.
-void create_lasting(const fs::path& directory) {
-  if (directory.empty() || fs::exists(directory)) return;
-  create_lasting(directory.parent_path());
-  if (fs::create_directory(directory)) sync_directory(directory.parent_path());
-}
-
-[[noreturn]] void fault(const fs::path& path, std::string_view what, const std::error_code& error) {
-  throw ResultsDirectoryFault(fmt::format("{}: {}: {}", path.string(), what, error.message()));
-}
-
-// Names the first part of the path that is in the way, since "Not a directory" alone does not.
-void create(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (!error && fs::is_directory(path, error)) return;
-  fs::path part;
-  for (const fs::path& element : path) {
-    part /= element;
-    std::error_code ignored;
-    const bool is_there = fs::symlink_status(part, ignored).type() != fs::file_type::not_found;
-    const std::string why = is_there ? why_no_directory(part) : "";
-    if (why.empty()) continue;
-    throw ResultsDirectoryFault(
-        fmt::format("{}: {}; the results directory {} cannot be created", part.string(), why, path.string()));
-  }
-  fault(path, "cannot create the results directory (--results names another one)", error);
-}
-
-void require_access(const fs::path& directory) {
-  const auto is_missing = [&directory] {
-    std::error_code error;
-    return fs::symlink_status(directory, error).type() == fs::file_type::not_found;
-  };
-  if (is_missing()) return;
-  if (const std::string why = why_no_directory(directory); !why.empty() && !is_missing())  // renamed by another process
-    throw ResultsDirectoryFault(fmt::format("{}: {}; results belong there", directory.string(), why));
-  if (access(directory.c_str(), R_OK | W_OK | X_OK) != 0 && errno != ENOENT) {
-    fault(directory, "cannot read and write the results directory (--results names another one)",
-          std::error_code(errno, std::generic_category()));
-  }
-}
-
-std::string what_varies(const Run& run) {
-  std::string text = slug(run.method);
-  for (const auto& [key, value] : run.sweep) text += fmt::format("_{}={}", key, value);
-  return slug(text);
-}
-
-constexpr std::size_t longest_slug = 100;
-
-std::string hash_at_the_end(std::string_view text) { return fmt::format("-{:.8}", content_hash(text)); }
-
-std::string with_hash(std::string slug, std::string_view text) {
-  const std::string hash = hash_at_the_end(text);
-  if (slug.size() > longest_slug - hash.size()) slug.resize(longest_slug - hash.size());
-  while (!slug.empty() && (slug.back() == '-' || slug.back() == '.')) slug.pop_back();
-  return (slug.empty() ? "unnamed" : slug) + hash;
-}
-
-}  // namespace
 
 std::string slug(std::string_view text) {
   std::string result;
@@ -399,7 +526,7 @@ std::string slug(std::string_view text) {
     }
   }
   result.erase(0, result.find_first_not_of("-."));
-  const bool looks_like_a_run = result.starts_with("seed=");  // whose directory would be looked for in vain
+  const bool looks_like_a_run = result.starts_with("seed=");  // searches for runs would take it for one
   const bool needs_hash =
       lost_letters || looks_like_a_run || result.find_first_not_of("-.") == result.npos || result.size() > longest_slug;
   if (needs_hash) return with_hash(std::move(result), text);
@@ -420,9 +547,11 @@ std::string run_directory_name(std::uint64_t seed, const std::string& hash, bool
 }
 
 fs::path run_directory(const fs::path& results, const Run& run, bool mpi) {
-  const std::string name = run_directory_name(run.seed, run.hash, mpi);
+  std::string method = slug(run.method);
+  for (const auto& [key, value] : run.sweep) method += fmt::format("_{}={}", key, value);
   const fs::path experiment = experiment_directory(results, run.experiment);
-  return (run.is_trial ? experiment / trials_folder : experiment) / what_varies(run) / name;
+  return (run.is_trial ? experiment / trials_folder : experiment) / slug(method) /
+         run_directory_name(run.seed, run.hash, mpi);
 }
 
 void require_no_link(const fs::path& directory) {
@@ -450,7 +579,7 @@ void require_usable(const fs::path& results, std::span<const Run> runs) {
     require_access(place.parent_path());
     require_access(place);
   }
-  // access() knows neither full nor read-only file systems, so something is really written.
+  // access() notices neither full nor read-only file systems: create a directory.
   const fs::path probe = hidden_sibling(directory / "probe", partial_kind);
   std::error_code error;
   if (!fs::create_directory(probe, error) && error)
@@ -469,113 +598,36 @@ int remove_leftovers(const fs::path& results, std::span<const Run> runs) {
   int removed = 0;
   for (const fs::path& place : places) {
     std::error_code error;
-    std::vector<fs::path> entries;
-    for (fs::directory_iterator entry(place, error), end; !error && entry != end; entry.increment(error)) {
-      entries.push_back(entry->path());
-    }
-    for (const fs::path& entry : entries) {
+    for (const fs::path& entry : paths_in(place, error)) {
       const auto leftover = as_leftover(entry);
       if (!leftover) continue;
       // Killed between the two renames of write_directory: the former results get their name back.
       const fs::path directory = place / leftover->name;
-      if (leftover->is_replaced && !fs::exists(directory, error)) {
+      if (leftover->is_replaced && !fs::exists(directory, error))
         fs::rename(entry, directory, error);
-      } else {
+      else
         fs::remove_all(entry, error);
-      }
       ++removed;
     }
   }
   return removed;
 }
 
-fs::path written_aside(const fs::path& path) { return hidden_sibling(path, partial_kind); }
-
-namespace {
-
-// `give`: the new directory its name; true if it has it. `written` is gone afterwards in any case.
-template <class Give>
-bool write_and_name(const fs::path& directory, const FileContents& files, const fs::path& former, const Give& give) {
-  const fs::path written = hidden_sibling(directory, partial_kind);
-  create_lasting(directory.parent_path());
-  fs::remove_all(written);
-  const LastAct leave_nothing_hidden([&] {
-    std::error_code ignored;
-    fs::remove_all(written, ignored);
-    if (fs::exists(directory, ignored)) fs::remove_all(former, ignored);
-  });
-  try {
-    create_hidden(written);
-    for (const auto& [name, contents] : files) write_file(written / name, contents);
-    sync_directory(written);
-    const bool has_name = give(written);
-    if (has_name) sync_directory(directory.parent_path());
-    remove_hidden(has_name ? former : written);
-    return has_name;
-  } catch (...) {
-    remove_hidden(written);
-    throw;
-  }
-}
-
-}  // namespace
-
 void write_directory(const fs::path& directory, const FileContents& files) {
-  const fs::path former = hidden_sibling(directory, replaced_kind);
-  write_and_name(directory, files, former, [&](const fs::path& written) {
+  write_and_name(directory, files, [&](const fs::path& written, const fs::path& former) {
     give_name(written, directory, former);
     return true;
   });
 }
 
 bool publish_directory(const fs::path& directory, const FileContents& files, const IsDone& is_done) {
-  const fs::path former = hidden_sibling(directory, replaced_kind);
-  return write_and_name(directory, files, former,
-                        [&](const fs::path& written) { return give_free_name(written, directory, former, is_done); });
+  return write_and_name(directory, files, [&](const fs::path& written, const fs::path& former) {
+    return give_free_name(written, directory, former, is_done);
+  });
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-constexpr std::array files_of_every_run = {"config.toml", "metadata.json", "metrics.csv", "steps.csv", "summary.json"};
-struct Digest {
-  std::size_t bytes = 0;
-  uLong crc = crc32_z(0, nullptr, 0);
-
-  void add(std::string_view part) {
-    bytes += part.size();
-    crc = crc32_z(crc, reinterpret_cast<const Bytef*>(part.data()), part.size());
-  }
-  std::string text() const { return fmt::format("{:08x}", crc); }
-};
-
-// Piece by piece: files of durations and traces may be large. Throws std::runtime_error: why it cannot be read.
-Digest digest_of(OwnFile& file) {
-  Digest digest;
-  std::vector<char> piece(1 << 18);
-  while (const std::size_t got = file.read(piece.data(), piece.size())) digest.add({piece.data(), got});
-  return digest;
-}
-
-// Empty: the file is as it is listed.
-std::string wrong_with(const fs::path& path, const Json& entry) {
-  const auto bytes = entry.at("bytes").get<std::uint64_t>();
-  const auto crc = entry.at("crc32").get<std::string>();
-  try {
-    OwnFile file(path);
-    if (file.size() != bytes) return fmt::format("has {} bytes, where {} were written", file.size(), bytes);
-    return digest_of(file).text() == crc ? "" : "has other contents than were written: its digest differs";
-  } catch (const std::runtime_error& problem) {
-    return problem.what();
-  }
-}
-
-}  // namespace
 
 std::string listed(const FileContents& files) {
-  Json json;
-  json["schema_version"] = results_schema_version;
-  json["files"] = Json::object();
+  Json json{{"schema_version", results_schema_version}, {"files", Json::object()}};
   for (const auto& [name, contents] : files) {
     Digest digest;
     digest.add(contents);
@@ -622,90 +674,6 @@ std::string of_other_schema(const std::string& version) {
   return fmt::format("of schema version {}, and this program knows {}", version, results_schema_version);
 }
 
-namespace {
-
-constexpr int process = 1;  // viewers take process and thread 0 for the idle ones
-
-// Names from the colour scheme of chrome://tracing; the other viewers choose a colour by an event's name, which is
-// the activity for this reason.
-constexpr std::array<const char*, activities> colours = {"thread_state_running", "terrible", "grey",
-                                                         "thread_state_runnable", "black"};
-
-// A double whose nanoseconds are right whether a reader rounds or, as some do, truncates them.
-double microseconds(Time time) {
-  const auto exact_ns = static_cast<double>(time.time_since_epoch().count());
-  double us = exact_ns / 1e3;
-  while (us * 1e3 < exact_ns) us = std::nextafter(us, std::numeric_limits<double>::infinity());
-  return us;
-}
-
-// So that begin + duration, added as doubles, is not beyond the begin of the next event.
-double microseconds(Time from, Time to) {
-  const double begin = microseconds(from), end = microseconds(to);
-  double us = static_cast<double>((to - from).count()) / 1e3;
-  while (begin + us > end) us = std::nextafter(us, 0);
-  return us;
-}
-
-// Some readers want a time of every event, also of these.
-std::string naming(const char* what, int thread, const Json& arguments) {
-  const Json event{{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"ts", 0}, {"args", arguments}};
-  return event.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string participant(const Timeline& timeline, std::size_t rank) {
-  const auto workers = static_cast<std::size_t>(timeline.workers);
-  if (rank < workers) return fmt::format("worker {}", rank);
-  return timeline.tracks.size() == workers + 1 ? "server" : fmt::format("server {}", rank - workers);
-}
-
-void append(std::string& text, const Span& span, int thread) {
-  const auto activity = static_cast<std::size_t>(span.activity);
-  fmt::format_to(std::back_inserter(text),
-                 R"(,
-{{"name":"{0}","cat":"{0}","cname":"{1}","ph":"X","pid":{2},"tid":{3},"ts":{4},"dur":{5},"args":{{"what":"{6}")",
-                 activity_names[activity], colours[activity], process, thread, microseconds(span.begin),
-                 microseconds(span.begin, span.end), span.what);
-  if (span.step >= Step{0}) fmt::format_to(std::back_inserter(text), R"(,"step":{})", span.step.value());
-  if (span.micro_batch >= 0) fmt::format_to(std::back_inserter(text), R"(,"micro_batch":{})", span.micro_batch);
-  if (span.completed && span.activity == Activity::discarded) text += R"(,"completed":true)";
-  text += "}}";
-}
-
-// What a server's link carries is an event of the participants' communication.
-void append(std::string& text, const Timeline& timeline, const std::vector<LinkUse>& transfers, bool is_in,
-            int thread) {
-  constexpr auto activity = static_cast<std::size_t>(Activity::communicate);
-  for (const LinkUse& transfer : transfers) {
-    const std::string what = transfer.other
-                                 ? fmt::format("{} {}", is_in ? "from" : "to",
-                                               participant(timeline, static_cast<std::size_t>(transfer.other->value)))
-                                 : "collective";
-    fmt::format_to(std::back_inserter(text),
-                   R"(,
-{{"name":"{0}","cat":"link","cname":"{1}","ph":"X","pid":{2},"tid":{3},"ts":{4},"dur":{5},"args":{{"what":"{6}"}}}})",
-                   activity_names[activity], colours[activity], process, thread, microseconds(transfer.begin),
-                   microseconds(transfer.begin, transfer.end), what);
-  }
-}
-
-Json other_data(const Timeline& timeline, const TraceTitle& title) {
-  Json data;
-  data["experiment"] = title.experiment;
-  data["method"] = title.method;
-  data["seed"] = title.seed;
-  data["hash"] = title.hash;
-  data["cluster"] = title.cluster;
-  data["workers"] = timeline.workers;
-  data["servers"] = timeline.tracks.size() - static_cast<std::size_t>(timeline.workers);
-  data["end_s"] = exact_seconds(timeline.end);
-  data["until_s"] = exact_seconds(timeline.until);
-  data["capped"] = timeline.capped;
-  return data;
-}
-
-}  // namespace
-
 std::string trace_events(const Timeline& timeline, const TraceTitle& title) {
   std::string text = R"({"displayTimeUnit":"ms","otherData":)";
   text += other_data(timeline, title).dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -736,31 +704,6 @@ std::string trace_events(const Timeline& timeline, const TraceTitle& title) {
   return text + "\n]}\n";
 }
 
-namespace {
-
-constexpr std::size_t digest_digits = 16;  // of content_hash
-
-// The part up to the next dot, which is a number and goes; nothing where it is none.
-template <typename Number>
-std::optional<Number> take_number(std::string_view& text) {
-  Number number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end == text.data() + text.size() || *end != '.') return {};
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
-  return number;
-}
-
-// `text`: "<process number>.<its start>.<digest of its machine>".
-ProcessState state_by_name(std::string_view text) {
-  const auto number = take_number<pid_t>(text);
-  const auto start = take_number<std::uint64_t>(text);
-  const std::string here = this_process().machine;
-  if (!number || !start || text.size() != digest_digits || text != content_hash(here)) return ProcessState::unknown;
-  return state_of({.machine = here, .number = *number, .start = *start});
-}
-
-}  // namespace
-
 std::filesystem::path hidden_sibling(const std::filesystem::path& path, std::string_view kind,
                                      const ProcessIdentity& process) {
   return path.parent_path() / fmt::format(".{}.{}.{}.{}.{}", path.filename().string(), kind, process.number,
@@ -773,11 +716,14 @@ std::optional<HiddenName> read_hidden_name(const std::string& file_name) {
     const std::string mark = fmt::format(".{}.", kind);
     const auto at = file_name.rfind(mark);
     if (at == std::string::npos || at == 0) continue;
-    const std::string_view process = std::string_view(file_name).substr(at + mark.size());
-    pid_t number = 0;
-    const auto [end, error] = std::from_chars(process.data(), process.data() + process.size(), number);
-    if (error != std::errc{} || number <= 0 || end == process.data() + process.size() || *end != '.') continue;
-    return HiddenName{file_name.substr(1, at - 1), kind == replaced_kind, state_by_name(process)};
+    std::string_view process = std::string_view(file_name).substr(at + mark.size());
+    const auto number = take_number<pid_t>(process);
+    if (!number || *number <= 0) continue;
+    HiddenName found{.name = file_name.substr(1, at - 1), .is_replaced = kind == replaced_kind};
+    const auto start = take_number<std::uint64_t>(process);
+    if (const std::string here = this_process().machine; start && process == content_hash(here))
+      found.state = state_of({.machine = here, .number = *number, .start = *start});
+    return found;
   }
   return {};
 }

@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <stdexcept>
-#include <vector>
 
 namespace syncopate {
 
@@ -27,7 +24,7 @@ double upper_tail(std::size_t n, double difference, double error) {
   return boost::math::cdf(boost::math::complement(students_t(n), difference / error));
 }
 
-// From one choice of signs to the next one sign changes (Gray code), so each costs one addition.
+// One sign changes from each choice to the next (Gray code), so that each costs one addition.
 double sign_flip_p_of(std::span<const double> differences) {
   double sum = 0, size = 0;
   for (const double difference : differences) {
@@ -130,7 +127,7 @@ std::optional<StepsByBatch> steps_by_batch(std::span<const MeasuredNoise> measur
   if (measured.empty() || measured.front().step >= steps) return {};
   StepsByBatch result;
   for (std::size_t i = 0; i < measured.size() && measured[i].step < steps; ++i) {
-    const Step begin = i == 0 ? Step{0} : measured[i].step;  // what is measured first holds also before
+    const Step begin = i == 0 ? Step{0} : measured[i].step;  // the first one also holds before
     const Step end = i + 1 < measured.size() ? std::min(measured[i + 1].step, steps) : steps;
     const auto count = static_cast<double>((end - begin).value());
     const double noise = measured[i].scale;

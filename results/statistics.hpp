@@ -1,8 +1,7 @@
-// Mean and sample standard deviation over seeds.
+// Statistics over seeds: means, paired differences, restricted times, and steps at other batches.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -11,8 +10,6 @@
 
 namespace syncopate {
 
-// How much two methods differ over seeds that both have run. A seed gives both the same delays, data and first
-// parameters, so what the two have in common cancels in the difference of each seed.
 inline constexpr double significance_level = 0.05;
 
 struct Interval {
@@ -23,56 +20,56 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-// Whether sign flips of so many differences can reach that level at all (6), and are few enough to be tried (20).
+// Whether the sign-flip test applies: n differences can reach the significance level (at least 6), and all choices of
+// signs can be tried (at most 20).
 bool can_flip_signs(std::size_t n);
 
+// How much two methods differ over common seeds. A seed gives both the same delays, data and first parameters, which
+// cancel in its difference.
 struct PairedDifference {
   std::size_t n = 0;
   double mean = 0;                      // NaN without seeds
   std::optional<Interval> interval{};   // of the mean, 95 %, by Student's t; none below two seeds
-  std::optional<double> t_p{};          // two-sided, that the mean is 0; none where all differences are equal
+  std::optional<double> t_p{};          // two-sided, that the mean is 0; none if all differences are equal
   std::optional<double> sign_flip_p{};  // the same by sign flips; none beyond 20 seeds
 
-  // Whether there is a difference, at 5 %: by the interval, and by sign flips where these can say so at all (6 seeds).
+  // Whether there is a difference, at 5 %: by the interval, and by sign flips if the test applies.
   bool is_significant() const;
 };
 
-// Of each seed's difference. The sign-flip permutation test (Fisher 1935) takes every difference to be as likely of
-// either sign: its p is the share of the 2^n choices of signs whose mean is at least as far from 0, so that it is never
-// below 2 / 2^n, and cannot reach 5 % with fewer than 6 seeds.
+// The sign-flip permutation test (Fisher 1935) assumes that both signs of a difference are equally likely. Its p is the
+// share of the 2^n choices of signs whose mean is at least as far from 0, and never below 2 / 2^n.
 PairedDifference paired_difference(std::span<const double> differences);
 
-// The sign-flip test's p that the mean of `values` is this one; none where it cannot say so at 5 % (below 6 values), or
-// there are more than 20.
+// The sign-flip test's p that `values` have this mean; none if the test does not apply.
 std::optional<double> sign_flip_p(std::span<const double> values, double mean);
 
-// Whether the mean is within (-margin, margin): the larger p of two one-sided t tests (Schuirmann 1987). Equivalence at
-// 5 % is where the 90 % interval lies within. None below two differences. margin > 0.
+// The larger p of two one-sided t tests that the mean is within (-margin, margin), margin > 0 (Schuirmann 1987). Below
+// 5 % exactly if the 90 % interval lies within. None below two differences.
 std::optional<double> equivalence_p(std::span<const double> differences, double margin);
 
-// The mean's interval of this confidence, by Student's t; none below two values.
+// Confidence interval of the mean by Student's t; none below two values.
 std::optional<Interval> interval_of_mean(std::span<const double> values, double confidence = 0.95);
 
-// Times to a target that some runs did not reach.
-// Of one run: when it reached the target, or that it had not by its end.
+// When a run reached a target, or that it had not by its end.
 struct TimeToReach {
-  double time_s = 0;  // else the run's end
+  double time_s = 0;  // the run's end if it did not reach it
   bool is_reached = false;
 };
 
-// Times up to a horizon: a run that reached the target later, or not at all, counts as the horizon. Their mean is the
-// restricted mean time (Royston and Parmar 2013); a difference of it needs no assumption on what would have come later.
+// Times to a target up to a horizon, which replaces later and unknown times. Their mean is the restricted mean time
+// (Royston and Parmar 2013); its differences need no assumption about later times.
 struct RestrictedTimes {
   double horizon_s = 0;
   std::size_t reached = 0;      // by the horizon
   std::vector<double> times_s;  // in the order of the runs
 };
 
-// The horizon up to which all runs are known: the earliest end of one that did not reach the target, or else the latest
-// time at which one did. None without runs.
+// The horizon up to which all runs are known: the earliest end of a run that missed the target, or else the latest time
+// at which one reached it. None without runs.
 std::optional<double> common_horizon_s(std::span<const TimeToReach> runs);
 
-// horizon_s must not lie beyond the end of a run that did not reach the target: std::invalid_argument.
+// Throws std::invalid_argument if horizon_s is beyond the end of a run that missed the target.
 RestrictedTimes restricted_times(std::span<const TimeToReach> runs, double horizon_s);
 
 struct Statistics {
@@ -84,31 +81,28 @@ struct Statistics {
 // One pass (Welford 1962), so that nearly equal large values lose no digits.
 Statistics statistics(std::span<const double> values);
 
-// How many steps a target takes at another batch, from one run along which the noise scale of gradients was measured.
-// Source:  McCandlish et al. 2018, "An Empirical Model of Large-Batch Training": a step at a batch of B samples makes 1
-//          / (1 + N / B) of the progress of one along the whole gradient, where N is the noise scale there; so S(B) =
-//          S_min (1 + N / B) where N stays the same.
-// Method:  each of the run's steps at its batch b made 1 / (1 + N / b) of a whole step's progress, with the N measured
-//          last before it. At a batch of B, whole steps take 1 + N / B steps each; both sums over the run make a line
-//          in 1 / B.
-// Differs: it takes the learning rate to be as good at every batch, and gradients to be of the current model.
+// Steps to a target at other batches, from one run with measured noise scales of gradients.
+// Source:  McCandlish et al. 2018, "An Empirical Model of Large-Batch Training": a step of batch B has 1 / (1 + N / B)
+//          of the progress of a full-gradient step at noise scale N, so S(B) = S_min (1 + N / B) for constant N. Here N
+//          is the last one measured before each step; sums over the run's steps at its batch b give a line in 1 / B.
+// Differs: assumes that the learning rate suits every batch equally, and that gradients are of the current model.
 // Units:   batches and noise scales in samples.
-// Checks:  the closed form where N stays the same; the run's own batch has the run's own steps.
+// Checks:  the closed form for constant N; the run's own batch takes the run's own steps.
 struct MeasuredNoise {
-  Step step{};       // after so many
+  Step step{};       // number of steps before the measurement
   double scale = 0;  // in samples
 };
 
 struct StepsByBatch {
-  double least = 0;             // steps along whole gradients
+  double least = 0;             // steps with full gradients
   double times_batch = 0;       // b: steps(B) = least + b / B
   double mean_noise_scale = 0;  // of the run's steps
 
   double steps(double batch) const { return least + times_batch / batch; }
 };
 
-// Of a run that reached its target after so many steps at a batch of so many samples. None without a measurement before
-// the target. Measurements in ascending order.
+// For a run that reached its target after `steps` at a batch of `batch` samples. Measurements ascend in step; none
+// without one before the target.
 std::optional<StepsByBatch> steps_by_batch(std::span<const MeasuredNoise> measured, Step steps, double batch);
 
 }  // namespace syncopate

@@ -4,46 +4,38 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
+#include <array>
 #include <numeric>
 #include <stdexcept>
-#include <string_view>
-#include <vector>
 
 #include "results/build_info.hpp"
-#include "results/found_runs.hpp"
 
 namespace syncopate {
 
 namespace {
 
 Json json_of(const TimeToTarget& target) {
-  Json json;
-  json["target_accuracy"] = or_null(target.target_accuracy);
-  json["target_loss"] = or_null(target.target_loss);
-  json["time_s"] = or_null(target.time_s);
-  json["step"] = or_null(target.step);
-  json["samples"] = or_null(target.samples);
-  json["censored"] = !target.time_s;
-  return json;
+  return {{"target_accuracy", or_null(target.target_accuracy)},
+          {"target_loss", or_null(target.target_loss)},
+          {"time_s", or_null(target.time_s)},
+          {"step", or_null(target.step)},
+          {"samples", or_null(target.samples)},
+          {"censored", !target.time_s}};
 }
 
 TimeToTarget target_of(const Json& json) {
-  TimeToTarget target;
-  target.target_accuracy = optional_at<double>(json, "target_accuracy");
-  target.target_loss = optional_at<double>(json, "target_loss");
-  target.time_s = optional_at<double>(json, "time_s");
-  target.step = optional_at<std::int64_t>(json, "step");
-  target.samples = optional_at<std::int64_t>(json, "samples");
-  return target;
+  return {.target_accuracy = optional_at<double>(json, "target_accuracy"),
+          .target_loss = optional_at<double>(json, "target_loss"),
+          .time_s = optional_at<double>(json, "time_s"),
+          .step = optional_at<std::int64_t>(json, "step"),
+          .samples = optional_at<std::int64_t>(json, "samples")};
 }
 
-// {"compute": ..., ...} of all workers together, and a list per activity with one number per worker.
+// {"compute": ..., ...} summed over the workers, and for each activity a list with one number per worker.
 Json worker_seconds(const std::vector<Account>& accounts) {
   Json summed = Json::object();
   Json per_worker = Json::object();
-  long double total_ns = 0;  // of very many workers more than a Duration, the clock of one, can hold
+  long double total_ns = 0;  // of very many workers: more than a Duration can hold
   for (std::size_t activity = 0; activity < activities; ++activity) {
     long double sum_ns = 0;
     Json list = Json::array();
@@ -66,24 +58,6 @@ std::vector<Account> accounts_of(const Json& worker_seconds) {
     for (std::size_t i = 0; i < accounts.size(); ++i)
       accounts[i].time[activity] = from_seconds(per_worker.at(activity_names[activity]).at(i).get<double>());
   return accounts;
-}
-
-Json staleness_of(const RunSummary& summary) {
-  Json json;
-  json["mean"] = or_null(summary.mean_staleness());
-  json["max"] = summary.staleness.size() - 1;
-  json["histogram"] = summary.staleness;
-  return json;
-}
-
-Json overruns_of(const RunSummary& summary) {
-  Json json;
-  json["micro_batches"] = summary.overruns;
-  json["of"] = summary.emulated_micro_batches;
-  json["excess_s"] = summary.overrun_excess_s;
-  const std::string warning = summary.overrun_warning();
-  json["warning"] = warning.empty() ? Json(nullptr) : Json(warning);
-  return json;
 }
 
 Json json_of(const RecordingPlan& recorded) {
@@ -110,7 +84,6 @@ RecordingPlan recorded_of(const Json& json) {
   return recorded;
 }
 
-// Lists by k, from 1.
 Json json_of(const std::vector<MeanArrival>& arrivals) {
   Json json{{"mean_s", Json::array()}, {"rounds", Json::array()}};
   for (const MeanArrival& arrival : arrivals) {
@@ -145,8 +118,7 @@ Json json_of(const KeptSamples& samples) {
     json["by_length"]["longest"] = samples.longest;
     for (const auto& [key, values] :
          {std::pair{"test_loss", &samples.test_loss}, {"test_accuracy", &samples.test_accuracy}})
-      for (const double value : *values)
-        json["by_length"][key].push_back(std::isnan(value) ? Json(nullptr) : Json(value));
+      for (const double value : *values) json["by_length"][key].push_back(or_null(unless_nan(value)));
   }
   return json;
 }
@@ -169,155 +141,27 @@ KeptSamples samples_of(const Json& json) {
   return samples;
 }
 
+using OptionalNumber = std::pair<const char*, std::optional<double> RunSummary::*>;
+
+constexpr std::array<OptionalNumber, 5> test_numbers{{{"final_test_accuracy", &RunSummary::final_test_accuracy},
+                                                      {"final_test_loss", &RunSummary::final_test_loss},
+                                                      {"best_test_accuracy", &RunSummary::best_test_accuracy},
+                                                      {"best_test_loss", &RunSummary::best_test_loss},
+                                                      {"final_train_loss", &RunSummary::final_train_loss}}};
+constexpr std::array<OptionalNumber, 4> validation_numbers{
+    {{"final_validation_accuracy", &RunSummary::final_validation_accuracy},
+     {"final_validation_loss", &RunSummary::final_validation_loss},
+     {"best_validation_accuracy", &RunSummary::best_validation_accuracy},
+     {"best_validation_loss", &RunSummary::best_validation_loss}}};
+constexpr std::array<OptionalNumber, 2> hessian_numbers{
+    {{"final_largest_eigenvalue", &RunSummary::final_largest_eigenvalue},
+     {"final_hessian_trace", &RunSummary::final_hessian_trace}}};
+
 RunStatus status_of(const std::string& name) {
-  for (const RunStatus status : {RunStatus::finished, RunStatus::diverged, RunStatus::failed}) {
+  for (const RunStatus status : {RunStatus::finished, RunStatus::diverged, RunStatus::failed})
     if (name == to_string(status)) return status;
-  }
   throw std::invalid_argument("unknown status " + name);
 }
-
-}  // namespace
-
-std::string to_json(const RunSummary& summary) {
-  Json json;
-  json["schema_version"] = results_schema_version;
-  json["status"] = to_string(summary.status);
-  json["reason"] = summary.reason.empty() ? Json(nullptr) : Json(summary.reason);
-  json["experiment"] = summary.experiment;
-  json["method"] = summary.method;
-  json["method_index"] = summary.method_index;
-  json["point_index"] = summary.point_index;
-  json["sweep"] = summary.sweep;                                                   // pairs, in the order of the file
-  if (!summary.own_training.empty()) json["own_training"] = summary.own_training;  // likewise
-  if (summary.has_unshared_links) json["links"] = unshared_links;
-  json["seed"] = summary.seed;
-  json["hash"] = summary.hash;
-  json["commit"] = summary.commit;
-  json["final_test_accuracy"] = or_null(summary.final_test_accuracy);
-  json["final_test_loss"] = or_null(summary.final_test_loss);
-  json["best_test_accuracy"] = or_null(summary.best_test_accuracy);
-  json["best_test_loss"] = or_null(summary.best_test_loss);
-  json["final_train_loss"] = or_null(summary.final_train_loss);
-  if (summary.final_validation_loss) {
-    json["final_validation_accuracy"] = or_null(summary.final_validation_accuracy);
-    json["final_validation_loss"] = or_null(summary.final_validation_loss);
-    json["best_validation_accuracy"] = or_null(summary.best_validation_accuracy);
-    json["best_validation_loss"] = or_null(summary.best_validation_loss);
-  }
-  json["end_time_s"] = summary.end_time_s;
-  json["time_to_target"] = summary.time_to_target ? json_of(*summary.time_to_target) : Json(nullptr);
-  json["steps"] = summary.steps;
-  json["rounds"] = summary.rounds;
-  json["samples"] = summary.samples;
-  json["kept_micro_batches"] = summary.kept_micro_batches;
-  json["dropped_micro_batches"] = summary.dropped_micro_batches;
-  json["drop_rate"] = summary.drop_rate();
-  json["communicated_bytes"] = summary.communicated_bytes;
-  json["collectives"] = or_null(summary.collectives);
-  json["messages"] = or_null(summary.messages);
-  json["host_s"] = summary.host_s;
-  json["samples_per_virtual_s"] = summary.samples_per_virtual_s();
-  json["samples_per_host_s"] = summary.samples_per_host_s();
-  if (!summary.predicted.empty()) {
-    json["predicted"] = Json::array();
-    for (const FormulaTime& formula : summary.predicted) json["predicted"].push_back(json_of(formula));
-  }
-  json["worker_seconds"] = summary.accounts.empty() ? Json(nullptr) : worker_seconds(summary.accounts);
-  json["kept_micro_batches_per_worker"] = summary.kept_per_worker;
-  json["dropped_micro_batches_per_worker"] = summary.dropped_per_worker;
-  if (!summary.staleness.empty()) json["staleness"] = staleness_of(summary);
-  if (summary.largest_period) json["largest_period"] = *summary.largest_period;
-  if (summary.final_largest_eigenvalue) json["final_largest_eigenvalue"] = *summary.final_largest_eigenvalue;
-  if (summary.final_hessian_trace) json["final_hessian_trace"] = *summary.final_hessian_trace;
-  if (const auto& by_batch = summary.steps_by_batch)
-    json["steps_by_batch"] = {{"least", by_batch->least},
-                              {"times_batch", by_batch->times_batch},
-                              {"mean_noise_scale", by_batch->mean_noise_scale}};
-  if (summary.mean_squared_gradient_norm) json["mean_squared_gradient_norm"] = *summary.mean_squared_gradient_norm;
-  if (!summary.arrivals.empty()) json["arrivals"] = json_of(summary.arrivals);
-  if (summary.samples_kept) json["samples_kept"] = json_of(*summary.samples_kept);
-  if (summary.emulated_micro_batches > 0) json["overruns"] = overruns_of(summary);
-  if (summary.recorded.trace || summary.recorded.durations.value_or(false) || summary.recorded.parameters ||
-      summary.recorded.arrivals || summary.recorded.samples)
-    json["recorded"] = json_of(summary.recorded);
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-std::optional<RunSummary> summary_from_json(const std::string& text) {
-  try {
-    const Json json = Json::parse(text);
-    if (json.at("schema_version") != results_schema_version) return {};
-    RunSummary summary;
-    summary.status = status_of(json.at("status"));
-    if (!json.at("reason").is_null()) summary.reason = json.at("reason");
-    json.at("experiment").get_to(summary.experiment);
-    json.at("method").get_to(summary.method);
-    json.at("method_index").get_to(summary.method_index);
-    summary.point_index = json.value("point_index", std::size_t{0});  // not in runs made before it was written
-    json.at("sweep").get_to(summary.sweep);
-    if (json.contains("own_training")) json.at("own_training").get_to(summary.own_training);
-    summary.has_unshared_links = json.contains("links") && json.at("links") == unshared_links;
-    json.at("seed").get_to(summary.seed);
-    json.at("hash").get_to(summary.hash);
-    json.at("commit").get_to(summary.commit);
-    summary.final_test_accuracy = optional_at<double>(json, "final_test_accuracy");
-    summary.final_test_loss = optional_at<double>(json, "final_test_loss");
-    summary.best_test_accuracy = optional_at<double>(json, "best_test_accuracy");
-    summary.best_test_loss = optional_at<double>(json, "best_test_loss");
-    summary.final_train_loss = optional_at<double>(json, "final_train_loss");
-    if (json.contains("final_validation_loss")) {
-      summary.final_validation_accuracy = optional_at<double>(json, "final_validation_accuracy");
-      summary.final_validation_loss = optional_at<double>(json, "final_validation_loss");
-      summary.best_validation_accuracy = optional_at<double>(json, "best_validation_accuracy");
-      summary.best_validation_loss = optional_at<double>(json, "best_validation_loss");
-    }
-    json.at("end_time_s").get_to(summary.end_time_s);
-    if (!json.at("time_to_target").is_null()) summary.time_to_target = target_of(json.at("time_to_target"));
-    if (json.contains("predicted"))
-      for (const Json& formula : json.at("predicted")) summary.predicted.push_back(formula_of(formula));
-    json.at("steps").get_to(summary.steps);
-    json.at("rounds").get_to(summary.rounds);
-    json.at("samples").get_to(summary.samples);
-    json.at("kept_micro_batches").get_to(summary.kept_micro_batches);
-    json.at("dropped_micro_batches").get_to(summary.dropped_micro_batches);
-    json.at("communicated_bytes").get_to(summary.communicated_bytes);
-    // Summaries of runs that were made before these were written have neither.
-    if (json.contains("collectives")) summary.collectives = optional_at<std::int64_t>(json, "collectives");
-    if (json.contains("messages")) summary.messages = optional_at<std::int64_t>(json, "messages");
-    json.at("host_s").get_to(summary.host_s);
-    if (!json.at("worker_seconds").is_null()) summary.accounts = accounts_of(json.at("worker_seconds"));
-    json.at("kept_micro_batches_per_worker").get_to(summary.kept_per_worker);
-    json.at("dropped_micro_batches_per_worker").get_to(summary.dropped_per_worker);
-    if (json.contains("staleness")) json.at("staleness").at("histogram").get_to(summary.staleness);
-    if (json.contains("samples_kept")) summary.samples_kept = samples_of(json.at("samples_kept"));
-    if (json.contains("largest_period")) json.at("largest_period").get_to(summary.largest_period.emplace());
-    if (json.contains("final_largest_eigenvalue"))
-      json.at("final_largest_eigenvalue").get_to(summary.final_largest_eigenvalue.emplace());
-    if (json.contains("final_hessian_trace"))
-      json.at("final_hessian_trace").get_to(summary.final_hessian_trace.emplace());
-    if (json.contains("steps_by_batch")) {
-      const Json& by_batch = json.at("steps_by_batch");
-      summary.steps_by_batch = StepsByBatch{.least = by_batch.at("least"),
-                                            .times_batch = by_batch.at("times_batch"),
-                                            .mean_noise_scale = by_batch.at("mean_noise_scale")};
-    }
-    if (json.contains("mean_squared_gradient_norm"))
-      summary.mean_squared_gradient_norm = json.at("mean_squared_gradient_norm").get<double>();
-    if (json.contains("arrivals")) summary.arrivals = arrivals_of(json.at("arrivals"));
-    if (json.contains("overruns")) {
-      const Json& overruns = json.at("overruns");
-      overruns.at("micro_batches").get_to(summary.overruns);
-      overruns.at("of").get_to(summary.emulated_micro_batches);
-      overruns.at("excess_s").get_to(summary.overrun_excess_s);
-    }
-    if (json.contains("recorded")) summary.recorded = recorded_of(json.at("recorded"));
-    return summary;
-  } catch (const std::exception&) {  // not JSON, a missing key, a wrong type
-    return {};
-  }
-}
-
-namespace {
 
 constexpr std::string_view key = "crc32", end = "\n}\n";
 
@@ -326,31 +170,12 @@ std::string digest_of(const std::string& text) {
                      crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const Bytef*>(text.data()), text.size()));
 }
 
-// What stands in the place of the end.
+// Replaces `end` in a text with a digest.
 std::string last_member(const std::string& digest) { return fmt::format(",\n  \"{}\": \"{}\"{}", key, digest, end); }
 
-}  // namespace
-
-std::string json_digest(const Json& value) {
-  return digest_of(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+std::int64_t sum(const std::vector<std::int64_t>& values) {
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
 }
-
-std::string with_digest(const Json& object) {
-  const std::string text = object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  return text.substr(0, text.size() - end.size()) + last_member(digest_of(text));
-}
-
-bool is_as_written(std::string_view text, const Json& object, std::string_view last, std::string_view or_last) {
-  if (!object.is_object() || object.empty()) return false;
-  const std::string found = std::prev(object.end()).key();
-  if (found != key) return found == last || (!or_last.empty() && found == or_last);
-  const std::size_t added = last_member("01234567").size();
-  if (text.size() < added) return false;
-  const std::string digested = std::string(text.substr(0, text.size() - added)) + std::string(end);
-  return text.substr(text.size() - added) == last_member(digest_of(digested));
-}
-
-namespace {
 
 using Summary = const RunSummary&;
 using Number = std::optional<double>;
@@ -361,12 +186,9 @@ Number per_virtual_s(Summary run, std::int64_t count) {
 
 template <typename Value>
 Number of_target(Summary run, Value value) {
-  if (!run.time_to_target) return {};
-  const auto found = value(*run.time_to_target);
-  return found ? Number(static_cast<double>(*found)) : std::nullopt;
+  return run.time_to_target ? Number((*run.time_to_target).*value) : std::nullopt;
 }
 
-// Of the last of the bins of lengths.
 Number of_longest(Summary run, std::vector<double> KeptSamples::*of_bins) {
   if (!run.samples_kept || ((*run.samples_kept).*of_bins).empty()) return {};
   const double value = ((*run.samples_kept).*of_bins).back();
@@ -376,7 +198,7 @@ Number of_longest(Summary run, std::vector<double> KeptSamples::*of_bins) {
 Number kept_share_of_longest(Summary run) {
   if (!run.samples_kept || run.samples_kept->by_length.kept.empty()) return {};
   const std::vector<std::int64_t>& kept = run.samples_kept->by_length.kept;
-  const std::int64_t all = std::accumulate(kept.begin(), kept.end(), std::int64_t{0});
+  const std::int64_t all = sum(kept);
   return all > 0 ? Number(static_cast<double>(kept.back()) / static_cast<double>(all)) : std::nullopt;
 }
 
@@ -386,7 +208,7 @@ Number formula_share(Summary run, bool is_first) {
   return formula.prediction.step_time_s / run.step_time_s();
 }
 
-// None where a micro-batch of a step may be neither kept nor dropped, so that drops do not say what is kept.
+// None if a step's micro-batch may be neither kept nor dropped: the drop rate then does not give the kept share.
 Number formula_throughput_share(Summary run) {
   if (run.predicted.empty() || run.step_time_s() <= 0 || run.kept_micro_batches <= 0) return {};
   const Prediction& formula = run.predicted.front().prediction;
@@ -395,113 +217,12 @@ Number formula_throughput_share(Summary run) {
   return formula.kept / formula.step_time_s / ((1 - run.drop_rate()) / run.step_time_s());
 }
 
-const std::vector<Measure>& list() {
-  using enum Better;
-  static const std::vector<Measure> all = {
-      {"final_test_accuracy", "accuracy %", "%", "Share of the test set that the last model has right.", more, 100,
-       [](Summary run) { return run.final_test_accuracy; }},
-      {"best_test_accuracy", "best accuracy %", "%", "The highest of all evaluations.", more, 100,
-       [](Summary run) { return run.best_test_accuracy; }},
-      {"final_test_loss", "test loss", "", "Of the last model.", less, 1,
-       [](Summary run) { return run.final_test_loss; }},
-      {"best_test_loss", "best test loss", "", "The lowest of all evaluations.", less, 1,
-       [](Summary run) { return run.best_test_loss; }},
-      {"final_train_loss", "training loss", "", "Of the last model, on evaluation.train_samples.", less, 1,
-       [](Summary run) { return run.final_train_loss; }},
-      {"final_validation_accuracy", "validation accuracy %", "%", "Of the last model, on what was held out.", more, 100,
-       [](Summary run) { return run.final_validation_accuracy; }},
-      {"best_validation_accuracy", "best validation accuracy %", "%", "The highest of all evaluations.", more, 100,
-       [](Summary run) { return run.best_validation_accuracy; }},
-      {"final_validation_loss", "validation loss", "", "Of the last model, on what was held out.", less, 1,
-       [](Summary run) { return run.final_validation_loss; }},
-      {"best_validation_loss", "best validation loss", "", "The lowest of all evaluations.", less, 1,
-       [](Summary run) { return run.best_validation_loss; }},
-      {"final_largest_eigenvalue", "largest eigenvalue", "",
-       "Of the Hessian, at the last measurement; where `[measurements]` has it.", less, 1,
-       [](Summary run) { return run.final_largest_eigenvalue; }, ComparedBy::ratio, "eigenvalues, times"},
-      {"final_hessian_trace", "trace", "", "Of the Hessian, at the last measurement; where `[measurements]` has it.",
-       less, 1, [](Summary run) { return run.final_hessian_trace; }, ComparedBy::ratio, "traces, times"},
-      {"longest_test_accuracy", "accuracy of the longest %", "%",
-       "Of the last of eight bins of lengths; where `recording.samples` has it.", more, 100,
-       [](Summary run) { return of_longest(run, &KeptSamples::test_accuracy); }},
-      {"longest_kept_share", "the longest among kept %", "%",
-       "Of the samples in the model, the share of the last of these bins; where `recording.samples` has it.", neither,
-       100, kept_share_of_longest},
-      {"time_to_target_s", "to target s", "s", "Until the first evaluation that met the target.", less, 1,
-       [](Summary run) { return of_target(run, [](const TimeToTarget& target) { return target.time_s; }); }},
-      {"steps_to_target", "steps to target", "steps", "Steps until then.", less, 1,
-       [](Summary run) { return of_target(run, [](const TimeToTarget& target) { return target.step; }); }},
-      {"samples_to_target", "samples to target", "samples", "Samples until then.", less, 1,
-       [](Summary run) { return of_target(run, [](const TimeToTarget& target) { return target.samples; }); }},
-      {"mean_squared_gradient_norm", "squared gradient norm", "",
-       "Mean over models, weighted by the samples of the steps from there; measured at every step.", less, 1,
-       [](Summary run) { return run.mean_squared_gradient_norm; }},
-      {"end_time_s", "time s", "s", "The end of the run, on the cluster's clock.", less, 1,
-       [](Summary run) { return Number(run.end_time_s); }},
-      {"step_time_s", "s/step", "s", "That, per step.", less, 1, [](Summary run) { return Number(run.step_time_s()); },
-       ComparedBy::speed_up, "speed-up of steps"},
-      {"first_formula_over_step_time", "formula / measured", "",
-       "What the paper's own formula says of a step's time, divided by what it took.", neither, 1,
-       [](Summary run) { return formula_share(run, true); }},
-      {"last_formula_over_step_time", "best formula / measured", "",
-       "The same of the formula that assumes least, which the table shows.", neither, 1,
-       [](Summary run) { return formula_share(run, false); }},
-      {"first_formula_over_throughput", "formula / measured throughput", "",
-       "What it says of micro-batches/s, divided by what there were; a ratio to synchronous SGD's is one of S_eff.",
-       neither, 1, formula_throughput_share},
-      {"communication_s", "communication s/step", "s", "Of a worker per step, on average over the workers.", less, 1,
-       [](Summary run) { return run.communication_s(); }},
-      {"steps", "steps", "steps", "Optimizer steps of a worker, or of the server.", neither, 1,
-       [](Summary run) { return Number(static_cast<double>(run.steps)); }},
-      {"rounds", "syncs", "rounds", "Synchronisations.", less, 1,
-       [](Summary run) { return Number(static_cast<double>(run.rounds)); }},
-      {"largest_period", "largest period", "steps", "Most steps from one synchronisation to the next.", neither, 1,
-       [](Summary run) {
-         return run.largest_period ? Number(static_cast<double>(*run.largest_period)) : std::nullopt;
-       }},
-      {"samples", "samples", "samples", "That ended up in the model.", neither, 1,
-       [](Summary run) { return Number(static_cast<double>(run.samples)); }},
-      {"communicated_bytes", "sent bytes", "bytes", "By all workers and servers together.", less, 1,
-       [](Summary run) { return Number(static_cast<double>(run.communicated_bytes)); }, ComparedBy::ratio,
-       "bytes, times"},
-      {"drop_rate", "dropped %", "%", "Share of the micro-batches that did not end up in the model.", neither, 100,
-       [](Summary run) { return Number(run.drop_rate()); }},
-      {"mean_staleness", "staleness steps", "steps", "Steps between the model of a gradient and its use.", neither, 1,
-       [](Summary run) { return run.mean_staleness(); }},
-      {"micro_batches_per_s", "micro-batches/s", "micro-batches/s",
-       "That end up in the model, per second of the cluster's clock.", more, 1,
-       [](Summary run) { return per_virtual_s(run, run.kept_micro_batches); }, ComparedBy::ratio, "S_eff"},
-      {"samples_per_s", "samples/s", "samples/s", "That end up in the model, per second of the cluster's clock.", more,
-       1, [](Summary run) { return per_virtual_s(run, run.samples); }},
-  };
-  return all;
-}
-
-}  // namespace
-
-std::span<const Measure> measures() { return list(); }
-
-const Measure* measure_named(std::string_view name) {
-  const auto found = std::ranges::find(list(), name, &Measure::name);
-  return found == list().end() ? nullptr : &*found;
-}
-
-namespace {
-
-std::int64_t sum(const std::vector<std::int64_t>& values) {
-  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
-}
-
 double ratio(double value, double by) { return by > 0 ? value / by : 0; }
 
-// The better of a value so far and one that may not be a number.
 void improve(std::optional<double>& best, double value, bool higher) {
   if (std::isnan(value)) return;
   if (!best || (higher ? value > *best : value < *best)) best = value;
 }
-
-// None where there was nothing to measure.
-std::optional<double> measured(double value) { return std::isnan(value) ? std::nullopt : std::optional(value); }
 
 void add_quality(RunSummary& summary, const Recording& recording) {
   for (const MetricsRow& row : recording.metrics) {
@@ -515,16 +236,16 @@ void add_quality(RunSummary& summary, const Recording& recording) {
   const Evaluation& last = *recording.metrics.back().evaluation;
   summary.final_test_loss = last.test_loss;
   summary.final_train_loss = last.train_loss;
-  summary.final_test_accuracy = measured(last.test_accuracy);
-  summary.final_validation_accuracy = measured(last.validation_accuracy);
-  summary.final_validation_loss = measured(last.validation_loss);
+  summary.final_test_accuracy = unless_nan(last.test_accuracy);
+  summary.final_validation_accuracy = unless_nan(last.validation_accuracy);
+  summary.final_validation_loss = unless_nan(last.validation_loss);
 }
 
 bool meets(const Evaluation& evaluation, const EvaluationPlan& plan) {
   if (!evaluation.finite) return false;
   const double accuracy = plan.targets_validation ? evaluation.validation_accuracy : evaluation.test_accuracy;
   const double loss = plan.targets_validation ? evaluation.validation_loss : evaluation.test_loss;
-  // Comparisons with what does not exist are false.
+  // Comparisons with a missing value (NaN) are false.
   if (plan.target_accuracy && !(accuracy >= *plan.target_accuracy)) return false;
   return !plan.target_loss || loss <= *plan.target_loss;
 }
@@ -532,7 +253,7 @@ bool meets(const Evaluation& evaluation, const EvaluationPlan& plan) {
 std::optional<double> last_measured(std::string_view quantity, const Recording& recording) {
   std::optional<double> last;
   for (const Measurement& row : recording.measurements)
-    if (row.quantity == quantity) last = measured(row.value);
+    if (row.quantity == quantity) last = unless_nan(row.value);
   return last;
 }
 
@@ -569,12 +290,9 @@ std::optional<double> mean_squared_gradient_norm(const Recording& recording) {
 
 std::optional<TimeToTarget> time_to_target(const EvaluationPlan& plan, const Recording& recording) {
   if (!plan.target_accuracy && !plan.target_loss) return {};
-  TimeToTarget result;
-  result.target_accuracy = plan.target_accuracy;
-  result.target_loss = plan.target_loss;
-  const auto found = std::find_if(recording.metrics.begin(), recording.metrics.end(), [&plan](const MetricsRow& row) {
-    return row.evaluation && meets(*row.evaluation, plan);
-  });
+  TimeToTarget result{.target_accuracy = plan.target_accuracy, .target_loss = plan.target_loss};
+  const auto found = std::ranges::find_if(
+      recording.metrics, [&plan](const MetricsRow& row) { return row.evaluation && meets(*row.evaluation, plan); });
   if (found != recording.metrics.end()) {
     result.time_s = exact_seconds(found->time);
     result.step = found->step.value();
@@ -583,7 +301,7 @@ std::optional<TimeToTarget> time_to_target(const EvaluationPlan& plan, const Rec
   return result;
 }
 
-// What rows alone say about a run that was ended early.
+// Fills in what rows alone tell; enough for a run that ended early.
 void add_progress(RunSummary& summary, const Recording& recording) {
   Time end{};
   for (const StepRow& row : recording.rows) {
@@ -619,16 +337,269 @@ void add_totals(RunSummary& summary, const RunTotals& totals) {
 
 }  // namespace
 
-std::string to_string(RunStatus status) {
-  switch (status) {
-    case RunStatus::finished:
-      return "finished";
-    case RunStatus::diverged:
-      return "diverged";
-    case RunStatus::failed:
-      return "failed";
+Json json_of_error(double error) { return error > 0 ? Json(error) : Json(nullptr); }
+
+Json json_of(const FormulaTime& formula) {
+  const Prediction& prediction = formula.prediction;
+  return {{"formula", prediction.formula},
+          {"sampled", prediction.is_sampled},
+          {"step_time_s", prediction.step_time_s},
+          {"communication_s", prediction.communication_s},
+          {"kept", prediction.kept},
+          {"drop_rate", or_null(prediction.drop_rate)},
+          {"sync_step_time_s", prediction.sync_step_time_s},
+          {"effective_speedup", prediction.effective_speedup()},
+          {"total_time_s", or_null(formula.total_time_s)}};
+}
+
+Json json_with_errors(const FormulaTime& formula) {
+  const Prediction& prediction = formula.prediction;
+  Json json = json_of(formula);
+  json["communication_share"] = prediction.communication_share();
+  json["mean_staleness"] = or_null(prediction.mean_staleness);
+  json["step_time_standard_error_s"] = json_of_error(prediction.step_error_s);
+  json["effective_speedup_standard_error"] = json_of_error(prediction.effective_speedup_error());
+  return json;
+}
+
+FormulaTime formula_of(const Json& json) {
+  FormulaTime formula;
+  Prediction& prediction = formula.prediction;
+  json.at("formula").get_to(prediction.formula);
+  prediction.is_sampled = json.value("sampled", false);  // older files do not say it
+  json.at("step_time_s").get_to(prediction.step_time_s);
+  json.at("communication_s").get_to(prediction.communication_s);
+  json.at("kept").get_to(prediction.kept);
+  prediction.drop_rate = optional_at<double>(json, "drop_rate");
+  json.at("sync_step_time_s").get_to(prediction.sync_step_time_s);
+  formula.total_time_s = optional_at<double>(json, "total_time_s");
+  return formula;
+}
+
+std::string to_json(const RunSummary& summary) {
+  Json json;
+  json["schema_version"] = results_schema_version;
+  json["status"] = to_string(summary.status);
+  json["reason"] = summary.reason.empty() ? Json(nullptr) : Json(summary.reason);
+  json["experiment"] = summary.experiment;
+  json["method"] = summary.method;
+  json["method_index"] = summary.method_index;
+  json["point_index"] = summary.point_index;
+  json["sweep"] = summary.sweep;  // pairs, in the order of the file
+  if (!summary.own_training.empty()) json["own_training"] = summary.own_training;
+  if (summary.has_unshared_links) json["links"] = unshared_links;
+  json["seed"] = summary.seed;
+  json["hash"] = summary.hash;
+  json["commit"] = summary.commit;
+  for (const auto& [key, value] : test_numbers) json[key] = or_null(summary.*value);
+  if (summary.final_validation_loss)
+    for (const auto& [key, value] : validation_numbers) json[key] = or_null(summary.*value);
+  json["end_time_s"] = summary.end_time_s;
+  json["time_to_target"] = summary.time_to_target ? json_of(*summary.time_to_target) : Json(nullptr);
+  json["steps"] = summary.steps;
+  json["rounds"] = summary.rounds;
+  json["samples"] = summary.samples;
+  json["kept_micro_batches"] = summary.kept_micro_batches;
+  json["dropped_micro_batches"] = summary.dropped_micro_batches;
+  json["drop_rate"] = summary.drop_rate();
+  json["communicated_bytes"] = summary.communicated_bytes;
+  json["collectives"] = or_null(summary.collectives);
+  json["messages"] = or_null(summary.messages);
+  json["host_s"] = summary.host_s;
+  json["samples_per_virtual_s"] = summary.samples_per_virtual_s();
+  json["samples_per_host_s"] = summary.samples_per_host_s();
+  if (!summary.predicted.empty()) {
+    json["predicted"] = Json::array();
+    for (const FormulaTime& formula : summary.predicted) json["predicted"].push_back(json_of(formula));
   }
-  throw std::logic_error("unknown status of a run");
+  json["worker_seconds"] = summary.accounts.empty() ? Json(nullptr) : worker_seconds(summary.accounts);
+  json["kept_micro_batches_per_worker"] = summary.kept_per_worker;
+  json["dropped_micro_batches_per_worker"] = summary.dropped_per_worker;
+  if (!summary.staleness.empty())
+    json["staleness"] = {{"mean", or_null(summary.mean_staleness())},
+                         {"max", summary.staleness.size() - 1},
+                         {"histogram", summary.staleness}};
+  if (summary.largest_period) json["largest_period"] = *summary.largest_period;
+  for (const auto& [key, value] : hessian_numbers)
+    if (summary.*value) json[key] = *(summary.*value);
+  if (const auto& by_batch = summary.steps_by_batch)
+    json["steps_by_batch"] = {{"least", by_batch->least},
+                              {"times_batch", by_batch->times_batch},
+                              {"mean_noise_scale", by_batch->mean_noise_scale}};
+  if (summary.mean_squared_gradient_norm) json["mean_squared_gradient_norm"] = *summary.mean_squared_gradient_norm;
+  if (!summary.arrivals.empty()) json["arrivals"] = json_of(summary.arrivals);
+  if (summary.samples_kept) json["samples_kept"] = json_of(*summary.samples_kept);
+  if (const std::string warning = summary.overrun_warning(); summary.emulated_micro_batches > 0)
+    json["overruns"] = {{"micro_batches", summary.overruns},
+                        {"of", summary.emulated_micro_batches},
+                        {"excess_s", summary.overrun_excess_s},
+                        {"warning", warning.empty() ? Json(nullptr) : Json(warning)}};
+  if (summary.recorded.trace || summary.recorded.durations.value_or(false) || summary.recorded.parameters ||
+      summary.recorded.arrivals || summary.recorded.samples)
+    json["recorded"] = json_of(summary.recorded);
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::optional<RunSummary> summary_from_json(const std::string& text) try {
+  const Json json = Json::parse(text);
+  if (json.at("schema_version") != results_schema_version) return {};
+  RunSummary summary;
+  summary.status = status_of(json.at("status"));
+  if (!json.at("reason").is_null()) summary.reason = json.at("reason");
+  json.at("experiment").get_to(summary.experiment);
+  json.at("method").get_to(summary.method);
+  json.at("method_index").get_to(summary.method_index);
+  summary.point_index = json.value("point_index", std::size_t{0});  // not in earlier summaries
+  json.at("sweep").get_to(summary.sweep);
+  if (json.contains("own_training")) json.at("own_training").get_to(summary.own_training);
+  summary.has_unshared_links = json.contains("links") && json.at("links") == unshared_links;
+  json.at("seed").get_to(summary.seed);
+  json.at("hash").get_to(summary.hash);
+  json.at("commit").get_to(summary.commit);
+  for (const auto& [key, value] : test_numbers) summary.*value = optional_at<double>(json, key);
+  if (json.contains("final_validation_loss"))
+    for (const auto& [key, value] : validation_numbers) summary.*value = optional_at<double>(json, key);
+  json.at("end_time_s").get_to(summary.end_time_s);
+  if (!json.at("time_to_target").is_null()) summary.time_to_target = target_of(json.at("time_to_target"));
+  if (json.contains("predicted"))
+    for (const Json& formula : json.at("predicted")) summary.predicted.push_back(formula_of(formula));
+  json.at("steps").get_to(summary.steps);
+  json.at("rounds").get_to(summary.rounds);
+  json.at("samples").get_to(summary.samples);
+  json.at("kept_micro_batches").get_to(summary.kept_micro_batches);
+  json.at("dropped_micro_batches").get_to(summary.dropped_micro_batches);
+  json.at("communicated_bytes").get_to(summary.communicated_bytes);
+  // Not in earlier summaries.
+  if (json.contains("collectives")) summary.collectives = optional_at<std::int64_t>(json, "collectives");
+  if (json.contains("messages")) summary.messages = optional_at<std::int64_t>(json, "messages");
+  json.at("host_s").get_to(summary.host_s);
+  if (!json.at("worker_seconds").is_null()) summary.accounts = accounts_of(json.at("worker_seconds"));
+  json.at("kept_micro_batches_per_worker").get_to(summary.kept_per_worker);
+  json.at("dropped_micro_batches_per_worker").get_to(summary.dropped_per_worker);
+  if (json.contains("staleness")) json.at("staleness").at("histogram").get_to(summary.staleness);
+  if (json.contains("samples_kept")) summary.samples_kept = samples_of(json.at("samples_kept"));
+  summary.largest_period = written_at<std::int64_t>(json, "largest_period");
+  for (const auto& [key, value] : hessian_numbers) summary.*value = written_at<double>(json, key);
+  if (json.contains("steps_by_batch")) {
+    const Json& by_batch = json.at("steps_by_batch");
+    summary.steps_by_batch = StepsByBatch{.least = by_batch.at("least"),
+                                          .times_batch = by_batch.at("times_batch"),
+                                          .mean_noise_scale = by_batch.at("mean_noise_scale")};
+  }
+  summary.mean_squared_gradient_norm = written_at<double>(json, "mean_squared_gradient_norm");
+  if (json.contains("arrivals")) summary.arrivals = arrivals_of(json.at("arrivals"));
+  if (json.contains("overruns")) {
+    const Json& overruns = json.at("overruns");
+    overruns.at("micro_batches").get_to(summary.overruns);
+    overruns.at("of").get_to(summary.emulated_micro_batches);
+    overruns.at("excess_s").get_to(summary.overrun_excess_s);
+  }
+  if (json.contains("recorded")) summary.recorded = recorded_of(json.at("recorded"));
+  return summary;
+} catch (const std::exception&) {  // not JSON, a missing key, a wrong type
+  return {};
+}
+
+std::string json_digest(const Json& value) {
+  return digest_of(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+std::string with_digest(const Json& object) {
+  const std::string text = object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return text.substr(0, text.size() - end.size()) + last_member(digest_of(text));
+}
+
+bool is_as_written(std::string_view text, const Json& object, std::string_view last, std::string_view or_last) {
+  if (!object.is_object() || object.empty()) return false;
+  const std::string found = std::prev(object.end()).key();
+  if (found != key) return found == last || (!or_last.empty() && found == or_last);
+  const std::size_t added = last_member("01234567").size();
+  if (text.size() < added) return false;
+  const std::string digested = std::string(text.substr(0, text.size() - added)) + std::string(end);
+  return text.substr(text.size() - added) == last_member(digest_of(digested));
+}
+
+std::span<const Measure> measures() {
+  using enum Better;
+  static const std::vector<Measure> all = {
+      {"final_test_accuracy", "accuracy %", "%", "Share of the test set that the last model has right.", more, 100,
+       &RunSummary::final_test_accuracy},
+      {"best_test_accuracy", "best accuracy %", "%", "The highest of all evaluations.", more, 100,
+       &RunSummary::best_test_accuracy},
+      {"final_test_loss", "test loss", "", "Of the last model.", less, 1, &RunSummary::final_test_loss},
+      {"best_test_loss", "best test loss", "", "The lowest of all evaluations.", less, 1, &RunSummary::best_test_loss},
+      {"final_train_loss", "training loss", "", "Of the last model, on evaluation.train_samples.", less, 1,
+       &RunSummary::final_train_loss},
+      {"final_validation_accuracy", "validation accuracy %", "%", "Of the last model, on what was held out.", more, 100,
+       &RunSummary::final_validation_accuracy},
+      {"best_validation_accuracy", "best validation accuracy %", "%", "The highest of all evaluations.", more, 100,
+       &RunSummary::best_validation_accuracy},
+      {"final_validation_loss", "validation loss", "", "Of the last model, on what was held out.", less, 1,
+       &RunSummary::final_validation_loss},
+      {"best_validation_loss", "best validation loss", "", "The lowest of all evaluations.", less, 1,
+       &RunSummary::best_validation_loss},
+      {"final_largest_eigenvalue", "largest eigenvalue", "",
+       "Of the Hessian, at the last measurement; where `[measurements]` has it.", less, 1,
+       &RunSummary::final_largest_eigenvalue, ComparedBy::ratio, "eigenvalues, times"},
+      {"final_hessian_trace", "trace", "", "Of the Hessian, at the last measurement; where `[measurements]` has it.",
+       less, 1, &RunSummary::final_hessian_trace, ComparedBy::ratio, "traces, times"},
+      {"longest_test_accuracy", "accuracy of the longest %", "%",
+       "Of the last of eight bins of lengths; where `recording.samples` has it.", more, 100,
+       [](Summary run) { return of_longest(run, &KeptSamples::test_accuracy); }},
+      {"longest_kept_share", "the longest among kept %", "%",
+       "Of the samples in the model, the share of the last of these bins; where `recording.samples` has it.", neither,
+       100, kept_share_of_longest},
+      {"time_to_target_s", "to target s", "s", "Until the first evaluation that met the target.", less, 1,
+       [](Summary run) { return of_target(run, &TimeToTarget::time_s); }},
+      {"steps_to_target", "steps to target", "steps", "Steps until then.", less, 1,
+       [](Summary run) { return of_target(run, &TimeToTarget::step); }},
+      {"samples_to_target", "samples to target", "samples", "Samples until then.", less, 1,
+       [](Summary run) { return of_target(run, &TimeToTarget::samples); }},
+      {"mean_squared_gradient_norm", "squared gradient norm", "",
+       "Mean over models, weighted by the samples of the steps from there; measured at every step.", less, 1,
+       &RunSummary::mean_squared_gradient_norm},
+      {"end_time_s", "time s", "s", "The end of the run, on the cluster's clock.", less, 1, &RunSummary::end_time_s},
+      {"step_time_s", "s/step", "s", "That, per step.", less, 1, &RunSummary::step_time_s, ComparedBy::speed_up,
+       "speed-up of steps"},
+      {"first_formula_over_step_time", "formula / measured", "",
+       "What the paper's own formula says of a step's time, divided by what it took.", neither, 1,
+       [](Summary run) { return formula_share(run, true); }},
+      {"last_formula_over_step_time", "best formula / measured", "",
+       "The same of the formula that assumes least, which the table shows.", neither, 1,
+       [](Summary run) { return formula_share(run, false); }},
+      {"first_formula_over_throughput", "formula / measured throughput", "",
+       "What it says of micro-batches/s, divided by what there were; a ratio to synchronous SGD's is one of S_eff.",
+       neither, 1, formula_throughput_share},
+      {"communication_s", "communication s/step", "s", "Of a worker per step, on average over the workers.", less, 1,
+       &RunSummary::communication_s},
+      {"steps", "steps", "steps", "Optimizer steps of a worker, or of the server.", neither, 1, &RunSummary::steps},
+      {"rounds", "syncs", "rounds", "Synchronisations.", less, 1, &RunSummary::rounds},
+      {"largest_period", "largest period", "steps", "Most steps from one synchronisation to the next.", neither, 1,
+       &RunSummary::largest_period},
+      {"samples", "samples", "samples", "That ended up in the model.", neither, 1, &RunSummary::samples},
+      {"communicated_bytes", "sent bytes", "bytes", "By all workers and servers together.", less, 1,
+       &RunSummary::communicated_bytes, ComparedBy::ratio, "bytes, times"},
+      {"drop_rate", "dropped %", "%", "Share of the micro-batches that did not end up in the model.", neither, 100,
+       &RunSummary::drop_rate},
+      {"mean_staleness", "staleness steps", "steps", "Steps between the model of a gradient and its use.", neither, 1,
+       &RunSummary::mean_staleness},
+      {"micro_batches_per_s", "micro-batches/s", "micro-batches/s",
+       "That end up in the model, per second of the cluster's clock.", more, 1,
+       [](Summary run) { return per_virtual_s(run, run.kept_micro_batches); }, ComparedBy::ratio, "S_eff"},
+      {"samples_per_s", "samples/s", "samples/s", "That end up in the model, per second of the cluster's clock.", more,
+       1, [](Summary run) { return per_virtual_s(run, run.samples); }},
+  };
+  return all;
+}
+
+const Measure* measure_named(std::string_view name) {
+  const auto found = std::ranges::find(measures(), name, &Measure::name);
+  return found == measures().end() ? nullptr : &*found;
+}
+
+std::string to_string(RunStatus status) {
+  constexpr std::array names = {"finished", "diverged", "failed"};
+  return names.at(static_cast<std::size_t>(status));
 }
 
 double RunSummary::step_time_s() const { return ratio(end_time_s, static_cast<double>(steps)); }
@@ -661,6 +632,11 @@ std::string RunSummary::overrun_warning() const {
   const double share = ratio(static_cast<double>(overruns), static_cast<double>(emulated_micro_batches));
   if (share <= most_share) return {};
   return fmt::format("times are not those declared: {:.1f} % of the micro-batches took longer than drawn", 100 * share);
+}
+
+TimeToReach time_to_reach(const RunSummary& run) {
+  const std::optional<double>& reached_s = run.time_to_target->time_s;
+  return {reached_s.value_or(run.end_time_s), reached_s.has_value()};
 }
 
 bool covers(const RecordingPlan& recorded, const RecordingPlan& wanted) {
@@ -701,9 +677,7 @@ RunSummary summarise(const Run& run, const Recording& recording, const RunTotals
   if (summary.time_to_target) summary.steps_by_batch = steps_by_batch(*summary.time_to_target, recording);
   summary.mean_squared_gradient_norm = mean_squared_gradient_norm(recording);
   add_progress(summary, recording);
-  if (totals && !recording.diverged) {
-    add_totals(summary, *totals);
-  }
+  if (totals && !recording.diverged) add_totals(summary, *totals);
   summary.samples = summary.kept_micro_batches * samples_per_micro_batch;
   return summary;
 }

@@ -5,10 +5,7 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstddef>
-#include <functional>
 #include <numeric>
-#include <utility>
 
 #include "results/result_table.hpp"
 #include "workers/base/terminal_text.hpp"
@@ -17,12 +14,72 @@ namespace syncopate {
 
 namespace {
 
-// Where the text's first `count` characters of UTF-8 end.
+bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }  // of UTF-8
+
 std::size_t end_of(std::string_view text, std::size_t count) {
   std::size_t end = 0;
   for (; end < text.size(); ++end)
-    if ((static_cast<unsigned char>(text[end]) & 0xC0) != 0x80 && count-- == 0) break;
+    if (begins_character(text[end]) && count-- == 0) break;
   return end;
+}
+
+// The reason of a deadlock has a line for every worker.
+std::string first_line(const std::string& reason) { return reason.substr(0, reason.find('\n')); }
+
+constexpr std::size_t gap = 2;
+constexpr std::size_t least_folded = 16;  // columns of a folded cell
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines(1);
+  for (const char character : text)
+    if (character == '\n')
+      lines.emplace_back();
+    else
+      lines.back() += character;
+  return lines;
+}
+
+void append_padded(std::string& line, const std::string& cell, std::size_t width, Align align) {
+  const std::string blanks(width - display_width(cell), ' ');
+  line += align == Align::left ? cell + blanks : blanks + cell;
+}
+
+void finish_line(std::string& text, std::string& line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  text += line + "\n";
+  line.clear();
+}
+
+std::string in_markdown(std::string_view text) {
+  std::string result;
+  for (const char character : text) result += character == '|' ? "\\|" : std::string(1, character);
+  return result;
+}
+
+std::string latex_character(char character) {
+  switch (character) {
+    case '\\':
+      return "\\textbackslash{}";
+    case '~':
+      return "\\textasciitilde{}";
+    case '^':
+      return "\\textasciicircum{}";
+    case '<':
+      return "$<$";
+    case '>':
+      return "$>$";
+    default:
+      const bool is_special = std::string_view("%&#$_{}").find(character) != std::string_view::npos;
+      return is_special ? std::string{'\\', character} : std::string(1, character);
+  }
+}
+
+// With a plus-minus sign in "88.12 +- 0.10".
+std::string in_latex(const std::string& text) {
+  std::string result;
+  for (const char character : text) result += latex_character(character);
+  for (std::size_t at = 0; (at = result.find("+-", at)) != std::string::npos; at += 5) result.replace(at, 2, "$\\pm$");
+  return result;
 }
 
 }  // namespace
@@ -68,17 +125,8 @@ std::string fold_lines(const std::string& text, std::size_t width, std::size_t i
   return result;
 }
 
-namespace {
-
-constexpr std::size_t most_columns = 60, fewest_columns = 30;
-
-bool is_inside_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }  // of UTF-8
-
-}  // namespace
-
-std::string first_line(const std::string& reason) { return reason.substr(0, reason.find('\n')); }
-
 std::string short_reason(const std::string& reason) {
+  constexpr std::size_t most_columns = 60, fewest_columns = 30;
   const std::string line = first_line(reason);
   if (line.size() <= most_columns) return line;
   const std::string beginning = line.substr(0, most_columns + 1);
@@ -87,7 +135,7 @@ std::string short_reason(const std::string& reason) {
     if (place != std::string::npos && place >= fewest_columns) return line.substr(0, place) + " ...";
   }
   std::size_t place = most_columns;
-  while (place > 0 && is_inside_character(line[place])) --place;
+  while (place > 0 && !begins_character(line[place])) --place;
   return line.substr(0, place) + " ...";
 }
 
@@ -96,87 +144,8 @@ std::string note_of_reason(const std::string& whose, const std::string& reason) 
   return short_reason(reason) == line ? "" : printable(fmt::format("{}: {}", whose, line)) + "\n";
 }
 
-namespace {
-
-constexpr std::size_t gap = 2;
-constexpr std::size_t least_folded = 16;  // columns of a cell that is folded
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::size_t begin = 0;
-  for (std::size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    lines.push_back(text.substr(begin, end - begin));
-  }
-  lines.push_back(text.substr(begin));
-  return lines;
-}
-
-void append_padded(std::string& line, const std::string& cell, std::size_t width, Align align) {
-  const std::string blanks(width - display_width(cell), ' ');
-  line += align == Align::left ? cell + blanks : blanks + cell;
-}
-
-void finish_line(std::string& text, std::string& line) {
-  line.erase(line.find_last_not_of(' ') + 1);
-  text += line;
-  text += '\n';
-  line.clear();
-}
-
-const char* markdown_escape(char) { return "\\|"; }
-
-const char* latex_escape(char character) {
-  switch (character) {
-    case '\\':
-      return "\\textbackslash{}";
-    case '~':
-      return "\\textasciitilde{}";
-    case '^':
-      return "\\textasciicircum{}";
-    case '<':
-      return "$<$";
-    case '>':
-      return "$>$";
-    case '%':
-      return "\\%";
-    case '&':
-      return "\\&";
-    case '#':
-      return "\\#";
-    case '$':
-      return "\\$";
-    case '_':
-      return "\\_";
-    case '{':
-      return "\\{";
-    default:
-      return "\\}";
-  }
-}
-
-std::string with_escapes(std::string_view text, std::string_view special, const char* (*escape)(char)) {
-  std::string result;
-  for (const char character : text) {
-    if (special.find(character) == std::string_view::npos)
-      result += character;
-    else
-      result += escape(character);
-  }
-  return result;
-}
-
-// "88.12 +- 0.10" has a sign of its own there.
-std::string in_latex(const std::string& text) {
-  std::string result = with_escapes(text, "\\~^<>%&#$_{}", latex_escape);
-  for (std::size_t at = 0; (at = result.find("+-", at)) != std::string::npos; at += 5) result.replace(at, 2, "$\\pm$");
-  return result;
-}
-
-}  // namespace
-
 std::size_t display_width(std::string_view text) {
-  const auto begins_code_point = [](char character) { return (static_cast<unsigned char>(character) & 0xC0) != 0x80; };
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_code_point));
+  return static_cast<std::size_t>(std::ranges::count_if(text, begins_character));
 }
 
 void TextTable::add_column(std::string heading, Align align) {
@@ -212,7 +181,7 @@ std::string TextTable::folded_text(std::size_t most, std::size_t leading) const 
   return broken(widths_within(most, leading), most, leading);
 }
 
-// Half of the room, or less, is for the leading columns, and what they leave is enough for any other.
+// Leading columns get at most half of the room, and leave enough for any other column.
 std::vector<std::size_t> TextTable::widths_within(std::size_t most, std::size_t leading) const {
   std::vector<std::size_t> widths = column_widths();
   if (width() <= most) return widths;
@@ -265,24 +234,29 @@ std::string TextTable::broken(const std::vector<std::size_t>& widths, std::size_
   return text + text_of(columns, widths);
 }
 
-std::string TextTable::text_of(const std::vector<std::size_t>& columns, const std::vector<std::size_t>& widths) const {
-  std::size_t heading_lines = 0;
-  for (const std::size_t column : columns) heading_lines = std::max(heading_lines, columns_[column].heading.size());
+std::vector<std::vector<std::string>> TextTable::heading_rows(const std::vector<std::size_t>& columns) const {
+  std::size_t lines = 0;
+  for (const std::size_t column : columns) lines = std::max(lines, columns_[column].heading.size());
+  std::vector<std::vector<std::string>> rows(lines);
+  for (const std::size_t column : columns) {
+    const auto& heading = columns_[column].heading;
+    const std::size_t blank = lines - heading.size();
+    for (std::size_t line = 0; line < lines; ++line)
+      rows[line].push_back(line < blank ? std::string{} : heading[line - blank]);
+  }
+  return rows;
+}
 
-  std::string text;
-  std::string line;
+std::string TextTable::text_of(const std::vector<std::size_t>& columns, const std::vector<std::size_t>& widths) const {
+  std::string text, line;
   std::size_t whole = 0;
   for (const std::size_t column : columns) whole += widths[column] + (column == columns.front() ? 0 : gap);
   const auto append = [&](std::size_t column, const std::string& cell) {
     if (column != columns.front()) line.append(gap, ' ');
     append_padded(line, cell, widths[column], columns_[column].align);
   };
-  for (std::size_t row = 0; row < heading_lines; ++row) {
-    for (const std::size_t column : columns) {
-      const auto& heading = columns_[column].heading;
-      const std::size_t blank = heading_lines - heading.size();
-      append(column, row < blank ? std::string{} : heading[row - blank]);
-    }
+  for (const auto& row : heading_rows(columns)) {
+    for (std::size_t k = 0; k < columns.size(); ++k) append(columns[k], row[k]);
     finish_line(text, line);
   }
   line.assign(whole, '-');
@@ -308,13 +282,13 @@ std::string TextTable::markdown() const {
   for (const Column& column : columns_) {
     std::string heading;
     for (const std::string& line : column.heading) heading += (heading.empty() ? "" : " ") + line;
-    text += " " + with_escapes(heading, "|", markdown_escape) + " |";
+    text += " " + in_markdown(heading) + " |";
     rule += column.align == Align::left ? "---|" : "---:|";
   }
   text += "\n" + rule + "\n";
   for (const auto& row : rows_) {
     text += "|";
-    for (const std::string& cell : row) text += " " + with_escapes(cell, "|", markdown_escape) + " |";
+    for (const std::string& cell : row) text += " " + in_markdown(cell) + " |";
     text += "\n";
   }
   return text;
@@ -324,21 +298,16 @@ std::string TextTable::latex() const {
   std::string text = "\\begin{tabular}{";
   for (const Column& column : columns_) text += column.align == Align::left ? 'l' : 'r';
   text += "}\n\\toprule\n";
-  std::size_t heading_lines = 0;
-  for (const Column& column : columns_) heading_lines = std::max(heading_lines, column.heading.size());
-  const auto add_row = [&](const std::function<std::string(std::size_t)>& cell) {
-    for (std::size_t column = 0; column < columns_.size(); ++column)
-      text += (column > 0 ? " & " : "") + in_latex(cell(column));
+  const auto add_row = [&](const std::vector<std::string>& cells) {
+    for (std::size_t column = 0; column < cells.size(); ++column)
+      text += (column > 0 ? " & " : "") + in_latex(cells[column]);
     text += " \\\\\n";
   };
-  for (std::size_t line = 0; line < heading_lines; ++line)
-    add_row([&](std::size_t column) {
-      const auto& heading = columns_[column].heading;
-      const std::size_t blank = heading_lines - heading.size();
-      return line < blank ? std::string{} : heading[line - blank];
-    });
+  std::vector<std::size_t> all(columns_.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  for (const auto& row : heading_rows(all)) add_row(row);
   text += "\\midrule\n";
-  for (const auto& row : rows_) add_row([&](std::size_t column) { return row[column]; });
+  for (const auto& row : rows_) add_row(row);
   return text + "\\bottomrule\n\\end{tabular}\n";
 }
 

@@ -5,46 +5,46 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace syncopate {
 
-// Text that is broken at blanks to fit a width.
-enum class LongWords { whole, cut };  // whole: a word that is wider has a line of its own, and is wider
+enum class LongWords { whole, cut };  // whole: a word wider than a line gets its own line, and exceeds the width
 
-// Of one line. Those behind the first begin with `indent` blanks.
+// Breaks a line at blanks to fit a width. All lines but the first begin with `indent` blanks.
 std::vector<std::string> folded(std::string_view line, std::size_t width, std::size_t indent, LongWords long_words);
 
-// Of a text each line. Width 0, where there is no terminal: the text as it is.
+// Folds each line of a text. Width 0 (no terminal): returns the text unchanged.
 std::string fold_lines(const std::string& text, std::size_t width, std::size_t indent = 2);
 
-// Why a run failed, in a table's cell: the beginning of a reason, which may be long, and the whole of it below the
-// table.
-// What happened: a reason's first line. It may have more (a deadlock names every worker).
-std::string first_line(const std::string& reason);
-
-// The first line, if it is no longer than about 60 columns; else its beginning up to the end of a clause or word, and
-// "...".
+// The first line of a failure's reason, for a table's cell. A line of more than about 60 columns is cut at the end of a
+// clause or word, with "...".
 std::string short_reason(const std::string& reason);
 
-// The whole first line as a line of its own, headed by whose it is; empty where the short one is all of it.
+// The complete first line, headed by `whose`, for below the table; empty if short_reason is complete.
 std::string note_of_reason(const std::string& whose, const std::string& reason);
 
 enum class Align { left, right };
 
 class TextTable {
  public:
-  // A heading may have several lines, separated by '\n'; they end at the rule below the header.
+  TextTable() = default;
+  explicit TextTable(const std::vector<std::pair<std::string, Align>>& columns) {
+    for (const auto& [heading, align] : columns) add_column(heading, align);
+  }
+
+  // A heading may have several lines, separated by '\n' and aligned at the bottom.
   void add_column(std::string heading, Align align);
-  void add_row(std::vector<std::string> cells);  // one per column; printed as `printable` has them
+  void add_row(std::vector<std::string> cells);  // one per column, made `printable`
 
   std::size_t width() const;  // in columns of the terminal
 
-  // Lines end in '\n', without trailing blanks. A table that is wider than `most` is broken into several, one below the
-  // other, each with the first column.
+  // Lines end in '\n', without trailing blanks. A table wider than `most` is split into several, one below the other,
+  // each with the first column.
   std::string text(std::size_t most = std::numeric_limits<std::size_t>::max()) const;
 
-  // Likewise, each with so many leading columns, and cells of left-aligned columns that leave too little room are folded.
+  // The same, but each part has `leading` first columns, and too wide cells of left-aligned columns are folded.
   std::string folded_text(std::size_t most, std::size_t leading = 1) const;
 
   std::string markdown() const;
@@ -56,6 +56,8 @@ class TextTable {
     std::vector<std::string> heading;
     Align align;
   };
+  // Lines of the columns' headings, aligned at the bottom.
+  std::vector<std::vector<std::string>> heading_rows(const std::vector<std::size_t>& columns) const;
   std::vector<std::size_t> column_widths() const;
   std::vector<std::size_t> widths_within(std::size_t most, std::size_t leading) const;
   std::string broken(const std::vector<std::size_t>& widths, std::size_t most, std::size_t leading) const;
@@ -65,7 +67,7 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Columns that UTF-8 text takes, each code point counted as one.
+// Columns of UTF-8 text, counting each code point as one.
 std::size_t display_width(std::string_view text);
 
 }  // namespace syncopate

@@ -2,17 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <limits>
-#include <utility>
-
 #include "workers/compression/compressed_exchanges.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// Without this a run would go on for ever whose messages of old versions queue up before a shared link.
+// Without this limit a run whose messages of old versions queue up before a shared link would go on for ever.
 constexpr std::int64_t most_stale_in_a_row_per_worker = 1'000;
 
 Slice slice_of(const Cluster& cluster, Rank rank) {
@@ -20,7 +16,7 @@ Slice slice_of(const Cluster& cluster, Rank rank) {
   return servers.hold_slices() ? Slice{.index = rank.value - cluster.workers(), .count = servers} : Slice();
 }
 
-// The first after whom nobody is anybody's server.
+// The end of the ranks that a server may serve.
 int end_of_served(const Cluster& cluster) {
   const Servers servers = cluster.servers();
   return cluster.workers() + (servers.regions > 0 ? servers.count : 0);
@@ -48,7 +44,9 @@ Server::Server(const RunContext& context, Rank rank)
 void run_server(const RunContext& context, Rank rank, const std::function<void(Server&)>& program) {
   Server server(context, rank);
   program(server);
-  if (context.cluster.servers().hold_slices()) server.send_last_model(Rank{0}, Server::Here::current());
+  if (context.cluster.servers().hold_slices())
+    server.send_counted(Rank{0}, Message::of_last_model(server.step_, server.model_), server.slice_,
+                        Server::Here::current());
 }
 
 int Server::workers_left(std::span<const Rank> also) const {
@@ -88,24 +86,23 @@ ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& 
       }
     }
     const bool has_regions = context_.cluster.servers().regions > 0;
-    // It may have heard of that when it asked who is left. No wait would then end for it, and its workers go on for as
-    // long as it answers.
+    // It may have heard of that when it asked who is left. Then no wait would end for it, and its workers would go on.
     if (has_regions && has_left(server())) return nullptr;
-    // Others than those whom it serves may go on for long.
+    // Participants that it does not serve may go on for long.
     const bool are_alone = has_regions && left == 0;
     if (auto message = receive(are_alone ? now() : never, at)) return message;
     if (left == 0 || has_left(server())) return nullptr;
   }
 }
 
-// In the place of its values, whoever looks at them.
+// Puts the packet's values in its place, to be computed when somebody looks at them.
 void Server::open(Message& compressed) {
   if (!packets_of_.empty()) packets_of_[compressed.from].heard = compressed.kept + 1;
   const auto slice = static_cast<std::size_t>(compressed.slice.index);
   open_packet(compressed, context_.message_compressors[slice], context_.training);
 }
 
-// Which packets it has had, and which of them it has not taken.
+// Tells the worker which packets have come, and which of them were rejected.
 void Server::answer(Rank worker, Message& with_model) {
   constexpr std::ptrdiff_t most = std::numeric_limits<std::uint16_t>::max() - 1;
   OfPackets& packets = packets_of_[worker];
@@ -116,32 +113,28 @@ void Server::answer(Rank worker, Message& with_model) {
   packets.rejected.erase(packets.rejected.begin(), told);
 }
 
-void Server::send_counted(Rank to, Message&& message, Here at) {
-  if (!packets_of_.empty()) answer(to, message);
-  message.kept = kept_total_;
-  message.slice = slice_;
-  context_.cluster.send(rank_, to, std::move(message), {"send", at});
-}
-
-void Server::send_model(Rank to, Step label, std::vector<double>&& numbers, Here at) {
-  version_of_[to] = version_;
-  sent_at_[to] = now();
-  send_counted(to, Message::of_model(label, model_, std::move(numbers)), at);
-}
-
-void Server::send_model(Rank to, Slice part, std::vector<double> numbers, Here at) {
-  version_of_[to] = version_;
-  sent_at_[to] = now();
-  Message message = Message::of_model(step_, model_, std::move(numbers));
+void Server::send_counted(Rank to, Message&& message, Slice part, Here at) {
   if (!packets_of_.empty()) answer(to, message);
   message.kept = kept_total_;
   message.slice = part;
   context_.cluster.send(rank_, to, std::move(message), {"send", at});
 }
 
-void Server::send_last_model(Rank to, Here at) { send_counted(to, Message::of_last_model(step_, model_), at); }
+void Server::send_version(Rank to, Message&& message, Slice part, Here at) {
+  version_of_[to] = version_;
+  sent_at_[to] = now();
+  send_counted(to, std::move(message), part, at);
+}
 
-// Of several servers each begins with another worker, or the slices would all come to one link at a time.
+void Server::send_model(Rank to, Step label, std::vector<double>&& numbers, Here at) {
+  send_version(to, Message::of_model(label, model_, std::move(numbers)), slice_, at);
+}
+
+void Server::send_model(Rank to, Slice part, std::vector<double> numbers, Here at) {
+  send_version(to, Message::of_model(step_, model_, std::move(numbers)), part, at);
+}
+
+// Each of several servers begins with another worker, or all slices would come to one link at the same time.
 void Server::send_model(Receivers to, const std::vector<double>& numbers, Here at) {
   const Rank first{static_cast<int>(std::int64_t{size_} * slice_.index / slice_.count)};
   const auto is_before = [first](Rank a, Rank b) { return std::pair(a < first, a) < std::pair(b < first, b); };
@@ -161,7 +154,7 @@ void Server::send_model(Receivers to, const std::vector<double>& numbers, Here a
   waiting_.clear();
 }
 
-// A gradient is booked once: by the first of several servers.
+// The first of several servers books a gradient for all.
 std::optional<Step> Server::accept(const Message& message, const AcceptOptions& options) {
   if (message.kind == Message::Kind::model) {  // of the global server
     count_work(std::max(kept_total_, message.kept));
@@ -190,21 +183,11 @@ std::optional<Step> Server::accept(const Message& message, const AcceptOptions& 
   return staleness;
 }
 
-void Server::discard(const Work& work) {
-  if (slice_.index == 0) context_.cluster.discard(rank_, work);
-  row_.add({.planned = work.micro_batches});
-}
-
 void Server::note_steps(Rank worker, Step steps) {
   steps_of_all_ += steps - std::exchange(steps_of_[worker], steps);
   version_ = step_ = Step{steps_of_all_.value() / size()};
   kept_total_ = steps_of_all_.value() * micro_batches();
   begin_versions();
-}
-
-// Those that there are by now.
-void Server::begin_versions() {
-  while (versions_.begun() > 0 && versions_.begun() <= step_.value()) versions_.begin_next(now());
 }
 
 void Server::descend(const Gradient& gradient, const StepOptions& options) {
@@ -221,7 +204,7 @@ void Server::descend(const Gradient& gradient, const StepOptions& options) {
   close_row(row_before);
 }
 
-// Several workers' last rounds may hold more than the budget has steps for: samples say how much.
+// Several workers' last rounds may exceed the budget of steps: samples say by how much.
 void Server::descend(const ModelStatePtr& to, std::int64_t micro_batches) {
   const Step row_before = file_step();
   set_model(to);
@@ -235,12 +218,6 @@ void Server::count_work(std::int64_t micro_batches) {
   kept_total_ = micro_batches;
   step_ = Step{kept_total_ / (size() * this->micro_batches())};
   if (context_.budget.steps) step_ = std::min(step_, *context_.budget.steps);
-}
-
-void Server::close_row(Step row_before) {
-  if (file_step() == row_before) return;
-  row_.add({.step = file_step(), .period = file_step() - row_before});
-  rows_.close(std::exchange(row_, {}), now(), context_.cluster.bytes_sent());
 }
 
 }  // namespace syncopate

@@ -2,16 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <limits>
-#include <utility>
-#include <vector>
 
 #include "workers/compression/compressed_exchanges.hpp"
-#include "workers/training/model_average.hpp"
-#include "workers/training/objective.hpp"
 
 namespace syncopate {
 
@@ -36,12 +29,6 @@ Step Participant::file_step(Step ahead) const {
 void Participant::follow(const LearningRate& learning_rate, Step from) {
   own_schedule_ = std::make_unique<const OwnSchedule>(OwnSchedule{learning_rate, from});
   if (step_ == Step{0} && is_heard()) context_.observer->on_first_rate(this->learning_rate());
-}
-
-void Participant::scale_rate(double factor) {
-  const bool is_first = step_ == Step{0} && factor != rate_factor_;
-  rate_factor_ = factor;
-  if (is_first && is_heard()) context_.observer->on_first_rate(factor * learning_rate());
 }
 
 double Participant::learning_rate(Step ahead) const {
@@ -75,13 +62,7 @@ bool Participant::budget_left_at(Time time) const {
   return (others + size_ * since_sync_.kept) * context_.samples_per_micro_batch < *budget.samples;
 }
 
-Step Participant::steps_left() const {
-  if (!context_.budget.steps) return Step{std::numeric_limits<Step::Rep>::max() / 2};
-  return std::max(Step{0}, *context_.budget.steps + extra_steps_ - file_step());
-}
-
-// Without moments, where there are some: what a method keeps of a model must not hold them, so that the optimizer may
-// go on in place.
+// Without moments: a method's copy must not hold them, so that the optimizer may go on in place.
 ModelStatePtr Participant::model() const {
   const auto is_empty = [](const Moment& moment) { return moment == Moment(); };
   if (!model_ || std::ranges::all_of(model_->moments, is_empty)) return model_;
@@ -99,16 +80,6 @@ void Participant::set_model(const ModelStatePtr& model, StatePolicy moments) {
 ModelStatePtr Participant::norm_preserving_mean(const std::vector<WeightedState>& differences, Slice slice,
                                                 OfEmbeddings embeddings) const {
   return syncopate::norm_preserving_mean(context_.training, differences, slice, embeddings);
-}
-
-double Participant::norm(Gradient& gradient) const {
-  if (!context_.training.time_only()) gradient = context_.training.share(gradient);
-  return context_.training.norm(gradient);
-}
-
-double Participant::loss(Gradient& gradient) const {
-  if (!context_.training.time_only()) gradient = context_.training.share(gradient);
-  return context_.training.loss(gradient);
 }
 
 double Participant::uniform(Step step, Drawn drawn) const {
@@ -185,9 +156,9 @@ void Participant::fail(const std::string& why) const {
 
 namespace {
 
-// Where outages take the state so often that the same micro-batch, or a server's step, is begun anew again and again,
-// the run fails at this number. The mean time between outages must be at least 1/8 of the micro-batch (or step). At
-// that bound it is begun e^8 = 2,981 times on average, and more often than this number with a probability of e^-33.
+// The run fails when outages restart the same micro-batch, or a server's step, so often. The mean time between outages
+// must be at least 1/8 of the micro-batch (or step). At that bound it begins e^8 = 2,981 times on average, and more
+// often than this number with a probability of e^-33.
 constexpr std::int64_t most_restarts = 100'000;
 
 // Micro-batches that a worker can take before its own data are used up.
@@ -216,10 +187,6 @@ void Worker::extend_budget(Step extra, bool stretch) {
   if (stretch && planned > 0) schedule_stretch_ = (planned + static_cast<double>(extra_steps_.value())) / planned;
 }
 
-std::optional<Gradient> Worker::compute_gradient(const Deadline& deadline) {
-  return compute_gradient({rank_, step_, next_micro_batch_}, deadline);
-}
-
 std::optional<Gradient> Worker::compute_gradient(const MicroBatch& samples, const Deadline& deadline) {
   ++taken_;
   return compute_slot({rank_, step_, next_micro_batch_++}, samples, deadline);
@@ -235,7 +202,7 @@ std::optional<Gradient> Worker::compute_slot(const MicroBatch& slot, const Micro
   }
 }
 
-// A step's gradient belongs to one version of a server's model, so that it begins anew at a newer one.
+// A step's gradient belongs to one version of a server's model, so that it begins again at a newer one.
 template <typename Slot>
 Gradient Worker::compute_step_with_outages(const Slot& slot_of) {
   Gradient sum;
@@ -276,18 +243,11 @@ void Worker::give_up(const Attempts& attempts) const {
   throw RunFailure(fmt::format(
       "worker {} at {:.6f} s: {} has been begun anew {} times: each time an outage took the worker's state before the "
       "end; mean_time_between_s in [[outages]] must not be much shorter than what a worker computes without a break, "
-      "or "
-      "the outages' state must be \"kept\"",
+      "or the outages' state must be \"kept\"",
       rank_.value, to_seconds(now()), what, restarts));
 }
 
-void Worker::declare_newest(const ModelStatePtr& model) {
-  if (!may_lose_state_) return;
-  if (!recovery_) recovery_ = {model, since_sync_.kept, kept_total_, since_sync_.compute_time};
-  recovery_->model = model;
-}
-
-// Local steps since the last agreement are gone: their time was for nothing, and they count as planned alone.
+// Local steps since the last agreement are lost: their time counts as discarded, and they as planned alone.
 void Worker::recover() {
   if (!recovery_) return;
   const std::int64_t lost = since_sync_.kept - recovery_->kept;
@@ -336,7 +296,7 @@ std::optional<Gradient> Worker::compute_step_gradient(const Deadline& deadline, 
   return sum;
 }
 
-// The durations are those of a step that is further on by as many as have been cancelled.
+// Durations are those of a later step: by the number of cancelled ones.
 std::optional<Gradient> Worker::compute_turn(const Deadline& deadline) {
   const Step step = take_turn();
   Gradient sum;
@@ -352,7 +312,7 @@ std::optional<Gradient> Worker::compute_turn(const Deadline& deadline) {
   return sum;
 }
 
-// Servers that have ended send nothing any more, and workers only where there is none.
+// Workers send to workers only where there is no server.
 bool Worker::nobody_can_send() const {
   const int first = context_.cluster.servers() > 0 ? size_ : 0;
   for (int other = first; other < size_ + context_.cluster.servers(); ++other)
@@ -362,9 +322,9 @@ bool Worker::nobody_can_send() const {
 
 void Worker::descend(const Gradient& gradient, const StepOptions& options) {
   const std::int64_t planned = options.micro_batches.value_or(micro_batches());
-  // With the steps themselves: those that a lost state takes with it are counted, and not taken again.
+  // Steps that are lost with the state count too: the worker does not repeat them.
   if (options.is_planned) surplus_ += planned - micro_batches();
-  // What has been summed over the workers is counted there, with the step that follows.
+  // A sum over the workers has counted itself, with the step that follows.
   if (!gradient.reduced()) {
     if (compressed_average_ && !steps_began_at_) steps_began_at_ = model();
     if (may_lose_state_ && !recovery_) recovery_ = {model_, since_sync_.kept, kept_total_, since_sync_.compute_time};
@@ -378,27 +338,11 @@ void Worker::descend(const Gradient& gradient, const StepOptions& options) {
   next_micro_batch_ = 0;
 }
 
-Duration Worker::micro_batch_time(const Gradient& last) const {
-  return last.compute_time() + context_.cluster.sleep_after(rank_, {rank_, step_, next_micro_batch_ - 1});
-}
-
-void Worker::discard(const Gradient& gradient) {
-  context_.cluster.discard(rank_, {rank_, gradient.micro_batches(), gradient.compute_time()});
-}
-
-void Worker::skip_steps(Step steps) {
-  since_sync_.planned += steps.value() * micro_batches();
-  since_sync_.period += steps;
-  step_ += steps;
-  next_micro_batch_ = 0;
-}
-
-// What a worker does together with the others, and what it brings to the rows that come of it.
 Contribution Worker::contribution_with(const Gradient& gradient, std::optional<std::int64_t> planned) {
-  Contribution contribution = std::exchange(since_sync_, {});
+  Contribution contribution = steps_since_sync();
   contribution.kept += gradient.micro_batches();
   contribution.planned += planned.value_or(micro_batches());
-  contribution.step = step_ + 1;
+  ++contribution.step;
   ++contribution.period;
   return contribution;
 }
@@ -407,27 +351,23 @@ void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Here 
   if (compressed_sum_ && !options.is_dense) return all_reduce_compressed(gradient, options, at);
   if (options.counted == Counted::by_tensor) return all_reduce_weighted(gradient, options, at);
   const Contribution contribution = contribution_with(gradient, options.planned);
-  // Which the network carries; the sum knows how many it counts.
+  // The network carries it; the sum knows its own count.
   auto count = static_cast<double>(options.with_statistics.value_or(gradient.micro_batches()));
   const bool is_counted = options.counted != Counted::none || options.with_statistics;
   const std::span<double> counts(&count, is_counted ? 1 : 0);
-  agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, counts, contribution, {"all_reduce_sum", at});
+  agree(context_.cluster.all_reduce_sum(rank_, gradient, counts, contribution, {"all_reduce_sum", at}));
   if (options.with_statistics) context_.training.set_statistics(gradient, std::llround(count));
-  check_progress();
-  recovery_.reset();
 }
 
-// Apart, so that the usual sum has no more on the stacks of thousands of workers.
+// A function of its own, so that the usual sum has no more on the stacks of thousands of workers.
 void Worker::all_reduce_weighted(Gradient& gradient, const SumOptions& options, Here at) {
   const Contribution contribution = contribution_with(gradient, options.planned);
   std::vector<double> counts = context_.training.contributions(gradient);
-  agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, counts, contribution, {"all_reduce_sum", at});
+  agree(context_.cluster.all_reduce_sum(rank_, gradient, counts, contribution, {"all_reduce_sum", at}));
   context_.training.weigh_tensors(gradient, counts);
-  check_progress();
-  recovery_.reset();
 }
 
-// A packet of each worker instead of its gradient, or, where a second exchange follows the first, two.
+// Each worker sends a packet instead of its gradient, or, if a second exchange follows the first, two.
 void Worker::all_reduce_compressed(Gradient& gradient, const SumOptions& options, Here at) {
   if (options.counted == Counted::by_tensor) fail("a sum whose tensors count apart cannot be compressed");
   if (std::exchange(compressed_at_loss_, states_lost_) != states_lost_) compressed_sum_->forget();
@@ -455,7 +395,6 @@ void Worker::all_reduce_compressed(Gradient& gradient, const SumOptions& options
   what.kind = Collective::last_exchange(exchanges.back().operation);
   if (options.counted != Counted::none || options.with_statistics) what.numbers = {count};
   CollectiveResult result = context_.cluster.perform(rank_, std::move(what), contribution, place);
-  agreed_ = result.agreement;
   gradient = std::move(result.gradient);
   if (result.packets) {
     exchanged.packets = result.packets;
@@ -466,18 +405,16 @@ void Worker::all_reduce_compressed(Gradient& gradient, const SumOptions& options
   }
   gradient.mark_reduced();
   if (options.with_statistics) context_.training.set_statistics(gradient, std::llround(result.numbers->front()));
-  check_progress();
-  recovery_.reset();
+  agree(result.agreement);
 }
 
 StartedCollective Worker::start(Collective what, Here at) {
   const bool is_sum = properties_of(what.kind).sums_gradients;
-  Contribution contribution;
+  Contribution contribution{.step = step_};
   if (is_sum)
     contribution = contribution_with(what.gradient);
-  else if (!what.group_size)  // what a group does is no row: its steps stand in the next one of all
-    contribution = std::exchange(since_sync_, {});
-  if (!is_sum) contribution.step = step_;
+  else if (!what.group_size)  // a group's collective is no row: its steps stand in the next one of all
+    contribution = steps_since_sync();
   contribution.step += sums_under_way_;
   sums_under_way_ += is_sum ? 1 : 0;
   recovery_.reset();
@@ -491,7 +428,7 @@ StartedCollective Worker::start(Collective what, Here at) {
   return started;
 }
 
-// In the place of an average.
+// The exchange in the place of an average.
 Collective Worker::compressed(Collective&& average) {
   const bool is_cut_otherwise = average.slice.count != compressed_average_->slices();
   if (average.group_size || is_cut_otherwise || average.weight != 1 || average.policy.averaged_vectors(2) > 1)
@@ -511,8 +448,7 @@ CollectiveResult Worker::finish(StartedCollective started, Here at) {
   CollectiveResult result = context_.cluster.finish(rank_, std::move(started), {"finish", at});
   recovery_.reset();
   if (is_of_group) return result;  // no agreement of all
-  agreed_ = result.agreement;
-  check_progress();
+  agree(result.agreement);
   if (is_average) {
     const auto mine = compressed_average_->recall(number);
     if (result.packets) result.model = common_mean(mine, result.packets);
@@ -520,27 +456,23 @@ CollectiveResult Worker::finish(StartedCollective started, Here at) {
   return result;
 }
 
-// That of a group is no agreement of all, and no row: the round ends with the average over all workers.
+// A group's average is no agreement of all, and no row: the round ends with the average over all workers.
 bool Worker::average_model(const Averaging& how, Here at) {
   if (compressed_average_) return average_compressed(how, at);
   const bool is_of_all = !how.group_size;
-  Contribution contribution;
-  if (is_of_all) contribution = std::exchange(since_sync_, {});
-  if (is_of_all) contribution.step = step_;
+  const Contribution contribution = is_of_all ? steps_since_sync() : Contribution();
   Averaging weighed = how;
   weighed.weight = model_weight(how.weight, context_.training, rank_);
   const AgreedProgress agreed = context_.cluster.average(rank_, model_, weighed, contribution, {"average_model", at});
   recovery_.reset();
   if (!is_of_all) return budget_left_at(agreed.time);
-  agreed_ = agreed;
-  check_progress();
+  agree(agreed);
   return budget_left(Judged::by_others);
 }
 
-// Where a worker has taken no steps there is no difference.
+// A worker that has taken no steps has no difference.
 bool Worker::average_compressed(const Averaging& how, Here at) {
-  Contribution contribution = std::exchange(since_sync_, {});
-  contribution.step = step_;
+  const Contribution contribution = steps_since_sync();
   Collective average = Collective::average(model_, how);
   if (!how.from) average.from = steps_began_at_ ? steps_began_at_ : model_;
   const Place place{"average_model", at};
@@ -551,14 +483,12 @@ bool Worker::average_compressed(const Averaging& how, Here at) {
     exchange = compressed_average_->second_exchange(mine, first.packets, first.chunk);
   }
   const CollectiveResult result = context_.cluster.perform(rank_, std::move(exchange), contribution, place);
-  recovery_.reset();
-  agreed_ = result.agreement;
-  check_progress();
+  agree(result.agreement);
   if (result.packets) model_ = common_mean(mine, result.packets);
   return budget_left(Judged::by_others);
 }
 
-// The same model for all who share a process, but for what is a worker's own.
+// All workers of a process share the mean; their own parts are added.
 ModelStatePtr Worker::common_mean(const SentDifference& mine, const SharedPackets& packets) {
   const auto derive = [&] { return compressed_average_->mean(mine, packets, size_); };
   return compressed_average_->taken_up(mine, *context_.derived->get<ModelStatePtr>(packets, derive));
@@ -570,18 +500,11 @@ void Worker::check_progress() {
   const Budget& budget = context_.budget;
   if (budget.steps || budget.seconds || budget.bytes) return;
   idle_rounds_ = std::exchange(kept_before_, agreed_->micro_batches) == kept_before_ ? idle_rounds_ + 1 : 0;
-  if (idle_rounds_ > most_idle_rounds)
-    fail(
-        fmt::format("nobody has finished a micro-batch in the last {} rounds, so a budget of samples is never used up; "
-                    "is a threshold below the time of one?",
-                    most_idle_rounds));
-}
-
-void Worker::barrier(Here at) {
-  Contribution contribution = std::exchange(since_sync_, {});
-  contribution.step = step_;
-  agreed_ = context_.cluster.barrier(rank_, {"barrier", at}, contribution);
-  recovery_.reset();  // its steps are booked
+  if (idle_rounds_ <= most_idle_rounds) return;
+  fail(
+      fmt::format("nobody has finished a micro-batch in the last {} rounds, so a budget of samples is never used up; "
+                  "is a threshold below the time of one?",
+                  most_idle_rounds));
 }
 
 std::vector<PartialSum> Worker::partial_all_reduce_sum(Gradient gradient, const Activation& activation,
@@ -598,14 +521,6 @@ std::vector<PartialSum> Worker::partial_all_reduce_sum(Gradient gradient, const 
   return sums;
 }
 
-void Worker::report_steps() {
-  Contribution contribution = std::exchange(since_sync_, {});
-  contribution.step = step_;
-  context_.cluster.report_steps(rank_, contribution);
-  recovery_.reset();
-}
-
-// Messages of a worker: with servers, models in and gradients out.
 bool Worker::receive_model(Here at) {
   if (!data_left() || has_last_model_) return false;
   steps_are_versions_ = true;
@@ -640,7 +555,7 @@ void Worker::take_up(const Message& from_server) {
   start_from(from_server.step);
 }
 
-// The same version twice: the next micro-batches of the step. Local steps from here on begin at this model.
+// If the version is the same again, the step's next micro-batches follow. Local steps from here on begin at this model.
 void Worker::start_from(Step version) {
   recovery_.reset();
   if (version != step_) next_micro_batch_ = 0;
@@ -684,14 +599,14 @@ bool Worker::receive_slices(Here at) {
 }
 
 void Worker::send_gradient(Gradient gradient, ClippedBy clipped_by, Here at) {
-  // On time alone nothing is clipped, and to hand the promise on would be a part of what a message costs.
+  // Time-only runs clip nothing; handing the promise on would add to the cost of a message.
   if (clipped_by == ClippedBy::worker && !context_.training.time_only())
     gradient = context_.training.clipped(std::move(gradient), micro_batches());
   if (context_.cluster.servers().hold_slices()) return send_slices(gradient, at);
   send(server(), Message::of_gradient(step_, std::move(gradient)), at);
 }
 
-// Each worker begins with another server, or all would come to the first one's link at a time.
+// Each worker begins with another server, or all would come to the first one's link at the same time.
 void Worker::send_slices(const Gradient& gradient, Here at) {
   const int servers = context_.cluster.servers();
   for (int i = 0; i < servers; ++i) {
@@ -709,9 +624,8 @@ ReceivedMessage Worker::receive(const ReceiveOptions& which, Here at) {
   return message;
 }
 
-// The server answers with its model as it is then (Server::receive). Where steps are versions of the model,
-// the worker's is that one's; the micro-batches of the step keep their numbers. Slices of it that were sent before the
-// answer are in the answer too.
+// The server answers with its model as it is then (Server::receive), which includes slices sent before. Where steps are
+// versions of the model, the worker's step is the model's; micro-batches of the step keep their numbers.
 void Worker::ask_server_for_model(Here at) {
   send(server(), Message::request(), at);
   ReceivedMessage message;

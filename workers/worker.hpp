@@ -1,16 +1,14 @@
-// What an algorithm sees: a worker with its own clock, model and progress. Everything here works alike on
-// the simulated cluster and under MPI. (The server, where a method has one, is in server.hpp.)
+// A worker as algorithms see it, with its own clock, model and progress: the same on both clusters.
 //
-// A worker that loses its state in an outage (workers/time/outages.hpp) takes up the newest model and computes the
-// micro-batch anew; algorithms do not notice, unless they keep something of its work in variables (LostWithState). The
+// A worker that loses its state in an outage (workers/time/outages.hpp) takes the newest model and computes the
+// micro-batch again. Algorithms do not notice, unless they keep the worker's work in variables (LostWithState). The
 // newest model is
-// - that of the last agreement: the last step along an all-reduce, average, group's average, or broadcast, with
-//   the moments that the worker had then, since these are what a copy made at that time holds (and where all step
-//   along sums, what every other worker holds). Its local steps since then are lost: they count as dropped and their
-//   time as discarded. They are not taken again, so that nobody waits for them.
+// - that of the last agreement: the last step along an all-reduce, average, group's average, or broadcast, with the
+//   moments of that time, as a copy made then has them. Local steps since then are lost: they count as dropped and
+//   their time as discarded. The worker does not repeat them, so that nobody waits for them;
 // - with a server that holds the whole model, where a whole step's gradient is computed without a deadline: the
-//   server's. The worker asks for it, which costs a message each way, and computes the whole step at it.
-// - where a method declares it, that one;
+//   server's. The worker asks for it, which costs a message each way, and computes the whole step at it;
+// - where a method declares one, that one;
 // - else the model that it received last, or, where steps end in report_steps, that of its last step.
 #pragma once
 
@@ -35,15 +33,14 @@
 
 namespace syncopate {
 
-// What all workers derive from what they have gathered is derived once per process: with thousands of simulated
-// workers, each doing it alone would cost more than the rest of the run.
+// Derives a value of gathered ones once per process: with thousands of simulated workers, each doing it alone would
+// cost more than the rest of the run.
 class DerivedOnce {
  public:
-  // The value that `derive` gave when this was first asked for what is gathered there. Only the last one is kept, so
-  // that all workers ask before the next gather.
+  // The value that `derive` gave for `gathered` at the first call. Only the last one is kept, until the next gather.
   template <typename Value, typename Gathered, typename Derive>
   std::shared_ptr<const Value> get(const std::shared_ptr<const Gathered>& gathered, const Derive& derive) {
-    // Identity is that of the control block, which the weak pointer holds: nothing later gets the same.
+    // Compares control blocks; the weak pointer holds its own, so that nothing later gets the same one.
     const bool is_same = !gathered_.owner_before(gathered) && !gathered.owner_before(gathered_);
     if (!value_ || !is_same) {
       value_ = std::make_shared<const Value>(derive());
@@ -57,8 +54,7 @@ class DerivedOnce {
   std::shared_ptr<const void> value_;
 };
 
-// What workers and servers have in common: a clock, a model, and a place in the training.
-// When a run ends: the first limit that is reached. At least one is set.
+// A run ends at the first limit that is reached. At least one is set.
 struct Budget {
   std::optional<Step> steps{};
   std::optional<double> seconds{};
@@ -69,10 +65,10 @@ struct Budget {
 enum class OfEmbeddings;  // workers/training/model_average.hpp
 class CompressedMessages;
 class Compressor;
-// Of each slice of the model; of the whole: one.
+// One for each slice of the model, or one for the whole.
 using Compressors = std::vector<std::shared_ptr<const Compressor>>;
 
-// What all participants of a run share. The references outlive the run.
+// Shared by all participants of a run. The references outlive the run.
 struct RunContext {
   Cluster& cluster;
   Training& training;
@@ -85,29 +81,28 @@ struct RunContext {
   ModelStatePtr initial_model{};                   // where all start; null in time-only runs
   std::uint64_t seed = 0;                          // of methods' own random choices
   std::vector<std::optional<Step>> data_of{};      // steps after which a worker has used up its data; empty: never
-  std::optional<MovingAverageOptions> average{};   // of what is published; none: that itself
+  std::optional<MovingAverageOptions> average{};   // of published models; none: these are evaluated themselves
   std::shared_ptr<const Compressor> compressor{};  // of sums of gradients; null: they are dense
-  Compressors average_compressors{};               // of averages of models; none: they are dense
-  Compressors message_compressors{};  // of gradients, or differences, that workers send to servers; likewise
+  Compressors average_compressors{};               // of averages of models; empty: they are dense
+  Compressors message_compressors{};  // of gradients, or differences, that workers send to servers; empty: dense
   std::shared_ptr<DerivedOnce> derived = std::make_shared<DerivedOnce>();  // of the workers of this process
 };
 
 // Who clips gradients where the run clips them and there is a server.
 enum class ClippedBy {
   worker,  // each worker its own, before it sends it; the server's steps clip nothing
-  server,  // the server the whole, where what workers send are parts that mean nothing alone (those of a code)
+  server,  // the server the whole, where workers send parts that mean nothing alone (those of a code)
 };
 
 // A step that is not the usual one.
 struct StepOptions {
-  double rate_factor = 1;  // of the learning rate that the schedule gives
-  // The weight of this update, for example by its staleness: multiplies the rate of this step too, so that weight
-  // decay and adaptive optimizers follow it. It is no part of the learning rate that is reported.
+  double rate_factor = 1;  // of the schedule's learning rate
+  // The weight of this update, for example by its staleness. It multiplies the rate of this step too, so that weight
+  // decay and adaptive optimizers follow it, but not the reported learning rate.
   double weight = 1;
   ClippedBy clipped_by = ClippedBy::worker;  // of a server's step
   bool is_planned = true;  // false: one more than the file plans; neither budget, nor schedule, nor reports count it
-  // That a server's step is made of, where the gradient has some twice; that a worker has for its step, its own or one
-  // of all, without any dropping, where these are not M.
+  // A server's step: its micro-batches, if the gradient has some twice. A worker's: those planned, if not M.
   std::optional<std::int64_t> micro_batches{};
   bool keeps_second_moment = false;  // of the optimizer (Optimizer::beta1_of_frozen)
 };
@@ -115,7 +110,7 @@ struct StepOptions {
 // A call without options brings none onto the stacks of thousands of workers.
 inline constexpr StepOptions usual_step{};
 
-// Who judges what is left of the budget.
+// Who judges whether budget is left.
 enum class Judged {
   together,   // all workers alike, by what they agreed on in the last collective
   alone,      // this worker by its own clock, as if all had taken as many steps: ends a long round of local steps
@@ -129,10 +124,11 @@ enum class Drawn {
   together,  // all participants: the same number, for choices that are agreed beforehand
 };
 
-// Says that a number is asked for of each tensor of a model by itself.
+// Asks for a number for each tensor of a model.
 struct EachTensor {};
 inline constexpr EachTensor each_tensor{};
 
+// The common part of workers and servers: a clock, a model, and a place in the training.
 class Participant {
  public:
   using Here = SourceLine;  // where in the algorithm, for explanations of a deadlock
@@ -148,60 +144,68 @@ class Participant {
 
   Time now() const { return context_.cluster.now(rank_); }
   Step step() const { return step_; }  // optimizer steps done, which is also the version of the model
-  // That the schedule gives to the next step, or to the one after so many more.
+  // The schedule's rate for the next step, or `ahead` steps later.
   double learning_rate(Step ahead = {}) const;
-  // From this step on the schedule is this one, by the steps since then.
+  // From this step on `learning_rate` is the schedule, by the steps since then.
   void follow(const LearningRate& learning_rate, Step from);
-  // The global model's steps take the schedule's rate times this: the rows of what is published from here on say so, and
-  // before the first step that of step 0. A server's steps call it; so does who publishes models that others step.
-  void scale_rate(double factor);
+  // The global model's steps take the schedule's rate times `factor`: rows of later publications report that, and
+  // before the first step the row of step 0. A server's steps call it; so do publishers of others' models.
+  void scale_rate(double factor) {
+    const bool is_first = step_ == Step{0} && factor != rate_factor_;
+    rate_factor_ = factor;
+    if (is_first && is_heard()) context_.observer->on_first_rate(factor * learning_rate());
+  }
 
-  // False once the budget is used up, or this worker's own data are. Methods that synchronise may rely on all workers
-  // getting the same answer after the same collective: time, samples and bytes are those of the last agreement.
+  // False once the budget is used up, or this worker's own data are. All workers get the same answer after the same
+  // collective: time, samples and bytes are those of the last agreement.
   bool budget_left(Judged judged = Judged::together) const;
-  // Optimizer steps that the budget still allows; very large when it is not counted in steps.
-  Step steps_left() const;
+  // Optimizer steps that the budget still allows; very large if it is not counted in steps.
+  Step steps_left() const {
+    if (!context_.budget.steps) return Step{std::numeric_limits<Step::Rep>::max() / 2};
+    return std::max(Step{0}, *context_.budget.steps + extra_steps_ - file_step());
+  }
 
   // Parameters and BatchNorm statistics. Moments stay with their participant.
   ModelStatePtr model() const;
-  // Takes on another model's parameters and BatchNorm statistics; the own moments stay, or begin anew.
+  // Takes another model's parameters and BatchNorm statistics; the own moments follow `moments`, or stay.
   void set_model(const ModelStatePtr& model) { model_ = context_.training.adopt(model_, model); }
   void set_model(const ModelStatePtr& model, StatePolicy moments);
 
-  // Sum of weight x model, for example combine({{0.5, a}, {0.5, b}}); null in time-only runs. A promise:
-  // it is computed beside the run, once its terms are. BatchNorm statistics are combined likewise, or
-  // taken from `buffers_of`.
+  // Sum of weight x model, for example combine({{0.5, a}, {0.5, b}}); null in time-only runs. A promise: it is computed
+  // beside the run, once its terms are. BatchNorm statistics are combined in the same way, or taken from `buffers_of`.
   ModelStatePtr combine(const std::vector<WeightedState>& terms, const ModelStatePtr& buffers_of = nullptr) const {
     return context_.training.combine(terms, buffers_of);
   }
-  // How many numbers a model has; of runs without one, as many as their file says.
+  // The number of a model's parameters; in runs without a model that of the file.
   std::int64_t parameters() const { return context_.training.parameter_bytes().value() / 4; }
-  // `whole` with a slice of its parameters from `part`, and its BatchNorm statistics too if it is the first one; null
-  // in time-only runs.
+  // `whole` with a slice of parameters from `part`, the first with BatchNorm statistics; null in time-only runs.
   ModelStatePtr with_slice(const ModelStatePtr& whole, const ModelStatePtr& part, Slice slice) const {
     return context_.training.with_slice(whole, part, slice);
   }
-  // (1 - share) x from + share x to, with a share for each tensor in the order of the flat vector, or one for all:
-  // exactly the one at 0 and the other at 1. BatchNorm statistics are those of `to`, or, where all shares are 0, of
-  // `from`.
+  // (1 - share) x from + share x to, with a share for each tensor in the order of the flat vector, or one for all. It
+  // is exact at 0 and 1. BatchNorm statistics are those of `to`, or, if all shares are 0, of `from`.
   ModelStatePtr combine(const ModelStatePtr& from, const ModelStatePtr& to, std::span<const double> shares) const {
     return context_.training.combine_tensors(from, to, shares);
   }
-  // The weighted mean of differences that keeps their mean length, by tensors (training/model_average.hpp);
-  // null in time-only runs.
+  // The weighted mean of differences that keeps their mean length (training/model_average.hpp); null in time-only runs.
   ModelStatePtr norm_preserving_mean(const std::vector<WeightedState>& differences, Slice slice,
                                      OfEmbeddings embeddings) const;
-  // Between two models' parameters, for rules that look at what was computed: it waits for the arithmetic, and is NaN
-  // in time-only runs.
+  // The distance of two models. Like the numbers below, it waits for the arithmetic, and is NaN in time-only runs.
   double distance(const ModelStatePtr& a, const ModelStatePtr& b) const { return context_.training.distance(a, b); }
-  // The same of each tensor, in the order of the flat vector; in time-only runs there are none.
+  // By tensor, in the order of the flat vector; empty in time-only runs.
   std::vector<double> distance(const ModelStatePtr& a, const ModelStatePtr& b, EachTensor) const {
     return context_.training.distances(a, b);
   }
-  // L2 norm of a gradient, likewise. What is computed for it serves all that is done with the gradient from here on.
-  double norm(Gradient& gradient) const;
-  // Mean loss of the micro-batches that a gradient of one's own is of, likewise.
-  double loss(Gradient& gradient) const;
+  // The L2 norm of a gradient. The gradient keeps the computed values for later uses.
+  double norm(Gradient& gradient) const {
+    if (!context_.training.time_only()) gradient = context_.training.share(gradient);
+    return context_.training.norm(gradient);
+  }
+  // The mean loss of the micro-batches of a participant's own gradient.
+  double loss(Gradient& gradient) const {
+    if (!context_.training.time_only()) gradient = context_.training.share(gradient);
+    return context_.training.loss(gradient);
+  }
 
   // A uniform number in (0, 1) for this step, the same on both clusters.
   double uniform(Step step, Drawn drawn = Drawn::alone) const;
@@ -209,42 +213,41 @@ class Participant {
   // Whether a participant has ended, as far as is known here.
   bool has_left(Rank other) const { return context_.cluster.has_left(rank_, other); }
 
-  // Messages between any two participants. Where the run compresses messages, a worker's gradient, or difference between
+  // Sends a message to any participant. Where the run compresses messages, a worker's gradient, or difference between
   // models, goes as a packet (workers/compression/compressed_exchanges.hpp).
   void send(Rank to, Message&& message, Here at = Here::current());
 
   // "This is the global model now": the observer decides whether to evaluate. Only the publication of worker 0, or of
   // the one server or the global one, counts, so that every worker may run the same line. Where the run asks for it,
-  // what is evaluated is the moving average of what is published (not of an ensemble).
+  // the moving average of published models is evaluated (not of an ensemble).
   void publish() { publish(model_); }
   void publish(const ModelStatePtr& model) {
     if (is_heard()) publish(Publication{.model = model});
   }
-  void publish(Publication publication);  // fills in when and after what; of the steps the later
+  void publish(Publication publication);  // fills in all but the models; the step is the later one
 
   // "This is my model now", for methods in which nobody has that of all: every worker says so after each step, and the
-  // observer decides whether to evaluate. It costs no time on either clock. Weight and what is to be evaluated are
-  // given, the rest is filled in. Returned is the model, or, where the run asks for it, the moving average of the
-  // worker's models, which is then what is evaluated.
+  // observer decides whether to evaluate. It costs no time on either clock. Give `weight` and `evaluated`; the rest is
+  // filled in. Returns the model to evaluate: the worker's, or, where the run asks for it, their moving average.
   ModelStatePtr publish(OwnModel said);
 
-  // Ends the run, for this reason, which time goes before.
+  // Ends the run with the time and this reason.
   [[noreturn]] void fail(const std::string& why) const;
 
  protected:
   ~Participant();
-  // Of a message with answers to what this worker has sent.
+  // Takes a server's answers to this worker's packets from its message.
   [[gnu::noinline]] void hear(Message& from_server);
-  // Whether its publications are those of the global model.
+  // Whether its publications are of the global model.
   bool is_heard() const {
     const bool is_server = rank_.value == size_;
     return context_.observer && (rank_.value == 0 || (is_server && !context_.cluster.servers().hold_slices()));
   }
-  // Whether it is left at this time, judged alone.
+  // Judged::alone, at this time.
   bool budget_left_at(Time time) const;
   // Steps done, or so many more, in steps of the experiment file, rounded down.
   Step file_step(Step ahead = {}) const;
-  // One optimizer step along `gradient`, or that of a slice of the model.
+  // One optimizer step along `gradient`, of the model or a slice of it.
   void take_step(const Gradient& gradient, const StepOptions& options, Clipping clipping, Slice slice = {});
 
   double steps_per_file_step_ = 1;
@@ -260,7 +263,7 @@ class Participant {
     Step from;
   };
   std::unique_ptr<const OwnSchedule> own_schedule_;  // null: the file's
-  // What every step touches, together.
+  // Every step touches these, so they stand together.
   const RunContext& context_;  // one for all workers, so that it stays in the cache
   Rank rank_;
   int size_;
@@ -283,44 +286,43 @@ struct SentDifference;
 
 // Which samples a step's micro-batches have, and whose durations they take.
 enum class Samples {
-  of_step,  // those of the worker's step; where the step is begun anew, the ones that follow
-  in_turn,  // the worker's next ones, whatever its step is, so that none comes twice in an epoch. What a deadline cuts
-            // off has other durations when its turn comes again
+  of_step,  // those of the worker's step; when it begins the step again, the ones that follow
+  in_turn,  // the worker's next ones, whatever its step is, so that none comes twice in an epoch. After a deadline they
+            // come again with other durations
 };
 
-// What a worker gets that is late for a partial all-reduce: of the sums since the last that it has got
+// Which of the missed sums a worker gets that is late for a partial all-reduce.
 enum class MissedSums {
   all,     // each, oldest first
   newest,  // the newest, as from a single buffer; the others' steps are taken as done
 };
 
-// What goes along with a sum, to say of how many micro-batches it is.
+// Counts of micro-batches that travel along with a sum.
 enum class Counted {
   none,
   micro_batches,  // one number
-  // One number per tensor, in runs without a model one in all: how many micro-batches it has gradients from, which
-  // differ where a deadline has cut some (Preempt::layer). The sum comes back weighted, so that divided by its
-  // micro_batches(), or by 1 if there are none, each tensor's part is the mean over those (or 0).
+  // One number per tensor (in runs without a model one in all): how many micro-batches it has gradients from. They
+  // differ where a deadline has cut some (Preempt::layer). The sum comes back weighted: divided by its micro_batches(),
+  // or by 1 if there are none, each tensor's part is the mean over its own (or 0).
   by_tensor,
 };
 
 struct SumOptions {
   Counted counted = Counted::none;
-  std::optional<std::int64_t> planned{};  // micro-batches of this worker's step: what is not in the sum was dropped;
-                                          // none: M
-  // Micro-batches of this worker whose normalisation statistics are in the sum; the number goes along. None: those
-  // that the sum counts.
+  std::optional<std::int64_t>
+      planned{};  // micro-batches of this worker's step; those not in the sum were dropped. None: M
+  // This worker's micro-batches with normalisation statistics in the sum; the number goes along. None: those counted.
   std::optional<std::int64_t> with_statistics{};
-  // What this worker has computed and leaves out of the sum. A compressed sum may take it up into what is not sent yet
-  // (CompressionOptions::dropped); else it is lost. Null: nothing.
+  // A computed gradient that this worker leaves out of the sum (may be null). A compressed sum may keep it
+  // (CompressionOptions::dropped); else it is lost.
   const Gradient* dropped = nullptr;
   bool is_dense = false;  // whatever the run compresses
 };
 inline constexpr SumOptions usual_sum{};
 
 struct ReceiveOptions {
-  std::optional<Rank> from{};  // none: of anybody
-  Time until = never;          // now(): what has come already
+  std::optional<Rank> from{};  // none: from anybody
+  Time until = never;          // now(): do not wait
 };
 inline constexpr ReceiveOptions next_message{};
 
@@ -329,23 +331,24 @@ class Worker final : public Participant {
   Worker(const RunContext& context, Rank rank);
   ~Worker();
 
-  // Lets the run go on for `extra` steps more than the budget says; nothing if it is not counted in steps.
-  // With `stretch` the schedule of the learning rate is stretched to the new length, else it stays at its end.
+  // Extends a budget of steps by `extra`; other budgets stay. `stretch` stretches the learning rate's schedule, which
+  // else stays at its end.
   void extend_budget(Step extra, bool stretch);
 
-  // The next micro-batch's gradient (mean over its samples) at the own model; nothing if the
-  // deadline passes first, or, of Preempt::layer, a gradient that is cut(). Micro-batches of a step are numbered
-  // 0, 1, ... anew after each step.
-  std::optional<Gradient> compute_gradient(const Deadline& deadline = {});
-  // The same on other samples: those of another worker's part of the data, or of a step gone by. The time
-  // it takes is that of the next micro-batch all the same.
+  // The next micro-batch's gradient (mean over its samples) at the own model; nothing if the deadline passes first, or,
+  // with Preempt::layer, a gradient that is cut(). Micro-batches are numbered from 0 in each step.
+  std::optional<Gradient> compute_gradient(const Deadline& deadline = {}) {
+    return compute_gradient({rank_, step_, next_micro_batch_}, deadline);
+  }
+  // The same on samples of another worker's data, or of an earlier step; the time is the next micro-batch's.
   std::optional<Gradient> compute_gradient(const MicroBatch& samples, const Deadline& deadline = {});
-  // What a timer of its own shows of the micro-batch computed last: how long it took, with the pause that it makes
-  // before the next one. The step's clock, now(), has not seen the pause yet.
-  Duration micro_batch_time(const Gradient& last) const;
+  // How long the last micro-batch took, with the pause before the next one, which now() does not include yet.
+  Duration micro_batch_time(const Gradient& last) const {
+    return last.compute_time() + context_.cluster.sleep_after(rank_, {rank_, step_, next_micro_batch_ - 1});
+  }
 
-  // Sum over M micro-batches: a whole step's gradient, not yet divided; nothing if the deadline passes first, or if
-  // this worker's data are used up, or nobody is left who could send the message that it computes until.
+  // Sum over M micro-batches: a whole step's gradient, not yet divided; nothing if the deadline passes first, if this
+  // worker's data are used up, or if nobody is left who could send the message that it computes until.
   Gradient compute_step_gradient(Samples samples = Samples::of_step) {
     return samples == Samples::of_step ? compute_step() : compute_turn();
   }
@@ -353,31 +356,44 @@ class Worker final : public Participant {
 
   // One optimizer step on the own model along `gradient`, at the schedule's learning rate.
   void descend(const Gradient& gradient, const StepOptions& options = usual_step);
-  // Gives up a gradient that has been computed: its time counts as discarded.
-  void discard(const Gradient& gradient);
-  // Leaves out `steps` local steps; their micro-batches count as dropped.
-  void skip_steps(Step steps);
+  // Drops a computed gradient: its time counts as discarded.
+  void discard(const Gradient& gradient) {
+    context_.cluster.discard(rank_, {rank_, gradient.micro_batches(), gradient.compute_time()});
+  }
+  // Skips local steps; their micro-batches count as dropped.
+  void skip_steps(Step steps) {
+    since_sync_.planned += steps.value() * micro_batches();
+    since_sync_.period += steps;
+    step_ += steps;
+    next_micro_batch_ = 0;
+  }
 
-  // Declares the newest model where a method keeps that in a variable: a worker that loses its state before the
-  // next agreement takes up this one. Local steps since the last agreement are lost all the same.
-  void declare_newest(const ModelStatePtr& model);
+  // Declares the newest model, where a method keeps that in a variable: a worker that loses its state before the next
+  // agreement takes this one. Local steps since the last agreement are still lost.
+  void declare_newest(const ModelStatePtr& model) {
+    if (!may_lose_state_) return;
+    if (!recovery_) recovery_ = {model, since_sync_.kept, kept_total_, since_sync_.compute_time};
+    recovery_->model = model;
+  }
 
   // Sums over all workers; afterwards all hold the same gradient, whose micro_batches() are those of all. The step
-  // along it that follows belongs to the sum's row of steps.csv.
-  // Where the run compresses, what comes back is what the others can make of everybody's packets (workers/compression).
+  // along it belongs to the sum's row of steps.csv. Where the run compresses, it is the sum of all packets.
   void all_reduce_sum(Gradient& gradient, const SumOptions& options = usual_sum, Here at = Here::current());
 
-  // The mean of all models, or of a group's, weighted by `how.weight` (equal if all are 0). Whether budget is left
-  // then, as if all had taken as many steps: the same answer for all who have averaged.
-  // Where the run compresses averages, it is the common model that local steps began at + the mean of what the workers
-  // have sent of their differences to it (workers/compression/compressed_exchanges.hpp): of all workers with equal
-  // weight.
+  // The mean of all models, or of a group's, weighted by `how.weight` (equal if all are 0). Returns whether budget is
+  // left, as if all had taken as many steps: the same answer for all who have averaged. Where the run compresses
+  // averages, it is the common model that local steps began at + the mean of all workers' packed differences to it
+  // (workers/compression/compressed_exchanges.hpp), with equal weights.
   bool average_model(const Averaging& how = {}, Here at = Here::current());
 
-  void barrier(Here at = Here::current());  // ends a round of local steps, as an average does
+  // Ends a round of local steps, as an average does.
+  void barrier(Here at = Here::current()) {
+    agreed_ = context_.cluster.barrier(rank_, {"barrier", at}, steps_since_sync());
+    recovery_.reset();  // its steps are booked
+  }
 
-  // What `derive` makes of everybody's numbers, of which each worker has as many, in the order of the ranks. All
-  // derive the same, so that it is done once where several workers share a process.
+  // The result of `derive` for everybody's numbers in the order of the ranks; of one length on all workers. All derive
+  // the same, so it is done once where several workers share a process.
   template <typename Derive>
   auto all_gather(std::span<const double> numbers, const Derive& derive, Here at = Here::current()) {
     using Value = std::invoke_result_t<const Derive&, std::span<const double>>;
@@ -385,49 +401,50 @@ class Worker final : public Participant {
     return context_.derived->get<Value>(all, [&] { return derive(std::span(*all)); });
   }
 
-  // A collective that goes on while this worker computes (Collective::all_reduce, Collective::average), and its end,
-  // for which finish waits, with what comes back. What the worker has done counts at the start, and a worker that loses
-  // its state goes back to its model of then, or of the last finish.
+  // start: a collective goes on while this worker computes (Collective::all_reduce, Collective::average). finish: waits
+  // for its end. The worker's steps count at the start. A worker that loses its state goes back to the last of both.
   StartedCollective start(Collective what, Here at = Here::current());
   CollectiveResult finish(StartedCollective started, Here at = Here::current());
 
-  // An all-reduce that does not wait for everybody (see Cluster). One step, `descend`, follows along each of
-  // the sums that it returns. Rounds are numbered like steps, on all workers alike.
+  // An all-reduce that does not wait for everybody (see Collective). Take one step, `descend`, along each of the sums
+  // that it returns. Rounds are numbered like steps, on all workers alike.
   std::vector<PartialSum> partial_all_reduce_sum(Gradient gradient, const Activation& activation, LateGradient late,
                                                  MissedSums missed = MissedSums::all, Here at = Here::current());
 
   // For methods with neither collectives nor a server, after each step: it becomes part of a row of steps.csv.
-  void report_steps();
+  void report_steps() {
+    context_.cluster.report_steps(rank_, steps_since_sync());
+    recovery_.reset();
+  }
 
-  // With a server: waits for its next model and adopts it with its step; false when the server has ended, or
-  // has sent its last model (which is adopted), or this worker's data are used up. With several servers: for a
-  // slice from each, all of one version; worker 0 then publishes what nobody else holds as a whole.
+  // With a server: waits for its next model and adopts it with its step. False when the server has ended, or has sent
+  // its last model (which is adopted), or this worker's data are used up. With several servers: waits for a slice from
+  // each, all of one version; worker 0 then publishes the whole, which nobody else has.
   bool receive_model(Here at = Here::current());
-  // The same from a server that holds the whole model, and the numbers that came along.
+  // The same from a server that holds the whole model, with the numbers that came along.
   bool receive_model(std::vector<double>& numbers, Here at = Here::current());
-  // For methods whose server sends models, or slices of its model, to workers that do not wait for them: adopts what
-  // has come by `receive`, with the server's step.
+  // Adopts a message of `receive` with the server's step, where the server sends models or slices unasked.
   void take_up(const Message& from_server);
-  // Labels the gradient, a step's sum over M micro-batches, with the step of the model it was computed at. With several
-  // servers: to each its slice. Where the run clips gradients, what is sent is clipped (Training::clipped), before
-  // anything else is made of it: weights and means are the server's. A part of a code is not.
+  // Sends a step's sum over M micro-batches, labelled with the step of the model it was computed at; with several
+  // servers to each its slice. Where the run clips gradients, it is clipped first (Training::clipped): weights and
+  // means are the server's. A part of a code is not clipped.
   void send_gradient(Gradient gradient, ClippedBy clipped_by = ClippedBy::worker, Here at = Here::current());
 
   // The next message; nothing once `until` has passed, or nobody is left who could send one.
   ReceivedMessage receive(const ReceiveOptions& which = next_message, Here at = Here::current());
 
  private:
-  // What a worker goes back to that loses its state: where its local steps since the last agreement began.
+  // A worker that loses its state goes back to this: the beginning of its local steps since the last agreement.
   struct Recovery {
     ModelStatePtr model;
     std::int64_t kept = 0;  // these three: of the counts below
     std::int64_t kept_total = 0;
     Duration compute_time{};
   };
-  // A micro-batch, or a server's step, that outages make begin again and again.
+  // A micro-batch, or a server's step, that outages restart again and again.
   struct Attempts {
-    MicroBatch of;         // of a step the first
-    bool is_step = false;  // as a whole
+    MicroBatch of;         // the first one of a step
+    bool is_step = false;  // a whole one
     std::int64_t restarts = 0;
   };
   template <typename Value>
@@ -451,6 +468,16 @@ class Worker final : public Participant {
   Collective compressed(Collective&& average);
   [[gnu::noinline]] bool average_compressed(const Averaging& how, Here at);
   ModelStatePtr common_mean(const SentDifference& mine, const SharedPackets& packets);
+  Contribution steps_since_sync() {
+    Contribution contribution = std::exchange(since_sync_, {});
+    contribution.step = step_;
+    return contribution;
+  }
+  void agree(const AgreedProgress& agreed) {
+    agreed_ = agreed;
+    check_progress();
+    recovery_.reset();
+  }
   Contribution contribution_with(const Gradient& gradient, std::optional<std::int64_t> planned = {});
   bool receive_whole_model(std::vector<double>* numbers, Here at);
   bool receive_slices(Here at);
@@ -458,7 +485,7 @@ class Worker final : public Participant {
   void start_from(Step version);
   void check_progress();
 
-  // What every step touches stands together, also with what Participant has last.
+  // Every step touches these and the last members of Participant, so they stand together.
   int next_micro_batch_ = 0;
   bool may_lose_state_;
   bool steps_are_versions_ = false;  // its step is that of the server's model
@@ -472,13 +499,11 @@ class Worker final : public Participant {
   std::unique_ptr<CompressedSum> compressed_sum_;          // null: sums are dense
   int compressed_at_loss_ = 0;                             // states lost by the last sum, or average
   std::unique_ptr<CompressedAverage> compressed_average_;  // null: averages are dense
-  ModelStatePtr steps_began_at_;                           // where they are not: by local steps since an average
+  ModelStatePtr steps_began_at_;                           // where they are not: of local steps since an average
   std::optional<Recovery> recovery_;                       // where state may be lost: from the first local step on
 };
 
-// What a method keeps of a worker's own work in a variable, and an outage takes with the worker's state.
-// As a variable of the type: `LostWithState<Step> taken(worker);`. After a loss it is what Value() is. The worker
-// outlives it.
+// A method's variable that an outage resets to Value(): `LostWithState<Step> taken(worker);`. The worker outlives it.
 template <typename Value>
 class LostWithState {
  public:
@@ -492,7 +517,7 @@ class LostWithState {
 
  private:
   const Worker& worker_;
-  int losses_;  // of the worker's state, when the value was looked at last
+  int losses_;  // of the worker's state, at the last use
   Value value_;
 };
 

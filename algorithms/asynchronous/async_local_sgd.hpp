@@ -1,28 +1,24 @@
-// Asynchronous Local SGD: a worker takes the server's model, takes H local steps, and sends the difference start - end,
-// along which the server steps as its rule says; nobody waits for anybody, or all who come within a grace window do.
+// Asynchronous Local SGD: a worker takes the server's model, takes H local steps, and sends the difference start - end.
+// The server steps along it as its rule says. Nobody waits, except for others who arrive within a grace window.
 // Source:  Liu et al. 2024, "Asynchronous Local-SGD Training for Language Modeling": delayed Nesterov, dynamic local
 //          updates (DyLU), grace; Nguyen et al. 2022 (FedBuff): a buffer, weights by staleness.
 // Shapes:  gradient, parameters, difference: (P,) flat float32.   Units: grace in seconds, staleness in updates.
-// Cost:    per H local steps P floats up and P down; of DyLU 8 bytes more each way.
-// Differs: rules of the server: delta_exchange.hpp, numbers of steps: delta_exchange.hpp. The authors' published toy
-//          weights by 1 / sqrt(N), also times (1 + s)^(-1/2), and makes the inner optimizer's state anew in each round;
-//          HALoS' version of the method keeps it. Both are options; weights of 1 and kept moments are the default.
-//          Data: each worker goes through its own part by its own count; the toy takes the part visited least.
-//          Schedule: the learning rate of a local step is that of the step which all had come to on average when its
-//          model was sent, and of its own steps since, as in HALoS; the toy counts the steps of a part of the data
-//          alone. A grace window ends early when all workers are in it, and with the budget. Whose data are used up
-//          sends the steps that it has; a lost state takes them with it, and the worker begins anew from the newest
-//          model, with as many steps. FedBuff's last buffer, which is not full, counts once all workers have left.
-//          Rounds that are under way at the end are dropped; the last one may hold more steps than the budget has left.
+// Cost:    per H local steps P floats up and P down; with DyLU 8 bytes more each way.
+// Differs: the server's rules and numbers of steps: delta_exchange.hpp. The authors' published toy weights by 1 /
+//          sqrt(N), also times (1 + s)^(-1/2), and resets the inner optimizer in each round; HALoS' version keeps it.
+//          Both are options; weights of 1 and kept moments are the default. Each worker goes through its own part of
+//          the data by its own count; the toy takes the part visited least. A local step's learning rate is that of the
+//          mean step of all when its model was sent, plus its own steps since, as in HALoS; the toy counts the steps of
+//          a part of the data alone. A grace window ends early when all workers are in it, and with the budget. A
+//          worker whose data are used up sends the steps that it has. A lost state takes its steps with it; the worker
+//          begins again from the newest model, with as many steps. FedBuff's last buffer counts, though not full, once
+//          all workers have left. Rounds under way at the end are dropped; the last may exceed the budget's steps.
 // Checks:  H = 1 with plain SGD is asynchronous SGD, with a buffer of K softsync; in a window of all it is Local SGD or
 //          DiLoCo; steps per second against synchronous SGD: (slowest step) x mean(1 / step).
 #pragma once
 
 #include <algorithm>
 #include <limits>
-#include <memory>
-#include <optional>
-#include <vector>
 
 #include "algorithms/asynchronous/delta_exchange.hpp"
 #include "algorithms/method/algorithm.hpp"
@@ -41,10 +37,35 @@ struct AsyncLocalOptions {
 
 class AsyncLocalSgd : public Algorithm {
  public:
-  explicit AsyncLocalSgd(const AsyncLocalOptions& options);
+  explicit AsyncLocalSgd(const AsyncLocalOptions& options) : options_(options) {
+    if (!options_.update) options_.update = make_nesterov_update(1, 0);
+  }
 
-  void run(Worker& worker) const override;
-  void serve(Server& server) const override;
+  void run(Worker& worker) const override { run_rounds(worker, rounds()); }
+
+  void serve(Server& server) const override {
+    UpdateState state;
+    StepsBySpeed steps(options_.steps_by_speed, options_.local_steps, server.size());
+    std::vector<Rank> in_window;
+    const auto take = [&](const Message& difference) {
+      in_window.push_back(difference.from);
+      steps.take_in(difference, server.micro_batches());
+      if (const auto staleness = server.accept(difference, {.maximum_staleness = options_.maximum_staleness}))
+        options_.update->take(server, difference, options_.weight.of(*staleness, server.size()), state);
+    };
+    for (const Rank worker : Ranks(server.size())) server.send_model(worker, steps.to_tell(worker));
+    while (const auto first = server.receive_until_all_left()) {
+      const Time end = later(server.now(), options_.grace);
+      take(*first);
+      while (server.now() < end && server.budget_left() && server.workers_left(in_window) > std::ssize(in_window))
+        if (const auto next = server.receive(end)) take(*next);
+      if (!server.budget_left()) return;
+      for (const Rank worker : in_window) server.send_model(worker, steps.to_tell(worker));
+      in_window.clear();
+    }
+    options_.update->end(server, state);
+  }
+
   Traits traits() const override {
     return {.servers = 1,
             .settles_after = options_.local_steps,  // all begin together, and may go on so
@@ -54,8 +75,30 @@ class AsyncLocalSgd : public Algorithm {
             .sends_gradients = true,
             .rejects_gradients = options_.maximum_staleness.has_value()};
   }
-  Forecast forecast(const PredictionInput& input) const override;
-  std::optional<Communicated> communication(const CommunicationInput& input) const override;
+
+  // While a difference is under way, each of the others' N - 1 comes once on average, whatever their times: a slower
+  // worker misses more and comes more rarely.
+  Forecast forecast(const PredictionInput& input) const override {
+    if (options_.maximum_staleness) return Forecast::none("which differences are too stale depends on the pace of all");
+    if (options_.grace > Duration{}) return Forecast::none("who shares a grace window depends on when all come");
+    Forecast forecast =
+        predict_rounds(rounds(), {input.gradient_message_s() + input.message_s(), input.on_server_link_s()}, input);
+    for (Prediction& prediction : forecast.predictions)
+      prediction.mean_staleness = (input.workers - 1.0) / options_.update->differences();
+    return forecast;
+  }
+
+  // The clock decides who sends the differences, but not how many: each has H steps. The last one is not answered.
+  std::optional<Communicated> communication(const CommunicationInput& input) const override {
+    if (options_.steps_by_speed || options_.maximum_staleness || options_.grace > Duration{}) return std::nullopt;
+    const std::int64_t of_update = options_.update->differences() * options_.local_steps.value();
+    const std::int64_t updates = (input.workers * input.steps.value() + of_update - 1) / of_update;
+    const std::int64_t differences = updates * options_.update->differences();
+    const std::int64_t models = differences + input.workers - 1;
+    const std::int64_t of_difference = input.packet.value_or(input.parameter_bytes).value();
+    return Communicated{std::min(updates, input.steps.value()),
+                        Bytes{differences * of_difference + models * input.parameter_bytes.value()}};
+  }
 
  private:
   DifferenceRounds rounds() const { return {options_.local_steps, options_.steps_by_speed, options_.moments}; }
@@ -63,67 +106,13 @@ class AsyncLocalSgd : public Algorithm {
   AsyncLocalOptions options_;
 };
 
-inline void AsyncLocalSgd::run(Worker& worker) const { run_rounds(worker, rounds()); }
-
-inline void AsyncLocalSgd::serve(Server& server) const {
-  UpdateState state;
-  StepsBySpeed steps(options_.steps_by_speed, options_.local_steps, server.size());
-  std::vector<Rank> in_window;
-  const auto take = [&](const Message& difference) {
-    in_window.push_back(difference.from);
-    steps.take_in(difference, server.micro_batches());
-    if (const auto staleness = server.accept(difference, {.maximum_staleness = options_.maximum_staleness}))
-      options_.update->take(server, difference, options_.weight.of(*staleness, server.size()), state);
-  };
-  for (const Rank worker : Ranks(server.size())) server.send_model(worker, steps.to_tell(worker));
-  while (const auto first = server.receive_until_all_left()) {
-    const Time end = later(server.now(), options_.grace);
-    take(*first);
-    while (server.now() < end && server.budget_left() && server.workers_left(in_window) > std::ssize(in_window))
-      if (const auto next = server.receive(end)) take(*next);
-    if (!server.budget_left()) return;
-    for (const Rank worker : in_window) server.send_model(worker, steps.to_tell(worker));
-    in_window.clear();
-  }
-  options_.update->end(server, state);
-}
-
-// The card.
-inline AsyncLocalSgd::AsyncLocalSgd(const AsyncLocalOptions& options) : options_(options) {
-  if (!options_.update) options_.update = make_nesterov_update(1, 0);
-}
-
-// Of the others' N - 1 differences each comes once on average while one is under way, whatever their times, since a
-// slower worker misses more and comes more rarely.
-inline Forecast AsyncLocalSgd::forecast(const PredictionInput& input) const {
-  if (options_.maximum_staleness) return Forecast::none("which differences are too stale depends on the pace of all");
-  if (options_.grace > Duration{}) return Forecast::none("who shares a grace window depends on when all come");
-  Forecast forecast =
-      predict_rounds(rounds(), {input.gradient_message_s() + input.message_s(), input.on_server_link_s()}, input);
-  for (Prediction& prediction : forecast.predictions)
-    prediction.mean_staleness = (input.workers - 1.0) / options_.update->differences();
-  return forecast;
-}
-
-// Whose differences they are is for the clock to say, but not how many: each has H steps. The last one is not answered.
-inline std::optional<Communicated> AsyncLocalSgd::communication(const CommunicationInput& input) const {
-  if (options_.steps_by_speed || options_.maximum_staleness || options_.grace > Duration{}) return std::nullopt;
-  const std::int64_t of_update = options_.update->differences() * options_.local_steps.value();
-  const std::int64_t updates = (input.workers * input.steps.value() + of_update - 1) / of_update;
-  const std::int64_t differences = updates * options_.update->differences();
-  const std::int64_t models = differences + input.workers - 1;
-  const std::int64_t of_difference = input.packet.value_or(input.parameter_bytes).value();
-  return Communicated{std::min(updates, input.steps.value()),
-                      Bytes{differences * of_difference + models * input.parameter_bytes.value()}};
-}
-
 inline std::unique_ptr<Algorithm> make_async_local_sgd(Settings& settings, const AlgorithmContext& context) {
   AsyncLocalOptions options;
   const DifferenceRounds rounds = read_difference_rounds(settings, context);
   options.local_steps = rounds.local_steps;
   options.steps_by_speed = rounds.steps_by_speed;
-  Settings update = settings.section({"update", "What the server makes of the differences."});
-  options.update = make_server_update(update, context.work.of(rounds.fewest_steps().value()));
+  options.update = make_server_update(settings.section({"update", "What the server makes of the differences."}),
+                                      context.work.of(rounds.fewest_steps().value()));
   options.weight.by_workers = settings.choice({"rate_scaling", "What each difference is multiplied by."},
                                               {{"none", false}, {"1/sqrt(N)", true}}, false);
   options.weight.staleness_exponent = settings.number(

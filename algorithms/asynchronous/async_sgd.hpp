@@ -1,22 +1,20 @@
 // Asynchronous SGD: the server steps along each gradient as it comes, unless it has become too old.
-// Source:  Chen et al. 2016, Algorithms 1 and 2; the cut-off by age is what its reviewers asked for.
-//          The limit in steps is that of TensorFlow's DropStaleGradientOptimizer.
+// Source:  Chen et al. 2016, Algorithms 1 and 2; the cut-off by age is what its reviewers asked for. The limit in steps
+//          is that of TensorFlow's DropStaleGradientOptimizer.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: maximum_age in seconds, staleness in updates.
-// Cost:    per gradient P floats up and P down; nobody waits for anybody.
-// Differs: one server holds all parameters, so a read is consistent. A dropped gradient does not advance the
-//          version; check and update are one. A worker goes through its data by its own count of gradients.
-//          Age runs from the server's sending of the model to the arrival of the gradient, both ways included.
-//          The paper's averaged parameters are evaluated where the table `average` asks for them. Gradients are clipped
-//          as in the paper: by each worker, its own, before it sends it. Schedule: staleness.hpp.
-//          Asynchrony acts like momentum, about 1 - 1/N: the server's own should fall as N grows.
-// Checks:  one worker equals serial SGD bit for bit; N equal workers have a mean staleness of N - 1; kept
-//          exactly if staleness <= the maximum.
+// Cost:    per gradient P floats up and P down; nobody waits.
+// Differs: one server holds all parameters, so a read is consistent; check and update are one. A dropped gradient does
+//          not advance the version. A worker goes through its data by its own count of gradients. Age runs from the
+//          sending of the model to the gradient's arrival. The table `average` gives the paper's averaged parameters.
+//          Each worker clips its gradients before it sends them, as in the paper. Schedule: staleness.hpp. Asynchrony
+//          acts like momentum, about 1 - 1/N: the server's own should fall as N grows.
+// Checks:  one worker equals serial SGD bit for bit; N equal workers have a mean staleness of N - 1; kept exactly if
+//          staleness <= the maximum.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <limits>
-#include <optional>
 
 #include "algorithms/asynchronous/staleness.hpp"
 #include "algorithms/method/algorithm.hpp"
@@ -32,52 +30,47 @@ class AsyncSgd : public Algorithm {
   };
   explicit AsyncSgd(const Options& options) : options_(options) {}
 
-  void run(Worker& worker) const override;
+  void run(Worker& worker) const override {
+    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
+  }
+
   // Throws RunFailure if for very long all gradients have been too old, because that does not change.
-  void serve(Server& server) const override;
+  void serve(Server& server) const override {
+    constexpr std::int64_t most_discarded_per_worker = 1000;  // in a row: a run counted in steps would never end
+    server.set_gradients_per_step(1);
+    const double rate_factor = options_.rate.of_update(1, server.size());
+    std::int64_t discarded_in_a_row = 0;
+    server.send_model(Receivers::all);
+    while (const auto message = server.receive_until_all_left()) {
+      const double weight = options_.rate.of_gradient(server.step() - message->step, server.size());
+      if (server.accept(*message,
+                        {.maximum_staleness = options_.maximum_staleness, .maximum_age = options_.maximum_age})) {
+        server.descend(message->gradient / server.micro_batches(), {.rate_factor = rate_factor, .weight = weight});
+        server.publish();
+        discarded_in_a_row = 0;
+      } else if (++discarded_in_a_row > most_discarded_per_worker * server.size()) {
+        server.fail(fmt::format("the last {} gradients were all too old; raise maximum_age_s ({:g} s)",
+                                discarded_in_a_row, to_seconds(options_.maximum_age)));
+      }
+      if (!server.budget_left()) return;
+      server.send_model(message->from);
+    }
+  }
+
   Traits traits() const override {
     return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true, .rejects_gradients = drops()};
   }
-  Forecast forecast(const PredictionInput& input) const override;
+
+  Forecast forecast(const PredictionInput& input) const override {
+    return drops() ? Forecast::none("which gradients are too old depends on the pace of all")
+                   : predict_own_pace(1, input);
+  }
 
  private:
   bool drops() const { return options_.maximum_staleness || options_.maximum_age < longest_duration; }
 
   Options options_;
 };
-
-// Without this a limit below every worker's time would let a run counted in steps go on for ever.
-inline constexpr std::int64_t discarded_in_a_row_per_worker = 1000;
-
-inline void AsyncSgd::run(Worker& worker) const {
-  while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-}
-
-inline void AsyncSgd::serve(Server& server) const {
-  server.set_gradients_per_step(1);
-  const double rate_factor = options_.rate.of_update(1, server.size());
-  std::int64_t discarded_in_a_row = 0;
-  server.send_model(Receivers::all);
-  while (const auto message = server.receive_until_all_left()) {
-    const double weight = options_.rate.of_gradient(server.step() - message->step, server.size());
-    if (server.accept(*message,
-                      {.maximum_staleness = options_.maximum_staleness, .maximum_age = options_.maximum_age})) {
-      server.descend(message->gradient / server.micro_batches(), {.rate_factor = rate_factor, .weight = weight});
-      server.publish();
-      discarded_in_a_row = 0;
-    } else if (++discarded_in_a_row > discarded_in_a_row_per_worker * server.size()) {
-      server.fail(fmt::format("the last {} gradients were all too old; raise maximum_age_s ({:g} s)",
-                              discarded_in_a_row, to_seconds(options_.maximum_age)));
-    }
-    if (!server.budget_left()) return;
-    server.send_model(message->from);
-  }
-}
-
-inline Forecast AsyncSgd::forecast(const PredictionInput& input) const {
-  return drops() ? Forecast::none("which gradients are too old depends on the pace of all")
-                 : predict_own_pace(1, input);
-}
 
 inline std::unique_ptr<Algorithm> make_async_sgd(Settings& settings, const AlgorithmContext&) {
   AsyncSgd::Options options;

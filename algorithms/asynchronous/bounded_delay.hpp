@@ -3,12 +3,11 @@
 // Source:  Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per worker and step P floats up and P down, and the waits; the server keeps up to N (tau + 1) gradients.
-// Differs: a step goes along the mean of the task's gradients (there their sum, with a rate to suit). Stale
-//          synchronous parallel has the same waits with slack tau, but steps along each gradient as it comes: there a
-//          worker sees what the fast ones have sent of an iteration, here only finished tasks. A worker takes the
-//          newest model when it starts. It starts no iteration that the budget has no step for. Of a worker that has
-//          left, the gradient still on its way counts for the oldest task under way, if its own is finished. Gradients
-//          are clipped by their workers, not a task's mean.
+// Differs: a step goes along the mean of the task's gradients (there their sum, with a rate to suit); each worker clips
+//          its own. Stale synchronous parallel waits alike with slack tau, but steps along each gradient, so that a
+//          worker also sees unfinished iterations. A worker takes the newest model when it starts, and starts no
+//          iteration that the budget has no step for. The last gradient of a worker that has left counts for the oldest
+//          task under way, if its own is finished.
 // Checks:  tau = 0 equals synchronous SGD bit for bit; staleness never above tau; N gradients in each step.
 #pragma once
 
@@ -16,8 +15,6 @@
 #include <deque>
 #include <functional>
 #include <limits>
-#include <utility>
-#include <vector>
 
 #include "algorithms/asynchronous/staleness.hpp"
 #include "algorithms/method/algorithm.hpp"
@@ -30,82 +27,81 @@ class BoundedDelay : public Algorithm {
   // maximum_delay: tau, at least 0.
   explicit BoundedDelay(std::int64_t maximum_delay) : maximum_delay_(maximum_delay) {}
 
-  void run(Worker& worker) const override;
-  void serve(Server& server) const override;
+  void run(Worker& worker) const override {
+    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
+  }
+
+  void serve(Server& server) const override {
+    WorkerClocks clocks(server.size());
+    Tasks tasks(server.size());
+    std::vector<Rank> held;
+    const auto start_iteration = [&](Rank worker) {
+      if (!clocks.has(worker) || !server.budget_left()) return;
+      const std::int64_t ahead = clocks.ahead_of_slowest(worker);
+      if (ahead > maximum_delay_) return held.push_back(worker);
+      if (Step{ahead} < server.steps_left()) server.send_model(worker);
+    };
+    const auto finish_tasks = [&] {
+      while (tasks.finished() < clocks.slowest()) tasks.finish_oldest(server);
+      for (const Rank worker : std::exchange(held, {})) start_iteration(worker);
+    };
+    const std::function<void(Rank)> on_leave = [&](Rank worker) {
+      if (clocks.remove(worker) && server.workers_left() > 0) finish_tasks();  // else what is under way comes first
+    };
+    server.send_model(Receivers::all);
+    while (server.budget_left()) {
+      auto message = server.receive_until_all_left(on_leave);
+      if (!message) break;
+      const Rank worker = message->from;
+      tasks.add(std::move(message));
+      if (!clocks.has(worker)) continue;  // it left before its last gradient came
+      if (clocks.tick(worker)) finish_tasks();
+      start_iteration(worker);
+    }
+    tasks.end(server);
+  }
+
   Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
   Forecast forecast(const PredictionInput&) const override {
     return Forecast::none("workers wait for the oldest task, whose age depends on all");
   }
 
  private:
+  // Gradients of the tasks that are not finished.
+  class Tasks {
+   public:
+    explicit Tasks(int workers) : iterations_of_(workers, 0) {}
+
+    std::int64_t finished() const { return finished_; }
+    // The next iteration of its worker.
+    void add(ReceivedMessage message) {
+      const auto index =
+          static_cast<std::size_t>(std::max<std::int64_t>(0, iterations_of_[message->from]++ - finished_));
+      if (index >= parts_.size()) parts_.resize(index + 1);
+      parts_[index].push_back(std::move(message));
+    }
+    void finish_oldest(Server& server) {
+      GradientRound round(server);
+      for (const ReceivedMessage& part : parts_.front()) round.take(*part);
+      round.step();
+      parts_.pop_front();
+      ++finished_;
+    }
+    // At the end of the run: steps along what has come, as far as the budget goes.
+    void end(Server& server) {
+      while (!parts_.empty() && server.budget_left()) finish_oldest(server);
+      for (const auto& parts : parts_)
+        for (const ReceivedMessage& part : parts) server.accept(*part, {.is_needed = false});
+    }
+
+   private:
+    ByRank<std::int64_t> iterations_of_;              // that each worker has delivered
+    std::deque<std::vector<ReceivedMessage>> parts_;  // [i]: of task finished_ + i
+    std::int64_t finished_ = 0;
+  };
+
   std::int64_t maximum_delay_;
 };
-
-// Gradients of the tasks that are not finished.
-class Tasks {
- public:
-  explicit Tasks(int workers) : iterations_of_(workers, 0) {}
-
-  std::int64_t finished() const { return finished_; }
-  // The next iteration of its worker.
-  void add(ReceivedMessage message) {
-    const auto index = static_cast<std::size_t>(std::max<std::int64_t>(0, iterations_of_[message->from]++ - finished_));
-    if (index >= parts_.size()) parts_.resize(index + 1);
-    parts_[index].push_back(std::move(message));
-  }
-  void finish_oldest(Server& server) {
-    GradientRound round(server);
-    for (const ReceivedMessage& part : parts_.front()) round.take(*part);
-    round.step();
-    parts_.pop_front();
-    ++finished_;
-  }
-  // At the end of the run: steps along what has come, as far as the budget goes.
-  void end(Server& server) {
-    while (!parts_.empty() && server.budget_left()) finish_oldest(server);
-    for (const auto& parts : parts_)
-      for (const ReceivedMessage& part : parts) server.accept(*part, {.is_needed = false});
-  }
-
- private:
-  ByRank<std::int64_t> iterations_of_;              // that each worker has delivered
-  std::deque<std::vector<ReceivedMessage>> parts_;  // [i]: of task finished_ + i
-  std::int64_t finished_ = 0;
-};
-
-inline void BoundedDelay::run(Worker& worker) const {
-  while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-}
-
-inline void BoundedDelay::serve(Server& server) const {
-  WorkerClocks clocks(server.size());
-  Tasks tasks(server.size());
-  std::vector<Rank> held;
-  const auto start_iteration = [&](Rank worker) {
-    if (!clocks.has(worker) || !server.budget_left()) return;
-    const std::int64_t ahead = clocks.ahead_of_slowest(worker);
-    if (ahead > maximum_delay_) return held.push_back(worker);
-    if (Step{ahead} < server.steps_left()) server.send_model(worker);
-  };
-  const auto finish_tasks = [&] {
-    while (tasks.finished() < clocks.slowest()) tasks.finish_oldest(server);
-    for (const Rank worker : std::exchange(held, {})) start_iteration(worker);
-  };
-  const std::function<void(Rank)> on_leave = [&](Rank worker) {
-    if (clocks.remove(worker) && server.workers_left() > 0) finish_tasks();  // else what is under way comes first
-  };
-  server.send_model(Receivers::all);
-  while (server.budget_left()) {
-    auto message = server.receive_until_all_left(on_leave);
-    if (!message) break;
-    const Rank worker = message->from;
-    tasks.add(std::move(message));
-    if (!clocks.has(worker)) continue;  // it left before its last gradient came
-    if (clocks.tick(worker)) finish_tasks();
-    start_iteration(worker);
-  }
-  tasks.end(server);
-}
 
 inline std::unique_ptr<Algorithm> make_bounded_delay(Settings& settings, const AlgorithmContext&) {
   return std::make_unique<BoundedDelay>(settings.integer(

@@ -2,14 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstddef>
 #include <initializer_list>
-#include <span>
-#include <utility>
-#include <vector>
-
-#include "workers/worker.hpp"
 
 namespace syncopate {
 
@@ -44,7 +37,7 @@ Message take_local_steps(Worker& worker, Step steps) {
   return Message::of_difference(worker.step(), difference, work);
 }
 
-// Of each worker, where all were drawn.
+// Mean step times of the workers, where all were drawn.
 std::vector<double> mean_steps(const PredictionInput& input) {
   std::vector<double> means(static_cast<std::size_t>(input.workers), input.micro_batches * input.times.law.mean);
   if (input.times.alike()) return means;
@@ -53,70 +46,7 @@ std::vector<double> mean_steps(const PredictionInput& input) {
   return means;
 }
 
-}  // namespace
-
-void run_rounds(Worker& worker, const DifferenceRounds& rounds) {
-  std::vector<double> told;
-  while (worker.receive_model(told)) {
-    const Time begun = worker.now();
-    if (rounds.moments == StatePolicy::reset) worker.set_model(worker.model(), StatePolicy::reset);
-    const Step steps = told.empty() ? rounds.local_steps : Step{static_cast<Step::Rep>(told.front())};
-    Message difference = take_local_steps(worker, steps);
-    if (!told.empty()) difference.numbers = {to_seconds(worker.now() - begun)};
-    worker.send(worker.server(), std::move(difference));
-  }
-}
-
-// The card.
-Forecast predict_rounds(const DifferenceRounds& rounds, const RoundCosts& costs, const PredictionInput& input) {
-  const auto most = static_cast<double>(rounds.local_steps.value());
-  Forecast forecast = predict_own_pace({costs.around_s / most, costs.on_link_s / most}, input);
-  if (forecast.predictions.empty()) return forecast;
-  const auto steps_of = [&](double step_s, double fastest_s) {
-    if (!rounds.steps_by_speed) return most;
-    return static_cast<double>(rounds.steps_by_speed->at(fastest_s / step_s, rounds.local_steps).value());
-  };
-  const std::vector<double> step_times = mean_steps(input);
-  const auto in_region = step_times.size() / static_cast<std::size_t>(costs.regions);
-  double steps_per_s = 0, computing = 0;  // of all workers; how many of them compute
-  for (std::size_t first = 0; first < step_times.size(); first += in_region) {
-    const auto region = std::span(step_times).subspan(first, in_region);
-    const double fastest_s = std::ranges::min(region);
-    double steps_in_region = 0, cycles_in_region = 0, computing_in_region = 0;
-    for (const double step_s : region) {
-      const double steps = steps_of(step_s, fastest_s), cycle_s = steps * step_s + costs.around_s;
-      steps_in_region += steps / cycle_s;
-      cycles_in_region += 1 / cycle_s;
-      computing_in_region += steps * step_s / cycle_s;
-    }
-    const double through_link = std::min(1.0, 1 / (costs.on_link_s * cycles_in_region));
-    steps_per_s += through_link * steps_in_region;
-    computing += through_link * computing_in_region;
-  }
-  for (Prediction& prediction : forecast.predictions) {
-    prediction.step_time_s = input.workers / steps_per_s;
-    prediction.communication_s = (input.workers - computing) / steps_per_s;
-  }
-  return forecast;
-}
-
-DifferenceRounds read_difference_rounds(Settings& settings, const AlgorithmContext& context) {
-  DifferenceRounds rounds;
-  rounds.local_steps =
-      settings.integer({"local_steps", "Local steps from a model to the difference (H).", "steps"}, 1, 1'000'000'000);
-  rounds.local_steps = context.work.of(context.workers).check(settings, "local_steps", rounds.local_steps.value());
-  rounds.steps_by_speed = read_dynamic_steps(settings, rounds.local_steps);
-  return rounds;
-}
-
-StatePolicy read_moments_of_rounds(Settings& settings) {
-  return settings.choice({"moments", "What becomes of a worker's optimizer moments when it gets a model."},
-                         {{"keep", StatePolicy::keep}, {"reset", StatePolicy::reset}}, StatePolicy::keep);
-}
-
-namespace {
-
-// Of the terms that there are, with the statistics of the first; null in runs without a model.
+// The sum of the terms that are not null, with the statistics of the first; null in runs without a model.
 ModelStatePtr sum_of(Server& server, std::initializer_list<WeightedState> terms) {
   std::vector<WeightedState> present;
   for (const WeightedState& term : terms)
@@ -192,10 +122,17 @@ class Buffer final : public ServerUpdate {
   Nesterov nesterov_;
 };
 
-}  // namespace
-
-// The card.
-namespace {
+std::optional<DynamicSteps> read_dynamic_steps(Settings& settings, Step most) {
+  using Rounding = DynamicSteps::Rounding;
+  const auto rounding = settings.choice<std::optional<Rounding>>(
+      {"steps_by_speed", "Slower workers take fewer steps (DyLU): local_steps by their measured speed, rounded."},
+      {{"no", std::nullopt}, {"up", Rounding::up}, {"down", Rounding::down}}, std::nullopt);
+  if (!rounding) return std::nullopt;
+  DynamicSteps rule{.rounding = *rounding};
+  rule.minimum =
+      settings.integer({"minimum_steps", "No worker takes fewer.", "steps"}, 1, Stated(most.value(), "local_steps"), 1);
+  return rule;
+}
 
 constexpr Range below_one{.low = 0, .high = 1, .low_open = false, .high_open = true};
 constexpr Range finite_rates{.low = 0, .low_open = true, .high_open = true};
@@ -252,6 +189,82 @@ constexpr std::array rows = {
 
 }  // namespace
 
+Step DynamicSteps::at(double share_of_fastest, Step most) const {
+  constexpr double rounded_away = 1e-9;  // by sums of times: equal speeds are equal
+  const double steps = share_of_fastest * static_cast<double>(most.value());
+  const double whole = rounding == Rounding::up ? std::ceil(steps - rounded_away) : std::floor(steps + rounded_away);
+  return std::max(minimum, Step{static_cast<Step::Rep>(whole)});
+}
+
+void StepsBySpeed::measure(Rank worker, std::int64_t steps, double seconds) {
+  Pace& pace = pace_[worker];
+  pace.steps += steps;
+  pace.seconds += seconds;
+  pace.steps_per_s = pace.seconds > 0 ? static_cast<double>(pace.steps) / pace.seconds : 0;
+  if (pace.steps_per_s > pace_[fastest_].steps_per_s) fastest_ = worker;
+  if (worker != fastest_) return;
+  for (const Rank other : Ranks(pace_.size()))
+    if (pace_[other].steps_per_s > pace_[fastest_].steps_per_s) fastest_ = other;
+}
+
+void run_rounds(Worker& worker, const DifferenceRounds& rounds) {
+  std::vector<double> told;
+  while (worker.receive_model(told)) {
+    const Time begun = worker.now();
+    if (rounds.moments == StatePolicy::reset) worker.set_model(worker.model(), StatePolicy::reset);
+    const Step steps = told.empty() ? rounds.local_steps : Step{static_cast<Step::Rep>(told.front())};
+    Message difference = take_local_steps(worker, steps);
+    if (!told.empty()) difference.numbers = {to_seconds(worker.now() - begun)};
+    worker.send(worker.server(), std::move(difference));
+  }
+}
+
+Forecast predict_rounds(const DifferenceRounds& rounds, const RoundCosts& costs, const PredictionInput& input) {
+  const auto most = static_cast<double>(rounds.local_steps.value());
+  Forecast forecast = predict_own_pace({costs.around_s / most, costs.on_link_s / most}, input);
+  if (forecast.predictions.empty()) return forecast;
+  const auto steps_of = [&](double step_s, double fastest_s) {
+    if (!rounds.steps_by_speed) return most;
+    return static_cast<double>(rounds.steps_by_speed->at(fastest_s / step_s, rounds.local_steps).value());
+  };
+  const std::vector<double> step_times = mean_steps(input);
+  const auto in_region = step_times.size() / static_cast<std::size_t>(costs.regions);
+  double steps_per_s = 0, computing = 0;  // of all workers; how many of them compute
+  for (std::size_t first = 0; first < step_times.size(); first += in_region) {
+    const auto region = std::span(step_times).subspan(first, in_region);
+    const double fastest_s = std::ranges::min(region);
+    double steps_in_region = 0, cycles_in_region = 0, computing_in_region = 0;
+    for (const double step_s : region) {
+      const double steps = steps_of(step_s, fastest_s), cycle_s = steps * step_s + costs.around_s;
+      steps_in_region += steps / cycle_s;
+      cycles_in_region += 1 / cycle_s;
+      computing_in_region += steps * step_s / cycle_s;
+    }
+    const double through_link = std::min(1.0, 1 / (costs.on_link_s * cycles_in_region));
+    steps_per_s += through_link * steps_in_region;
+    computing += through_link * computing_in_region;
+  }
+  for (Prediction& prediction : forecast.predictions) {
+    prediction.step_time_s = input.workers / steps_per_s;
+    prediction.communication_s = (input.workers - computing) / steps_per_s;
+  }
+  return forecast;
+}
+
+DifferenceRounds read_difference_rounds(Settings& settings, const AlgorithmContext& context) {
+  DifferenceRounds rounds;
+  rounds.local_steps =
+      settings.integer({"local_steps", "Local steps from a model to the difference (H).", "steps"}, 1, 1'000'000'000);
+  rounds.local_steps = context.work.of(context.workers).check(settings, "local_steps", rounds.local_steps.value());
+  rounds.steps_by_speed = read_dynamic_steps(settings, rounds.local_steps);
+  return rounds;
+}
+
+StatePolicy read_moments_of_rounds(Settings& settings) {
+  return settings.choice({"moments", "What becomes of a worker's optimizer moments when it gets a model."},
+                         {{"keep", StatePolicy::keep}, {"reset", StatePolicy::reset}}, StatePolicy::keep);
+}
+
 std::unique_ptr<const ServerUpdate> make_nesterov_update(double rate, double momentum) {
   return std::make_unique<Nesterov>(rate, momentum);
 }
@@ -266,61 +279,12 @@ std::unique_ptr<const ServerUpdate> make_buffered_update(const Buffered& options
 
 std::span<const ServerUpdateRow> server_updates() { return rows; }
 
-std::unique_ptr<const ServerUpdate> make_server_update(Settings& settings, const WorkInBudget& differences) {
+std::unique_ptr<const ServerUpdate> make_server_update(Settings settings, const WorkInBudget& differences) {
   const auto* const row = settings.row({"name", "What the server makes of a difference."}, rows);
   if (!row)  // their keys follow from it, and are no faults of their own
     for (const std::string_view key : {"rate", "momentum", "every", "share", "size", "reduce"})
       static_cast<void>(settings.has(key));
   return row ? row->make(settings, differences) : make_nesterov_update(1, 0);
-}
-
-Step DynamicSteps::at(double share_of_fastest, Step most) const {
-  constexpr double rounded_away = 1e-9;  // by sums of times: equal speeds are equal
-  const double steps = share_of_fastest * static_cast<double>(most.value());
-  const double whole = rounding == Rounding::up ? std::ceil(steps - rounded_away) : std::floor(steps + rounded_away);
-  return std::max(minimum, Step{static_cast<Step::Rep>(whole)});
-}
-
-StepsBySpeed::StepsBySpeed(const std::optional<DynamicSteps>& rule, Step most, int workers)
-    : rule_(rule), most_(most), pace_(workers) {}
-
-std::vector<double> StepsBySpeed::to_tell(Rank worker) const {
-  if (!rule_) return {};
-  return {static_cast<double>(of(worker).value())};
-}
-
-void StepsBySpeed::take_in(const Message& difference, int micro_batches) {
-  if (!rule_) return;
-  measure(difference.from, difference.work().micro_batches / micro_batches, difference.numbers.front());
-}
-
-void StepsBySpeed::measure(Rank worker, std::int64_t steps, double seconds) {
-  Pace& pace = pace_[worker];
-  pace.steps += steps;
-  pace.seconds += seconds;
-  pace.steps_per_s = pace.seconds > 0 ? static_cast<double>(pace.steps) / pace.seconds : 0;
-  if (pace.steps_per_s > pace_[fastest_].steps_per_s) fastest_ = worker;
-  if (worker != fastest_) return;
-  for (const Rank other : Ranks(pace_.size()))
-    if (pace_[other].steps_per_s > pace_[fastest_].steps_per_s) fastest_ = other;
-}
-
-Step StepsBySpeed::of(Rank worker) const {
-  const double own = pace_[worker].steps_per_s;
-  return rule_ && own > 0 ? rule_->at(own / pace_[fastest_].steps_per_s, most_) : most_;
-}
-
-// The card.
-std::optional<DynamicSteps> read_dynamic_steps(Settings& settings, Step most) {
-  using Rounding = DynamicSteps::Rounding;
-  const auto rounding = settings.choice<std::optional<Rounding>>(
-      {"steps_by_speed", "Slower workers take fewer steps (DyLU): local_steps by their measured speed, rounded."},
-      {{"no", std::nullopt}, {"up", Rounding::up}, {"down", Rounding::down}}, std::nullopt);
-  if (!rounding) return std::nullopt;
-  DynamicSteps rule{.rounding = *rounding};
-  rule.minimum =
-      settings.integer({"minimum_steps", "No worker takes fewer.", "steps"}, 1, Stated(most.value(), "local_steps"), 1);
-  return rule;
 }
 
 }  // namespace syncopate

@@ -1,66 +1,66 @@
-// What a server makes of the differences (start - end) that workers send after local steps: it steps along each as it
-// comes, plainly or with Nesterov's momentum, all of it at once or delayed, or along several together.
+// Asynchronous rounds: workers send differences (start - end) after local steps, and a server steps along each as it
+// comes, plainly or with Nesterov's momentum, at once or delayed, or along several together.
 // Source:  Liu et al. 2024, "Asynchronous Local-SGD Training for Language Modeling": Nesterov at each arrival, delayed
-//          Nesterov. Nguyen et al. 2022, "Federated Learning with Buffered Asynchronous Aggregation" (FedBuff).
-// Shapes:  model, difference g, momentum m, sum: (P,) flat float32.
-// Cost:    per difference three combinations of P floats at most; nothing is sent.
+//          Nesterov, DyLU. Nguyen et al. 2022, "Federated Learning with Buffered Asynchronous Aggregation" (FedBuff).
+// Shapes:  model, difference g, momentum m, sum: (P,) flat float32.   Units: seconds on the worker's own clock.
+// Cost:    per round P floats up and P down, with DyLU 8 bytes more each way; per difference at most three combinations
+//          of P floats.
 // Differs: the authors' published code (a toy) has no delayed Nesterov: its formula is that of HALoS' optimizer, which
 //          other authors wrote. It divides by n; where one arrival is to move rate x g, the rate is to be n times that.
-//          The paper's values of n and c are not established, nor is it whether FedBuff's paper divides by K; its code
-//          (FLSim) does not by default. `reduce` has both, the mean by default, so that K does not change how far a
-//          step goes. FLSim divides weights by that of an average staleness where one is given, as `average_staleness`
-//          does; by default there is none, as there. BatchNorm statistics are those of the worker that delivered last.
-// Checks:  iterations in double precision; n = 1 is Nesterov at each arrival, beta = 0 the plain step at rate / n;
-//          K = 1 is the step at each arrival; n arrivals from one model are one Nesterov step along their mean.
+//          The paper's n and c are not established, nor whether FedBuff's paper divides by K; its code (FLSim) does not
+//          by default. `reduce` has both, the mean by default, so that K does not change how far a step goes. As in
+//          FLSim, `average_staleness` divides weights by that of an average staleness; by default there is none.
+//          BatchNorm statistics are those of the worker that delivered last. DyLU rounds up, to at least 1, by default,
+//          as in HALoS' code. How the paper rounds is not established; the toy rounds down, with 5 steps at least, in a
+//          branch that is never reached. HALoS is told the speeds; here they are measured: steps over seconds of all
+//          that a worker has delivered, also of one that has left. Until its first difference a worker takes H. Where
+//          times vary nobody is quite as fast as the fastest, so that rounded down nearly all take one step less than
+//          by their mean times.
+// Checks:  iterations in double precision; n = 1 is Nesterov at each arrival, beta = 0 the plain step at rate / n; K =
+//          1 is the step at each arrival; n arrivals from one model are one Nesterov step along their mean; DyLU: equal
+//          speeds give H to all, golden counts, the formula's pace by simulation.
 #pragma once
 
 #include <cmath>
-#include <cstdint>
-#include <memory>
-#include <optional>
 #include <span>
-#include <string_view>
-#include <vector>
 
 #include "algorithms/method/algorithm.hpp"
-#include "workers/base/units.hpp"
-#include "workers/config/settings.hpp"
-#include "workers/server.hpp"
 
 namespace syncopate {
 
 // Dynamic local updates (DyLU): a worker takes as many local steps as its speed allows while the fastest takes H.
-// Source:  Liu et al. 2024, "Asynchronous Local-SGD Training for Language Modeling".
-// Units:   seconds of a worker's own clock from the model to the last local step: delays, pauses and outages count,
-//          messages do not.
-// Cost:    8 bytes along with each model (how many steps) and each difference (how long they took).
-// Differs: rounded up, and at least 1, by default, as in HALoS' code, which other authors wrote. How the paper rounds
-//          is not established; the authors' published toy rounds down, with 5 steps at least, in a branch that is never
-//          reached. HALoS is told the speeds. Here they are measured: steps over seconds of all that a worker has
-//          delivered so far, also of one that has left. Until its first difference a worker takes H. Where times vary,
-//          nobody is quite as fast as the fastest, so that rounded down nearly all take one step less than by their
-//          mean times.
-// Checks:  equal speeds give H to all; golden counts; by simulation the formula's pace.
 struct DynamicSteps {
   enum class Rounding { up, down };
   Rounding rounding = Rounding::up;
   Step minimum{1};
 
-  // Of H, at this share of the fastest worker's speed.
+  // Steps at this share of the fastest worker's speed, out of H.
   Step at(double share_of_fastest, Step most) const;
 };
 
+// Measured speeds: seconds of a worker's own clock from the model to the last local step. Delays, pauses and outages
+// count; messages do not.
 class StepsBySpeed {
  public:
-  StepsBySpeed(const std::optional<DynamicSteps>& rule, Step most, int workers);
+  StepsBySpeed(const std::optional<DynamicSteps>& rule, Step most, int workers)
+      : rule_(rule), most_(most), pace_(workers) {}
 
-  // What goes along with a worker's next model: without a rule nothing.
-  std::vector<double> to_tell(Rank worker) const;
-  // A difference with the seconds that came along; steps have so many micro-batches.
-  void take_in(const Message& difference, int micro_batches);
+  // The number of steps that goes along with a worker's next model; nothing without a rule.
+  std::vector<double> to_tell(Rank worker) const {
+    if (!rule_) return {};
+    return {static_cast<double>(of(worker).value())};
+  }
+  // Measures a difference by the seconds that came along; steps have so many micro-batches.
+  void take_in(const Message& difference, int micro_batches) {
+    if (rule_) measure(difference.from, difference.work().micro_batches / micro_batches, difference.numbers.front());
+  }
 
   void measure(Rank worker, std::int64_t steps, double seconds);
-  Step of(Rank worker) const;  // none of its own is measured: H
+  // H for a worker that is not measured yet.
+  Step of(Rank worker) const {
+    const double own = pace_[worker].steps_per_s;
+    return rule_ && own > 0 ? rule_->at(own / pace_[fastest_].steps_per_s, most_) : most_;
+  }
 
  private:
   struct Pace {
@@ -75,42 +75,34 @@ class StepsBySpeed {
   Rank fastest_{};
 };
 
-// The keys `steps_by_speed` = "no" | "up" | "down" and `minimum_steps`; none: all take H.
-std::optional<DynamicSteps> read_dynamic_steps(Settings& settings, Step most);
-
 // Rounds of asynchronous local training: a worker takes its server's newest model, takes local steps, and sends the
-// difference start - end, again and again, and waits for nobody. What the server makes of it is the method's.
-// Source:  Liu et al. 2024, "Asynchronous Local-SGD Training for Language Modeling".
-// Shapes:  model, difference: (P,) flat float32.   Units: seconds on the worker's own clock.
-// Cost:    per round P floats up and P down; of DyLU 8 bytes more each way.
-// Differs: what becomes of moments, schedules, lost states and used-up data: async_local_sgd.hpp.
-// Checks:  those of asynchronous Local SGD.
+// difference start - end, again and again. Moments, schedules, lost states, used-up data: async_local_sgd.hpp.
 struct DifferenceRounds {
   Step local_steps{1};                           // H
   std::optional<DynamicSteps> steps_by_speed{};  // none: all take H
   StatePolicy moments = StatePolicy::keep;       // of a worker's optimizer, at each round's start; or reset
 
-  // That any difference is of, unless its worker's data are used up.
+  // The fewest steps of a difference, unless its worker's data are used up.
   Step fewest_steps() const { return steps_by_speed ? steps_by_speed->minimum : local_steps; }
 };
 
 // A worker's whole life.
 void run_rounds(Worker& worker, const DifferenceRounds& rounds);
 
-// Its pace: a cycle is H local steps, the difference and the next model. By `steps_by_speed` they are fewer, by the
+// Its pace: a cycle is H local steps, the difference and the next model; with `steps_by_speed` fewer steps, by the
 // fastest worker of the server.
 struct RoundCosts {
   double around_s = 0;   // of a difference and a model, to and from its server
   double on_link_s = 0;  // for which the longer of them occupies the server's link; a lower bound where this is not 0
-  int regions = 1;       // of consecutive ranks, as many in each, with a server of their own
+  int regions = 1;       // equally large groups of consecutive ranks with a server of their own
 };
 Forecast predict_rounds(const DifferenceRounds& rounds, const RoundCosts& costs, const PredictionInput& input);
 
-// The keys `local_steps`, then `steps_by_speed` and `minimum_steps`; and the key `moments`.
+// The keys `local_steps`, `steps_by_speed` = "no" | "up" | "down" and `minimum_steps`; and the key `moments`.
 DifferenceRounds read_difference_rounds(Settings& settings, const AlgorithmContext& context);
 StatePolicy read_moments_of_rounds(Settings& settings);
 
-// What a server keeps between two differences.
+// The state that a server keeps between two differences.
 struct UpdateState {
   ModelStatePtr momentum{};  // null before the first step with one
   ModelStatePtr sum{};       // of the differences since the last update, weighted; null: there are none
@@ -118,7 +110,7 @@ struct UpdateState {
   std::int64_t micro_batches = 0;
 };
 
-// What a difference is multiplied by before anything is made of it.
+// The factor of a difference before an update uses it.
 struct DifferenceWeight {
   bool by_workers = false;        // 1 / sqrt(N)
   double staleness_exponent = 0;  // a: (1 + staleness)^-a
@@ -138,7 +130,7 @@ class ServerUpdate {
   virtual int differences() const { return 1; }
   // Takes in an accepted difference, times `weight`; publishes after each update.
   virtual void take(Server& server, const Message& difference, double weight, UpdateState& state) const = 0;
-  // All workers have left: steps along what has been taken in and not used.
+  // All workers have left: steps along the differences not used yet.
   virtual void end(Server&, UpdateState&) const {}
 };
 
@@ -174,6 +166,6 @@ struct ServerUpdateRow {
 std::span<const ServerUpdateRow> server_updates();
 
 // Reads a table such as { name = "nesterov", rate = 0.07, momentum = 0.9 }. Never null.
-std::unique_ptr<const ServerUpdate> make_server_update(Settings& settings, const WorkInBudget& differences);
+std::unique_ptr<const ServerUpdate> make_server_update(Settings settings, const WorkInBudget& differences);
 
 }  // namespace syncopate

@@ -1,48 +1,40 @@
 // HALoS: asynchronous Local SGD in regions. A worker takes the model of its region's local server, takes H local steps
 // and sends the difference; the local server steps along it and hands out its newest model at once. At the K-th
-// difference since it last merged it sends what they have come to, U = (its model after the merge) - (its model), to
-// the global server, and goes on. That one steps along U and answers with its model Theta; when it comes, the local
-// server merges: its model becomes (1 - alpha) of itself + alpha Theta. Nobody waits for anybody.
+// difference since its last merge it sends their sum, U = (its model after the merge) - (its model), to the global
+// server, and goes on. The global server steps along U and answers with its model Theta. When that comes, the local
+// server merges: its model becomes (1 - alpha) of itself + alpha Theta. Nobody waits.
 // Source:  Kim et al. 2025, HALoS (ICML 2025, arXiv 2506.04531); the algorithm by the authors' published code
 //          (utnslab/halos).
 // Shapes:  gradient, parameters, difference, U: (P,) flat float32.
-// Cost:    in a region 2 P floats per round of a worker; between regions 2 P floats per K rounds or more of a region.
-//          A local server holds its model, the one after the merge, and what its rule keeps. Workers' differences may
-//          be compressed; U is sent in full, since its residual would be the local server's, and neither the paper nor
-//          the code has one.
-// Differs: rules: any of delta_exchange.hpp for each level. Published is delayed Nesterov at both; its rate here is n
-//          times theirs. Their n for larger models than the examples' is not established, nor what their proof asks
-//          for. As published, what a local server takes in after U has left and before it merges is in its model and in
-//          no U, and no second U leaves before the merge.
-//          DyLU: by the fastest worker of the region, since a local server knows no others; their simulation is told
-//          all speeds. Workers' moments, lost states (the local server's newest model is taken) and schedules are
-//          those of async_local_sgd.hpp. A local server's step is of the work that it knows of: its own region's, or
-//          the global server's count if that was more, and its region's since.
-//          Budget: the global server ends the run. With each U it learns how much has been computed in the region
-//          since the last one, in a U or not; the last U may bring more than was left. What local servers have taken
-//          in since their last U counts as kept, and is in no global model. So a run may compute more than its budget,
-//          by K differences of each region and those under way. K x H may be as much as the whole budget, since one
-//          region may be the only fast one; where R regions are alike, such a run computes R times its budget, and K
-//          is to be small beside (budget / R) / H. Local servers hear of the end once the last answers
-//          have come; that is the end of the run. Under a budget of seconds each server ends by its own clock.
-//          Who leaves: the others go on. When all workers of a region have left, its server waits for the answer that
-//          is due, sends a last U of whatever has come since, and ends; when all regions have, the global server ends.
-//          Clock: the network model's, where their simulation has bandwidth alone, and neither latency nor links that
-//          are shared. Under "two-level" a local server stands in the group of its region's first worker (so
-//          group_size is to be a region's), and so with `racks`; the global one stands by itself. Other networks, and
-//          MPI, know of no places.
-// Checks:  one region with alpha = 0, or with alpha = 1, K = 1 and a plain global step of rate 1, is asynchronous
-//          Local SGD; a recursion in double precision; steps per second against synchronous SGD: (slowest step) x
-//          mean(1 / step), 5.24 for the paper's 16 speeds.
+// Cost:    in a region 2 P floats per round of a worker; between regions 2 P floats per K rounds or more of a region. A
+//          local server holds its model, the one after the merge, and what its rule keeps. Workers' differences may be
+//          compressed; U is sent in full: its residual would be the local server's, which paper and code lack.
+// Differs: each level has any rule of delta_exchange.hpp. Published is delayed Nesterov at both; its rate here is n
+//          times theirs. Their n for larger models, and what their proof asks for, are not established. As published,
+//          what a local server takes in between U and the merge is in its model and in no U; no second U leaves before
+//          the merge. DyLU goes by the region's fastest worker; their simulation knows all speeds. Moments, lost states
+//          and schedules: async_local_sgd.hpp. A local server's step counts its own region's work, or the global
+//          server's count if that was more, plus its region's since.
+//          Budget: the global server ends the run. Each U says how much the region has computed since the last one; the
+//          last U may bring more than was left. What local servers take in after their last U counts as kept, and is in
+//          no global model. So a run may exceed its budget by K differences of each region and those under way. K x H
+//          may be the whole budget, since one region may be the only fast one; R equal regions then compute R budgets,
+//          so keep K small beside (budget / R) / H. Local servers hear of the end with the last answers. Under a budget
+//          of seconds each server ends by its own clock.
+//          Leaving: when all workers of a region have left, its server waits for the answer that is due, sends a last
+//          U, and ends; when all regions have, the global server ends.
+//          Clock: the network model's; their simulation has bandwidth alone. Under "two-level" and `racks` a local
+//          server stands in the group of its region's first worker (make group_size a region's); the global one stands
+//          alone. Other networks, and MPI, know of no places.
+// Checks:  one region with alpha = 0, or with alpha = 1, K = 1 and a plain global step of rate 1, is asynchronous Local
+//          SGD; a recursion in double precision; steps per second against synchronous SGD: (slowest step) x mean(1 /
+//          step), 5.24 for the paper's 16 speeds.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
-#include <memory>
-#include <optional>
-#include <utility>
 
 #include "algorithms/asynchronous/delta_exchange.hpp"
 #include "algorithms/method/algorithm.hpp"
@@ -53,123 +45,114 @@ struct HalosOptions {
   int regions = 1;  // of as many workers each
   DifferenceRounds rounds{};
   std::shared_ptr<const ServerUpdate> local_update{};   // null: the plain step of rate 1
-  std::shared_ptr<const ServerUpdate> global_update{};  // likewise
+  std::shared_ptr<const ServerUpdate> global_update{};  // null: the plain step of rate 1
   int merge_every = 1;                                  // K
   double mixing = 1;                                    // alpha
 };
 
 class Halos : public Algorithm {
  public:
-  explicit Halos(const HalosOptions& options);
+  explicit Halos(const HalosOptions& options) : options_(options) {
+    if (!options_.local_update) options_.local_update = make_nesterov_update(1, 0);
+    if (!options_.global_update) options_.global_update = make_nesterov_update(1, 0);
+  }
 
-  void run(Worker& worker) const override;
-  void serve(Server& server) const override;
+  void run(Worker& worker) const override { run_rounds(worker, options_.rounds); }
+
+  void serve(Server& server) const override {
+    const bool is_global = server.server() == server.rank();
+    is_global ? serve_regions(server) : serve_workers(server);
+  }
+
   Traits traits() const override {
     return {.servers = Servers::of_regions(options_.regions),
             .publishes_rounds = true,
             .takes_data_in_turn = true,
             .sends_gradients = true};
   }
-  Forecast forecast(const PredictionInput& input) const override;
+
+  // A worker's cycle is its region's affair, as is its staleness: as in asynchronous Local SGD of the region alone. Of
+  // workers whose links are unlike, the fastest's.
+  Forecast forecast(const PredictionInput& input) const override {
+    const Servers servers = traits().servers;
+    RoundCosts costs{.around_s = std::numeric_limits<double>::infinity(), .regions = options_.regions};
+    Duration on_link = longest_duration;
+    for (const Rank worker : Ranks(input.workers)) {
+      MessageCall call{.from = worker,
+                       .to = servers.server_of(worker, input.workers),
+                       .payload = input.parameter_bytes,
+                       .regions = servers.regions};
+      const Route route = input.network.route(call);
+      on_link = std::min(on_link, route.empty() ? Duration{} : route.back().occupied);
+      const Duration model = input.network.message(call);
+      call.payload = input.packet.value_or(input.parameter_bytes);
+      costs.around_s = std::min(costs.around_s, to_seconds(model) + to_seconds(input.network.message(call)));
+    }
+    costs.on_link_s = to_seconds(on_link);
+    Forecast forecast = predict_rounds(options_.rounds, costs, input);
+    const int in_region = input.workers / options_.regions;
+    for (Prediction& prediction : forecast.predictions)
+      prediction.mean_staleness = (in_region - 1.0) / options_.local_update->differences();
+    return forecast;
+  }
 
  private:
-  void serve_workers(Server& server) const;
-  void serve_regions(Server& server) const;
+  void serve_workers(Server& server) const {
+    UpdateState state;
+    StepsBySpeed steps(options_.rounds.steps_by_speed, options_.rounds.local_steps, server.size());
+    ModelStatePtr merged = server.model();  // after the last merge
+    int differences = 0;                    // since then
+    std::int64_t micro_batches = 0;         // that the global server has not been told of
+    bool is_answer_due = false;
+    const auto send_update = [&] {
+      const ModelStatePtr model = server.model();
+      const ModelStatePtr update = model ? server.combine({{1, merged}, {-1, model}}, model) : nullptr;  // U
+      const Work work{.micro_batches = std::exchange(micro_batches, 0)};
+      server.send(server.server(), Message::of_difference(server.step(), update, work));
+      is_answer_due = true;
+    };
+    const auto merge = [&](const Message& global) {
+      server.accept(global);
+      const double alpha = options_.mixing;
+      if (global.model && alpha > 0)
+        server.set_model(server.combine({{1 - alpha, server.model()}, {alpha, global.model}}));
+      merged = server.model();
+      differences = 0;
+      is_answer_due = false;
+    };
+    server.send_model(Receivers::all, steps.to_tell(Rank{0}));  // nobody is measured yet
+    while (const auto message = server.receive_until_all_left()) {
+      if (message->from == server.server()) {
+        merge(*message);
+        continue;
+      }
+      steps.take_in(*message, server.micro_batches());
+      server.accept(*message);
+      options_.local_update->take(server, *message, 1, state);
+      micro_batches += message->work().micro_batches;
+      if (++differences == options_.merge_every) send_update();
+      if (!server.budget_left(Judged::by_server)) return;
+      server.send_model(message->from, steps.to_tell(message->from));
+    }
+    options_.local_update->end(server, state);
+    const auto has_global_server = [&] { return !server.has_left(server.server()); };
+    while (is_answer_due && has_global_server())
+      if (const auto answer = server.receive()) merge(*answer);
+    if (differences > 0 && has_global_server()) send_update();
+  }
+
+  void serve_regions(Server& server) const {
+    UpdateState state;
+    while (const auto update = server.receive_until_all_left()) {
+      options_.global_update->take(server, *update, 1, state);
+      if (!server.budget_left()) return;
+      server.send_model(update->from);
+    }
+    options_.global_update->end(server, state);
+  }
 
   HalosOptions options_;
 };
-
-inline void Halos::run(Worker& worker) const { run_rounds(worker, options_.rounds); }
-
-inline void Halos::serve(Server& server) const {
-  const bool is_global = server.server() == server.rank();
-  is_global ? serve_regions(server) : serve_workers(server);
-}
-
-inline void Halos::serve_workers(Server& server) const {
-  UpdateState state;
-  StepsBySpeed steps(options_.rounds.steps_by_speed, options_.rounds.local_steps, server.size());
-  ModelStatePtr merged = server.model();  // after the last merge
-  int differences = 0;                    // since then
-  std::int64_t micro_batches = 0;         // that the global server has not been told of
-  bool is_answer_due = false;
-  const auto send_update = [&] {
-    const ModelStatePtr model = server.model();
-    const ModelStatePtr update = model ? server.combine({{1, merged}, {-1, model}}, model) : nullptr;  // U
-    const Work work{.micro_batches = std::exchange(micro_batches, 0)};
-    server.send(server.server(), Message::of_difference(server.step(), update, work));
-    is_answer_due = true;
-  };
-  const auto merge = [&](const Message& global) {
-    server.accept(global);
-    const double alpha = options_.mixing;
-    if (global.model && alpha > 0)
-      server.set_model(server.combine({{1 - alpha, server.model()}, {alpha, global.model}}));
-    merged = server.model();
-    differences = 0;
-    is_answer_due = false;
-  };
-  server.send_model(Receivers::all, steps.to_tell(Rank{0}));  // nobody is measured yet
-  while (const auto message = server.receive_until_all_left()) {
-    if (message->from == server.server()) {
-      merge(*message);
-      continue;
-    }
-    steps.take_in(*message, server.micro_batches());
-    server.accept(*message);
-    options_.local_update->take(server, *message, 1, state);
-    micro_batches += message->work().micro_batches;
-    if (++differences == options_.merge_every) send_update();
-    if (!server.budget_left(Judged::by_server)) return;
-    server.send_model(message->from, steps.to_tell(message->from));
-  }
-  options_.local_update->end(server, state);
-  const auto has_global_server = [&] { return !server.has_left(server.server()); };
-  while (is_answer_due && has_global_server())
-    if (const auto answer = server.receive()) merge(*answer);
-  if (differences > 0 && has_global_server()) send_update();
-}
-
-inline void Halos::serve_regions(Server& server) const {
-  UpdateState state;
-  while (const auto update = server.receive_until_all_left()) {
-    options_.global_update->take(server, *update, 1, state);
-    if (!server.budget_left()) return;
-    server.send_model(update->from);
-  }
-  options_.global_update->end(server, state);
-}
-
-// The card.
-inline Halos::Halos(const HalosOptions& options) : options_(options) {
-  if (!options_.local_update) options_.local_update = make_nesterov_update(1, 0);
-  if (!options_.global_update) options_.global_update = make_nesterov_update(1, 0);
-}
-
-// A worker's cycle is its region's affair, as is its staleness: as in asynchronous Local SGD of the region alone. Of
-// workers whose links are unlike, the fastest's.
-inline Forecast Halos::forecast(const PredictionInput& input) const {
-  const Servers servers = traits().servers;
-  RoundCosts costs{.around_s = std::numeric_limits<double>::infinity(), .regions = options_.regions};
-  Duration on_link = longest_duration;
-  for (const Rank worker : Ranks(input.workers)) {
-    MessageCall call{.from = worker,
-                     .to = servers.server_of(worker, input.workers),
-                     .payload = input.parameter_bytes,
-                     .regions = servers.regions};
-    const Route route = input.network.route(call);
-    on_link = std::min(on_link, route.empty() ? Duration{} : route.back().occupied);
-    const Duration model = input.network.message(call);
-    call.payload = input.packet.value_or(input.parameter_bytes);
-    costs.around_s = std::min(costs.around_s, to_seconds(model) + to_seconds(input.network.message(call)));
-  }
-  costs.on_link_s = to_seconds(on_link);
-  Forecast forecast = predict_rounds(options_.rounds, costs, input);
-  const int in_region = input.workers / options_.regions;
-  for (Prediction& prediction : forecast.predictions)
-    prediction.mean_staleness = (in_region - 1.0) / options_.local_update->differences();
-  return forecast;
-}
 
 inline std::unique_ptr<Algorithm> make_halos(Settings& settings, const AlgorithmContext& context) {
   HalosOptions options;

@@ -2,12 +2,11 @@
 // their models are; these K then start from the new model. Nobody is cancelled.
 // Source:  Dutta et al. 2018, "Slow and Stale Gradients Can Win the Race".
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    per gradient P floats up and P down; who has delivered waits for the update.
-// Differs: once fewer than K workers are left, an update takes one gradient of each. The rate of an update is that of
-//          its share of a step along all N, unless `rate_scaling` says otherwise. Each gradient is clipped by its
-//          worker.
-// Checks:  K = N equals synchronous SGD, K = 1 asynchronous SGD bit for bit; under exponential times an update takes
-//          mu (H_N - H_(N-K)), as K-sync's.
+// Cost:    per gradient P floats up and P down; a worker that has delivered waits for the update.
+// Differs: once fewer than K workers are left, an update takes one gradient of each. An update's rate is its share of a
+//          step along all N, unless `rate_scaling` says otherwise. Each worker clips its own gradient.
+// Checks:  K = N equals synchronous SGD, K = 1 asynchronous SGD bit for bit; under exponential times an update takes mu
+//          (H_N - H_(N-K)), as K-sync's.
 #pragma once
 
 #include <algorithm>
@@ -23,48 +22,45 @@ class KAsync : public Algorithm {
   // gradients: K, in [1, N].
   explicit KAsync(int gradients, const UpdateRate& rate = {}) : gradients_(gradients), rate_(rate) {}
 
-  void run(Worker& worker) const override;
-  void serve(Server& server) const override;
+  void run(Worker& worker) const override {
+    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
+  }
+
+  void serve(Server& server) const override {
+    server.set_gradients_per_step(gradients_);
+    GradientRound round(server);
+    while (server.budget_left()) {
+      server.send_model(Receivers::waiting);  // at first to all, then to those whose gradients made the update
+      for (int needed = std::min(gradients_, server.workers_left()); round.gradients() < needed;) {
+        if (const auto message = server.receive())
+          round.take(*message, any_gradient, rate_.of_gradient(server.step() - message->step, server.size()));
+        else
+          needed = std::min(gradients_, server.workers_left(round.givers()));
+      }
+      if (round.gradients() == 0) return;  // all workers have left
+      round.step(rate_.of_update(round.gradients(), server.size()));
+    }
+  }
+
   Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
-  Forecast forecast(const PredictionInput& input) const override;
+
+  // Nobody waits where K = 1, and where K = N all begin together.
+  Forecast forecast(const PredictionInput& input) const override {
+    if (gradients_ == 1) return predict_own_pace(1, input);
+    const double around_s = input.gradient_message_s() + input.message_s();
+    Forecast forecast = gradients_ == input.workers
+                            ? predict_quorum(gradients_, true, {around_s, input.on_server_link_s()}, input)
+                            : predict_arrivals_with_late_work(gradients_, input);
+    // Each worker has a gradient in every (N / K)-th update on average.
+    for (Prediction& prediction : forecast.predictions)
+      prediction.mean_staleness = static_cast<double>(input.workers) / gradients_ - 1;
+    return forecast;
+  }
 
  private:
   int gradients_;
   UpdateRate rate_;
 };
-
-inline void KAsync::run(Worker& worker) const {
-  while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-}
-
-inline void KAsync::serve(Server& server) const {
-  server.set_gradients_per_step(gradients_);
-  GradientRound round(server);
-  while (server.budget_left()) {
-    server.send_model(Receivers::waiting);  // at first to all, then to those whose gradients made the update
-    for (int needed = std::min(gradients_, server.workers_left()); round.gradients() < needed;) {
-      if (const auto message = server.receive())
-        round.take(*message, any_gradient, rate_.of_gradient(server.step() - message->step, server.size()));
-      else
-        needed = std::min(gradients_, server.workers_left(round.givers()));
-    }
-    if (round.gradients() == 0) return;  // all workers have left
-    round.step(rate_.of_update(round.gradients(), server.size()));
-  }
-}
-
-// The card. Nobody waits where K = 1, and where K = N all begin together.
-inline Forecast KAsync::forecast(const PredictionInput& input) const {
-  if (gradients_ == 1) return predict_own_pace(1, input);
-  const double around_s = input.gradient_message_s() + input.message_s();
-  Forecast forecast = gradients_ == input.workers
-                          ? predict_quorum(gradients_, true, {around_s, input.on_server_link_s()}, input)
-                          : predict_arrivals_with_late_work(gradients_, input);
-  // Each worker has a gradient in every (N / K)-th update on average.
-  for (Prediction& prediction : forecast.predictions)
-    prediction.mean_staleness = static_cast<double>(input.workers) / gradients_ - 1;
-  return forecast;
-}
 
 inline std::unique_ptr<Algorithm> make_k_async(Settings& settings, const AlgorithmContext& context) {
   const auto gradients =

@@ -1,26 +1,23 @@
-// Ringmaster ASGD: asynchronous SGD along gradients whose delay is below R alone. With stops, a computation whose delay
-// comes to R is cancelled, and its worker starts anew from the newest model.
+// Ringmaster ASGD: asynchronous SGD along gradients whose delay is below R. With stops, a computation whose delay
+// reaches R is cancelled, and its worker starts again from the newest model.
 // Source:  Maranjyan, Tyurin and Richtarik 2025, "Ringmaster ASGD: The First Asynchronous SGD with Optimal Time
 //          Complexity". With stops: after its authors' code.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: delay in updates since a computation's start.
-// Cost:    per gradient P floats up and P down, P more down per stop; nobody waits for anybody.
-// Differs: a message takes time, so that a gradient may be on its way when the server stops its worker: it is dropped
-//          on arrival, and the worker gets no other model. An ignored gradient does not advance the version. The
-//          rate is asynchronous SGD's (`rate_scaling`), a constant one where the schedule is. By which constants the
-//          paper's theory sets R and the rate, and what its experiments used, is not established: R must be given.
+// Cost:    per gradient P floats up and P down, P more down per stop; nobody waits.
+// Differs: a gradient may be under way when the server stops its worker: it is dropped on arrival, and the worker gets
+//          no other model. An ignored gradient does not advance the version. The rate is asynchronous SGD's
+//          (`rate_scaling`). Which R and rate the paper's theory and experiments use is not established: R must be
+//          given.
 // Checks:  R = 1 without stops equals asynchronous SGD that keeps staleness 0 alone, a large R plain asynchronous SGD,
 //          bit for bit; no gradient of a delay of R or more is used; timelines of stops.
 #pragma once
 
-#include <cstdint>
 #include <deque>
 #include <limits>
-#include <utility>
 
 #include "algorithms/asynchronous/staleness.hpp"
 #include "algorithms/method/algorithm.hpp"
 #include "algorithms/quorum/server_round.hpp"
-#include "workers/base/units.hpp"
 
 namespace syncopate {
 
@@ -34,8 +31,42 @@ class Ringmaster : public Algorithm {
   explicit Ringmaster(std::int64_t delay_threshold, Late late = Late::stop, const UpdateRate& rate = {})
       : delay_threshold_(delay_threshold), late_(late), rate_(rate) {}
 
-  void run(Worker& worker) const override;
-  void serve(Server& server) const override;
+  void run(Worker& worker) const override {
+    const Deadline deadline = late_ == Late::stop ? Deadline::until_message() : Deadline();
+    while (worker.receive_model())
+      if (auto gradient = worker.compute_step_gradient(deadline, Samples::in_turn))
+        worker.send_gradient(*std::move(gradient));
+  }
+
+  void serve(Server& server) const override {
+    server.set_gradients_per_step(1);
+    const double rate_factor = rate_.of_update(1, server.size());
+    GradientRound round(server);
+    ByRank<Step> computes_at(server.size());
+    std::deque<std::pair<Rank, Step>> starts;  // oldest first, so that the largest delay is at the front
+    const auto start = [&](Rank worker) {
+      computes_at[worker] = server.step();
+      starts.emplace_back(worker, server.step());
+      server.send_model(worker);
+    };
+    for (const Rank worker : Ranks(server.size())) start(worker);
+    while (const auto message = server.receive_until_all_left()) {
+      const double weight = rate_.of_gradient(server.step() - message->step, server.size());
+      if (round.take(*message, {.maximum_staleness = Step{delay_threshold_ - 1}}, weight)) {
+        round.step(rate_factor);
+        if (!server.budget_left()) return;
+      }
+      // Unless it has been stopped, and the newer model is on its way.
+      if (message->step >= computes_at[message->from]) start(message->from);
+      for (; !starts.empty(); starts.pop_front()) {
+        const auto [worker, version] = starts.front();
+        const bool is_over = version < computes_at[worker] || server.has_left(worker);
+        if (!is_over && (late_ == Late::finish || server.step() - version < Step{delay_threshold_})) break;
+        if (!is_over) start(worker);
+      }
+    }
+  }
+
   Traits traits() const override {
     return {
         .servers = 1, .takes_data_in_turn = late_ == Late::finish, .sends_gradients = true, .rejects_gradients = true};
@@ -49,42 +80,6 @@ class Ringmaster : public Algorithm {
   Late late_;
   UpdateRate rate_;
 };
-
-inline void Ringmaster::run(Worker& worker) const {
-  const Deadline deadline = late_ == Late::stop ? Deadline::until_message() : Deadline();
-  while (worker.receive_model())
-    if (auto gradient = worker.compute_step_gradient(deadline, Samples::in_turn))
-      worker.send_gradient(*std::move(gradient));
-}
-
-inline void Ringmaster::serve(Server& server) const {
-  server.set_gradients_per_step(1);
-  const double rate_factor = rate_.of_update(1, server.size());
-  GradientRound round(server);
-  ByRank<Step> computes_at(server.size());
-  std::deque<std::pair<Rank, Step>> starts;  // oldest first, so that the largest delay is at the front
-  const auto start = [&](Rank worker) {
-    computes_at[worker] = server.step();
-    starts.emplace_back(worker, server.step());
-    server.send_model(worker);
-  };
-  for (const Rank worker : Ranks(server.size())) start(worker);
-  while (const auto message = server.receive_until_all_left()) {
-    const double weight = rate_.of_gradient(server.step() - message->step, server.size());
-    if (round.take(*message, {.maximum_staleness = Step{delay_threshold_ - 1}}, weight)) {
-      round.step(rate_factor);
-      if (!server.budget_left()) return;
-    }
-    // Unless it has been stopped, and the newer model is on its way.
-    if (message->step >= computes_at[message->from]) start(message->from);
-    for (; !starts.empty(); starts.pop_front()) {
-      const auto [worker, version] = starts.front();
-      const bool is_over = version < computes_at[worker] || server.has_left(worker);
-      if (!is_over && (late_ == Late::finish || server.step() - version < Step{delay_threshold_})) break;
-      if (!is_over) start(worker);
-    }
-  }
-}
 
 inline std::unique_ptr<Algorithm> make_ringmaster(Settings& settings, const AlgorithmContext&) {
   const auto threshold = settings.integer(

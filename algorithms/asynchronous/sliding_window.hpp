@@ -2,11 +2,10 @@
 // Source:  this project's own; bounded delay (bounded_delay.hpp, Li et al. 2014) with single gradients for tasks.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down, and the waits.
-// Differs: gradients are numbered as the server hands models out, t = 0, 1, ...; number t is handed out once all up
-//          to t - tau - 1 have been applied, to whoever has waited longest. So at most tau + 1 are under way. Stale
-//          synchronous parallel bounds how far a worker is ahead of another, this how far anybody is ahead of the
-//          oldest gradient: with N workers of equal speed tau = s N is much like slack s, but a slow worker holds
-//          the others up after tau gradients of them all, not after s of each.
+// Differs: gradients are numbered as the server hands models out, t = 0, 1, ...; number t is handed out once all up to
+//          t - tau - 1 are applied, to the worker that has waited longest. So at most tau + 1 are under way. SSP bounds
+//          a worker's lead over another, this rule everybody's lead over the oldest gradient: with N equal workers tau
+//          = s N is much like slack s, but a slow worker holds the others up after tau gradients of them all.
 // Checks:  tau = 0 is sequential SGD, workers taking turns; tau = inf equals asynchronous SGD bit for bit; staleness
 //          never above 2 tau.
 #pragma once
@@ -14,8 +13,6 @@
 #include <deque>
 #include <functional>
 #include <limits>
-#include <optional>
-#include <vector>
 
 #include "algorithms/asynchronous/staleness.hpp"
 #include "algorithms/method/algorithm.hpp"
@@ -28,71 +25,69 @@ class SlidingWindow : public Algorithm {
   explicit SlidingWindow(std::int64_t maximum_delay, const UpdateRate& rate = {})
       : maximum_delay_(maximum_delay), rate_(rate) {}
 
-  void run(Worker& worker) const override;
-  void serve(Server& server) const override;
+  void run(Worker& worker) const override {
+    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
+  }
+
+  void serve(Server& server) const override {
+    server.set_gradients_per_step(1);
+    const double rate_factor = rate_.of_update(1, server.size());
+    Window window;
+    ByRank<std::optional<std::int64_t>> number_of(server.size());
+    std::deque<Rank> idle;
+    // Also of a worker that has left: its gradient may never have been begun.
+    const std::function<void(Rank)> end_number_of = [&](Rank worker) {
+      auto& number = number_of[worker];
+      if (number) window.finish(*number);
+      number.reset();
+    };
+    for (const Rank worker : Ranks(server.size())) idle.push_back(worker);
+    while (true) {
+      for (; !idle.empty() && window.next() - window.oldest() <= maximum_delay_; idle.pop_front()) {
+        if (server.has_left(idle.front())) continue;
+        number_of[idle.front()] = window.start();
+        server.send_model(idle.front());
+      }
+      const auto message = server.receive_until_all_left(end_number_of);
+      if (!message) return;
+      server.accept(*message);
+      const double weight = rate_.of_gradient(server.step() - message->step, server.size());
+      server.descend(message->gradient / server.micro_batches(), {.rate_factor = rate_factor, .weight = weight});
+      server.publish();
+      if (!server.budget_left()) return;
+      end_number_of(message->from);
+      idle.push_back(message->from);
+    }
+  }
+
   Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
   Forecast forecast(const PredictionInput&) const override {
     return Forecast::none("workers wait for the oldest task, whose age depends on all");
   }
 
  private:
+  // Gradients under way, by number.
+  class Window {
+   public:
+    std::int64_t next() const { return oldest_ + static_cast<std::int64_t>(finished_.size()); }
+    std::int64_t oldest() const { return oldest_; }  // of those not finished; next() if there is none
+    std::int64_t start() {
+      finished_.push_back(0);
+      return next() - 1;
+    }
+    void finish(std::int64_t number) {
+      finished_[static_cast<std::size_t>(number - oldest_)] = 1;
+      for (; !finished_.empty() && finished_.front(); ++oldest_) finished_.pop_front();
+    }
+
+   private:
+    std::deque<char> finished_;  // [i]: whether number oldest_ + i is
+    std::int64_t oldest_ = 0;
+  };
+
   std::int64_t maximum_delay_;
   UpdateRate rate_;
 };
-
-// Gradients under way, by number.
-class Window {
- public:
-  std::int64_t next() const { return oldest_ + static_cast<std::int64_t>(finished_.size()); }
-  std::int64_t oldest() const { return oldest_; }  // of those not finished; next() if there is none
-  std::int64_t start() {
-    finished_.push_back(0);
-    return next() - 1;
-  }
-  void finish(std::int64_t number) {
-    finished_[static_cast<std::size_t>(number - oldest_)] = 1;
-    for (; !finished_.empty() && finished_.front(); ++oldest_) finished_.pop_front();
-  }
-
- private:
-  std::deque<char> finished_;  // [i]: whether number oldest_ + i is
-  std::int64_t oldest_ = 0;
-};
-
-inline void SlidingWindow::run(Worker& worker) const {
-  while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-}
-
-inline void SlidingWindow::serve(Server& server) const {
-  server.set_gradients_per_step(1);
-  const double rate_factor = rate_.of_update(1, server.size());
-  Window window;
-  ByRank<std::optional<std::int64_t>> number_of(server.size());
-  std::deque<Rank> idle;
-  // Also of a worker that has left: its gradient may never have been begun.
-  const std::function<void(Rank)> end_number_of = [&](Rank worker) {
-    auto& number = number_of[worker];
-    if (number) window.finish(*number);
-    number.reset();
-  };
-  for (const Rank worker : Ranks(server.size())) idle.push_back(worker);
-  while (true) {
-    for (; !idle.empty() && window.next() - window.oldest() <= maximum_delay_; idle.pop_front()) {
-      if (server.has_left(idle.front())) continue;
-      number_of[idle.front()] = window.start();
-      server.send_model(idle.front());
-    }
-    const auto message = server.receive_until_all_left(end_number_of);
-    if (!message) return;
-    server.accept(*message);
-    const double weight = rate_.of_gradient(server.step() - message->step, server.size());
-    server.descend(message->gradient / server.micro_batches(), {.rate_factor = rate_factor, .weight = weight});
-    server.publish();
-    if (!server.budget_left()) return;
-    end_number_of(message->from);
-    idle.push_back(message->from);
-  }
-}
 
 inline std::unique_ptr<Algorithm> make_sliding_window(Settings& settings, const AlgorithmContext&) {
   const std::int64_t maximum_delay = settings.integer(

@@ -3,15 +3,12 @@
 // Source:  Zhang, Gupta, Lian and Liu 2016, "Staleness-aware Async-SGD for Distributed Deep Learning"; K-batch-async:
 //          Dutta et al. 2018, "Slow and Stale Gradients Can Win the Race".
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    per gradient P floats up and P down; nobody waits for anybody.
-// Differs: one server holds all parameters. Not synchronous even for n = 1: a fast worker may give two gradients
-//          to one update, and is sent the same version again. When all workers have left, the last update is
-//          along as many gradients as there are.
-// Checks:  n = N equals asynchronous SGD bit for bit; E[staleness] = (N - 1) / c; each gradient
-//          of a mean has its own weight.
+// Cost:    per gradient P floats up and P down; nobody waits.
+// Differs: one server holds all parameters. Not synchronous even for n = 1: a fast worker may give two gradients to one
+//          update, and is sent the same version again. The last update takes what there is once all workers have left.
+// Checks:  n = N equals asynchronous SGD bit for bit; E[staleness] = (N - 1) / c; each gradient of a mean has its own
+//          weight.
 #pragma once
-
-#include <optional>
 
 #include "algorithms/asynchronous/staleness.hpp"
 #include "algorithms/method/algorithm.hpp"
@@ -30,8 +27,27 @@ class Softsync : public Algorithm {
     return method;
   }
 
-  void run(Worker& worker) const override;
-  void serve(Server& server) const override;
+  void run(Worker& worker) const override {
+    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
+  }
+
+  void serve(Server& server) const override {
+    const int per_update = gradients_per_update(server.size());
+    server.set_gradients_per_step(per_update);
+    const double rate_factor = rate_.of_update(per_update, server.size());
+    GradientRound round(server);
+    server.send_model(Receivers::all);
+    while (const auto message = server.receive_until_all_left()) {
+      round.take(*message, any_gradient, rate_.of_gradient(server.step() - message->step, server.size()));
+      if (round.gradients() == per_update) {
+        round.step(rate_factor);
+        if (!server.budget_left()) return;
+      }
+      server.send_model(message->from);  // at once, be it the version that this worker has had already
+    }
+    if (round.gradients() > 0) round.step(rate_factor);
+  }
+
   Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
   Forecast forecast(const PredictionInput& input) const override {
     return predict_own_pace(gradients_per_update(input.workers), input);
@@ -44,29 +60,6 @@ class Softsync : public Algorithm {
   std::optional<int> gradients_{};
   UpdateRate rate_;
 };
-
-std::unique_ptr<Algorithm> make_k_batch_async(Settings& settings, const AlgorithmContext& context);
-
-inline void Softsync::run(Worker& worker) const {
-  while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-}
-
-inline void Softsync::serve(Server& server) const {
-  const int per_update = gradients_per_update(server.size());
-  server.set_gradients_per_step(per_update);
-  const double rate_factor = rate_.of_update(per_update, server.size());
-  GradientRound round(server);
-  server.send_model(Receivers::all);
-  while (const auto message = server.receive_until_all_left()) {
-    round.take(*message, any_gradient, rate_.of_gradient(server.step() - message->step, server.size()));
-    if (round.gradients() == per_update) {
-      round.step(rate_factor);
-      if (!server.budget_left()) return;
-    }
-    server.send_model(message->from);  // at once, be it the version that this worker has had already
-  }
-  if (round.gradients() > 0) round.step(rate_factor);
-}
 
 inline std::unique_ptr<Algorithm> make_softsync(Settings& settings, const AlgorithmContext& context) {
   const auto splitting =

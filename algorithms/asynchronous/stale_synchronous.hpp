@@ -1,18 +1,17 @@
-// Stale synchronous parallel (SSP): asynchronous SGD in which no worker may be more than s gradients ahead of
-// the slowest; who is waits. Nothing is dropped.
+// Stale synchronous parallel (SSP): asynchronous SGD in which a worker more than s gradients ahead of the slowest
+// waits. Nothing is dropped.
 // Source:  Ho et al. 2013, "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down, and the waits.
-// Differs: the server holds back the model where there a worker waits in its read; a read returns the newest
-//          model, never an older one from a cache. A worker's clock is the number of its gradients that have been
-//          applied, so it starts its gradient number k, from 0, once all clocks are at least k - s. Workers that
-//          have left hold nobody back; one that never answers does, for ever.
+// Differs: the server holds back the model where there a worker waits in its read. A read returns the newest model,
+//          never an older one from a cache. A worker's clock counts its applied gradients, so it starts gradient k,
+//          from 0, once all clocks are at least k - s. Workers that have left hold nobody back; one that never answers
+//          does.
 // Checks:  s = inf equals asynchronous SGD bit for bit; s = 0 is a barrier; no gap above s when a gradient starts.
 #pragma once
 
 #include <functional>
 #include <limits>
-#include <vector>
 
 #include "algorithms/asynchronous/staleness.hpp"
 #include "algorithms/method/algorithm.hpp"
@@ -24,8 +23,40 @@ class StaleSynchronous : public Algorithm {
   // slack: s, at least 0.
   explicit StaleSynchronous(std::int64_t slack, const UpdateRate& rate = {}) : slack_(slack), rate_(rate) {}
 
-  void run(Worker& worker) const override;
-  void serve(Server& server) const override;
+  void run(Worker& worker) const override {
+    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
+  }
+
+  void serve(Server& server) const override {
+    server.set_gradients_per_step(1);
+    const double rate_factor = rate_.of_update(1, server.size());
+    WorkerClocks clocks(server.size());
+    std::vector<Rank> held;  // all are s + 1 ahead of the slowest, so that its next tick releases all
+    const auto release = [&] {
+      for (const Rank worker : held)
+        if (clocks.has(worker)) server.send_model(worker);
+      held.clear();
+    };
+    const std::function<void(Rank)> on_leave = [&](Rank worker) {
+      if (clocks.remove(worker)) release();
+    };
+    server.send_model(Receivers::all);
+    while (const auto message = server.receive_until_all_left(on_leave)) {
+      const Rank worker = message->from;
+      server.accept(*message);
+      const double weight = rate_.of_gradient(server.step() - message->step, server.size());
+      server.descend(message->gradient / server.micro_batches(), {.rate_factor = rate_factor, .weight = weight});
+      server.publish();
+      if (!server.budget_left()) return;
+      if (!clocks.has(worker)) continue;  // it left before its last gradient came
+      if (clocks.tick(worker)) release();
+      if (clocks.ahead_of_slowest(worker) <= slack_)
+        server.send_model(worker);
+      else
+        held.push_back(worker);
+    }
+  }
+
   Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
   Forecast forecast(const PredictionInput&) const override {
     return Forecast::none("who waits for whom depends on how far all have come");
@@ -35,40 +66,6 @@ class StaleSynchronous : public Algorithm {
   std::int64_t slack_;
   UpdateRate rate_;
 };
-
-inline void StaleSynchronous::run(Worker& worker) const {
-  while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-}
-
-inline void StaleSynchronous::serve(Server& server) const {
-  server.set_gradients_per_step(1);
-  const double rate_factor = rate_.of_update(1, server.size());
-  WorkerClocks clocks(server.size());
-  std::vector<Rank> held;  // all are s + 1 ahead of the slowest, so that its next tick releases all
-  const auto release = [&] {
-    for (const Rank worker : held)
-      if (clocks.has(worker)) server.send_model(worker);
-    held.clear();
-  };
-  const std::function<void(Rank)> on_leave = [&](Rank worker) {
-    if (clocks.remove(worker)) release();
-  };
-  server.send_model(Receivers::all);
-  while (const auto message = server.receive_until_all_left(on_leave)) {
-    const Rank worker = message->from;
-    server.accept(*message);
-    const double weight = rate_.of_gradient(server.step() - message->step, server.size());
-    server.descend(message->gradient / server.micro_batches(), {.rate_factor = rate_factor, .weight = weight});
-    server.publish();
-    if (!server.budget_left()) return;
-    if (!clocks.has(worker)) continue;  // it left before its last gradient came
-    if (clocks.tick(worker)) release();
-    if (clocks.ahead_of_slowest(worker) <= slack_)
-      server.send_model(worker);
-    else
-      held.push_back(worker);
-  }
-}
 
 inline std::unique_ptr<Algorithm> make_stale_synchronous(Settings& settings, const AlgorithmContext&) {
   const std::int64_t slack =

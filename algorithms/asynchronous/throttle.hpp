@@ -1,17 +1,15 @@
 // THROTTLE: asynchronous SGD in which a worker's further gradients of a round weigh less and less. A worker's first one
-// in a round has the weight 1 / N, and each further one 1 / q of the one before. The round ends once all have given
-// one.
+// in a round has the weight 1 / N, each further one 1 / q of the one before. The round ends once all have given one.
 // Source:  Otsuka et al., "THROTTLE". Year, venue and a place to read it are not established: a reader cannot check
 //          this method against its source. Of an abstract is known: the weights 1 / N, then 1 / q, 1 / q^2, and that
 //          the next round begins when all workers have reported.
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    per gradient P floats up and P down, as asynchronous SGD; nobody waits for anybody.
-// Differs: our reading, by which q = 1 is asynchronous SGD and an endless q counts each worker once a round, as
-//          synchronous SGD does: 1 / q is relative to the first gradient's weight (`repeats` = "of-first", the
-//          default). With "alone" it is the whole weight, however many workers there are. A weight is one of the
-//          learning rate, so that weight decay and adaptive optimizers follow it (staleness.hpp). Each gradient
-//          is a step, computed at the model that its worker has; what begins anew with a round are the counts alone,
-//          and work under way goes on. Workers that have left are not waited for. A repeat of an endless q is dropped.
+// Cost:    per gradient P floats up and P down, as asynchronous SGD; nobody waits.
+// Differs: our reading, in which q = 1 is asynchronous SGD and an endless q counts each worker once a round: 1 / q is
+//          relative to the first gradient's weight (`repeats` = "of-first", the default). With "alone" it is the whole
+//          weight, whatever N is. A weight multiplies the learning rate (staleness.hpp). Each gradient is a step,
+//          computed at its worker's model. A new round resets the counts alone; work under way goes on. Workers that
+//          have left are not waited for. A repeat of an endless q is dropped.
 // Checks:  q = 1 is asynchronous SGD bit for bit; equal constant times leave no repeats, whatever q is; a hand-worked
 //          timeline with its weights; an endless q takes one gradient of each worker per round.
 #pragma once
@@ -19,7 +17,6 @@
 #include <cmath>
 
 #include "algorithms/method/algorithm.hpp"
-#include "workers/base/units.hpp"
 
 namespace syncopate {
 
@@ -36,63 +33,58 @@ class Throttle : public Algorithm {
  public:
   explicit Throttle(const ThrottleOptions& options) : options_(options) {}
 
-  void run(Worker& worker) const override;
-  void serve(Server& server) const override;
+  void run(Worker& worker) const override {
+    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
+  }
+
+  void serve(Server& server) const override {
+    server.set_gradients_per_step(1);
+    ByRank<int> given(server.size(), 0);  // gradients in this round
+    int there = server.size(), awaited = there;
+    const auto leave = [&](Rank worker) {
+      --there;
+      if (given[worker] == 0) --awaited;
+    };
+    server.send_model(Receivers::all);
+    while (const auto message = server.receive_until_all_left(leave)) {
+      if (awaited == 0) {  // the next round begins
+        given.assign(server.size(), 0);
+        awaited = there;
+      }
+      const int repeats = given[message->from]++;
+      if (repeats == 0) --awaited;
+      const double share = weight(repeats, server.size());
+      if (server.accept(*message, {.is_needed = share > 0})) {
+        server.descend(message->gradient / server.micro_batches(),
+                       {.rate_factor = 1.0 / server.size(), .weight = share});
+        server.publish();
+      }
+      if (!server.budget_left()) return;
+      server.send_model(message->from);
+    }
+  }
+
   Traits traits() const override {
     return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true, .rejects_gradients = drops()};
   }
-  Forecast forecast(const PredictionInput& input) const override;
+
+  Forecast forecast(const PredictionInput& input) const override {
+    return drops() ? Forecast::none("which gradients are repeats depends on the pace of all")
+                   : predict_own_pace(1, input);
+  }
 
  private:
-  bool drops() const;
-  double weight(int repeats, int workers) const;
+  bool drops() const { return std::isinf(options_.divisor); }
+
+  // Times 1 / N.
+  double weight(int repeats, int workers) const {
+    if (repeats == 0) return 1;
+    const double share = std::pow(options_.divisor, -repeats);
+    return options_.repeats == ThrottleOptions::Repeats::of_first ? share : workers * share;
+  }
 
   ThrottleOptions options_;
 };
-
-inline void Throttle::run(Worker& worker) const {
-  while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-}
-
-inline void Throttle::serve(Server& server) const {
-  server.set_gradients_per_step(1);
-  ByRank<int> given(server.size(), 0);  // gradients in this round
-  int there = server.size(), awaited = there;
-  const auto leave = [&](Rank worker) {
-    --there;
-    if (given[worker] == 0) --awaited;
-  };
-  server.send_model(Receivers::all);
-  while (const auto message = server.receive_until_all_left(leave)) {
-    if (awaited == 0) {  // the next round begins
-      given.assign(server.size(), 0);
-      awaited = there;
-    }
-    const int repeats = given[message->from]++;
-    if (repeats == 0) --awaited;
-    const double share = weight(repeats, server.size());
-    if (server.accept(*message, {.is_needed = share > 0})) {
-      server.descend(message->gradient / server.micro_batches(), {.rate_factor = 1.0 / server.size(), .weight = share});
-      server.publish();
-    }
-    if (!server.budget_left()) return;
-    server.send_model(message->from);
-  }
-}
-
-// Times 1 / N.
-inline double Throttle::weight(int repeats, int workers) const {
-  if (repeats == 0) return 1;
-  const double share = std::pow(options_.divisor, -repeats);
-  return options_.repeats == ThrottleOptions::Repeats::of_first ? share : workers * share;
-}
-
-inline bool Throttle::drops() const { return std::isinf(options_.divisor); }
-
-inline Forecast Throttle::forecast(const PredictionInput& input) const {
-  return drops() ? Forecast::none("which gradients are repeats depends on the pace of all")
-                 : predict_own_pace(1, input);
-}
 
 inline std::unique_ptr<Algorithm> make_throttle(Settings& settings, const AlgorithmContext&) {
   using Repeats = ThrottleOptions::Repeats;

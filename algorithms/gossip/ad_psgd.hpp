@@ -1,23 +1,21 @@
 // Asynchronous decentralised SGD (AD-PSGD): a worker mixes its model half and half with one random neighbour at a time,
-// and steps along a gradient that was taken at an earlier model of its own. Nobody waits for anybody.
+// and steps along a gradient that was taken at an earlier model of its own. Nobody waits.
 // Source:  Lian et al. 2018, "Asynchronous Decentralized Parallel Stochastic Gradient Descent".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per exchange one model each way, at most one exchange per step of an active worker; N - 1 models at the very
 //          end, for what is evaluated.
-// Differs: a partner answers between two of its micro-batches, and not in their middle, as a communication thread of
-//          its own does in released codes: the more micro-batches a step has, the sooner. An active worker goes on with
-//          its steps meanwhile, and asks anew once it has its answer; `overlap_steps` bounds for how many steps, and
-//          with 0 the mixing comes before the step is taken, as in the paper's X W - gamma g. That makes what it has by
-//          then older: half of the difference of the two models that were sent is added to it, which is the paper's
-//          average where nothing has changed, and keeps the mean of all models in any case. All micro-batches of a step
-//          are taken at the model that it began with, whatever comes meanwhile; weight decay and the norms of
-//          layer-wise optimizers are those of the mixed model, which is stepped from. Active workers ask and passive
-//          ones answer, so that no two wait for each other: by default the odd and the even ranks (as in
-//          facebookresearch/stochastic_gradient_push; that the paper has such a graph we have not established), all
-//          pairs of which are neighbours, or those of a graph with two sides. An exchange with a worker that has left
-//          is none; one that is down answers when it is up. One that loses its state goes on from what it was sent last
-//          (gossip.hpp), and takes half of the answer that is under way, if there is one. The paper's own proof, step
-//          and weights could not be read.
+// Differs: a partner answers between two of its micro-batches: the more a step has, the sooner. In released codes a
+//          communication thread answers in their middle. An active worker goes on with its steps meanwhile, and asks
+//          again once it has its answer. `overlap_steps` bounds for how many steps; with 0 the mixing comes before the
+//          step is taken, as in the paper's X W - gamma g. Half of the difference of the two models that were sent is
+//          added to what each has by then. That is the paper's average where nothing has changed, and keeps the mean of
+//          all models in any case. All micro-batches of a step are taken at the model that it began with; weight decay
+//          and the norms of layer-wise optimizers are those of the mixed model. Active workers ask and passive ones
+//          answer, so that no two wait for each other: by default the odd and the even ranks, of which all pairs are
+//          neighbours (as in facebookresearch/stochastic_gradient_push; not established for the paper), or the two
+//          sides of a graph. An exchange with a worker that has left is none; one that is down answers when it is up.
+//          One that loses its state goes on from what it was sent last (gossip.hpp), and takes half of the answer under
+//          way. The paper's own proof, step and weights could not be read.
 // Checks:  one worker equals SGD bit for bit; two equal workers whose exchanges end within a step equal D-PSGD; the
 //          mean of all models is preserved under any delays; messages and times of equal workers; the last worker's sum
 //          of steps is the run's time.
@@ -26,24 +24,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
-#include <optional>
-#include <utility>
-#include <vector>
 
 #include "algorithms/gossip/gossip.hpp"
 #include "algorithms/gossip/graph.hpp"
 #include "algorithms/local_sgd/round_prediction.hpp"
-#include "algorithms/method/algorithm.hpp"
-#include "workers/worker.hpp"
 
 namespace syncopate {
 
-// What workers of AD-PSGD do with each other: an active one asks a random passive neighbour for its model, and both end
-// up with half of each, one exchange at a time.
-// With s and m the models of an active and a passive worker when each sends its own, the one adds (m - s) / 2 to what
-// it has by then, the other (s - m) / 2: the mean of all models stays, whatever else the two do meanwhile. One that has
-// lost its state, and s with it, ends up with half of m and of the model that it has taken up.
+// Exchanges: an active worker asks a random passive neighbour for its model, one at a time, and both end up with half
+// of each. With s and m the models that an active and a passive worker send, the one adds (m - s) / 2 to its model of
+// then, the other (s - m) / 2, so that the mean of all models stays. A worker that has lost its state, and s with it,
+// ends up with half of m and half of its new model.
 class PairExchanges {
  public:
   PairExchanges(Worker& worker, Gossip& gossip, const TwoSides& sides)
@@ -56,26 +47,83 @@ class PairExchanges {
 
   // Begins a step: the model that gradients are taken at stays the worker's, what is mixed meanwhile goes beside it. An
   // active worker that waits for no answer asks somebody.
-  void begin_step();
+  void begin_step() {
+    *mixed_ = worker_.model();
+    if (is_active_ && !asked_) ask();
+  }
+
   // Answers those who have asked, and takes in the answer if it has come.
-  void take_what_has_come();
+  void take_what_has_come() {
+    for (const auto& message : gossip_.receive_what_has_come()) meet(*message);
+    if (asked_ && gossip_.has_stopped(asked_->partner)) await_answer();  // which may have come before its end
+  }
+
   // Waits for an answer that was asked for this many steps ago or more: none is left before the step under way ends.
-  void wait_for_older_than(Step steps);
+  void wait_for_older_than(Step steps) {
+    if (asked_ && worker_.step() - asked_->step >= steps) await_answer();
+  }
+
   // The mixed model becomes the worker's.
   void end_step() { worker_.set_model(mixed()); }
+
   // Waits for the answer under way, if there is one, after the last step.
-  void end();
+  void end() {
+    *mixed_ = worker_.model();
+    take_what_has_come();
+    if (asked_) await_answer();
+    worker_.set_model(mixed());
+  }
 
  private:
   struct Asked {
     Rank partner{};
     Step step{};
   };
-  void ask();
-  std::optional<Rank> draw_partner() const;
-  void await_answer();
-  void meet(const Message& message);
-  ModelStatePtr& mixed();
+
+  void ask() {
+    const auto partner = draw_partner();
+    if (!partner) return;
+    asked_ = {*partner, worker_.step()};
+    *sent_ = mixed();
+    worker_.send(*partner, Message::of_model(worker_.step(), mixed()));
+  }
+
+  // In the place of one that has stopped the next one that has not.
+  std::optional<Rank> draw_partner() const {
+    const int count = sides_.partners(worker_.rank());
+    const int drawn = std::min(static_cast<int>(worker_.uniform(worker_.step()) * count), count - 1);
+    for (int passed = 0; passed < count; ++passed) {
+      const Rank partner = sides_.partner(worker_.rank(), (drawn + passed) % count);
+      if (!gossip_.has_stopped(partner)) return partner;
+    }
+    return std::nullopt;
+  }
+
+  void await_answer() {
+    if (const auto message = gossip_.receive_from(asked_->partner)) return meet(*message);
+    asked_.reset();  // it has stopped without one
+  }
+
+  // Moments and, with steps taken since it asked, an active worker's BatchNorm statistics are its own: a difference of
+  // variances might be none.
+  void meet(const Message& message) {
+    if (!is_active_) {
+      worker_.send(message.from, Message::of_model(worker_.step(), mixed()));
+      mixed() = worker_.combine({{0.5, mixed()}, {0.5, message.model}});
+      return;
+    }
+    asked_.reset();
+    const ModelStatePtr sent = std::exchange(*sent_, nullptr);
+    mixed() = !sent || sent == mixed() ? worker_.combine({{0.5, mixed()}, {0.5, message.model}})
+                                       : worker_.combine({{1, mixed()}, {0.5, message.model}, {-0.5, sent}}, mixed());
+  }
+
+  // A worker that loses its state goes on with the model that it then has.
+  ModelStatePtr& mixed() {
+    ModelStatePtr& mixed = *mixed_;
+    if (!mixed) mixed = worker_.model();
+    return mixed;
+  }
 
   Worker& worker_;
   Gossip& gossip_;
@@ -96,57 +144,55 @@ class AdPsgd : public Algorithm {
  public:
   explicit AdPsgd(PairOptions options = {}) : options_(std::move(options)) {}
 
-  void run(Worker& worker) const override;
+  void run(Worker& worker) const override {
+    const TwoSides by_parity = TwoSides::by_parity(worker.size());
+    const TwoSides& sides = options_.sides ? *options_.sides : by_parity;
+    Gossip gossip(worker, options_.evaluated);
+    PairExchanges exchanges(worker, gossip, sides);
+    while (worker.budget_left()) {
+      exchanges.begin_step();
+      Gradient sum;
+      for (int m = 0; m < worker.micro_batches(); ++m) {
+        sum += *worker.compute_gradient();
+        exchanges.take_what_has_come();
+      }
+      if (options_.overlap_steps) exchanges.wait_for_older_than(*options_.overlap_steps);
+      exchanges.end_step();
+      worker.descend(sum / worker.micro_batches());
+      gossip.end_step();
+    }
+    exchanges.end();
+    gossip.stop(worker.rank() == Rank{0} ? sides.all_partners(Rank{0}) : std::vector<Rank>(),  // who else may wait
+                {.others_may_wait = true});
+  }
+
   Traits traits() const override { return {.sends_to_neighbours = true, .exchanged_whole = models_of_neighbours}; }
-  Forecast forecast(const PredictionInput& input) const override;
+
+  // All take their steps alone, and the last model comes to worker 0, after its latency: a round as long as the run.
+  Forecast forecast(const PredictionInput& input) const override {
+    if (options_.overlap_steps)
+      return Forecast::none("active workers wait for answers, which come when their partners can");
+    const double last_s = input.workers == 1 ? 0 : to_seconds(input.network.message({.from = Rank{1}, .to = Rank{0}}));
+    const auto by_normal = [&](Step length) -> std::optional<RoundTime> {
+      const double steps_s = expected_slowest_sum(input.times, static_cast<double>(length.value()));
+      return RoundTime{.time_s = steps_s + last_s, .communication_s = last_s};
+    };
+    const auto by_drawn = [&](Step length) -> std::optional<RoundTime> {
+      const auto drawn = sample_rounds(input.times, length.value());
+      if (!drawn) return input.times.has_variance ? by_normal(length) : std::nullopt;
+      return RoundTime{
+          .time_s = drawn->time_s.mean + last_s, .communication_s = last_s, .error_s = drawn->time_s.error};
+    };
+    return predict_rounds(*make_swap_period(Step{0}),
+                          {"slowest normal sum", by_normal, "slowest sampled sum", by_drawn}, input);
+  }
 
  private:
   PairOptions options_;
 };
 
-inline constexpr int most_workers_of_graph = 65'536;  // whose neighbours are listed
-
-inline void AdPsgd::run(Worker& worker) const {
-  const TwoSides by_parity = TwoSides::by_parity(worker.size());
-  const TwoSides& sides = options_.sides ? *options_.sides : by_parity;
-  Gossip gossip(worker, options_.evaluated);
-  PairExchanges exchanges(worker, gossip, sides);
-  while (worker.budget_left()) {
-    exchanges.begin_step();
-    Gradient sum;
-    for (int m = 0; m < worker.micro_batches(); ++m) {
-      sum += *worker.compute_gradient();
-      exchanges.take_what_has_come();
-    }
-    if (options_.overlap_steps) exchanges.wait_for_older_than(*options_.overlap_steps);
-    exchanges.end_step();
-    worker.descend(sum / worker.micro_batches());
-    gossip.end_step();
-  }
-  exchanges.end();
-  gossip.stop(worker.rank() == Rank{0} ? sides.all_partners(Rank{0}) : std::vector<Rank>(),  // who else may wait
-              {.others_may_wait = true});
-}
-
-// All take their steps alone, and the last model comes to worker 0, after its latency: a round as long as the run.
-inline Forecast AdPsgd::forecast(const PredictionInput& input) const {
-  if (options_.overlap_steps)
-    return Forecast::none("active workers wait for answers, which come when their partners can");
-  const double last_s = input.workers == 1 ? 0 : to_seconds(input.network.message({.from = Rank{1}, .to = Rank{0}}));
-  const auto by_normal = [&](Step length) -> std::optional<RoundTime> {
-    const double steps_s = expected_slowest_sum(input.times, static_cast<double>(length.value()));
-    return RoundTime{.time_s = steps_s + last_s, .communication_s = last_s};
-  };
-  const auto by_drawn = [&](Step length) -> std::optional<RoundTime> {
-    const auto drawn = sample_rounds(input.times, length.value());
-    if (!drawn) return input.times.has_variance ? by_normal(length) : std::nullopt;
-    return RoundTime{.time_s = drawn->time_s.mean + last_s, .communication_s = last_s, .error_s = drawn->time_s.error};
-  };
-  return predict_rounds(*make_swap_period(Step{0}), {"slowest normal sum", by_normal, "slowest sampled sum", by_drawn},
-                        input);
-}
-
 inline std::unique_ptr<Algorithm> make_ad_psgd(Settings& settings, const AlgorithmContext& context) {
+  constexpr int most_workers_of_graph = 65'536;  // whose neighbours are listed
   PairOptions options;
   const GossipGraphPtr graph =
       read_graph(settings, context, Mixing::in_pairs,
@@ -168,72 +214,6 @@ inline std::unique_ptr<Algorithm> make_ad_psgd(Settings& settings, const Algorit
     options.overlap_steps = Step{*overlap};
   options.evaluated = read_own_models(settings);
   return std::make_unique<AdPsgd>(std::move(options));
-}
-
-// A worker that loses its state goes on with what it has taken up.
-inline ModelStatePtr& PairExchanges::mixed() {
-  ModelStatePtr& mixed = *mixed_;
-  if (!mixed) mixed = worker_.model();
-  return mixed;
-}
-
-inline void PairExchanges::begin_step() {
-  *mixed_ = worker_.model();
-  if (is_active_ && !asked_) ask();
-}
-
-inline void PairExchanges::ask() {
-  const auto partner = draw_partner();
-  if (!partner) return;
-  asked_ = {*partner, worker_.step()};
-  *sent_ = mixed();
-  worker_.send(*partner, Message::of_model(worker_.step(), mixed()));
-}
-
-// In the place of one that has stopped the next one that has not.
-inline std::optional<Rank> PairExchanges::draw_partner() const {
-  const int count = sides_.partners(worker_.rank());
-  const int drawn = std::min(static_cast<int>(worker_.uniform(worker_.step()) * count), count - 1);
-  for (int passed = 0; passed < count; ++passed) {
-    const Rank partner = sides_.partner(worker_.rank(), (drawn + passed) % count);
-    if (!gossip_.has_stopped(partner)) return partner;
-  }
-  return std::nullopt;
-}
-
-inline void PairExchanges::take_what_has_come() {
-  for (const auto& message : gossip_.receive_what_has_come()) meet(*message);
-  if (asked_ && gossip_.has_stopped(asked_->partner)) await_answer();  // which may have come before its end
-}
-
-inline void PairExchanges::wait_for_older_than(Step steps) {
-  if (asked_ && worker_.step() - asked_->step >= steps) await_answer();
-}
-
-inline void PairExchanges::await_answer() {
-  if (const auto message = gossip_.receive_from(asked_->partner)) return meet(*message);
-  asked_.reset();  // it has stopped without one
-}
-
-// Moments and, with steps taken since it asked, an active worker's BatchNorm statistics are its own: a difference of
-// variances might be none.
-inline void PairExchanges::meet(const Message& message) {
-  if (!is_active_) {
-    worker_.send(message.from, Message::of_model(worker_.step(), mixed()));
-    mixed() = worker_.combine({{0.5, mixed()}, {0.5, message.model}});
-    return;
-  }
-  asked_.reset();
-  const ModelStatePtr sent = std::exchange(*sent_, nullptr);
-  mixed() = !sent || sent == mixed() ? worker_.combine({{0.5, mixed()}, {0.5, message.model}})
-                                     : worker_.combine({{1, mixed()}, {0.5, message.model}, {-0.5, sent}}, mixed());
-}
-
-inline void PairExchanges::end() {
-  *mixed_ = worker_.model();
-  take_what_has_come();
-  if (asked_) await_answer();
-  worker_.set_model(mixed());
 }
 
 }  // namespace syncopate

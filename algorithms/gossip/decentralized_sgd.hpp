@@ -1,31 +1,25 @@
 // Decentralised SGD (D-PSGD): each worker mixes its model with those of its neighbours on a graph, and steps along its
-// own gradient. Nobody holds the model of all.
+// own gradient. Nobody holds a common model.
 // Source:  Lian et al. 2017, "Can Decentralized Algorithms Outperform Centralized Algorithms?", Algorithm 1.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per step and worker one model sent to each neighbour and one received, while its gradient is computed: two
 //          on the ring; N - 1 models at the very end, for what is evaluated.
-// Differs: the gradient is taken at the worker's own model, as in the paper, and the step from the mixed one: weight
-//          decay and the norms of layer-wise optimizers are those of the mixed model. The paper has no decay; were it
-//          part of the loss, it would be that of the own model. Two workers on a ring mix their halves. The graph is
-//          the paper's ring unless another is given, also one whose links go one way or change from step to step: what
-//          is asked of W is that it is doubly stochastic. The part of a neighbour that has left falls to the worker
-//          itself, so that the mean of the others' models is preserved (not where links go one way). Momentum stays
-//          with its worker. One that loses its state goes on from what a neighbour sent it last, for the last mixing
-//          (gossip.hpp); its own model of before lives on in those to whom it has sent it. What is evaluated is the
-//          mean of all models after as many steps (which no worker has, and which costs nothing), or each of them.
+// Differs: the gradient is taken at the worker's own model, as in the paper, and the step from the mixed one, whose
+//          weight decay and norms count; the paper has no decay. Two workers on a ring mix their halves. Without a
+//          graph it is the paper's ring. Links may go one way or change from step to step: W must be doubly stochastic.
+//          The part of a neighbour that has left falls to the worker itself, which preserves the mean of the others'
+//          models (not where links go one way). Momentum stays with its worker. One that loses its state goes on from
+//          what a neighbour sent it for the last mixing (gossip.hpp); its old model lives on in those to whom it was
+//          sent. Evaluated is the mean of all models after as many steps (which costs nothing), or each of them.
 // Checks:  one worker equals SGD bit for bit; without gradients differences decay by W's eigenvalues, on the ring by
 //          1/3 + 2/3 cos(2 pi k/N) per step; with linear gradients the mean of the models is that of synchronous SGD;
 //          on the complete graph all models are the mean after each mixing.
 #pragma once
 
-#include <optional>
 #include <set>
-#include <utility>
-#include <vector>
 
 #include "algorithms/gossip/gossip.hpp"
 #include "algorithms/gossip/graph.hpp"
-#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
@@ -35,69 +29,66 @@ class DecentralizedSgd : public Algorithm {
   explicit DecentralizedSgd(OwnModels evaluated = OwnModels::mean, GossipGraphPtr graph = nullptr)
       : evaluated_(evaluated), graph_(std::move(graph)) {}
 
-  void run(Worker& worker) const override;
+  void run(Worker& worker) const override {
+    const GossipGraphPtr graph = graph_of(worker.size());
+    Gossip gossip(worker, evaluated_);
+    const LinksOfWorker links(*graph, worker.rank());
+    std::set<Rank> stopped;  // neighbours no more
+    while (worker.budget_left()) {
+      for (const Neighbour& link : links.receivers(worker.step()))
+        if (!stopped.contains(link.worker)) worker.send(link.worker, Message::of_model(worker.step(), worker.model()));
+      const Gradient gradient = worker.compute_step_gradient();
+      mix(worker, gossip, links.senders(worker.step()), stopped);
+      worker.descend(gradient / worker.micro_batches());
+      gossip.end_step();
+    }
+    std::vector<Rank> listeners = graph->all_receivers(worker.rank());
+    std::erase_if(listeners, [&](Rank listener) { return stopped.contains(listener); });
+    gossip.stop(listeners, {});
+  }
+
   Traits traits() const override {
     return {.sends_to_neighbours = true, .follows_clock = false, .exchanged_whole = models_of_neighbours};
   }
-  Forecast forecast(const PredictionInput& input) const override;
-  std::optional<Communicated> communication(const CommunicationInput& input) const override;
+
+  Forecast forecast(const PredictionInput& input) const override {
+    return no_formula_but_gap(*graph_of(input.workers));
+  }
+
+  // At the end the others' models, with a weight each, come to worker 0.
+  std::optional<Communicated> communication(const CommunicationInput& input) const override {
+    const Bytes::Rep model = input.parameter_bytes.value(), last = (input.workers - 1) * (model + 8);
+    const std::int64_t messages = graph_of(input.workers)->messages_in(input.steps);
+    return Communicated{input.steps.value(), Bytes{messages * model + last}};
+  }
 
  private:
+  // The weighted mean of the own model and those that the neighbours have sent; the weight of those who have stopped is
+  // the worker's own.
+  static void mix(Worker& worker, Gossip& gossip, const std::vector<Neighbour>& senders, std::set<Rank>& stopped) {
+    std::vector<WeightedState> terms;
+    double taken = 0;
+    bool was_anybody_there = false;
+    for (const auto& [sender, weight] : senders) {
+      if (stopped.contains(sender)) continue;
+      was_anybody_there = true;
+      if (const auto message = gossip.receive_from(sender)) {
+        terms.push_back({weight, message->model});
+        taken += weight;
+      } else {
+        stopped.insert(sender);
+      }
+    }
+    if (!was_anybody_there) return;
+    terms.push_back({1 - taken, worker.model()});
+    worker.set_model(worker.combine(terms));
+  }
+
   GossipGraphPtr graph_of(int workers) const { return graph_ ? graph_ : ring(workers); }
 
   OwnModels evaluated_;
   GossipGraphPtr graph_;
 };
-
-// The weighted mean of the own model and those that the neighbours have sent; the weight of those who have stopped is
-// the worker's own.
-inline void mix(Worker& worker, Gossip& gossip, const std::vector<Neighbour>& senders, std::set<Rank>& stopped) {
-  std::vector<WeightedState> terms;
-  double taken = 0;
-  bool was_anybody_there = false;
-  for (const auto& [sender, weight] : senders) {
-    if (stopped.contains(sender)) continue;
-    was_anybody_there = true;
-    if (const auto message = gossip.receive_from(sender)) {
-      terms.push_back({weight, message->model});
-      taken += weight;
-    } else {
-      stopped.insert(sender);
-    }
-  }
-  if (!was_anybody_there) return;
-  terms.push_back({1 - taken, worker.model()});
-  worker.set_model(worker.combine(terms));
-}
-
-inline void DecentralizedSgd::run(Worker& worker) const {
-  const GossipGraphPtr graph = graph_of(worker.size());
-  Gossip gossip(worker, evaluated_);
-  const LinksOfWorker links(*graph, worker.rank());
-  std::set<Rank> stopped;  // neighbours no more
-  while (worker.budget_left()) {
-    for (const Neighbour& link : links.receivers(worker.step()))
-      if (!stopped.contains(link.worker)) worker.send(link.worker, Message::of_model(worker.step(), worker.model()));
-    const Gradient gradient = worker.compute_step_gradient();
-    mix(worker, gossip, links.senders(worker.step()), stopped);
-    worker.descend(gradient / worker.micro_batches());
-    gossip.end_step();
-  }
-  std::vector<Rank> listeners = graph->all_receivers(worker.rank());
-  std::erase_if(listeners, [&](Rank listener) { return stopped.contains(listener); });
-  gossip.stop(listeners, {});
-}
-
-inline Forecast DecentralizedSgd::forecast(const PredictionInput& input) const {
-  return no_formula_but_gap(*graph_of(input.workers));
-}
-
-// At the end the others' models, with a weight each, come to worker 0.
-inline std::optional<Communicated> DecentralizedSgd::communication(const CommunicationInput& input) const {
-  const Bytes::Rep model = input.parameter_bytes.value(), last = (input.workers - 1) * (model + 8);
-  const std::int64_t messages = graph_of(input.workers)->messages_in(input.steps);
-  return Communicated{input.steps.value(), Bytes{messages * model + last}};
-}
 
 inline std::unique_ptr<Algorithm> make_decentralized_sgd(Settings& settings, const AlgorithmContext& context) {
   GossipGraphPtr graph = read_graph(settings, context, Mixing::doubly_stochastic,

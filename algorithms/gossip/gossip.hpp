@@ -1,10 +1,8 @@
-// What methods without a centre share: workers that send each other models, some of which stop before others, what is
-// evaluated of them, and with what a worker goes on that loses its state.
-//
-// Only other workers have anything for one that has lost its state: it takes up the model that one of them sent it last
-// (as senders that log their last message could send it again; as with a lost average, no time is charged), before the
-// first one the first model of all. Its optimizer's moments begin anew. None of its steps count as dropped: what they
-// did is in the models that it has sent.
+// Shared by methods without a centre: messages of models, workers that stop before others, what is evaluated, and how
+// a worker goes on that loses its state. Such a worker takes up the model that another one sent it last, before the
+// first message the first model of all, with fresh moments. (A sender that logs its last message could send it again;
+// no time is charged, as with a lost average.) None of its steps count as dropped: their effect is in the models that
+// it has sent.
 #pragma once
 
 #include <map>
@@ -30,7 +28,7 @@ class Gossip {
 
   // The next message of another worker; nothing once it has stopped.
   ReceivedMessage receive_from(Rank from, Worker::Here at = Worker::Here::current());
-  // What has come by now, in the order of arrival, of workers that have not stopped.
+  // The messages so far, in the order of arrival, of workers that have not stopped.
   std::vector<ReceivedMessage> receive_what_has_come(Worker::Here at = Worker::Here::current());
   // As far as is known here. Nobody sends to itself.
   bool has_stopped(Rank worker) const {
@@ -40,8 +38,8 @@ class Gossip {
   // The mean by these weights, with their sum.
   WeightedState mean(std::vector<WeightedState> terms) const;
 
-  // To be called by each worker after each step, which is reported: this is its model now, of that weight among all.
-  // After the last step `stop` follows and says so.
+  // Each worker calls it after each step, which it reports: this is its model now, of that weight among all. After the
+  // last step `stop` follows.
   void end_step(double weight = 1) {
     const ModelStatePtr others = others_newest_.lock();
     worker_.report_steps();
@@ -53,10 +51,10 @@ class Gossip {
     double weight = 1;
     bool others_may_wait = false;  // for a message of this worker, though all have done their last step
   };
-  // The end of this worker's training. All send their models to worker 0, which publishes their mean, weighted: for the
-  // result alone, so that none takes a transfer on the clock (Message::Kind::last_model). Until it has them all it has not
-  // left, so it tells `listeners`, who may wait for its next message. Workers that leave because their own data are used
-  // up are not in the mean; if worker 0 is one, there is none.
+  // Ends this worker's training. All send their models to worker 0, which publishes their weighted mean: for the result
+  // alone, so that none takes a transfer on the clock (Message::Kind::last_model). Until it has them all it has not
+  // left, so it tells `listeners`, who may wait for its next message. Workers that leave because their own data are
+  // used up are not in the mean; if worker 0 is one, there is none.
   void stop(std::span<const Rank> listeners, const Ending& how, Worker::Here at = Worker::Here::current());
 
  private:

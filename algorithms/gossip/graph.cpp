@@ -6,15 +6,9 @@
 #include <bit>
 #include <cmath>
 #include <complex>
-#include <cstdint>
 #include <numbers>
-#include <optional>
 #include <set>
-#include <utility>
-#include <vector>
 
-#include "workers/base/linear_algebra.hpp"
-#include "workers/base/units.hpp"
 #include "workers/time/trace.hpp"
 
 namespace syncopate {
@@ -49,7 +43,28 @@ class HopGraph final : public GossipGraph {
       result.push_back({further(receiver, *hop, -1), weight(hops)});
     return result;
   }
-  double second_eigenvalue() const override;
+  // The eigenvectors of what commutes with all shifts are waves: one per place of the grid, of which the first is
+  // level.
+  double second_eigenvalue() const override {
+    double largest = 0;
+    for (int wave = 1; wave < workers(); ++wave) {
+      const GridPlace k = place_of(wave);
+      double product = 1;
+      for (const auto& hops : hops_) {
+        std::complex<double> sum = 1;
+        for (const GridPlace& hop : hops) {
+          double turns = 0;
+          for (std::size_t d = 0; d < sizes_.size(); ++d)
+            turns += static_cast<double>(k[d] * hop[d] % sizes_[d]) / sizes_[d];
+          sum += std::polar(1.0, 2 * std::numbers::pi * turns);
+        }
+        product *= weight(hops) * std::abs(sum);
+      }
+      largest = std::max(largest, product);
+    }
+    constexpr double rounded = 1e-12;  // what is 0 but for the waves' rounding
+    return largest < rounded ? 0 : std::pow(largest, 1.0 / cycle());
+  }
   double least_kept() const override {
     double least = 1;
     for (const auto& hops : hops_) least = std::min(least, weight(hops));
@@ -77,28 +92,6 @@ class HopGraph final : public GossipGraph {
   std::vector<std::vector<GridPlace>> hops_;
 };
 
-// Of what commutes with all shifts, waves are the eigenvectors: one per place of the grid, of which the first is level.
-double HopGraph::second_eigenvalue() const {
-  double largest = 0;
-  for (int wave = 1; wave < workers(); ++wave) {
-    const GridPlace k = place_of(wave);
-    double product = 1;
-    for (const auto& hops : hops_) {
-      std::complex<double> sum = 1;
-      for (const GridPlace& hop : hops) {
-        double turns = 0;
-        for (std::size_t d = 0; d < sizes_.size(); ++d)
-          turns += static_cast<double>(k[d] * hop[d] % sizes_[d]) / sizes_[d];
-        sum += std::polar(1.0, 2 * std::numbers::pi * turns);
-      }
-      product *= weight(hops) * std::abs(sum);
-    }
-    largest = std::max(largest, product);
-  }
-  constexpr double rounded = 1e-12;  // what is 0 but for the waves' rounding
-  return largest < rounded ? 0 : std::pow(largest, 1.0 / cycle());
-}
-
 std::vector<GridPlace> powers_of_two_below(int workers) {
   std::vector<GridPlace> hops;
   for (int hop = 1; hop < workers; hop *= 2) hops.push_back({hop});
@@ -124,79 +117,65 @@ class CompleteGraph final : public GossipGraph {
   int workers_;
 };
 
-}  // namespace
+// By which weights with six decimals miss a sum. It falls to what the worker keeps.
+constexpr double rounding = 1e-5;
 
-std::vector<Rank> GossipGraph::all_receivers(Rank sender) const {
-  std::vector<Rank> all;
-  for (Step exchange; exchange < Step{cycle()}; ++exchange)
-    for (const Neighbour& link : receivers(sender, exchange))
-      if (std::ranges::find(all, link.worker) == all.end()) all.push_back(link.worker);
-  return all;
+double sum_of(const std::vector<Neighbour>& links) {
+  double sum = 0;
+  for (const Neighbour& link : links) sum += link.weight;
+  return sum;
 }
 
-LinksOfWorker::LinksOfWorker(const GossipGraph& graph, Rank self) {
-  for (Step exchange; exchange < Step{graph.cycle()}; ++exchange) {
-    receivers_.push_back(graph.receivers(self, exchange));
-    senders_.push_back(graph.senders(self, exchange));
-  }
-}
+enum class ListedWeights { refused, read, passed_over };
 
-std::int64_t GossipGraph::messages_in(Step exchanges) const {
-  std::int64_t messages = 0;
-  for (int turn = 0; turn < cycle(); ++turn) {
-    const std::int64_t times = (exchanges.value() - turn + cycle() - 1) / cycle();
-    for (const Rank worker : Ranks(workers())) messages += times * std::ssize(receivers(worker, Step{turn}));
-  }
-  return messages;
-}
+struct ListedLinks {
+  ListedWeights weights = ListedWeights::refused;
+  bool go_one_way = false;
+};
 
-GossipGraphPtr ring(int workers) {
-  std::vector<GridPlace> hops;
-  if (workers > 1) hops.push_back({-1});
-  if (workers > 2) hops.push_back({1});
-  return std::make_shared<HopGraph>(GridPlace{workers}, std::vector<std::vector<GridPlace>>{hops});
-}
-
-GossipGraphPtr torus(int rows, int columns) {
-  std::vector<GridPlace> hops;
-  const GridPlace sizes = {rows, columns};
-  for (std::size_t d = 0; d < sizes.size(); ++d)
-    for (const int by : {-1, 1}) {
-      if (sizes[d] < 2 || (sizes[d] == 2 && by > 0)) continue;  // the one before is also the one after
-      GridPlace hop(sizes.size());
-      hop[d] = by;
-      hops.push_back(std::move(hop));
+std::vector<WeightedLink> links_in(const DataFile& file, int workers, const ListedLinks& what) {
+  const bool have_weights = what.weights == ListedWeights::read;
+  CsvRows rows = have_weights ? CsvRows(file.name, file.content, {"from", "to", "weight"})
+                              : CsvRows(file.name, file.content, {"from", "to"});
+  if (what.weights == ListedWeights::refused && rows.has_column("weight"))
+    rows.fault("there is a column weight; set weights = \"given\" to read it, or another word to pass it over");
+  std::vector<WeightedLink> links;
+  std::set<std::pair<std::int64_t, std::int64_t>> seen;
+  while (rows.next()) {
+    const auto from = rows.integer(0, workers - 1), to = rows.integer(1, workers - 1);
+    if (!from || !to) continue;
+    if (*from == *to) {
+      rows.fault(fmt::format("links worker {} with itself; must link two workers", *from));
+      continue;
     }
-  return std::make_shared<HopGraph>(sizes, std::vector<std::vector<GridPlace>>{hops});
-}
-
-GossipGraphPtr hypercube(int workers) {
-  std::size_t bits = 0;
-  while ((1 << bits) < workers) ++bits;
-  std::vector<GridPlace> hops;
-  for (std::size_t d = bits; d-- > 0;) {
-    GridPlace hop(bits);
-    hop[d] = 1;
-    hops.push_back(std::move(hop));
+    const double weight = have_weights ? rows.number(2) : 0;
+    if (have_weights && !(weight > 0 && weight < 1))
+      rows.fault(fmt::format("weight = {}; must be above 0 and below 1", weight));
+    const bool is_new = seen.emplace(*from, *to).second;
+    const bool is_new_back = what.go_one_way || seen.emplace(*to, *from).second;
+    if (!is_new || !is_new_back) rows.fault(fmt::format("the link of {} and {} stands twice", *from, *to));
+    const int a = static_cast<int>(*from), b = static_cast<int>(*to);
+    links.push_back({a, b, weight});
+    if (!what.go_one_way) links.push_back({b, a, weight});
   }
-  return std::make_shared<HopGraph>(GridPlace(bits, 2), std::vector<std::vector<GridPlace>>{hops});
+  rows.check();
+  return links;
 }
 
-GossipGraphPtr complete_graph(int workers) { return std::make_shared<CompleteGraph>(workers); }
-
-GossipGraphPtr exponential_graph(int workers) {
-  return std::make_shared<HopGraph>(GridPlace{workers},
-                                    std::vector<std::vector<GridPlace>>{powers_of_two_below(workers)});
+// Reads the keys `file` and `file_hash` of the table and the file: the columns from and to, ranks from 0, and weight
+// where weights are read; where they are refused, a column of them is a fault. A line of links that go both ways is two
+// links. No pair stands twice, and nobody is linked with itself. Nothing after a fault.
+std::optional<std::vector<WeightedLink>> read_listed_links(Settings& table, int workers, const ListedLinks& what) {
+  const std::size_t faults = table.faults_so_far();
+  const auto file = find_data_file(table);
+  if (!file || table.faults_so_far() > faults) return std::nullopt;
+  try {
+    return links_in(*file, workers, what);
+  } catch (const FileFault& problem) {
+    report(problem, table);
+    return std::nullopt;
+  }
 }
-
-GossipGraphPtr one_peer_exponential(int workers) {
-  std::vector<std::vector<GridPlace>> hops;
-  for (GridPlace& hop : powers_of_two_below(workers)) hops.push_back({std::move(hop)});
-  if (hops.empty()) hops.emplace_back();  // one worker
-  return std::make_shared<HopGraph>(GridPlace{workers}, std::move(hops));
-}
-
-namespace {
 
 enum class Kind { ring, torus, hypercube, exponential, one_peer_exponential, complete, file };
 
@@ -276,7 +255,7 @@ GossipGraphPtr read_file_graph(Settings& table, const AlgorithmContext& context,
   return why ? nullptr : graph;
 }
 
-// Of graphs without two sides those in pairs have no use.
+// Pairs need a graph with two sides.
 std::optional<Kind> read_kind(Settings& table, Mixing needed) {
   const Key key{"kind", "The graph: each worker's neighbours, and their weights."};
   if (needed == Mixing::in_pairs)
@@ -292,6 +271,76 @@ std::optional<Kind> read_kind(Settings& table, Mixing needed) {
 }
 
 }  // namespace
+
+std::vector<Rank> GossipGraph::all_receivers(Rank sender) const {
+  std::vector<Rank> all;
+  for (Step exchange; exchange < Step{cycle()}; ++exchange)
+    for (const Neighbour& link : receivers(sender, exchange))
+      if (std::ranges::find(all, link.worker) == all.end()) all.push_back(link.worker);
+  return all;
+}
+
+LinksOfWorker::LinksOfWorker(const GossipGraph& graph, Rank self) {
+  for (Step exchange; exchange < Step{graph.cycle()}; ++exchange) {
+    receivers_.push_back(graph.receivers(self, exchange));
+    senders_.push_back(graph.senders(self, exchange));
+  }
+}
+
+std::int64_t GossipGraph::messages_in(Step exchanges) const {
+  std::int64_t messages = 0;
+  for (int turn = 0; turn < cycle(); ++turn) {
+    const std::int64_t times = (exchanges.value() - turn + cycle() - 1) / cycle();
+    for (const Rank worker : Ranks(workers())) messages += times * std::ssize(receivers(worker, Step{turn}));
+  }
+  return messages;
+}
+
+GossipGraphPtr ring(int workers) {
+  std::vector<GridPlace> hops;
+  if (workers > 1) hops.push_back({-1});
+  if (workers > 2) hops.push_back({1});
+  return std::make_shared<HopGraph>(GridPlace{workers}, std::vector<std::vector<GridPlace>>{hops});
+}
+
+GossipGraphPtr torus(int rows, int columns) {
+  std::vector<GridPlace> hops;
+  const GridPlace sizes = {rows, columns};
+  for (std::size_t d = 0; d < sizes.size(); ++d)
+    for (const int by : {-1, 1}) {
+      if (sizes[d] < 2 || (sizes[d] == 2 && by > 0)) continue;  // the one before is also the one after
+      GridPlace hop(sizes.size());
+      hop[d] = by;
+      hops.push_back(std::move(hop));
+    }
+  return std::make_shared<HopGraph>(sizes, std::vector<std::vector<GridPlace>>{hops});
+}
+
+GossipGraphPtr hypercube(int workers) {
+  std::size_t bits = 0;
+  while ((1 << bits) < workers) ++bits;
+  std::vector<GridPlace> hops;
+  for (std::size_t d = bits; d-- > 0;) {
+    GridPlace hop(bits);
+    hop[d] = 1;
+    hops.push_back(std::move(hop));
+  }
+  return std::make_shared<HopGraph>(GridPlace(bits, 2), std::vector<std::vector<GridPlace>>{hops});
+}
+
+GossipGraphPtr complete_graph(int workers) { return std::make_shared<CompleteGraph>(workers); }
+
+GossipGraphPtr exponential_graph(int workers) {
+  return std::make_shared<HopGraph>(GridPlace{workers},
+                                    std::vector<std::vector<GridPlace>>{powers_of_two_below(workers)});
+}
+
+GossipGraphPtr one_peer_exponential(int workers) {
+  std::vector<std::vector<GridPlace>> hops;
+  for (GridPlace& hop : powers_of_two_below(workers)) hops.push_back({std::move(hop)});
+  if (hops.empty()) hops.emplace_back();  // one worker
+  return std::make_shared<HopGraph>(GridPlace{workers}, std::move(hops));
+}
 
 GossipGraphPtr read_graph(Settings& settings, const AlgorithmContext& context, Mixing needed,
                           std::string_view sentence) {
@@ -326,19 +375,6 @@ Forecast no_formula_but_gap(const GossipGraph& graph) {
   return Forecast::none(
       fmt::format("workers wait for neighbours, who wait for theirs; the graph's spectral gap is {:.4g}", gap));
 }
-
-namespace {
-
-// What weights with six decimals miss a sum by. It falls to what the worker keeps.
-constexpr double rounding = 1e-5;
-
-double sum_of(const std::vector<Neighbour>& links) {
-  double sum = 0;
-  for (const Neighbour& link : links) sum += link.weight;
-  return sum;
-}
-
-}  // namespace
 
 WeightedGraph::WeightedGraph(int workers, const std::vector<WeightedLink>& links)
     : receivers_(static_cast<std::size_t>(workers)), senders_(static_cast<std::size_t>(workers)) {
@@ -447,22 +483,6 @@ void weigh(std::vector<WeightedLink>& links, int workers, LinkWeights rule) {
   }
 }
 
-int TwoSides::partners(Rank worker) const {
-  if (!lists_.empty()) return static_cast<int>(lists_[at(worker)].partners.size());
-  return worker.value % 2 == 1 ? (workers_ + 1) / 2 : workers_ / 2;
-}
-
-Rank TwoSides::partner(Rank worker, int number) const {
-  if (!lists_.empty()) return lists_[at(worker)].partners[static_cast<std::size_t>(number)];
-  return Rank{2 * number + 1 - worker.value % 2};
-}
-
-std::vector<Rank> TwoSides::all_partners(Rank worker) const {
-  std::vector<Rank> all;
-  for (int number = 0; number < partners(worker); ++number) all.push_back(partner(worker, number));
-  return all;
-}
-
 // From rank 0 on neighbours are of the other side, whichever way a link goes.
 std::optional<TwoSides> TwoSides::of(const GossipGraph& graph) {
   TwoSides sides(graph.workers());
@@ -493,51 +513,6 @@ std::optional<TwoSides> TwoSides::of(const GossipGraph& graph) {
     }
   }
   return sides;
-}
-
-namespace {
-
-std::vector<WeightedLink> links_in(const DataFile& file, int workers, const ListedLinks& what) {
-  const bool have_weights = what.weights == ListedWeights::read;
-  CsvRows rows = have_weights ? CsvRows(file.name, file.content, {"from", "to", "weight"})
-                              : CsvRows(file.name, file.content, {"from", "to"});
-  if (what.weights == ListedWeights::refused && rows.has_column("weight"))
-    rows.fault("there is a column weight; set weights = \"given\" to read it, or another word to pass it over");
-  std::vector<WeightedLink> links;
-  std::set<std::pair<std::int64_t, std::int64_t>> seen;
-  while (rows.next()) {
-    const auto from = rows.integer(0, workers - 1), to = rows.integer(1, workers - 1);
-    if (!from || !to) continue;
-    if (*from == *to) {
-      rows.fault(fmt::format("links worker {} with itself; must link two workers", *from));
-      continue;
-    }
-    const double weight = have_weights ? rows.number(2) : 0;
-    if (have_weights && !(weight > 0 && weight < 1))
-      rows.fault(fmt::format("weight = {}; must be above 0 and below 1", weight));
-    const bool is_new = seen.emplace(*from, *to).second;
-    const bool is_new_back = what.go_one_way || seen.emplace(*to, *from).second;
-    if (!is_new || !is_new_back) rows.fault(fmt::format("the link of {} and {} stands twice", *from, *to));
-    const int a = static_cast<int>(*from), b = static_cast<int>(*to);
-    links.push_back({a, b, weight});
-    if (!what.go_one_way) links.push_back({b, a, weight});
-  }
-  rows.check();
-  return links;
-}
-
-}  // namespace
-
-std::optional<std::vector<WeightedLink>> read_listed_links(Settings& table, int workers, const ListedLinks& what) {
-  const std::size_t faults = table.faults_so_far();
-  const auto file = find_data_file(table);
-  if (!file || table.faults_so_far() > faults) return std::nullopt;
-  try {
-    return links_in(*file, workers, what);
-  } catch (const FileFault& problem) {
-    report(problem, table);
-    return std::nullopt;
-  }
 }
 
 }  // namespace syncopate

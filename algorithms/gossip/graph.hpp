@@ -6,17 +6,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "algorithms/method/algorithm.hpp"
 #include "workers/base/linear_algebra.hpp"
-#include "workers/base/units.hpp"
-#include "workers/config/settings.hpp"
 
 namespace syncopate {
 
@@ -32,7 +24,7 @@ class GossipGraph {
   virtual ~GossipGraph() = default;
 
   virtual int workers() const = 0;
-  // Exchanges after which the graph begins anew; 1: it is always the same.
+  // Exchanges after which the graph repeats; 1: it is always the same.
   virtual int cycle() const { return 1; }
   // In this exchange, counted from 0: none of them the worker itself, each once.
   virtual std::vector<Neighbour> receivers(Rank sender, Step exchange) const = 0;
@@ -42,17 +34,17 @@ class GossipGraph {
   virtual double second_eigenvalue() const = 0;
   double spectral_gap() const { return 1 - second_eigenvalue(); }
 
-  // Of push-sum, where nobody has left: the least share of its weight that a worker keeps when it sends, and the least
+  // For push-sum, where nobody has left: the least share of its weight that a worker keeps when it sends, and the least
   // weight that one has after an exchange.
   virtual double least_kept() const = 0;
   virtual double least_weight() const { return 1; }  // W is doubly stochastic
-  // All to whom a worker sends in some exchange of a cycle, in the order in which it does first.
+  // All receivers of a worker in a cycle, in the order of their first exchange.
   std::vector<Rank> all_receivers(Rank sender) const;
   std::int64_t messages_in(Step exchanges) const;  // of all workers
 };
 using GossipGraphPtr = std::shared_ptr<const GossipGraph>;
 
-// Those of one worker, looked up once.
+// The links of one worker, looked up once.
 class LinksOfWorker {
  public:
   LinksOfWorker(const GossipGraph& graph, Rank self);
@@ -76,42 +68,29 @@ GossipGraphPtr complete_graph(int workers);        // all others
 GossipGraphPtr exponential_graph(int workers);     // those 1, 2, 4, ... < N ranks further
 GossipGraphPtr one_peer_exponential(int workers);  // of these one per exchange, in turn
 
-// The table `graph` of a method without a centre.
-// What the method needs of W.
+// The demands of a method on W.
 enum class Mixing {
   doubly_stochastic,  // the mean of all models is preserved by itself (D-PSGD)
   column_stochastic,  // weights that are mixed along correct for who has got more (push-sum)
   in_pairs,           // its links alone, which go both ways: two workers at a time mix their halves (AD-PSGD)
 };
 
-// Null where the table is not written: the method's own graph; and after a fault. The sentence is the table's.
+// Reads the table `graph`, described by the sentence. Null if it is not written (the method's own graph), and after a
+// fault.
 GossipGraphPtr read_graph(Settings& settings, const AlgorithmContext& context, Mixing needed,
                           std::string_view sentence);
 
 // Why gossip has no formula, with the gap of its graph.
 Forecast no_formula_but_gap(const GossipGraph& graph);
 
-// Links between workers that a file lists, for methods in which each has neighbours.
-// What goes from one worker to another, with the part that it is of what the first one has.
+// A link from one worker to another, with the share of the first one's model that it carries.
 struct WeightedLink {
   int from = 0;
   int to = 0;
   double weight = 0;
 };
 
-enum class ListedWeights { refused, read, passed_over };
-
-struct ListedLinks {
-  ListedWeights weights = ListedWeights::refused;
-  bool go_one_way = false;
-};
-
-// Reads the keys `file` and `file_hash` of the table and the file: the columns from and to, ranks from 0, and weight
-// where weights are read; where they are refused, a column of them is a fault. Of links that go both ways each line is
-// two. No pair stands twice, and nobody is linked with itself. Nothing after a fault.
-std::optional<std::vector<WeightedLink>> read_listed_links(Settings& table, int workers, const ListedLinks& what);
-
-// Graphs that are given link by link, each with its weight: what a file says, checked.
+// A graph that is given link by link, each with its weight, as a file lists them.
 class WeightedGraph final : public GossipGraph {
  public:
   // Each pair stands once, and nobody sends to itself.
@@ -124,11 +103,11 @@ class WeightedGraph final : public GossipGraph {
   double least_kept() const override { return least_kept_; }
   double least_weight() const override { return least_weight_; }
 
-  // What is wrong with it, or nothing. Of each of the two the first.
+  // The first fault of the graph, or nothing.
   std::optional<std::string> why_not_connected() const;
-  // Whether W's columns sum to 1 and its diagonal is positive: all keep a part of what they have.
+  // W's columns must sum to 1 and its diagonal be positive: all keep a part of what they have.
   std::optional<std::string> why_not_column_stochastic() const;
-  // Whether its rows do too: what a worker takes from others is as much as it gives.
+  // Its rows must sum to 1 too: a worker takes from others as much as it gives.
   std::optional<std::string> why_not_doubly_stochastic() const;
 
  private:
@@ -143,18 +122,16 @@ class WeightedGraph final : public GossipGraph {
   double least_weight_ = 1;
 };
 
-// Weights of links that have none. Both are doubly stochastic where all have as many neighbours, Metropolis' wherever
-// links go both ways.
+// Weights for links without. Both are doubly stochastic where all have as many neighbours, Metropolis' wherever links
+// go both ways.
 enum class LinkWeights {
   degree,      // 1/(d + 1), d being how many the sender has
   metropolis,  // 1/(d + 1), d being the larger of the two workers' numbers
 };
 void weigh(std::vector<WeightedLink>& links, int workers, LinkWeights rule);
 
-// Graphs with two sides (bipartite): of two workers who meet, one asks and the other answers.
-// Cost:    by parity none; of a graph a list of all links.
-// The two sides of a graph on which no two of a side are linked: passive workers answer, of whom rank 0 is one, active
-// ones ask.
+// The two sides of a graph (bipartite), of which no two of a side are linked: of two workers who meet, an active one
+// asks and a passive one answers. Rank 0 is passive. By parity it costs nothing; of a graph a list of all links.
 class TwoSides {
  public:
   static TwoSides by_parity(int workers) { return TwoSides(workers); }  // all pairs of an even rank and an odd one
@@ -162,10 +139,23 @@ class TwoSides {
   static std::optional<TwoSides> of(const GossipGraph& graph);
 
   bool is_active(Rank worker) const { return lists_.empty() ? worker.value % 2 == 1 : lists_[at(worker)].is_active; }
-  // Of the other side, linked with it, in the order of the ranks.
-  int partners(Rank worker) const;
-  Rank partner(Rank worker, int number) const;
-  std::vector<Rank> all_partners(Rank worker) const;
+
+  // Linked workers of the other side, in the order of the ranks.
+  int partners(Rank worker) const {
+    if (!lists_.empty()) return static_cast<int>(lists_[at(worker)].partners.size());
+    return worker.value % 2 == 1 ? (workers_ + 1) / 2 : workers_ / 2;
+  }
+
+  Rank partner(Rank worker, int number) const {
+    if (!lists_.empty()) return lists_[at(worker)].partners[static_cast<std::size_t>(number)];
+    return Rank{2 * number + 1 - worker.value % 2};
+  }
+
+  std::vector<Rank> all_partners(Rank worker) const {
+    std::vector<Rank> all;
+    for (int number = 0; number < partners(worker); ++number) all.push_back(partner(worker, number));
+    return all;
+  }
 
  private:
   struct Listed {

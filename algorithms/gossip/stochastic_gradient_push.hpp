@@ -3,32 +3,34 @@
 // Source:  Assran et al. 2019, "Stochastic Gradient Push for Distributed Deep Learning"; facebookresearch/
 //          stochastic_gradient_push, gossip_module/distributed.py.
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    per exchange and worker one model and its weight sent to each receiver, of whom there is one unless another
-//          graph is given, and as many received; an exchange per step, with overlap per `overlap_steps` steps or,
-//          "released", up to once per step; N - 1 models at the very end.
-// Differs: kept are z = x / w and w, not x and w, so that x - eta g is a step of eta / w from z, and a mixture the
-//          mean of models weighted by w: the same in exact arithmetic. The graph is the paper's directed exponential
-//          one unless another is given, of which only the columns of W need to sum to 1. To a worker that has left
-//          nothing is sent; what was on its way there is lost, x and w alike; a worker whose senders have all left
-//          loses its weight in time, and the run ends with that reason. One that loses its state goes on from the last
-//          z that it was sent (gossip.hpp), with w = 1 as a new worker: its own x and w are lost, and with them what it
-//          had taken and not mixed; what is under way to it stays. So the sum of w, N before, changes by 1 less the
-//          lost w, and what is evaluated is still the mean by the weights there are. Overlap is in two forms, of which
-//          the first is our reading of the paper's second algorithm. "paper": a worker sends in every tau-th step, and
-//          in the next one that sends waits for what it was sent in the last; who comes next in the graph goes by
-//          exchanges, not by steps, so that all are met. "released": before each gradient a worker takes in its
-//          message, if it is there or tau steps old (synch_freq = tau - 1), and sends anew only then; ranks come to
-//          different numbers of exchanges, and what is sent to one that has ended is lost.
-// Checks:  one worker equals SGD bit for bit; the sums of w and of x are preserved; without gradients 2^k workers
-//          agree after k steps; both forms of overlap against implementations in double precision; on the complete
-//          graph all agree after each step.
+// Cost:    per exchange and worker one model and its weight sent to each receiver (one, unless another graph is given),
+//          and as many received; an exchange per step, with overlap per `overlap_steps` steps or, "released", up to
+//          once per step; N - 1 models at the very end.
+// Differs: kept are z = x / w and w, not x and w: x - eta g is a step of eta / w from z, and a mixture the mean of
+//          models weighted by w, the same in exact arithmetic. Without a graph it is the paper's directed exponential
+//          one; only the columns of W need to sum to 1. Nothing is sent to a worker that has left; what was on its way
+//          there is lost, x and w alike. A worker whose senders have all left loses its weight in time, and the run
+//          ends with that reason. One that loses its state goes on from the last z that it was sent (gossip.hpp), with
+//          w = 1: its own x and w are lost, and what it had taken and not mixed; what is under way to it stays. So the
+//          sum of w, N before, changes by 1 less the lost w, and the mean by the remaining weights is evaluated.
+//          Overlap has two forms. "paper" (our reading of its second algorithm): a worker sends in every tau-th step,
+//          and in the next one that sends waits for what it was sent in the last. The graph's turn goes by exchanges,
+//          not by steps, so that all are met. "released": before each gradient a worker takes in its message, if it is
+//          there or tau steps old (synch_freq = tau - 1), and sends again only then; ranks come to different numbers of
+//          exchanges, and what is sent to one that has ended is lost.
+// Checks:  one worker equals SGD bit for bit; the sums of w and of x are preserved; without gradients 2^k workers agree
+//          after k steps; both forms of overlap against implementations in double precision; on the complete graph all
+//          agree after each step.
 #pragma once
 
-#include <optional>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
 
 #include "algorithms/gossip/gossip.hpp"
 #include "algorithms/gossip/graph.hpp"
-#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
@@ -44,21 +46,197 @@ class StochasticGradientPush : public Algorithm {
  public:
   explicit StochasticGradientPush(const PushOptions& options = {}) : options_(options) {}
 
-  void run(Worker& worker) const override;
+  void run(Worker& worker) const override {
+    const Step overlap = options_.overlap_steps;
+    const bool is_released = options_.overlap == PushOptions::Overlap::released && overlap > Step{0};
+    const GossipGraphPtr graph = graph_of(worker.size());
+    const double least = least_weight(options_, *graph);
+    Gossip gossip(worker, options_.evaluated);
+    Pushes pushes(worker, gossip, *graph);
+    while (worker.budget_left()) {
+      pushes.check_weight(least);
+      if (is_released) exchange_as_released(worker, overlap, pushes);
+      const Gradient gradient = worker.compute_step_gradient() / worker.micro_batches();
+      worker.descend(gradient, {.rate_factor = 1 / pushes.weight()});
+      if (!is_released) exchange_as_in_paper(worker, overlap, pushes);
+      gossip.end_step(pushes.weight());
+    }
+    pushes.take_before(pushes.exchanges());
+    if (is_released) pushes.take_what_has_come();
+    pushes.mix_all();
+    gossip.stop(graph->all_receivers(worker.rank()), {.weight = pushes.weight(), .others_may_wait = is_released});
+  }
+
   Traits traits() const override {
     return {.sends_to_neighbours = true,
             .follows_clock = options_.overlap_steps > Step{0},
             .exchanged_whole = models_of_neighbours};
   }
-  Forecast forecast(const PredictionInput& input) const override;
-  std::optional<Communicated> communication(const CommunicationInput& input) const override;
+
+  Forecast forecast(const PredictionInput& input) const override {
+    return no_formula_but_gap(*graph_of(input.workers));
+  }
+
+  // As released, it depends on who is late.
+  std::optional<Communicated> communication(const CommunicationInput& input) const override {
+    const Step every = std::max(options_.overlap_steps, Step{1});
+    if (options_.overlap == PushOptions::Overlap::released && options_.overlap_steps > Step{0}) return std::nullopt;
+    const Step exchanges = (input.steps.value() + every.value() - 1) / every.value();
+    const std::int64_t messages = graph_of(input.workers)->messages_in(exchanges) + input.workers - 1;
+    return Communicated{input.steps.value(), Bytes{messages * (input.parameter_bytes.value() + 8)}};
+  }
 
  private:
+  // A worker's exchanges of push-sum: in exchange r everybody sends parts of what it has along the graph's r-th links,
+  // and keeps the rest. A worker that loses its state begins again with another one's model and a weight of 1; what it
+  // had taken and not mixed is lost too, and is not waited for again.
+  class Pushes {
+   public:
+    Pushes(Worker& worker, Gossip& gossip, const GossipGraph& graph)
+        : worker_(worker), gossip_(gossip), links_(graph, worker.rank()), weight_(worker), received_(worker) {}
+
+    double weight() { return (*weight_).value; }  // w; the model is z = x / w
+    Step exchanges() const { return sent_; }      // begun so far
+    Step begun_at() const { return begun_at_; }   // the step in which the last one was
+
+    // Fails where less weight is left than `least` and all who send have left: the missing weight does not come back.
+    // (That of workers that are only late is under way.)
+    void check_weight(double least) {
+      const auto has_left = [this](const Neighbour& link) { return gossip_.has_stopped(link.worker); };
+      const auto have_left = [&](const std::vector<Neighbour>& links) { return std::ranges::all_of(links, has_left); };
+      if (weight() >= least || !std::ranges::all_of(links_.senders_by_turn(), have_left)) return;
+      worker_.fail(
+          fmt::format("worker {} has a weight of {:.2g} left and could only diverge: those who send to it have left",
+                      worker_.rank().value, weight()));
+    }
+
+    // Begins the next exchange: sends parts to the workers whose turn it is, unless they have stopped.
+    void send() {
+      begun_at_ = worker_.step();
+      const Step exchange = sent_;
+      ++sent_;
+      double& weight = (*weight_).value;
+      const double whole = weight;
+      for (const auto& [receiver, share] : links_.receivers(exchange)) {
+        if (gossip_.has_stopped(receiver)) continue;
+        weight -= whole * share;
+        worker_.send(receiver, Message::of_model(exchange, worker_.model(), {whole * share}));
+      }
+    }
+
+    void take_what_has_come() {
+      for (const auto& message : gossip_.receive_what_has_come()) take(*message);
+    }
+
+    // Waits for the messages of all exchanges before this one.
+    void take_before(Step exchange) {
+      for (; next_ < exchange; ++next_)
+        for (const Neighbour& link : links_.senders(next_))
+          while (taken_.erase({next_, link.worker}) == 0) {
+            const auto message = gossip_.receive_from(link.worker);
+            if (!message) break;  // it has stopped
+            take(*message);
+          }
+    }
+
+    // Whether the messages of this exchange are here, or will never come.
+    bool has(Step exchange) const {
+      return exchange < next_ || std::ranges::all_of(links_.senders(exchange), [&](const Neighbour& link) {
+               return taken_.contains({exchange, link.worker}) || gossip_.has_stopped(link.worker);
+             });
+    }
+
+    // Makes the model the weighted mean of itself and what was taken of exchanges before this one.
+    void mix_before(Step exchange) {
+      std::vector<WeightedState> terms = {{weight(), worker_.model()}};
+      auto& received = *received_;
+      while (!received.empty() && received.begin()->first.first < exchange)
+        terms.push_back(std::move(received.extract(received.begin()).mapped()));
+      if (terms.size() == 1) return;
+      const WeightedState mean = gossip_.mean(std::move(terms));
+      worker_.set_model(mean.state);
+      (*weight_).value = mean.weight;
+    }
+
+    void mix_all() {
+      const auto& received = *received_;
+      if (!received.empty()) mix_before(received.rbegin()->first.first + 1);
+    }
+
+   private:
+    using Source = std::pair<Step, Rank>;  // an exchange, and who sent
+    struct Weight {
+      double value = 1;
+    };
+
+    void take(const Message& message) {
+      const Source source{message.step, message.from};
+      taken_.insert(source);
+      (*received_)[source] = {message.numbers.front(), message.model};
+    }
+
+    Worker& worker_;
+    Gossip& gossip_;
+    LinksOfWorker links_;
+    LostWithState<Weight> weight_;
+    Step sent_{};
+    Step begun_at_{};
+    Step next_{};             // to be waited for
+    std::set<Source> taken_;  // from there on: of faster workers, or without waiting
+    LostWithState<std::map<Source, WeightedState>> received_;
+  };
+
+  // An eighth of what a worker has where nobody has left. With overlap messages under way hold back what it has not
+  // kept. As released, fast workers exchange more often than the slow ones that they hear from, and have less.
+  static double least_weight(const PushOptions& options, const GossipGraph& graph) {
+    const double healthy = graph.least_weight() / 8;
+    if (options.overlap_steps == Step{0}) return healthy;
+    return healthy * graph.least_kept() / (options.overlap == PushOptions::Overlap::paper ? 1 : 64);
+  }
+
+  // After the step: an exchange every max(tau, 1) steps, of which the one before the last has ended by then.
+  static void exchange_as_in_paper(const Worker& worker, Step overlap, Pushes& pushes) {
+    const Step step = worker.step() - 1;  // that has just been taken
+    if (step.value() % std::max<Step::Rep>(overlap.value(), 1) == 0) pushes.send();
+    if (overlap > Step{0}) pushes.take_what_has_come();
+    pushes.take_before(pushes.exchanges() - (overlap > Step{0} ? 1 : 0));
+    pushes.mix_all();
+  }
+
+  // Before the gradient: the next exchange begins once the last has ended, which is waited for after tau steps alone.
+  static void exchange_as_released(const Worker& worker, Step overlap, Pushes& pushes) {
+    const Step begun = pushes.exchanges();
+    if (begun > Step{0}) {
+      pushes.take_what_has_come();
+      if (worker.step() - pushes.begun_at() >= overlap) pushes.take_before(begun);
+      if (!pushes.has(begun - 1)) return;
+      pushes.mix_before(begun);
+    }
+    pushes.send();
+  }
+
   GossipGraphPtr graph_of(int workers) const { return options_.graph ? options_.graph : one_peer_exponential(workers); }
 
   PushOptions options_;
 };
 
-std::unique_ptr<Algorithm> make_stochastic_gradient_push(Settings& settings, const AlgorithmContext& context);
+inline std::unique_ptr<Algorithm> make_stochastic_gradient_push(Settings& settings, const AlgorithmContext& context) {
+  using Overlap = PushOptions::Overlap;
+  constexpr std::int64_t most_steps = 1'000'000;
+  PushOptions options;
+  options.overlap_steps = settings.integer(
+      {"overlap_steps", "How many steps a message may be under way while its receiver goes on (tau).", "steps"}, 0,
+      most_steps, 0);
+  options.overlap =
+      settings.choice({"overlap", "How that is done: paper: a message every tau steps; released: once the last is in."},
+                      {{"paper", Overlap::paper}, {"released", Overlap::released}}, options.overlap);
+  if (options.overlap == Overlap::released && options.overlap_steps == Step{0})
+    settings.fault("overlap", "needs overlap_steps of at least 1");
+  options.graph =
+      read_graph(settings, context, Mixing::column_stochastic,
+                 "Who sends to whom; left out: one worker per exchange, 1, 2, 4, ... ranks further in turn.");
+  options.evaluated = read_own_models(settings);
+  return std::make_unique<StochasticGradientPush>(options);
+}
 
 }  // namespace syncopate

@@ -1,40 +1,40 @@
 // WAGMA-SGD: after each step a worker's model is averaged with those of its group, and the groups change. Nobody is
-// waited for: the first of all workers to arrive at a round begins it, and who is late is in it with the model that it
-// brought last. Every tau steps all wait for all, and average.
+// waited for: the first of all workers to arrive at a round begins it, and a late worker is in it with the model that
+// it brought last. Every tau steps all wait for all, and average.
 // Source:  Li et al. 2021, "Breaking (Global) Barriers in Parallel Stochastic Optimization With Wait-Avoiding Group
 //          Averaging" (arXiv 2005.00124): the abstract; the authors' code, Shigangli/WAGMA-SGD.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per round and worker a model up and a mean with one number down; at the end a model up.
-// Differs: the paper's algorithm could not be read. Where a worker's own model comes late, an older one of it is in the
-//          group's sum W. `divisor`: "paper" (our understanding, not established; the default, since those in time then
-//          end up with the mean) takes W / S in time and (W + own) / (S + 1) late; "released", as the code does, always
-//          (W + own) / (S + 1), so that an own model in time counts twice. `order`: "step-first" (the default, with
-//          which one group of all in time is Local SGD with H = 1; not established) averages what a step has come to;
-//          "average-first", as the code does, averages and then steps along a gradient taken before, with weight
-//          decay and the norms of layer-wise optimizers at the average. The code's
+// Differs: the paper's algorithm could not be read. A late worker is in the group's sum W with an older model.
+//          `divisor`: "paper" (our understanding, not established; the default, since workers in time then end up with
+//          the mean) takes W / S in time and (W + own) / (S + 1) late; "released", as the code, always (W + own) / (S +
+//          1), so that an own model in time counts twice. `order`: "step-first" (the default, not established; one
+//          group of all in time is then Local SGD with H = 1) averages after the step; "average-first", as the code,
+//          averages and then steps along a gradient taken before, with decay and norms at the average. The code's
 //          communication threads, which answer while a worker computes, are one server here that holds everybody's
 //          newest model: 2 P floats per worker and round, where recursive doubling in a group sends log2(S) P and a
-//          ring 2 (S - 1) / S P; where links are shared, all of them pass that server's one link, and its times are
-//          those of this stand-in. In time is who has come when the server begins the round, at the same instant or
-//          before. A round is one of the whole model, in the code one of each tensor. Which of the sums that it has
-//          missed a late worker gets is not established; here that of the round that it comes to. Groups are by digits
-//          of base S; where log2 S does not divide log2 N, the code's leave some workers apart until a global round.
-//          The code has S = 8 of 64 workers, and a global round after every 10 others (global_every = 11, the default).
-//          Who has left is in no group and is not waited for; it is in the last mean if its budget was used up, and not
-//          its data alone. Who is alone in its group keeps its model. A worker that is down is in its groups with its
-//          last model, and the next global round waits for it. One that loses its state asks the server for the last
-//          global mean, or the first model, and begins its step and its momentum anew; else momentum stays with its
-//          worker.
+//          ring 2 (S - 1) / S P. On shared links all pass that server's one link, and times are those of this stand-in.
+//          In time is a worker that has come by the instant at which the server begins the round. A round averages the
+//          whole model, in the code one tensor. Which missed sums a late worker gets is not established; here that of
+//          the round that it comes to. Groups are by digits of base S; where log2 S does not divide log2 N, the code's
+//          leave some workers apart until a global round. The code has S = 8 of 64 workers, and a global round after
+//          every 10 others (global_every = 11, the default). A worker that has left is in no group and is not waited
+//          for; it is in the last mean if its budget was used up, and not its data alone. A worker alone in its group
+//          keeps its model. A worker that is down is in its groups with its last model, and the next global round waits
+//          for it. One that loses its state asks the server for the last global mean, or the first model, and begins
+//          its step and its momentum again; else momentum stays with its worker.
 // Checks:  one group of all in time is Local SGD with H = 1, and so are global rounds alone; equal models stay as they
 //          are with either divisor; all have met after log_S N rounds; hand-worked timelines and a recursion in double
 //          precision.
 #pragma once
 
-#include <vector>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
 
 #include "algorithms/gossip/gossip.hpp"
-#include "algorithms/method/algorithm.hpp"
-#include "workers/base/units.hpp"
+#include "algorithms/local_sgd/round_prediction.hpp"
 
 namespace syncopate {
 
@@ -48,42 +48,34 @@ struct WagmaOptions {
   OwnModels evaluated = OwnModels::mean;
 };
 
-class WagmaSgd : public Algorithm {
- public:
-  explicit WagmaSgd(const WagmaOptions& options) : options_(options) {}
-
-  void run(Worker& worker) const override;
-  void serve(Server& server) const override;
-  Traits traits() const override {
-    return {.servers = 1,
-            .exchanged_whole =
-                "groups that change average whole models, and there is no model that all share to differ from"};
-  }
-  Forecast forecast(const PredictionInput& input) const override;
-  std::optional<Communicated> communication(const CommunicationInput& input) const override;
-
- private:
-  WagmaOptions options_;
-};
-
-std::unique_ptr<Algorithm> make_wagma_sgd(Settings& settings, const AlgorithmContext& context);
-
-// Groups of S workers that change from round to round: their members are the ranks which differ in one digit of base S,
-// the digits taking turns. With N and S powers of two these are the groups of a butterfly.
-// Cost:    none; no list is kept.
+// Groups of S workers that change from round to round: the ranks which differ in one digit of base S, the digits taking
+// turns. With N and S powers of two these are the groups of a butterfly. No list is kept.
 // Checks:  where N is a power of S each round divides the workers, and all have met, directly or through others, once
 //          all digits have had their turn; masks of the butterfly; for any S that divides N nobody is left apart.
 class RotatingGroups {
  public:
   // `size` divides the number of workers. Where that is no power of `size`, the last turn is that of ranks which are
   // N / S apart.
-  RotatingGroups(int workers, int size);
+  RotatingGroups(int workers, int size) : size_(size), strides_({1}) {
+    while (workers % (strides_.back() * size * size) == 0 && strides_.back() * size < workers)
+      strides_.push_back(strides_.back() * size);
+    if (strides_.back() * size < workers) strides_.push_back(workers / size);
+  }
 
-  // After so many rounds the groups are those of the first again.
+  // The rounds after which the groups repeat.
   int turns() const { return static_cast<int>(strides_.size()); }
+
   // The group's lowest rank, by which groups of a round are told apart; rounds are counted from 1.
-  Rank group_of(Rank worker, Step round) const;
-  std::vector<Rank> members(Rank group, Step round) const;
+  Rank group_of(Rank worker, Step round) const {
+    const int digit = worker.value / stride(round) % size_;
+    return Rank{worker.value - digit * stride(round)};
+  }
+
+  std::vector<Rank> members(Rank group, Step round) const {
+    std::vector<Rank> members;
+    for (int digit = 0; digit < size_; ++digit) members.emplace_back(group.value + digit * stride(round));
+    return members;
+  }
 
  private:
   int stride(Step round) const { return strides_[static_cast<std::size_t>((round.value() - 1) % turns())]; }
@@ -91,5 +83,218 @@ class RotatingGroups {
   int size_;
   std::vector<int> strides_;  // between a group's members, of each turn
 };
+
+class WagmaSgd : public Algorithm {
+ public:
+  explicit WagmaSgd(const WagmaOptions& options) : options_(options) {}
+
+  void run(Worker& worker) const override {
+    const bool averages_first = options_.order == WagmaOptions::Order::average_first;
+    while (worker.budget_left()) {
+      LostWithState<bool> has_state(worker, true);
+      const Gradient gradient = worker.compute_step_gradient() / worker.micro_batches();
+      if (!*has_state) worker.set_model(worker.model(), StatePolicy::reset);
+      if (averages_first && worker.step() > Step{0}) average_in_group(worker);
+      worker.descend(gradient);
+      worker.report_steps();
+      if (!worker.budget_left()) break;
+      if (!averages_first) average_in_group(worker);
+      worker.publish(OwnModel{.evaluated = options_.evaluated});
+    }
+    const bool others_go_on = worker.budget_left(Judged::by_others);
+    Message last = Message::farewell();
+    if (!others_go_on)
+      last = Message::of_last_model(worker.step(), worker.publish(OwnModel{.evaluated = options_.evaluated}));
+    last.step = worker.step();
+    worker.send(Rank{worker.size()}, std::move(last));
+  }
+
+  void serve(Server& server) const override {
+    GroupAverages averages(server, options_);
+    while (const auto first = server.receive_until_all_left()) {
+      averages.take(*first);
+      while (const auto another = server.receive(server.now())) averages.take(*another);
+      averages.begin_if_due();
+    }
+    averages.publish_last();
+  }
+
+  Traits traits() const override {
+    return {.servers = 1,
+            .exchanged_whole =
+                "groups that change average whole models, and there is no model that all share to differ from"};
+  }
+
+  // All take their own steps and two messages with each, and all wait for the slowest sum of these where a round is
+  // global; without global rounds, at the end.
+  Forecast forecast(const PredictionInput& input) const override {
+    const double message_s = input.message_s();
+    const auto round_of = [=](Step length, double computing_s, double error_s) {
+      const auto steps = static_cast<double>(length.value());
+      return RoundTime{
+          .time_s = computing_s + 2 * steps * message_s, .communication_s = 2 * steps * message_s, .error_s = error_s};
+    };
+    const auto by_normal = [=, &input](Step length) -> std::optional<RoundTime> {
+      return round_of(length, expected_slowest_sum(input.times, static_cast<double>(length.value())), 0);
+    };
+    const auto by_drawn = [=, &input](Step length) -> std::optional<RoundTime> {
+      const auto drawn = sample_rounds(input.times, length.value());
+      if (!drawn) return input.times.has_variance ? by_normal(length) : std::nullopt;
+      return round_of(length, drawn->time_s.mean, drawn->time_s.error);
+    };
+    const auto rounds =
+        options_.global_every > Step{0} ? make_constant_period(options_.global_every) : make_swap_period(Step{0});
+    return predict_rounds(*rounds, {"slowest normal sum", by_normal, "slowest sampled sum", by_drawn}, input);
+  }
+
+  // After the last step there is no round; all send their last model.
+  std::optional<Communicated> communication(const CommunicationInput& input) const override {
+    const Bytes::Rep model = input.parameter_bytes.value();
+    const Bytes::Rep of_worker = (input.steps.value() - 1) * (2 * model + 8) + model;
+    return Communicated{input.steps.value(), Bytes{input.workers * of_worker}};
+  }
+
+ private:
+  // The server of WAGMA-SGD: it holds everybody's newest model, and forms the means of a round's groups once somebody
+  // has arrived at it.
+  class GroupAverages {
+   public:
+    GroupAverages(Server& server, const WagmaOptions& options)
+        : server_(server),
+          options_(options),
+          groups_(server.size(), options.group_size),
+          workers_(server.size(), {.newest = server.model()}),
+          here_(server.size()) {}
+
+    // A model that a worker brings to a round (a late one is answered at once), or its last one, or its farewell.
+    void take(const Message& message) {
+      server_.note_steps(message.from, message.step);
+      workers_[message.from] = {.newest = message.model, .round = message.step, .brought = message.kind};
+      if (message.kind != Message::Kind::model)
+        --here_;
+      else if (message.step <= begun_)
+        reply(message.from, false);
+      else
+        waiting_.push_back(message.from);
+    }
+
+    // Begins the next round if somebody has arrived at it, a global one once all have, and answers these. A waiting
+    // worker is at the next round: nobody goes on from one before it has taken place.
+    void begin_if_due() {
+      if (waiting_.empty() || (is_global(begun_ + 1) && std::ssize(waiting_) < here_)) return;
+      form_means(++begun_);
+      for (const Rank worker : std::exchange(waiting_, {})) reply(worker, true);
+    }
+
+    void publish_last() {
+      Publication publication{.own = {.evaluated = options_.evaluated}};
+      std::vector<WeightedState>& models = publication.own.models;
+      for (const OfWorker& worker : workers_) {
+        if (worker.brought != Message::Kind::last_model) continue;
+        models.push_back({1, worker.newest});
+        publication.step = std::max(publication.step, worker.round);
+      }
+      if (models.empty()) return server_.publish();
+      server_.set_model(mean_of(models));
+      publication.model = server_.model();
+      server_.publish(std::move(publication));
+    }
+
+   private:
+    struct OfWorker {
+      ModelStatePtr newest{};
+      Step round{};                                  // that it has arrived at last
+      Message::Kind brought = Message::Kind::model;  // with last_model and farewell it has ended
+    };
+    struct Mean {
+      ModelStatePtr model{};
+      int members = 0;
+    };
+
+    bool is_global(Step round) const {
+      return options_.global_every > Step{0} && round.value() % options_.global_every.value() == 0;
+    }
+
+    Rank group_of(Rank worker, Step round) const {
+      return is_global(round) ? Rank{0} : groups_.group_of(worker, round);
+    }
+
+    void form_means(Step round) {
+      std::map<Rank, std::vector<WeightedState>> models;
+      Step oldest = round;
+      for (const Rank worker : Ranks(server_.size())) {
+        if (workers_[worker].brought != Message::Kind::model) continue;
+        models[group_of(worker, round)].push_back({1, workers_[worker].newest});
+        oldest = std::min(oldest, workers_[worker].round);
+      }
+      means_.erase(means_.begin(), means_.lower_bound(oldest));
+      for (auto& [group, terms] : models) means_[round][group] = {mean_of(terms), static_cast<int>(terms.size())};
+      if (is_global(round)) server_.set_model(means_[round][Rank{0}].model);
+    }
+
+    // Answers with the group's mean, and the weight of the worker's own model beside it.
+    void reply(Rank to, bool in_time) const {
+      const Step round = workers_[to].round;
+      const Mean& mean = means_.at(round).at(group_of(to, round));
+      const bool counts_own = !is_global(round) && (!in_time || options_.divisor == WagmaOptions::Divisor::released);
+      const double own_weight = mean.members == 1 ? 1 : counts_own ? 1.0 / (mean.members + 1) : 0;
+      server_.send(to, Message::of_model(server_.step(), mean.model, {own_weight}));
+    }
+
+    ModelStatePtr mean_of(std::vector<WeightedState>& models) const {
+      for (WeightedState& one : models) one.weight = 1.0 / static_cast<double>(models.size());
+      return server_.combine(models);
+    }
+
+    Server& server_;
+    const WagmaOptions& options_;
+    RotatingGroups groups_;
+    ByRank<OfWorker> workers_;
+    int here_;                                    // workers that have not ended
+    Step begun_{};                                // the newest round that has
+    std::vector<Rank> waiting_;                   // at the next one
+    std::map<Step, std::map<Rank, Mean>> means_;  // by round and group, as far back as somebody has still to come
+  };
+
+  // Rounds are numbered by the steps before them, on all workers alike.
+  static void average_in_group(Worker& worker) {
+    const Rank server{worker.size()};
+    worker.send(server, Message::of_model(worker.step(), worker.model()));
+    const auto mean = worker.receive({.from = server});
+    if (!mean) return;
+    const double own = mean->numbers.front();
+    if (own < 1)
+      worker.set_model(own > 0 ? worker.combine({{1 - own, mean->model}, {own, worker.model()}}) : mean->model);
+  }
+
+  WagmaOptions options_;
+};
+
+inline std::unique_ptr<Algorithm> make_wagma_sgd(Settings& settings, const AlgorithmContext& context) {
+  using Divisor = WagmaOptions::Divisor;
+  using Order = WagmaOptions::Order;
+  constexpr std::int64_t most_steps = 1'000'000'000;
+  WagmaOptions options;
+  const std::size_t faults = settings.faults_so_far();
+  options.group_size = static_cast<int>(
+      settings.integer({"group_size", "How many workers average together in a round (S); it divides their number."}, 2,
+                       Stated(std::max(context.workers, 2), "workers")));
+  if (settings.faults_so_far() == faults && !context.are_divided_by(options.group_size))
+    settings.fault(
+        "group_size",
+        fmt::format("must divide the number of workers, {}: groups of a round are equally large", context.workers));
+  options.global_every =
+      settings.integer({"global_every", "Every how many steps all wait for all and average (tau); 0: never.", "steps"},
+                       0, most_steps, options.global_every.value());
+  options.divisor = settings.choice(
+      {"divisor",
+       "By what the sum of S models is divided: S in time and S + 1 late (paper), or always S + 1 (released)."},
+      {{"paper", Divisor::paper}, {"released", Divisor::released}}, options.divisor);
+  options.order = settings.choice(
+      {"order", "Whether models are averaged after the step, or before it, its gradient being taken before both."},
+      {{"step-first", Order::step_first}, {"average-first", Order::average_first}}, options.order);
+  options.evaluated = read_own_models(settings);
+  return std::make_unique<WagmaSgd>(options);
+}
 
 }  // namespace syncopate

@@ -3,17 +3,14 @@
 //          Local-Update SGD"; Paddle's AdaptiveLocalSGDOptimizer. The formulas: sync_period.hpp.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: intervals in steps, or seconds of the workers' clock.
 // Cost:    one all-reduce of P floats per round; per interval one all-gather of a loss, 8 bytes of each worker (the
-//          first time F_0 too); where intervals are in seconds one per round, with what the clocks show, 8 bytes more.
-// Differs: a method of its own, since the rules of a table `period` know steps and rates, and nothing that workers have
-//          to gather. Unless told, an interval is a round, as in Paddle; the paper's is T_0 seconds: a new one begins
-//          with the first average after each multiple of T_0, or of a number of steps. T_0 has no default: the paper's
-//          is not established. F_l is the mean over the workers of their last step's loss before it, as in Paddle, not
-//          that of the whole training set; F_0 is that of the first step, eta_0 the rate of that. Paddle's first
-//          average, after its first step, is left out. No formula for its time: how long rounds are follows from the
-//          loss. Between a round of 1 step and the longest one, a step takes what Local SGD's does with that period,
-//          and the gathering. A worker that loses its state in the first interval leaves its loss out of F_0; what all
-//          have agreed on is not lost. Momentum stays with its worker unless chosen; the last average falls on the last
-//          step.
+//          first time F_0 too); with intervals in seconds one per round, with the clocks, 8 bytes more.
+// Differs: by default an interval is a round, as in Paddle; the paper's is T_0 seconds: a new one begins with the first
+//          average after each multiple of T_0, or of a number of steps. T_0 has no default: the paper's is not
+//          established. F_l is the workers' mean loss of the last step before it, as in Paddle, not that of the whole
+//          training set; F_0 is that of the first step, eta_0 its rate. Paddle's first average, after its first step,
+//          is left out. Its time has no formula; with a fixed period it would be Local SGD's, and the gathering. A
+//          worker that loses its state in the first interval leaves its loss out of F_0; agreed numbers are not lost.
+//          Momentum stays with its worker unless chosen; the last average falls on the last step.
 // Checks:  a constant loss and rate equal Local SGD with the period tau_0 bit for bit; periods of a quadratic against
 //          its recursion in double precision; virtual times by hand.
 #pragma once
@@ -21,14 +18,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <span>
-#include <vector>
 
 #include "algorithms/local_sgd/rounds.hpp"
 #include "algorithms/local_sgd/sync_period.hpp"
 #include "algorithms/method/algorithm.hpp"
-#include "workers/worker.hpp"
 
 namespace syncopate {
 
@@ -44,7 +38,24 @@ class AdaComm : public Algorithm {
  public:
   explicit AdaComm(const AdaCommOptions& options) : options_(options), rule_(options.period) {}
 
-  void run(Worker& worker) const override;
+  void run(Worker& worker) const override {
+    Course course{rule_.first(), worker.learning_rate(), LostWithState<std::optional<double>>(worker),
+                  options_.interval_steps.value_or(0), options_.interval_s.value_or(0)};
+    while (worker.budget_left()) {
+      for (Step taken{}; taken < course.period && worker.budget_left(Judged::alone); ++taken) {
+        Gradient gradient = worker.compute_step_gradient() / worker.micro_batches();
+        const bool is_first = worker.step() == Step{0};
+        const bool is_last = taken + 1 == course.period && worker.step() + 1 >= course.next_step;
+        if (is_first || is_last) course.last_loss = worker.loss(gradient);
+        if (is_first) *course.first_loss = course.last_loss;
+        worker.descend(gradient);
+      }
+      worker.average_model({.policy = options_.policies.average, .weight = options_.policies.model_weight()});
+      publish(worker, options_.policies);
+      if (worker.budget_left() && worker.step() >= course.next_step) begin_interval(worker, course);
+    }
+  }
+
   Traits traits() const override {
     return {.follows_values = true,
             .follows_clock = options_.interval_s.has_value(),
@@ -59,77 +70,56 @@ class AdaComm : public Algorithm {
   }
 
  private:
-  struct Course;
-  void begin_interval(Worker& worker, Course& course) const;
+  // The mean of every `each`-th number from the first on, without those that are not known.
+  static double mean_of(std::span<const double> all, std::size_t first, std::size_t each) {
+    double sum = 0, count = 0;
+    for (std::size_t i = first; i < all.size(); i += each) {
+      if (std::isnan(all[i])) continue;
+      sum += all[i];
+      ++count;
+    }
+    return sum / count;
+  }
+
+  struct Gathered {
+    double loss, first_loss, time_s;
+  };
+
+  // Where a worker is in its training. All but its own losses are the same on all workers.
+  struct Course {
+    Step period;                                      // tau_l
+    double first_rate;                                // eta_0
+    LostWithState<std::optional<double>> first_loss;  // of its first step
+    Step next_step;                                   // when an interval may begin; 0: after each average
+    double next_s;                                    // and by the clock
+    double last_loss = 0;                             // of the last step before it
+    std::optional<double> initial_loss{};             // F_0, once it is known to all
+  };
+
+  // By a clock only all together know whether one begins.
+  void begin_interval(Worker& worker, Course& course) const {
+    constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+    std::vector<double> mine = {course.last_loss};
+    if (!course.initial_loss) mine.push_back((*course.first_loss).value_or(unknown));
+    if (options_.interval_s) mine.push_back(to_seconds(worker.now()));
+    const Gathered all = *worker.all_gather(mine, [each = mine.size()](std::span<const double> numbers) {
+      Gathered result{mean_of(numbers, 0, each), each > 1 ? mean_of(numbers, 1, each) : unknown, 0};
+      for (std::size_t i = each - 1; i < numbers.size(); i += each) result.time_s = std::max(result.time_s, numbers[i]);
+      return result;
+    });
+    if (!course.initial_loss) course.initial_loss = all.first_loss;
+    if (options_.interval_s && all.time_s < course.next_s) return;
+    if (options_.interval_s) course.next_s = (std::floor(all.time_s / *options_.interval_s) + 1) * *options_.interval_s;
+    if (options_.interval_steps)
+      course.next_step =
+          (worker.step().value() / options_.interval_steps->value() + 1) * options_.interval_steps->value();
+    course.period =
+        rule_.next(all.loss / *course.initial_loss, course.first_rate / worker.learning_rate(), course.period);
+  }
 
   AdaCommOptions options_;
   LossPeriod rule_;
 };
-
-// Where a worker is in its training. All but its own losses are the same for all.
-struct AdaComm::Course {
-  Step period;                                      // tau_l
-  double first_rate;                                // eta_0
-  LostWithState<std::optional<double>> first_loss;  // of its first step
-  Step next_step;                                   // when an interval may begin; 0: after each average
-  double next_s;                                    // and by the clock
-  double last_loss = 0;                             // of the last step before it
-  std::optional<double> initial_loss{};             // F_0, once it is known to all
-};
-
-inline void AdaComm::run(Worker& worker) const {
-  Course course{rule_.first(), worker.learning_rate(), LostWithState<std::optional<double>>(worker),
-                options_.interval_steps.value_or(0), options_.interval_s.value_or(0)};
-  while (worker.budget_left()) {
-    for (Step taken{}; taken < course.period && worker.budget_left(Judged::alone); ++taken) {
-      Gradient gradient = worker.compute_step_gradient() / worker.micro_batches();
-      const bool is_first = worker.step() == Step{0};
-      const bool is_last = taken + 1 == course.period && worker.step() + 1 >= course.next_step;
-      if (is_first || is_last) course.last_loss = worker.loss(gradient);
-      if (is_first) *course.first_loss = course.last_loss;
-      worker.descend(gradient);
-    }
-    worker.average_model({.policy = options_.policies.average, .weight = options_.policies.model_weight()});
-    publish(worker, options_.policies);
-    if (worker.budget_left() && worker.step() >= course.next_step) begin_interval(worker, course);
-  }
-}
-
-// Of every `each`-th number from the first on, those that are known.
-inline double mean_of(std::span<const double> all, std::size_t first, std::size_t each) {
-  double sum = 0, count = 0;
-  for (std::size_t i = first; i < all.size(); i += each) {
-    if (std::isnan(all[i])) continue;
-    sum += all[i];
-    ++count;
-  }
-  return sum / count;
-}
-
-struct Gathered {
-  double loss, first_loss, time_s;
-};
-
-// By a clock only all together know whether one begins.
-inline void AdaComm::begin_interval(Worker& worker, Course& course) const {
-  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-  std::vector<double> mine = {course.last_loss};
-  if (!course.initial_loss) mine.push_back((*course.first_loss).value_or(unknown));
-  if (options_.interval_s) mine.push_back(to_seconds(worker.now()));
-  const Gathered all = *worker.all_gather(mine, [each = mine.size()](std::span<const double> numbers) {
-    Gathered result{mean_of(numbers, 0, each), each > 1 ? mean_of(numbers, 1, each) : unknown, 0};
-    for (std::size_t i = each - 1; i < numbers.size(); i += each) result.time_s = std::max(result.time_s, numbers[i]);
-    return result;
-  });
-  if (!course.initial_loss) course.initial_loss = all.first_loss;
-  if (options_.interval_s && all.time_s < course.next_s) return;
-  if (options_.interval_s) course.next_s = (std::floor(all.time_s / *options_.interval_s) + 1) * *options_.interval_s;
-  if (options_.interval_steps)
-    course.next_step =
-        (worker.step().value() / options_.interval_steps->value() + 1) * options_.interval_steps->value();
-  course.period =
-      rule_.next(all.loss / *course.initial_loss, course.first_rate / worker.learning_rate(), course.period);
-}
 
 inline std::unique_ptr<Algorithm> make_adacomm(Settings& settings, const AlgorithmContext& context) {
   constexpr Step::Rep most = std::numeric_limits<std::int32_t>::max();
@@ -171,8 +161,7 @@ inline std::unique_ptr<Algorithm> make_adacomm(Settings& settings, const Algorit
       Range::positive());
   if (options.interval_steps && options.interval_s)
     settings.fault("interval_s", "must be left out where interval_steps is given");
-  options.policies = read_state_policies(settings);
-  read_model_weights(settings, context.divides_data, options.policies);
+  options.policies = read_state_policies(settings, context);
   return std::make_unique<AdaComm>(options);
 }
 

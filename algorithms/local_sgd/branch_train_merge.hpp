@@ -2,19 +2,16 @@
 // Source:  Li et al. 2022, "Branch-Train-Merge"; without seed steps Wortsman et al. 2022, "LoFi".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per seed step; at the end one more, or N - 1 models to worker 0.
-// Differs: workers draw from shards of the same data instead of domains of their own, and an ensemble weighs its
-//          members equally: the mean of their predicted probabilities. It keeps each member's BatchNorm statistics.
-//          A moving average (`average`) takes in the merge; of an ensemble there is none.
-// Checks:  as many seed steps as the budget has equal synchronous SGD; LoFi equals Local SGD with one round;
-//          an ensemble of equal models predicts what the model does; bytes of both ways to merge.
+// Differs: workers draw from shards of the same data, not from domains of their own. An ensemble weighs its members
+//          equally (the mean of their predicted probabilities), and keeps each one's BatchNorm statistics. A moving
+//          average (`average`) takes in the merge; of an ensemble there is none.
+// Checks:  as many seed steps as the budget has equal synchronous SGD; LoFi equals Local SGD with one round; an
+//          ensemble of equal models predicts what the model does; bytes of both ways to merge.
 #pragma once
 
 #include <limits>
-#include <utility>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/local_sgd/rounds.hpp"
-#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
@@ -25,58 +22,53 @@ class BranchTrainMerge : public Algorithm {
   BranchTrainMerge(Step seed_steps, Merge merge, const StatePolicies& policies)
       : seed_steps_(seed_steps), merge_(merge), policies_(policies) {}
 
-  void run(Worker& worker) const override;
+  void run(Worker& worker) const override {
+    train_together(worker, seed_steps_, {});
+    if (!worker.budget_left()) return;
+    take_local_steps(worker, worker.steps_left());
+    if (merge_ == Merge::ensemble) return publish_ensemble(worker);
+    worker.average_model({.policy = policies_.average, .weight = policies_.model_weight()});
+    publish(worker, policies_);
+  }
+
   Traits traits() const override {
     return {.follows_clock = false,
             .settles_after = seed_steps_,
             .publishes_rounds = true,
             .exchanged_whole = "models are averaged once, at the end, and what a worker did not send would be lost"};
   }
-  Forecast forecast(const PredictionInput& input) const override;
-  std::optional<Communicated> communication(const CommunicationInput& input) const override;
+
+  // Steps together are rounds of one step, then all that is left is one.
+  Forecast forecast(const PredictionInput& input) const override {
+    if (merge_ == Merge::ensemble) return Forecast::none();
+    return predict_rounds(*make_swap_period(seed_steps_), policies_.average, input);
+  }
+
+  std::optional<Communicated> communication(const CommunicationInput& input) const override {
+    Communicated sum = communicated_in_rounds(*make_swap_period(seed_steps_), policies_.average, input);
+    if (merge_ == Merge::ensemble && input.steps > seed_steps_)
+      sum.bytes = Bytes{seed_steps_.value() * input.of_gradient().value() +
+                        (input.workers - 1) * input.parameter_bytes.value()};
+    return sum;
+  }
 
  private:
-  void publish_ensemble(Worker& worker) const;
+  // All models end up with worker 0, in the order of the ranks.
+  void publish_ensemble(Worker& worker) const {
+    std::vector<ModelStatePtr> members = {worker.model()};
+    if (worker.rank() != Rank{0}) worker.send(Rank{0}, Message::of_model(worker.step(), worker.model()));
+    for (int other = 1; worker.rank() == Rank{0} && other < worker.size(); ++other) {
+      auto message = worker.receive({.from = Rank{other}});
+      if (message) members.push_back(std::move(message->model));
+    }
+    worker.barrier();  // agrees on what was done and sent
+    publish(worker, policies_, std::move(members));
+  }
 
   Step seed_steps_;
   Merge merge_;
   StatePolicies policies_;
 };
-
-inline void BranchTrainMerge::run(Worker& worker) const {
-  train_together(worker, seed_steps_, {});
-  if (!worker.budget_left()) return;
-  take_local_steps(worker, worker.steps_left());
-  if (merge_ == Merge::ensemble) return publish_ensemble(worker);
-  worker.average_model({.policy = policies_.average, .weight = policies_.model_weight()});
-  publish(worker, policies_);
-}
-
-// All models end up with worker 0, in the order of the ranks.
-inline void BranchTrainMerge::publish_ensemble(Worker& worker) const {
-  std::vector<ModelStatePtr> members = {worker.model()};
-  if (worker.rank() != Rank{0}) worker.send(Rank{0}, Message::of_model(worker.step(), worker.model()));
-  for (int other = 1; worker.rank() == Rank{0} && other < worker.size(); ++other) {
-    auto message = worker.receive({.from = Rank{other}});
-    if (message) members.push_back(std::move(message->model));
-  }
-  worker.barrier();  // agrees on what was done and sent
-  publish(worker, policies_, std::move(members));
-}
-
-// Steps together are rounds of one step, then all that is left is one.
-inline Forecast BranchTrainMerge::forecast(const PredictionInput& input) const {
-  if (merge_ == Merge::ensemble) return Forecast::none();
-  return predict_rounds(*make_swap_period(seed_steps_), policies_.average, input);
-}
-
-inline std::optional<Communicated> BranchTrainMerge::communication(const CommunicationInput& input) const {
-  Communicated sum = communicated_in_rounds(*make_swap_period(seed_steps_), policies_.average, input);
-  if (merge_ == Merge::ensemble && input.steps > seed_steps_)
-    sum.bytes =
-        Bytes{seed_steps_.value() * input.of_gradient().value() + (input.workers - 1) * input.parameter_bytes.value()};
-  return sum;
-}
 
 inline std::unique_ptr<Algorithm> make_branch_train_merge(Settings& settings, const AlgorithmContext& context) {
   const Step seed_steps = settings.integer({"seed_steps", "Synchronous steps before workers train alone.", "steps"}, 0,

@@ -1,47 +1,81 @@
 #include "algorithms/local_sgd/decoupled_diloco.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <limits>
-#include <optional>
-#include <utility>
-
-#include "workers/worker.hpp"
+#include <set>
 
 namespace syncopate {
 
 namespace {
 
-// A worker of Decoupled DiLoCo, which takes local steps and waits for nobody: what it holds of the model's fragments,
-// of the server's open round, and of its own steps.
-// Source:  as in decoupled_diloco.hpp.
-// Shapes:  the worker's model and its base: (P,) flat float32.
-// Cost:    as there.
-// Differs: as there.
-// Checks:  with the method.
+// A worker, which takes local steps and waits for nobody: it holds the model's fragments, the server's open round, and
+// the progress of its own steps.
 class FragmentLearner {
  public:
-  // The worker outlives it. It answers once it has taken `minimum_steps` since it got a fragment; with the difference
-  // to what it began from where it `subtracts`, else with what it has come to.
-  FragmentLearner(Worker& worker, int fragments, Step minimum_steps, bool subtracts);
+  // The worker outlives it. It answers once it has taken `minimum_steps` since it got a fragment: with the difference
+  // to its base where it `subtracts`, else with its model.
+  FragmentLearner(Worker& worker, int fragments, Step minimum_steps, bool subtracts)
+      : worker_(worker), server_{worker.size()}, minimum_steps_(minimum_steps), progress_(fragments) {
+    if (subtracts) base_ = worker.model();
+  }
 
   Rank server() const { return server_; }
 
-  // From what the worker has. Where an outage has taken that, from the server's newest model, which is the base from
-  // here on; then it asks which round is open.
-  void take_local_step();
-  // Those that the server has sent by now, in the place of its own.
-  void take_up_fragments();
-  // Sends the open round's fragment where there is such a round, and the worker has not answered it.
-  void answer_if_due();
-  // What nobody has been told of is lost.
+  // Steps from the worker's model. Where an outage has taken that, it steps from the server's newest model, which
+  // becomes the base, and asks which round is open.
+  void take_local_step() {
+    LostWithState<bool> has_state(worker_, true);
+    const Gradient gradient = worker_.compute_step_gradient(Samples::in_turn);
+    const bool had_state = *has_state;
+    if (!had_state) begin_anew();
+    worker_.descend(gradient / worker_.micro_batches());
+    progress_.add_step({.micro_batches = gradient.micro_batches(), .time = gradient.compute_time()});
+    if (!had_state) worker_.send(server_, Message::note(worker_.step()));
+  }
+
+  // Puts the fragments that the server has sent by now in the place of its own.
+  void take_up_fragments() {
+    while (const auto news = worker_.receive({.from = server_, .until = worker_.now()})) {
+      if (!news->numbers.empty()) open_ = OpenRound::from(news->numbers);
+      if (!news->has_model()) continue;
+      worker_.take_up(*news);
+      if (base_) base_ = worker_.with_slice(base_, news->model, news->slice);
+      discard(progress_.receive(news->slice.index));
+      if (open_) sync_s_ = to_seconds(worker_.now() - open_->last_ended);
+    }
+  }
+
+  // Sends the open round's fragment, unless there is no such round or the worker has answered it.
+  void answer_if_due() {
+    if (!open_ || worker_.now() < open_->begins) return;
+    const Slice fragment = open_->fragment(progress_.fragments());
+    if (progress_.steps(fragment.index) < minimum_steps_) return;
+    worker_.send(server_, answer_of(fragment.index).message(*open_, fragment));
+    open_.reset();
+  }
+
+  // Counts untold steps as lost.
   void leave() { discard(progress_.receive_all()); }
 
  private:
-  void discard(const Work& lost);
-  void begin_anew();
-  FragmentAnswer answer_of(int fragment);
+  void discard(const Work& lost) {
+    if (lost.micro_batches > 0) worker_.discard(Gradient(nullptr, lost.micro_batches, lost.time));
+  }
+
+  void begin_anew() {
+    discard(progress_.receive_all());
+    worker_.set_model(worker_.model(), StatePolicy::reset);
+    if (base_) base_ = worker_.model();
+    open_.reset();
+  }
+
+  FragmentAnswer answer_of(int fragment) {
+    const ModelStatePtr mine = worker_.model();
+    return {.model = base_ ? worker_.combine({{1, base_}, {-1, mine}}, mine) : mine,
+            .work = progress_.tell(),
+            .micro_batches = progress_.micro_batches(fragment),
+            .steps = progress_.steps(fragment),
+            .sync_s = sync_s_};
+  }
 
   Worker& worker_;
   Rank server_;
@@ -52,58 +86,83 @@ class FragmentLearner {
   ModelStatePtr base_{};                         // none: the server subtracts
 };
 
-FragmentLearner::FragmentLearner(Worker& worker, int fragments, Step minimum_steps, bool subtracts)
-    : worker_(worker), server_{worker.size()}, minimum_steps_(minimum_steps), progress_(fragments) {
-  if (subtracts) base_ = worker.model();
-}
+// The answers that the server has received, for the fragment that is due and for the others.
+class FragmentAnswers {
+ public:
+  FragmentAnswers(Server& server, int fragments, LateAnswers late)
+      : server_(server), late_(late), of_(static_cast<std::size_t>(fragments)) {}
 
-void FragmentLearner::discard(const Work& lost) {
-  if (lost.micro_batches > 0) worker_.discard(Gradient(nullptr, lost.micro_batches, lost.time));
-}
+  void open(const OpenRound& round) { round_ = round; }
 
-void FragmentLearner::begin_anew() {
-  discard(progress_.receive_all());
-  worker_.set_model(worker_.model(), StatePolicy::reset);
-  if (base_) base_ = worker_.model();
-  open_.reset();
-}
-
-void FragmentLearner::take_local_step() {
-  LostWithState<bool> has_state(worker_, true);
-  const Gradient gradient = worker_.compute_step_gradient(Samples::in_turn);
-  const bool had_state = *has_state;
-  if (!had_state) begin_anew();
-  worker_.descend(gradient / worker_.micro_batches());
-  progress_.add_step({.micro_batches = gradient.micro_batches(), .time = gradient.compute_time()});
-  if (!had_state) worker_.send(server_, Message::note(worker_.step()));
-}
-
-void FragmentLearner::take_up_fragments() {
-  while (const auto news = worker_.receive({.from = server_, .until = worker_.now()})) {
-    if (!news->numbers.empty()) open_ = OpenRound::from(news->numbers);
-    if (!news->has_model()) continue;
-    worker_.take_up(*news);
-    if (base_) base_ = worker_.with_slice(base_, news->model, news->slice);
-    discard(progress_.receive(news->slice.index));
-    if (open_) sync_s_ = to_seconds(worker_.now() - open_->last_ended);
+  // Receives until then, or until all workers have left.
+  void wait_until(Time time) {
+    while (server_.now() < time && server_.workers_left() > 0) receive(time);
   }
-}
 
-void FragmentLearner::answer_if_due() {
-  if (!open_ || worker_.now() < open_->begins) return;
-  const Slice fragment = open_->fragment(progress_.fragments());
-  if (progress_.steps(fragment.index) < minimum_steps_) return;
-  worker_.send(server_, answer_of(fragment.index).message(*open_, fragment));
-  open_.reset();
-}
+  // Receives until so many workers have answered for the open round, or all who have not left.
+  void collect(int workers, Time until) {
+    while (server_.now() < until && std::ssize(here().senders) < workers && !all_have_answered()) receive(until);
+  }
 
-FragmentAnswer FragmentLearner::answer_of(int fragment) {
-  const ModelStatePtr mine = worker_.model();
-  return {.model = base_ ? worker_.combine({{1, base_}, {-1, mine}}, mine) : mine,
-          .work = progress_.tell(),
-          .micro_batches = progress_.micro_batches(fragment),
-          .steps = progress_.steps(fragment),
-          .sync_s = sync_s_};
+  // The answers for the open round, by worker.
+  std::vector<FragmentAnswer> take() {
+    std::vector<FragmentAnswer> answers = std::exchange(here(), {}).answers;
+    std::ranges::stable_sort(answers, {}, &FragmentAnswer::from);
+    return answers;
+  }
+
+ private:
+  struct OfFragment {
+    std::vector<FragmentAnswer> answers;
+    std::set<Rank> senders;  // with late answers a worker may have several
+  };
+
+  OfFragment& here() { return of_[static_cast<std::size_t>(round_.fragment(static_cast<int>(of_.size())).index)]; }
+
+  bool all_have_answered() {
+    const std::set<Rank>& senders = here().senders;
+    if (server_.workers_left() == server_.size()) return std::ssize(senders) == server_.size();
+    const std::vector<Rank> answered(senders.begin(), senders.end());
+    return std::ssize(answered) == server_.workers_left(answered);
+  }
+
+  void receive(Time until) {
+    const auto message = server_.receive(until);
+    if (!message) return;                        // the time is over, or a worker has left
+    if (message->kind == Message::Kind::note) {  // who has lost its state asks which round is open to it
+      if (!here().senders.contains(message->from))
+        server_.send(message->from, Message::note(server_.step(), round_.numbers()));
+      return;
+    }
+    const Step late_by = round_.number - message->step;
+    const bool counts = late_by == Step{0} || late_ == LateAnswers::count;
+    if (!server_.accept(*message, {.is_needed = counts, .staleness = late_by})) return;
+    OfFragment& fragment = of_[static_cast<std::size_t>(message->slice.index)];
+    fragment.answers.push_back(FragmentAnswer::from_message(*message));
+    fragment.senders.insert(message->from);
+  }
+
+  Server& server_;
+  LateAnswers late_;
+  OpenRound round_;
+  std::vector<OfFragment> of_;
+};
+
+// Reads a table such as { margin = 0.5, overlap_steps = 2 }.
+GraceOptions read_grace(Settings settings) {
+  GraceOptions options;
+  options.margin =
+      settings.number({"margin", "Part of the time to spare that is waited for others (gamma)."}, Range::between(0, 1));
+  options.overlap_steps =
+      settings.number({"overlap_steps", "Within how many local steps a round should be over (tau).", "steps"},
+                      Range::at_least(0), options.overlap_steps);
+  options.averaging = settings.number({"averaging", "Weight of the newest value in the averages of measured times."},
+                                      Range{.low = 0, .high = 1, .low_open = true}, options.averaging);
+  options.initial_s = settings.number({"initial_s", "The window while nothing has been measured.", "s"},
+                                      Range::between(0, 1e9), options.initial_s);
+  options.longest_s =
+      settings.number({"longest_s", "The window is no longer than this.", "s"}, Range::at_least(0), options.longest_s);
+  return options;
 }
 
 }  // namespace
@@ -160,7 +219,7 @@ ModelStatePtr DecoupledDiLoCo::stepped(const Server& server, Slice fragment, con
   }
   const ModelStatePtr merged = merge(server, options_.merge, std::move(differences), fragment);
   const ModelStatePtr average = server.combine({{1, last}, {-1, merged}}, merged);
-  // Of several fragments each moves its own part of the momentum.
+  // Each of several fragments moves its own part of the momentum.
   if (fragment.count > 1 && !momentum) momentum = server.combine({{1, last}, {-1, last}}, last);
   ModelStatePtr moved = momentum;
   const ModelStatePtr next =
@@ -169,7 +228,6 @@ ModelStatePtr DecoupledDiLoCo::stepped(const Server& server, Slice fragment, con
   return server.with_slice(last, next, fragment);
 }
 
-// The card.
 std::unique_ptr<Algorithm> make_decoupled_diloco(Settings& settings, const AlgorithmContext& context) {
   DecoupledOptions options;
   if (const auto quorum = settings.optional_integer(
@@ -204,46 +262,9 @@ std::unique_ptr<Algorithm> make_decoupled_diloco(Settings& settings, const Algor
                                   "Whether answers to a round that has ended are dropped, or count in their "
                                   "fragment's next round."},
                                  {{"drop", LateAnswers::drop}, {"count", LateAnswers::count}}, options.late);
-  Settings outer = settings.section({"outer", "The optimizer that steps along the merged outer gradients."});
-  options.outer = make_outer_optimizer(outer);
+  options.outer =
+      make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the merged outer gradients."}));
   return std::make_unique<DecoupledDiLoCo>(options);
-}
-
-void FragmentAnswers::wait_until(Time time) {
-  while (server_.now() < time && server_.workers_left() > 0) receive(time);
-}
-
-void FragmentAnswers::collect(int workers, Time until) {
-  while (server_.now() < until && std::ssize(here().senders) < workers && !all_have_answered()) receive(until);
-}
-
-bool FragmentAnswers::all_have_answered() {
-  const std::set<Rank>& senders = here().senders;
-  if (server_.workers_left() == server_.size()) return std::ssize(senders) == server_.size();
-  const std::vector<Rank> answered(senders.begin(), senders.end());
-  return std::ssize(answered) == server_.workers_left(answered);
-}
-
-std::vector<FragmentAnswer> FragmentAnswers::take() {
-  std::vector<FragmentAnswer> answers = std::exchange(here(), {}).answers;
-  std::ranges::stable_sort(answers, {}, &FragmentAnswer::from);
-  return answers;
-}
-
-void FragmentAnswers::receive(Time until) {
-  const auto message = server_.receive(until);
-  if (!message) return;                        // the time is over, or a worker has left
-  if (message->kind == Message::Kind::note) {  // who has lost its state asks which round is open to it
-    if (!here().senders.contains(message->from))
-      server_.send(message->from, Message::note(server_.step(), round_.numbers()));
-    return;
-  }
-  const Step late_by = round_.number - message->step;
-  const bool counts = late_by == Step{0} || late_ == LateAnswers::count;
-  if (!server_.accept(*message, {.is_needed = counts, .staleness = late_by})) return;
-  OfFragment& fragment = of_[static_cast<std::size_t>(message->slice.index)];
-  fragment.answers.push_back(FragmentAnswer::from_message(*message));
-  fragment.senders.insert(message->from);
 }
 
 std::vector<double> OpenRound::numbers() const {
@@ -292,22 +313,6 @@ double GraceWindow::length_s() const {
 
 void GraceWindow::take_in(double seconds, std::optional<double>& average) const {
   average = average ? (1 - options_.averaging) * *average + options_.averaging * seconds : seconds;
-}
-
-GraceOptions read_grace(Settings settings) {
-  GraceOptions options;
-  options.margin =
-      settings.number({"margin", "Part of the time to spare that is waited for others (gamma)."}, Range::between(0, 1));
-  options.overlap_steps =
-      settings.number({"overlap_steps", "Within how many local steps a round should be over (tau).", "steps"},
-                      Range::at_least(0), options.overlap_steps);
-  options.averaging = settings.number({"averaging", "Weight of the newest value in the averages of measured times."},
-                                      Range{.low = 0, .high = 1, .low_open = true}, options.averaging);
-  options.initial_s = settings.number({"initial_s", "The window while nothing has been measured.", "s"},
-                                      Range::between(0, 1e9), options.initial_s);
-  options.longest_s =
-      settings.number({"longest_s", "The window is no longer than this.", "s"}, Range::at_least(0), options.longest_s);
-  return options;
 }
 
 }  // namespace syncopate

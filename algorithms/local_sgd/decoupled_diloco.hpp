@@ -3,60 +3,46 @@
 // merges them, steps with an outer optimizer, and sends the fragment to all, who put it in the place of their own.
 // Source:  Douillard et al. 2026, "Decoupled DiLoCo" (arXiv 2604.21428), as others describe and implement it: neither
 //          its text nor code of its authors was at hand.
-// Shapes:  gradient, parameters, outer momentum: (P,) flat float32; fragments are equal slices of that. Steps are local
-//          ones.
+// Shapes:  gradient, parameters, outer momentum: (P,) flat float32; fragments are equal slices. Steps are local ones.
 // Cost:    per round a fragment and 24 bytes up from each worker that answers, a fragment and 24 bytes down to all.
 // Differs: a worker answers at the end of its step: where a round is open, and it has taken s >= `minimum_steps` since
 //          it got the round's fragment, it sends that with its counts. In the paper workers report counts after each
 //          step, and the server pulls fragments. Rounds come one after another; the paper has up to tau under way.
-//          Steps since a worker's answer are overwritten in that fragment; they count as lost where they are in no
-//          fragment any more. Tokens are counted as micro-batches (outer_optimizer.hpp). Not established are the
-//          paper's outer rate and momentum, and its gamma: they must be given. Nor is it how its learners restart by
-//          their counters, and what it makes of a fragment whose sender had missed one.
-//          `anchor` is the server's last value (the paper's, the default) or the one that a worker began from (that of
-//          an implementation by others). They differ where late answers count in their fragment's next round (`late`,
-//          ours); by default these are dropped.
-//          As two accounts have it, the paper's defaults are K = 1, P = H = 24 and tau = 2, for 8 learners. Here the
-//          quorum is all workers, the model one fragment, and there is no launch floor and no grace window, so that
-//          without a key the method is DiLoCo through a server; `overlap_steps` (tau) is 2. Embeddings have the plain
-//          mean under the norm-preserving merge, as in the paper (outer_optimizer.hpp).
-//          `local_steps` (H) spaces rounds by H / fragments times the slowest answer's step time, the launch floor of
-//          that implementation; without it a round begins at the end of the one before. A worker whose step is longer
-//          than a round has its only fragment overwritten each time, and then gives nothing.
-//          Schedule: a local step's rate is that of the step which all had come to on average when the worker's newest
-//          fragment was sent, and of its own steps since. Inner moments stay.
-// Ends:    a quorum is never more than the workers left; one that is down is waited for where the quorum needs it, else
+//          Steps since a worker's answer are overwritten in that fragment; they count as lost where no fragment has
+//          them any more. Tokens are counted as micro-batches (outer_optimizer.hpp). Not established: the paper's outer
+//          rate, momentum and gamma, which must be given; how its learners restart by their counters; what it makes of
+//          a fragment whose sender had missed one. `anchor` is the server's last value (the paper's, the default) or
+//          the one that a worker began from (others' implementation). They differ where late answers count in their
+//          fragment's next round (`late`, ours); by default these are dropped. By two accounts the paper's defaults are
+//          K = 1, P = H = 24 and tau = 2, for 8 learners. Here the quorum is all workers, the model one fragment,
+//          without launch floor or grace window, so that without a key the method is DiLoCo through a server;
+//          `overlap_steps` (tau) is 2. Embeddings have the plain mean under the norm-preserving merge, as in the paper
+//          (outer_optimizer.hpp). `local_steps` (H) spaces rounds by H / fragments times the slowest answer's step
+//          time, that implementation's launch floor; without it a round begins at the end of the one before. A worker
+//          whose step is longer than a round has its only fragment overwritten each time, and gives nothing. A local
+//          step's rate is that of the mean step of all when the worker's newest fragment was sent, plus its own steps
+//          since. Inner moments stay.
+// Ends:    a quorum is never more than the workers left. One that is down is waited for where the quorum needs it, else
 //          no longer than the grace window. When a budget of seconds is over, the others have left, and the open round
-//          waits for the rest: a worker that is down then, or far slower, makes the run that much longer (a budget of
-//          steps does not have this). A lost state takes the steps since the last answer with it: the worker
-//          waits for the server's newest model, goes on from that, and asks which round is open. A worker whose data
-//          are used up leaves; its steps since its last answer are lost.
+//          waits for the rest: a worker that is down then, or far slower, makes the run that much longer (not with a
+//          budget of steps). A lost state takes the steps since the last answer with it: the worker waits for the
+//          server's newest model, goes on from that, and asks which round is open. A worker whose data are used up
+//          leaves; its steps since its last answer are lost.
 // Checks:  with all, equal batches, mean: DiLoCo; n local steps take the sum of their times, whatever K, grace and
 //          network; without grace the first K, with a long one all.
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <limits>
-#include <memory>
-#include <optional>
-#include <set>
-#include <utility>
-#include <vector>
 
 #include "algorithms/local_sgd/outer_optimizer.hpp"
 #include "algorithms/local_sgd/rounds.hpp"
 #include "algorithms/method/algorithm.hpp"
-#include "workers/config/settings.hpp"
-#include "workers/server.hpp"
-#include "workers/worker.hpp"
 
 namespace syncopate {
 
-// What the server of Decoupled DiLoCo and its workers tell each other.
-// What the server tells of the round that is open, as the numbers of a message.
+// The open round, as the server tells it in the numbers of a message.
 struct OpenRound {
   Step number{};                 // from 0
   Time begins = start_time;      // no answer before
@@ -67,7 +53,6 @@ struct OpenRound {
   Slice fragment(int fragments) const { return {static_cast<int>(number.value() % fragments), fragments}; }
 };
 
-// What a worker answers.
 struct FragmentAnswer {
   Rank from{};
   ModelStatePtr model{};  // or a difference; null in time-only runs
@@ -81,7 +66,6 @@ struct FragmentAnswer {
   static FragmentAnswer from_message(const Message& message);
 };
 
-// What the answers of a round say together.
 struct AnswerTotals {
   AnswerTotals(const std::vector<FragmentAnswer>& answers, int micro_batches_per_step);
 
@@ -90,52 +74,18 @@ struct AnswerTotals {
   std::int64_t micro_batches = 0;
 };
 
-// What a server of Decoupled DiLoCo hears: workers' answers for the fragment that is due, and for how long it waits for
-// them.
-// What becomes of answers to a round that has ended.
+// The fate of answers to a round that has ended.
 enum class LateAnswers {
   drop,
   count,  // in the next round of their fragment
 };
 
-class FragmentAnswers {
- public:
-  FragmentAnswers(Server& server, int fragments, LateAnswers late)
-      : server_(server), late_(late), of_(static_cast<std::size_t>(fragments)) {}
-
-  void open(const OpenRound& round) { round_ = round; }
-  // Takes in what comes until then; less long once all workers have left.
-  void wait_until(Time time);
-  // Until so many workers have answered for the open round, or as many as have not left.
-  void collect(int workers, Time until);
-
-  // Those for the open round, by worker.
-  std::vector<FragmentAnswer> take();
-
- private:
-  struct OfFragment {
-    std::vector<FragmentAnswer> answers;
-    std::set<Rank> senders;  // with late answers a worker may have several
-  };
-
-  OfFragment& here() { return of_[static_cast<std::size_t>(round_.fragment(static_cast<int>(of_.size())).index)]; }
-  bool all_have_answered();
-  void receive(Time until);
-
-  Server& server_;
-  LateAnswers late_;
-  OpenRound round_;
-  std::vector<OfFragment> of_;
-};
-
 // An adaptive grace window: how long a server waits for further answers once it has a quorum, out of the time that
-// overlapped steps leave it.
-// Source:  Douillard et al. 2026, "Decoupled DiLoCo", Eq. 3, as others tell it:
-//          xi_grace <= gamma max(0, tau xi_step - xi_quorum - xi_sync).
-// Units:   seconds; tau in steps.
-// Differs: the averages are exponential, their factor is an option (1: the newest values alone). 1/2, and a fixed
+// overlapped steps leave it. Units: seconds; tau in steps.
+// Source:  Douillard et al. 2026, Eq. 3, as others tell it: xi_grace <= gamma max(0, tau xi_step - xi_quorum -
+//          xi_sync).
+// Differs: the averages are exponential; their factor is an option (1: the newest values alone). 1/2, and a fixed
 //          window until there are estimates, are those of an implementation by others; gamma is not established.
-// Checks:  gamma = 0 is no window; the formula, the averages in double precision.
 struct GraceOptions {
   double margin = 0;         // gamma, in [0, 1]
   double overlap_steps = 2;  // tau
@@ -143,8 +93,6 @@ struct GraceOptions {
   double initial_s = 0;      // until there are estimates
   double longest_s = std::numeric_limits<double>::infinity();
 };
-// Reads a table such as { margin = 0.5, overlap_steps = 2 }.
-GraceOptions read_grace(Settings settings);
 
 class GraceWindow {
  public:
@@ -163,6 +111,60 @@ class GraceWindow {
 
   GraceOptions options_;
   std::optional<double> step_s_, quorum_s_, sync_s_;  // none: nothing was noted yet
+};
+
+// A worker's own steps while fragments of its model are replaced: how many it has taken since it received each, and
+// which of them it has not told the server.
+class FragmentProgress {
+ public:
+  explicit FragmentProgress(int fragments) : since_(static_cast<std::size_t>(fragments)) {}
+
+  int fragments() const { return static_cast<int>(since_.size()); }
+
+  void add_step(const Work& step) {
+    for (Since& fragment : since_) {
+      ++fragment.steps;
+      fragment.micro_batches += step.micro_batches;
+    }
+    untold_.push_back(step);
+  }
+
+  Step steps(int fragment) const { return of(fragment).steps; }                          // s, since it was received
+  std::int64_t micro_batches(int fragment) const { return of(fragment).micro_batches; }  // k
+
+  // The steps not told before.
+  Work tell() { return take_oldest(untold_.size()); }
+  // Replaces the fragment. Returns the lost steps: those not told that no fragment has any more.
+  Work receive(int fragment) {
+    since_[static_cast<std::size_t>(fragment)] = {};
+    const auto in_oldest = std::ranges::max(since_, {}, &Since::steps).steps.value();
+    return take_oldest(untold_.size() - std::min(untold_.size(), static_cast<std::size_t>(in_oldest)));
+  }
+  // Replaces all.
+  Work receive_all() {
+    std::ranges::fill(since_, Since{});
+    return tell();
+  }
+
+ private:
+  struct Since {
+    Step steps{};
+    std::int64_t micro_batches = 0;
+  };
+
+  const Since& of(int fragment) const { return since_[static_cast<std::size_t>(fragment)]; }
+  Work take_oldest(std::size_t steps) {
+    Work sum;
+    for (; steps > 0; --steps) {
+      sum.micro_batches += untold_.front().micro_batches;
+      sum.time += untold_.front().time;
+      untold_.pop_front();
+    }
+    return sum;
+  }
+
+  std::vector<Since> since_;
+  std::deque<Work> untold_;
 };
 
 struct DecoupledOptions {
@@ -214,59 +216,5 @@ class DecoupledDiLoCo : public Algorithm {
 };
 
 std::unique_ptr<Algorithm> make_decoupled_diloco(Settings& settings, const AlgorithmContext& context);
-
-// What a worker knows of its own steps when parts of its model are replaced by themselves: how many it has taken since
-// it received each, and which of them nobody has been told of.
-class FragmentProgress {
- public:
-  explicit FragmentProgress(int fragments) : since_(static_cast<std::size_t>(fragments)) {}
-
-  int fragments() const { return static_cast<int>(since_.size()); }
-
-  void add_step(const Work& step) {
-    for (Since& fragment : since_) {
-      ++fragment.steps;
-      fragment.micro_batches += step.micro_batches;
-    }
-    untold_.push_back(step);
-  }
-
-  Step steps(int fragment) const { return of(fragment).steps; }                          // s, since it was received
-  std::int64_t micro_batches(int fragment) const { return of(fragment).micro_batches; }  // k
-
-  // The steps that nobody has been told of: from here on somebody has.
-  Work tell() { return take_oldest(untold_.size()); }
-  // The fragment is replaced. What is lost: steps that nobody has been told of and that are in no fragment any more.
-  Work receive(int fragment) {
-    since_[static_cast<std::size_t>(fragment)] = {};
-    const auto in_oldest = std::ranges::max(since_, {}, &Since::steps).steps.value();
-    return take_oldest(untold_.size() - std::min(untold_.size(), static_cast<std::size_t>(in_oldest)));
-  }
-  // All are replaced.
-  Work receive_all() {
-    std::ranges::fill(since_, Since{});
-    return tell();
-  }
-
- private:
-  struct Since {
-    Step steps{};
-    std::int64_t micro_batches = 0;
-  };
-
-  const Since& of(int fragment) const { return since_[static_cast<std::size_t>(fragment)]; }
-  Work take_oldest(std::size_t steps) {
-    Work sum;
-    for (; steps > 0; --steps) {
-      sum.micro_batches += untold_.front().micro_batches;
-      sum.time += untold_.front().time;
-      untold_.pop_front();
-    }
-    return sum;
-  }
-
-  std::vector<Since> since_;
-  std::deque<Work> untold_;
-};
 
 }  // namespace syncopate

@@ -1,24 +1,17 @@
-// DropCompute inside Local SGD: a worker that is late by its threshold takes no more local steps and joins the
-// average with the model it has.
+// DropCompute inside Local SGD: a worker that is late by its threshold takes no more local steps and joins the average
+// with the model it has.
 // Source:  Giladi et al. 2023 (DropCompute on top of Local SGD: its clock and weights are not in the text).
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: threshold_s in seconds.
 // Cost:    one all-reduce of P floats per period; at most H M gradients per worker.
-// Differs: clock = "period" (default): one threshold for the whole period; "step": one for each local step. What
-//          is there of a step that is cut short is used, divided by M, and counts as a step. weights = "equal"
-//          (default: the plain mean), "steps", or "samples", as FedAvg's. The synchronous steps of a
-//          post-local period are DropCompute's. All of this is this project's reading. The threshold is fixed: neither
-//          found automatically nor adaptive.
+// Differs: our reading. clock = "period" (default): one threshold for the whole period; "step": one for each local
+//          step. The gradients of a step that is cut short are used, divided by M, and count as a step. weights =
+//          "equal" (default: the plain mean), "steps", or "samples", as FedAvg's. The synchronous steps of a post-local
+//          period are DropCompute's. The threshold is fixed.
 // Checks:  threshold = inf equals Local SGD bit for bit; times and drops of the tabulated toy experiment.
 #pragma once
 
-#include <utility>
-
 #include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/local_sgd/rounds.hpp"
-#include "algorithms/local_sgd/sync_period.hpp"
-#include "algorithms/method/algorithm.hpp"
 #include "algorithms/synchronous/drop_threshold.hpp"
-#include "workers/worker.hpp"
 
 namespace syncopate {
 
@@ -36,80 +29,77 @@ class DropLocalSgd : public Algorithm {
   DropLocalSgd(std::shared_ptr<const SyncPeriod> period, const DropLocalOptions& options)
       : period_(std::move(period)), options_(options) {}
 
-  void run(Worker& worker) const override;
+  void run(Worker& worker) const override {
+    drop_together(worker, period_->synchronous_steps(), options_);
+    while (worker.budget_left()) {
+      const Step period = period_->at(worker.step(), worker.learning_rate(), worker.steps_left());
+      Time deadline = later(worker.now(), options_.threshold);
+      LostWithState<Step> taken(worker);
+      Step passed{};
+      while (passed < period && worker.budget_left(Judged::alone)) {
+        if (options_.clock == DropLocalOptions::Clock::step) deadline = later(worker.now(), options_.threshold);
+        const Gradient sum = compute_until(worker, deadline);
+        const bool stops = options_.clock == DropLocalOptions::Clock::period && worker.now() >= deadline;
+        const bool nothing = sum.micro_batches() == 0;
+        nothing ? worker.skip_steps(1) : worker.descend(sum / worker.micro_batches());
+        ++passed;
+        if (!nothing) ++*taken;
+        if (!stops) continue;
+        if (period < endless) worker.skip_steps(period - passed);
+        break;
+      }
+      const bool by_steps = options_.weights == DropLocalOptions::Weights::steps;
+      const double weight = by_steps ? static_cast<double>((*taken).value()) : options_.state.model_weight();
+      worker.average_model({.policy = options_.state.average, .weight = weight});
+      publish(worker, options_.state);
+    }
+  }
+
   Traits traits() const override {
     return {.publishes_rounds = true,
             .exchanged_whole = "workers have taken unequal numbers of steps, and may count by them"};
   }
-  Forecast forecast(const PredictionInput& input) const override;
-  std::optional<Communicated> communication(const CommunicationInput& input) const override;
+
+  Forecast forecast(const PredictionInput& input) const override {
+    const double threshold_s = to_seconds(options_.threshold);
+    const Limits limits = options_.clock == DropLocalOptions::Clock::period ? Limits{.round_s = threshold_s}
+                                                                            : Limits{.step_s = threshold_s};
+    return predict_rounds(*period_, rounds_until(limits, options_.state.average, input), input);
+  }
+
+  // Who is late passes over steps, and takes part in the average.
+  std::optional<Communicated> communication(const CommunicationInput& input) const override {
+    return communicated_in_rounds(*period_, options_.state.average, input);
+  }
 
  private:
+  // A round that lasts until the budget of seconds or samples is used up has no steps to pass over.
+  static constexpr Step endless = 1'000'000'000'000;
+
+  // The micro-batches of one local step that end before the deadline.
+  static Gradient compute_until(Worker& worker, Time deadline) {
+    Gradient sum;
+    for (int m = 0; m < worker.micro_batches(); ++m) {
+      const auto gradient = worker.compute_gradient(deadline);
+      if (!gradient) break;
+      sum += *gradient;
+    }
+    return sum;
+  }
+
+  // DropCompute itself, before local steps begin.
+  static void drop_together(Worker& worker, Step until, const DropLocalOptions& options) {
+    while (worker.step() < until && worker.budget_left()) {
+      Gradient sum = compute_until(worker, later(worker.now(), options.threshold));
+      worker.all_reduce_sum(sum);
+      worker.descend(sum / (worker.size() * worker.micro_batches()));
+      publish(worker, options.state);
+    }
+  }
+
   std::shared_ptr<const SyncPeriod> period_;
   DropLocalOptions options_;
 };
-
-// A round that lasts until the budget of seconds or samples is used up has no steps to pass over.
-inline constexpr Step endless = 1'000'000'000'000;
-
-// The micro-batches of one local step that end before the deadline.
-inline Gradient compute_until(Worker& worker, Time deadline) {
-  Gradient sum;
-  for (int m = 0; m < worker.micro_batches(); ++m) {
-    const auto gradient = worker.compute_gradient(deadline);
-    if (!gradient) break;
-    sum += *gradient;
-  }
-  return sum;
-}
-
-// DropCompute itself, before local steps begin.
-inline void drop_together(Worker& worker, Step until, const DropLocalOptions& options) {
-  while (worker.step() < until && worker.budget_left()) {
-    Gradient sum = compute_until(worker, later(worker.now(), options.threshold));
-    worker.all_reduce_sum(sum);
-    worker.descend(sum / (worker.size() * worker.micro_batches()));
-    publish(worker, options.state);
-  }
-}
-
-inline void DropLocalSgd::run(Worker& worker) const {
-  drop_together(worker, period_->synchronous_steps(), options_);
-  while (worker.budget_left()) {
-    const Step period = period_->at(worker.step(), worker.learning_rate(), worker.steps_left());
-    Time deadline = later(worker.now(), options_.threshold);
-    LostWithState<Step> taken(worker);
-    Step passed{};
-    while (passed < period && worker.budget_left(Judged::alone)) {
-      if (options_.clock == DropLocalOptions::Clock::step) deadline = later(worker.now(), options_.threshold);
-      const Gradient sum = compute_until(worker, deadline);
-      const bool stops = options_.clock == DropLocalOptions::Clock::period && worker.now() >= deadline;
-      const bool nothing = sum.micro_batches() == 0;
-      nothing ? worker.skip_steps(1) : worker.descend(sum / worker.micro_batches());
-      ++passed;
-      if (!nothing) ++*taken;
-      if (!stops) continue;
-      if (period < endless) worker.skip_steps(period - passed);
-      break;
-    }
-    const bool by_steps = options_.weights == DropLocalOptions::Weights::steps;
-    const double weight = by_steps ? static_cast<double>((*taken).value()) : options_.state.model_weight();
-    worker.average_model({.policy = options_.state.average, .weight = weight});
-    publish(worker, options_.state);
-  }
-}
-
-inline Forecast DropLocalSgd::forecast(const PredictionInput& input) const {
-  const double threshold_s = to_seconds(options_.threshold);
-  const Limits limits = options_.clock == DropLocalOptions::Clock::period ? Limits{.round_s = threshold_s}
-                                                                          : Limits{.step_s = threshold_s};
-  return predict_rounds(*period_, rounds_until(limits, options_.state.average, input), input);
-}
-
-// Who is late passes over steps, and takes part in the average.
-inline std::optional<Communicated> DropLocalSgd::communication(const CommunicationInput& input) const {
-  return communicated_in_rounds(*period_, options_.state.average, input);
-}
 
 inline std::unique_ptr<Algorithm> make_drop_local_sgd(Settings& settings, const AlgorithmContext& context) {
   using Clock = DropLocalOptions::Clock;

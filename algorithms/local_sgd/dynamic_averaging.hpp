@@ -2,26 +2,31 @@
 // Source:  Kamp et al. 2018, "Efficient Decentralized Deep Learning by Dynamic Model Averaging": our reading of the
 //          protocol and its coordinator.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: threshold in squared units of the parameters.
-// Cost:    checks = "own": P floats read per check; a model each way for every worker whose model is averaged, of those
-//          that the coordinator asks a message of latency alone; at the end a model of each worker. "gathered": two
-//          numbers per worker all-gathered per check, one all-reduce of P floats per average.
-// Differs: "own" (default): each worker looks at the squared distance of its own model from the reference, every
-//          `check_every` steps, and sends it to the coordinator, a server, if it is above the threshold. That puts
-//          workers together, the next one drawn at random, until their mean is within it: they go on from that mean.
-//          Once all are together, or there have been as many violations as workers since the last time, all are
-//          averaged, and that is the new reference. Violations are counted from the last such average on, however it
-//          came about; whether the paper counts on where all were together by asking is not confirmed. There all
-//          workers take their steps in time with each other; here a worker that is asked answers after its next check,
-//          so unequal workers' models are of different steps. Moments stay with their workers. All send their last
-//          model; their mean ends the run. "gathered" (this project's): all look at the mean squared distance, which
-//          bounds the variance of the models, and all are averaged if it is above the threshold; every check waits for
-//          the slowest.
+// Cost:    checks = "own": P floats read per check; a model each way for every averaged worker, and a message of
+//          latency alone where the coordinator asks; at the end a model of each worker. "gathered": two numbers per
+//          worker all-gathered per check, one all-reduce of P floats per average.
+// Differs: "own" (default): every `check_every` steps a worker sends its model to the coordinator, a server, if its
+//          squared distance from the reference is above the threshold. The coordinator puts workers together, the next
+//          one drawn at random, until their mean is within it: they go on from that mean. Once all are together, or
+//          there have been as many violations as workers since the last time, all are averaged, and that is the new
+//          reference. Violations count from the last such average on, however it came about; whether the paper counts
+//          on where all were together by asking is not confirmed. There all workers step in time with each other; here
+//          an asked worker answers after its next check, so that models may be of different steps. Moments stay with
+//          their workers. The mean of all last models ends the run. "gathered" (ours): all are averaged if the mean
+//          squared distance, which bounds the variance of the models, is above the threshold; every check waits for the
+//          slowest.
 // Checks:  threshold 0 equals Local SGD with the period of the checks, inf one-shot averaging; a hand-worked round of
 //          partial averages; "gathered": the steps of the averages against a computation in double precision.
 #pragma once
 
-#include "algorithms/local_sgd/rounds.hpp"
-#include "algorithms/method/algorithm.hpp"
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <set>
+#include <span>
+
+#include "algorithms/local_sgd/local_sgd.hpp"
 
 namespace syncopate {
 
@@ -37,8 +42,19 @@ class DynamicAveraging : public Algorithm {
  public:
   explicit DynamicAveraging(const DynamicOptions& options) : options_(options) {}
 
-  void run(Worker& worker) const override;
-  void serve(Server& server) const override;
+  void run(Worker& worker) const override {
+    if (is_gathered()) return average_by_gathered_distances(worker, options_);
+    ModelStatePtr reference = worker.model();
+    while (worker.budget_left()) {
+      worker.descend(worker.compute_step_gradient() / worker.micro_batches());
+      if (worker.step().value() % options_.check_every.value() == 0) check(worker, reference);
+      worker.report_steps();
+      if (worker.budget_left()) worker.publish(OwnModel());
+    }
+    worker.send(Rank{worker.size()}, Message::of_last_model(worker.step(), worker.publish(OwnModel())));
+  }
+
+  void serve(Server& server) const override { ModelCoordinator(server, options_.threshold).run(); }
   Traits traits() const override {
     return {.servers = is_gathered() ? 0 : 1,
             .follows_values = true,
@@ -51,12 +67,178 @@ class DynamicAveraging : public Algorithm {
   }
 
  private:
+  // Whether the models are still near their last average. The same answer for all: it follows from what they gather,
+  // and so does the budget's end, which a worker alone may see later than another.
+  static bool stays_apart(Worker& worker, const ModelStatePtr& last, double threshold) {
+    const double distance = worker.distance(worker.model(), last);
+    const std::array mine = {distance * distance, worker.budget_left(Judged::alone) ? 0.0 : 1.0};
+    return *worker.all_gather(mine, [&](std::span<const double> all) {
+      double sum = 0, ended = 0;
+      for (std::size_t i = 0; i < all.size(); i += mine.size()) {
+        sum += all[i];
+        ended += all[i + 1];
+      }
+      return sum / worker.size() <= threshold && ended == 0;  // not a number: averaged, so that it shows
+    });
+  }
+
+  // All workers share the test: the mean of their squared distances from the last average. Every look is an all-gather,
+  // and averages are of all.
+  static void average_by_gathered_distances(Worker& worker, const DynamicOptions& options) {
+    while (worker.budget_left()) {
+      const ModelStatePtr last = worker.model();
+      do take_local_steps(worker, options.check_every);
+      while (stays_apart(worker, last, options.threshold));
+      worker.average_model({.policy = options.policies.average});
+      publish(worker, options.policies);
+    }
+  }
+
+  // News of the coordinator and the workers, as the first number of a message with a model.
+  enum class CoordinatorNews {
+    answer,     // to the coordinator: as it asked
+    violation,  // the model has left the reference's neighbourhood
+    partial,    // from the coordinator: the mean of some
+    reference,  // of all
+  };
+  static constexpr double as_number(CoordinatorNews news) { return static_cast<double>(news); }
+
+  // The coordinator: whose models are averaged, and when all are.
+  class ModelCoordinator {
+   public:
+    ModelCoordinator(Server& server, double threshold)
+        : server_(server), threshold_(threshold), reference_(server.model()) {}
+
+    void run() {
+      while (const auto message = server_.receive_until_all_left()) {
+        take(*message);
+        while (const auto another = server_.receive(server_.now())) take(*another);
+        settle();
+      }
+      Publication publication{.step = latest_step_};
+      for (const auto& [worker, model] : last_) publication.own.models.push_back({1, model});
+      server_.set_model(mean_of(last_));
+      publication.model = server_.model();
+      server_.publish(std::move(publication));
+    }
+
+   private:
+    void take(const Message& message) {
+      server_.note_steps(message.from, message.step);
+      asked_.erase(message.from);
+      latest_step_ = std::max(latest_step_, message.step);
+      const bool has_ended = message.kind == Message::Kind::last_model;
+      (has_ended ? last_ : together_)[message.from] = message.model;
+      if (!has_ended && message.numbers.front() == as_number(CoordinatorNews::violation)) ++violations_;
+    }
+
+    // Where the models that are here have a mean near the reference, or are all, they are replaced by it; else another
+    // one is asked for.
+    void settle() {
+      if (together_.empty() || !asked_.empty()) return;
+      const int working = server_.size() - static_cast<int>(last_.size());
+      const bool are_all = std::ssize(together_) == working;
+      const ModelStatePtr mean = mean_of(together_);
+      if (are_all) {
+        reference_ = mean;
+        violations_ = 0;
+        return send(mean, CoordinatorNews::reference);
+      }
+      if (violations_ >= working) {
+        for (int worker = 0; worker < server_.size(); ++worker) ask(Rank{worker});
+        return;
+      }
+      const double distance = server_.distance(mean, reference_);
+      if (distance * distance <= threshold_) return send(mean, CoordinatorNews::partial);
+      ask(next_to_ask());
+    }
+
+    void ask(Rank worker) {
+      if (together_.contains(worker) || last_.contains(worker)) return;
+      asked_.insert(worker);
+      server_.send(worker, Message::note(server_.step()));
+    }
+
+    // Drawn from those that are neither here nor have ended.
+    Rank next_to_ask() {
+      std::vector<Rank> others;
+      for (int worker = 0; worker < server_.size(); ++worker)
+        if (!together_.contains(Rank{worker}) && !last_.contains(Rank{worker})) others.emplace_back(worker);
+      ++asked_so_far_;
+      const auto place = static_cast<std::size_t>(server_.uniform(asked_so_far_) * static_cast<double>(others.size()));
+      return others[place];
+    }
+
+    void send(const ModelStatePtr& mean, CoordinatorNews news) {
+      for (const auto& [worker, model] : std::exchange(together_, {}))
+        server_.send(worker, Message::of_model(server_.step(), mean, {as_number(news)}));
+    }
+
+    ModelStatePtr mean_of(const std::map<Rank, ModelStatePtr>& models) const {
+      std::vector<WeightedState> terms;
+      for (const auto& [worker, model] : models) terms.push_back({1.0 / static_cast<double>(models.size()), model});
+      return server_.combine(terms);
+    }
+
+    Server& server_;
+    double threshold_;
+    ModelStatePtr reference_;
+    std::map<Rank, ModelStatePtr> together_;  // the balancing set: they wait for a model
+    std::set<Rank> asked_;                    // and have not answered
+    std::map<Rank, ModelStatePtr> last_;      // of workers that have ended
+    int violations_ = 0;                      // since the last average of all
+    Step asked_so_far_{};
+    Step latest_step_{};  // of any worker
+  };
+
   bool is_gathered() const { return options_.checks == DynamicOptions::Checks::gathered; }
-  void check(Worker& worker, ModelStatePtr& reference) const;
+
+  // Where this model is too far from the reference, or the coordinator has asked for it, it goes there, and the mean
+  // that comes back takes its place. A question that has crossed the model on its way is answered by it.
+  void check(Worker& worker, ModelStatePtr& reference) const {
+    const Rank coordinator{worker.size()};
+    const bool is_asked = worker.receive({.from = coordinator, .until = worker.now()}) != nullptr;
+    const double distance = worker.distance(worker.model(), reference);
+    const bool violates = !(distance * distance <= options_.threshold);  // not a number: averaged, so that it shows
+    if (!is_asked && !violates) return;
+    const auto news = violates ? CoordinatorNews::violation : CoordinatorNews::answer;
+    worker.send(coordinator, Message::of_model(worker.step(), worker.model(), {as_number(news)}));
+    ReceivedMessage mean = worker.receive({.from = coordinator});
+    while (mean && !mean->has_model()) mean = worker.receive({.from = coordinator});
+    if (!mean) return;
+    worker.set_model(mean->model);
+    if (mean->numbers.front() == as_number(CoordinatorNews::reference)) reference = mean->model;
+  }
 
   DynamicOptions options_;
 };
 
-std::unique_ptr<Algorithm> make_dynamic_averaging(Settings& settings, const AlgorithmContext& context);
+inline std::unique_ptr<Algorithm> make_dynamic_averaging(Settings& settings, const AlgorithmContext& context) {
+  if (context.time_only)
+    settings.fault("algorithm", "needs a model: it measures how far the workers' parameters are apart");
+  if (!context.budget_ends_alone)
+    settings.fault("algorithm",
+                   "needs a budget in steps, epochs, seconds or samples: models that stay near each other are never "
+                   "sent, so that a budget of bytes never ends");
+  DynamicOptions options;
+  options.threshold = settings.number(
+      {"threshold", "Squared distance from the last average beyond which models are averaged."}, Range::at_least(0));
+  options.check_every = settings.integer({"check_every", "Steps from one look at the distances to the next.", "steps"},
+                                         1, std::numeric_limits<Step::Rep>::max());
+  using Checks = DynamicOptions::Checks;
+  options.checks = settings.choice(
+      {"checks",
+       "By what models are averaged: own: each worker's own distance; gathered: the mean of all, known to all."},
+      {{"own", Checks::own}, {"gathered", Checks::gathered}}, options.checks);
+  options.policies = read_state_policies(settings);
+  const bool is_usual =
+      options.policies.average == AveragePolicy{} && options.policies.recalibration_micro_batches == 0;
+  if (options.checks == Checks::own && !is_usual)
+    settings.fault(
+        "checks",
+        "must be \"gathered\" where moments are not kept, or BatchNorm statistics not averaged: workers send "
+        "their models alone");
+  return std::make_unique<DynamicAveraging>(options);
+}
 
 }  // namespace syncopate

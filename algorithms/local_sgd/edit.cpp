@@ -2,17 +2,219 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstddef>
-#include <limits>
-#include <numeric>
-#include <optional>
-#include <span>
-#include <vector>
 
 namespace syncopate {
+
+namespace {
+
+// The numbers that a worker tells of its steps, after its norms.
+constexpr std::size_t kept = 0, passed = 1, rates = 2, has_ended = 3, told = 4;
+
+RoundMeeting conclude(std::span<const double> all, std::size_t modules, bool has_model, const EditOptions& options,
+                      std::span<const NormStatistics> before) {
+  RoundMeeting met;
+  std::vector<double> norms, steps;
+  double all_passed = 0, all_kept = 0, all_rates = 0;
+  bool is_end = false;
+  for (; !all.empty(); all = all.subspan(modules + (options.tells_steps() ? told : 0))) {
+    const std::span<const double> own = all.first(modules);
+    if (has_model) norms.insert(norms.end(), own.begin(), own.end());
+    if (!options.tells_steps()) continue;
+    const std::span<const double> work = all.subspan(modules, told);
+    steps.push_back(work[kept]);
+    met.longest = std::max(met.longest, Step{static_cast<Step::Rep>(work[passed])});
+    all_kept += work[kept];
+    all_passed += work[passed];
+    all_rates += work[rates];
+    is_end = is_end || work[has_ended] != 0;
+  }
+  if (all_passed > 0) met.inner_rate = all_rates / all_passed;
+  met.is_put_off = options.is_timed() && !is_end && all_kept < static_cast<double>(options.timed.minimum_steps);
+  if (met.is_put_off)
+    met.penalty.statistics.assign(before.begin(), before.end());
+  else if (has_model)
+    met.penalty = penalise(before, norms, steps, static_cast<int>(modules), options.penalty);
+  return met;
+}
+
+// exp(-norm / T) relative to the shortest norm's, so that no weight overflows and the shortest norm's is 1; 0 for an
+// outlier (none).
+std::vector<double> exponentials(std::span<const std::optional<double>> norms, double temperature) {
+  double shortest = PenaltyOptions::infinity;
+  for (const auto& norm : norms) shortest = std::min(shortest, norm.value_or(shortest));
+  std::vector<double> result;
+  for (const auto& norm : norms) result.push_back(norm ? std::exp((shortest - *norm) / temperature) : 0);
+  return result;
+}
+
+// N times the workers' weights of one module; all 0 if all are outliers.
+std::vector<double> factors_of(std::span<const std::optional<double>> norms, std::span<const double> steps,
+                               const PenaltyOptions& options) {
+  const auto workers = static_cast<double>(norms.size());
+  const bool are_finite = std::ranges::all_of(norms, [](const auto& norm) { return std::isfinite(norm.value_or(0)); });
+  std::vector<double> factors =
+      are_finite ? exponentials(norms, options.temperature) : std::vector<double>(norms.size(), 1);
+  const double sum = std::accumulate(factors.begin(), factors.end(), 0.0);
+  const double all_steps = std::accumulate(steps.begin(), steps.end(), 0.0);
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    if (!norms[i]) continue;
+    factors[i] *= workers / sum;
+    if (options.step_share == 0 || all_steps == 0) continue;
+    factors[i] = (1 - options.step_share) * factors[i] + options.step_share * workers * steps[i] / all_steps;
+  }
+  return factors;
+}
+
+struct SynchronisationCosts {
+  double meeting_s = 0;  // to find out what all have done, also where it is put off
+  double average_s = 0;
+};
+
+struct DrawnRound {
+  double time_s = 0;
+  double communication_s = 0;
+  double steps = 0;  // of the fastest
+  double kept = 0;   // of all, per worker
+};
+
+// Rounds put together from drawn steps, each worker's one after the other, as long as there are any.
+std::vector<DrawnRound> draw_rounds(const TimedRounds& timed, const SynchronisationCosts& costs,
+                                    const SampledTimes& times) {
+  constexpr double rounding_s = 5e-10;  // of sums of whole nanoseconds
+  const auto workers = static_cast<std::size_t>(times.workers);
+  std::vector<std::size_t> next(workers);  // step of each worker
+  std::vector<DrawnRound> rounds;
+  while (true) {
+    DrawnRound round{.time_s = costs.average_s, .communication_s = costs.average_s};
+    std::vector<double> steps(workers);
+    do {
+      double slowest_s = 0;
+      for (std::size_t worker = 0; worker < workers; ++worker) {
+        double passed_s = 0;
+        for (; passed_s < to_seconds(timed.length) - rounding_s; ++steps[worker]) {
+          if (next[worker] == times.drawn_steps()) return rounds;
+          passed_s += times.step_times[worker * times.drawn_steps() + next[worker]++];
+        }
+        slowest_s = std::max(slowest_s, passed_s);
+      }
+      round.time_s += slowest_s + costs.meeting_s;
+      round.communication_s += costs.meeting_s;
+      round.kept = std::accumulate(steps.begin(), steps.end(), 0.0);
+    } while (round.kept < static_cast<double>(timed.minimum_steps));
+    round.kept /= static_cast<double>(workers);
+    round.steps = *std::ranges::max_element(steps);
+    rounds.push_back(round);
+  }
+}
+
+// A ratio of two sums over rounds, with its standard error.
+template <typename Above, typename Below>
+SampledMean ratio_of(const std::vector<DrawnRound>& rounds, const Above& above, const Below& below) {
+  double sum_above = 0, sum_below = 0;
+  for (const DrawnRound& round : rounds) {
+    sum_above += above(round);
+    sum_below += below(round);
+  }
+  const double ratio = sum_above / sum_below;
+  double squares = 0;
+  for (const DrawnRound& round : rounds) squares += std::pow(above(round) - ratio * below(round), 2);
+  const auto count = static_cast<double>(rounds.size());
+  return {ratio, std::sqrt(squares * count / (count - 1)) / sum_below};
+}
+
+// By drawn steps, whose rounds follow one another as in a run; none where they are too few for that. Steps are the
+// fastest worker's of each round; what the others are behind is not kept. A round that the budget cuts short counts as
+// a whole.
+Forecast predict_timed_rounds(const TimedRounds& timed, const SynchronisationCosts& costs,
+                              const PredictionInput& input) {
+  constexpr std::size_t fewest_rounds = 8;
+  if (input.times.step_times.empty() || !input.times.slowest_s) return Forecast::none(not_all_drawn);
+  if (timed.counted_from == TimedRounds::CountedFrom::arrival)
+    return Forecast::none("where time counts from arrivals, a round depends on all that came before it");
+  const std::vector<DrawnRound> rounds = draw_rounds(timed, costs, input.times);
+  if (rounds.size() < fewest_rounds)
+    return Forecast::none("its rounds are drawn step by step, and are too long for the steps that are drawn");
+  const auto steps = [](const DrawnRound& round) { return round.steps; };
+  const SampledMean time_s = ratio_of(
+      rounds, [](const DrawnRound& round) { return round.time_s; }, steps);
+  const SampledMean kept = ratio_of(
+      rounds, [](const DrawnRound& round) { return round.kept; }, steps);
+  const SampledMean communication_s = ratio_of(
+      rounds, [](const DrawnRound& round) { return round.communication_s; }, steps);
+  const double of_run = static_cast<double>(input.steps().value_or(std::numeric_limits<Step::Rep>::max() / 2).value());
+  const double together = std::min(static_cast<double>(timed.warmup_steps.value()) / of_run, 1.0), alone = 1 - together;
+  const double synchronous_s = *input.times.slowest_s + input.all_reduce_s();
+  Prediction prediction{.formula = "rounds of sampled steps until the time",
+                        .step_time_s = together * synchronous_s + alone * time_s.mean,
+                        .communication_s = together * input.all_reduce_s() + alone * communication_s.mean,
+                        .kept = together + alone * kept.mean,
+                        .sync_step_time_s = synchronous_s,
+                        .step_error_s = std::hypot(together * input.times.slowest_error_s, alone * time_s.error),
+                        .kept_error = alone * kept.error,
+                        .sync_step_error_s = input.times.slowest_error_s,
+                        .is_sampled = true};
+  prediction.drop_rate = 1 - prediction.kept;
+  return {{prediction}};
+}
+
+// Reads outlier_factor, outlier_warmup, outlier_smoothing, temperature, step_share and clip_norm.
+PenaltyOptions read_penalty(Settings& settings) {
+  PenaltyOptions options;
+  options.outlier_factor =
+      settings.number({"outlier_factor", "Deviations above its mean at which a norm is an outlier's; inf: at none."},
+                      Range::positive(), options.outlier_factor);
+  options.outlier_warmup = static_cast<int>(
+      settings.integer({"outlier_warmup", "Norms of a module that come before the first outlier (W).", "rounds"}, 1,
+                       1'000'000, options.outlier_warmup));
+  options.outlier_smoothing =
+      settings.number({"outlier_smoothing", "How far mean and variance go to each new norm (a)."},
+                      Range{.low = 0, .high = 1, .low_open = true, .high_open = true}, options.outlier_smoothing);
+  if (options.outlier_warmup < shortest_warmup(options))
+    settings.fault("outlier_warmup",
+                   fmt::format("must be at least {} with this factor and smoothing: mean and variance begin at 0, and "
+                               "after fewer rounds a norm that does not change can be an outlier, for ever",
+                               shortest_warmup(options)));
+  options.temperature =
+      settings.number({"temperature", "Of the softmax of -norm / T by which workers weigh; inf: all weigh alike (T)."},
+                      Range::positive(), options.temperature);
+  options.step_share = settings.number({"step_share", "How much of a weight goes by steps in the round instead (r)."},
+                                       Range::between(0, 1), options.step_share);
+  options.clip_norm =
+      settings.number({"clip_norm", "Largest norm of what comes of the pseudo-gradients; inf: any (phi)."},
+                      Range::positive(), options.clip_norm);
+  return options;
+}
+
+// Reads `sync_seconds`, the time that ends rounds, counted_from, minimum_steps and warmup_steps; without the first the
+// others are faults. Returns whether it is written.
+bool read_timed_rounds(Settings& settings, TimedRounds& rounds, const WorkInBudget& work) {
+  using From = TimedRounds::CountedFrom;
+  constexpr Step most = 1'000'000'000'000;
+  const auto seconds = settings.optional_number(
+      {"sync_seconds", "Time after which a round ends with a worker's step (A-EDiT); either it or period.", "s",
+       "`period` is given"},
+      Range{.low = 0, .low_open = true, .high_open = true});
+  constexpr std::array keys = {"counted_from", "minimum_steps", "warmup_steps"};
+  for (const char* key : keys)
+    if (!seconds && settings.has(key))
+      settings.fault(key, "must not stand where rounds end by steps: give sync_seconds instead of period");
+  if (seconds) rounds.length = from_seconds(*seconds);
+  rounds.counted_from = settings.choice(
+      {"counted_from", "Where that time begins: with the last synchronisation's end, or the worker's arrival at it."},
+      {{"end", From::end}, {"arrival", From::arrival}}, From::end);
+  rounds.minimum_steps = settings.integer(
+      {"minimum_steps", "Of all workers together, with fewer of which a round goes on for another such time.", "steps"},
+      1, most.value(), rounds.minimum_steps);
+  if (seconds) work.check(settings, "minimum_steps", rounds.minimum_steps);
+  rounds.warmup_steps = settings.integer({"warmup_steps", "Of synchronous SGD before the first such round.", "steps"},
+                                         0, most.value(), 0);
+  if (!seconds)
+    for (const char* key : keys) settings.leave_out(key);
+  return seconds.has_value();
+}
+
+}  // namespace
 
 void Edit::run(Worker& worker) const {
   const bool is_timed = options_.is_timed();
@@ -79,7 +281,6 @@ ModelStatePtr Edit::take_outer_step(const Worker& worker, const OuterStep& at, c
   return worker.combine(at.last, next, moves);
 }
 
-// The card.
 Forecast Edit::forecast(const PredictionInput& input) const {
   constexpr std::int64_t each = sizeof(double);
   const std::int64_t gathered = input.workers * options_.told_numbers().value_or(1);
@@ -121,8 +322,7 @@ std::unique_ptr<Algorithm> make_edit(Settings& settings, const AlgorithmContext&
     settings.fault("sync_seconds", "must not stand beside a table `period`: rounds end by time or by steps");
   if (!is_timed && !has_period) settings.fault("algorithm", "needs a table `period` (EDiT), or sync_seconds (A-EDiT)");
   if (has_period) options.period = read_sync_period(settings, context);
-  Settings outer = settings.section({"outer", "The optimizer that steps along the averages."});
-  options.outer = make_outer_optimizer(outer);
+  options.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
   options.penalty = read_penalty(settings);
   options.scope = settings.choice(
       {"scope", "What is weighed by itself, and may be an outlier by itself: each tensor, or the whole model."},
@@ -134,40 +334,6 @@ std::unique_ptr<Algorithm> make_edit(Settings& settings, const AlgorithmContext&
   options.tensors = context.time_only ? std::optional(1) : context.tensors;
   return std::make_unique<Edit>(std::move(options));
 }
-
-namespace {
-
-// What a worker tells of its steps, after its norms.
-constexpr std::size_t kept = 0, passed = 1, rates = 2, has_ended = 3, told = 4;
-
-RoundMeeting conclude(std::span<const double> all, std::size_t modules, bool has_model, const EditOptions& options,
-                      std::span<const NormStatistics> before) {
-  RoundMeeting met;
-  std::vector<double> norms, steps;
-  double all_passed = 0, all_kept = 0, all_rates = 0;
-  bool is_end = false;
-  for (; !all.empty(); all = all.subspan(modules + (options.tells_steps() ? told : 0))) {
-    const std::span<const double> own = all.first(modules);
-    if (has_model) norms.insert(norms.end(), own.begin(), own.end());
-    if (!options.tells_steps()) continue;
-    const std::span<const double> work = all.subspan(modules, told);
-    steps.push_back(work[kept]);
-    met.longest = std::max(met.longest, Step{static_cast<Step::Rep>(work[passed])});
-    all_kept += work[kept];
-    all_passed += work[passed];
-    all_rates += work[rates];
-    is_end = is_end || work[has_ended] != 0;
-  }
-  if (all_passed > 0) met.inner_rate = all_rates / all_passed;
-  met.is_put_off = options.is_timed() && !is_end && all_kept < static_cast<double>(options.timed.minimum_steps);
-  if (met.is_put_off)
-    met.penalty.statistics.assign(before.begin(), before.end());
-  else if (has_model)
-    met.penalty = penalise(before, norms, steps, static_cast<int>(modules), options.penalty);
-  return met;
-}
-
-}  // namespace
 
 std::optional<std::int64_t> EditOptions::told_numbers() const {
   const bool is_whole = scope == Scope::model;
@@ -199,74 +365,12 @@ std::shared_ptr<const RoundMeeting> meet(Worker& worker, const EditOptions& opti
   });
 }
 
-bool NormStatistics::is_outlier(double norm, const PenaltyOptions& options) const {
-  if (!options.finds_outliers()) return false;
-  if (!std::isfinite(norm)) return true;
-  if (taken_ < options.outlier_warmup) return false;
-  const double factor = options.outlier_factor * std::max(1.0, recent_deviation());
-  return z_score(norm, options.outlier_warmup) > factor;
-}
-
-void NormStatistics::take_in(double norm, const PenaltyOptions& options) {
-  const double a = options.outlier_smoothing, from_old = norm - mean_;
-  mean_ += a * from_old;
-  variance_ = (1 - a) * (variance_ + a * from_old * (norm - mean_));
-  const auto at = static_cast<std::size_t>(taken_++ % options.outlier_warmup);
-  if (at == z_scores_.size()) z_scores_.push_back(0);
-  z_scores_[at] = z_score(norm, options.outlier_warmup);
-}
-
-double NormStatistics::z_score(double norm, int warmup) const {
-  return taken_ < warmup || variance_ == 0 ? 0 : (norm - mean_) / std::sqrt(variance_);
-}
-
-double NormStatistics::recent_deviation() const {
-  const auto count = static_cast<double>(z_scores_.size());
-  if (count < 2) return 0;
-  const double mean = std::accumulate(z_scores_.begin(), z_scores_.end(), 0.0) / count;
-  double squares = 0;
-  for (const double z : z_scores_) squares += (z - mean) * (z - mean);
-  return std::sqrt(squares / (count - 1));
-}
-
 int shortest_warmup(const PenaltyOptions& options) {
   const double q = 1 - options.outlier_smoothing, square = options.outlier_factor * options.outlier_factor;
   // q^(W - 1) <= square (1 - q^W)
   const double warmup = std::log(square * q / (1 + square * q)) / std::log(q);
   return options.finds_outliers() ? std::max(1, static_cast<int>(std::ceil(warmup - 1e-9))) : 1;
 }
-
-namespace {
-
-// exp(-norm / T) relative to the shortest norm's, so that no weight overflows and that of the shortest is 1; of an
-// outlier (none) 0.
-std::vector<double> exponentials(std::span<const std::optional<double>> norms, double temperature) {
-  double shortest = PenaltyOptions::infinity;
-  for (const auto& norm : norms) shortest = std::min(shortest, norm.value_or(shortest));
-  std::vector<double> result;
-  for (const auto& norm : norms) result.push_back(norm ? std::exp((shortest - *norm) / temperature) : 0);
-  return result;
-}
-
-// Of one module, N times the weights. All outliers: 0.
-std::vector<double> factors_of(std::span<const std::optional<double>> norms, std::span<const double> steps,
-                               const PenaltyOptions& options) {
-  const auto workers = static_cast<double>(norms.size());
-  const bool are_finite = std::ranges::all_of(norms, [](const auto& norm) { return std::isfinite(norm.value_or(0)); });
-  std::vector<double> factors =
-      are_finite ? exponentials(norms, options.temperature) : std::vector<double>(norms.size(), 1);
-  const double sum = std::accumulate(factors.begin(), factors.end(), 0.0);
-  const double all_steps = std::accumulate(steps.begin(), steps.end(), 0.0);
-  for (std::size_t i = 0; i < norms.size(); ++i) {
-    if (!norms[i]) continue;
-    factors[i] *= workers / sum;
-    if (options.step_share == 0 || all_steps == 0) continue;
-    factors[i] = (1 - options.step_share) * factors[i] + options.step_share * workers * steps[i] / all_steps;
-  }
-  return factors;
-}
-
-}  // namespace
 
 Penalty penalise(std::span<const NormStatistics> before, std::span<const double> norms, std::span<const double> steps,
                  int modules, const PenaltyOptions& options) {
@@ -296,149 +400,6 @@ Penalty penalise(std::span<const NormStatistics> before, std::span<const double>
 double clip_factor(double norm, double clip_norm) {
   constexpr double least = 1e-6;
   return std::isfinite(norm) ? std::min(1.0, clip_norm / (norm + least)) : 1;
-}
-
-// The card.
-PenaltyOptions read_penalty(Settings& settings) {
-  PenaltyOptions options;
-  options.outlier_factor =
-      settings.number({"outlier_factor", "Deviations above its mean at which a norm is an outlier's; inf: at none."},
-                      Range::positive(), options.outlier_factor);
-  options.outlier_warmup = static_cast<int>(
-      settings.integer({"outlier_warmup", "Norms of a module that come before the first outlier (W).", "rounds"}, 1,
-                       1'000'000, options.outlier_warmup));
-  options.outlier_smoothing =
-      settings.number({"outlier_smoothing", "How far mean and variance go to each new norm (a)."},
-                      Range{.low = 0, .high = 1, .low_open = true, .high_open = true}, options.outlier_smoothing);
-  if (options.outlier_warmup < shortest_warmup(options))
-    settings.fault("outlier_warmup",
-                   fmt::format("must be at least {} with this factor and smoothing: mean and variance begin at 0, and "
-                               "after fewer rounds a norm that does not change can be an outlier, for ever",
-                               shortest_warmup(options)));
-  options.temperature =
-      settings.number({"temperature", "Of the softmax of -norm / T by which workers weigh; inf: all weigh alike (T)."},
-                      Range::positive(), options.temperature);
-  options.step_share = settings.number({"step_share", "How much of a weight goes by steps in the round instead (r)."},
-                                       Range::between(0, 1), options.step_share);
-  options.clip_norm =
-      settings.number({"clip_norm", "Largest norm of what comes of the pseudo-gradients; inf: any (phi)."},
-                      Range::positive(), options.clip_norm);
-  return options;
-}
-
-namespace {
-
-constexpr std::size_t fewest_rounds = 8;
-
-struct DrawnRound {
-  double time_s = 0;
-  double communication_s = 0;
-  double steps = 0;  // of the fastest
-  double kept = 0;   // of all, per worker
-};
-
-// Rounds put together from drawn steps, each worker's one after the other, as long as there are any.
-std::vector<DrawnRound> draw_rounds(const TimedRounds& timed, const SynchronisationCosts& costs,
-                                    const SampledTimes& times) {
-  constexpr double rounding_s = 5e-10;  // of sums of whole nanoseconds
-  const auto workers = static_cast<std::size_t>(times.workers);
-  std::vector<std::size_t> next(workers);  // step of each worker
-  std::vector<DrawnRound> rounds;
-  while (true) {
-    DrawnRound round{.time_s = costs.average_s, .communication_s = costs.average_s};
-    std::vector<double> steps(workers);
-    do {
-      double slowest_s = 0;
-      for (std::size_t worker = 0; worker < workers; ++worker) {
-        double passed_s = 0;
-        for (; passed_s < to_seconds(timed.length) - rounding_s; ++steps[worker]) {
-          if (next[worker] == times.drawn_steps()) return rounds;
-          passed_s += times.step_times[worker * times.drawn_steps() + next[worker]++];
-        }
-        slowest_s = std::max(slowest_s, passed_s);
-      }
-      round.time_s += slowest_s + costs.meeting_s;
-      round.communication_s += costs.meeting_s;
-      round.kept = std::accumulate(steps.begin(), steps.end(), 0.0);
-    } while (round.kept < static_cast<double>(timed.minimum_steps));
-    round.kept /= static_cast<double>(workers);
-    round.steps = *std::ranges::max_element(steps);
-    rounds.push_back(round);
-  }
-}
-
-// Of a ratio of two sums over rounds, its standard error.
-template <typename Above, typename Below>
-SampledMean ratio_of(const std::vector<DrawnRound>& rounds, const Above& above, const Below& below) {
-  double sum_above = 0, sum_below = 0;
-  for (const DrawnRound& round : rounds) {
-    sum_above += above(round);
-    sum_below += below(round);
-  }
-  const double ratio = sum_above / sum_below;
-  double squares = 0;
-  for (const DrawnRound& round : rounds) squares += std::pow(above(round) - ratio * below(round), 2);
-  const auto count = static_cast<double>(rounds.size());
-  return {ratio, std::sqrt(squares * count / (count - 1)) / sum_below};
-}
-
-}  // namespace
-
-Forecast predict_timed_rounds(const TimedRounds& timed, const SynchronisationCosts& costs,
-                              const PredictionInput& input) {
-  if (input.times.step_times.empty() || !input.times.slowest_s) return Forecast::none(not_all_drawn);
-  if (timed.counted_from == TimedRounds::CountedFrom::arrival)
-    return Forecast::none("where time counts from arrivals, a round depends on all that came before it");
-  const std::vector<DrawnRound> rounds = draw_rounds(timed, costs, input.times);
-  if (rounds.size() < fewest_rounds)
-    return Forecast::none("its rounds are drawn step by step, and are too long for the steps that are drawn");
-  const auto steps = [](const DrawnRound& round) { return round.steps; };
-  const SampledMean time_s = ratio_of(
-      rounds, [](const DrawnRound& round) { return round.time_s; }, steps);
-  const SampledMean kept = ratio_of(
-      rounds, [](const DrawnRound& round) { return round.kept; }, steps);
-  const SampledMean communication_s = ratio_of(
-      rounds, [](const DrawnRound& round) { return round.communication_s; }, steps);
-  const double of_run = static_cast<double>(input.steps().value_or(std::numeric_limits<Step::Rep>::max() / 2).value());
-  const double together = std::min(static_cast<double>(timed.warmup_steps.value()) / of_run, 1.0), alone = 1 - together;
-  const double synchronous_s = *input.times.slowest_s + input.all_reduce_s();
-  Prediction prediction{.formula = "rounds of sampled steps until the time",
-                        .step_time_s = together * synchronous_s + alone * time_s.mean,
-                        .communication_s = together * input.all_reduce_s() + alone * communication_s.mean,
-                        .kept = together + alone * kept.mean,
-                        .sync_step_time_s = synchronous_s,
-                        .step_error_s = std::hypot(together * input.times.slowest_error_s, alone * time_s.error),
-                        .kept_error = alone * kept.error,
-                        .sync_step_error_s = input.times.slowest_error_s,
-                        .is_sampled = true};
-  prediction.drop_rate = 1 - prediction.kept;
-  return {{prediction}};
-}
-
-bool read_timed_rounds(Settings& settings, TimedRounds& rounds, const WorkInBudget& work) {
-  using From = TimedRounds::CountedFrom;
-  constexpr Step most = 1'000'000'000'000;
-  const auto seconds = settings.optional_number(
-      {"sync_seconds", "Time after which a round ends with a worker's step (A-EDiT); either it or period.", "s",
-       "`period` is given"},
-      Range{.low = 0, .low_open = true, .high_open = true});
-  constexpr std::array keys = {"counted_from", "minimum_steps", "warmup_steps"};
-  for (const char* key : keys)
-    if (!seconds && settings.has(key))
-      settings.fault(key, "must not stand where rounds end by steps: give sync_seconds instead of period");
-  if (seconds) rounds.length = from_seconds(*seconds);
-  rounds.counted_from = settings.choice(
-      {"counted_from", "Where that time begins: with the last synchronisation's end, or the worker's arrival at it."},
-      {{"end", From::end}, {"arrival", From::arrival}}, From::end);
-  rounds.minimum_steps = settings.integer(
-      {"minimum_steps", "Of all workers together, with fewer of which a round goes on for another such time.", "steps"},
-      1, most.value(), rounds.minimum_steps);
-  if (seconds) work.check(settings, "minimum_steps", rounds.minimum_steps);
-  rounds.warmup_steps = settings.integer({"warmup_steps", "Of synchronous SGD before the first such round.", "steps"},
-                                         0, most.value(), 0);
-  if (!seconds)
-    for (const char* key : keys) settings.leave_out(key);
-  return seconds.has_value();
 }
 
 }  // namespace syncopate

@@ -1,61 +1,58 @@
-// EDiT and A-EDiT: Local SGD with an outer optimizer, along pseudo-gradients that are weighed by their norms, those of
-// outliers left out, and clipped. Rounds end after H steps (EDiT), or after a time at each worker's own pace (A-EDiT).
+// EDiT and A-EDiT: Local SGD with an outer optimizer, along pseudo-gradients that are weighed by their norms, without
+// outliers, and clipped. Rounds end after H steps (EDiT), or after a time at each worker's own pace (A-EDiT).
 // Source:  Cheng et al. 2025, "EDiT: A Local-SGD-Based Efficient Distributed Training Method for Large Language
 //          Models"; the rules after its authors' code. The paper's own settings, equation numbers and tables are not
 //          established here. Defaults are those that the code has for parts which it leaves off; its minimum_steps are
 //          100, with 600 s.
-// Shapes:  gradient, parameters, outer momentum: (P,) flat float32.   Units: sync_seconds in seconds.
-// Cost:    per round an all-reduce of P floats, and before it an all-gather of 8 bytes per module and worker, of 32
+// Shapes:  gradient, parameters, outer momentum: (P,) flat float32; norms (workers, modules) in double precision.
+//          Units: sync_seconds in seconds.
+// Cost:    per round an all-reduce of P floats, and before it an all-gather of 8 bytes per module and worker, with 32
 //          more per worker where weights or the round's end go by steps. One more vector of P floats per worker, or two
-//          with an outer momentum. A round of A-EDiT takes sync_seconds, the longest rest of a step that is then under
-//          way, and the communication.
+//          with an outer momentum, and W numbers per worker and module. A round of A-EDiT takes sync_seconds, the
+//          longest rest of a step that is then under way, and the communication; steps of constant c s are
+//          ceil(sync_seconds / c).
 // Differs: modules are tensors, as in the code's data-parallel path, or the whole model (`scope`); in its sharded path
 //          they are layers. There the clip is per module, in the other path of the whole (`clip_scope`). Modules are
 //          synchronised together, not one by one during the next forward pass. Synchronous steps first are the
-//          post-local rule's, or `warmup_steps` of A-EDiT. No round ends with the last of them: the first one has H
-//          steps, or takes its time; the code synchronises at once when its warm-up is over, in both forms.
-//          Each worker goes by its own clock, in the code by the mean of all; by which the paper's rounds go is not
-//          established, and the mean is no option. Time counts from the end of the last
-//          synchronisation; in the code from the worker's own arrival at it (`counted_from = "arrival"`), so that
-//          waiting and communication are part of it, and fast workers may come down to a step per round. Steps that a
-//          worker is behind the fastest in a round of A-EDiT count as dropped: all go on with the same step, and the
-//          schedule goes by the fastest; each takes its data in turn.
-//          Where all workers are outliers, the module stays as it was, its outer momentum too; where none has a finite
-//          norm, the run has diverged. BatchNorm statistics are
-//          plain means, as are moments where they are averaged; a worker that is an outlier in all modules brings the
-//          statistics of the round's beginning. Its own moments stay as they are.
-// Norms:   the softmax is not free of scale. Where norms differ by much less than T all weigh alike, by much more the
-//          shortest takes all. More steps make longer norms, so that the fast workers of A-EDiT weigh less, unless
-//          step_share says otherwise: its shares are of the round's steps, in the code of all since the run began. A
-//          worker whose norms stay long is an outlier for good. Without a model nobody is weighed, and time is what it
-//          is with one.
-// Outages: a worker that loses its state goes on from the round's beginning; what is left of its round is weighed as
-//          any. Statistics and outer momentum are the same on all workers, so that it gets them with the model. One
-//          that has used up its data ends the round at once, and the run fails where the others need it after that.
+//          post-local rule's, or `warmup_steps` of A-EDiT. No round ends with the last of them; the code synchronises
+//          at once when its warm-up is over. Each worker goes by its own clock, in the code by the mean of all; the
+//          paper's clock is not established, and the mean is no option. Time counts from the end of the last
+//          synchronisation, in the code from the worker's own arrival at it (`counted_from = "arrival"`), so that fast
+//          workers may come down to a step per round. Steps that a worker is behind the fastest in a round of A-EDiT
+//          count as dropped: all go on with the same step, and the schedule goes by the fastest; each takes its data in
+//          turn.
+//          Norms: the softmax is not free of scale. Where norms differ by much less than T all weigh alike, by much
+//          more the shortest takes all. More steps make longer norms, so that the fast workers of A-EDiT weigh less
+//          unless step_share says otherwise: its shares are of the round's steps, in the code of all since the run
+//          began. What an outlier's steps would weigh is lost, as there. A worker whose norms stay long is an outlier
+//          for good. An outlier's norm does not enter the statistics; in the code's sharded path it does, with 1e6
+//          added, after which it sees nothing for a thousand rounds: a fault, which is not offered. Mean and variance
+//          begin at 0, as there. NaN and infinity are outliers from the first round on; there they never are, and spoil
+//          the statistics. Where all are outliers, the module stays as it was, its outer momentum too. Where nobody can
+//          be an outlier, or no worker has a finite norm, weights are equal and nothing is clipped, so that the run is
+//          seen to diverge.
+//          BatchNorm: plain means, as of moments where they are averaged; a worker that is an outlier in all modules
+//          brings the statistics of the round's beginning. Its own moments stay as they are.
+// Outages: a worker that loses its state goes on from the round's beginning; the rest of its round is weighed as any.
+//          Statistics and outer momentum are the same on all workers, so that it gets them with the model. One that has
+//          used up its data ends the round at once, and the run fails where the others need it after that.
 // Checks:  without outliers, at T = inf and a plain outer rate of 1 Local SGD bit for bit, with Nesterov DiLoCo; equal
-//          times c and sync_seconds = H c give EDiT bit for bit; the recursion in double precision.
+//          times c and sync_seconds = H c give EDiT bit for bit; the recursion in double precision; mean, variance and
+//          first outlier of constant norms in closed form; weights against the softmax, of equal norms exactly equal.
 #pragma once
 
-#include <cstdint>
+#include <algorithm>
+#include <cmath>
 #include <limits>
-#include <memory>
-#include <optional>
+#include <numeric>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_optimizer.hpp"
-#include "algorithms/local_sgd/rounds.hpp"
-#include "algorithms/local_sgd/sync_period.hpp"
-#include "algorithms/method/algorithm.hpp"
-#include "workers/base/units.hpp"
-#include "workers/config/settings.hpp"
-#include "workers/worker.hpp"
 
 namespace syncopate {
 
-// What EDiT's penalty on pseudo-gradients goes by.
+// The penalty on pseudo-gradients before they are summed. Numbers alone: no model, no cluster.
 struct PenaltyOptions {
   static constexpr double infinity = std::numeric_limits<double>::infinity();
   double outlier_factor = 3;        // deviations above the mean; inf: nobody is an outlier
@@ -68,26 +65,44 @@ struct PenaltyOptions {
   bool finds_outliers() const { return outlier_factor < infinity; }
 };
 
-// Which norms of a worker's pseudo-gradients are outliers: those far above the mean of the worker's own so far.
-// Shapes:  numbers in double precision.
-// Cost:    W numbers kept.
-// Differs: as there.
-// Checks:  mean, variance and first outlier of constant norms in closed form; a second implementation that keeps all
-//          norms.
-// What the norms of one worker's pseudo-gradients of one module have been so far.
+// The norms of one worker's pseudo-gradients of one module so far. Outliers are far above their mean.
 class NormStatistics {
  public:
-  // Whether it is too far above the mean: z > factor x max(1, deviation of the last W z-scores). Of none, before W.
-  bool is_outlier(double norm, const PenaltyOptions& options) const;
+  // Whether it is too far above the mean: z > factor x max(1, deviation of the last W z-scores). Never before W norms.
+  bool is_outlier(double norm, const PenaltyOptions& options) const {
+    if (!options.finds_outliers()) return false;
+    if (!std::isfinite(norm)) return true;
+    if (taken_ < options.outlier_warmup) return false;
+    const double factor = options.outlier_factor * std::max(1.0, recent_deviation());
+    return z_score(norm, options.outlier_warmup) > factor;
+  }
+
   // mean += a (norm - mean);  variance = (1 - a) (variance + a (norm - old mean) (norm - new mean)).
-  void take_in(double norm, const PenaltyOptions& options);
+  void take_in(double norm, const PenaltyOptions& options) {
+    const double a = options.outlier_smoothing, from_old = norm - mean_;
+    mean_ += a * from_old;
+    variance_ = (1 - a) * (variance_ + a * from_old * (norm - mean_));
+    const auto at = static_cast<std::size_t>(taken_++ % options.outlier_warmup);
+    if (at == z_scores_.size()) z_scores_.push_back(0);
+    z_scores_[at] = z_score(norm, options.outlier_warmup);
+  }
 
   double mean() const { return mean_; }
   double variance() const { return variance_; }
 
  private:
-  double z_score(double norm, int warmup) const;
-  double recent_deviation() const;
+  double z_score(double norm, int warmup) const {
+    return taken_ < warmup || variance_ == 0 ? 0 : (norm - mean_) / std::sqrt(variance_);
+  }
+
+  double recent_deviation() const {
+    const auto count = static_cast<double>(z_scores_.size());
+    if (count < 2) return 0;
+    const double mean = std::accumulate(z_scores_.begin(), z_scores_.end(), 0.0) / count;
+    double squares = 0;
+    for (const double z : z_scores_) squares += (z - mean) * (z - mean);
+    return std::sqrt(squares / (count - 1));
+  }
 
   std::int64_t taken_ = 0;
   double mean_ = 0;
@@ -100,21 +115,7 @@ class NormStatistics {
 // fewer all workers are outliers for ever.
 int shortest_warmup(const PenaltyOptions& options);
 
-// What EDiT makes of the workers' pseudo-gradients before they are summed: outliers among their norms are left out, the
-// others weigh the less the longer they are, and what comes of them is clipped. Numbers alone: no model, no cluster.
-// Source:  Cheng et al. 2025, "EDiT"; the rules after its authors' code, as its data-parallel path has them.
-// Shapes:  norms (workers, modules) in double precision; a module is a tensor or the whole model.
-// Cost:    W numbers kept per worker and module; nothing is sent.
-// Differs: an outlier's norm is not taken into the statistics; in the code's sharded path it is, with 1e6 added, after
-//          which it sees nothing for a thousand rounds: a fault, which is not offered. Mean and variance begin at 0, as
-//          there. What is no number is an outlier's norm from the first round on; there it never is, and spoils the
-//          statistics. Where nobody can be an outlier, or no worker has a number, it makes weights equal and is not
-//          clipped, so that the run is seen to have diverged.
-//          The share of the steps (`step_share`) is that of the round, there that since the run began. What an
-//          outlier's steps would weigh is lost, as there.
-// Checks:  mean, variance and first outlier of constant norms in closed form; a second implementation that keeps all
-//          norms; weights against the softmax, of equal norms exactly equal.
-// What has been found of one round. [worker x modules + module] by rank.
+// The findings of one round. [worker x modules + module] by rank.
 struct Penalty {
   int modules = 0;
   std::vector<NormStatistics> statistics{};  // afterwards
@@ -133,19 +134,11 @@ struct Penalty {
 Penalty penalise(std::span<const NormStatistics> before, std::span<const double> norms, std::span<const double> steps,
                  int modules, const PenaltyOptions& options);
 
-// What a sum of this norm is multiplied by: min(1, phi / (norm + 1e-6)).
+// The factor of a sum of this norm: min(1, phi / (norm + 1e-6)).
 double clip_factor(double norm, double clip_norm);
 
-// Reads outlier_factor, outlier_warmup, outlier_smoothing, temperature, step_share and clip_norm.
-PenaltyOptions read_penalty(Settings& settings);
-
-// Rounds of local steps that end by time: with the first step of a worker that ends at least so many seconds after the
-// last synchronisation, on its own clock. Nobody is interrupted.
-// Source:  Cheng et al. 2025, "EDiT": A-EDiT.
-// Units:   seconds.
-// Cost:    a round takes the time, the longest rest of a step that is then under way, and its communication. A worker
-//          whose steps take c s makes ceil(time / c) of them, where they are constant.
-// Checks:  the closed form of constant steps; the simulated cluster.
+// Rounds that end by time: with a worker's first step that ends at least so many seconds after the last
+// synchronisation, on its own clock. Nobody is interrupted.
 struct TimedRounds {
   enum class CountedFrom {
     end,      // of the last synchronisation
@@ -157,24 +150,6 @@ struct TimedRounds {
   Step warmup_steps{};             // of synchronous SGD before the first round
 };
 
-// What a synchronisation costs.
-struct SynchronisationCosts {
-  double meeting_s = 0;  // to find out what all have done, also where it is put off
-  double average_s = 0;
-};
-
-// By drawn steps, whose rounds follow one another as in a run; none where they are too few for that. Steps are the
-// fastest worker's of each round, and what the others are behind is not kept. A round that the budget cuts short is
-// taken as a whole.
-Forecast predict_timed_rounds(const TimedRounds& rounds, const SynchronisationCosts& costs,
-                              const PredictionInput& input);
-
-// Whether the time that ends rounds is written, `sync_seconds`. Reads it, counted_from, minimum_steps and warmup_steps;
-// without it these others are faults.
-bool read_timed_rounds(Settings& settings, TimedRounds& rounds, const WorkInBudget& work);
-
-// What EDiT's workers tell each other at the end of a round, before they average, and what follows from it for all.
-// Cost:    an all-gather of 8 bytes per module and worker; of 32 more per worker where steps are told.
 struct EditOptions {
   enum class Scope { tensor, model };
   Scope scope = Scope::tensor;       // what is weighed by itself: a module
@@ -192,7 +167,7 @@ struct EditOptions {
   std::optional<std::int64_t> told_numbers() const;
 };
 
-// What a worker has done in a round.
+// The work of one worker in a round.
 struct RoundWork {
   explicit RoundWork(const Worker& worker) : kept(worker) {}
 
@@ -202,20 +177,20 @@ struct RoundWork {
   double mean_rate() const { return passed > 0 ? rates / static_cast<double>(passed.value()) : 0; }
 };
 
-// What all know of it then.
+// The conclusions of all workers at the end of a round, before they average.
 struct RoundMeeting {
   Penalty penalty{};
   Step longest{};         // of all workers' steps gone by; 0 where they are not told
-  double inner_rate = 0;  // mean over all steps; 0 likewise
+  double inner_rate = 0;  // mean over all steps; 0 where they are not told
   bool is_put_off = false;
 };
 
-// Each brings the norms of what its model differs from `last`, so that all weigh all alike. `before`: of the round
-// before; null at first.
+// Gathers the norms of the differences of all workers' models from `last`. `before`: of the round before; null at
+// first.
 std::shared_ptr<const RoundMeeting> meet(Worker& worker, const EditOptions& options, const ModelStatePtr& last,
                                          RoundWork& work, const std::shared_ptr<const RoundMeeting>& before);
 
-// The norm of what consists of parts with these.
+// The norm of a whole whose parts have these norms.
 double norm_of(const std::vector<double>& parts);
 
 class Edit : public Algorithm {
@@ -223,7 +198,7 @@ class Edit : public Algorithm {
   explicit Edit(EditOptions options) : options_(std::move(options)) {}
 
   void run(Worker& worker) const override;
-  // It weighs by what is computed, but its time and its rounds do not depend on that.
+  // Weights follow from what is computed; time and rounds do not.
   Traits traits() const override {
     return {.follows_clock = options_.is_timed(),
             .judges_alone = true,

@@ -1,23 +1,21 @@
-// Elastic averaging (EASGD, with momentum EAMSGD): workers train alone and are pulled towards a centre, the
-// centre towards them, by alpha times their distance every `period` steps.
+// Elastic averaging (EASGD, with momentum EAMSGD): workers train alone and are pulled towards a centre, the centre
+// towards them, by alpha times their distance every `period` steps.
 // Source:  Zhang, Choromanska, LeCun 2015, "Deep Learning with Elastic Averaging SGD".
 // Shapes:  gradient, parameters, velocity, centre: (P,) flat float32.
-// Cost:    synchronous: one all-reduce of P floats per `period` steps; asynchronous: per worker and exchange a
-//          request without values, the centre down and the difference up, P floats each.
-// Differs: asynchronous as in the authors' code (mpiT): the difference is taken before the local step, which runs
-//          while it travels, and exchanges begin with step 0. The centre is what is evaluated. The file's
-//          optimizer takes the local step; with `momentum` (EAMSGD's delta) it must be plain SGD. Where differences are
-//          compressed, a worker moves by the whole one, and has in its residual what has not arrived (ours).
+// Cost:    synchronous: one all-reduce of P floats per `period` steps; asynchronous: per worker and exchange a request
+//          without values, the centre down and the difference up, P floats each.
+// Differs: asynchronous as in the authors' code (mpiT): the difference is taken before the local step, which runs while
+//          it travels, and exchanges begin with step 0. The centre is evaluated. The file's optimizer takes the local
+//          step; with `momentum` (EAMSGD's delta) it must be plain SGD. Where differences are compressed, a worker
+//          moves by the whole one, and keeps the part that has not arrived in its residual (ours).
 // Checks:  what leaves the workers arrives at the centre, or is in residuals; the synchronous form against the Jacobi
 //          iteration.
 #pragma once
 
 #include <limits>
-#include <utility>
 
 #include "algorithms/local_sgd/round_prediction.hpp"
 #include "algorithms/method/algorithm.hpp"
-#include "workers/worker.hpp"
 
 namespace syncopate {
 
@@ -36,8 +34,18 @@ class ElasticAveraging : public Algorithm {
  public:
   explicit ElasticAveraging(const ElasticOptions& options) : options_(options) {}
 
-  void run(Worker& worker) const override;
-  void serve(Server& server) const override;
+  void run(Worker& worker) const override {
+    is_asynchronous() ? run_asynchronously(worker) : run_synchronously(worker);
+  }
+
+  void serve(Server& server) const override {
+    while (const auto message = server.receive_until_all_left()) {
+      server.set_model(server.combine({{1, server.model()}, {1, message->model}}));
+      server.note_steps(message->from, message->step);
+      server.publish();
+    }
+  }
+
   Traits traits() const override {
     return {.servers = is_asynchronous() ? 1 : 0,
             .follows_clock = is_asynchronous(),
@@ -46,95 +54,79 @@ class ElasticAveraging : public Algorithm {
                 "workers keep models of their own after an average; with exchange = \"asynchronous\" they "
                 "send differences, which can be"};
   }
-  Forecast forecast(const PredictionInput& input) const override;
+
+  // A round of the synchronous form begins with the average that another would end with. In the asynchronous form a
+  // worker asks for the centre and waits for it, and does not wait for what it sends back.
+  Forecast forecast(const PredictionInput& input) const override {
+    if (is_asynchronous()) {
+      const double request_s = to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}}));
+      const auto period = static_cast<double>(options_.period.value());
+      return predict_own_pace(
+          {(request_s + input.message_s()) / period, input.workers * input.on_server_link_s() / period}, input);
+    }
+    return predict_rounds(*make_constant_period(options_.period), parameters_alone, input);
+  }
 
  private:
+  static constexpr AveragePolicy parameters_alone{.buffers = StatePolicy::average};
+
   bool is_asynchronous() const { return options_.exchange == ElasticOptions::Exchange::asynchronous; }
-  bool local_step(Worker& worker, ModelStatePtr& velocity) const;
-  void run_synchronously(Worker& worker) const;
-  void run_asynchronously(Worker& worker) const;
+
+  // x <- x - eta g(x); with momentum v <- delta v - eta g(x + delta v), x <- x + v. Whether the x it began with is
+  // lost: the step is then a new worker's first, from the centre and without v.
+  bool local_step(Worker& worker, ModelStatePtr& velocity) const {
+    ModelStatePtr x = worker.model();
+    LostWithState<bool> is_there(worker, true);
+    if (velocity) worker.set_model(worker.combine({{1, x}, {options_.momentum, velocity}}, x));
+    const Gradient gradient = worker.compute_step_gradient() / worker.micro_batches();
+    if (!*is_there) x = worker.model();
+    worker.descend(gradient);
+    if (options_.momentum > 0) velocity = worker.combine({{1, worker.model()}, {-1, x}}, x);
+    return !*is_there;
+  }
+
+  void run_synchronously(Worker& worker) const {
+    const double alpha = options_.alpha, beta = worker.size() * options_.alpha;
+    ModelStatePtr centre = worker.model(), velocity;
+    while (worker.budget_left()) {
+      const ModelStatePtr x = worker.model();
+      worker.average_model({.policy = parameters_alone});
+      const ModelStatePtr mean = worker.model();
+      worker.set_model(x);
+      const ModelStatePtr before = std::exchange(centre, worker.combine({{1 - beta, centre}, {beta, mean}}, mean));
+      worker.declare_newest(centre);
+      if (!local_step(worker, velocity))
+        worker.set_model(worker.combine({{1, worker.model()}, {-alpha, x}, {alpha, before}}, x));
+      worker.publish(centre);
+      for (Step done = 1; done < options_.period && worker.budget_left(Judged::alone); ++done)
+        local_step(worker, velocity);
+    }
+    worker.barrier();  // the steps since the last exchange are a row too
+    worker.publish(centre);
+  }
+
+  void run_asynchronously(Worker& worker) const {
+    const double alpha = options_.alpha;
+    const Rank server{worker.size()};
+    ModelStatePtr velocity;
+    while (worker.budget_left()) {
+      ModelStatePtr difference;
+      const bool exchanges = worker.step().value() % options_.period.value() == 0;
+      if (exchanges) {
+        worker.send(server, Message::request());
+        const auto centre = worker.receive();
+        if (!centre) return;
+        difference = worker.combine({{alpha, worker.model()}, {-alpha, centre->model}});
+        worker.send(server, Message::of_difference(worker.step(), difference));
+      }
+      const bool is_lost = local_step(worker, velocity);
+      if (exchanges && !is_lost) worker.set_model(worker.combine({{1, worker.model()}, {-1, difference}}));
+      worker.report_steps();
+    }
+  }
 
   ElasticOptions options_;
 };
-
-inline constexpr AveragePolicy parameters_alone{.buffers = StatePolicy::average};
-
-inline void ElasticAveraging::run(Worker& worker) const {
-  is_asynchronous() ? run_asynchronously(worker) : run_synchronously(worker);
-}
-
-// x <- x - eta g(x); with momentum v <- delta v - eta g(x + delta v), x <- x + v. Whether the x it began with is lost:
-// the step is then a new worker's first, from the centre and without v.
-inline bool ElasticAveraging::local_step(Worker& worker, ModelStatePtr& velocity) const {
-  ModelStatePtr x = worker.model();
-  LostWithState<bool> is_there(worker, true);
-  if (velocity) worker.set_model(worker.combine({{1, x}, {options_.momentum, velocity}}, x));
-  const Gradient gradient = worker.compute_step_gradient() / worker.micro_batches();
-  if (!*is_there) x = worker.model();
-  worker.descend(gradient);
-  if (options_.momentum > 0) velocity = worker.combine({{1, worker.model()}, {-1, x}}, x);
-  return !*is_there;
-}
-
-inline void ElasticAveraging::run_synchronously(Worker& worker) const {
-  const double alpha = options_.alpha, beta = worker.size() * options_.alpha;
-  ModelStatePtr centre = worker.model(), velocity;
-  while (worker.budget_left()) {
-    const ModelStatePtr x = worker.model();
-    worker.average_model({.policy = parameters_alone});
-    const ModelStatePtr mean = worker.model();
-    worker.set_model(x);
-    const ModelStatePtr before = std::exchange(centre, worker.combine({{1 - beta, centre}, {beta, mean}}, mean));
-    worker.declare_newest(centre);
-    if (!local_step(worker, velocity))
-      worker.set_model(worker.combine({{1, worker.model()}, {-alpha, x}, {alpha, before}}, x));
-    worker.publish(centre);
-    for (Step done = 1; done < options_.period && worker.budget_left(Judged::alone); ++done)
-      local_step(worker, velocity);
-  }
-  worker.barrier();  // the steps since the last exchange are a row too
-  worker.publish(centre);
-}
-
-inline void ElasticAveraging::run_asynchronously(Worker& worker) const {
-  const double alpha = options_.alpha;
-  const Rank server{worker.size()};
-  ModelStatePtr velocity;
-  while (worker.budget_left()) {
-    ModelStatePtr difference;
-    const bool exchanges = worker.step().value() % options_.period.value() == 0;
-    if (exchanges) {
-      worker.send(server, Message::request());
-      const auto centre = worker.receive();
-      if (!centre) return;
-      difference = worker.combine({{alpha, worker.model()}, {-alpha, centre->model}});
-      worker.send(server, Message::of_difference(worker.step(), difference));
-    }
-    const bool is_lost = local_step(worker, velocity);
-    if (exchanges && !is_lost) worker.set_model(worker.combine({{1, worker.model()}, {-1, difference}}));
-    worker.report_steps();
-  }
-}
-
-inline void ElasticAveraging::serve(Server& server) const {
-  while (const auto message = server.receive_until_all_left()) {
-    server.set_model(server.combine({{1, server.model()}, {1, message->model}}));
-    server.note_steps(message->from, message->step);
-    server.publish();
-  }
-}
-
-// A round of the synchronous form begins with the average that another would end with. In the asynchronous form a
-// worker asks for the centre and waits for it, and does not wait for what it sends back.
-inline Forecast ElasticAveraging::forecast(const PredictionInput& input) const {
-  if (is_asynchronous()) {
-    const double request_s = to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}}));
-    const auto period = static_cast<double>(options_.period.value());
-    return predict_own_pace(
-        {(request_s + input.message_s()) / period, input.workers * input.on_server_link_s() / period}, input);
-  }
-  return predict_rounds(*make_constant_period(options_.period), parameters_alone, input);
-}
 
 inline std::unique_ptr<Algorithm> make_elastic_averaging(Settings& settings, const AlgorithmContext& context) {
   using Exchange = ElasticOptions::Exchange;

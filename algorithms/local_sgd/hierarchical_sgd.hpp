@@ -2,9 +2,9 @@
 // Source:  Lin et al. 2020, "Don't Use Large Mini-Batches, Use Local SGD" (hierarchical Local SGD).
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats within each group per group period, one over all workers per period.
-// Differs: the outer period counts steps and follows any rule of sync_period.hpp; a group's round that it cuts
-//          short ends with the average over all. Groups are workers of consecutive ranks; their size need not
-//          divide N: the last is then smaller. Both averages use the same network.
+// Differs: the outer period counts steps and follows any rule of sync_period.hpp; a group's round that it cuts short
+//          ends with the average over all. Groups are workers of consecutive ranks; their size need not divide N: the
+//          last is then smaller. Both averages use the same network.
 // Checks:  one group of all workers equals Local SGD with the group period, groups of one that with the period.
 #pragma once
 
@@ -25,66 +25,66 @@ struct HierarchicalOptions {
 class HierarchicalSgd : public Algorithm {
  public:
   explicit HierarchicalSgd(HierarchicalOptions options) : options_(std::move(options)) {}
-  void run(Worker& worker) const override;
+
+  void run(Worker& worker) const override {
+    train_together(worker, options_.period->synchronous_steps(), options_.policies);
+    const Step group_period = options_.group_period;
+    const double weight = options_.policies.model_weight();
+    while (worker.budget_left()) {
+      Step left = options_.period->at(worker.step(), worker.learning_rate(), worker.steps_left());
+      while (left > group_period) {
+        take_local_steps(worker, group_period);
+        const bool goes_on = worker.average_model(
+            {.policy = options_.policies.average, .weight = weight, .group_size = options_.group_size});
+        left = goes_on ? left - group_period : 0;
+      }
+      take_local_steps(worker, left);
+      worker.average_model({.policy = options_.policies.average, .weight = weight});
+      publish(worker, options_.policies);
+    }
+  }
+
   Traits traits() const override {
     return {.follows_clock = false,
             .publishes_rounds = true,
             .exchanged_whole = "averages of groups and of all would each need a residual of their own"};
   }
-  Forecast forecast(const PredictionInput& input) const override;
+
+  Forecast forecast(const PredictionInput& input) const override {
+    if (groups_meet(input.network, input.workers, options_.group_size))
+      return Forecast::none("groups' averages wait for each other on shared links");
+    if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
+    return predict_rounds(
+        *options_.period,
+        rounds_in_groups({options_.group_size, options_.group_period}, options_.policies.average, input), input);
+  }
+
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     return communicated_in_groups(*options_.period, {options_.group_size, options_.group_period},
                                   options_.policies.average, input);
   }
 
  private:
+  // Whether averages of two neighbouring groups pass the same link: that of a star, or an uplink.
+  static bool groups_meet(const NetworkModel& network, int workers, int group_size) {
+    const auto links_of = [&](int first) {
+      return network.route(
+          CollectiveCall{.members = std::min(group_size, workers - first), .payload = Bytes{1}, .first = Rank{first}});
+    };
+    const auto overlap = [](int a, int of_a, int b, int of_b) {
+      return of_a > 0 && of_b > 0 && b < a + of_a && a < b + of_b;
+    };
+    for (int first = group_size; first < workers; first += group_size)
+      for (const Hop& before : links_of(first - group_size))
+        for (const Hop& here : links_of(first))
+          if (overlap(before.link, before.links, here.link, here.links) ||
+              overlap(before.uplink, before.uplinks, here.uplink, here.uplinks))
+            return true;
+    return false;
+  }
+
   HierarchicalOptions options_;
 };
-
-inline void HierarchicalSgd::run(Worker& worker) const {
-  train_together(worker, options_.period->synchronous_steps(), options_.policies);
-  const Step group_period = options_.group_period;
-  const double weight = options_.policies.model_weight();
-  while (worker.budget_left()) {
-    Step left = options_.period->at(worker.step(), worker.learning_rate(), worker.steps_left());
-    while (left > group_period) {
-      take_local_steps(worker, group_period);
-      const bool goes_on = worker.average_model(
-          {.policy = options_.policies.average, .weight = weight, .group_size = options_.group_size});
-      left = goes_on ? left - group_period : 0;
-    }
-    take_local_steps(worker, left);
-    worker.average_model({.policy = options_.policies.average, .weight = weight});
-    publish(worker, options_.policies);
-  }
-}
-
-// Whether averages of two neighbouring groups pass the same link: that of a star, or an uplink.
-inline bool groups_meet(const NetworkModel& network, int workers, int group_size) {
-  const auto links_of = [&](int first) {
-    return network.route(
-        CollectiveCall{.members = std::min(group_size, workers - first), .payload = Bytes{1}, .first = Rank{first}});
-  };
-  const auto overlap = [](int a, int of_a, int b, int of_b) {
-    return of_a > 0 && of_b > 0 && b < a + of_a && a < b + of_b;
-  };
-  for (int first = group_size; first < workers; first += group_size)
-    for (const Hop& before : links_of(first - group_size))
-      for (const Hop& here : links_of(first))
-        if (overlap(before.link, before.links, here.link, here.links) ||
-            overlap(before.uplink, before.uplinks, here.uplink, here.uplinks))
-          return true;
-  return false;
-}
-
-inline Forecast HierarchicalSgd::forecast(const PredictionInput& input) const {
-  if (groups_meet(input.network, input.workers, options_.group_size))
-    return Forecast::none("groups' averages wait for each other on shared links");
-  if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
-  return predict_rounds(
-      *options_.period,
-      rounds_in_groups({options_.group_size, options_.group_period}, options_.policies.average, input), input);
-}
 
 inline std::unique_ptr<Algorithm> make_hierarchical_sgd(Settings& settings, const AlgorithmContext& context) {
   HierarchicalOptions options;
@@ -93,8 +93,7 @@ inline std::unique_ptr<Algorithm> make_hierarchical_sgd(Settings& settings, cons
   options.group_period = settings.integer({"group_period", "Local steps between a group's averages.", "steps"}, 1,
                                           std::numeric_limits<Step::Rep>::max());
   options.period = read_sync_period(settings, context);
-  options.policies = read_state_policies(settings);
-  read_model_weights(settings, context.divides_data, options.policies);
+  options.policies = read_state_policies(settings, context);
   return std::make_unique<HierarchicalSgd>(std::move(options));
 }
 

@@ -1,11 +1,7 @@
 #include "algorithms/local_sgd/outer_optimizer.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
-#include <string>
-#include <vector>
 
 #include "workers/training/model_average.hpp"
 
@@ -13,55 +9,23 @@ namespace syncopate {
 
 namespace {
 
-class PlainOuter final : public OuterOptimizer {
+// An outer optimizer whose step is this formula of (worker, at, momentum).
+template <typename Formula>
+class OuterFormula final : public OuterOptimizer {
  public:
-  explicit PlainOuter(double rate) : rate_(rate) {}
-  ModelStatePtr step(const Participant& worker, const OuterStep& at, ModelStatePtr&) const override {
-    return worker.combine({{rate_, at.average}, {1 - rate_, at.last}}, at.average);
-  }
-
- private:
-  double rate_;
-};
-
-class SlowMo final : public OuterOptimizer {
- public:
-  SlowMo(double rate, double momentum) : rate_(rate), momentum_(momentum) {}
-
+  explicit OuterFormula(const Formula& formula) : formula_(formula) {}
   ModelStatePtr step(const Participant& worker, const OuterStep& at, ModelStatePtr& momentum) const override {
-    // At rate 0 no worker has moved; the division would make 0 / 0 of it.
-    const double per_rate = std::isfinite(1 / at.inner_rate) ? 1 / at.inner_rate : 0;
-    std::vector<WeightedState> sum = {{per_rate, at.last}, {-per_rate, at.average}};
-    if (momentum) sum.push_back({momentum_, momentum});
-    momentum = worker.combine(sum, at.average);
-    return worker.combine({{1, at.last}, {-rate_ * at.inner_rate, momentum}}, at.average);
+    return formula_(worker, at, momentum);
   }
 
  private:
-  double rate_;      // alpha
-  double momentum_;  // beta
+  Formula formula_;
 };
 
-class DiLoCo final : public OuterOptimizer {
- public:
-  DiLoCo(double rate, double momentum) : rate_(rate), momentum_(momentum) {}
-
-  ModelStatePtr step(const Participant& worker, const OuterStep& at, ModelStatePtr& momentum) const override {
-    std::vector<WeightedState> sum = {{1, at.last}, {-1, at.average}};
-    if (momentum) sum.push_back({momentum_, momentum});
-    momentum = worker.combine(sum, at.average);
-    return worker.combine({{1 - rate_, at.last}, {rate_, at.average}, {-rate_ * momentum_, momentum}}, at.average);
-  }
-
- private:
-  double rate_;
-  double momentum_;
-};
-
-}  // namespace
-
-// The card.
-namespace {
+template <typename Formula>
+std::unique_ptr<const OuterOptimizer> make_outer(const Formula& formula) {
+  return std::make_unique<OuterFormula<Formula>>(formula);
+}
 
 constexpr Range below_one{.low = 0, .high = 1, .low_open = false, .high_open = true};
 constexpr Range finite_rates{.low = 0, .low_open = true, .high_open = true};
@@ -86,19 +50,35 @@ constexpr std::array rows = {
 
 }  // namespace
 
-std::unique_ptr<const OuterOptimizer> make_plain_outer(double rate) { return std::make_unique<PlainOuter>(rate); }
+std::unique_ptr<const OuterOptimizer> make_plain_outer(double rate) {
+  return make_outer([=](const Participant& worker, const OuterStep& at, ModelStatePtr&) {
+    return worker.combine({{rate, at.average}, {1 - rate, at.last}}, at.average);
+  });
+}
 
 std::unique_ptr<const OuterOptimizer> make_slowmo(double rate, double momentum) {
-  return std::make_unique<SlowMo>(rate, momentum);
+  return make_outer([=](const Participant& worker, const OuterStep& at, ModelStatePtr& u) {
+    // At rate 0 no worker has moved; the division would make 0 / 0 of it.
+    const double per_rate = std::isfinite(1 / at.inner_rate) ? 1 / at.inner_rate : 0;
+    std::vector<WeightedState> sum = {{per_rate, at.last}, {-per_rate, at.average}};
+    if (u) sum.push_back({momentum, u});
+    u = worker.combine(sum, at.average);
+    return worker.combine({{1, at.last}, {-rate * at.inner_rate, u}}, at.average);
+  });
 }
 
 std::unique_ptr<const OuterOptimizer> make_diloco(double rate, double momentum) {
-  return std::make_unique<DiLoCo>(rate, momentum);
+  return make_outer([=](const Participant& worker, const OuterStep& at, ModelStatePtr& v) {
+    std::vector<WeightedState> sum = {{1, at.last}, {-1, at.average}};
+    if (v) sum.push_back({momentum, v});
+    v = worker.combine(sum, at.average);
+    return worker.combine({{1 - rate, at.last}, {rate, at.average}, {-rate * momentum, v}}, at.average);
+  });
 }
 
 std::span<const OuterOptimizerRow> outer_optimizers() { return rows; }
 
-std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings& settings) {
+std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings settings) {
   const auto* const row = settings.row({"name", "Which outer optimizer."}, rows);
   if (!row)  // their keys follow from it, and are no faults of their own
     for (const std::string_view key : {"rate", "momentum"}) static_cast<void>(settings.has(key));

@@ -3,12 +3,11 @@
 // Source:  Wang et al. 2020, "SlowMo", Algorithm 1; Douillard et al. 2023, "DiLoCo", Algorithm 1.
 // Shapes:  parameters, outer momentum: (P,) flat float32.   Units: outer rate and momentum without one.
 // Cost:    three vectors of P floats read and two written per synchronisation; nothing is sent.
-// Differs: SlowMo's inner rate (gamma) is the mean over the round's steps, the same thing where it does not
-//          change within a round; a round at rate 0 adds nothing. BatchNorm statistics are the average's.
+// Differs: SlowMo's inner rate (gamma) is the mean over the round's steps, the same thing where it does not change
+//          within a round; a round at rate 0 adds nothing. BatchNorm statistics are the average's.
 // Checks:  closed forms in double precision over several rounds; DiLoCo's step against the rule of torch.optim.SGD.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -19,7 +18,7 @@
 
 namespace syncopate {
 
-// What one outer step starts from. All workers have the same, so that all get the same model.
+// The start of one outer step. All workers have the same, so that all get the same model.
 struct OuterStep {
   ModelStatePtr last;     // x: after the last synchronisation
   ModelStatePtr average;  // a: of the workers, now
@@ -49,16 +48,15 @@ struct OuterOptimizerRow {
 std::span<const OuterOptimizerRow> outer_optimizers();
 
 // Reads a table such as { name = "diloco", rate = 0.7, momentum = 0.9 }. Never null.
-std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings& settings);
+std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings settings);
 
-// What several workers' outer gradients become before an outer optimizer steps along them.
-// Source:  Douillard et al. 2026, "Decoupled DiLoCo": `rda` (workers/training/model_average.hpp), weights of
-//          quantity times quality, k (k / s) for k micro-batches in s steps.
-// Shapes:  differences: (P,) flat float32, or a slice of it.
-// Differs: the paper counts tokens; equal micro-batches are counted here, so that a weight is in proportion to s.
-//          Embeddings have their weighted mean under `rda`, the default, as others tell of the paper; under
-//          `rda-of-all` they have what all tensors have. Where fragments cut a tensor, each part of it counts as a
-//          tensor, with a length and a direction of its own, so that the merged model depends on the borders.
+// How several workers' outer gradients are merged before an outer optimizer steps along them.
+// Source:  Douillard et al. 2026, "Decoupled DiLoCo": `rda` (workers/training/model_average.hpp), weights of quantity
+//          times quality, k (k / s) for k micro-batches in s steps.
+// Differs: the paper counts tokens; here equal micro-batches count, so that a weight is in proportion to s. Under
+//          `rda`, the default, embeddings have their weighted mean, as others tell of the paper; under `rda-of-all`
+//          they are as other tensors. Each part of a tensor that fragments cut counts as a tensor, with its own length
+//          and direction.
 // Checks:  golden tables; `rda` of one or of equal differences is themselves; weights by formula.
 enum class MergeRule {
   mean,  // weighted

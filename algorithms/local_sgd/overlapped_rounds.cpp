@@ -10,13 +10,9 @@ bool AverageUnderWay::rounds_left() const {
 }
 
 double AverageUnderWay::take_round(const SyncPeriod& period) {
-  double rates = 0;
-  Step taken{};
-  steps_.take_until(steps_.planned() + steps_.round(period), [&](double rate) {
-    rates += rate;
-    ++taken;
-  });
-  return taken > 0 ? rates / static_cast<double>(taken.value()) : 0;
+  MeanRate rate;
+  steps_.take_until(steps_.planned() + steps_.round(period), [&](double of_step) { rate.add(of_step); });
+  return rate.value();
 }
 
 void AverageUnderWay::start(const ModelStatePtr& mine, const ModelStatePtr& from, Participant::Here at) {
@@ -46,7 +42,7 @@ void OuterFragments::start(int fragment, Step due) {
                             .from = model_,
                             .rest_is_needed = false};
   under_way_.push_back(
-      {fragment, due, own.mean_rate(), worker_.start(Collective::average(worker_.model(), averaging))});
+      {fragment, due, own.rate.value(), worker_.start(Collective::average(worker_.model(), averaging))});
   own = {.has_momentum = own.has_momentum};
 }
 

@@ -1,41 +1,20 @@
 // Outer steps that are one round late: each worker starts an average at the end of a round, takes the next round while
-// it is under way, and finishes it at that round's end. What methods of this kind have in common. With X the model that
-// all share, y_i a worker's model at the end of its round, d_i = y_i - (where the round began), and ' for what was
-// started a round before:
-//
-//   method                           late by   averaged is    the worker's next round begins at
-//   local-sgd                        0         y_i            mean(y)
-//   outer-local-sgd                  0         y_i            outer(X, mean(y))
-//   overlapped-diloco, delayed       1 round   d_i            outer(X, X + mean(d'))
-//   overlapped-diloco, eager         1 round   d_i            outer(X_i, X_i + mean(d') + (d_i - d_i') / N)
-//   co2, rounds = "blocking"         0         y_i            X - rate m,  m = momentum m + (X - mean(y)) / gap
-//   co2                              1 round   d_i            X - rate m,  m = momentum m - mean(d') / gap
-//   co2, anchor = "outer-model"      1 round   y_i            X - rate m,  m = momentum m + (X - mean(y')) / gap
-//   cocod-sgd                        1 round   y_i            mean(y') + (y_i - y_i')
-//   overlap-local-sgd                1 round   z + v_i        x_i = (1 - mixing) y_i + mixing z,  z = mean((z + v)'),
-//                                                             v_i = momentum v_i + (x_i - z)
-//
+// it is under way, and finishes it at that round's end. algorithms/README.md has a table of the methods ("Outer
+// steps"): what each averages, and where its next round begins. This file holds what they share.
 // Units:   a delay of one round, however long the rule makes it.
 // Cost:    an all-reduce of P floats per round, as with Local SGD. A round takes max(H c, A) where workers are alike
-//          and steps have no spread: H steps of c s, and A s for the all-reduce. Without that see
-//          round_prediction.hpp.
+//          and steps have no spread: H steps of c s, and A s for the all-reduce. Otherwise see round_prediction.hpp.
 // First:   nothing comes back at the end of the first round; each method's header says what it does then.
-// Last:    the last average is waited for, so that the last round's work is in the model that is evaluated. Until the
-//          first has come back workers have agreed on nothing but steps: a budget of other units ends after it.
-// Differs: optimizer moments stay with their workers. A worker that loses its state goes back to its copy of the
-//          last round's end, which has what the method kept then.
+// Last:    the last average is waited for, so that the last round's work is in the evaluated model. Until the first has
+//          come back workers have agreed on nothing but steps: a budget of other units ends after it.
+// Differs: optimizer moments stay with their workers. A worker that loses its state goes back to its copy of the last
+//          round's end, which has what the method kept then.
 #pragma once
 
 #include <deque>
-#include <memory>
-#include <optional>
-#include <vector>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_optimizer.hpp"
-#include "algorithms/local_sgd/round_prediction.hpp"
-#include "algorithms/local_sgd/rounds.hpp"
-#include "workers/worker.hpp"
 
 namespace syncopate {
 
@@ -89,20 +68,18 @@ class OverlappedRounds : public Algorithm {
   StatePolicies policies_;
 };
 
-// Reads what all these methods have: `buffers` of the published model, and `weights` of the averages.
+// Reads the keys of all these methods: `buffers` of the published model, and `weights` of the averages.
 StatePolicies read_overlapped_policies(Settings& settings, const AlgorithmContext& context);
 
-// The outer model of a training by fragments, as one worker holds it, and those averages of its fragments that are
-// under way. An outer step along an average changes one fragment alone.
-// Source:  as in streaming_diloco.hpp.
-// Shapes:  outer model and momentum, the worker's model: (d,) flat float32.   Units: due in steps of the workers' plan.
+// The outer model of a training by fragments, as one worker holds it, and the averages of its fragments that are under
+// way. An outer step along an average changes one fragment alone. Steps are those of the workers' plan. Averages end in
+// the order in which they start and are due, since all have one delay. An outage loses nothing of this: all hold the
+// same.
 // Cost:    of one outer step, on all d parameters, once for all workers of a process; each worker copies its model.
-// Differs: averages end in the order in which they were started; that is also the order in which they are due, as long
-//          as all have one delay. What a worker loses in an outage is in none of this: all hold the same.
 class OuterFragments {
  public:
-  // Begins with the worker's model. All but the worker's fragments outlive it. `mixing` is the share of a worker's own
-  // fragment that stays when an outer step has been taken.
+  // Begins with the worker's model. All but the worker's fragments outlive it. `mixing`: the share of a worker's own
+  // fragment that stays at an outer step.
   OuterFragments(Worker& worker, const Fragments& fragments, const OuterOptimizer& outer, double mixing,
                  const StatePolicies& policies)
       : worker_(worker),
@@ -120,7 +97,7 @@ class OuterFragments {
 
   // A local step at this learning rate, which all fragments have taken.
   void add_step(double rate) {
-    for (Own& fragment : own_) fragment.add(rate);
+    for (Own& fragment : own_) fragment.rate.add(rate);
   }
   // Starts the average of the worker's fragment.
   void start(int fragment, Step due);
@@ -128,17 +105,9 @@ class OuterFragments {
   void finish_next();
 
  private:
-  // Of a fragment.
   struct Own {
-    double rates = 0;  // of the local steps since its last average was started
-    Step steps{};
+    MeanRate rate{};  // of the local steps since its last average was started
     bool has_momentum = false;
-
-    void add(double rate) {
-      rates += rate;
-      ++steps;
-    }
-    double mean_rate() const { return steps > 0 ? rates / static_cast<double>(steps.value()) : 0; }
   };
   struct UnderWay {
     int fragment;

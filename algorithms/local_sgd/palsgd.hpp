@@ -5,21 +5,19 @@
 //          rules after its authors' code.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
 // Cost:    one all-reduce of P floats per H steps; one more vector of P floats per worker. A pulled step takes no time.
-// Differs: theta <- theta - (eta / p) lambda (theta - Theta) pulls all tensors, where the code pulls the first of each
-//          group of the optimizer alone; whether the published runs did is not established. Each worker draws for
-//          itself (`draws = "own"`); in the code all draw alike ("shared"). A pulled step's samples are left out of
-//          this epoch, and count as dropped, so that a run of equal steps sees 1 - p of the samples: compare at equal
-//          samples or time. The outer model is the one that all have stored, not the newest. Moments of the inner
-//          optimizer are not touched by a pull. Here the first local step may be a pull, and each round has H steps; in
-//          the code the first local step always trains, and rounds end where the number of the step plus one is a
-//          multiple of H, so that the first one is a step shorter. In its synchronous steps the code averages the
-//          optimizer's moments as well; here they are equal anyway, since all step along one sum.
+// Differs: theta <- theta - (eta / p) lambda (theta - Theta) pulls all tensors; the code pulls only the first of each
+//          group of the optimizer; whether the published runs did is not established. Each worker draws for itself
+//          (`draws = "own"`); in the code all draw alike ("shared"). A pulled step's samples are left out of this
+//          epoch, and count as dropped, so that a run of equal steps sees 1 - p of the samples: compare at equal
+//          samples or time. The outer model is the one that all have stored, not the newest. A pull does not touch the
+//          inner optimizer's moments. Here the first local step may be a pull, and each round has H steps; in the code
+//          the first one always trains, and the first round is a step shorter. The code averages moments in its
+//          synchronous steps; here they are equal anyway, since all step along one sum.
 // Checks:  p = 0 equals DiLoCo bit for bit; lambda = 0 DiLoCo that skips steps; the recursion in double precision; the
 //          mean round and its spread against the binomial law.
 #pragma once
 
 #include <cmath>
-#include <memory>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_optimizer.hpp"
@@ -38,7 +36,31 @@ class PalSgd : public Algorithm {
          const StatePolicies& policies = {})
       : period_(std::move(period)), outer_(std::move(outer)), pull_(pull), policies_(policies) {}
 
-  void run(Worker& worker) const override;
+  void run(Worker& worker) const override {
+    train_together(worker, period_->synchronous_steps(), policies_);
+    const StepOptions own_step{.rate_factor = 1 / (1 - pull_.probability)};
+    ModelStatePtr momentum;
+    while (worker.budget_left()) {
+      const ModelStatePtr outer = worker.model();
+      const Step period = period_->at(worker.step(), worker.learning_rate(), worker.steps_left());
+      MeanRate rate;
+      for (Step taken{}; taken < period && worker.budget_left(Judged::alone); ++taken) {
+        rate.add(worker.learning_rate());
+        if (is_pulled(worker)) {
+          const double part = worker.learning_rate() / pull_.probability * pull_.strength;
+          worker.set_model(worker.combine({{1 - part, worker.model()}, {part, outer}}, worker.model()));
+          worker.skip_steps(1);
+        } else {
+          worker.descend(worker.compute_step_gradient() / worker.micro_batches(), own_step);
+        }
+      }
+      worker.average_model({.policy = policies_.average, .weight = policies_.model_weight(), .from = outer});
+      worker.set_model(
+          outer_->step(worker, {.last = outer, .average = worker.model(), .inner_rate = rate.value()}, momentum));
+      publish(worker, policies_);
+    }
+  }
+
   Traits traits() const override {
     return {.follows_clock = false,
             .judges_alone = true,
@@ -46,13 +68,41 @@ class PalSgd : public Algorithm {
             .averages_models = true,
             .averages_moments = policies_.average.averaged_vectors(2) > 1};
   }
-  Forecast forecast(const PredictionInput& input) const override;
+
+  // A step takes its time with probability 1 - p and none with p: of mean m and variance v it has the mean (1 - p) m
+  // and the variance (1 - p) v + p (1 - p) m^2. By the central limit, as other rounds.
+  Forecast forecast(const PredictionInput& input) const override {
+    const double p = pull_.probability;
+    if (p == 0) return predict_rounds(*period_, policies_.average, input);
+    if (pull_.draws == Drawn::together) return Forecast::none("rounds differ by how often all are pulled together");
+    const std::vector<SlowestWorker> synchronous = slowest_workers(input);
+    if (!input.times.has_variance || synchronous.empty()) return Forecast::none(has_no_variance);
+    SampledTimes times = input.times;
+    const auto thin = [&](MicroBatchLaw& law) {
+      const double m = law.mean * std::sqrt(input.micro_batches);  // of a step, over sqrt(M), as its deviation
+      law = {(1 - p) * law.mean, std::sqrt((1 - p) * law.deviation * law.deviation + p * (1 - p) * m * m)};
+    };
+    thin(times.law);
+    for (SampledTimes::LawOfWorkers& one : times.laws) thin(one.law);
+    times.step_times.clear();  // their sums are no longer those of rounds
+    times.slowest_s.reset();
+    Forecast forecast = predict_rounds(*period_, policies_.average, input.at_times(times));
+    for (Prediction& prediction : forecast.predictions) {
+      prediction.kept = 1 - p;
+      prediction.drop_rate = p;
+      prediction.sync_step_time_s = synchronous.front().step_s + input.all_reduce_s();
+    }
+    return forecast;
+  }
+
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     return communicated_in_rounds(*period_, policies_.average, input);
   }
 
  private:
-  bool is_pulled(const Worker& worker) const;
+  bool is_pulled(const Worker& worker) const {
+    return pull_.probability > 0 && worker.uniform(worker.step(), pull_.draws) < pull_.probability;
+  }
 
   std::shared_ptr<const SyncPeriod> period_;
   std::shared_ptr<const OuterOptimizer> outer_;
@@ -60,78 +110,10 @@ class PalSgd : public Algorithm {
   StatePolicies policies_;
 };
 
-inline void PalSgd::run(Worker& worker) const {
-  train_together(worker, period_->synchronous_steps(), policies_);
-  const StepOptions own_step{.rate_factor = 1 / (1 - pull_.probability)};
-  ModelStatePtr momentum;
-  while (worker.budget_left()) {
-    const ModelStatePtr outer = worker.model();
-    const Step period = period_->at(worker.step(), worker.learning_rate(), worker.steps_left());
-    double rates = 0;
-    Step taken{};
-    for (; taken < period && worker.budget_left(Judged::alone); ++taken) {
-      rates += worker.learning_rate();
-      if (is_pulled(worker)) {
-        const double part = worker.learning_rate() / pull_.probability * pull_.strength;
-        worker.set_model(worker.combine({{1 - part, worker.model()}, {part, outer}}, worker.model()));
-        worker.skip_steps(1);
-      } else {
-        worker.descend(worker.compute_step_gradient() / worker.micro_batches(), own_step);
-      }
-    }
-    worker.average_model({.policy = policies_.average, .weight = policies_.model_weight(), .from = outer});
-    const double rate = taken > 0 ? rates / static_cast<double>(taken.value()) : 0;
-    worker.set_model(outer_->step(worker, {.last = outer, .average = worker.model(), .inner_rate = rate}, momentum));
-    publish(worker, policies_);
-  }
-}
-
-inline bool PalSgd::is_pulled(const Worker& worker) const {
-  return pull_.probability > 0 && worker.uniform(worker.step(), pull_.draws) < pull_.probability;
-}
-
-// A step takes its time with probability 1 - p and none with p: of mean m and variance v it has the mean (1 - p) m and
-// the variance (1 - p) v + p (1 - p) m^2. By the central limit, as other rounds.
-inline Forecast PalSgd::forecast(const PredictionInput& input) const {
-  const double p = pull_.probability;
-  if (p == 0) return predict_rounds(*period_, policies_.average, input);
-  if (pull_.draws == Drawn::together) return Forecast::none("rounds differ by how often all are pulled together");
-  const std::vector<SlowestWorker> synchronous = slowest_workers(input);
-  if (!input.times.has_variance || synchronous.empty()) return Forecast::none(has_no_variance);
-  SampledTimes times = input.times;
-  const auto thin = [&](MicroBatchLaw& law) {
-    const double m = law.mean * std::sqrt(input.micro_batches);  // of a step, over sqrt(M), as its deviation
-    law = {(1 - p) * law.mean, std::sqrt((1 - p) * law.deviation * law.deviation + p * (1 - p) * m * m)};
-  };
-  thin(times.law);
-  for (SampledTimes::LawOfWorkers& one : times.laws) thin(one.law);
-  times.step_times.clear();  // their sums are no longer those of rounds
-  times.slowest_s.reset();
-  Forecast forecast = predict_rounds(*period_, policies_.average,
-                                     {.workers = input.workers,
-                                      .micro_batches = input.micro_batches,
-                                      .times = times,
-                                      .network = input.network,
-                                      .parameter_bytes = input.parameter_bytes,
-                                      .moments = input.moments,
-                                      .budget = input.budget,
-                                      .samples_per_micro_batch = input.samples_per_micro_batch,
-                                      .learning_rate = input.learning_rate,
-                                      .exchanges = input.exchanges,
-                                      .average_exchanges = input.average_exchanges});
-  for (Prediction& prediction : forecast.predictions) {
-    prediction.kept = 1 - p;
-    prediction.drop_rate = p;
-    prediction.sync_step_time_s = synchronous.front().step_s + input.all_reduce_s();
-  }
-  return forecast;
-}
-
 inline std::unique_ptr<Algorithm> make_palsgd(Settings& settings, const AlgorithmContext& context) {
   PullOptions pull;
   auto period = read_sync_period(settings, context);
-  Settings outer = settings.section({"outer", "The optimizer that steps along the averages."});
-  std::shared_ptr<const OuterOptimizer> optimizer = make_outer_optimizer(outer);
+  auto outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
   pull.probability =
       settings.number({"pull_probability", "That a local step is a pull towards the last outer model (p)."},
                       Range{.low = 0, .high = 1, .high_open = true}, pull.probability);
@@ -140,9 +122,7 @@ inline std::unique_ptr<Algorithm> make_palsgd(Settings& settings, const Algorith
                       Range::at_least(0), pull.strength);
   pull.draws = settings.choice({"draws", "Whether each worker draws for itself, or all are pulled in the same steps."},
                                {{"own", Drawn::alone}, {"shared", Drawn::together}}, pull.draws);
-  StatePolicies policies = read_state_policies(settings);
-  read_model_weights(settings, context.divides_data, policies);
-  return std::make_unique<PalSgd>(std::move(period), std::move(optimizer), pull, policies);
+  return std::make_unique<PalSgd>(std::move(period), std::move(outer), pull, read_state_policies(settings, context));
 }
 
 }  // namespace syncopate

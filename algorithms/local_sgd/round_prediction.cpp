@@ -2,26 +2,22 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <map>
-#include <optional>
 #include <span>
-#include <vector>
-
-#include "workers/base/units.hpp"
-#include "workers/theory/sampled_times.hpp"
 
 namespace syncopate {
 
 namespace {
 
-constexpr Step longest_round = 1'000'000;  // longer ones end with a budget that does not count steps
+constexpr Step longest_round = 1'000'000;        // longer ones end with a budget that does not count steps
+constexpr std::int64_t most_work = 200'000'000;  // workers times rounds, or fragments
+constexpr double no_limit = 1e15;
+constexpr const char* unknown_rounds = "how long its rounds are follows from how the run goes, or they are too many";
 
-// What one group of workers waits for.
+// The wait of one group of workers.
 struct Group {
-  NormalTime law{};            // of the group's round: the last sum too
+  NormalTime law{};            // of the group's round, with the last sum
   double communication_s = 0;  // of it
 };
 
@@ -51,7 +47,6 @@ Group group_of(int first, int count, std::int64_t averages, Step group_period, S
 std::optional<Prediction> sum_of_rounds(const SyncPeriod& period, const RoundFormulas& formulas,
                                         const TimeOfRound& round, const PredictionInput& input) {
   constexpr int most_rounds = 1'000'000;
-  constexpr double no_limit = 1e15;
   const double samples_per_step =
       static_cast<double>(input.samples_per_micro_batch) * input.workers * input.micro_batches;
   const double steps = input.budget.steps ? static_cast<double>(input.budget.steps->value()) : no_limit;
@@ -150,6 +145,193 @@ std::vector<Prediction> predictions_of(const SyncPeriod& period, const RoundForm
   sampled->sync_step_error_s = input.times.slowest_error_s;
   predictions.push_back(*sampled);
   return predictions;
+}
+
+// Sums of a worker's successive drawn steps; after the last comes the first again. Two look-ups per sum.
+class DrawnSums {
+ public:
+  explicit DrawnSums(const SampledTimes& times) : drawn_(times.drawn_steps()), sums_(times.step_times.size()) {
+    for (std::size_t i = 0; i < sums_.size(); ++i)
+      sums_[i] = times.step_times[i] + (i % drawn_ == 0 ? 0 : sums_[i - 1]);
+  }
+  double of(std::size_t worker, Step first, Step count) const {
+    return until(worker, first + count) - until(worker, first);
+  }
+  Step drawn() const { return static_cast<Step::Rep>(drawn_); }
+  // How many steps workers begin in so many seconds, on average.
+  Step begun_within(double seconds) const {
+    double sum_s = 0;
+    for (std::size_t last = drawn_ - 1; last < sums_.size(); last += drawn_) sum_s += sums_[last];
+    return static_cast<Step::Rep>(std::ceil(seconds * static_cast<double>(sums_.size()) / sum_s));
+  }
+
+ private:
+  double until(std::size_t worker, Step step) const {
+    const auto steps = static_cast<std::size_t>(step.value());
+    const std::size_t times = steps / drawn_, rest = steps % drawn_;
+    const double* const own = &sums_[worker * drawn_];
+    return static_cast<double>(times) * own[drawn_ - 1] + (rest == 0 ? 0 : own[rest - 1]);
+  }
+  std::size_t drawn_;
+  std::vector<double> sums_;
+};
+
+// The steps that the budget allows; no_limit: it counts neither steps nor samples.
+double steps_of_budget(const PredictionInput& input) {
+  const double samples_per_step =
+      static_cast<double>(input.samples_per_micro_batch) * input.workers * input.micro_batches;
+  return std::min(input.budget.steps ? static_cast<double>(input.budget.steps->value()) : no_limit,
+                  input.budget.samples ? static_cast<double>(*input.budget.samples) / samples_per_step : no_limit);
+}
+
+// A run of drawn steps.
+struct DrawnRun {
+  Step taken{};
+  double end_s = 0;
+  double communication_s = 0;    // of all workers, without waiting for the latest
+  std::vector<double> rounds{};  // what each took
+};
+
+Prediction prediction_of(const DrawnRun& run, std::string formula, const DrawnSums& sums,
+                         const PredictionInput& input) {
+  const auto taken = static_cast<double>(run.taken.value());
+  const double drawn = std::min(1.0, static_cast<double>(sums.drawn().value()) / taken);  // of the run, without repeats
+  Prediction prediction{.formula = std::move(formula),
+                        .step_time_s = run.end_s / taken,
+                        .communication_s = run.communication_s / input.workers / taken,
+                        .drop_rate = 0,
+                        .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
+                        .sync_step_error_s = input.times.slowest_error_s,
+                        .is_sampled = true};
+  if (run.rounds.size() > 2) {  // the first one waits for fewer averages, or none
+    const std::span<const double> usual = std::span(run.rounds).subspan(1);
+    prediction.step_error_s = mean_of(usual).error * static_cast<double>(usual.size()) / taken / std::sqrt(drawn);
+  }
+  return prediction;
+}
+
+// The workers' clocks.
+struct Clocks {
+  std::vector<double> at;        // where each one's round begins
+  double latest = 0;             // of these
+  bool is_under_way = false;     // an average that began then
+  double communication_s = 0;    // of all workers, without waiting for the latest
+  std::vector<double> rounds{};  // what each took, from the latest beginning to the latest
+};
+
+void take_round(Clocks& clocks, const DrawnSums& sums, Step first, Step count, double average_s) {
+  const double comes = clocks.is_under_way ? clocks.latest + average_s : 0;
+  const double latest_before = clocks.latest;
+  for (std::size_t w = 0; w < clocks.at.size(); ++w) {
+    const double end = clocks.at[w] + sums.of(w, first, count);
+    clocks.at[w] = std::max(end, comes);
+    clocks.communication_s += std::max(0.0, comes - std::max(end, latest_before));
+    clocks.latest = std::max(clocks.latest, clocks.at[w]);
+  }
+  clocks.is_under_way = true;
+  clocks.rounds.push_back(clocks.latest - latest_before);
+}
+
+// All wait for the latest, and for the sum.
+void meet(Clocks& clocks, double time_s) {
+  clocks.latest += time_s;
+  clocks.communication_s += time_s * static_cast<double>(clocks.at.size());
+  std::ranges::fill(clocks.at, clocks.latest);
+  clocks.is_under_way = false;
+}
+
+std::optional<Prediction> drawn_rounds(const SyncPeriod& period, const AveragePolicy& policy,
+                                       const PredictionInput& input) {
+  const double steps = steps_of_budget(input);
+  if (input.budget.bytes && steps == no_limit) return std::nullopt;
+  const DrawnSums sums(input.times);
+  const double average_s = input.average_s(policy);
+  const Step end = static_cast<Step::Rep>(std::ceil(steps));
+  Clocks clocks{.at = std::vector<double>(static_cast<std::size_t>(input.workers))};
+  Step done{};
+  for (std::int64_t work = 0; done < end && clocks.latest < input.budget.seconds.value_or(1e300);) {
+    Step left = end - done;
+    if (input.budget.seconds) left = std::min(left, sums.begun_within(*input.budget.seconds - clocks.latest));
+    const Step length = period.at(done, input.learning_rate.at(done), left);
+    if (length > longest_round || (work += input.workers) > most_work) return std::nullopt;
+    take_round(clocks, sums, done, length, average_s);
+    if (done < period.synchronous_steps()) meet(clocks, input.all_reduce_s());
+    done += length;
+  }
+  if (clocks.is_under_way) meet(clocks, average_s);
+  return prediction_of({done, clocks.latest, clocks.communication_s, clocks.rounds},
+                       "rounds of sampled sums, averages one round late", sums, input);
+}
+
+// The workers' clocks, and the averages of fragments that are under way.
+class StreamingClocks {
+ public:
+  StreamingClocks(int workers, const DrawnSums& sums) : sums_(sums), at_(static_cast<std::size_t>(workers)) {}
+
+  Step step() const { return step_; }
+  double latest() const { return *std::ranges::max_element(at_); }
+  double communication_s() const { return communication_s_; }
+  bool are_under_way() const { return !under_way_.empty(); }
+  Step next_due() const { return under_way_.front().due; }
+
+  void train_until(Step step) {
+    for (std::size_t w = 0; w < at_.size(); ++w) at_[w] += sums_.of(w, step_, step - step_);
+    step_ = step;
+  }
+  void start(double average_s, Step due) {
+    const double begin = latest();
+    network_free_at_ = std::max(begin, network_free_at_) + average_s;
+    under_way_.push_back({due, begin, network_free_at_});
+  }
+  void finish_next() {
+    const auto [due, begin, end] = under_way_.front();
+    under_way_.pop_front();
+    for (double& at : at_) {
+      communication_s_ += std::max(0.0, end - std::max(at, begin));
+      at = std::max(at, end);
+    }
+  }
+
+ private:
+  struct UnderWay {
+    Step due;
+    double begin;  // where all have started it
+    double end;
+  };
+  const DrawnSums& sums_;
+  std::vector<double> at_;
+  Step step_{};
+  double network_free_at_ = 0;
+  double communication_s_ = 0;  // of all workers, without waiting for the latest
+  std::deque<UnderWay> under_way_{};
+};
+
+void take_round(StreamingClocks& clocks, const Fragments& fragments, Step round, Step delay,
+                std::span<const double> average_s) {
+  const Step begin = clocks.step();
+  for (int fragment = 0; fragment < fragments.count(); ++fragment) {
+    const Step turn = begin + fragments.offset(fragment, round);
+    while (clocks.are_under_way() && clocks.next_due() < turn) {
+      clocks.train_until(clocks.next_due());
+      clocks.finish_next();
+    }
+    clocks.train_until(turn);
+    clocks.start(average_s[static_cast<std::size_t>(fragment)], turn + delay);
+    while (clocks.are_under_way() && clocks.next_due() <= turn) clocks.finish_next();
+  }
+}
+
+// Buffers and moments go with the first fragment. Each compressed average is one exchange.
+std::vector<double> times_of(const Fragments& fragments, const AveragePolicy& policy, const PredictionInput& input) {
+  std::vector<double> times;
+  for (const Exchange& exchange : input.average_exchanges) times.push_back(input.exchanges_s({exchange}));
+  if (!times.empty()) return times;
+  for (int fragment = 0; fragment < fragments.count(); ++fragment) {
+    Bytes payload = fragments.slice(fragment).bytes_of(input.parameter_bytes);
+    if (fragment == 0) payload += Bytes{input.averaged_bytes(policy).value() - input.parameter_bytes.value()};
+    times.push_back(to_seconds(input.network.all_reduce(input.workers, payload)));
+  }
+  return times;
 }
 
 }  // namespace
@@ -260,206 +442,19 @@ RoundFormulas rounds_until(const Limits& limits, const AveragePolicy& policy, co
           sampled_or(normal, sampled, input)};
 }
 
-namespace {
-
-// Sums of a worker's drawn steps that follow one another; after the last comes the first again.
-// Units:   seconds; steps of all micro-batches.
-// Cost:    one addition per drawn step once, then two look-ups per sum.
-class DrawnSums {
- public:
-  explicit DrawnSums(const SampledTimes& times) : drawn_(times.drawn_steps()), sums_(times.step_times.size()) {
-    for (std::size_t i = 0; i < sums_.size(); ++i)
-      sums_[i] = times.step_times[i] + (i % drawn_ == 0 ? 0 : sums_[i - 1]);
-  }
-  double of(std::size_t worker, Step first, Step count) const {
-    return until(worker, first + count) - until(worker, first);
-  }
-  Step drawn() const { return static_cast<Step::Rep>(drawn_); }
-  // How many steps workers begin in so many seconds, on average.
-  Step begun_within(double seconds) const {
-    double sum_s = 0;
-    for (std::size_t last = drawn_ - 1; last < sums_.size(); last += drawn_) sum_s += sums_[last];
-    return static_cast<Step::Rep>(std::ceil(seconds * static_cast<double>(sums_.size()) / sum_s));
-  }
-
- private:
-  double until(std::size_t worker, Step step) const {
-    const auto steps = static_cast<std::size_t>(step.value());
-    const std::size_t times = steps / drawn_, rest = steps % drawn_;
-    const double* const own = &sums_[worker * drawn_];
-    return static_cast<double>(times) * own[drawn_ - 1] + (rest == 0 ? 0 : own[rest - 1]);
-  }
-  std::size_t drawn_;
-  std::vector<double> sums_;
-};
-
-constexpr double no_limit = 1e15;
-constexpr std::int64_t most_work = 200'000'000;  // workers times rounds
-
-// The workers' clocks.
-struct Clocks {
-  std::vector<double> at;        // where each one's round begins
-  double latest = 0;             // of these
-  bool is_under_way = false;     // an average that began then
-  double communication_s = 0;    // of all workers, without waiting for the latest
-  std::vector<double> rounds{};  // what each took, from the latest beginning to the latest
-};
-
-void take_round(Clocks& clocks, const DrawnSums& sums, Step first, Step count, double average_s) {
-  const double comes = clocks.is_under_way ? clocks.latest + average_s : 0;
-  const double latest_before = clocks.latest;
-  for (std::size_t w = 0; w < clocks.at.size(); ++w) {
-    const double end = clocks.at[w] + sums.of(w, first, count);
-    clocks.at[w] = std::max(end, comes);
-    clocks.communication_s += std::max(0.0, comes - std::max(end, latest_before));
-    clocks.latest = std::max(clocks.latest, clocks.at[w]);
-  }
-  clocks.is_under_way = true;
-  clocks.rounds.push_back(clocks.latest - latest_before);
-}
-
-// All wait for the latest, and for the sum.
-void meet(Clocks& clocks, double time_s) {
-  clocks.latest += time_s;
-  clocks.communication_s += time_s * static_cast<double>(clocks.at.size());
-  std::ranges::fill(clocks.at, clocks.latest);
-  clocks.is_under_way = false;
-}
-
-std::optional<Prediction> drawn_rounds(const SyncPeriod& period, const AveragePolicy& policy,
-                                       const PredictionInput& input) {
-  const double samples_per_step =
-      static_cast<double>(input.samples_per_micro_batch) * input.workers * input.micro_batches;
-  const double steps =
-      std::min(input.budget.steps ? static_cast<double>(input.budget.steps->value()) : no_limit,
-               input.budget.samples ? static_cast<double>(*input.budget.samples) / samples_per_step : no_limit);
-  if (input.budget.bytes && steps == no_limit) return std::nullopt;
-  const DrawnSums sums(input.times);
-  const double average_s = input.average_s(policy);
-  const Step end = static_cast<Step::Rep>(std::ceil(steps));
-  Clocks clocks{.at = std::vector<double>(static_cast<std::size_t>(input.workers))};
-  Step done{};
-  for (std::int64_t work = 0; done < end && clocks.latest < input.budget.seconds.value_or(1e300);) {
-    Step left = end - done;
-    if (input.budget.seconds) left = std::min(left, sums.begun_within(*input.budget.seconds - clocks.latest));
-    const Step length = period.at(done, input.learning_rate.at(done), left);
-    if (length > longest_round || (work += input.workers) > most_work) return std::nullopt;
-    take_round(clocks, sums, done, length, average_s);
-    if (done < period.synchronous_steps()) meet(clocks, input.all_reduce_s());
-    done += length;
-  }
-  if (clocks.is_under_way) meet(clocks, average_s);
-  const auto taken = static_cast<double>(done.value());
-  const double drawn = std::min(1.0, static_cast<double>(sums.drawn().value()) / taken);  // of the run, without repeats
-  Prediction prediction{.formula = "rounds of sampled sums, averages one round late",
-                        .step_time_s = clocks.latest / taken,
-                        .communication_s = clocks.communication_s / input.workers / taken,
-                        .drop_rate = 0,
-                        .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
-                        .sync_step_error_s = input.times.slowest_error_s,
-                        .is_sampled = true};
-  if (clocks.rounds.size() > 2) {  // the first one waits for no average
-    const std::span<const double> usual = std::span(clocks.rounds).subspan(1);
-    prediction.step_error_s = mean_of(usual).error * static_cast<double>(usual.size()) / taken / std::sqrt(drawn);
-  }
-  return prediction;
-}
-
-}  // namespace
-
 Forecast predict_overlapped_rounds(const SyncPeriod& period, const AveragePolicy& policy,
                                    const PredictionInput& input) {
   if (!input.times.slowest_s || input.times.step_times.empty()) return Forecast::none(not_all_drawn);
   const auto prediction = drawn_rounds(period, policy, input);
-  if (!prediction) return Forecast::none("how long its rounds are follows from how the run goes, or they are too many");
-  return {.predictions = {*prediction}, .why_none = {}};
+  if (!prediction) return Forecast::none(unknown_rounds);
+  return {{*prediction}};
 }
-
-namespace {
-
-// The workers' clocks, and the averages that are under way.
-class StreamingClocks {
- public:
-  StreamingClocks(int workers, const DrawnSums& sums) : sums_(sums), at_(static_cast<std::size_t>(workers)) {}
-
-  Step step() const { return step_; }
-  double latest() const { return *std::ranges::max_element(at_); }
-  double communication_s() const { return communication_s_; }
-  bool are_under_way() const { return !under_way_.empty(); }
-  Step next_due() const { return under_way_.front().due; }
-
-  void train_until(Step step) {
-    for (std::size_t w = 0; w < at_.size(); ++w) at_[w] += sums_.of(w, step_, step - step_);
-    step_ = step;
-  }
-  void start(double average_s, Step due) {
-    const double begin = latest();
-    network_free_at_ = std::max(begin, network_free_at_) + average_s;
-    under_way_.push_back({due, begin, network_free_at_});
-  }
-  void finish_next() {
-    const auto [due, begin, end] = under_way_.front();
-    under_way_.pop_front();
-    for (double& at : at_) {
-      communication_s_ += std::max(0.0, end - std::max(at, begin));
-      at = std::max(at, end);
-    }
-  }
-
- private:
-  struct UnderWay {
-    Step due;
-    double begin;  // where all have started it
-    double end;
-  };
-  const DrawnSums& sums_;
-  std::vector<double> at_;
-  Step step_{};
-  double network_free_at_ = 0;
-  double communication_s_ = 0;  // of all workers, without waiting for the latest
-  std::deque<UnderWay> under_way_{};
-};
-
-void take_round(StreamingClocks& clocks, const Fragments& fragments, Step round, Step delay,
-                std::span<const double> average_s) {
-  const Step begin = clocks.step();
-  for (int fragment = 0; fragment < fragments.count(); ++fragment) {
-    const Step turn = begin + fragments.offset(fragment, round);
-    while (clocks.are_under_way() && clocks.next_due() < turn) {
-      clocks.train_until(clocks.next_due());
-      clocks.finish_next();
-    }
-    clocks.train_until(turn);
-    clocks.start(average_s[static_cast<std::size_t>(fragment)], turn + delay);
-    while (clocks.are_under_way() && clocks.next_due() <= turn) clocks.finish_next();
-  }
-}
-
-// What is averaged besides the parameters goes with the first fragment. Of compressed averages each is one exchange.
-std::vector<double> times_of(const Fragments& fragments, const AveragePolicy& policy, const PredictionInput& input) {
-  std::vector<double> times;
-  for (const Exchange& exchange : input.average_exchanges) times.push_back(input.exchanges_s({exchange}));
-  if (!times.empty()) return times;
-  for (int fragment = 0; fragment < fragments.count(); ++fragment) {
-    Bytes payload = fragments.slice(fragment).bytes_of(input.parameter_bytes);
-    if (fragment == 0) payload += Bytes{input.averaged_bytes(policy).value() - input.parameter_bytes.value()};
-    times.push_back(to_seconds(input.network.all_reduce(input.workers, payload)));
-  }
-  return times;
-}
-
-}  // namespace
 
 Forecast predict_fragments(const SyncPeriod& period, const Fragments& fragments, Step delay,
                            const AveragePolicy& policy, const PredictionInput& input) {
   if (!input.times.slowest_s || input.times.step_times.empty()) return Forecast::none(not_all_drawn);
-  const char* const unknown = "how long its rounds are follows from how the run goes, or they are too many";
-  const double samples_per_step =
-      static_cast<double>(input.samples_per_micro_batch) * input.workers * input.micro_batches;
-  const double steps =
-      std::min(input.budget.steps ? static_cast<double>(input.budget.steps->value()) : no_limit,
-               input.budget.samples ? static_cast<double>(*input.budget.samples) / samples_per_step : no_limit);
-  if (input.budget.bytes && steps == no_limit) return Forecast::none(unknown);
+  const double steps = steps_of_budget(input);
+  if (input.budget.bytes && steps == no_limit) return Forecast::none(unknown_rounds);
   const DrawnSums sums(input.times);
   const std::vector<double> average_s = times_of(fragments, policy, input);
   const std::vector<double> gradient_s = {input.all_reduce_s()};
@@ -473,7 +468,7 @@ Forecast predict_fragments(const SyncPeriod& period, const Fragments& fragments,
     if (input.budget.seconds) left = std::min(left, sums.begun_within(*input.budget.seconds - begun));
     const Step length = period.at(done, input.learning_rate.at(done), left);
     work += static_cast<std::int64_t>(input.workers) * fragments.count();
-    if (length > longest_round || work > most_work) return Forecast::none(unknown);
+    if (length > longest_round || work > most_work) return Forecast::none(unknown_rounds);
     if (done < period.synchronous_steps())
       take_round(clocks, Fragments(1), length, {}, gradient_s);
     else
@@ -482,20 +477,8 @@ Forecast predict_fragments(const SyncPeriod& period, const Fragments& fragments,
     begun = clocks.latest();
   }
   while (clocks.are_under_way()) clocks.finish_next();
-  const auto taken = static_cast<double>(clocks.step().value());
-  const double drawn = std::min(1.0, static_cast<double>(sums.drawn().value()) / taken);  // of the run, without repeats
-  Prediction prediction{.formula = "rounds of sampled sums, fragments averaged meanwhile",
-                        .step_time_s = clocks.latest() / taken,
-                        .communication_s = clocks.communication_s() / input.workers / taken,
-                        .drop_rate = 0,
-                        .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
-                        .sync_step_error_s = input.times.slowest_error_s,
-                        .is_sampled = true};
-  if (rounds.size() > 2) {  // the first one waits for fewer averages
-    const std::span<const double> usual = std::span(rounds).subspan(1);
-    prediction.step_error_s = mean_of(usual).error * static_cast<double>(usual.size()) / taken / std::sqrt(drawn);
-  }
-  return {.predictions = {prediction}, .why_none = {}};
+  return {{prediction_of({clocks.step(), clocks.latest(), clocks.communication_s(), rounds},
+                         "rounds of sampled sums, fragments averaged meanwhile", sums, input)}};
 }
 
 }  // namespace syncopate

@@ -1,19 +1,13 @@
-// What rounds of local steps take: by sums of steps that are taken as normal, and, where these miss what is drawn or
-// have no variance, by sums of drawn steps.
+// Predicted times of rounds of local steps: by sums of steps that are taken as normal, and, where these miss the drawn
+// steps or have no variance, by sums of drawn steps.
 // Source:  expected maxima of normal sums (workers/theory/order_statistics.hpp); Giladi et al. 2023, Eq. 5, for what a
 //          threshold keeps.
 // Units:   seconds.
 #pragma once
 
 #include <functional>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "algorithms/local_sgd/rounds.hpp"
-#include "algorithms/local_sgd/sync_period.hpp"
-#include "algorithms/method/algorithm.hpp"
-#include "algorithms/method/prediction.hpp"
 #include "workers/theory/sampled_times.hpp"
 
 namespace syncopate {
@@ -30,13 +24,13 @@ struct RoundTime {
 // None where the time of a round of that length is unknown.
 using TimeOfRound = std::function<std::optional<RoundTime>(Step length)>;
 
-// What a method's rounds take, by normal sums and by drawn steps, with the formulas' names.
+// The times of a method's rounds, by normal sums and by drawn steps, with the formulas' names.
 struct RoundFormulas {
   std::string of_normal_sums;
   TimeOfRound by_normal_sums;
   std::string of_sampled_sums;
   TimeOfRound by_sampled_sums;
-  // Of the round that ends after so many steps, beside what rounds of its length take; empty: nothing.
+  // More than a round of its length takes, of the round that ends after so many steps; empty: nothing.
   std::function<double(Step done)> further_communication_s{};
 };
 
@@ -45,7 +39,7 @@ Forecast predict_rounds(const SyncPeriod& period, const RoundFormulas& formulas,
 // Each waits for the slowest sum of its steps, and for an average.
 Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, const PredictionInput& input);
 
-// What the rule's rounds over the whole run communicate: an average each, before it gradients at every synchronous
+// The communication of the rule's rounds over the whole run: an average each, before it gradients at every synchronous
 // step.
 Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolicy& policy,
                                     const CommunicationInput& input);
@@ -67,29 +61,22 @@ Communicated communicated_in_groups(const SyncPeriod& period, const Groups& grou
 // too long.
 RoundFormulas rounds_until(const Limits& limits, const AveragePolicy& policy, const PredictionInput& input);
 
-// What rounds take whose averages are one round late.
+// Rounds whose averages are one round late.
 // Source:  the recursion of a worker's clock: its round ends at e_i = t_i + (its H steps); the next one begins at
 //          t_i' = max(e_i, max_j t_j + A), where all have begun the average that is under way, and A is what it takes.
 //          Drawn steps are put into it. Without spread a round takes max(H c of the slowest, A).
-// Units:   seconds.
-// Cost:    one addition per worker and round.
 // Differs: there is no formula by laws: what a worker makes up for in the next round depends on all the rounds before.
-//          Between two bounds it may be anywhere: max(E[slowest worker's round], A), which a late worker takes where A
-//          leaves room for its jitter, and E[max(the slowest round, A)]. Drawn steps that the run is longer than are
-//          gone through again.
+//          It lies between max(E[slowest worker's round], A), where A leaves room for a late worker's jitter, and
+//          E[max(the slowest round, A)]. Drawn steps repeat where the run is longer.
 // Checks:  whole runs of the methods, exactly where all steps are drawn; the closed form; the two bounds.
 Forecast predict_overlapped_rounds(const SyncPeriod& period, const AveragePolicy& policy, const PredictionInput& input);
 
-// What rounds take in which fragments of the model are averaged one after the other, while workers compute.
+// Rounds in which fragments of the model are averaged one after the other, while workers compute.
 // Source:  the recursion of the workers' clocks, into which drawn steps are put. Average k starts at s_k, when the last
 //          worker has come to its turn, and ends at e_k = max(s_k, e_{k-1}) + A_k, since those of the same workers go
-//          one after another; a worker that comes to its end before e_k waits until then.
-//          Without spread H steps take H c + P max(0, A - tau c) where tau <= H / P, and about max(H c, P A) where tau
-//          is longer.
-// Units:   seconds.
-// Cost:    two additions per worker and average.
-// Differs: no formula by laws, as with all averages that overlap. BatchNorm statistics are
-//          left out.
+//          one after another; a worker that comes to its end before e_k waits until then. Without spread H steps take
+//          H c + P max(0, A - tau c) where tau <= H / P, and about max(H c, P A) where tau is longer.
+// Differs: no formula by laws, as with all averages that overlap. BatchNorm statistics are left out.
 // Checks:  whole runs, exactly where all steps are drawn; the closed forms.
 Forecast predict_fragments(const SyncPeriod& period, const Fragments& fragments, Step delay,
                            const AveragePolicy& policy, const PredictionInput& input);

@@ -2,35 +2,42 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "workers/base/process.hpp"
 
 namespace syncopate {
 
-double take_round(Worker& worker, const SyncPeriod& period) {
-  const Step length = period.at(worker.step(), worker.learning_rate(), worker.steps_left());
-  double rates = 0;
-  Step taken{};
-  for (; taken < length && worker.budget_left(Judged::alone); ++taken) {
-    rates += worker.learning_rate();
-    take_local_steps(worker, 1);
-  }
-  return taken > 0 ? rates / static_cast<double>(taken.value()) : 0;
-}
-
 namespace {
 
-// Epochs that no training comes to are the orders of single workers.
-constexpr std::int64_t first_own_epoch = std::int64_t{1} << 30;
+StatePolicy read_moment(Settings& settings, const Key& key, StatePolicy fallback, std::string_view words = {}) {
+  return settings.choice(
+      key, {{"keep", StatePolicy::keep}, {"average", StatePolicy::average}, {"reset", StatePolicy::reset}}, fallback,
+      words);
+}
+
+// The next `count` micro-batches, evenly over the workers and from as few steps as possible.
+std::vector<MicroBatch> micro_batches_to_come(const Participant& participant, int count) {
+  const int workers = participant.size();
+  std::vector<MicroBatch> result;
+  for (int i = 0; i < count; ++i) {
+    const int turn = i / workers;
+    result.push_back({Rank{i % workers}, participant.step() + turn / participant.micro_batches(),
+                      turn % participant.micro_batches()});
+  }
+  return result;
+}
 
 }  // namespace
+
+double take_round(Worker& worker, const SyncPeriod& period) {
+  const Step length = period.at(worker.step(), worker.learning_rate(), worker.steps_left());
+  MeanRate rate;
+  for (Step taken{}; taken < length && worker.budget_left(Judged::alone); ++taken) {
+    rate.add(worker.learning_rate());
+    take_local_steps(worker, 1);
+  }
+  return rate.value();
+}
 
 std::optional<LearningRate> LocalPhase::learning_rate_over(Step steps) const {
   if (!learning_rate) return std::nullopt;
@@ -40,9 +47,6 @@ std::optional<LearningRate> LocalPhase::learning_rate_over(Step steps) const {
   options.total_steps = steps;
   return LearningRate(options);
 }
-
-LocalTraining::LocalTraining(const LocalPhase& phase, Worker& worker)
-    : phase_(phase), worker_(worker), begun_(worker.step()) {}
 
 void LocalTraining::take_steps(Step count) {
   for (Step taken{}; taken < count && worker_.budget_left(Judged::alone); ++taken) {
@@ -60,9 +64,10 @@ Gradient LocalTraining::compute_step() {
   return sum;
 }
 
-// Those of its shard follow each other whatever the size of a step. Of all samples, those of one worker after the
-// other, as an epoch of nobody else divides them: an epoch of the data, which begins before the run's first step.
+// Samples of its shard follow each other whatever the size of a step. In an order of its own a worker takes all
+// workers' shares of an epoch, interleaved; these epochs are beyond any training, so that nobody else has the order.
 MicroBatch LocalTraining::next_samples() {
+  constexpr std::int64_t first_own_epoch = std::int64_t{1} << 30;
   const std::int64_t number = taken_++, of_step = worker_.micro_batches();
   if (phase_.sampling == LocalPhase::Sampling::shards)
     return {worker_.rank(), begun_ + number / of_step, static_cast<int>(number % of_step)};
@@ -74,7 +79,6 @@ MicroBatch LocalTraining::next_samples() {
   return {Rank{static_cast<int>(place % workers)}, Step{step}, static_cast<int>(place / workers % of_step)};
 }
 
-// The card.
 LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context) {
   LocalPhase phase;
   if (!settings.has("local_phase")) return phase;
@@ -107,28 +111,6 @@ LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context)
   return phase;
 }
 
-namespace {
-
-StatePolicy read_moment(Settings& settings, const Key& key, StatePolicy fallback, std::string_view words = {}) {
-  return settings.choice(
-      key, {{"keep", StatePolicy::keep}, {"average", StatePolicy::average}, {"reset", StatePolicy::reset}}, fallback,
-      words);
-}
-
-// `count` micro-batches, as many of each worker and from as few steps as there are.
-std::vector<MicroBatch> micro_batches_to_come(const Participant& participant, int count) {
-  const int workers = participant.size();
-  std::vector<MicroBatch> result;
-  for (int i = 0; i < count; ++i) {
-    const int turn = i / workers;
-    result.push_back({Rank{i % workers}, participant.step() + turn / participant.micro_batches(),
-                      turn % participant.micro_batches()});
-  }
-  return result;
-}
-
-}  // namespace
-
 StatePolicies read_state_policies(Settings& settings) {
   StatePolicies policies;
   const Key all{"moments", "What becomes of the optimizer's moments when models are averaged."};
@@ -142,7 +124,7 @@ StatePolicies read_state_policies(Settings& settings) {
 }
 
 void read_buffer_policy(Settings& settings, StatePolicies& policies) {
-  constexpr std::optional<StatePolicy> recalibrated;  // kept, and estimated anew
+  constexpr std::optional<StatePolicy> recalibrated;  // kept, and estimated later
   const Key key{"buffers",
                 "What becomes of BatchNorm statistics then; recalibrate: estimated anew before an evaluation."};
   const auto buffers = settings.choice<std::optional<StatePolicy>>(key,
@@ -171,7 +153,6 @@ void publish(Participant& participant, const StatePolicies& policies, const Mode
                   .recalibration = micro_batches_to_come(participant, policies.recalibration_micro_batches)});
 }
 
-// The card.
 void read_model_weights(Settings& settings, bool divides_data, StatePolicies& policies) {
   policies.weights = settings.choice(
       {"weights", "How models count in an average: alike, or by their workers' training samples (FedAvg)."},
@@ -195,7 +176,6 @@ Step Fragments::offset(int fragment, Step round) const {
   return Step{turn * whole + (turn * rest + count_ - 1) / count_};
 }
 
-// The card.
 // A run without a model need not say how large one would be.
 void Fragments::check(const Participant& participant) const {
   const std::int64_t parameters = participant.parameters();

@@ -3,116 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
-#include <functional>
-#include <limits>
 #include <numeric>
-#include <optional>
 #include <stdexcept>
 #include <string>
-#include <vector>
-
-#include "workers/config/settings.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// A number of a rule that may be written as a table, { rounds = 470 } or { share = 0.2 }: it is then what makes so many
-// rounds over the run's steps. A run's resolved settings have the number in the table's place, and beside it what it
-// was solved for, `solved_for = { rounds = 470, found = 470 }`, which decides nothing: read again, the number stays.
-class AskedRounds {
- public:
-  // Reads the key where it is a table. Faults: both or neither of the two, a budget that does not count steps, rounds
-  // that are more than its steps or none.
-  AskedRounds(Settings& settings, const Key& key, const SyncPeriodContext& context);
-
-  bool is_table() const { return is_table_; }
-  // None: nothing is asked for, or nothing can be solved for faults.
-  std::optional<std::int64_t> rounds() const { return rounds_; }
-
-  // The rule as it is now: what it was solved for is told, or, where it was told in the settings, left out unless it
-  // still makes the rounds that were found.
-  void tell(const SyncPeriod& period);
-
- private:
-  void read(Settings& table, std::string_view key);
-
-  Settings settings_;
-  const SyncPeriodContext& context_;
-  bool is_table_;
-  std::optional<double> share_{};
-  std::optional<std::int64_t> rounds_{};
-};
-
+constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t most_rounds = 1'000'000;  // that are searched for
-constexpr std::int64_t most_steps = std::numeric_limits<std::int64_t>::max() - 1;
+constexpr std::int64_t most_steps = most - 1;
 
 const Key solved_for{"solved_for", "Written by the program: what a number was solved for; it decides nothing."};
-
-AskedRounds::AskedRounds(Settings& settings, const Key& key, const SyncPeriodContext& context)
-    : settings_(settings), context_(context), is_table_(settings.has_table(key)) {
-  if (!is_table_) return;
-  if (!context.counts_steps) {
-    settings.fault(key.name,
-                   "must be a number where the budget is not counted in steps or epochs: nothing says over how "
-                   "many steps rounds are to be counted");
-  }
-  Settings table = settings.section(key.name);
-  read(table, key.name);
-  if (!context.total_steps || !context.learning_rate) rounds_.reset();
-}
-
-void AskedRounds::read(Settings& table, std::string_view key) {
-  const std::size_t faults = table.faults_so_far();
-  rounds_ = table.optional_integer(
-      {"rounds", "How many averages over the run's steps it is to make.", "rounds", "share"}, 1, most_rounds);
-  share_ = table.optional_number({"share", "The same as a share of the steps.", "", "rounds"},
-                                 {.low = 0, .high = 1, .low_open = true});
-  if (rounds_ && share_) table.fault("share", "must not be given together with rounds");
-  if (table.keys().empty())
-    settings_.fault(key, "must be a number, or have rounds or share: { rounds = 470 } or { share = 0.2 }");
-  if (table.faults_so_far() > faults || !context_.total_steps) {
-    rounds_.reset();
-    return;
-  }
-  const Step::Rep steps = context_.total_steps->value();
-  if (share_) rounds_ = std::llround(*share_ * static_cast<double>(steps));
-  if (rounds_ && *rounds_ > steps) {
-    table.fault("rounds", fmt::format("must be at most the run's {} steps", steps));
-    rounds_.reset();
-  } else if (rounds_ && (*rounds_ < 1 || *rounds_ > most_rounds)) {
-    table.fault("share",
-                fmt::format("must make from 1 to {} rounds: of {} steps these are {}", most_rounds, steps, *rounds_));
-    rounds_.reset();
-  }
-}
-
-void AskedRounds::tell(const SyncPeriod& period) {
-  Settings told = settings_.section(solved_for);
-  told.optional_number({"share", "Of the steps, where that was asked for."}, Range::any());
-  told.optional_integer({"rounds", "How many were asked for.", "rounds"}, 1, most_rounds);
-  const auto found =
-      told.optional_integer({"found", "How many the number makes: the nearest there is.", "rounds"}, 1, most_steps);
-  if (is_table_ && (found || told.has("rounds") || told.has("share")))
-    settings_.fault(solved_for.name, "must be left out where it is yet to be solved");
-  if (!context_.total_steps || !context_.learning_rate) return;
-  const auto makes = [&](std::int64_t at_most) {
-    return count_rounds(period, *context_.learning_rate, *context_.total_steps, at_most);
-  };
-  if (rounds_) {
-    if (share_) told.number("share", Range::any(), *share_);
-    told.integer("rounds", 1, most_rounds, *rounds_);
-    told.integer("found", 1, most_steps, makes(most_steps));
-  } else if (found && makes(*found + 1) != *found) {
-    for (const char* key : {"share", "rounds", "found"}) told.leave_out(key);
-  }
-}
-
-constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
 
 Step clipped(Step period, Step left) { return std::max(std::min(period, left), Step{1}); }
 
@@ -175,10 +80,85 @@ class PowerPeriod final : public SyncPeriod {
   Step warmup_period_;
 };
 
-}  // namespace
+// A number of a rule that may be written as a table, { rounds = 470 } or { share = 0.2 }: it is then solved for. A
+// run's resolved settings have the number in the table's place, and beside it `solved_for = { rounds = 470, found = 470
+// }`, which decides nothing: read again, the number stays.
+class AskedRounds {
+ public:
+  // Reads the key where it is a table. Faults: both or neither of the two, a budget that does not count steps, rounds
+  // that are more than its steps or none.
+  AskedRounds(Settings& settings, const Key& key, const SyncPeriodContext& context)
+      : settings_(settings), context_(context), is_table_(settings.has_table(key)) {
+    if (!is_table_) return;
+    if (!context.counts_steps) {
+      settings.fault(key.name,
+                     "must be a number where the budget is not counted in steps or epochs: nothing says over how "
+                     "many steps rounds are to be counted");
+    }
+    Settings table = settings.section(key.name);
+    read(table, key.name);
+    if (!context.total_steps || !context.learning_rate) rounds_.reset();
+  }
 
-// The card.
-namespace {
+  bool is_table() const { return is_table_; }
+  // None: nothing is asked for, or faults leave nothing to solve.
+  std::optional<std::int64_t> rounds() const { return rounds_; }
+
+  // Writes `solved_for` of the present rule. Where it was read from the settings, it is left out unless the rule still
+  // makes the rounds that were found.
+  void tell(const SyncPeriod& period) {
+    Settings told = settings_.section(solved_for);
+    told.optional_number({"share", "Of the steps, where that was asked for."}, Range::any());
+    told.optional_integer({"rounds", "How many were asked for.", "rounds"}, 1, most_rounds);
+    const auto found =
+        told.optional_integer({"found", "How many the number makes: the nearest there is.", "rounds"}, 1, most_steps);
+    if (is_table_ && (found || told.has("rounds") || told.has("share")))
+      settings_.fault(solved_for.name, "must be left out where it is yet to be solved");
+    if (!context_.total_steps || !context_.learning_rate) return;
+    const auto makes = [&](std::int64_t at_most) {
+      return count_rounds(period, *context_.learning_rate, *context_.total_steps, at_most);
+    };
+    if (rounds_) {
+      if (share_) told.number("share", Range::any(), *share_);
+      told.integer("rounds", 1, most_rounds, *rounds_);
+      told.integer("found", 1, most_steps, makes(most_steps));
+    } else if (found && makes(*found + 1) != *found) {
+      for (const char* key : {"share", "rounds", "found"}) told.leave_out(key);
+    }
+  }
+
+ private:
+  void read(Settings& table, std::string_view key) {
+    const std::size_t faults = table.faults_so_far();
+    rounds_ = table.optional_integer(
+        {"rounds", "How many averages over the run's steps it is to make.", "rounds", "share"}, 1, most_rounds);
+    share_ = table.optional_number({"share", "The same as a share of the steps.", "", "rounds"},
+                                   {.low = 0, .high = 1, .low_open = true});
+    if (rounds_ && share_) table.fault("share", "must not be given together with rounds");
+    if (table.keys().empty())
+      settings_.fault(key, "must be a number, or have rounds or share: { rounds = 470 } or { share = 0.2 }");
+    if (table.faults_so_far() > faults || !context_.total_steps) {
+      rounds_.reset();
+      return;
+    }
+    const Step::Rep steps = context_.total_steps->value();
+    if (share_) rounds_ = std::llround(*share_ * static_cast<double>(steps));
+    if (rounds_ && *rounds_ > steps) {
+      table.fault("rounds", fmt::format("must be at most the run's {} steps", steps));
+      rounds_.reset();
+    } else if (rounds_ && (*rounds_ < 1 || *rounds_ > most_rounds)) {
+      table.fault("share",
+                  fmt::format("must make from 1 to {} rounds: of {} steps these are {}", most_rounds, steps, *rounds_));
+      rounds_.reset();
+    }
+  }
+
+  Settings settings_;
+  const SyncPeriodContext& context_;
+  bool is_table_;
+  std::optional<double> share_{};
+  std::optional<std::int64_t> rounds_{};
+};
 
 const Key period_steps{"steps", "Steps from one average to the next; a table { rounds } or { share }: solved for.",
                        "steps"};
@@ -267,6 +247,24 @@ constexpr std::array rules = {
                   read_swap},
 };
 
+constexpr std::int64_t most_counted = 10'000'000;         // of the fewest rounds that a rule can make
+constexpr double smallest = 0x1p-300, largest = 0x1p300;  // beyond what any learning rate is compared with
+constexpr double precision = 1e-13;                       // of a coefficient, relative
+
+// Beyond that a number of rounds is farther from the one asked for than the fewest that can be had.
+std::int64_t bound(std::int64_t rounds, std::int64_t fewest) { return 2 * std::max(rounds, fewest) + 2; }
+
+bool is_nearer(std::int64_t one, std::int64_t other, std::int64_t asked) {
+  const std::int64_t a = std::abs(one - asked), b = std::abs(other - asked);
+  return a < b || (a == b && one < other);
+}
+
+double in_digits(double value, int digits) { return std::stod(fmt::format("{:.{}e}", value, digits - 1)); }
+
+StatePolicy due_after(Step done, Step period) {
+  return done.value() % period.value() == 0 ? StatePolicy::average : StatePolicy::keep;
+}
+
 }  // namespace
 
 std::unique_ptr<const SyncPeriod> make_constant_period(Step steps) { return std::make_unique<ConstantPeriod>(steps); }
@@ -289,24 +287,6 @@ std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings, const Syn
   const auto* const row = settings.row({"rule", "Which rule."}, rules);
   return row ? row->make(settings, context) : make_constant_period(1);
 }
-
-namespace {
-
-constexpr std::int64_t most_counted = 10'000'000;         // of the fewest rounds that a rule can make
-constexpr double smallest = 0x1p-300, largest = 0x1p300;  // beyond what any learning rate is compared with
-constexpr double precision = 1e-13;                       // of a coefficient, relative
-
-// Beyond that a number of rounds is farther from the one asked for than the fewest that can be had.
-std::int64_t bound(std::int64_t rounds, std::int64_t fewest) { return 2 * std::max(rounds, fewest) + 2; }
-
-bool is_nearer(std::int64_t one, std::int64_t other, std::int64_t asked) {
-  const std::int64_t a = std::abs(one - asked), b = std::abs(other - asked);
-  return a < b || (a == b && one < other);
-}
-
-double in_digits(double value, int digits) { return std::stod(fmt::format("{:.{}e}", value, digits - 1)); }
-
-}  // namespace
 
 std::int64_t count_rounds(const SyncPeriod& period, const LearningRate& rate, Step steps, std::int64_t at_most) {
   std::int64_t rounds = 0;
@@ -361,14 +341,6 @@ SolvedRounds<Step> solve_period(std::int64_t rounds, Step longest,
   return is_nearer(more, fewer.rounds, rounds) ? shortest_with_at_most(more) : fewer;
 }
 
-namespace {
-
-StatePolicy due_after(Step done, Step period) {
-  return done.value() % period.value() == 0 ? StatePolicy::average : StatePolicy::keep;
-}
-
-}  // namespace
-
 MomentSchedule::MomentSchedule(Step parameters, const std::array<Step, 2>& moments, StatePolicy buffers)
     : parameters_(parameters), moments_(moments), buffers_(buffers) {
   if (parameters < 1 || moments[0] < 1 || moments[1] < 1)
@@ -402,13 +374,6 @@ Step MomentSchedule::cycle() const {
 
 double half_life(double beta) { return beta > 0 ? std::log(0.5) / std::log(beta) : 0; }
 
-namespace {
-
-constexpr double rounding = 1e-12;
-constexpr double longest = 1e15;  // beyond any run, and a whole number in both types
-
-}  // namespace
-
 LossPeriod::LossPeriod(const Options& options) : options_(options) {
   require(options.initial >= 1 && options.minimum >= 1, "a period must be at least 1 step");
   require(!options.maximum || *options.maximum >= options.minimum, "maximum must be at least the minimum");
@@ -433,6 +398,8 @@ double LossPeriod::steps(double loss, double rate) const {
 }
 
 Step LossPeriod::clipped(double steps) const {
+  constexpr double rounding = 1e-12;
+  constexpr double longest = 1e15;  // beyond any run, and a whole number in both types
   const Step period{static_cast<Step::Rep>(std::ceil(std::min(steps, longest) * (1 - rounding)))};
   const Step bounded = options_.maximum ? std::min(period, *options_.maximum) : period;
   return std::max(bounded, options_.minimum);

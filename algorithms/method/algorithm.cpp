@@ -11,6 +11,15 @@
 
 namespace syncopate {
 
+namespace {
+
+std::int64_t product(std::int64_t a, std::int64_t b) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  return a <= most / b ? a * b : most;
+}
+
+}  // namespace
+
 void Algorithm::serve(Server&) const { throw std::logic_error("this algorithm has no server"); }
 
 void compress(RunContext& context, const Algorithm& algorithm) {
@@ -39,15 +48,6 @@ RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& given) {
     serve = [&](Rank rank) { run_server(context, rank, [&](Server& server) { algorithm.serve(server); }); };
   return context.cluster.run(work, serve);
 }
-
-namespace {
-
-std::int64_t product(std::int64_t a, std::int64_t b) {
-  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  return a <= most / b ? a * b : most;
-}
-
-}  // namespace
 
 WorkInBudget WorkInBudget::of_steps(std::optional<Step> steps, int workers) {
   if (!steps) return {};

@@ -8,21 +8,15 @@
 #include <vector>
 
 #include "algorithms/method/prediction.hpp"
-#include "workers/base/units.hpp"
-#include "workers/compression/compressor.hpp"
 #include "workers/compression/options.hpp"
 #include "workers/config/settings.hpp"
 #include "workers/server.hpp"
-#include "workers/time/network.hpp"
-#include "workers/training/learning_rate.hpp"
-#include "workers/training/training.hpp"
-#include "workers/worker.hpp"
 
 namespace syncopate {
 
-// What a method communicates, where that follows from its number of steps alone and no clock has a say in it.
-// Units:   rounds are rows of steps.csv, synchronisations of all; bytes are those of all workers, by the one ruler that
-//          counts them: 2 (n - 1) P for an all-reduce of P bytes among n (Cluster).
+// The communication of a method, where it follows from the number of steps alone.
+// Units:   rounds are rows of steps.csv, synchronisations of all; bytes are those of all workers, as the Cluster counts
+//          them: 2 (n - 1) P for an all-reduce of P bytes among n.
 // Checks:  whole runs of the same methods (tests/experiments/predict_test.cpp), whose bytes have closed
 //          forms of their own (tests/algorithms/communication_test.cpp).
 struct Communicated {
@@ -31,7 +25,7 @@ struct Communicated {
   bool operator==(const Communicated&) const = default;
 };
 
-// Of a run of so many steps, in which nobody leaves or loses anything. The rate outlives it.
+// A run of so many steps, in which nobody leaves or loses anything. The rate outlives it.
 struct CommunicationInput {
   int workers = 1;
   Bytes parameter_bytes{};
@@ -39,13 +33,12 @@ struct CommunicationInput {
   Step steps{};
   const LearningRate& learning_rate;
   std::vector<ExchangesFrom> exchanges{};     // of compressed sums of gradients; none: they are dense
-  std::vector<Exchange> average_exchanges{};  // of a compressed average of models; likewise
-  std::optional<Bytes> packet{};              // of a compressed message to a server; likewise
+  std::vector<Exchange> average_exchanges{};  // of a compressed average of models; none: it is dense
+  std::optional<Bytes> packet{};              // of a compressed message to a server; none: it is dense
 
   static Bytes all_reduce(int members, Bytes payload) { return Bytes{2 * (members - 1) * payload.value()}; }
-  // Of a dense sum.
-  Bytes of_gradient() const { return all_reduce(workers, parameter_bytes); }
-  // Of one sum in each of the steps, compressed or not.
+  Bytes of_gradient() const { return all_reduce(workers, parameter_bytes); }  // of a dense sum
+  // One sum, compressed or not, in each of the steps.
   Bytes of_gradients() const {
     if (exchanges.empty()) return Bytes{steps.value() * of_gradient().value()};
     Bytes sum{};
@@ -71,65 +64,66 @@ struct CommunicationInput {
   }
 };
 
-// What a method says about itself to those who arrange its runs, predict them and compare them. None of it
-// changes what the method computes. The defaults are those of a method about which nothing is known.
+// A method's description of itself, for the code that arranges its runs, predicts them and compares them. None of it
+// changes what the method computes. The defaults are safe for a method about which nothing is known.
 struct Traits {
   // The parameter servers that it needs; each runs Algorithm::serve.
   Servers servers{};
   // Whether its workers send each other messages.
   bool sends_to_neighbours = false;
-  // Others are compared with it: speed-ups are against its pace.
+  // Whether speed-ups of other methods are against its pace.
   bool is_baseline = false;
-  // Whether it decides anything by what is computed (losses, norms, distances), so that time alone says nothing of it.
+  // Whether it decides anything by computed values (losses, norms, distances), so that time alone says nothing of it.
   bool follows_values = false;
-  // Whether what it computes depends on who comes first, or on what is done by when. Where it does not, two runs with
-  // equal budgets in steps end with the same model, up to rounding, on any cluster.
+  // Whether its result depends on who comes first, or on what is done by when. If not, two runs with equal budgets in
+  // steps end with the same model, up to rounding, on any cluster.
   bool follows_clock = true;
-  // Steps after which its pace is that of the rest of the run, so that a short simulation can be drawn out.
+  // Steps after which its pace is that of the rest of the run, so that a short simulation can be extrapolated.
   Step settles_after{};
-  // Steps after which the same comes again, where that is more than a round: part of it says nothing of the pace.
+  // Steps after which its pace repeats, where that is more than a round: a part of them says nothing of the pace.
   Step cycle{1};
-  // The step from which on all workers take the same course: between two meetings of all, none decides by its own
-  // clock, rank or gradients what it does next. (A deadline of compute_gradient is the same for all, and no decision of
-  // the worker's.) None: some always may.
+  // From this step on all workers take the same course: between two collectives, none decides by its own clock, rank or
+  // gradients what it does next. (A deadline of compute_gradient is the same for all, and no such decision.) None:
+  // never.
   std::optional<Step> same_course_from{};
-  // Whether it judges the budget alone (Judged::alone). Under one of seconds that is a decision by its own clock.
+  // Whether it judges the budget alone (Judged::alone). Under a budget of seconds that is a decision by its own clock.
   bool judges_alone = false;
-  // Whether what it publishes ends a round of many updates, as an average of models that have stepped alone does.
+  // Whether its publications end rounds of many updates, as an average of models that have stepped alone does.
   bool publishes_rounds = false;
-  // Whether each step is one along the mean of gradients of the model that it changes: what a batch is good for is then
-  // known from the noise of gradients (results/statistics.hpp).
+  // Whether each step is along the mean of gradients of the model that it changes, so that the noise of gradients says
+  // what a batch is good for (results/statistics.hpp).
   bool steps_along_fresh_mean = false;
-  // Whether each worker takes the micro-batches of its data one after the other, however many a step has: what it was
-  // offered are then the first ones, as many as its account has. (Not where outages take what was computed.)
+  // Whether each worker takes the micro-batches of its data one after the other, whatever its steps have, so that the
+  // account of their number says which samples it was offered. (Not where outages take what was computed.)
   bool takes_data_in_turn = false;
   // Whether each step is along one all-reduced sum of all workers' gradients, which may be compressed.
   bool sums_gradients = false;
-  // Whether it exchanges nothing but sums of the gradients of a step, each of which can begin while the last micro-batch is
-  // in its backward pass (network.overlap).
+  // Whether it exchanges only sums of a step's gradients, each of which can begin during the last micro-batch's
+  // backward pass (network.overlap).
   bool can_overlap_backward = false;
-  // What its steps leave out of that sum, which a compression may keep for later steps (SumOptions::dropped).
+  // Parts that its steps leave out of that sum; a compression may keep them for later steps (SumOptions::dropped).
   Drops drops = Drops::nothing;
-  // Whether each synchronisation is one average of all workers' whole models, or of a slice of them in turn, all of
-  // equal weight, whose differences to a model that all share may be compressed; of how many slices; whether moments are
-  // averaged, too, which forbids that; and whether it is waited for at once.
+  // Whether each synchronisation is one average, with equal weights, of all workers' whole models, or of
+  // `averaged_slices` slices in turn: their differences to a common model may be compressed, unless moments are
+  // averaged too.
   bool averages_models = false;
   int averaged_slices = 1;
   bool averages_moments = false;
-  bool waits_for_averages = true;
-  // Whether what it sums, from some step on, are its workers' next first moments, which may be compressed.
+  bool waits_for_averages = true;  // at once
+  // Whether its sums are, from some step on, the workers' next first moments, which may be compressed.
   bool sums_moments = false;
-  // Whether what its workers send to their server is a gradient or a difference between models, or of a slice of them in
-  // turn (averaged_slices), each of which counts by itself or not at all, and may be compressed; and whether some may come
-  // too late, or too old, to count.
+  // Whether its workers send their server gradients or differences between models, or slices of them in turn
+  // (averaged_slices), each of which counts by itself or not at all, and may be compressed; whether some may be
+  // rejected as too late or too old.
   bool sends_gradients = false;
   bool rejects_gradients = false;
-  // Why nothing that it exchanges can be compressed, as a sentence goes on after "must not be given: "; where that is so.
+  // Why nothing that it exchanges can be compressed: the end of a sentence after "must not be given: ". Empty: it can
+  // be.
   std::string_view exchanged_whole{};
 
-  // Whether what it sends may have to wait for what else is on a link.
+  // Whether its messages may wait for other traffic on a link.
   bool sends_messages() const { return servers > 0 || sends_to_neighbours; }
-  // Whether nothing but what servers send comes to its workers: the simulated cluster then refuses collectives.
+  // Whether its workers receive messages of servers alone: the simulated cluster then refuses collectives.
   bool has_servers_alone() const { return servers > 0 && !sends_to_neighbours; }
 
   Compresses compresses() const {
@@ -140,7 +134,7 @@ struct Traits {
     return waits_for_averages ? Compresses::averages : Compresses::averages_under_way;
   }
 
-  // Into how many slices the model is cut that are compressed by themselves.
+  // The number of slices of the model that are compressed by themselves.
   int compressed_slices() const { return servers.hold_slices() ? servers.count : averaged_slices; }
 
   // same_course_from under this budget.
@@ -149,42 +143,41 @@ struct Traits {
   }
 };
 
-// Whether the whole budget has as much as one round is to be made of: else the run would end long after its budget.
+// Checks that the whole budget has as much work as one round needs: else the run would end long after its budget.
 struct WorkInBudget {
-  // A step of one worker is a gradient. Of all workers together; none: not known beforehand, as in seconds.
+  // All workers together; a step of one worker is a gradient. None: not known beforehand, as in seconds.
   std::optional<std::int64_t> gradients{};
   std::int64_t in_one = 1;  // in one of what is counted; rounds of all workers: if they are alike
 
   // N in each step of the experiment file.
   static WorkInBudget of_steps(std::optional<Step> steps, int workers);
 
-  // Of what takes `count` of these.
+  // The same for units that take `count` of these.
   WorkInBudget of(std::int64_t count) const;
-  // A fault of the key, which asks for `count`, where the budget has fewer; one is always allowed. `together` of what is
-  // counted are one. Returns the count, or after a fault the most that would have been right.
+  // Reports a fault of the key if the budget has fewer than the `count` that it asks for; one is always allowed.
+  // `together` of what is counted are one. Returns the count, or after a fault the most that would have been right.
   std::int64_t check(Settings& settings, std::string_view key, std::int64_t count, std::int64_t together = 1) const;
 };
 
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
-  // The program.
   virtual void run(Worker& worker) const = 0;
   virtual void serve(Server& server) const;  // on each server that the traits ask for
 
-  // The card, beside name and paper in the registry.
+  // The description of the method, beside name and paper in the registry.
   virtual Traits traits() const { return {}; }
-  // What formulas say of its time, as many as there are for it.
+  // The formulas' predictions of its time.
   virtual Forecast forecast(const PredictionInput&) const { return Forecast::none(); }
-  // What it communicates, exactly; none where that does not follow from its steps.
+  // Its exact communication; none where that does not follow from its steps.
   virtual std::optional<Communicated> communication(const CommunicationInput&) const { return std::nullopt; }
 
-  // Whether the moving average of what it publishes is evaluated, which any method may be told (table `average`).
+  // The moving average of its publications that is evaluated (table `average`), for any method.
   void average_publications(const std::optional<MovingAverageOptions>& average) { average_ = average; }
   const std::optional<MovingAverageOptions>& average() const { return average_; }
 
-  // How its sums of gradients, its averages of models, or its workers' messages are compressed, where its traits say
-  // that it has such (table `compression`).
+  // The compression of its sums of gradients, averages of models, or workers' messages, as its traits allow (table
+  // `compression`).
   void compress(const std::optional<CompressionOptions>& compression) { compression_ = compression; }
   const std::optional<CompressionOptions>& compression() const { return compression_; }
 
@@ -193,7 +186,7 @@ class Algorithm {
   std::optional<CompressionOptions> compression_;
 };
 
-// What an algorithm may need to know to check its settings.
+// The facts that an algorithm may need to check its settings.
 struct AlgorithmContext {
   int workers = 1;
   bool workers_known = true;  // false: `workers` is the most there can be, to be neither named nor made room for
@@ -217,11 +210,11 @@ struct AlgorithmContext {
   std::optional<std::int64_t> parameters{};     // of the model, or that a run without one sends; none: not known
   WorkInBudget work{};                          // by the steps or samples of the budget
 
-  // Whether so many form groups that are equally large; true where their number is not known.
+  // Whether the workers form so many equally large groups; true where their number is not known.
   bool are_divided_by(int groups) const { return !workers_known || workers % groups == 0; }
 };
 
-// Gives the context what compresses as the method says (Algorithm::compress); run_algorithm does.
+// Gives the context the compressors of the method (Algorithm::compress); run_algorithm calls it.
 void compress(RunContext& context, const Algorithm& algorithm);
 // Runs the algorithm on all participants of the context's cluster.
 RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& context);

@@ -2,17 +2,55 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <limits>
 #include <numeric>
 #include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "workers/theory/sampled_times.hpp"
 
 namespace syncopate {
+
+namespace {
+
+// The last of equal slices is never the smaller one.
+Bytes model_part(Bytes parameters, int servers) {
+  return Slice{.index = servers - 1, .count = servers}.bytes_of(parameters);
+}
+
+template <typename Of>
+double least_over_workers_s(int workers, const Of& duration_of) {
+  Duration least = longest_duration;
+  for (const Rank worker : Ranks(workers)) least = std::min(least, duration_of(worker));
+  return to_seconds(least);
+}
+
+// The time of the first `quorum` workers, and its formula.
+std::pair<double, std::string> order_statistic(int quorum, const PredictionInput& input) {
+  const SampledMean sampled = sampled_order_statistic(input.times, quorum);
+  if (!input.times.alike()) return {sampled.mean, "order statistic, unlike workers"};
+  // By the law of one worker, of which there are more draws. They are of the same steps, so that the two differ by much
+  // only where workers are late together.
+  constexpr double standard_errors = 5;
+  const double independent_s = expected_order_statistic(input.times.steps, quorum, input.workers);
+  if (std::abs(independent_s - sampled.mean) <= standard_errors * sampled.error)
+    return {independent_s, "order statistic"};
+  return {sampled.mean, "order statistic, late together"};
+}
+
+// The booked wait for messages of a step of at least `least_s`, after which all who still compute get the next model
+// too.
+double awaited_by_all(int quorum, double around_s, double least_s, const SampledTimes& times) {
+  std::vector<double> of_step(static_cast<std::size_t>(times.workers));
+  double sum_s = 0;
+  for (std::size_t step = 0; step < times.drawn_steps(); ++step) {
+    for (std::size_t i = 0; i < of_step.size(); ++i) of_step[i] = times.step_times[i * times.drawn_steps() + step];
+    const auto last = of_step.begin() + (quorum - 1);
+    std::ranges::nth_element(of_step, last);
+    const double next_s = std::max(*last + around_s, least_s);
+    sum_s += awaited_messages(times, step, next_s, next_s - *last);
+  }
+  return sum_s / static_cast<double>(times.drawn_steps());
+}
+
+}  // namespace
 
 double PredictionInput::all_reduce_s() const {
   if (exchanges.empty()) return dense_all_reduce_s();
@@ -70,22 +108,6 @@ double PredictionInput::average_s(const AveragePolicy& policy) const {
 Bytes PredictionInput::averaged_bytes(const AveragePolicy& policy) const {
   return Bytes{policy.averaged_vectors(moments) * parameter_bytes.value()};
 }
-
-namespace {
-
-// Of equal slices the last one is never the smaller one.
-Bytes model_part(Bytes parameters, int servers) {
-  return Slice{.index = servers - 1, .count = servers}.bytes_of(parameters);
-}
-
-template <typename Of>
-double least_over_workers_s(int workers, const Of& duration_of) {
-  Duration least = longest_duration;
-  for (const Rank worker : Ranks(workers)) least = std::min(least, duration_of(worker));
-  return to_seconds(least);
-}
-
-}  // namespace
 
 double PredictionInput::message_s(int servers) const {
   const Bytes payload = model_part(parameter_bytes, servers);
@@ -155,43 +177,8 @@ Forecast Forecast::of(std::vector<Prediction> predictions, std::string why_none)
   return {std::move(predictions), std::move(why_none)};
 }
 
-namespace {
-
-// Of a method with messages.
-std::string why_none_with_messages(const PredictionInput& input) { return input.times.slowest_s ? "" : not_all_drawn; }
-
-// What the first `quorum` workers take, and by which formula.
-std::pair<double, std::string> order_statistic(int quorum, const PredictionInput& input) {
-  const SampledMean sampled = sampled_order_statistic(input.times, quorum);
-  if (!input.times.alike()) return {sampled.mean, "order statistic, unlike workers"};
-  // By the law of one worker, of which there are more draws. They are of the same steps, so that the two differ by much
-  // only where workers are late together.
-  constexpr double standard_errors = 5;
-  const double independent_s = expected_order_statistic(input.times.steps, quorum, input.workers);
-  if (std::abs(independent_s - sampled.mean) <= standard_errors * sampled.error)
-    return {independent_s, "order statistic"};
-  return {sampled.mean, "order statistic, late together"};
-}
-
-// Of the messages of a step that takes so long at least, where all who still compute get the next model as well: as it is
-// booked.
-double awaited_by_all(int quorum, double around_s, double least_s, const SampledTimes& times) {
-  std::vector<double> of_step(static_cast<std::size_t>(times.workers));
-  double sum_s = 0;
-  for (std::size_t step = 0; step < times.drawn_steps(); ++step) {
-    for (std::size_t i = 0; i < of_step.size(); ++i) of_step[i] = times.step_times[i * times.drawn_steps() + step];
-    const auto last = of_step.begin() + (quorum - 1);
-    std::ranges::nth_element(of_step, last);
-    const double next_s = std::max(*last + around_s, least_s);
-    sum_s += awaited_messages(times, step, next_s, next_s - *last);
-  }
-  return sum_s / static_cast<double>(times.drawn_steps());
-}
-
-}  // namespace
-
 Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, const PredictionInput& input) {
-  if (const std::string why = why_none_with_messages(input); !why.empty()) return Forecast::none(why);
+  if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
   const auto [computing_s, formula] = order_statistic(quorum, input);
   double least_s = 0;
   if (costs.on_link_s > 0) {
@@ -220,7 +207,7 @@ Forecast predict_own_pace(int gradients_per_update, const PredictionInput& input
 }
 
 Forecast predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& input) {
-  if (const std::string why = why_none_with_messages(input); !why.empty()) return Forecast::none(why);
+  if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
   // Gradients per second; N of them are a step of the experiment file.
   const auto pace = [&](const MicroBatchLaw& law) { return 1 / (input.micro_batches * law.mean + costs.exchange_s); };
   const double alone_s = 1 / mean_over_workers(input.times, pace);

@@ -1,10 +1,8 @@
-// Prediction: what a formula says of a method's time, before it runs or beside what a run took.
+// Prediction: a method's time by formulas, before it runs or beside what a run took.
 // Units:   seconds; times are means over the run, per step of the experiment file.
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,7 +15,7 @@
 
 namespace syncopate {
 
-// What formulas go by. The references outlive it.
+// The data of a run that formulas use. The references outlive it.
 struct PredictionInput {
   int workers = 1;
   int micro_batches = 1;
@@ -29,39 +27,42 @@ struct PredictionInput {
   std::int64_t samples_per_micro_batch = 1;
   const LearningRate& learning_rate;
   std::vector<ExchangesFrom> exchanges{};     // of compressed sums of gradients; none: they are dense
-  std::vector<Exchange> average_exchanges{};  // of a compressed average of models, or of slices, each; likewise
-  std::optional<Bytes> packet{};              // of a compressed message to a server, of several to each; likewise
+  std::vector<Exchange> average_exchanges{};  // of a compressed average of models, or of slices, each; none: dense
+  std::optional<Bytes> packet{};              // of a compressed message to a server, of several to each; none: dense
 
-  // Of a gradient, compressed or not; where compression changes, on average over the run, or, where it is not known how
-  // many steps that has, as in its last ones.
+  // All-reduce of a gradient, compressed or not; where compression changes, on average over the run, or as in its last
+  // steps where their number is not known.
   double all_reduce_s() const;
   double dense_all_reduce_s() const;  // of a whole one
-  // What a step of synchronous SGD waits for it once all have computed: less, where it overlaps the backward pass. The
+  // The wait of a step of synchronous SGD for it once all have computed: less, where it overlaps the backward pass. The
   // mean over the drawn steps; none where their micro-batches were too many to keep.
   std::optional<double> visible_all_reduce_s() const;
-  double sync_sgd_s()
-      const;  // the same of a whole gradient, for synchronous SGD as the one that others are compared with
+  // The same of a whole gradient, for synchronous SGD as the method that others are compared with.
+  double sync_sgd_s() const;
   double average_s(const AveragePolicy& policy) const;  // of models, compressed or not
   double exchanges_s(const std::vector<Exchange>& of_one) const;
   Bytes averaged_bytes(const AveragePolicy& policy) const;
-  // A model from a server, or to it; of several, a slice each. And a gradient or difference to it, compressed or not.
-  // Of workers whose links are unlike, the fastest's.
+  // A model from a server, or to it (of several, a slice each), and a gradient or difference to it, compressed or not.
+  // If workers have different links, the fastest's.
   double message_s(int servers = 1) const;
   double gradient_message_s(int servers = 1) const;
-  // How long the larger of the two occupies the server's link at least, whoever of the workers it is from, where links
-  // are shared; else 0. Whatever a method does, N of them that pass this link take N times as long. Where workers stand
-  // in G groups with uplinks, one of those carries N / G of them at least: it counts with a G-th of what they occupy
-  // it.
+  // The least time for which the larger of the two occupies the server's link, whichever worker it is from, where links
+  // are shared; else 0. N of them take N times as long, whatever a method does. Where G groups of workers have uplinks,
+  // one of these carries at least N / G of them: it counts with a G-th of its occupied time.
   double on_server_link_s(int servers = 1) const;
   std::optional<Step> steps() const { return budget.steps; }  // of the run; none: the budget does not count them
-  // The same, by another schedule, which outlives the result.
+  // The same by other times, or another schedule, which outlive the result.
+  PredictionInput at_times(const SampledTimes& other) const {
+    return {workers, micro_batches,           other,         network,   parameter_bytes,   moments,
+            budget,  samples_per_micro_batch, learning_rate, exchanges, average_exchanges, packet};
+  }
   PredictionInput at_rate(const LearningRate& rate) const {
     return {workers, micro_batches,           times, network,   parameter_bytes,   moments,
             budget,  samples_per_micro_batch, rate,  exchanges, average_exchanges, packet};
   }
 };
 
-// A law of the slowest worker's step, by which a method and synchronous SGD are compared.
+// A law of the slowest worker's step, for comparing a method with synchronous SGD.
 struct SlowestWorker {
   std::string formula;
   double step_s = 0;   // E[T]
@@ -69,12 +70,12 @@ struct SlowestWorker {
   bool by_equation_4 = false;
   bool is_sampled = false;
 };
-// All that can be given. By the law of a step, if it has a variance: Eq. 4 where workers are alike, independent normal
-// workers where they are not. By the drawn steps, if all workers were drawn (SampledTimes), as up to 4,096 are: their
-// mean. So there is none for more workers than that whose steps have no variance.
+// All laws that exist. By the law of a step, if it has a variance: Eq. 4 for equal workers, independent normal workers
+// else. By the mean of the drawn steps, if all workers were drawn (SampledTimes), as up to 4,096 are. So there is none
+// for more workers than that whose steps have no variance.
 std::vector<SlowestWorker> slowest_workers(const PredictionInput& input);
 
-// Why there is none: where only a sample of all workers could tell, and where they are too many for one.
+// Why there is no prediction where only a sample of all workers could tell, and where they are too many for one.
 inline constexpr const char* has_no_variance =
     "its steps have no variance, and there are too many workers and micro-batches to draw them all";
 inline constexpr const char* not_all_drawn = "too many workers to draw them all";
@@ -86,45 +87,46 @@ struct Prediction {
   double kept = 1;                    // share of the N x M micro-batches of a step that end up in the model
   std::optional<double> drop_rate{};  // of what is computed; none: the formula does not say
   std::optional<double> mean_staleness{};  // of a server's gradients, in updates; none: it does not say
-  double sync_step_time_s = 0;             // of synchronous SGD by the same formula; in `predict --against` of the
-                                           // method that is named, for all micro-batches of a step; NaN: it has none
-  double step_error_s = 0;                 // standard error of step_time_s, where it is a mean over drawn steps
-  double kept_error = 0;                   // the same of kept
-  double sync_step_error_s = 0;            // and of sync_step_time_s
-  bool is_sampled = false;                 // it goes by drawn steps, which are also the run's own
+  // Synchronous SGD by the same formula; in `predict --against` the named method, for all micro-batches of a step; NaN:
+  // it has none.
+  double sync_step_time_s = 0;
+  double step_error_s = 0;       // standard error of step_time_s, where it is a mean over drawn steps
+  double kept_error = 0;         // the same of kept
+  double sync_step_error_s = 0;  // and of sync_step_time_s
+  bool is_sampled = false;       // it goes by drawn steps, which are also the run's own
 
   // S_eff of Eq. 6: micro-batches per time, in multiples of synchronous SGD's.
   double effective_speedup() const { return kept * sync_step_time_s / step_time_s; }
   // Its standard error, as if its three parts were drawn independently. They are means over the same drawn steps and
-  // mostly err the same way, so that this is rather too much; 0 where a step is that of what it is compared with.
+  // mostly err the same way, so that this is rather too much; 0 where a step is that of the baseline.
   double effective_speedup_error() const;
   double communication_share() const { return communication_s / step_time_s; }
   bool operator==(const Prediction&) const = default;
 };
 
-// Whether a formula differs from a mean over drawn steps by more than three of the mean's standard errors. That is too
-// much to be chance, so that the mean is the better guide. What the tables' four digits do not show is no difference.
+// Whether a formula differs from a mean over drawn steps by more than three of its standard errors, which is too much
+// for chance, so that the mean is the better guide. Differences that the tables' four digits do not show do not count.
 bool misses(const Prediction& formula, const Prediction& sampled);
 
-// What formulas say of a method: predictions, or why there are none.
+// The predictions of a method, or why there are none.
 struct Forecast {
   std::vector<Prediction> predictions{};
   std::string why_none{};  // empty where there are some
-  // Whether its times are lower bounds where messages wait for each other on shared links. Others are not valid there.
+  // Whether its times are lower bounds where messages wait for each other on shared links; others are not valid there.
   bool minds_shared_links = false;
   // Whether its times are those of exchanges during the backward pass where the network overlaps them.
   bool minds_overlap = false;
 
   static Forecast none(std::string why = "none for these settings") { return {{}, std::move(why)}; }
-  // With the reason for the case that the list is empty.
+  // `why_none`: for an empty list.
   static Forecast of(std::vector<Prediction> predictions, std::string why_none);
 };
 
-// Steps that wait for the first `quorum` of N workers who all begin with them, by the order statistic of the
-// sampled law, or, of workers who are unlike or late together, of sampled steps; where late work is not cancelled they
-// do not, and it is a lower bound. None where workers were not all drawn. A lower bound, too, where a model occupies
-// the server's link: the last of the quorum has its model after `quorum` transfers, computes, and sends a gradient, and
-// where late work is cancelled all N get a model.
+// Steps that wait for the first `quorum` of N workers who all begin with them: the order statistic of the sampled law,
+// or, for workers who are unlike or late together, of sampled steps. None where workers were not all drawn. A lower
+// bound where late work is not cancelled, since its worker then begins late, and where a model occupies the server's
+// link: the last of the quorum has its model after `quorum` transfers, computes, and sends a gradient; where late work
+// is cancelled all N get a model.
 struct QuorumCosts {
   double around_s = 0;   // what a step takes besides, all of it communication
   double on_link_s = 0;  // of one model; 0: nobody waits on links
@@ -132,7 +134,7 @@ struct QuorumCosts {
 Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, const PredictionInput& input);
 
 // Workers that go at their own pace and meet a server alone, which takes all they send. None where workers were not all
-// drawn. A lower bound where N steps' messages occupy a link for a time that is not 0.
+// drawn. A lower bound where the messages of N steps occupy a link.
 struct OwnPaceCosts {
   double exchange_s = 0;  // with the server, per step, all of it communication
   double on_link_s = 0;   // of N steps
@@ -143,8 +145,7 @@ Forecast predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& inpu
 // times, so that E[staleness] = (N - 1) / c.
 Forecast predict_own_pace(int gradients_per_update, const PredictionInput& input);
 
-// The time of a run that takes `step_time_s` per step and keeps `kept_per_step` micro-batches in it, up to the
-// first limit of its budget; none where only bytes limit it.
+// The time of a run with this prediction, up to the first limit of its budget; none where only bytes limit it.
 std::optional<double> time_of_budget(const PredictionInput& input, const Prediction& prediction);
 
 }  // namespace syncopate

@@ -1,15 +1,12 @@
-// Backup workers without a server: an all-reduce takes place once N of N + b workers have arrived, over their
-// gradients alone (a participant mask); late ones get the results they have missed and step along them in order.
+// Backup workers without a server: an all-reduce takes place once N of N + b workers have arrived, over their gradients
+// alone (a participant mask); late workers get the results they have missed and step along them in order.
 // Source:  Chen et al. 2016 names the rule (Algorithms 3 and 4), for parameter servers; this form is ours.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per step; late workers' share of it must go on while they compute.
 // Differs: all parameters are averaged over the same workers, and every worker holds the optimizer's state. A late
-//          worker skips the samples of the steps that it has missed (backup_workers.hpp). Without a server the mean is
-//          clipped.
+//          worker skips the samples of the steps that it has missed (backup_workers.hpp). The mean is clipped.
 // Checks:  b = 0 equals synchronous SGD bit for bit; without network costs it keeps whom the server would keep.
 #pragma once
-
-#include <utility>
 
 #include "algorithms/method/algorithm.hpp"
 
@@ -20,31 +17,29 @@ class BackupAllReduce : public Algorithm {
   // quorum: N; falls to the number of workers that are left.
   explicit BackupAllReduce(int quorum) : quorum_(quorum) {}
 
-  void run(Worker& worker) const override;
+  void run(Worker& worker) const override {
+    while (worker.budget_left()) {
+      Gradient gradient = worker.compute_step_gradient();
+      for (const PartialSum& round :
+           worker.partial_all_reduce_sum(std::move(gradient), {.quorum = quorum_}, LateGradient::drop))
+        worker.descend(round.sum / (round.contributors * worker.micro_batches()));
+      worker.publish();
+    }
+  }
+
   Traits traits() const override {
     return {.steps_along_fresh_mean = true,
             .can_overlap_backward = true,
             .exchanged_whole = "a sum is that of the first workers, and compressed sums are exchanged among all"};
   }
-  Forecast forecast(const PredictionInput& input) const override;
+
+  Forecast forecast(const PredictionInput& input) const override {
+    return predict_quorum(quorum_, false, {.around_s = input.all_reduce_s()}, input);
+  }
 
  private:
   int quorum_;
 };
-
-inline void BackupAllReduce::run(Worker& worker) const {
-  while (worker.budget_left()) {
-    Gradient gradient = worker.compute_step_gradient();
-    for (const PartialSum& round :
-         worker.partial_all_reduce_sum(std::move(gradient), {.quorum = quorum_}, LateGradient::drop))
-      worker.descend(round.sum / (round.contributors * worker.micro_batches()));
-    worker.publish();
-  }
-}
-
-inline Forecast BackupAllReduce::forecast(const PredictionInput& input) const {
-  return predict_quorum(quorum_, false, {.around_s = input.all_reduce_s()}, input);
-}
 
 inline std::unique_ptr<Algorithm> make_backup_all_reduce(Settings& settings, const AlgorithmContext& context) {
   const auto backups =

@@ -1,20 +1,15 @@
-// Backup workers by time-out: a step takes the gradients that have come when a time is over, however many there are,
-// instead of a fixed number.
+// Backup workers by time-out: a step takes the gradients that have come when a time is over, however many there are.
 // Source:  this project's own, after Chen et al. 2016, "Revisiting Distributed Synchronous SGD": backup workers whose
 //          number follows from who is late.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: timeout in seconds on the server's clock.
 // Cost:    per step N models down and up to N gradients up, P floats each.
-// Differs: a step takes one gradient at least, and does not wait for the time-out once all have come. A gradient that
-//          arrives just then counts. What becomes of late work is as with backup workers, by count, and so are the
-//          samples that a late worker skips, and who clips.
+// Differs: a step takes at least one gradient, and does not wait for the time-out once all have come. A gradient that
+//          arrives just then counts. Late work, skipped samples and clipping are as with backup_workers.hpp.
 // Checks:  an endless time-out equals synchronous SGD, one of 0 backup workers of which one is taken, bit for bit;
 //          times and drops by the drawn steps.
 #pragma once
 
 #include <algorithm>
-#include <limits>
-#include <utility>
-#include <vector>
 
 #include "algorithms/method/algorithm.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
@@ -22,8 +17,6 @@
 #include "workers/theory/sampled_times.hpp"
 
 namespace syncopate {
-
-class GradientRound;
 
 struct TimeoutOptions {
   using Late = BackupOptions::Late;
@@ -38,98 +31,95 @@ struct TimeoutOptions {
 
 class BackupTimeout : public Algorithm {
  public:
+  using CountedFrom = TimeoutOptions::CountedFrom;
   explicit BackupTimeout(const TimeoutOptions& options) : options_(options) {}
 
-  void run(Worker& worker) const override;
-  void serve(Server& server) const override;
+  void run(Worker& worker) const override {
+    while (worker.receive_model()) {
+      auto gradient = worker.compute_step_gradient(cancels() ? Deadline::until_message() : Deadline());
+      if (gradient) worker.send_gradient(*std::move(gradient));
+    }
+  }
+
+  void serve(Server& server) const override {
+    GradientRound round(server);
+    while (server.budget_left()) {
+      if (cancels()) server.send_model(Receivers::all);
+      gather(server, round);
+      if (round.gradients() == 0) return;  // all workers have left
+      round.step();
+    }
+  }
+
   Traits traits() const override {
     return {.servers = 1, .steps_along_fresh_mean = true, .sends_gradients = true, .rejects_gradients = true};
   }
-  Forecast forecast(const PredictionInput& input) const override;
+
+  // By the drawn steps. Of late work that goes on nothing is known: it makes its worker late for the next step too.
+  Forecast forecast(const PredictionInput& input) const override {
+    const SampledTimes& times = input.times;
+    if (!times.slowest_s) return Forecast::none(not_all_drawn);
+    if (!cancels()) return Forecast::none("who is late for a step is late for the next one too");
+    const double around_s = input.message_s() + input.gradient_message_s();
+    std::vector<double> kept, communication_s;
+    const auto time_s = sample_rounds(times, 1, [&](std::size_t step) {
+      std::vector<double> arrivals;
+      for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker)
+        arrivals.push_back(around_s + times.step_times[worker * times.drawn_steps() + step]);
+      const double first_s = *std::ranges::min_element(arrivals), timeout_s = to_seconds(options_.timeout);
+      const double end_s =
+          options_.counted_from == CountedFrom::start ? std::max(timeout_s, first_s) : first_s + timeout_s;
+      const auto in_time = std::ranges::count_if(arrivals, [&](double arrival_s) { return arrival_s <= end_s; });
+      kept.push_back(static_cast<double>(in_time) / times.workers);
+      const double step_s = std::min(end_s, *std::ranges::max_element(arrivals));
+      communication_s.push_back(awaited_messages(times, step, step_s, around_s));
+      return step_s;
+    });
+    if (!time_s) return Forecast::none("too few steps were drawn");
+    const SampledMean share = mean_of(kept);
+    return {
+        {{.formula = "sampled time-out",
+          .step_time_s = time_s->mean,
+          .communication_s = mean_of(communication_s).mean,
+          .kept = share.mean,
+          .drop_rate = input.micro_batches == 1 ? std::optional(1 - share.mean) : std::nullopt,  // begun, and dropped
+          .sync_step_time_s = *times.slowest_s + input.all_reduce_s(),
+          .step_error_s = time_s->error,
+          .kept_error = share.error,
+          .sync_step_error_s = times.slowest_error_s,
+          .is_sampled = true}},
+        {}};
+  }
 
  private:
   bool cancels() const { return options_.late == TimeoutOptions::Late::cancel; }
-  void gather(Server& server, GradientRound& round) const;
+
+  void gather(Server& server, GradientRound& round) const {
+    const bool from_start = options_.counted_from == CountedFrom::start;
+    Time end = from_start ? later(server.now(), options_.timeout) : never;
+    for (int there = server.workers_left(); round.gradients() < there;) {
+      if (!cancels()) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
+      const bool may_end = round.gradients() > 0;
+      const auto message = server.receive(may_end ? std::max(end, server.now()) : never);
+      if (!message && may_end && server.now() >= end) return;
+      if (!message) there = server.workers_left(round.givers());
+      if (!message || !round.take(*message, {.maximum_staleness = 0})) continue;
+      if (!from_start && round.gradients() == 1) end = later(server.now(), options_.timeout);
+    }
+  }
 
   TimeoutOptions options_;
 };
 
-using CountedFrom = TimeoutOptions::CountedFrom;
-
-inline void BackupTimeout::run(Worker& worker) const {
-  while (worker.receive_model()) {
-    auto gradient = worker.compute_step_gradient(cancels() ? Deadline::until_message() : Deadline());
-    if (gradient) worker.send_gradient(*std::move(gradient));
-  }
-}
-
-inline void BackupTimeout::serve(Server& server) const {
-  GradientRound round(server);
-  while (server.budget_left()) {
-    if (cancels()) server.send_model(Receivers::all);
-    gather(server, round);
-    if (round.gradients() == 0) return;  // all workers have left
-    round.step();
-  }
-}
-
-inline void BackupTimeout::gather(Server& server, GradientRound& round) const {
-  const bool from_start = options_.counted_from == CountedFrom::start;
-  Time end = from_start ? later(server.now(), options_.timeout) : never;
-  for (int there = server.workers_left(); round.gradients() < there;) {
-    if (!cancels()) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
-    const bool may_end = round.gradients() > 0;
-    const auto message = server.receive(may_end ? std::max(end, server.now()) : never);
-    if (!message && may_end && server.now() >= end) return;
-    if (!message) there = server.workers_left(round.givers());
-    if (!message || !round.take(*message, {.maximum_staleness = 0})) continue;
-    if (!from_start && round.gradients() == 1) end = later(server.now(), options_.timeout);
-  }
-}
-
-// By the drawn steps. Of late work that goes on nothing is known: it makes its worker late for the next step too.
-inline Forecast BackupTimeout::forecast(const PredictionInput& input) const {
-  const SampledTimes& times = input.times;
-  if (!times.slowest_s) return Forecast::none(not_all_drawn);
-  if (!cancels()) return Forecast::none("who is late for a step is late for the next one too");
-  const double around_s = input.message_s() + input.gradient_message_s();
-  std::vector<double> kept, communication_s;
-  const auto time_s = sample_rounds(times, 1, [&](std::size_t step) {
-    std::vector<double> arrivals;
-    for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker)
-      arrivals.push_back(around_s + times.step_times[worker * times.drawn_steps() + step]);
-    const double first_s = *std::ranges::min_element(arrivals), timeout_s = to_seconds(options_.timeout);
-    const double end_s =
-        options_.counted_from == CountedFrom::start ? std::max(timeout_s, first_s) : first_s + timeout_s;
-    const auto in_time = std::ranges::count_if(arrivals, [&](double arrival_s) { return arrival_s <= end_s; });
-    kept.push_back(static_cast<double>(in_time) / times.workers);
-    const double step_s = std::min(end_s, *std::ranges::max_element(arrivals));
-    communication_s.push_back(awaited_messages(times, step, step_s, around_s));
-    return step_s;
-  });
-  if (!time_s) return Forecast::none("too few steps were drawn");
-  const SampledMean share = mean_of(kept);
-  return {{{.formula = "sampled time-out",
-            .step_time_s = time_s->mean,
-            .communication_s = mean_of(communication_s).mean,
-            .kept = share.mean,
-            .drop_rate = input.micro_batches == 1 ? std::optional(1 - share.mean) : std::nullopt,  // begun, and dropped
-            .sync_step_time_s = *times.slowest_s + input.all_reduce_s(),
-            .step_error_s = time_s->error,
-            .kept_error = share.error,
-            .sync_step_error_s = times.slowest_error_s,
-            .is_sampled = true}},
-          {}};
-}
-
 inline std::unique_ptr<Algorithm> make_backup_timeout(Settings& settings, const AlgorithmContext&) {
+  using CountedFrom = TimeoutOptions::CountedFrom;
+  using Late = TimeoutOptions::Late;
   TimeoutOptions options;
   options.timeout = from_seconds(settings.number(
       {"timeout_s", "After what time a step takes the gradients that have come.", "s"}, Range::at_least(0)));
   options.counted_from = settings.choice(
       {"counted_from", "Whether from the sending of the step's model, or from its first gradient's arrival."},
       {{"start", CountedFrom::start}, {"first", CountedFrom::first}}, options.counted_from);
-  using Late = TimeoutOptions::Late;
   options.late = settings.choice({"late", "Whether late work is finished, and dropped on arrival, or cancelled."},
                                  {{"finish", Late::finish}, {"cancel", Late::cancel}}, options.late);
   return std::make_unique<BackupTimeout>(options);

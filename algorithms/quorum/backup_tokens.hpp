@@ -1,13 +1,13 @@
-// Backup workers by a token queue: a server averages the first N gradients of a step, whoever they come from;
-// a worker needs a token to go on, and tokens of a step are handed out first come, first served.
+// Backup workers by a token queue: a server averages the first N gradients of a step, whoever they come from; a worker
+// needs a token to go on, and tokens of a step are handed out first come, first served.
 // Source:  TensorFlow 1.x, sync_replicas_optimizer.py (SyncReplicasOptimizer), for Chen et al. 2016.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down; W gradients per step, of which W - N are dropped even if nobody is
 //          slow, because left-over tokens send fast workers to compute for a step that is over.
-// Differs: gradients are clipped by each worker, as there. One accumulator for all parameters (there one per variable,
-//          which may take different gradients); a token brings the model along (there a read of its own); an update
-//          takes no time. Workers that end take a token with them, as there: if then no token is left, there training
-//          hangs, here it ends with an explanation.
+// Differs: each worker clips its gradients, as there. One accumulator for all parameters (there one per variable, which
+//          may take different gradients); a token brings the model along (there a separate read); an update takes no
+//          time. Workers that end take a token with them, as there: if no token is left then, there training hangs,
+//          here it ends with an explanation.
 // Checks:  N = W without initial tokens equals synchronous SGD bit for bit; W gradients are computed per step.
 #pragma once
 
@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <optional>
 
 #include "algorithms/method/algorithm.hpp"
 #include "algorithms/quorum/server_round.hpp"
@@ -29,9 +28,43 @@ class BackupTokens : public Algorithm {
   explicit BackupTokens(int quorum, std::optional<int> initial_tokens = {})
       : quorum_(quorum), initial_tokens_(initial_tokens.value_or(quorum)) {}
 
-  void run(Worker& worker) const override;
+  void run(Worker& worker) const override {
+    // The step's label comes with the token; samples are those of the worker's own steps.
+    while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
+    worker.receive();  // without data: the token of its last gradient, lost to the others
+  }
+
   // Throws RunFailure when all workers wait for tokens and none is left.
-  void serve(Server& server) const override;
+  void serve(Server& server) const override {
+    std::deque<Step> tokens(static_cast<std::size_t>(initial_tokens_), Step{0});
+    std::deque<Rank> waiting;  // for a token, in the order of their gradients
+    const auto hand_out_tokens = [&] {
+      for (; !tokens.empty() && !waiting.empty(); tokens.pop_front(), waiting.pop_front())
+        server.send_model(waiting.front(), tokens.front());
+    };
+    GradientRound round(server);
+    server.send_model(Receivers::all);  // the first step needs no token
+    while (server.budget_left()) {
+      hand_out_tokens();
+      while (round.gradients() < quorum_) {
+        const int left = server.workers_left();
+        if (static_cast<int>(waiting.size()) == left && left > 0)
+          server.fail(fmt::format(
+              "deadlock of the token queue in step {}: {} of {} gradients have come, and all {} workers wait "
+              "for tokens; the {} that ended took theirs with them",
+              server.step().value(), round.gradients(), quorum_, left, server.size() - left));
+        const auto message = server.receive();
+        if (!message && server.workers_left() == 0) return;
+        if (!message) continue;
+        round.take(*message, {.maximum_staleness = 0});
+        waiting.push_back(message->from);
+        hand_out_tokens();
+      }
+      round.step();
+      tokens.insert(tokens.end(), static_cast<std::size_t>(std::max(server.size(), quorum_)), server.step());
+    }
+  }
+
   Traits traits() const override {
     return {.servers = 1,
             .steps_along_fresh_mean = true,
@@ -47,42 +80,6 @@ class BackupTokens : public Algorithm {
   int quorum_;
   int initial_tokens_;
 };
-
-inline void BackupTokens::run(Worker& worker) const {
-  // The step's label comes with the token; samples are those of the worker's own steps.
-  while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-  worker.receive();  // without data: the token of its last gradient, lost to the others
-}
-
-inline void BackupTokens::serve(Server& server) const {
-  std::deque<Step> tokens(static_cast<std::size_t>(initial_tokens_), Step{0});
-  std::deque<Rank> waiting;  // for a token, in the order of their gradients
-  const auto hand_out_tokens = [&] {
-    for (; !tokens.empty() && !waiting.empty(); tokens.pop_front(), waiting.pop_front())
-      server.send_model(waiting.front(), tokens.front());
-  };
-  GradientRound round(server);
-  server.send_model(Receivers::all);  // the first step needs no token
-  while (server.budget_left()) {
-    hand_out_tokens();
-    while (round.gradients() < quorum_) {
-      const int left = server.workers_left();
-      if (static_cast<int>(waiting.size()) == left && left > 0)
-        server.fail(
-            fmt::format("deadlock of the token queue in step {}: {} of {} gradients have come, and all {} workers wait "
-                        "for tokens; the {} that ended took theirs with them",
-                        server.step().value(), round.gradients(), quorum_, left, server.size() - left));
-      const auto message = server.receive();
-      if (!message && server.workers_left() == 0) return;
-      if (!message) continue;
-      round.take(*message, {.maximum_staleness = 0});
-      waiting.push_back(message->from);
-      hand_out_tokens();
-    }
-    round.step();
-    tokens.insert(tokens.end(), static_cast<std::size_t>(std::max(server.size(), quorum_)), server.step());
-  }
-}
 
 inline std::unique_ptr<Algorithm> make_backup_tokens(Settings& settings, const AlgorithmContext& context) {
   constexpr std::int64_t most = 1'000'000;

@@ -1,25 +1,22 @@
-// Synchronous SGD with backup workers: a server averages the first N of N + b gradients of a step.
-// With late work cancelled it is K-sync SGD, K = N.
+// Synchronous SGD with backup workers: a server averages the first N of N + b gradients of a step. With late work
+// cancelled it is K-sync SGD, K = N.
 // Source:  Chen et al. 2016, "Revisiting Distributed Synchronous SGD", Algorithms 3 and 4; K-sync: Dutta et al. 2018,
 //          "Slow and Stale Gradients Can Win the Race".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per step N + b models down and up to N + b gradients up, P floats each, shared by the servers.
 // Differs: a late worker adopts the newest model and its step (the paper's pseudo-code is silent). Late work goes on
 //          and is dropped on arrival, as in the paper; late = "cancel" stops it. Each of several servers takes its own
-//          first N; all wait for all slices of a version, and worker 0 publishes what it has assembled. N falls to the
-//          number of workers that are left. The paper's averaged parameters: table `average`. Data: the paper's workers
-//          draw from the whole set, independently. Here each has a part of every epoch, without replacement, and goes
-//          through it by the server's steps, so that what is drawn for a step is the same whoever is late: samples of
-//          the versions that a late worker has missed are not seen in that epoch. Gradients are clipped by each worker,
-//          before they are sent, as with TensorFlow's SyncReplicasOptimizer (the paper needed no clipping), and not
-//          their mean, as synchronous SGD's.
+//          first N; workers wait for all slices of a version, and worker 0 publishes what it has assembled. N falls to
+//          the number of workers left. The table `average` gives the paper's averaged parameters. The paper's workers
+//          draw from the whole set, independently. Here each goes through its part of every epoch, without replacement,
+//          by the server's steps, so that a step's samples are the same whoever is late; a late worker never sees those
+//          of the versions that it missed in that epoch. Each worker clips its gradients before it sends them, as with
+//          TensorFlow's SyncReplicasOptimizer (the paper needed no clipping); synchronous SGD clips their mean.
 // Checks:  b = 0 equals synchronous SGD bit for bit, if nothing is clipped; dropped exactly if the step differs;
 //          divisor N x M; a late worker skips the samples of the versions that it missed.
 #pragma once
 
 #include <algorithm>
-#include <optional>
-#include <utility>
 
 #include "algorithms/method/algorithm.hpp"
 #include "algorithms/quorum/server_round.hpp"
@@ -45,15 +42,44 @@ class BackupWorkers : public Algorithm {
   // quorum: N, how many gradients make a step; the other workers of the cluster are the backups.
   explicit BackupWorkers(int quorum, const BackupOptions& options = {}) : quorum_(quorum), options_(options) {}
 
-  void run(Worker& worker) const override;
-  void serve(Server& server) const override;
+  void run(Worker& worker) const override {
+    if (options_.servers > 1) worker.scale_rate(rate_factor(quorum_));  // worker 0 publishes what the servers step
+    while (worker.receive_model()) {
+      auto gradient = worker.compute_step_gradient(cancels() ? Deadline::until_message() : Deadline());
+      if (gradient) worker.send_gradient(*std::move(gradient));
+    }
+  }
+
+  void serve(Server& server) const override {
+    GradientRound round(server);
+    while (server.budget_left()) {
+      if (cancels()) server.send_model(Receivers::all);
+      for (int needed = std::min(quorum_, server.workers_left()); round.gradients() < needed;) {
+        if (!cancels()) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
+        const auto message = server.receive();
+        if (message)
+          round.take(*message, {.maximum_staleness = 0});
+        else
+          needed = std::min(quorum_, server.workers_left(round.givers()));  // who can give a gradient to this step
+      }
+      if (round.gradients() == 0) return;  // all workers have left
+      round.step(rate_factor(round.gradients()));
+    }
+  }
+
   Traits traits() const override {
     return {.servers = options_.servers,
             .steps_along_fresh_mean = true,
             .sends_gradients = true,
             .rejects_gradients = true};
   }
-  Forecast forecast(const PredictionInput& input) const override;
+
+  // Late work that goes on makes its worker late for the next step too: the order statistic is then a lower bound.
+  Forecast forecast(const PredictionInput& input) const override {
+    // Messages of several servers go side by side.
+    const double around_s = input.gradient_message_s(options_.servers) + input.message_s(options_.servers);
+    return predict_quorum(quorum_, cancels(), {around_s, input.on_server_link_s(options_.servers)}, input);
+  }
 
  private:
   bool cancels() const { return options_.late == BackupOptions::Late::cancel; }
@@ -62,40 +88,6 @@ class BackupWorkers : public Algorithm {
   int quorum_;
   BackupOptions options_;
 };
-
-std::unique_ptr<Algorithm> make_k_sync(Settings& settings, const AlgorithmContext& context);
-
-inline void BackupWorkers::run(Worker& worker) const {
-  if (options_.servers > 1) worker.scale_rate(rate_factor(quorum_));  // worker 0 publishes what the servers step
-  while (worker.receive_model()) {
-    auto gradient = worker.compute_step_gradient(cancels() ? Deadline::until_message() : Deadline());
-    if (gradient) worker.send_gradient(*std::move(gradient));
-  }
-}
-
-inline void BackupWorkers::serve(Server& server) const {
-  GradientRound round(server);
-  while (server.budget_left()) {
-    if (cancels()) server.send_model(Receivers::all);
-    for (int needed = std::min(quorum_, server.workers_left()); round.gradients() < needed;) {
-      if (!cancels()) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
-      const auto message = server.receive();
-      if (message)
-        round.take(*message, {.maximum_staleness = 0});
-      else
-        needed = std::min(quorum_, server.workers_left(round.givers()));  // who can give a gradient to this step
-    }
-    if (round.gradients() == 0) return;  // all workers have left
-    round.step(rate_factor(round.gradients()));
-  }
-}
-
-// Late work that goes on makes its worker late for the next step too: the order statistic is then a lower bound.
-inline Forecast BackupWorkers::forecast(const PredictionInput& input) const {
-  // Messages of several servers go side by side.
-  const double around_s = input.gradient_message_s(options_.servers) + input.message_s(options_.servers);
-  return predict_quorum(quorum_, cancels(), {around_s, input.on_server_link_s(options_.servers)}, input);
-}
 
 inline std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const AlgorithmContext& context) {
   using Late = BackupOptions::Late;

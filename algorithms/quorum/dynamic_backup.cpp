@@ -1,23 +1,18 @@
 #include "algorithms/quorum/dynamic_backup.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <iterator>
 #include <map>
 #include <numeric>
-#include <optional>
 
 #include "algorithms/quorum/server_round.hpp"
-#include "workers/base/units.hpp"
-#include "workers/server.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// How far gradients of one version lie apart, of which the last may come late.
-// Shapes:  gradient: (P,) flat float32.
-// Cost:    the norm of each gradient and of their sum, for which the server waits.
+// How far gradients of one version lie apart; the last may come late. The server waits for the norm of each gradient
+// and of their sum.
 class GradientSpread {
  public:
   void add(const Server& server, Gradient& gradient) {

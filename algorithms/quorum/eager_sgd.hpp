@@ -1,23 +1,21 @@
-// Eager SGD: all-reduces that take place when the first worker arrives (solo), or a random one that all have agreed
-// on (majority: on average half have arrived). Who is not there contributes nothing, and catches up later.
+// Eager SGD: all-reduces that take place when the first worker arrives (solo), or a random one that all have agreed on
+// (majority: on average half have arrived). An absent worker contributes nothing, and catches up later.
 // Source:  Li et al. 2020, "Taming Unbalanced Training Workloads in Deep Learning with Partial Collective Operations".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per step, whoever takes part; one more per average.
-// Differs: the mean is over all N workers: one that contributes nothing counts as zero. Three variants, of which
-//          each part can be chosen. "paper" (default; our understanding, not confirmed): a late gradient is
-//          added to the next contribution; of the sums that it has missed a late worker gets the newest alone, since
-//          there is one receive buffer, so that models drift apart; they are averaged now and then (how often is this
-//          project's choice). "released" (our reading of the ResNet code): a late gradient is overwritten, models are
-//          not averaged, with solo every 32nd round waits for all. "replayed" (this project's): nothing is lost; a late
-//          worker steps along every sum in order, so that all models are equal after as many steps. Here a late worker
-//          comes to the newest round next, there it may go through each. Samples of rounds that a worker has missed are
-//          skipped (backup_workers.hpp).
+// Differs: the mean is over all N workers: one that contributes nothing counts as zero. Three variants, of which each
+//          part can be chosen. "paper" (default; our understanding, not confirmed): a late gradient is added to the
+//          next contribution. Of the sums that it missed a late worker gets the newest alone, since there is one
+//          receive buffer, so that models drift apart; they are averaged now and then (how often is our choice).
+//          "released" (our reading of the ResNet code): a late gradient is overwritten, models are not averaged, with
+//          solo every 32nd round waits for all. "replayed" (ours): a late worker steps along every sum in order, so
+//          that all models are equal after as many steps. Here a late worker comes to the newest round next, there it
+//          may go through each. Samples of missed rounds are skipped (backup_workers.hpp).
 // Checks:  hand-worked timelines of both kinds of late workers; every round synchronous equals synchronous SGD bit for
 //          bit; (N + 1) / 2 contributors on average (majority); step times of solo under exponential times.
 #pragma once
 
 #include <limits>
-#include <utility>
 
 #include "algorithms/method/algorithm.hpp"
 
@@ -36,7 +34,22 @@ class EagerSgd : public Algorithm {
  public:
   explicit EagerSgd(const EagerOptions& options) : options_(options) {}
 
-  void run(Worker& worker) const override;
+  void run(Worker& worker) const override {
+    while (worker.budget_left()) {
+      const Step round = worker.step();  // the one that it arrives at
+      Gradient gradient = worker.compute_step_gradient();
+      int arrived = 0;
+      for (const PartialSum& one : worker.partial_all_reduce_sum(std::move(gradient), activation(worker, round),
+                                                                 options_.late, options_.missed)) {
+        worker.descend(one.sum / (worker.size() * worker.micro_batches()));
+        arrived = one.arrived;
+      }
+      const bool all_are_there = arrived == worker.size();  // nobody has left
+      if (all_are_there && ends(options_.average_every, round)) worker.average_model({.group_size = worker.size()});
+      worker.publish();
+    }
+  }
+
   Traits traits() const override {
     return {.exchanged_whole =
                 "a sum is that of those who have come, stale gradients among them, and compressed sums are "
@@ -48,37 +61,17 @@ class EagerSgd : public Algorithm {
 
  private:
   // Whether every so many rounds end with this one.
-  static bool ends(Step every, Step round);
-  Activation activation(const Worker& worker, Step round) const;
+  static bool ends(Step every, Step round) { return every > Step{0} && (round.value() + 1) % every.value() == 0; }
+
+  Activation activation(const Worker& worker, Step round) const {
+    if (ends(options_.synchronous_every, round) || ends(options_.average_every, round))
+      return {.quorum = worker.size()};
+    if (options_.activation == EagerOptions::Activation::solo) return {.quorum = 1};
+    return {.rank = Rank{static_cast<int>(worker.uniform(round, Drawn::together) * worker.size())}};
+  }
 
   EagerOptions options_;
 };
-
-inline void EagerSgd::run(Worker& worker) const {
-  while (worker.budget_left()) {
-    const Step round = worker.step();  // the one that it arrives at
-    Gradient gradient = worker.compute_step_gradient();
-    int arrived = 0;
-    for (const PartialSum& one : worker.partial_all_reduce_sum(std::move(gradient), activation(worker, round),
-                                                               options_.late, options_.missed)) {
-      worker.descend(one.sum / (worker.size() * worker.micro_batches()));
-      arrived = one.arrived;
-    }
-    const bool all_are_there = arrived == worker.size();  // nobody has left
-    if (all_are_there && ends(options_.average_every, round)) worker.average_model({.group_size = worker.size()});
-    worker.publish();
-  }
-}
-
-inline bool EagerSgd::ends(Step every, Step round) {
-  return every > Step{0} && (round.value() + 1) % every.value() == 0;
-}
-
-inline Activation EagerSgd::activation(const Worker& worker, Step round) const {
-  if (ends(options_.synchronous_every, round) || ends(options_.average_every, round)) return {.quorum = worker.size()};
-  if (options_.activation == EagerOptions::Activation::solo) return {.quorum = 1};
-  return {.rank = Rank{static_cast<int>(worker.uniform(round, Drawn::together) * worker.size())}};
-}
 
 inline std::unique_ptr<Algorithm> make_eager_sgd(Settings& settings, const AlgorithmContext&) {
   using Activation = EagerOptions::Activation;

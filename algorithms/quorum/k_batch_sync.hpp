@@ -20,38 +20,35 @@ namespace syncopate {
 class KBatchSync : public Algorithm {
  public:
   explicit KBatchSync(int gradients) : gradients_(gradients) {}
-  void run(Worker& worker) const override;
-  void serve(Server& server) const override;
+
+  void run(Worker& worker) const override {
+    while (worker.receive_model())
+      while (auto gradient = worker.compute_step_gradient(Deadline::until_message(), Samples::in_turn))
+        worker.send_gradient(*std::move(gradient));
+  }
+
+  void serve(Server& server) const override {
+    server.set_gradients_per_step(gradients_);
+    GradientRound round(server);
+    while (server.budget_left()) {
+      server.send_model(Receivers::all);
+      while (round.gradients() < gradients_) {
+        const auto message = server.receive_until_all_left();
+        if (!message) return;
+        round.take(*message, {.maximum_staleness = 0});
+      }
+      round.step();
+    }
+  }
+
   Traits traits() const override {
     return {.servers = 1, .steps_along_fresh_mean = true, .sends_gradients = true, .rejects_gradients = true};
   }
-  Forecast forecast(const PredictionInput& input) const override;
+  Forecast forecast(const PredictionInput& input) const override { return predict_arrivals(gradients_, input); }
 
  private:
   int gradients_;  // K
 };
-
-inline void KBatchSync::run(Worker& worker) const {
-  while (worker.receive_model())
-    while (auto gradient = worker.compute_step_gradient(Deadline::until_message(), Samples::in_turn))
-      worker.send_gradient(*std::move(gradient));
-}
-
-inline void KBatchSync::serve(Server& server) const {
-  server.set_gradients_per_step(gradients_);
-  GradientRound round(server);
-  while (server.budget_left()) {
-    server.send_model(Receivers::all);
-    while (round.gradients() < gradients_) {
-      const auto message = server.receive_until_all_left();
-      if (!message) return;
-      round.take(*message, {.maximum_staleness = 0});
-    }
-    round.step();
-  }
-}
-
-inline Forecast KBatchSync::forecast(const PredictionInput& input) const { return predict_arrivals(gradients_, input); }
 
 inline std::unique_ptr<Algorithm> make_k_batch_sync(Settings& settings, const AlgorithmContext& context) {
   const auto gradients = settings.integer({"gradients", "How many gradients make a step (K)."}, 1, 1'000'000);

@@ -4,46 +4,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <limits>
 #include <numeric>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "algorithms/quorum/server_round.hpp"
-#include "workers/base/units.hpp"
-#include "workers/server.hpp"
 #include "workers/theory/sampled_times.hpp"
-#include "workers/worker.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// Trials: gradients that a worker gives up after a time limit. What methods that count them have in common.
-// Units:   limits in seconds on the worker's clock.
-// Cost:    a gradient of P floats to the server, or a note of latency alone.
-// Sends the worker's next gradient, or a note where the deadline's time has passed before. False where it came to
-// neither: the next model is there, if the deadline asks for that, or the worker's data are used up.
-bool make_trial(Worker& worker, const Deadline& deadline);
-
-// Fails the run once very many trials in a row have been given up: without this a limit below every worker's time would
-// let it go on for ever.
-class FailedTrials {
- public:
-  explicit FailedTrials(Server& server) : server_(server) {}
-
-  void count(bool succeeded, Duration limit);
-
- private:
-  Server& server_;
-  std::int64_t in_a_row_ = 0;
-};
-
+// Sends the worker's next gradient, or a note if the deadline's time passes first. False if there is neither: the next
+// model has come, or the worker's data are used up.
 bool make_trial(Worker& worker, const Deadline& deadline) {
   if (auto gradient = worker.compute_step_gradient(deadline, Samples::in_turn))
     worker.send_gradient(*std::move(gradient));
@@ -54,12 +27,24 @@ bool make_trial(Worker& worker, const Deadline& deadline) {
   return true;
 }
 
-void FailedTrials::count(bool succeeded, Duration limit) {
-  constexpr std::int64_t most_per_worker = 1000;
-  in_a_row_ = succeeded ? 0 : in_a_row_ + 1;
-  if (in_a_row_ > most_per_worker * server_.size())
-    server_.fail(fmt::format("none of the last {} trials was done by limit_s ({:g} s)", in_a_row_, to_seconds(limit)));
-}
+// Fails the run once very many trials in a row have been given up: a limit below every worker's time would otherwise
+// let it go on for ever.
+class FailedTrials {
+ public:
+  explicit FailedTrials(Server& server) : server_(server) {}
+
+  void count(bool succeeded, Duration limit) {
+    constexpr std::int64_t most_per_worker = 1000;
+    in_a_row_ = succeeded ? 0 : in_a_row_ + 1;
+    if (in_a_row_ > most_per_worker * server_.size())
+      server_.fail(
+          fmt::format("none of the last {} trials was done by limit_s ({:g} s)", in_a_row_, to_seconds(limit)));
+  }
+
+ private:
+  Server& server_;
+  std::int64_t in_a_row_ = 0;
+};
 
 }  // namespace
 
@@ -158,7 +143,42 @@ Forecast Mindflayer::forecast(const PredictionInput& input) const {
           {}};
 }
 
-// The card.
+void ClippingRennala::run(Worker& worker) const {
+  while (worker.receive_model())
+    while (make_trial(worker, Deadline::until_message_or(later(worker.now(), options_.limit)))) continue;
+}
+
+void ClippingRennala::serve(Server& server) const {
+  server.set_gradients_per_step(options_.trials);
+  FailedTrials failed(server);
+  while (server.budget_left()) {
+    server.send_model(Receivers::all);
+    Gradient sum;
+    int trials = 0;
+    do {
+      const auto trial = server.receive_until_all_left();
+      if (!trial) return;
+      const bool succeeded = trial->kind == Message::Kind::gradient;
+      if (succeeded && server.accept(*trial, {.maximum_staleness = 0})) sum += trial->gradient;
+      if (trial->step == server.step()) ++trials;
+      failed.count(succeeded, options_.limit);
+    } while (trials < options_.trials || sum.micro_batches() == 0);
+    server.descend(sum * (options_.correction / (trials * server.micro_batches())));
+    server.publish();
+  }
+}
+
+// As K-batch-sync's, of trials that end at the limit. What is cancelled at a step's end is dropped as well.
+Forecast ClippingRennala::forecast(const PredictionInput& input) const {
+  const double limit_s = to_seconds(options_.limit);
+  const auto& drawn = input.times.step_times;
+  if (!drawn.empty() && std::ranges::min(drawn) >= limit_s)
+    return Forecast::none("no drawn gradient is done by limit_s");
+  Forecast forecast = predict_arrivals(options_.trials, input, limit_s);
+  for (Prediction& prediction : forecast.predictions) prediction.formula = "sampled S-th trial";
+  return forecast;
+}
+
 namespace {
 
 constexpr std::int64_t most_trials = 1'000'000;
@@ -223,6 +243,20 @@ std::unique_ptr<Algorithm> make_own_trials(Settings& settings, const AlgorithmCo
   return std::make_unique<Mindflayer>(std::move(options));
 }
 
+std::unique_ptr<Algorithm> make_clipping_rennala(Settings& settings, const AlgorithmContext& context) {
+  ClippingRennalaOptions options;
+  options.trials = static_cast<int>(settings.integer(
+      {"trials", "How many trials of all workers make a step (S), whether they come to a gradient or not."}, 1,
+      1'000'000));
+  // Trials are counted in steps; how many make so many samples is not known.
+  WorkInBudget::of_steps(context.total_steps, context.workers).check(settings, "trials", options.trials);
+  options.limit = from_seconds(settings.number(limit_key, Range::positive()));
+  options.correction = settings.number(
+      {"correction", "What the sum of the gradients over all trials is multiplied by; 1 / (share done): unbiased."},
+      Range::positive(), options.correction);
+  return std::make_unique<ClippingRennala>(options);
+}
+
 }  // namespace
 
 std::unique_ptr<Algorithm> make_mindflayer(Settings& settings, const AlgorithmContext& context) {
@@ -231,57 +265,6 @@ std::unique_ptr<Algorithm> make_mindflayer(Settings& settings, const AlgorithmCo
       {"rule", "Whether each worker makes a number of trials of its own, or all make some together."},
       {{"mindflayer", Rule::mindflayer}, {"clipping-rennala", Rule::clipping_rennala}}, Rule::mindflayer);
   return rule == Rule::mindflayer ? make_own_trials(settings, context) : make_clipping_rennala(settings, context);
-}
-
-void ClippingRennala::run(Worker& worker) const {
-  while (worker.receive_model())
-    while (make_trial(worker, Deadline::until_message_or(later(worker.now(), options_.limit)))) continue;
-}
-
-void ClippingRennala::serve(Server& server) const {
-  server.set_gradients_per_step(options_.trials);
-  FailedTrials failed(server);
-  while (server.budget_left()) {
-    server.send_model(Receivers::all);
-    Gradient sum;
-    int trials = 0;
-    do {
-      const auto trial = server.receive_until_all_left();
-      if (!trial) return;
-      const bool succeeded = trial->kind == Message::Kind::gradient;
-      if (succeeded && server.accept(*trial, {.maximum_staleness = 0})) sum += trial->gradient;
-      if (trial->step == server.step()) ++trials;
-      failed.count(succeeded, options_.limit);
-    } while (trials < options_.trials || sum.micro_batches() == 0);
-    server.descend(sum * (options_.correction / (trials * server.micro_batches())));
-    server.publish();
-  }
-}
-
-// As K-batch-sync's, of trials that end at the limit. What is cancelled at a step's end is dropped as well.
-Forecast ClippingRennala::forecast(const PredictionInput& input) const {
-  const double limit_s = to_seconds(options_.limit);
-  const auto& drawn = input.times.step_times;
-  if (!drawn.empty() && std::ranges::min(drawn) >= limit_s)
-    return Forecast::none("no drawn gradient is done by limit_s");
-  Forecast forecast = predict_arrivals(options_.trials, input, limit_s);
-  for (Prediction& prediction : forecast.predictions) prediction.formula = "sampled S-th trial";
-  return forecast;
-}
-
-std::unique_ptr<Algorithm> make_clipping_rennala(Settings& settings, const AlgorithmContext& context) {
-  ClippingRennalaOptions options;
-  options.trials = static_cast<int>(settings.integer(
-      {"trials", "How many trials of all workers make a step (S), whether they come to a gradient or not."}, 1,
-      1'000'000));
-  // Trials are counted in steps; how many make so many samples is not known.
-  WorkInBudget::of_steps(context.total_steps, context.workers).check(settings, "trials", options.trials);
-  options.limit = from_seconds(
-      settings.number({"limit_s", "After what time a gradient is given up; inf: never.", "s"}, Range::positive()));
-  options.correction = settings.number(
-      {"correction", "What the sum of the gradients over all trials is multiplied by; 1 / (share done): unbiased."},
-      Range::positive(), options.correction);
-  return std::make_unique<ClippingRennala>(options);
 }
 
 }  // namespace syncopate

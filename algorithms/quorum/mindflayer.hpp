@@ -6,23 +6,21 @@
 //          paper's method.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: limits in seconds on each worker's clock.
 // Cost:    per step N models down, B_1 + ... + B_N messages up: gradients of P floats, failed trials of none.
-// Differs: with t_i, B_i and p_i a worker's limit, its trials and the probability that one is done, the step goes along
-//          (sum of the gradients that are done) / (sum of p_i B_i). The paper's text was not read here; the formula is
+// Differs: with a worker's limit t_i, its trials B_i and the probability p_i that one is done, the step goes along (sum
+//          of the gradients that are done) / (sum of p_i B_i). The paper's text was not read here; the formula is
 //          FixedClipping's. How the paper chooses t_i, B_i and p_i is not established: all are given. A p that is wrong
-//          by a factor is a learning rate that is wrong by one. A worker whose trials are made waits for the next
-//          model. A step whose trials have all failed goes along zero, so that the mean step stays right; momentum and
-//          weight decay still act. A worker that leaves within a step counts with the trials that it has made. A trial
-//          is a step of M micro-batches, with one limit; the code's has one gradient.
-//          `rule = "clipping-rennala"` is another class of the same code. Not here: its other
-//          classes with this name, which end a step by the clock (mindflayer_master, mindflayer_clientwise_master,
-//          clipping_mindflayer_master).
+//          by a factor makes the learning rate wrong by it. A worker that has made its trials waits for the next model.
+//          A step whose trials have all failed goes along zero, so that the mean step stays right; momentum and weight
+//          decay still act. A worker that leaves within a step counts with the trials that it has made. A trial is a
+//          step of M micro-batches, with one limit; the code's has one gradient. `rule = "clipping-rennala"` is another
+//          class of the same code. Not here: its other classes with this name, which end a step by the clock
+//          (mindflayer_master, mindflayer_clientwise_master, clipping_mindflayer_master).
 // Checks:  endless limits and one trial each are synchronous SGD bit for bit; a hand-worked timeline with its step,
 //          where limits, trials and probabilities differ; a step in which nothing is done; the mean over many runs is
 //          that of unlimited trials; the prediction of constant times in closed form; a limit that nobody ever meets
 //          ends the run with a message.
 #pragma once
 
-#include <cstdint>
 #include <map>
 
 #include "algorithms/method/algorithm.hpp"
@@ -60,19 +58,18 @@ class Mindflayer : public Algorithm {
 
 std::unique_ptr<Algorithm> make_mindflayer(Settings& settings, const AlgorithmContext& context);
 
-// Clipping Rennala: K-batch-sync in which each gradient has a time limit. What is not done by then is given up, and the
-// worker begins the next one. A step is made of a fixed number of trials of all workers together, whoever makes them
-// and whether they have come to a gradient or not. It is `rule = "clipping-rennala"` of the method `mindflayer`.
+// Clipping Rennala, `rule = "clipping-rennala"` of the method `mindflayer`: K-batch-sync in which each gradient has a
+// time limit. What is not done by then is given up, and the worker begins the next one. A step is made of a fixed
+// number of trials of all workers together, done or not.
 // Source:  class ClippingRennala (clipping_rennala_master) of the published code of MindFlayer's authors
 //          (vectozavr/ringmaster-lmo). It is not the paper's method.
-// Shapes:  gradient, parameters: (P,) flat float32.   Units: limit in seconds on each worker's clock.
 // Cost:    per step N models down, S or more messages up: gradients of P floats, failed trials of none.
-// Differs: the step goes along correction x (sum of the gradients) / S. The factor is 1 unless it is given, as an
-//          argument is in the code, which multiplies by it, too; one over the share that is done makes the step
-//          unbiased. A step of M micro-batches has one limit. All workers have the same limit; the code has one for
-//          each. A step whose trials have all failed goes on until one succeeds, and counts all. What is on its way
-//          when a step is made is cancelled and counts for nothing; where a server's own link carries too few
-//          gradients, see k_batch_sync.hpp. Before results version 6 this was all that the method `mindflayer` had.
+// Differs: the step goes along correction x (sum of the gradients) / S. The factor is 1 unless given, as in the code;
+//          one over the share that is done makes the step unbiased. A step of M micro-batches has one limit, the same
+//          for all workers; the code has one for each. A step whose trials have all failed goes on until one succeeds,
+//          and counts all. What is under way when a step is made is cancelled and counts for nothing; where a server's
+//          own link carries too few gradients, see k_batch_sync.hpp. Before results version 6 this was all of
+//          `mindflayer`.
 // Checks:  an endless limit is K-batch-sync with K = S bit for bit; exponential times: many trials take S E[min(X, t)]
 //          / N and keep 1 - exp(-t / mu); a hand-worked timeline; a limit that nobody ever meets ends the run with a
 //          message.
@@ -96,7 +93,5 @@ class ClippingRennala : public Algorithm {
  private:
   ClippingRennalaOptions options_;
 };
-
-std::unique_ptr<Algorithm> make_clipping_rennala(Settings& settings, const AlgorithmContext& context);
 
 }  // namespace syncopate

@@ -1,13 +1,9 @@
 #include "algorithms/quorum/server_round.hpp"
 
-#include <cstddef>
 #include <functional>
-#include <optional>
 #include <queue>
-#include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "workers/theory/sampled_times.hpp"
 
@@ -33,7 +29,7 @@ void GradientRound::step(double rate_factor) {
 
 namespace {
 
-// From update to update, where the K workers of each begin anew and the others go on. Each takes its drawn steps one
+// From update to update, where the K workers of each begin again and the others go on. Each takes its drawn steps one
 // after the other, and then the first again, over as many updates as all these gradients make. Their parts, which are
 // nearly independent, say how sure the mean is. None where they are too few for that.
 std::optional<SampledMean> follow_updates(const SampledTimes& times, int gradients, double around_s) {
@@ -64,9 +60,6 @@ std::optional<SampledMean> follow_updates(const SampledTimes& times, int gradien
   return mean_of(means);
 }
 
-// Why there can be none.
-std::string why_not_followed(const PredictionInput& input) { return input.times.slowest_s ? "" : not_all_drawn; }
-
 // `update`: from one to the next.
 Forecast of_updates(std::string formula, int gradients, const SampledMean& update, const PredictionInput& input) {
   const double updates = static_cast<double>(input.workers) / gradients;  // in a step of the experiment file
@@ -86,7 +79,7 @@ Forecast of_updates(std::string formula, int gradients, const SampledMean& updat
 
 // All compute until the next model comes, so that nothing is booked as communication.
 Forecast predict_arrivals(int gradients, const PredictionInput& input, double limit_s) {
-  if (const std::string why = why_not_followed(input); !why.empty()) return Forecast::none(why);
+  if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
   const double note_s =
       to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}, .payload = Bytes{}}));
   auto updates =
@@ -100,7 +93,7 @@ Forecast predict_arrivals(int gradients, const PredictionInput& input, double li
 }
 
 Forecast predict_arrivals_with_late_work(int gradients, const PredictionInput& input) {
-  if (const std::string why = why_not_followed(input); !why.empty()) return Forecast::none(why);
+  if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
   const double around_s = input.message_s() + input.gradient_message_s();
   const auto update = follow_updates(input.times, gradients, around_s);
   if (!update) return Forecast::none("too few steps were drawn to follow updates by");

@@ -1,10 +1,10 @@
-// What a step along the first K gradients takes.
+// A server's round of gradients, and formulas for how long a step along the first K gradients takes.
 // Source:  Dutta et al. 2018; exponential times of mean mu: K mu / N where all workers begin with the step and give
 //          gradients until it is made (K-batch-sync), mu (H_N - H_(N-K)) where the K that made the last one begin and
 //          the others go on (K-async).
-// Units:   seconds.
-// Differs: both go by drawn steps, which follow one another as in a run. Nothing is said there of other times in closed
-//          form for K-async: the others' gradients are the nearer, the longer they have been computed.
+// Shapes:  gradient: (P,) flat float32.   Units: seconds.
+// Differs: both predictions go by drawn steps, which follow one another as in a run. For other times there is no closed
+//          form of K-async: the others' gradients are the nearer, the longer they have been computed.
 // Checks:  closed forms for exponential and for constant times; simulation.
 #pragma once
 
@@ -17,10 +17,8 @@
 
 namespace syncopate {
 
-// A server's round: the gradients that its next step is made of, and who has given them. Which count, when the round
-// ends and whom the next one starts is the method's to say, in its serve().
-// Shapes:  gradient: (P,) flat float32.
-// Cost:    that of a sum; of which worker gave what, one rank per gradient.
+// A server's round: the gradients of its next step, and who has given them. The method's serve() decides which count,
+// when the round ends, and whom the next one starts.
 class GradientRound {
  public:
   explicit GradientRound(Server& server) : server_(server) {}
@@ -44,14 +42,13 @@ class GradientRound {
   std::vector<Rank> givers_;
 };
 
-// K-batch-sync: the K-th arrival in N renewal processes that start together. By the drawn steps of all workers, which
-// are put together to rounds. None where they are too few for that.
-// limit_s: where workers give up a gradient, send a note without values and begin the next; notes are of the K as well,
-// but one gradient at least makes an update.
+// K-batch-sync: the K-th arrival in N renewal processes that start together, by rounds of the drawn steps of all
+// workers; none where they are too few. limit_s: a worker gives up a gradient then, sends a note without values and
+// begins the next; notes are of the K as well, but at least one gradient makes an update.
 Forecast predict_arrivals(int gradients, const PredictionInput& input,
                           double limit_s = std::numeric_limits<double>::infinity());
 
-// K-async, likewise: updates are followed one after the other.
+// K-async: updates are followed one after the other.
 Forecast predict_arrivals_with_late_work(int gradients, const PredictionInput& input);
 
 }  // namespace syncopate

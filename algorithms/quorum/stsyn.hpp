@@ -5,44 +5,33 @@
 // Shapes:  gradient, parameters, difference: (P,) flat float32.
 // Cost:    per round N models down, a difference of P floats up from each worker that has a step, and up to three notes
 //          without values per worker: U steps are done, the round is over, there is nothing to bring.
-// Differs: how workers learn of the end is not established; here they tell the server of their U-th step, and it tells
-//          all of the end, which cancels the steps under way. What is done until that note has come counts too. The
-//          mean is one of models, with `weights` also one by steps. The code for unlike data stops a worker after 1.5 U
-//          steps of a round, and leaves out the one with most steps (of several the first), for no reason that is
-//          given; its other scripts and its page have neither. Both are options, off by default. Moments stay with
-//          their worker; the code makes a new optimizer in each round, without momentum. The last round is as short as
-//          a budget of steps has steps left. Who can take no further step, since its data or the budget's time are used
-//          up, counts as done, and stays until the round's end. For one that has left nobody waits: K is at most as
-//          many as are there. A worker that is down at the round's end is heard once it is up. A lost state takes the
-//          round's steps with it, and the worker begins the round anew from its model; where it had told of U steps
-//          that counts.
+// Differs: how workers learn of the end is not established. Here they tell the server of their U-th step, and it tells
+//          all of the end, which cancels the steps under way; work done until that note arrives counts. The mean is one
+//          of models, with `weights` also one by steps. The code for unlike data stops a worker after 1.5 U steps, and
+//          leaves out the one with most steps (the first of several), for no given reason; its other scripts and its
+//          page have neither. Both are options, off by default. Moments stay with their worker; the code makes a new
+//          optimizer, without momentum, in each round. The last round is as short as a budget of steps has steps left.
+//          A worker that can take no further step, since its data or the budget's time are used up, counts as done, and
+//          stays until the round's end. Nobody waits for a worker that has left: K is at most the number of those
+//          there. A worker that is down at the round's end is heard once it is up. A lost state takes the round's steps
+//          with it, and the worker begins the round again from its model; a note of U steps that it has sent still
+//          counts.
 // Checks:  K = N and equal constant times are Local SGD with H = U, to rounding; exponential times: E[X(K:N)] of sums
 //          of U steps, by their Erlang law, and N E[X(K:N)] / mean steps in them, which we derived (the paper's closed
 //          forms are not established); hand-worked timelines; a recursion in double precision.
 #pragma once
 
 #include <algorithm>
-#include <cmath>
-#include <cstdint>
 #include <limits>
 #include <numeric>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include "algorithms/method/algorithm.hpp"
-#include "workers/config/settings.hpp"
-#include "workers/server.hpp"
 #include "workers/theory/sampled_times.hpp"
-#include "workers/worker.hpp"
 
 namespace syncopate {
 
-// A server's step to the mean of what workers have come to in unequal numbers of local steps.
-// Source:  Zhu, Zhang, Wang 2024 (STSyn): the plain mean; code of the authors: without who has most steps.
-// Shapes:  models, differences (start - end): (P,) flat float32.
-// Cost:    one combination of as many vectors as there are workers.
-// Checks:  recursions in double precision; equal steps: both weights are the plain mean.
+// A server's step to the mean of models after unequal numbers of local steps; with equal steps both weights are alike.
 struct UnevenMean {
   enum class Weights { equal, steps };
   Weights weights = Weights::equal;
@@ -50,179 +39,6 @@ struct UnevenMean {
 };
 
 // Accepts the differences of all workers that have one, by rank, of which there is at least one, and publishes.
-void step_to_mean(Server& server, std::vector<Message> differences, const UnevenMean& how);
-
-// The keys `weights` and `leaves_out_most`.
-UnevenMean read_uneven_mean(Settings& settings);
-
-struct StsynOptions {
-  static constexpr Step no_cap{std::numeric_limits<Step::Rep>::max()};
-  int quorum = 1;            // K
-  Step local_steps{1};       // U
-  Step most_steps = no_cap;  // of a worker in a round, at least U
-  UnevenMean mean{};
-};
-
-class Stsyn : public Algorithm {
- public:
-  explicit Stsyn(const StsynOptions& options) : options_(options) {}
-
-  void run(Worker& worker) const override;
-  void serve(Server& server) const override;
-  Traits traits() const override {
-    return {.servers = 1,
-            .publishes_rounds = true,
-            .sends_gradients = true,
-            .rejects_gradients = options_.mean.leaves_out_most};
-  }
-  Forecast forecast(const PredictionInput& input) const override;
-
- private:
-  StsynOptions options_;
-};
-
-inline Message brought_by(const Worker& worker, const ModelStatePtr& start, const Work& done) {
-  if (done.micro_batches == 0) return Message::note(Step{0});
-  return Message::of_difference(worker.step(), worker.combine({{1, start}, {-1, worker.model()}}), done);
-}
-
-// What all have to bring, by rank. News of U steps, which end the round no more, may come in between.
-inline std::vector<Message> collect(Server& server) {
-  std::vector<Rank> heard;
-  std::vector<Message> brought;
-  for (int expected = server.workers_left(); std::ssize(heard) < expected;) {
-    const auto message = server.receive();
-    if (!message) expected = server.workers_left(heard);
-    if (!message || (message->kind == Message::Kind::note && message->step > Step{0})) continue;
-    heard.push_back(message->from);
-    if (message->kind == Message::Kind::difference) brought.push_back(std::move(*message));
-  }
-  std::ranges::sort(brought, {}, &Message::from);
-  return brought;
-}
-
-inline void Stsyn::run(Worker& worker) const {
-  const Rank server{worker.size()};
-  while (worker.receive_model()) {
-    const ModelStatePtr start = worker.model();
-    const Step enough = std::min(options_.local_steps, std::max(worker.steps_left(), Step{1}));
-    LostWithState<Work> done(worker);
-    const auto steps = [&] { return Step{(*done).micro_batches / worker.micro_batches()}; };
-    for (bool has_told = false; steps() < options_.most_steps;) {
-      const auto gradient = worker.compute_step_gradient(Deadline::until_message(), Samples::in_turn);
-      if (!gradient) break;
-      worker.descend(*gradient / worker.micro_batches());
-      (*done).micro_batches += gradient->micro_batches();
-      (*done).time += gradient->compute_time();
-      const bool is_enough = steps() >= enough || !worker.budget_left(Judged::by_server);
-      if (is_enough && !std::exchange(has_told, true)) worker.send(server, Message::note(steps()));
-    }
-    if (!worker.receive({.from = server})) return;  // the round is over
-    worker.send(server, brought_by(worker, start, *done));
-  }
-}
-
-inline void Stsyn::serve(Server& server) const {
-  while (server.budget_left()) {
-    server.send_model(Receivers::all);
-    for (int done = 0; done < std::min(options_.quorum, server.workers_left());)
-      if (server.receive()) ++done;
-    for (const Rank worker : Ranks(server.size()))
-      if (!server.has_left(worker)) server.send(worker, Message::note(server.step()));
-    std::vector<Message> brought = collect(server);
-    if (!brought.empty()) step_to_mean(server, std::move(brought), options_.mean);
-    if (server.workers_left() == 0) return;
-  }
-}
-
-// The card.
-
-// What one round takes until the K-th worker has done U steps, and how many steps of all are in the mean.
-struct Round {
-  double computing_s = 0;
-  double steps = 0;
-};
-
-// Of `count` drawn steps of each worker, from `first` on; none where that may be too few.
-inline std::optional<Round> round_of(const SampledTimes& times, const StsynOptions& options, double news_s,
-                                     std::size_t first, std::size_t count) {
-  std::vector<std::vector<double>> ends(static_cast<std::size_t>(times.workers), std::vector<double>(count));
-  std::vector<double> told;
-  for (std::size_t worker = 0; worker < ends.size(); ++worker) {
-    const auto steps = std::span(times.step_times).subspan(worker * times.drawn_steps() + first, count);
-    std::partial_sum(steps.begin(), steps.end(), ends[worker].begin());
-    told.push_back(ends[worker][static_cast<std::size_t>(options.local_steps.value() - 1)]);
-  }
-  const auto kth = told.begin() + options.quorum - 1;
-  std::ranges::nth_element(told, kth);
-  Round round{.computing_s = *kth};
-  double most_done = 0;
-  for (const std::vector<double>& own : ends) {
-    const Step done = std::ranges::upper_bound(own, *kth + news_s) - own.begin();
-    if (done == Step{std::ssize(own)} && done < options.most_steps) return std::nullopt;
-    const auto taken = static_cast<double>(std::min(done, options.most_steps).value());
-    round.steps += taken;
-    most_done = std::max(most_done, taken);
-  }
-  if (options.mean.leaves_out_most && times.workers > 1) round.steps -= most_done;
-  return round;
-}
-
-// The news that U steps are done goes up, that of the end down, the differences up and the next model down. Rounds are
-// put together from drawn steps, of no more of them than it takes to know how far the fastest worker comes.
-inline Forecast Stsyn::forecast(const PredictionInput& input) const {
-  if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
-  const double note_s = to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}}));
-  const double around_s = 2 * note_s + input.gradient_message_s() + input.message_s();
-  const auto enough = static_cast<std::size_t>(options_.local_steps.value());
-  for (std::size_t count = enough; count <= input.times.drawn_steps(); count *= 2) {
-    std::vector<Round> rounds;
-    bool all_known = true;
-    const auto time_s = sample_rounds(input.times, static_cast<std::int64_t>(count), [&](std::size_t first) {
-      const auto round = round_of(input.times, options_, 2 * note_s, first, count);
-      all_known = all_known && round;
-      if (round) rounds.push_back(*round);
-      return round ? round->computing_s + around_s : 0;
-    });
-    if (!time_s) break;
-    if (!all_known) continue;
-    double steps = 0;  // of a round, of all workers
-    for (const Round& round : rounds) steps += round.steps / static_cast<double>(rounds.size());
-    const double in_file_steps = steps / input.workers, step_s = time_s->mean / in_file_steps;
-    std::vector<double> excess;  // how much longer a round is than its steps make it
-    for (const Round& round : rounds)
-      excess.push_back(round.computing_s + around_s - step_s * round.steps / input.workers);
-    return {{{.formula = "sampled K-th worker's sum",
-              .step_time_s = step_s,
-              .communication_s = (input.gradient_message_s() + input.message_s()) / in_file_steps,
-              .kept = 1,
-              .drop_rate = {},
-              .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
-              .step_error_s = mean_of(excess).error / in_file_steps,
-              .sync_step_error_s = input.times.slowest_error_s,
-              .is_sampled = true}},
-            {}};
-  }
-  return Forecast::none("a round takes more of each worker's steps than a few were drawn of");
-}
-
-inline std::unique_ptr<Algorithm> make_stsyn(Settings& settings, const AlgorithmContext& context) {
-  constexpr std::int64_t most = 1'000'000'000;
-  StsynOptions options;
-  options.quorum =
-      static_cast<int>(settings.integer({"quorum", "How many workers with all their local steps end a round (K)."}, 1,
-                                        Stated(context.workers, "workers")));
-  options.local_steps =
-      settings.integer({"local_steps", "How many local steps these have done (U).", "steps"}, 1, most);
-  context.work.of(context.workers).check(settings, "local_steps", options.local_steps.value());
-  if (const auto cap = settings.optional_integer(
-          {"most_steps", "After how many local steps a worker waits for the round's end.", "steps", "it never waits"},
-          Stated<std::int64_t>(options.local_steps.value(), "local_steps"), most))
-    options.most_steps = Step{*cap};
-  options.mean = read_uneven_mean(settings);
-  return std::make_unique<Stsyn>(options);
-}
-
 inline void step_to_mean(Server& server, std::vector<Message> differences, const UnevenMean& how) {
   const auto work_of = [](const Message& one) { return one.work().micro_batches; };
   if (how.leaves_out_most && differences.size() > 1) {
@@ -243,17 +59,174 @@ inline void step_to_mean(Server& server, std::vector<Message> differences, const
   server.publish();
 }
 
-// The card.
-inline UnevenMean read_uneven_mean(Settings& settings) {
+struct StsynOptions {
+  static constexpr Step no_cap{std::numeric_limits<Step::Rep>::max()};
+  int quorum = 1;            // K
+  Step local_steps{1};       // U
+  Step most_steps = no_cap;  // of a worker in a round, at least U
+  UnevenMean mean{};
+};
+
+class Stsyn : public Algorithm {
+ public:
+  explicit Stsyn(const StsynOptions& options) : options_(options) {}
+
+  void run(Worker& worker) const override {
+    const Rank server{worker.size()};
+    while (worker.receive_model()) {
+      const ModelStatePtr start = worker.model();
+      const Step enough = std::min(options_.local_steps, std::max(worker.steps_left(), Step{1}));
+      LostWithState<Work> done(worker);
+      const auto steps = [&] { return Step{(*done).micro_batches / worker.micro_batches()}; };
+      for (bool has_told = false; steps() < options_.most_steps;) {
+        const auto gradient = worker.compute_step_gradient(Deadline::until_message(), Samples::in_turn);
+        if (!gradient) break;
+        worker.descend(*gradient / worker.micro_batches());
+        (*done).micro_batches += gradient->micro_batches();
+        (*done).time += gradient->compute_time();
+        const bool is_enough = steps() >= enough || !worker.budget_left(Judged::by_server);
+        if (is_enough && !std::exchange(has_told, true)) worker.send(server, Message::note(steps()));
+      }
+      if (!worker.receive({.from = server})) return;  // the round is over
+      worker.send(server, brought_by(worker, start, *done));
+    }
+  }
+
+  void serve(Server& server) const override {
+    while (server.budget_left()) {
+      server.send_model(Receivers::all);
+      for (int done = 0; done < std::min(options_.quorum, server.workers_left());)
+        if (server.receive()) ++done;
+      for (const Rank worker : Ranks(server.size()))
+        if (!server.has_left(worker)) server.send(worker, Message::note(server.step()));
+      std::vector<Message> brought = collect(server);
+      if (!brought.empty()) step_to_mean(server, std::move(brought), options_.mean);
+      if (server.workers_left() == 0) return;
+    }
+  }
+
+  Traits traits() const override {
+    return {.servers = 1,
+            .publishes_rounds = true,
+            .sends_gradients = true,
+            .rejects_gradients = options_.mean.leaves_out_most};
+  }
+
+  // The news that U steps are done goes up, that of the end down, the differences up and the next model down. Rounds
+  // are put together from drawn steps, of no more of them than it takes to know how far the fastest worker comes.
+  Forecast forecast(const PredictionInput& input) const override {
+    if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
+    const double note_s = to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}}));
+    const double around_s = 2 * note_s + input.gradient_message_s() + input.message_s();
+    const auto enough = static_cast<std::size_t>(options_.local_steps.value());
+    for (std::size_t count = enough; count <= input.times.drawn_steps(); count *= 2) {
+      std::vector<Round> rounds;
+      bool all_known = true;
+      const auto time_s = sample_rounds(input.times, static_cast<std::int64_t>(count), [&](std::size_t first) {
+        const auto round = round_of(input.times, options_, 2 * note_s, first, count);
+        all_known = all_known && round;
+        if (round) rounds.push_back(*round);
+        return round ? round->computing_s + around_s : 0;
+      });
+      if (!time_s) break;
+      if (!all_known) continue;
+      double steps = 0;  // of a round, of all workers
+      for (const Round& round : rounds) steps += round.steps / static_cast<double>(rounds.size());
+      const double in_file_steps = steps / input.workers, step_s = time_s->mean / in_file_steps;
+      std::vector<double> excess;  // how much longer a round is than its steps make it
+      for (const Round& round : rounds)
+        excess.push_back(round.computing_s + around_s - step_s * round.steps / input.workers);
+      return {{{.formula = "sampled K-th worker's sum",
+                .step_time_s = step_s,
+                .communication_s = (input.gradient_message_s() + input.message_s()) / in_file_steps,
+                .kept = 1,
+                .drop_rate = {},
+                .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
+                .step_error_s = mean_of(excess).error / in_file_steps,
+                .sync_step_error_s = input.times.slowest_error_s,
+                .is_sampled = true}},
+              {}};
+    }
+    return Forecast::none("a round takes more of each worker's steps than a few were drawn of");
+  }
+
+ private:
+  static Message brought_by(const Worker& worker, const ModelStatePtr& start, const Work& done) {
+    if (done.micro_batches == 0) return Message::note(Step{0});
+    return Message::of_difference(worker.step(), worker.combine({{1, start}, {-1, worker.model()}}), done);
+  }
+
+  // The differences of all workers, by rank. News of U steps, which no longer end the round, may come in between.
+  static std::vector<Message> collect(Server& server) {
+    std::vector<Rank> heard;
+    std::vector<Message> brought;
+    for (int expected = server.workers_left(); std::ssize(heard) < expected;) {
+      const auto message = server.receive();
+      if (!message) expected = server.workers_left(heard);
+      if (!message || (message->kind == Message::Kind::note && message->step > Step{0})) continue;
+      heard.push_back(message->from);
+      if (message->kind == Message::Kind::difference) brought.push_back(std::move(*message));
+    }
+    std::ranges::sort(brought, {}, &Message::from);
+    return brought;
+  }
+
+  // The time of one round until the K-th worker has done U steps, and the steps of all in the mean.
+  struct Round {
+    double computing_s = 0;
+    double steps = 0;
+  };
+
+  // A round of `count` drawn steps of each worker, from `first` on; none where they may be too few.
+  static std::optional<Round> round_of(const SampledTimes& times, const StsynOptions& options, double news_s,
+                                       std::size_t first, std::size_t count) {
+    std::vector<std::vector<double>> ends(static_cast<std::size_t>(times.workers), std::vector<double>(count));
+    std::vector<double> told;
+    for (std::size_t worker = 0; worker < ends.size(); ++worker) {
+      const auto steps = std::span(times.step_times).subspan(worker * times.drawn_steps() + first, count);
+      std::partial_sum(steps.begin(), steps.end(), ends[worker].begin());
+      told.push_back(ends[worker][static_cast<std::size_t>(options.local_steps.value() - 1)]);
+    }
+    const auto kth = told.begin() + options.quorum - 1;
+    std::ranges::nth_element(told, kth);
+    Round round{.computing_s = *kth};
+    double most_done = 0;
+    for (const std::vector<double>& own : ends) {
+      const Step done = std::ranges::upper_bound(own, *kth + news_s) - own.begin();
+      if (done == Step{std::ssize(own)} && done < options.most_steps) return std::nullopt;
+      const auto taken = static_cast<double>(std::min(done, options.most_steps).value());
+      round.steps += taken;
+      most_done = std::max(most_done, taken);
+    }
+    if (options.mean.leaves_out_most && times.workers > 1) round.steps -= most_done;
+    return round;
+  }
+
+  StsynOptions options_;
+};
+
+inline std::unique_ptr<Algorithm> make_stsyn(Settings& settings, const AlgorithmContext& context) {
+  constexpr std::int64_t most = 1'000'000'000;
+  StsynOptions options;
+  options.quorum =
+      static_cast<int>(settings.integer({"quorum", "How many workers with all their local steps end a round (K)."}, 1,
+                                        Stated(context.workers, "workers")));
+  options.local_steps =
+      settings.integer({"local_steps", "How many local steps these have done (U).", "steps"}, 1, most);
+  context.work.of(context.workers).check(settings, "local_steps", options.local_steps.value());
+  if (const auto cap = settings.optional_integer(
+          {"most_steps", "After how many local steps a worker waits for the round's end.", "steps", "it never waits"},
+          Stated<std::int64_t>(options.local_steps.value(), "local_steps"), most))
+    options.most_steps = Step{*cap};
   using Weights = UnevenMean::Weights;
-  UnevenMean how;
-  how.weights = settings.choice({"weights", "How models are weighted in the mean: all alike, or by their steps."},
-                                {{"equal", Weights::equal}, {"steps", Weights::steps}}, how.weights);
-  how.leaves_out_most =
+  options.mean.weights =
+      settings.choice({"weights", "How models are weighted in the mean: all alike, or by their steps."},
+                      {{"equal", Weights::equal}, {"steps", Weights::steps}}, options.mean.weights);
+  options.mean.leaves_out_most =
       settings.flag({"leaves_out_most",
                      "Whether the worker with most local steps is left out of the mean, as in code of the authors."},
-                    how.leaves_out_most);
-  return how;
+                    options.mean.leaves_out_most);
+  return std::make_unique<Stsyn>(options);
 }
 
 }  // namespace syncopate

@@ -10,10 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "workers/worker.hpp"
-
 namespace syncopate {
 
+namespace {
+
+using Course = DropCompensation::Course;
+
+// `count` micro-batches of the worker's data, after the `first` that earlier steps have taken.
 StepWork fresh_work(const Worker& worker, std::int64_t first, int count) {
   const int m = worker.micro_batches();
   return {.fresh = {worker.rank(), Step{first / m}, static_cast<int>(first % m)},
@@ -23,92 +26,41 @@ StepWork fresh_work(const Worker& worker, std::int64_t first, int count) {
           .offered_at_most = count};
 }
 
-namespace {
-
-class NoCompensation final : public DropCompensation {
+// The same number of fresh micro-batches at every step.
+class FreshWork : public Course {
  public:
-  std::unique_ptr<Course> begin(Worker& worker) const override {
-    return std::make_unique<FreshWork>(worker.micro_batches());
-  }
-  bool is_none() const override { return true; }
-};
+  explicit FreshWork(int offered) : offered_(offered) {}
 
-class LargerBatch final : public DropCompensation {
- public:
-  explicit LargerBatch(double redundancy) : redundancy_(redundancy) {}
-  std::unique_ptr<Course> begin(Worker& worker) const override {
-    return std::make_unique<Steps>(worker.micro_batches() * (1 + redundancy_));
-  }
+  StepWork next(Worker& worker) override { return fresh_work(worker, worker.step().value() * offered_, offered_); }
+  std::int64_t computed(std::size_t) override { return offered_; }
 
  private:
-  class Steps final : public Course {
-   public:
-    explicit Steps(double per_step) : per_step_(per_step) {}
-    StepWork next(Worker& worker) override {
-      const std::int64_t first = offered_before(worker.step());
-      offered_ = static_cast<int>(offered_before(worker.step() + 1) - first);
-      StepWork work = fresh_work(worker, first, offered_);
-      work.offered_at_most = static_cast<int>(std::ceil(per_step_ - 1e-6));
-      return work;
-    }
-    std::int64_t computed(std::size_t) override { return offered_; }
-
-   private:
-    // The small addend keeps a whole number whole that the product has left just below.
-    std::int64_t offered_before(Step step) const {
-      return static_cast<std::int64_t>(std::floor(static_cast<double>(step.value()) * per_step_ + 1e-6));
-    }
-
-    double per_step_;  // M'
-    int offered_ = 0;
-  };
-
-  double redundancy_;
+  int offered_;
 };
 
-}  // namespace
+class LargerBatch final : public Course {
+ public:
+  explicit LargerBatch(double per_step) : per_step_(per_step) {}
+  StepWork next(Worker& worker) override {
+    const std::int64_t first = offered_before(worker.step());
+    offered_ = static_cast<int>(offered_before(worker.step() + 1) - first);
+    StepWork work = fresh_work(worker, first, offered_);
+    work.offered_at_most = static_cast<int>(std::ceil(per_step_ - 1e-6));
+    return work;
+  }
+  std::int64_t computed(std::size_t) override { return offered_; }
 
-std::shared_ptr<const DropCompensation> make_no_compensation() { return std::make_shared<NoCompensation>(); }
+ private:
+  // The small addend keeps a whole number whole that the product has left just below.
+  std::int64_t offered_before(Step step) const {
+    return static_cast<std::int64_t>(std::floor(static_cast<double>(step.value()) * per_step_ + 1e-6));
+  }
 
-std::shared_ptr<const DropCompensation> make_larger_batch(double redundancy) {
-  return std::make_shared<LargerBatch>(redundancy);
-}
-
-// The card.
-namespace {
-
-std::shared_ptr<const DropCompensation> read_none(Settings&, const DropCompensationContext&) {
-  return make_no_compensation();
-}
-
-std::shared_ptr<const DropCompensation> read_larger_batch(Settings& settings, const DropCompensationContext&) {
-  return make_larger_batch(settings.number(redundancy_key, redundancies));
-}
-
-constexpr std::array rows = {
-    DropCompensationRow{"none", "dropped micro-batches are lost", read_none},
-    DropCompensationRow{"extra-steps", "the run goes on until it has computed as much as was planned",
-                        read_extra_steps},
-    DropCompensationRow{"larger-batch", "steps have more micro-batches, by the share `redundancy` on average",
-                        read_larger_batch},
-    DropCompensationRow{"recompute", "dropped micro-batches are computed before the next epoch, in additional steps",
-                        read_recomputation},
-    DropCompensationRow{"carry-over", "dropped micro-batches come first in the next step", read_carry_over},
+  double per_step_;  // M'
+  int offered_ = 0;
 };
 
-}  // namespace
-
-std::span<const DropCompensationRow> drop_compensations() { return rows; }
-
-std::shared_ptr<const DropCompensation> read_drop_compensation(Settings& settings,
-                                                               const DropCompensationContext& context) {
-  const auto* const row = settings.row({"compensation", "What is done about dropped micro-batches."}, rows, "none");
-  return row->make(settings, context);
-}
-
-namespace {
-
-class CarryOver final : public DropCompensation::Course {
+class CarryOver final : public Course {
  public:
   CarryOver(const Worker& worker, int at_most) : at_most_(static_cast<std::size_t>(at_most)), work_(worker) {}
 
@@ -120,7 +72,7 @@ class CarryOver final : public DropCompensation::Course {
     return *work_;
   }
 
-  // What is carried over is neither kept yet nor lost.
+  // A carried micro-batch is neither kept yet nor lost.
   std::int64_t computed(std::size_t count) override {
     for (std::size_t i = count; i < (*work_).size() && carried_.size() < at_most_; ++i) carried_.push_back((*work_)[i]);
     return static_cast<std::int64_t>(planned_ - carried_.size());
@@ -133,32 +85,6 @@ class CarryOver final : public DropCompensation::Course {
   std::size_t planned_ = 0;
   std::vector<MicroBatch> carried_;
 };
-
-class CarryOverCompensation final : public DropCompensation {
- public:
-  explicit CarryOverCompensation(int at_most) : at_most_(at_most) {}
-  std::unique_ptr<Course> begin(Worker& worker) const override { return std::make_unique<CarryOver>(worker, at_most_); }
-  bool carries_over() const override { return true; }
-
- private:
-  int at_most_;
-};
-
-}  // namespace
-
-// The card.
-std::shared_ptr<const DropCompensation> make_carry_over(int at_most) {
-  return std::make_shared<CarryOverCompensation>(at_most);
-}
-
-std::shared_ptr<const DropCompensation> read_carry_over(Settings& settings, const DropCompensationContext& context) {
-  constexpr std::int64_t most = 1'000'000;
-  return make_carry_over(static_cast<int>(
-      settings.integer({"carried_at_most", "How many dropped micro-batches a worker takes along at most."}, 0, most,
-                       Stated(context.micro_batches, "cluster.micro_batches"))));
-}
-
-namespace {
 
 class ExtraSteps final : public FreshWork {
  public:
@@ -186,70 +112,7 @@ class ExtraSteps final : public FreshWork {
   std::int64_t kept_ = 0;  // over all workers
 };
 
-class ExtraStepsCompensation final : public DropCompensation {
- public:
-  ExtraStepsCompensation(std::optional<double> redundancy, ExtraStepsSchedule schedule)
-      : redundancy_(redundancy), schedule_(schedule) {}
-  std::unique_ptr<Course> begin(Worker& worker) const override {
-    return std::make_unique<ExtraSteps>(worker, redundancy_, schedule_);
-  }
-
- private:
-  std::optional<double> redundancy_;
-  ExtraStepsSchedule schedule_;
-};
-
-}  // namespace
-
-// The card.
-std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> redundancy,
-                                                         ExtraStepsSchedule schedule) {
-  return std::make_shared<ExtraStepsCompensation>(redundancy, schedule);
-}
-
-namespace {
-
-// Steps at the end of a schedule that falls to nearly nothing would take time and change nothing.
-void check_rate_of_extra_steps(Settings& settings, const DropCompensationContext& context, bool has_redundancy) {
-  constexpr double least_share = 0.01;  // of the peak
-  if (!context.learning_rate || !context.total_steps) return;
-  const double peak = context.learning_rate->options().peak, end = context.learning_rate->at(*context.total_steps);
-  if (end >= least_share * peak * (1 - 1e-9)) return;
-  const std::string why = fmt::format(
-      "the learning rate ends at {:g}, below a hundredth of its peak of {:g}, and extra steps at that rate change "
-      "nothing",
-      end, peak);
-  if (has_redundancy)
-    settings.fault("learning_rate_schedule", "must be \"stretched\": " + why);
-  else
-    settings.fault("compensation",
-                   "must have `redundancy` beside it, so that the schedule can be stretched, or the "
-                   "schedule must end higher: " +
-                       why);
-}
-
-}  // namespace
-
-std::shared_ptr<const DropCompensation> read_extra_steps(Settings& settings, const DropCompensationContext& context) {
-  if (!context.counts_steps)
-    settings.fault("compensation", "must not be extra steps where the budget counts neither steps nor epochs");
-  const auto redundancy = settings.optional_number(redundancy_key, redundancies);
-  const auto schedule =
-      settings.choice({"learning_rate_schedule",
-                       "Whether the learning rate stays at its end in extra steps, or its schedule is longer."},
-                      {{"kept", ExtraStepsSchedule::kept}, {"stretched", ExtraStepsSchedule::stretched}},
-                      redundancy ? ExtraStepsSchedule::stretched : ExtraStepsSchedule::kept,
-                      "\"stretched\" with `redundancy`, else \"kept\"");
-  if (schedule == ExtraStepsSchedule::stretched && !redundancy)
-    settings.fault("learning_rate_schedule",
-                   "must be \"kept\" unless `redundancy` says beforehand how long the run is");
-  if (schedule == ExtraStepsSchedule::kept) check_rate_of_extra_steps(settings, context, redundancy.has_value());
-  return make_extra_steps(redundancy, schedule);
-}
-
-namespace {
-
-class Recomputation final : public DropCompensation::Course {
+class Recomputation final : public Course {
  public:
   Recomputation(const Worker& worker, Step every_steps) : every_steps_(every_steps), dropped_(worker), again_(worker) {}
 
@@ -301,23 +164,58 @@ class Recomputation final : public DropCompensation::Course {
   Step added_steps_{};
 };
 
-class RecomputationCompensation final : public DropCompensation {
- public:
-  explicit RecomputationCompensation(Step every_steps) : every_steps_(every_steps) {}
-  std::unique_ptr<Course> begin(Worker& worker) const override {
-    return std::make_unique<Recomputation>(worker, every_steps_);
-  }
-  bool computes_dropped() const override { return true; }
+const Key redundancy_key{"redundancy", "How much is computed besides (R), as a share of what is planned."};
+constexpr Range redundancies{.low = 0, .high = 1000};
 
- private:
-  Step every_steps_;
-};
+std::shared_ptr<const DropCompensation> read_none(Settings&, const DropCompensationContext&) {
+  return make_no_compensation();
+}
 
-}  // namespace
+std::shared_ptr<const DropCompensation> read_larger_batch(Settings& settings, const DropCompensationContext&) {
+  return make_larger_batch(settings.number(redundancy_key, redundancies));
+}
 
-// The card.
-std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps) {
-  return std::make_shared<RecomputationCompensation>(every_steps);
+std::shared_ptr<const DropCompensation> read_carry_over(Settings& settings, const DropCompensationContext& context) {
+  constexpr std::int64_t most = 1'000'000;
+  return make_carry_over(static_cast<int>(
+      settings.integer({"carried_at_most", "How many dropped micro-batches a worker takes along at most."}, 0, most,
+                       Stated(context.micro_batches, "cluster.micro_batches"))));
+}
+
+// Steps at the end of a schedule that falls to nearly nothing would take time and change nothing.
+void check_rate_of_extra_steps(Settings& settings, const DropCompensationContext& context, bool has_redundancy) {
+  constexpr double least_share = 0.01;  // of the peak
+  if (!context.learning_rate || !context.total_steps) return;
+  const double peak = context.learning_rate->options().peak, end = context.learning_rate->at(*context.total_steps);
+  if (end >= least_share * peak * (1 - 1e-9)) return;
+  const std::string why = fmt::format(
+      "the learning rate ends at {:g}, below a hundredth of its peak of {:g}, and extra steps at that rate change "
+      "nothing",
+      end, peak);
+  if (has_redundancy)
+    settings.fault("learning_rate_schedule", "must be \"stretched\": " + why);
+  else
+    settings.fault("compensation",
+                   "must have `redundancy` beside it, so that the schedule can be stretched, or the "
+                   "schedule must end higher: " +
+                       why);
+}
+
+std::shared_ptr<const DropCompensation> read_extra_steps(Settings& settings, const DropCompensationContext& context) {
+  if (!context.counts_steps)
+    settings.fault("compensation", "must not be extra steps where the budget counts neither steps nor epochs");
+  const auto redundancy = settings.optional_number(redundancy_key, redundancies);
+  const auto schedule =
+      settings.choice({"learning_rate_schedule",
+                       "Whether the learning rate stays at its end in extra steps, or its schedule is longer."},
+                      {{"kept", ExtraStepsSchedule::kept}, {"stretched", ExtraStepsSchedule::stretched}},
+                      redundancy ? ExtraStepsSchedule::stretched : ExtraStepsSchedule::kept,
+                      "\"stretched\" with `redundancy`, else \"kept\"");
+  if (schedule == ExtraStepsSchedule::stretched && !redundancy)
+    settings.fault("learning_rate_schedule",
+                   "must be \"kept\" unless `redundancy` says beforehand how long the run is");
+  if (schedule == ExtraStepsSchedule::kept) check_rate_of_extra_steps(settings, context, redundancy.has_value());
+  return make_extra_steps(redundancy, schedule);
 }
 
 std::shared_ptr<const DropCompensation> read_recomputation(Settings& settings, const DropCompensationContext& context) {
@@ -326,6 +224,55 @@ std::shared_ptr<const DropCompensation> read_recomputation(Settings& settings, c
   if (context.has_epochs) epoch = Stated(context.steps_per_epoch.value_or(1).value(), "an epoch");
   return make_recomputation(settings.integer(
       {"recompute_every_steps", "After how many steps what was dropped since is computed.", "steps"}, 1, most, epoch));
+}
+
+constexpr std::array rows = {
+    DropCompensationRow{"none", "dropped micro-batches are lost", read_none},
+    DropCompensationRow{"extra-steps", "the run goes on until it has computed as much as was planned",
+                        read_extra_steps},
+    DropCompensationRow{"larger-batch", "steps have more micro-batches, by the share `redundancy` on average",
+                        read_larger_batch},
+    DropCompensationRow{"recompute", "dropped micro-batches are computed before the next epoch, in additional steps",
+                        read_recomputation},
+    DropCompensationRow{"carry-over", "dropped micro-batches come first in the next step", read_carry_over},
+};
+
+}  // namespace
+
+std::shared_ptr<const DropCompensation> make_no_compensation() {
+  return std::make_shared<DropCompensation>(DropCompensation{
+      .begin = [](Worker& worker) { return std::make_unique<FreshWork>(worker.micro_batches()); }, .is_none = true});
+}
+
+std::shared_ptr<const DropCompensation> make_larger_batch(double redundancy) {
+  return std::make_shared<DropCompensation>(DropCompensation{.begin = [=](Worker& worker) {
+    return std::make_unique<LargerBatch>(worker.micro_batches() * (1 + redundancy));
+  }});
+}
+
+std::shared_ptr<const DropCompensation> make_carry_over(int at_most) {
+  return std::make_shared<DropCompensation>(DropCompensation{
+      .begin = [=](Worker& worker) { return std::make_unique<CarryOver>(worker, at_most); }, .carries_over = true});
+}
+
+std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> redundancy,
+                                                         ExtraStepsSchedule schedule) {
+  return std::make_shared<DropCompensation>(DropCompensation{
+      .begin = [=](Worker& worker) { return std::make_unique<ExtraSteps>(worker, redundancy, schedule); }});
+}
+
+std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps) {
+  return std::make_shared<DropCompensation>(
+      DropCompensation{.begin = [=](Worker& worker) { return std::make_unique<Recomputation>(worker, every_steps); },
+                       .computes_dropped = true});
+}
+
+std::span<const DropCompensationRow> drop_compensations() { return rows; }
+
+std::shared_ptr<const DropCompensation> read_drop_compensation(Settings& settings,
+                                                               const DropCompensationContext& context) {
+  const auto* const row = settings.row({"compensation", "What is done about dropped micro-batches."}, rows, "none");
+  return row->make(settings, context);
 }
 
 }  // namespace syncopate

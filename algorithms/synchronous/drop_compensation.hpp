@@ -1,17 +1,22 @@
 // DropCompensation: what is done about the micro-batches that DropCompute drops.
-// Source:  Giladi et al. 2023, "DropCompute": extra steps, a larger maximal batch, re-computation. Carrying
-//          dropped micro-batches over to the next step is this project's own.
+// Source:  Giladi et al. 2023, "DropCompute": extra steps, a larger maximal batch, re-computation. Carry-over is ours.
 // Shapes:  lists of micro-batches.   Units: redundancy R = M / (mean number computed) - 1, a fraction.
-// Cost:    larger batch: R more micro-batches per step; the others: see each one's header.
-// Differs: the paper does not say how a batch is enlarged; here: more micro-batches, whose samples are the next of the
-//          worker's data. Where M' = M (1 + R) is no whole number, steps have the one below or the one above, so that
-//          M' is met on average. A step's divisor goes by its own M'.
-// Checks:  nothing dropped: nothing changes; extra steps compute as many samples as were planned; after
-//          re-computation and carry-over each micro-batch was computed exactly once; n steps offer floor(n M').
+// Cost:    larger batch: R more micro-batches per step; extra steps: R times the run; re-computation: steps for what
+//          was dropped, without a threshold, and an all-gather of N numbers per epoch; carry-over: none.
+// Differs: the paper does not say how a batch is enlarged. Here steps have the worker's next micro-batches, floor or
+//          ceil of M' = M (1 + R), so that M' is met on average; a step's divisor goes by its own M'. Nor does it say
+//          what extra steps do to the learning rate. By default a given R stretches the schedule to the longer run.
+//          With "kept", or where R follows from the run, it stays at its end; an end below a hundredth of the peak is
+//          refused, since such steps would take time and change nothing. What is recomputed counts as dropped in its
+//          own step and as kept in the added one; what the last epoch drops stays dropped. Carry-over does not wait for
+//          the end of an epoch, and carries a bounded number.
+// Checks:  nothing dropped: nothing changes; extra steps compute as many samples as were planned; re-computation and
+//          carry-over compute each micro-batch exactly once; n steps offer floor(n M').
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,12 +27,12 @@
 
 namespace syncopate {
 
-// What a worker is to compute in a step: micro-batches of steps gone by, and then the next ones of its data.
+// The micro-batches of one step: some of earlier steps, then the next ones of the worker's data.
 struct StepWork {
   std::span<const MicroBatch> earlier{};  // valid until the next step
   MicroBatch fresh{};                     // the first of the next ones
   std::size_t fresh_count = 0;
-  int micro_batches = 1;    // M, of which there are as many in each step of the data
+  int micro_batches = 1;    // M, the number in each step of the data
   int offered = 0;          // micro-batches of a usual step
   int offered_at_most = 0;  // of the longest one
   bool usual = true;        // false: a step added to the run, without a threshold
@@ -42,43 +47,24 @@ struct StepWork {
   }
 };
 
-// `count` micro-batches of the worker's data, after the `first` that the steps before have taken.
-StepWork fresh_work(const Worker& worker, std::int64_t first, int count);
-
-class DropCompensation {
- public:
+struct DropCompensation {
   // One worker's work in the course of a run.
   class Course {
    public:
     virtual ~Course() = default;
-    // Before each step.
+    // The work of the step that begins.
     virtual StepWork next(Worker& worker) = 0;
-    // Of the step's work the first `count` have been computed; before the all-reduce. How many the step had planned:
-    // those that are not in its sum count as dropped.
+    // Before the all-reduce: the first `count` micro-batches of the step's work are computed. Returns how many the step
+    // had planned; those that are not in its sum count as dropped.
     virtual std::int64_t computed(std::size_t count) = 0;
-    // After the step, which all workers together have made of so many micro-batches.
-    virtual void finished(Worker&, std::int64_t) {}
+    // After the step, along `kept` micro-batches of all workers.
+    virtual void finished(Worker&, std::int64_t /*kept*/) {}
   };
 
-  virtual ~DropCompensation() = default;
-  virtual std::unique_ptr<Course> begin(Worker& worker) const = 0;
-  virtual bool is_none() const { return false; }
-  // Whether what a step drops is part of the next one.
-  virtual bool carries_over() const { return false; }
-  // Whether what has been dropped is computed after all.
-  virtual bool computes_dropped() const { return carries_over(); }
-};
-
-// The same number of fresh micro-batches at every step.
-class FreshWork : public DropCompensation::Course {
- public:
-  explicit FreshWork(int offered) : offered_(offered) {}
-
-  StepWork next(Worker& worker) override { return fresh_work(worker, worker.step().value() * offered_, offered_); }
-  std::int64_t computed(std::size_t) override { return offered_; }
-
- private:
-  int offered_;
+  std::function<std::unique_ptr<Course>(Worker& worker)> begin;
+  bool is_none = false;
+  bool carries_over = false;             // the next step contains what a step drops
+  bool computes_dropped = carries_over;  // what was dropped is computed after all
 };
 
 std::shared_ptr<const DropCompensation> make_no_compensation();
@@ -86,17 +72,26 @@ std::shared_ptr<const DropCompensation> make_no_compensation();
 // M (1 + R) micro-batches per step, on average.
 std::shared_ptr<const DropCompensation> make_larger_batch(double redundancy);
 
-// What a compensation's settings depend on.
+// Dropped micro-batches come first in the next step. What exceeds `at_most` then, the newest, is lost.
+std::shared_ptr<const DropCompensation> make_carry_over(int at_most);
+
+// The run goes on for R times its steps. Without a given R, R follows from what the run's own steps dropped.
+enum class ExtraStepsSchedule { kept, stretched };
+std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> redundancy, ExtraStepsSchedule schedule);
+
+// Before every step whose number is a multiple of `every_steps`, each worker computes the micro-batches that it has
+// dropped since, in additional steps of at most M.
+std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps);
+
+// The facts that a compensation's settings depend on.
 struct DropCompensationContext {
   int micro_batches = 1;
   std::optional<Step> steps_per_epoch{};  // as in AlgorithmContext
   bool has_epochs = steps_per_epoch.has_value();
   bool counts_steps = false;                    // whether the budget does
-  std::optional<Step> total_steps{};            // of the budget; none: it does not count them, or they are not known
+  std::optional<Step> total_steps{};            // of the budget; none: not counted, or not known
   const LearningRate* learning_rate = nullptr;  // the run's, which outlives the reading; null: none is known
 };
-inline const Key redundancy_key{"redundancy", "How much is computed besides (R), as a share of what is planned."};
-inline constexpr Range redundancies{.low = 0, .high = 1000};
 
 // The registry: one row per compensation. Their keys stand beside `compensation`.
 struct DropCompensationRow {
@@ -109,44 +104,5 @@ std::span<const DropCompensationRow> drop_compensations();
 // Reads `compensation = "..."`, by default "none", and the keys that belong to it. Never null.
 std::shared_ptr<const DropCompensation> read_drop_compensation(Settings& settings,
                                                                const DropCompensationContext& context);
-
-// Carry-over: what a step drops comes first in the next one.
-// Source:  none; this project's own.
-// Shapes:  lists of micro-batches.
-// Cost:    none.
-// Differs: from re-computation: nothing waits for the end of an epoch, and a worker takes along a bounded number.
-// Checks:  nothing dropped: nothing changes; each micro-batch is computed exactly once.
-// Dropped micro-batches come first in the next step. What is beyond `at_most` then, the newest, is lost.
-std::shared_ptr<const DropCompensation> make_carry_over(int at_most);
-
-std::shared_ptr<const DropCompensation> read_carry_over(Settings& settings, const DropCompensationContext& context);
-
-// Extra steps: the run goes on until it has computed as much as was planned.
-// Source:  Giladi et al. 2023, "DropCompute".
-// Shapes:  scalars.   Units: redundancy R = M / (mean number computed) - 1, a fraction.
-// Cost:    R times the run.
-// Differs: the paper does not say what extra steps do to the schedule of the learning rate. By default it is stretched
-//          to the longer run where R is given (learning_rate_schedule = "stretched"). Where R follows from the run, or
-//          with "kept", it stays at its end; an end below a hundredth of the peak is then refused, since such steps
-//          would take time and change nothing.
-// Checks:  nothing dropped: nothing changes; as many samples are computed as were planned.
-// The run goes on for R times its steps. Without a given R it is what the run's own steps have turned out to drop.
-enum class ExtraStepsSchedule { kept, stretched };
-std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> redundancy, ExtraStepsSchedule schedule);
-
-std::shared_ptr<const DropCompensation> read_extra_steps(Settings& settings, const DropCompensationContext& context);
-
-// Re-computation: what was dropped is computed before the next epoch, in additional steps.
-// Source:  Giladi et al. 2023, "DropCompute".
-// Shapes:  lists of micro-batches.
-// Cost:    steps for what was dropped, without a threshold, and an all-gather of N numbers per epoch.
-// Differs: what is computed again counts as dropped in its own step and as kept in the added one; what the last
-//          epoch drops stays dropped.
-// Checks:  nothing dropped: nothing changes; each micro-batch is computed exactly once.
-// Before every step whose number is a multiple of `every_steps` all micro-batches dropped since are computed, by
-// the worker that dropped them, in additional steps of at most M.
-std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps);
-
-std::shared_ptr<const DropCompensation> read_recomputation(Settings& settings, const DropCompensationContext& context);
 
 }  // namespace syncopate

@@ -3,59 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <string>
 
 #include "workers/theory/sampled_times.hpp"
 
 namespace syncopate {
 
-void DropCompute::run(Worker& worker) const {
-  const auto threshold = options_.threshold->begin();
-  const auto compensation = options_.compensation->begin(worker);
-  TimedStep step;
-  while (worker.budget_left()) {
-    const StepWork work = compensation->next(worker);
-    const Duration tau = work.usual ? threshold->current() : longest_duration;
-    const Deadline deadline(later(worker.now(), tau), options_.preempt, options_.forward_share);
-    step.begin(worker.now(), work.offered, work.offered_at_most, threshold->times_micro_batches());
-    Gradient sum;
-    for (std::size_t m = 0; m < work.size() && !sum.cut(); ++m) {
-      const auto gradient = worker.compute_gradient(work[m], deadline);
-      if (!gradient) break;
-      sum += *gradient;
-      step.add(worker, *gradient);
-    }
-    step.arrival = worker.now();
-    worker.all_reduce_sum(sum, {.counted = counted(), .planned = compensation->computed(step.ends.size())});
-    const double drop_rate = tau < longest_duration ? options_.mean_drop_rate.value_or(threshold->drop_rate()) : 0;
-    worker.descend(sum / divisor(worker, sum, work.offered, drop_rate), work.step_options());
-    worker.publish();
-    if (work.usual) threshold->learn(worker, step);
-    compensation->finished(worker, sum.micro_batches());
-  }
-}
-
-double DropCompute::divisor(const Worker& worker, const Gradient& sum, int offered, double drop_rate) const {
-  if (options_.normalisation == Normalisation::constant) return worker.size() * offered;
-  if (options_.normalisation == Normalisation::mean_rate) return worker.size() * offered * (1 - drop_rate);
-  return static_cast<double>(std::max<std::int64_t>(sum.micro_batches(), 1));  // a sum of nothing is zero
-}
-
-// Workers that compensate, or divide by what they have computed, go by lists and numbers of their own.
-Traits DropCompute::traits() const {
-  const bool alike = options_.compensation->is_none() && options_.normalisation != Normalisation::computed;
-  const ThresholdTraits rule = options_.threshold->traits();
-  return {.settles_after = rule.begins_after,
-          .same_course_from = alike && !rule.goes_on ? std::optional(rule.begins_after) : std::nullopt,
-          .steps_along_fresh_mean = true,
-          .takes_data_in_turn = !options_.compensation->computes_dropped(),
-          .sums_gradients = options_.preempt != Preempt::layer,
-          .can_overlap_backward = true,
-          .drops = Drops::uncomputed,
-          .exchanged_whole = "a gradient that is cut within a layer is a sum of other workers in each tensor"};
-}
-
 namespace {
+
+using Normalisation = DropComputeOptions::Normalisation;
 
 // E[M~] / M by Eq. 5, over workers that may differ.
 double kept_until(double threshold_s, const PredictionInput& input) {
@@ -92,7 +47,7 @@ SlowestWorker sampled_slowest(const SampledTimes& times) {
           .is_sampled = true};
 }
 
-// What a threshold does to the drawn steps. None where they are not at hand.
+// The effect of a threshold on the drawn steps. None where they are not at hand.
 std::optional<Prediction> sampled_run(const ThresholdForecast& forecast, const PredictionInput& input) {
   const auto cut = sample_rounds(input.times, 1, Limits{.step_s = forecast.threshold_s});
   if (!cut) return std::nullopt;
@@ -108,7 +63,7 @@ std::optional<ThresholdForecast> find_threshold(const DropThreshold& rule, const
   return rule.forecast({.micro_batches = input.micro_batches, .serial_s = input.all_reduce_s(), .drawn = drawn});
 }
 
-// Of one run, which finds one threshold: the mean over several, and how far they lie apart besides their own errors.
+// A run finds one threshold: the mean over several, with an error for how far they lie apart besides their own errors.
 SampledMean of_one_run(const std::vector<SampledMean>& found) {
   std::vector<double> means;
   double error = 0;
@@ -121,8 +76,8 @@ SampledMean of_one_run(const std::vector<SampledMean>& found) {
   return {mean.mean, std::hypot(error, mean.error * std::sqrt(count + 1))};
 }
 
-// What a threshold does that is found in drawn steps: in as many as the run searches, block after block of the sample,
-// and judged by the steps outside the block. In those that it was found in any threshold looks better than it is.
+// The effect of a threshold that is found in drawn steps: in as many as the run searches, block after block of the
+// sample, judged by the steps outside the block. Within its own block any threshold looks better than it is.
 std::optional<Prediction> searched_run(const DropThreshold& rule, const PredictionInput& input) {
   const std::size_t steps = input.times.drawn_steps();
   const std::size_t block = std::min(static_cast<std::size_t>(rule.traits().searched_steps.value()), steps / 2);
@@ -148,44 +103,6 @@ std::optional<Prediction> sampled_run(const DropThreshold& rule, const Predictio
   const auto found = rule.forecast({.micro_batches = input.micro_batches, .serial_s = input.all_reduce_s()});
   return found ? sampled_run(*found, input) : std::nullopt;
 }
-
-}  // namespace
-
-// Eq. 6 with the expectations of Eq. 4, or sampled ones, and of Eq. 5, which goes by normal sums. Where these miss what
-// the drawn steps show at the same threshold, or find none where these have one, the drawn steps come last.
-Forecast DropCompute::forecast(const PredictionInput& input) const {
-  if (options_.preempt != Preempt::discard || !options_.compensation->is_none()) return Forecast::none();
-  const bool one_law_will_do = input.times.alike() || !options_.threshold->traits().searches();
-  const auto sampled = sampled_run(*options_.threshold, input);
-  std::vector<Prediction> predictions;
-  bool is_missed = true;  // by the last of the predictions
-  for (const SlowestWorker& slowest : slowest_workers(input)) {
-    if (!input.times.has_variance || !one_law_will_do) break;
-    const auto forecast = options_.threshold->forecast({.micro_batches = input.micro_batches,
-                                                        .law = input.times.law,
-                                                        .slowest_s = slowest.step_s,
-                                                        .serial_s = input.all_reduce_s(),
-                                                        .shortest_s = input.times.shortest_s});
-    if (!forecast) return Forecast::none();
-    const bool drops = forecast->threshold_s < to_seconds(longest_duration);
-    const SampledRounds cut{.time_s = {std::min(forecast->threshold_s, slowest.step_s)},
-                            .kept = {drops ? kept_until(forecast->threshold_s, input) : 1}};
-    predictions.push_back(of_run(*forecast, cut, slowest, input));
-    predictions.back().formula = slowest.by_equation_4 ? "Eqs. 4 to 6" : "Eqs. 5 and 6, " + slowest.formula;
-    const auto shown = drops ? sampled_run(*forecast, input) : sampled;
-    is_missed = shown && misses(predictions.back(), *shown);
-  }
-  if (sampled && is_missed) predictions.push_back(*sampled);
-  if (!options_.threshold->forecast({.micro_batches = input.micro_batches, .law = input.times.law}))
-    return Forecast::of(std::move(predictions), Forecast::none().why_none);
-  return Forecast::of(std::move(predictions), input.times.has_variance
-                                                  ? "its workers differ, and are too many to draw them all"
-                                                  : has_no_variance);
-}
-
-namespace {
-
-using Normalisation = DropComputeOptions::Normalisation;
 
 Preempt read_preempt(Settings& settings) {
   return settings.choice(
@@ -216,19 +133,97 @@ void read_normalisation(Settings& settings, DropComputeOptions& options) {
     settings.fault("mean_drop_rate", "must be given: only an automatic threshold with preempt = \"discard\" knows it");
 }
 
-// What has no meaning where layers of a dropped micro-batch are kept.
+// Faults of keys that have no meaning where layers of a dropped micro-batch are kept.
 void check_cuts(Settings& settings, const DropComputeOptions& options) {
   if (options.normalisation == Normalisation::mean_rate)
     settings.fault("normalisation",
                    "must be \"constant\" or \"computed\" with preempt = \"layer\": each tensor has a "
                    "mean number of its own");
-  if (options.compensation->computes_dropped())
+  if (options.compensation->computes_dropped)
     settings.fault("compensation",
                    "must be \"none\", \"extra-steps\" or \"larger-batch\" with preempt = \"layer\": "
                    "layers of what is computed again would count twice");
 }
 
 }  // namespace
+
+void DropCompute::run(Worker& worker) const {
+  const auto threshold = options_.threshold->begin();
+  const auto compensation = options_.compensation->begin(worker);
+  TimedStep step;
+  while (worker.budget_left()) {
+    const StepWork work = compensation->next(worker);
+    const Duration tau = work.usual ? threshold->current() : longest_duration;
+    const Deadline deadline(later(worker.now(), tau), options_.preempt, options_.forward_share);
+    step.begin(worker.now(), work.offered, work.offered_at_most, threshold->times_micro_batches());
+    Gradient sum;
+    for (std::size_t m = 0; m < work.size() && !sum.cut(); ++m) {
+      const auto gradient = worker.compute_gradient(work[m], deadline);
+      if (!gradient) break;
+      sum += *gradient;
+      step.add(worker, *gradient);
+    }
+    step.arrival = worker.now();
+    worker.all_reduce_sum(sum, {.counted = counted(), .planned = compensation->computed(step.ends.size())});
+    const double drop_rate = tau < longest_duration ? options_.mean_drop_rate.value_or(threshold->drop_rate()) : 0;
+    worker.descend(sum / divisor(worker, sum, work.offered, drop_rate), work.step_options());
+    worker.publish();
+    if (work.usual) threshold->learn(worker, step);
+    compensation->finished(worker, sum.micro_batches());
+  }
+}
+
+double DropCompute::divisor(const Worker& worker, const Gradient& sum, int offered, double drop_rate) const {
+  if (options_.normalisation == Normalisation::constant) return worker.size() * offered;
+  if (options_.normalisation == Normalisation::mean_rate) return worker.size() * offered * (1 - drop_rate);
+  return static_cast<double>(std::max<std::int64_t>(sum.micro_batches(), 1));  // a sum of nothing is zero
+}
+
+// Workers that compensate, or divide by what they have computed, go by lists and numbers of their own.
+Traits DropCompute::traits() const {
+  const bool alike = options_.compensation->is_none && options_.normalisation != Normalisation::computed;
+  const ThresholdTraits rule = options_.threshold->traits();
+  return {.settles_after = rule.begins_after,
+          .same_course_from = alike && !rule.goes_on ? std::optional(rule.begins_after) : std::nullopt,
+          .steps_along_fresh_mean = true,
+          .takes_data_in_turn = !options_.compensation->computes_dropped,
+          .sums_gradients = options_.preempt != Preempt::layer,
+          .can_overlap_backward = true,
+          .drops = Drops::uncomputed,
+          .exchanged_whole = "a gradient that is cut within a layer is a sum of other workers in each tensor"};
+}
+
+// Eq. 6 with the expectations of Eq. 4, or sampled ones, and of Eq. 5, which goes by normal sums. Where these miss what
+// the drawn steps show at the same threshold, or find none where these have one, the drawn steps come last.
+Forecast DropCompute::forecast(const PredictionInput& input) const {
+  if (options_.preempt != Preempt::discard || !options_.compensation->is_none) return Forecast::none();
+  const bool one_law_will_do = input.times.alike() || !options_.threshold->traits().searches();
+  const auto sampled = sampled_run(*options_.threshold, input);
+  std::vector<Prediction> predictions;
+  bool is_missed = true;  // by the last of the predictions
+  for (const SlowestWorker& slowest : slowest_workers(input)) {
+    if (!input.times.has_variance || !one_law_will_do) break;
+    const auto forecast = options_.threshold->forecast({.micro_batches = input.micro_batches,
+                                                        .law = input.times.law,
+                                                        .slowest_s = slowest.step_s,
+                                                        .serial_s = input.all_reduce_s(),
+                                                        .shortest_s = input.times.shortest_s});
+    if (!forecast) return Forecast::none();
+    const bool drops = forecast->threshold_s < to_seconds(longest_duration);
+    const SampledRounds cut{.time_s = {std::min(forecast->threshold_s, slowest.step_s)},
+                            .kept = {drops ? kept_until(forecast->threshold_s, input) : 1}};
+    predictions.push_back(of_run(*forecast, cut, slowest, input));
+    predictions.back().formula = slowest.by_equation_4 ? "Eqs. 4 to 6" : "Eqs. 5 and 6, " + slowest.formula;
+    const auto shown = drops ? sampled_run(*forecast, input) : sampled;
+    is_missed = shown && misses(predictions.back(), *shown);
+  }
+  if (sampled && is_missed) predictions.push_back(*sampled);
+  if (!options_.threshold->forecast({.micro_batches = input.micro_batches, .law = input.times.law}))
+    return Forecast::of(std::move(predictions), Forecast::none().why_none);
+  return Forecast::of(std::move(predictions), input.times.has_variance
+                                                  ? "its workers differ, and are too many to draw them all"
+                                                  : has_no_variance);
+}
 
 std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const AlgorithmContext& context) {
   DropComputeOptions options;
@@ -251,7 +246,7 @@ std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const Algorithm
                                                            .total_steps = context.total_steps,
                                                            .learning_rate = context.learning_rate});
   if (options.normalisation == Normalisation::mean_rate && !options.mean_drop_rate &&
-      options.compensation->carries_over())
+      options.compensation->carries_over)
     settings.fault("mean_drop_rate", "must be given with compensation = \"carry-over\": what is carried is kept later");
   if (options.preempt == Preempt::layer) check_cuts(settings, options);
   return std::make_unique<DropCompute>(std::move(options));

@@ -3,14 +3,13 @@
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: threshold_s (tau) in seconds.
 // Cost:    one all-reduce of P floats per step (one number more for normalisation = "computed", with preempt = "layer"
 //          one per tensor); at most M gradients per worker; what the threshold's rule and the compensation add.
-// Differs: preempt = "discard" (the paper: what is in flight is lost; default), "microbatch" or "backward" (the
-//          two reference codes: it finishes, or finishes once its backward pass began), or "layer" (the paper's future
-//          work: it stops, and the tensors count whose gradients exist; it is dropped all the same, see Preempt).
-//          normalisation = "constant" (paper and code: N x M, of a larger batch N x M'; default), "computed" or
-//          "mean-rate" (this project's own). With "layer", "constant" divides all tensors by N x M, so that each
-//          micro-batch that has not reached one is a zero there, and "computed" each tensor by the number of
-//          micro-batches of all workers that have reached it (by 1 where that is 0). Both reference codes drop nothing
-//          in their first steps; here a fixed threshold holds from the first one.
+// Differs: preempt = "discard" (the paper, default: the micro-batch in flight is lost), "microbatch" or "backward" (the
+//          two reference codes: it finishes, or finishes once its backward pass began), "layer" (the paper's future
+//          work: it stops, tensors that have their gradient count, and it still counts as dropped). normalisation =
+//          "constant" (paper and code, default: N x M, of a larger batch N x M'), "computed" or "mean-rate" (ours).
+//          With "layer", "constant" divides all tensors by N x M, and "computed" each tensor by the number of
+//          micro-batches that reached it, at least 1. Both reference codes drop nothing in their first steps; here a
+//          fixed threshold holds from the first one.
 // Checks:  threshold = inf equals synchronous SGD bit for bit; kept micro-batches by Eq. 5; each divisor; of a cut
 //          micro-batch exactly the last tensors.
 #pragma once

@@ -5,18 +5,39 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <memory>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 namespace syncopate {
 
 namespace {
+
+constexpr int grid_points = 200;
+
+// Positive ends alone: a micro-batch without time is kept under any threshold. Both 0 where nothing takes any.
+struct SearchedRange {
+  double lowest = std::numeric_limits<double>::infinity();
+  double highest = 0;
+};
+
+SearchedRange searched_range(const MicroBatchTimes& recorded) {
+  const int first = recorded.micro_batches >= 6 ? 5 : (recorded.micro_batches - 1) / 2;
+  SearchedRange range;
+  visit_ends(recorded, [&](int, int m, double end) {
+    if (m >= first && end > 0) range.lowest = std::min(range.lowest, end);
+    range.highest = std::max(range.highest, end);
+  });
+  range.lowest = std::min(range.lowest, range.highest);
+  return range;
+}
+
+// Both ends included; lowest > 0.
+std::vector<double> grid_in_equal_ratios(double lowest, double highest) {
+  std::vector<double> grid(grid_points, highest);
+  const double step = std::log(highest / lowest) / (grid_points - 1);
+  for (int k = 0; k < grid_points - 1; ++k) grid[static_cast<std::size_t>(k)] = lowest * std::exp(k * step);
+  return grid;
+}
 
 class FixedThreshold final : public DropThreshold {
  public:
@@ -40,63 +61,6 @@ class FixedThreshold final : public DropThreshold {
 
   Duration threshold_;
 };
-
-}  // namespace
-
-// The card.
-namespace {
-
-std::shared_ptr<const DropThreshold> read_fixed(Settings& settings, const DropThresholdContext&) {
-  return make_fixed_threshold(from_seconds(settings.number(
-      {"threshold_s", "After what time a worker stops computing in a step (tau).", "s"}, Range::positive())));
-}
-
-constexpr std::array rules = {
-    DropThresholdRow{"fixed", "the same `threshold_s` for ever", read_fixed},
-    DropThresholdRow{"automatic",
-                     "measured without a threshold for `calibration_steps`, then the one with the best effective "
-                     "speed-up for good",
-                     read_automatic_threshold},
-    DropThresholdRow{"adaptive-quantile", "a quantile of the workers' step times over the last `window_steps`",
-                     read_quantile_threshold},
-    DropThresholdRow{"adaptive-mad",
-                     "the median of the workers' step times over the last `window_steps`, plus `deviations` times "
-                     "their median absolute deviation",
-                     read_deviation_threshold},
-};
-
-}  // namespace
-
-std::shared_ptr<const DropThreshold> make_fixed_threshold(Duration threshold) {
-  return std::make_shared<FixedThreshold>(threshold);
-}
-
-std::span<const DropThresholdRow> drop_thresholds() { return rules; }
-
-std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, const DropThresholdContext& context) {
-  const bool has_table = settings.has("threshold");
-  if (has_table && settings.has("threshold_s"))
-    settings.fault("threshold_s", "must not stand beside a table `threshold`, which says it all");
-  if (!has_table && !settings.has("threshold_s")) {
-    settings.fault("threshold_s", "must be a number above 0, or a rule must be given: threshold = { rule = ... }");
-    return make_fixed_threshold(longest_duration);
-  }
-  if (!has_table) return read_fixed(settings, context);
-  Settings table =
-      settings.section({"threshold", "A rule that finds the threshold; either it or threshold_s must be given."});
-  const auto* const row = table.row({"rule", "Which rule."}, rules);
-  return row ? row->make(table, context) : make_fixed_threshold(longest_duration);
-}
-
-void check_threshold(Settings& settings, Duration threshold, double shortest_s) {
-  if (threshold >= from_seconds(shortest_s)) return;
-  Settings table = settings.has("threshold") ? settings.section("threshold") : settings;
-  table.fault("threshold_s", fmt::format("must be at least {:.6g} s, the shortest that a micro-batch can take: under "
-                                         "{:.6g} s nobody would ever finish one",
-                                         shortest_s, to_seconds(threshold)));
-}
-
-namespace {
 
 // How many updates of u steps fill the window.
 std::int64_t updates_in_window(const AdaptiveThresholdOptions& options) {
@@ -130,7 +94,9 @@ class AdaptiveThreshold final : public DropThreshold {
   explicit AdaptiveThreshold(const AdaptiveThresholdOptions& options) : options_(options) {}
 
   std::unique_ptr<Course> begin() const override { return std::make_unique<SlidingWindow>(*this); }
-  ThresholdTraits traits() const override;
+  ThresholdTraits traits() const override {
+    return {.begins_after = updates_in_window(options_) * options_.update_every_steps.value()};
+  }
 
  private:
   class SlidingWindow final : public Course {
@@ -156,68 +122,6 @@ class AdaptiveThreshold final : public DropThreshold {
 
   AdaptiveThresholdOptions options_;
 };
-
-}  // namespace
-
-double adaptive_threshold(std::vector<StepTime> times, const AdaptiveThresholdOptions& options) {
-  if (options.statistic == AdaptiveThresholdOptions::Statistic::quantile)
-    return kaplan_meier_quantile(std::move(times), options.quantile);
-  const double median = kaplan_meier_quantile(times, 0.5);
-  for (StepTime& time : times) {
-    const double deviation = time.seconds - median;
-    time.seconds = time.at_least ? std::max(deviation, 0.0) : std::abs(deviation);
-  }
-  return median + options.deviations * kaplan_meier_quantile(std::move(times), 0.5);
-}
-
-StepTime time_of(const TimedStep& step) {
-  const auto offered = static_cast<std::size_t>(step.offered);
-  if (step.ends.size() < offered) return {.seconds = to_seconds(step.arrival - step.start), .at_least = true};
-  return {.seconds = to_seconds(step.ends[offered - 1] - step.start)};
-}
-
-std::shared_ptr<const DropThreshold> make_adaptive_threshold(const AdaptiveThresholdOptions& options) {
-  return std::make_shared<AdaptiveThreshold>(options);
-}
-
-// The card.
-namespace {
-
-ThresholdTraits AdaptiveThreshold::traits() const {
-  return {.begins_after = updates_in_window(options_) * options_.update_every_steps.value()};
-}
-
-std::shared_ptr<const DropThreshold> read_window(Settings& settings, AdaptiveThresholdOptions options) {
-  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  const std::size_t faults = settings.faults_so_far();
-  options.window_steps = settings.integer({"window_steps", "Over how many steps times are looked at.", "steps"}, 1,
-                                          most, options.window_steps.value());
-  options.update_every_steps =
-      settings.integer({"update_every_steps", "After how many steps the threshold is set anew.", "steps"}, 1, most,
-                       options.update_every_steps.value());
-  if (settings.faults_so_far() == faults && options.update_every_steps > options.window_steps)
-    settings.fault("update_every_steps", "must be at most window_steps");
-  return make_adaptive_threshold(options);
-}
-
-}  // namespace
-
-std::shared_ptr<const DropThreshold> read_quantile_threshold(Settings& settings, const DropThresholdContext&) {
-  AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::quantile};
-  constexpr Range inside{.low = 0, .high = 1, .low_open = true, .high_open = true};
-  options.quantile =
-      settings.number({"quantile", "Which quantile of the step times the threshold is."}, inside, options.quantile);
-  return read_window(settings, options);
-}
-
-std::shared_ptr<const DropThreshold> read_deviation_threshold(Settings& settings, const DropThresholdContext&) {
-  AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::median_and_deviations};
-  options.deviations = settings.number({"deviations", "How many deviations above the median the threshold is."},
-                                       {.low = 0, .high_open = true}, options.deviations);
-  return read_window(settings, options);
-}
-
-namespace {
 
 // `gathered`: per worker its I x M times, then the mean duration of its steps.
 ThresholdEffect search_in(std::span<const double> gathered, int workers, const AutomaticThresholdOptions& options) {
@@ -250,8 +154,19 @@ class AutomaticThreshold final : public DropThreshold {
   explicit AutomaticThreshold(const AutomaticThresholdOptions& options) : options_(options) {}
 
   std::unique_ptr<Course> begin() const override { return std::make_unique<Calibration>(*this); }
-  ThresholdTraits traits() const override;
-  std::optional<ThresholdForecast> forecast(const ThresholdQuestion& question) const override;
+  ThresholdTraits traits() const override {
+    return {.begins_after = options_.warmup_steps + options_.calibration_steps,
+            .goes_on = false,
+            .searched_steps = options_.calibration_steps};
+  }
+  // The search's threshold in drawn steps, or, by Eqs. 5 and 6, in the law.
+  std::optional<ThresholdForecast> forecast(const ThresholdQuestion& q) const override {
+    const double most = options_.maximum_drop_rate.value_or(1);
+    const double threshold_s =
+        q.drawn ? search_threshold(*q.drawn, q.serial_s, options_.form, options_.maximum_drop_rate).threshold
+                : best_threshold(q.micro_batches, q.law, q.slowest_s, q.serial_s, most, q.shortest_s).threshold;
+    return ThresholdForecast{threshold_s, traits().begins_after};
+  }
 
  private:
   class Calibration final : public Course {
@@ -272,7 +187,7 @@ class AutomaticThreshold final : public DropThreshold {
         const Duration by_step = step.ends[m] - std::exchange(before, step.ends[m]);
         times_.push_back(to_seconds(times_micro_batches() ? step.times[m] : by_step));
       }
-      // What a longer step has besides counts as one of no time, which is kept where this step's last is.
+      // Micro-batches that only a longer step has count as taking no time, and are kept where this step's last is.
       for (auto m = std::ssize(step.ends); m < step.offered_at_most; ++m) times_.push_back(0);
       // To the start of the next step, so that what is neither computing nor waiting is T^c.
       duration_ += worker.now() - step.start;
@@ -295,26 +210,37 @@ class AutomaticThreshold final : public DropThreshold {
   AutomaticThresholdOptions options_;
 };
 
-// The card.
-ThresholdTraits AutomaticThreshold::traits() const {
-  return {.begins_after = options_.warmup_steps + options_.calibration_steps,
-          .goes_on = false,
-          .searched_steps = options_.calibration_steps};
+std::shared_ptr<const DropThreshold> read_fixed(Settings& settings, const DropThresholdContext&) {
+  return make_fixed_threshold(from_seconds(settings.number(
+      {"threshold_s", "After what time a worker stops computing in a step (tau).", "s"}, Range::positive())));
 }
 
-// What the search finds in drawn steps, or, by Eqs. 5 and 6, in the law.
-std::optional<ThresholdForecast> AutomaticThreshold::forecast(const ThresholdQuestion& q) const {
-  const double most = options_.maximum_drop_rate.value_or(1);
-  const double threshold_s =
-      q.drawn ? search_threshold(*q.drawn, q.serial_s, options_.form, options_.maximum_drop_rate).threshold
-              : best_threshold(q.micro_batches, q.law, q.slowest_s, q.serial_s, most, q.shortest_s).threshold;
-  return ThresholdForecast{threshold_s, traits().begins_after};
+std::shared_ptr<const DropThreshold> read_window(Settings& settings, AdaptiveThresholdOptions options) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  const std::size_t faults = settings.faults_so_far();
+  options.window_steps = settings.integer({"window_steps", "Over how many steps times are looked at.", "steps"}, 1,
+                                          most, options.window_steps.value());
+  options.update_every_steps =
+      settings.integer({"update_every_steps", "After how many steps the threshold is set anew.", "steps"}, 1, most,
+                       options.update_every_steps.value());
+  if (settings.faults_so_far() == faults && options.update_every_steps > options.window_steps)
+    settings.fault("update_every_steps", "must be at most window_steps");
+  return make_adaptive_threshold(options);
 }
 
-}  // namespace
+std::shared_ptr<const DropThreshold> read_quantile_threshold(Settings& settings, const DropThresholdContext&) {
+  AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::quantile};
+  constexpr Range inside{.low = 0, .high = 1, .low_open = true, .high_open = true};
+  options.quantile =
+      settings.number({"quantile", "Which quantile of the step times the threshold is."}, inside, options.quantile);
+  return read_window(settings, options);
+}
 
-std::shared_ptr<const DropThreshold> make_automatic_threshold(const AutomaticThresholdOptions& options) {
-  return std::make_shared<AutomaticThreshold>(options);
+std::shared_ptr<const DropThreshold> read_deviation_threshold(Settings& settings, const DropThresholdContext&) {
+  AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::median_and_deviations};
+  options.deviations = settings.number({"deviations", "How many deviations above the median the threshold is."},
+                                       {.low = 0, .high_open = true}, options.deviations);
+  return read_window(settings, options);
 }
 
 std::shared_ptr<const DropThreshold> read_automatic_threshold(Settings& settings, const DropThresholdContext& context) {
@@ -345,34 +271,19 @@ std::shared_ptr<const DropThreshold> read_automatic_threshold(Settings& settings
   return make_automatic_threshold(options);
 }
 
-namespace {
-
-constexpr int grid_points = 200;
-
-// Of positive ends: what takes no time is kept under any threshold. Both 0 where nothing takes any.
-struct SearchedRange {
-  double lowest = std::numeric_limits<double>::infinity();
-  double highest = 0;
+constexpr std::array rules = {
+    DropThresholdRow{"fixed", "the same `threshold_s` for ever", read_fixed},
+    DropThresholdRow{"automatic",
+                     "measured without a threshold for `calibration_steps`, then the one with the best effective "
+                     "speed-up for good",
+                     read_automatic_threshold},
+    DropThresholdRow{"adaptive-quantile", "a quantile of the workers' step times over the last `window_steps`",
+                     read_quantile_threshold},
+    DropThresholdRow{"adaptive-mad",
+                     "the median of the workers' step times over the last `window_steps`, plus `deviations` times "
+                     "their median absolute deviation",
+                     read_deviation_threshold},
 };
-
-SearchedRange searched_range(const MicroBatchTimes& recorded) {
-  const int first = recorded.micro_batches >= 6 ? 5 : (recorded.micro_batches - 1) / 2;
-  SearchedRange range;
-  visit_ends(recorded, [&](int, int m, double end) {
-    if (m >= first && end > 0) range.lowest = std::min(range.lowest, end);
-    range.highest = std::max(range.highest, end);
-  });
-  range.lowest = std::min(range.lowest, range.highest);
-  return range;
-}
-
-// Both ends included; lowest > 0.
-std::vector<double> grid_in_equal_ratios(double lowest, double highest) {
-  std::vector<double> grid(grid_points, highest);
-  const double step = std::log(highest / lowest) / (grid_points - 1);
-  for (int k = 0; k < grid_points - 1; ++k) grid[static_cast<std::size_t>(k)] = lowest * std::exp(k * step);
-  return grid;
-}
 
 }  // namespace
 
@@ -409,6 +320,60 @@ ThresholdEffect search_threshold(const MicroBatchTimes& recorded, double serial_
   if (const auto place = search(grid))
     search(grid_in_equal_ratios(grid[*place == 0 ? 0 : *place - 1], grid[std::min(*place + 1, grid.size() - 1)]));
   return best;
+}
+
+double adaptive_threshold(std::vector<StepTime> times, const AdaptiveThresholdOptions& options) {
+  if (options.statistic == AdaptiveThresholdOptions::Statistic::quantile)
+    return kaplan_meier_quantile(std::move(times), options.quantile);
+  const double median = kaplan_meier_quantile(times, 0.5);
+  for (StepTime& time : times) {
+    const double deviation = time.seconds - median;
+    time.seconds = time.at_least ? std::max(deviation, 0.0) : std::abs(deviation);
+  }
+  return median + options.deviations * kaplan_meier_quantile(std::move(times), 0.5);
+}
+
+StepTime time_of(const TimedStep& step) {
+  const auto offered = static_cast<std::size_t>(step.offered);
+  if (step.ends.size() < offered) return {.seconds = to_seconds(step.arrival - step.start), .at_least = true};
+  return {.seconds = to_seconds(step.ends[offered - 1] - step.start)};
+}
+
+std::shared_ptr<const DropThreshold> make_adaptive_threshold(const AdaptiveThresholdOptions& options) {
+  return std::make_shared<AdaptiveThreshold>(options);
+}
+
+std::shared_ptr<const DropThreshold> make_fixed_threshold(Duration threshold) {
+  return std::make_shared<FixedThreshold>(threshold);
+}
+
+std::span<const DropThresholdRow> drop_thresholds() { return rules; }
+
+std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, const DropThresholdContext& context) {
+  const bool has_table = settings.has("threshold");
+  if (has_table && settings.has("threshold_s"))
+    settings.fault("threshold_s", "must not stand beside a table `threshold`, which says it all");
+  if (!has_table && !settings.has("threshold_s")) {
+    settings.fault("threshold_s", "must be a number above 0, or a rule must be given: threshold = { rule = ... }");
+    return make_fixed_threshold(longest_duration);
+  }
+  if (!has_table) return read_fixed(settings, context);
+  Settings table =
+      settings.section({"threshold", "A rule that finds the threshold; either it or threshold_s must be given."});
+  const auto* const row = table.row({"rule", "Which rule."}, rules);
+  return row ? row->make(table, context) : make_fixed_threshold(longest_duration);
+}
+
+void check_threshold(Settings& settings, Duration threshold, double shortest_s) {
+  if (threshold >= from_seconds(shortest_s)) return;
+  Settings table = settings.has("threshold") ? settings.section("threshold") : settings;
+  table.fault("threshold_s", fmt::format("must be at least {:.6g} s, the shortest that a micro-batch can take: under "
+                                         "{:.6g} s nobody would ever finish one",
+                                         shortest_s, to_seconds(threshold)));
+}
+
+std::shared_ptr<const DropThreshold> make_automatic_threshold(const AutomaticThresholdOptions& options) {
+  return std::make_shared<AutomaticThreshold>(options);
 }
 
 }  // namespace syncopate

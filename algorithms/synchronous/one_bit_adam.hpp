@@ -1,23 +1,21 @@
-// 1-bit Adam: Adam for some steps, and then with a frozen second moment, so that what workers exchange are first
-// moments, of which signs and a scale are enough.
+// 1-bit Adam: Adam for some steps, then with a frozen second moment, so that workers exchange first moments, for which
+// signs and a scale are enough.
 // Source:  Tang et al. 2021, "1-bit Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed",
 //          and DeepSpeed's code.
 // Shapes:  gradient, parameters, moments, residual: (P,) flat float32.
 // Cost:    one all-reduce of P floats in each of the first `freeze_step` steps; then, in two phases, 2 (N - 1) packets
 //          of an Nth of P signs, or what `compression` names.
-// Differs: m_i = beta1 m + (1 - beta1) g_i;  m = mean of what was sent of m_i + residual_i, compressed again by the
-//          owner of each chunk, who has a residual of its own;  x -= rate m / (sqrt(v) + epsilon), and the decay beside
-//          it. The scale is the root mean square, of a whole chunk unless `scope` says otherwise (the code: of each
-//          tensor, by its padded length; a worker's one for all chunks); the sign of 0 is +1. The optimizer must leave
-//          out bias correction, as the code does in both phases. A value that stays exactly 0 cannot be sent as 0,
-//          and over a second moment of 0 it would be a step of rate / epsilon times the scale. So parameters whose
-//          second moment is exactly 0 when it is frozen, whose gradients have all been 0 until then, are masked: their
-//          first moment stays 0, and they move by weight decay alone for the rest of the run. The code does the same
-//          for rows that its user names. Residuals are not masked, as in the code; what becomes of them is said in
-//          workers/compression/compressed_exchanges.hpp.
+// Differs: m_i = beta1 m + (1 - beta1) g_i;  m = mean of what was sent of m_i + residual_i, compressed again by each
+//          chunk's owner with its own residual;  x -= rate m / (sqrt(v) + epsilon), with weight decay beside it. The
+//          scale is the root mean square of a whole chunk unless `scope` says otherwise (the code: of each tensor by
+//          its padded length, one per worker for all chunks). The sign of 0 is +1. The optimizer must leave out bias
+//          correction, as the code does in both phases. A value that stays 0 cannot be sent as 0, and over a second
+//          moment of 0 it would step by rate / epsilon times the scale. So parameters whose second moment is 0 at the
+//          freeze are masked: their first moment stays 0, and only weight decay moves them. The code masks rows that
+//          its user names. Residuals are not masked, as in the code (workers/compression/compressed_exchanges.hpp).
 // Checks:  freeze_step beyond the run equals synchronous SGD with Adam bit for bit; without compression it is momentum
-//          SGD with a fixed preconditioner; one worker with values of equal magnitude is exact;
-//          a parameter without gradients stays where it was, to the bit.
+//          SGD with a fixed preconditioner; one worker with values of equal magnitude is exact; a parameter without
+//          gradients does not move by a bit.
 #pragma once
 
 #include <algorithm>
@@ -31,42 +29,39 @@ class OneBitAdam : public Algorithm {
  public:
   explicit OneBitAdam(Step freeze_step) : freeze_step_(freeze_step) {}
 
-  void run(Worker& worker) const override;
+  void run(Worker& worker) const override {
+    while (worker.budget_left()) {
+      const bool is_frozen = worker.step() >= freeze_step_;
+      Gradient sum = worker.compute_step_gradient();
+      worker.all_reduce_sum(sum, {.is_dense = !is_frozen});  // once frozen what is sent are first moments
+      worker.descend(sum / (worker.size() * worker.micro_batches()), {.keeps_second_moment = is_frozen});
+      worker.publish();
+    }
+  }
+
   Traits traits() const override {
     return {.follows_clock = false, .settles_after = freeze_step_, .same_course_from = 0, .sums_moments = true};
   }
-  Forecast forecast(const PredictionInput& input) const override;
-  std::optional<Communicated> communication(const CommunicationInput& input) const override;
+
+  Forecast forecast(const PredictionInput& input) const override {
+    if (!input.steps()) return Forecast::none("how many of its steps are dense depends on how many there are");
+    const auto steps = static_cast<double>(std::max(Step{1}, *input.steps()).value());
+    const auto dense = static_cast<double>(std::min(freeze_step_, *input.steps()).value());
+    const double compressed_s =
+        input.exchanges.empty() ? input.dense_all_reduce_s() : input.exchanges_s(input.exchanges.back().exchanges);
+    return forecast_synchronous(input, (dense * input.dense_all_reduce_s() + (steps - dense) * compressed_s) / steps);
+  }
+
+  std::optional<Communicated> communication(const CommunicationInput& input) const override {
+    const std::int64_t dense = std::min(freeze_step_, input.steps).value(), rest = input.steps.value() - dense;
+    const Bytes compressed =
+        input.exchanges.empty() ? input.of_gradient() : input.of_exchanges(input.exchanges.back().exchanges);
+    return Communicated{input.steps.value(), Bytes{dense * input.of_gradient().value() + rest * compressed.value()}};
+  }
 
  private:
   Step freeze_step_;
 };
-
-inline void OneBitAdam::run(Worker& worker) const {
-  while (worker.budget_left()) {
-    const bool is_frozen = worker.step() >= freeze_step_;
-    Gradient sum = worker.compute_step_gradient();
-    worker.all_reduce_sum(sum, {.is_dense = !is_frozen});  // once frozen what is sent are first moments
-    worker.descend(sum / (worker.size() * worker.micro_batches()), {.keeps_second_moment = is_frozen});
-    worker.publish();
-  }
-}
-
-inline Forecast OneBitAdam::forecast(const PredictionInput& input) const {
-  if (!input.steps()) return Forecast::none("how many of its steps are dense depends on how many there are");
-  const auto steps = static_cast<double>(std::max(Step{1}, *input.steps()).value());
-  const auto dense = static_cast<double>(std::min(freeze_step_, *input.steps()).value());
-  const double compressed_s =
-      input.exchanges.empty() ? input.dense_all_reduce_s() : input.exchanges_s(input.exchanges.back().exchanges);
-  return forecast_synchronous(input, (dense * input.dense_all_reduce_s() + (steps - dense) * compressed_s) / steps);
-}
-
-inline std::optional<Communicated> OneBitAdam::communication(const CommunicationInput& input) const {
-  const std::int64_t dense = std::min(freeze_step_, input.steps).value(), rest = input.steps.value() - dense;
-  const Bytes compressed =
-      input.exchanges.empty() ? input.of_gradient() : input.of_exchanges(input.exchanges.back().exchanges);
-  return Communicated{input.steps.value(), Bytes{dense * input.of_gradient().value() + rest * compressed.value()}};
-}
 
 inline std::unique_ptr<Algorithm> make_one_bit_adam(Settings& settings, const AlgorithmContext& context) {
   const auto freeze_step = settings.integer(

@@ -1,19 +1,17 @@
-// Random drop: synchronous SGD in which each worker's whole local batch is left out with probability p. What
-// dropping does to accuracy, without any straggler: no time is saved.
+// Random drop: synchronous SGD that leaves out each worker's whole local batch with probability p. It shows what
+// dropping does to accuracy, without stragglers; it saves no time.
 // Source:  Giladi et al. 2023, the ResNet-50 study and its reference code (resnet_sgd, resnet_lars).
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    one all-reduce of P floats per step.
-// Differs: dropped batches are not computed, so BatchNorm statistics come from kept ones alone; with `statistics =
-//          "all"` they are run forward, as in the reference code, at the cost of one number more per step (of how many
-//          batches the mean is). Of compressed sums `dropped = "fold"` keeps a batch for later steps: it is computed,
-//          and counts as dropped. Statistics are averaged over the workers, there each keeps its own. Batches are
-//          dropped from the third epoch on, as there; without a data set from the first step.
+// Cost:    one all-reduce of P floats per step; with `statistics = "all"` one number more.
+// Differs: dropped batches are not computed, so only kept ones enter BatchNorm statistics; `statistics = "all"` runs
+//          them forward, as the reference code does. With compressed sums, `dropped = "fold"` computes a dropped batch
+//          and keeps it for later steps; it counts as dropped. Statistics are averaged over the workers; there each
+//          keeps its own. Dropping starts in the third epoch, as there, and without a data set in the first step.
 // Checks:  p = 0 equals synchronous SGD bit for bit; the divisor is always N x M.
 #pragma once
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 
 #include "algorithms/method/algorithm.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
@@ -27,7 +25,23 @@ class RandomDrop : public Algorithm {
   RandomDrop(double rate, Step from_step, Statistics statistics = Statistics::of_kept)
       : rate_(rate), from_step_(from_step), statistics_(statistics) {}
 
-  void run(Worker& worker) const override;
+  void run(Worker& worker) const override {
+    while (worker.budget_left()) {
+      Gradient sum = worker.compute_step_gradient();
+      const bool dropped = worker.step() >= from_step_ && worker.uniform(worker.step()) < rate_;
+      const Gradient batch = dropped ? sum : Gradient();
+      if (dropped) worker.discard(sum);
+      if (dropped && statistics_ == Statistics::of_all) sum.keep_statistics_alone();
+      if (dropped && statistics_ == Statistics::of_kept) sum = {};
+      SumOptions options;
+      if (dropped) options.dropped = &batch;
+      if (statistics_ == Statistics::of_all) options.with_statistics = worker.micro_batches();
+      worker.all_reduce_sum(sum, options);
+      worker.descend(sum / (worker.size() * worker.micro_batches()));
+      worker.publish();
+    }
+  }
+
   Traits traits() const override {
     return {.follows_clock = false,
             .steps_along_fresh_mean = true,
@@ -35,43 +49,25 @@ class RandomDrop : public Algorithm {
             .can_overlap_backward = true,
             .drops = Drops::computed};
   }
-  Forecast forecast(const PredictionInput& input) const override;
+
+  // The time of synchronous SGD, with fewer micro-batches.
+  Forecast forecast(const PredictionInput& input) const override {
+    double rate = rate_;
+    if (const auto steps = input.steps(); steps && *steps > 0)
+      rate *= std::max(0.0, 1 - static_cast<double>(from_step_.value()) / static_cast<double>(steps->value()));
+    Forecast forecast = SyncSgd().forecast(input);
+    for (Prediction& prediction : forecast.predictions) {
+      prediction.kept = 1 - rate;
+      prediction.drop_rate = rate;
+    }
+    return forecast;
+  }
 
  private:
   double rate_;     // p
   Step from_step_;  // the first step that may drop
   Statistics statistics_;
 };
-
-inline void RandomDrop::run(Worker& worker) const {
-  while (worker.budget_left()) {
-    Gradient sum = worker.compute_step_gradient();
-    const bool dropped = worker.step() >= from_step_ && worker.uniform(worker.step()) < rate_;
-    const Gradient batch = dropped ? sum : Gradient();
-    if (dropped) worker.discard(sum);
-    if (dropped && statistics_ == Statistics::of_all) sum.keep_statistics_alone();
-    if (dropped && statistics_ == Statistics::of_kept) sum = {};
-    SumOptions options;
-    if (dropped) options.dropped = &batch;
-    if (statistics_ == Statistics::of_all) options.with_statistics = worker.micro_batches();
-    worker.all_reduce_sum(sum, options);
-    worker.descend(sum / (worker.size() * worker.micro_batches()));
-    worker.publish();
-  }
-}
-
-// No time is saved: that of synchronous SGD, with fewer micro-batches.
-inline Forecast RandomDrop::forecast(const PredictionInput& input) const {
-  double rate = rate_;
-  if (const auto steps = input.steps(); steps && *steps > 0)
-    rate *= std::max(0.0, 1 - static_cast<double>(from_step_.value()) / static_cast<double>(steps->value()));
-  Forecast forecast = SyncSgd().forecast(input);
-  for (Prediction& prediction : forecast.predictions) {
-    prediction.kept = 1 - rate;
-    prediction.drop_rate = rate;
-  }
-  return forecast;
-}
 
 inline std::unique_ptr<Algorithm> make_random_drop(Settings& settings, const AlgorithmContext& context) {
   using Statistics = RandomDrop::Statistics;

@@ -1,11 +1,11 @@
-// Stale SGD: synchronous SGD whose gradients are those of an old model, what staleness alone does to a training. The
-// workers may be one.
+// Stale SGD: synchronous SGD whose gradients are those of an old model: what staleness alone does to a training. One
+// worker is enough.
 // Source:  Chen et al. 2016, "Revisiting Distributed Synchronous SGD", section 2.1 and Figure 2: old gradients on one
 //          machine, their staleness ramped up over the first three epochs.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: staleness in steps.
-// Cost:    as synchronous SGD; as many models kept as gradients are old.
-// Differs: how staleness varied there is not known; here it is even over `staleness` +- `spread`, the same for all
-//          workers, rounded to whole steps. The ramp is linear.
+// Cost:    that of synchronous SGD; the worker keeps as many models as its gradients are old.
+// Differs: how staleness varied there is not known. Here it is uniform over `staleness` +- `spread`, the same for all
+//          workers, rounded to whole steps; the ramp is linear.
 // Checks:  a staleness of 0 equals synchronous SGD bit for bit; the recurrence of delayed SGD in double precision; on a
 //          quadratic of curvature a it is stable below a rate of 2 sin(pi / (4 s + 2)) / a.
 #pragma once
@@ -29,42 +29,38 @@ class StaleSgd : public Algorithm {
  public:
   explicit StaleSgd(const StaleOptions& options) : options_(options) {}
 
-  void run(Worker& worker) const override;
+  void run(Worker& worker) const override {
+    const auto most = static_cast<std::size_t>(std::ceil(options_.staleness + options_.spread)) + 1;
+    std::deque<ModelStatePtr> models;  // the newest first
+    while (worker.budget_left()) {
+      models.push_front(worker.model());
+      if (models.size() > most) models.pop_back();
+      const auto staleness = static_cast<std::size_t>(staleness_at(worker));
+      if (staleness > 0) worker.set_model(models[std::min(staleness, models.size() - 1)]);
+      Gradient sum = worker.compute_step_gradient();
+      if (staleness > 0) worker.set_model(models.front());
+      worker.all_reduce_sum(sum);
+      worker.descend(sum / (worker.size() * worker.micro_batches()));
+      worker.publish();
+    }
+  }
+
   Traits traits() const override {
     return {.follows_clock = false, .sums_gradients = true, .can_overlap_backward = true};
   }
-  Forecast forecast(const PredictionInput& input) const override;
+  Forecast forecast(const PredictionInput& input) const override { return SyncSgd().forecast(input); }
 
  private:
-  std::int64_t staleness_at(const Worker& worker) const;
+  std::int64_t staleness_at(const Worker& worker) const {
+    const auto step = static_cast<double>(worker.step().value()),
+               ramp = static_cast<double>(options_.ramp_steps.value());
+    const double grown = step < ramp ? step / ramp : 1;
+    const double drawn = options_.spread > 0 ? 2 * worker.uniform(worker.step(), Drawn::together) - 1 : 0;
+    return std::llround(grown * (options_.staleness + options_.spread * drawn));
+  }
 
   StaleOptions options_;
 };
-
-inline void StaleSgd::run(Worker& worker) const {
-  const auto most = static_cast<std::size_t>(std::ceil(options_.staleness + options_.spread)) + 1;
-  std::deque<ModelStatePtr> models;  // the newest first
-  while (worker.budget_left()) {
-    models.push_front(worker.model());
-    if (models.size() > most) models.pop_back();
-    const auto staleness = static_cast<std::size_t>(staleness_at(worker));
-    if (staleness > 0) worker.set_model(models[std::min(staleness, models.size() - 1)]);
-    Gradient sum = worker.compute_step_gradient();
-    if (staleness > 0) worker.set_model(models.front());
-    worker.all_reduce_sum(sum);
-    worker.descend(sum / (worker.size() * worker.micro_batches()));
-    worker.publish();
-  }
-}
-
-inline std::int64_t StaleSgd::staleness_at(const Worker& worker) const {
-  const auto step = static_cast<double>(worker.step().value()), ramp = static_cast<double>(options_.ramp_steps.value());
-  const double grown = step < ramp ? step / ramp : 1;
-  const double drawn = options_.spread > 0 ? 2 * worker.uniform(worker.step(), Drawn::together) - 1 : 0;
-  return std::llround(grown * (options_.staleness + options_.spread * drawn));
-}
-
-inline Forecast StaleSgd::forecast(const PredictionInput& input) const { return SyncSgd().forecast(input); }
 
 inline std::unique_ptr<Algorithm> make_stale_sgd(Settings& settings, const AlgorithmContext& context) {
   constexpr double most = 10'000;

@@ -6,16 +6,38 @@
 // Checks:  one worker with N x M micro-batches gives the same parameters; step time is the slowest worker's.
 #pragma once
 
-#include <utility>
-#include <vector>
-
 #include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
+// Steps in which all wait for the slowest worker, and then for this communication.
+inline Forecast forecast_synchronous(const PredictionInput& input, double communication_s) {
+  std::vector<Prediction> predictions;
+  for (const SlowestWorker& slowest : slowest_workers(input)) {
+    predictions.push_back({.formula = slowest.formula,
+                           .step_time_s = slowest.step_s + communication_s,
+                           .communication_s = communication_s,
+                           .kept = 1,
+                           .drop_rate = 0,
+                           .sync_step_time_s = slowest.step_s + input.sync_sgd_s(),
+                           .step_error_s = slowest.error_s,
+                           .sync_step_error_s = slowest.error_s,
+                           .is_sampled = slowest.is_sampled});
+  }
+  return Forecast::of(std::move(predictions), has_no_variance);
+}
+
 class SyncSgd : public Algorithm {
  public:
-  void run(Worker& worker) const override;
+  void run(Worker& worker) const override {
+    while (worker.budget_left()) {
+      Gradient sum = worker.compute_step_gradient();
+      worker.all_reduce_sum(sum);
+      worker.descend(sum / (worker.size() * worker.micro_batches()));
+      worker.publish();
+    }
+  }
+
   Traits traits() const override {
     return {.is_baseline = true,
             .follows_clock = false,
@@ -24,51 +46,19 @@ class SyncSgd : public Algorithm {
             .sums_gradients = true,
             .can_overlap_backward = true};
   }
-  Forecast forecast(const PredictionInput& input) const override;
-  std::optional<Communicated> communication(const CommunicationInput& input) const override;
+
+  Forecast forecast(const PredictionInput& input) const override {
+    const std::optional<double> visible_s = input.visible_all_reduce_s();
+    if (!visible_s) return Forecast::none("too many micro-batches to follow when each worker has each bucket");
+    Forecast forecast = forecast_synchronous(input, *visible_s);
+    forecast.minds_overlap = true;
+    return forecast;
+  }
+
+  std::optional<Communicated> communication(const CommunicationInput& input) const override {
+    return Communicated{input.steps.value(), input.of_gradients()};
+  }
 };
-
-// Of steps that all wait for, with this communication in each.
-Forecast forecast_synchronous(const PredictionInput& input, double communication_s);
-
-inline void SyncSgd::run(Worker& worker) const {
-  while (worker.budget_left()) {
-    Gradient sum = worker.compute_step_gradient();
-    worker.all_reduce_sum(sum);
-    worker.descend(sum / (worker.size() * worker.micro_batches()));
-    worker.publish();
-  }
-}
-
-inline Forecast SyncSgd::forecast(const PredictionInput& input) const {
-  const std::optional<double> visible_s = input.visible_all_reduce_s();
-  if (!visible_s) return Forecast::none("too many micro-batches to follow when each worker has each bucket");
-  Forecast forecast = forecast_synchronous(input, *visible_s);
-  forecast.minds_overlap = true;
-  return forecast;
-}
-
-inline Forecast forecast_synchronous(const PredictionInput& input, double communication_s) {
-  std::vector<Prediction> predictions;
-  for (const SlowestWorker& slowest : slowest_workers(input)) {
-    const double step_s = slowest.step_s + communication_s;
-    const double dense_s = slowest.step_s + input.sync_sgd_s();
-    predictions.push_back({.formula = slowest.formula,
-                           .step_time_s = step_s,
-                           .communication_s = communication_s,
-                           .kept = 1,
-                           .drop_rate = 0,
-                           .sync_step_time_s = dense_s,
-                           .step_error_s = slowest.error_s,
-                           .sync_step_error_s = slowest.error_s,
-                           .is_sampled = slowest.is_sampled});
-  }
-  return Forecast::of(std::move(predictions), has_no_variance);
-}
-
-inline std::optional<Communicated> SyncSgd::communication(const CommunicationInput& input) const {
-  return Communicated{input.steps.value(), input.of_gradients()};
-}
 
 inline std::unique_ptr<Algorithm> make_sync_sgd(Settings&, const AlgorithmContext&) {
   return std::make_unique<SyncSgd>();

@@ -4,17 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <boost/version.hpp>
 #include <cctype>
 #include <charconv>
 #include <limits>
-#include <map>
-#include <memory>
 #include <set>
-#include <span>
 #include <sstream>
-#include <stdexcept>
 
 #include "experiments/commands/commands.hpp"
 #include "results/build_info.hpp"
@@ -31,50 +26,6 @@ std::string variant_of(const Run& run) {
   const auto found = std::ranges::find(run.sweep, std::string("variant"), &std::pair<std::string, std::string>::first);
   return found == run.sweep.end() ? "" : found->second;
 }
-
-}  // namespace
-
-void choose_runs(Experiment& experiment, const std::vector<std::string>& names) {
-  std::set<std::string> known_methods, known_variants, methods, variants, hashes;
-  for (const Run& run : experiment.runs) {
-    known_methods.insert(run.method);
-    if (const std::string variant = variant_of(run); !variant.empty()) known_variants.insert(variant);
-  }
-  for (const std::string& name : names) {
-    // Hashes of what is to be tuned are not known yet.
-    const auto begins_hash = [&](const Run& run) {
-      return !experiment.tuning && !name.empty() && run.hash.starts_with(name);
-    };
-    if (known_methods.contains(name)) {
-      methods.insert(name);
-    } else if (known_variants.contains(name)) {
-      variants.insert(name);
-    } else if (std::ranges::any_of(experiment.runs, begins_hash)) {
-      hashes.insert(name);
-    } else {
-      std::vector<std::string> known(known_methods.begin(), known_methods.end());
-      known.insert(known.end(), known_variants.begin(), known_variants.end());
-      throw ConfigurationFault(
-          fmt::format("--only {}: must be the label of a method or a variant, or how a run's hash begins, as `check` "
-                      "shows it{}",
-                      name, suggestion(name, known)));
-    }
-  }
-  std::erase_if(experiment.runs, [&](const Run& run) {
-    const bool has_hash = hashes.empty() || std::ranges::any_of(hashes, [&](const std::string& begin) {
-                            return run.hash.starts_with(begin);
-                          });
-    // What a variant does not concern has none.
-    const std::string variant = variant_of(run);
-    const bool has_variant = variants.empty() || variant.empty() || variants.contains(variant);
-    return !(has_hash && has_variant && (methods.empty() || methods.contains(run.method)));
-  });
-  std::erase_if(experiment.methods, [&](const std::string& method) {
-    return std::ranges::none_of(experiment.runs, [&](const Run& run) { return run.method == method; });
-  });
-}
-
-namespace {
 
 constexpr const char* examples = R"(Examples:
   syncopate check experiments/quickstart.toml
@@ -101,7 +52,7 @@ Exit status:
   130  interrupted (Ctrl-C)
 )";
 
-// Shows the overrides as key=value, which CLI11 2.4 takes for no option's name.
+// Shows overrides as key=value, which CLI11 2.4 does not accept as an option's name.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
@@ -110,7 +61,7 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-// Of whole numbers. Where the number was left out, the next option is taken for it.
+// If the number is missing, CLI11 passes the next option as its text.
 CLI::Validator count_between(std::int64_t low, std::int64_t high) {
   return CLI::Validator(
       [low, high](std::string& text) -> std::string {
@@ -146,11 +97,13 @@ void add_results_directory(CLI::App& command, RunOptions& options) {
       ->option_text(fmt::format("DIR [{}]", options.results_directory));
 }
 
+void add_threads(CLI::App& command, RunOptions& options, const char* help) {
+  command.add_option("--threads", options.threads, help)->check(count_between(0, 4096))->option_text("N [0]");
+}
+
 void add_run_options(CLI::App& command, RunOptions& options) {
   add_results_directory(command, options);
-  command.add_option("--threads", options.threads, "threads that compute; 0: one per core")
-      ->check(count_between(0, 4096))
-      ->option_text("N [0]");
+  add_threads(command, options, "threads that compute; 0: one per core");
   command.add_flag("--rerun", options.rerun, "repeat runs that are already there");
   command.add_flag("--quiet", options.quiet, "only the final table and errors");
 }
@@ -183,7 +136,7 @@ void add_oversubscribe(CLI::App& command, CommandLine& line) {
                    "under MPI: start also with more than four ranks per core and more than sixteen on a machine");
 }
 
-// CLI::Range alone takes "nan".
+// CLI::Range alone accepts "nan".
 CLI::Validator number_between(double low, double high) {
   const auto is_number = [](const std::string& text) {
     return std::isnan(std::strtod(text.c_str(), nullptr)) ? fmt::format("must be a number, found {}", text) : "";
@@ -217,8 +170,9 @@ void add_side_by_side(CLI::App& command, CommandLine& line) {
   command.add_option("--retry", line.options.retries, "try a run that has failed so many times more")
       ->check(count_between(0, 1000))
       ->option_text("N [0]");
-  command.add_option("--job-of", options.job_of)->group("");  // of the children of --jobs
-  command.add_option("--token", options.token)->group("");    // likewise
+  // For the children of --jobs; not shown by --help.
+  command.add_option("--job-of", options.job_of)->group("");
+  command.add_option("--token", options.token)->group("");
   command.add_option("--memory-part", options.memory_part_bytes)->group("");
 }
 
@@ -314,9 +268,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_memory(*check, line);
   add_choice_of_cluster(*check, line);
   add_results_directory(*check, line.options);
-  check->add_option("--threads", line.options.threads, "threads that will compute; 0: one per core")
-      ->check(count_between(0, 4096))
-      ->option_text("N [0]");
+  add_threads(*check, line.options, "threads that will compute; 0: one per core");
   check->add_flag("--measure", line.measures,
                   "make the first steps of runs of which nothing is known, for some seconds, to say how long all take");
   CLI::App* foretell = app.add_subcommand(
@@ -363,11 +315,11 @@ void add_commands(CLI::App& app, CommandLine& line) {
                  "in a checkout: write experiments/reference.md and the table in algorithms/README.md anew");
 }
 
-// What the script `dev` beside the program has and the program has not.
+// Commands of the script `dev` that the program does not have.
 constexpr std::array commands_of_dev = {"build",  "mpirun", "test",  "bench", "plot",
                                         "report", "lint",   "paper", "format"};
 
-// Where the first word is no command, it is named; CLI11 would miss one.
+// Names the first word if it is no command; CLI11 would say that a command is missing.
 void check_command(const CLI::App& app, int argc, char** argv) {
   const std::string word = argc > 1 ? argv[1] : "";
   if (word.empty() || word.front() == '-') return;
@@ -375,17 +327,13 @@ void check_command(const CLI::App& app, int argc, char** argv) {
     throw ConfigurationFault(
         fmt::format("{0}: a command of the script in a checkout, not of the program: ./dev {0}", word));
   std::vector<std::string> known;
-  std::string list;
-  for (const CLI::App* command : app.get_subcommands({})) {
-    known.push_back(command->get_name());
-    list += (list.empty() ? "" : ", ") + known.back();
-  }
+  for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
   if (std::ranges::find(known, word) == known.end())
     throw ConfigurationFault(
-        fmt::format("{}: unknown command; must be one of {}{}", word, list, suggestion(word, known)));
+        fmt::format("{}: unknown command; must be one of {}{}", word, fmt::join(known, ", "), suggestion(word, known)));
 }
 
-// What is wrong with options that the command, the first of these words, does not have, a line each; empty: it has all.
+// A line for each option that the command, the first of these words, does not have; empty: it has all.
 std::string unknown_options(const CLI::App& app, std::span<char* const> words) {
   const std::vector<const CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
   const auto found = std::ranges::find_if(
@@ -416,14 +364,56 @@ std::string unknown_options(const CLI::App& app, std::span<char* const> words) {
   return text;
 }
 
-// Of an option that ends the command line; CLI11 says "1 required TEXT missing". Empty for other faults.
-std::string option_without_value(const CLI::ParseError& fault) {
-  const std::string text = fault.what();
-  const bool lacks_it = fault.get_name() == "ArgumentMismatch" && text.ends_with("missing");
-  return lacks_it ? text.substr(0, text.find(':')) : "";
+// Allowed before MPI_Init.
+std::string mpi_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown";
+  const std::string version(text.data(), static_cast<std::size_t>(length));
+  return version.substr(0, version.find_first_of("\n,"));
 }
 
 }  // namespace
+
+void choose_runs(Experiment& experiment, const std::vector<std::string>& names) {
+  std::set<std::string> known_methods, known_variants, methods, variants, hashes;
+  for (const Run& run : experiment.runs) {
+    known_methods.insert(run.method);
+    if (const std::string variant = variant_of(run); !variant.empty()) known_variants.insert(variant);
+  }
+  for (const std::string& name : names) {
+    // Hashes of runs to be tuned are not known yet.
+    const auto begins_hash = [&](const Run& run) {
+      return !experiment.tuning && !name.empty() && run.hash.starts_with(name);
+    };
+    if (known_methods.contains(name)) {
+      methods.insert(name);
+    } else if (known_variants.contains(name)) {
+      variants.insert(name);
+    } else if (std::ranges::any_of(experiment.runs, begins_hash)) {
+      hashes.insert(name);
+    } else {
+      std::vector<std::string> known(known_methods.begin(), known_methods.end());
+      known.insert(known.end(), known_variants.begin(), known_variants.end());
+      throw ConfigurationFault(
+          fmt::format("--only {}: must be the label of a method or a variant, or how a run's hash begins, as `check` "
+                      "shows it{}",
+                      name, suggestion(name, known)));
+    }
+  }
+  std::erase_if(experiment.runs, [&](const Run& run) {
+    const bool has_hash = hashes.empty() || std::ranges::any_of(hashes, [&](const std::string& begin) {
+                            return run.hash.starts_with(begin);
+                          });
+    // A run that no variant concerns has none.
+    const std::string variant = variant_of(run);
+    const bool has_variant = variants.empty() || variant.empty() || variants.contains(variant);
+    return !(has_hash && has_variant && (methods.empty() || methods.contains(run.method)));
+  });
+  std::erase_if(experiment.methods, [&](const std::string& method) {
+    return std::ranges::none_of(experiment.runs, [&](const Run& run) { return run.method == method; });
+  });
+}
 
 CommandLine parse_command_line(int argc, char** argv) {
   CommandLine line;
@@ -438,8 +428,10 @@ CommandLine parse_command_line(int argc, char** argv) {
     app.exit(outcome, text, text);
     line.answer = text.str();
     if (outcome.get_exit_code() == 0) return line;
-    if (const std::string name = option_without_value(outcome); !name.empty())
-      throw ConfigurationFault(fmt::format("{}: needs a value\nRun with --help for more information.", name));
+    // An option at the end without its value; CLI11 says "1 required TEXT missing".
+    if (const std::string what = outcome.what(); outcome.get_name() == "ArgumentMismatch" && what.ends_with("missing"))
+      throw ConfigurationFault(
+          fmt::format("{}: needs a value\nRun with --help for more information.", what.substr(0, what.find(':'))));
     const std::string unknown = unknown_options(app, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
     throw ConfigurationFault(unknown.empty() ? line.answer.substr(0, line.answer.find_last_not_of('\n') + 1) : unknown);
   }
@@ -459,19 +451,6 @@ void refuse_keys_of_file(const CommandLine& line) {
                   line.file, fmt::join(found, ", "), found.size() == 1 ? "is" : "are"));
 }
 
-namespace {
-
-// The first line of what the MPI library says of itself; allowed before MPI_Init.
-std::string mpi_version() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown";
-  const std::string version(text.data(), static_cast<std::size_t>(length));
-  return version.substr(0, version.find_first_of("\n,"));
-}
-
-}  // namespace
-
 std::string version_text() {
   const BuildInfo& build = build_info();
   const std::string commit = build.commit == "unknown" ? ""
@@ -488,7 +467,7 @@ std::string version_text() {
     add("LibTorch", fmt::format("{} ({})", torch_version(), loaded_torch_file()));
     add("BLAS kernel", blas_kernel() + (blas_is_reference() ? " (the reference BLAS: slow)" : ""));
     add("kernels", torch_kernels());
-  } catch (const std::runtime_error& fault) {  // a damaged installation: its version is what is asked for
+  } catch (const std::runtime_error& fault) {  // a damaged installation, whose version the user wants to know
     add("LibTorch", torch_version());
     add("BLAS kernel", fmt::format("unknown: {}", fault.what()));
     add("kernels", "unknown");

@@ -4,72 +4,29 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <chrono>
+#include <cctype>
+#include <charconv>
 #include <cmath>
-#include <cstdint>
-#include <filesystem>
 #include <limits>
-#include <memory>
-#include <span>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "experiments/commands/commands.hpp"
 #include "experiments/execution/cost.hpp"
-#include "experiments/execution/memory.hpp"
 #include "experiments/execution/tuning.hpp"
-#include "results/lease.hpp"
-#include "results/run_directory.hpp"
 #include "workers/base/machine.hpp"
 #include "workers/base/process.hpp"
 #include "workers/base/terminal_text.hpp"
-#include "workers/mpi/mpi_session.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// The children of `run --jobs`.
-class JobProcesses {
- public:
-  struct Options {
-    std::vector<std::string> command;  // of this program; --token and --memory-part are added
-    int number = 1;
-    std::int64_t memory_bytes = 0;               // the most that each may take
-    std::filesystem::path experiment_directory;  // where they take runs
-  };
-  explicit JobProcesses(Options options);
-  // Tells those that are there to end, and waits for it, for some seconds at most.
-  ~JobProcesses();
-  JobProcesses(const JobProcesses&) = delete;
-  JobProcesses& operator=(const JobProcesses&) = delete;
-
-  // Once; from the main thread. Throws std::runtime_error where they cannot be started.
-  void start();
-  // Whether any is; one that was killed, or has crashed, while it made a run, is followed by another one.
-  bool are_there();
-  // True for the first of this process and its children that asks for it.
-  bool take_token() { return token_.take(); }
-
- private:
-  bool was_making_a_run(pid_t job) const;
-  pid_t started() const;
-
-  Options options_;
-  SharedToken token_{};
-  bool has_started_ = false;
-  std::vector<pid_t> jobs_;
-};
-
-// A process ends by itself within a second (process.hpp).
+// An interrupted process ends within a second (process.hpp).
 constexpr std::chrono::seconds time_to_end_by_itself{3};
 
 bool has_crashed(int status) {
-  if (WIFSIGNALED(status)) return true;
-  const int with = WEXITSTATUS(status);
-  return with != exit_success && with != exit_failure && with != exit_usage && with != exit_interrupted;
+  constexpr std::array regular = {exit_success, exit_failure, exit_usage, exit_interrupted};
+  return WIFSIGNALED(status) || std::ranges::find(regular, WEXITSTATUS(status)) == regular.end();
 }
 
 std::string how_it_ended(int status) {
@@ -77,58 +34,88 @@ std::string how_it_ended(int status) {
                              : fmt::format("ended with status {}", WEXITSTATUS(status));
 }
 
-JobProcesses::JobProcesses(Options options) : options_(std::move(options)) {}
+// The children of `run --jobs`.
+class JobProcesses {
+ public:
+  struct Options {
+    std::vector<std::string> command;  // for this program, without --token and --memory-part
+    int number = 1;
+    std::int64_t memory_bytes = 0;  // limit of each
+    std::filesystem::path experiment_directory;
+  };
 
-pid_t JobProcesses::started() const {
-  std::vector<std::string> command = options_.command;
-  command.insert(command.begin(), own_program());
-  command.insert(command.end(), {"--token", std::to_string(token_.descriptor())});
-  // Sanitizers take whole address spaces for themselves.
+  explicit JobProcesses(Options options) : options_(std::move(options)) {}
+
+  // Ends children that are still running, and waits for some seconds at most.
+  ~JobProcesses() {
+    for (const pid_t job : jobs_) kill(job, SIGTERM);
+    const auto until = std::chrono::steady_clock::now() + time_to_end_by_itself;
+    while (!jobs_.empty()) {
+      std::erase_if(jobs_, [](pid_t job) { return waitpid(job, nullptr, WNOHANG) != 0; });
+      if (std::chrono::steady_clock::now() > until)
+        for (const pid_t job : jobs_) kill(job, SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+
+  JobProcesses(const JobProcesses&) = delete;
+  JobProcesses& operator=(const JobProcesses&) = delete;
+
+  // Starts them at the first call; from the main thread. Throws std::runtime_error if they cannot be started.
+  void start() {
+    if (std::exchange(has_started_, true)) return;
+    while (std::ssize(jobs_) < options_.number) jobs_.push_back(started());
+  }
+
+  // Whether any is running. Replaces one that was killed or crashed while it made a run.
+  bool are_there() {
+    std::vector<pid_t> there;
+    for (const pid_t job : jobs_) {
+      int status = 0;
+      const pid_t ended = waitpid(job, &status, WNOHANG);
+      if (ended == 0) there.push_back(job);
+      if (ended != job || !has_crashed(status)) continue;
+      const bool is_replaced = was_making_a_run(job);
+      standard_error.write(fmt::format("process {} {}{}\n", job, how_it_ended(status),
+                                       is_replaced ? " while it made a run; another one takes its place" : ""));
+      if (is_replaced) there.push_back(started());
+    }
+    jobs_ = std::move(there);
+    return !jobs_.empty();
+  }
+
+  // True for the first of this process and its children that asks.
+  bool take_token() { return token_.take(); }
+
+ private:
+  // A process that crashes leaves its lease behind.
+  bool was_making_a_run(pid_t job) const {
+    const Leases leases(options_.experiment_directory / share_folder / leases_folder, std::chrono::seconds(1));
+    return std::ranges::any_of(leases.held(), [job](const LeaseNote& note) { return note.process.number == job; });
+  }
+
+  pid_t started() const {
+    std::vector<std::string> command = options_.command;
+    command.insert(command.begin(), own_program());
+    command.insert(command.end(), {"--token", std::to_string(token_.descriptor())});
+    // Sanitizers reserve whole address spaces.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  command.insert(command.end(), {"--memory-part", std::to_string(options_.memory_bytes)});
+    command.insert(command.end(), {"--memory-part", std::to_string(options_.memory_bytes)});
 #endif
-  return start_child(std::move(command));
-}
-
-void JobProcesses::start() {
-  if (std::exchange(has_started_, true)) return;
-  while (std::ssize(jobs_) < options_.number) jobs_.push_back(started());
-}
-
-// Its lease is still there, since it could not give it back.
-bool JobProcesses::was_making_a_run(pid_t job) const {
-  const Leases leases(options_.experiment_directory / share_folder / leases_folder, std::chrono::seconds(1));
-  return std::ranges::any_of(leases.held(), [job](const LeaseNote& note) { return note.process.number == job; });
-}
-
-bool JobProcesses::are_there() {
-  std::vector<pid_t> there;
-  for (const pid_t job : jobs_) {
-    int status = 0;
-    const pid_t ended = waitpid(job, &status, WNOHANG);
-    if (ended == 0) there.push_back(job);
-    if (ended != job || !has_crashed(status)) continue;
-    const bool is_replaced = was_making_a_run(job);
-    standard_error.write(fmt::format("process {} {}{}\n", job, how_it_ended(status),
-                                     is_replaced ? " while it made a run; another one takes its place" : ""));
-    if (is_replaced) there.push_back(started());
+    return start_child(std::move(command));
   }
-  jobs_ = std::move(there);
-  return !jobs_.empty();
-}
 
-JobProcesses::~JobProcesses() {
-  for (const pid_t job : jobs_) kill(job, SIGTERM);
-  const auto until = std::chrono::steady_clock::now() + time_to_end_by_itself;
-  while (!jobs_.empty()) {
-    std::erase_if(jobs_, [](pid_t job) { return waitpid(job, nullptr, WNOHANG) != 0; });
-    if (std::chrono::steady_clock::now() > until)
-      for (const pid_t job : jobs_) kill(job, SIGKILL);
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-}
+  Options options_;
+  SharedToken token_{};
+  bool has_started_ = false;
+  std::vector<pid_t> jobs_;
+};
 
-// As it may be put into a job's command.
+struct Division {
+  int jobs = 1;
+  int threads = 1;                // of each
+  std::int64_t memory_bytes = 0;  // for each
+};
 std::vector<std::string> job_command(const CommandLine& line, const Division& division, const std::string& call) {
   std::vector<std::string> words = {"run", line.file};
   words.insert(words.end(), line.overrides.begin(), line.overrides.end());
@@ -152,6 +139,34 @@ std::size_t runs_left(const Experiment& experiment, const RunOptions& options) {
   return std::max(count(trials), experiment.tuning ? experiment.runs.size() : count(experiment.runs));
 }
 
+// "auto": as many processes as there are threads, runs to do, and room in memory (execution/cost.hpp), which is the
+// free memory or what --memory allows of it (0: no limit).
+Division division_of(const Experiment& experiment, std::size_t to_do, const std::string& jobs, int threads,
+                     std::int64_t memory_bytes) {
+  const int most = static_cast<int>(std::min<std::size_t>(to_do, std::numeric_limits<int>::max()));
+  const std::int64_t free = free_memory_bytes();
+  const auto memory = static_cast<double>(memory_bytes > 0 ? std::min(memory_bytes, free) : free);
+  int number = 1;
+  if (jobs == "auto") {
+    std::vector<const Run*> runs;
+    for (const Run& run : experiment.runs) runs.push_back(&run);
+    const double largest = std::max(1.0, largest_need(runs, {.threads = 1}).need.total());
+    number = static_cast<int>(std::clamp(memory / largest, 1.0, static_cast<double>(threads)));
+  } else {
+    number = std::stoi(jobs);
+  }
+  number = std::clamp(number, 1, std::max(1, most));
+  return {.jobs = number,
+          .threads = std::max(1, threads / number),
+          .memory_bytes = static_cast<std::int64_t>(memory / number)};
+}
+
+// "in 4 processes of 1 thread and at most 5.2 GB each"
+std::string division_text(const Division& division) {
+  return fmt::format("in {} processes of {} thread{} and at most {:.2g} GB each", division.jobs, division.threads,
+                     division.threads == 1 ? "" : "s", 1e-9 * static_cast<double>(division.memory_bytes));
+}
+
 Sharing sharing_of(const SideBySideOptions& options) {
   Sharing sharing{.time_out = std::chrono::milliseconds(std::llround(1000 * options.time_out_s)),
                   .call = options.job_of.empty() ? call_of_this_process() : options.job_of,
@@ -160,6 +175,42 @@ Sharing sharing_of(const SideBySideOptions& options) {
   if (options.token >= 0)
     sharing.is_first_to_say = [token = std::make_shared<SharedToken>(options.token)] { return token->take(); };
   return sharing;
+}
+
+// The runs that are `to_do` (empty: all), with the common phases that they start from.
+void add(std::span<const Run> runs, std::span<const int> to_do, std::vector<const Run*>& all) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (!to_do.empty() && !to_do[i]) continue;
+    all.push_back(&runs[i]);
+    if (runs[i].common_phase) all.push_back(runs[i].common_phase.get());
+  }
+}
+
+MemoryOptions options_of(const MemoryUse& use) {
+  return {.threads = use.threads, .dividing = use.dividing, .is_mpi_rank = use.is_mpi_rank};
+}
+
+// How to make the largest part smaller.
+std::string advice(const MemoryNeed& need, const MemoryUse& use) {
+  std::string text = need.models >= need.passes ? "fewer workers, a smaller model or an optimizer with fewer moments"
+                                                : "smaller micro-batches or a smaller model";
+  if (need.workers + need.records > need.models + need.passes) text = "fewer workers, steps or records";
+  if (use.threads > 1 && need.passes > 0.1 * need.total())
+    text += fmt::format(", fewer --threads than {}", use.threads);
+  if (use.processes > 1) text += fmt::format(", fewer --jobs than {}", use.processes);
+  if (use.processes == 1 && !use.is_mpi_rank && need.models >= need.passes)
+    text += use.dividing > 1 ? fmt::format(", or more than {} processes that divide a run", use.dividing)
+                             : ", or several processes that divide a run (mpirun, --cluster simulated)";
+  return text;
+}
+
+// "b", "k", "kb", "ki", "kib", and so on; 0: no such unit.
+double unit_bytes(std::string unit) {
+  if (unit.ends_with('b')) unit.pop_back();
+  if (unit.empty()) return 1;
+  const std::size_t power = std::string_view("kmgtpe").find(unit.front());
+  if (power == std::string_view::npos || (unit.size() > 1 && unit.substr(1) != "i")) return 0;
+  return std::pow(unit.size() > 1 ? 1024.0 : 1000.0, static_cast<double>(power + 1));
 }
 
 }  // namespace
@@ -204,29 +255,69 @@ void check_side_by_side(const CommandLine& line, const Experiment& experiment) {
         fmt::format("{}: tune; --no-wait must be left out: runs begin when all trials have ended", line.file));
 }
 
-Division division_of(const Experiment& experiment, std::size_t to_do, const std::string& jobs, int threads,
-                     std::int64_t memory_bytes) {
-  const int most = static_cast<int>(std::min<std::size_t>(to_do, std::numeric_limits<int>::max()));
-  const std::int64_t free = free_memory_bytes();
-  const auto memory = static_cast<double>(memory_bytes > 0 ? std::min(memory_bytes, free) : free);
-  int number = 1;
-  if (jobs == "auto") {
-    std::vector<const Run*> runs;
-    for (const Run& run : experiment.runs) runs.push_back(&run);
-    const double largest = std::max(1.0, largest_need(runs, {.threads = 1}).need.total());
-    number = static_cast<int>(std::clamp(memory / largest, 1.0, static_cast<double>(threads)));
-  } else {
-    number = std::stoi(jobs);
-  }
-  number = std::clamp(number, 1, std::max(1, most));
-  return {.jobs = number,
-          .threads = std::max(1, threads / number),
-          .memory_bytes = static_cast<std::int64_t>(memory / number)};
+MemoryUse memory_use(const CommandLine& line, int ranks) {
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const bool is_rank =
+      line.options.cluster == ClusterChoice::mpi || (line.options.cluster == ClusterChoice::automatic && ranks > 0);
+  const int dividing = is_rank ? 1 : std::max(1, ranks);
+  return {.threads = line.options.threads > 0 ? line.options.threads : std::max(1, cores / dividing),
+          .is_mpi_rank = is_rank,
+          .dividing = dividing,
+          .limit_bytes = line.memory_bytes};
 }
 
-std::string division_text(const Division& division) {
-  return fmt::format("in {} processes of {} thread{} and at most {:.2g} GB each", division.jobs, division.threads,
-                     division.threads == 1 ? "" : "s", 1e-9 * static_cast<double>(division.memory_bytes));
+std::string memory_line(const Experiment& experiment, const MemoryUse& use) {
+  const std::vector<Run> trials = experiment.tuning ? first_trials(experiment) : std::vector<Run>{};
+  std::vector<const Run*> all;
+  add(trials, {}, all);
+  add(experiment.runs, {}, all);
+  const LargestNeed largest = largest_need(all, options_of(use));
+  if (!largest.run) return {};
+  const std::string whose =
+      use.dividing > 1 ? fmt::format("each of {} processes that divide a run", use.dividing) : "a process";
+  return fmt::format("memory of {}: about {}, most of all for \"{}\": {}", whose, memory_text(largest.need.total()),
+                     printable(run_label(largest.run->method, largest.run->sweep)),
+                     parts_text(*largest.run, largest.need, use.threads));
+}
+
+void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line, const MemoryUse& use) {
+  if (use.limit_bytes == 0) return;
+  const auto to_do = [&](std::span<const Run> runs) {
+    return line.options.rerun ? std::vector<int>(runs.size(), 1)
+                              : runs_to_do(runs, line.options.results_directory, use.is_mpi_rank);
+  };
+  const std::vector<Run> trials = experiment.tuning ? first_trials(experiment) : std::vector<Run>{};
+  std::vector<const Run*> all;
+  add(trials, to_do(trials), all);
+  // Before tuning it is not known which runs are finished.
+  add(experiment.runs, experiment.tuning ? std::vector<int>{} : to_do(experiment.runs), all);
+  const LargestNeed largest = largest_need(all, options_of(use));
+  const double limit = static_cast<double>(use.limit_bytes) / use.processes;
+  if (!largest.run || largest.need.total() <= limit) return;
+  int digits = 2;  // more until the two texts differ
+  while (digits < 9 && memory_text(largest.need.total(), digits) == memory_text(limit, digits)) ++digits;
+  const std::string divided = use.processes > 1
+                                  ? fmt::format(" of {} that {} processes divide",
+                                                memory_text(static_cast<double>(use.limit_bytes)), use.processes)
+                                  : "";
+  throw ConfigurationFault(
+      fmt::format("{}: \"{}\" needs about {}: {}; --memory leaves a process {}{}; must be more, or the need less: {}",
+                  line.file, printable(run_label(largest.run->method, largest.run->sweep)),
+                  memory_text(largest.need.total(), digits), parts_text(*largest.run, largest.need, use.threads),
+                  memory_text(limit, digits), divided, advice(largest.need, use)));
+}
+
+std::optional<std::int64_t> memory_size(std::string_view text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [after, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  if (error != std::errc{}) return {};
+  std::string unit;
+  for (const char letter : std::string_view(after, end))
+    if (letter != ' ' || !unit.empty()) unit += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  const double bytes = number * unit_bytes(unit);
+  if (!(bytes >= 1 && bytes < 0x1p63)) return {};
+  return static_cast<std::int64_t>(bytes);
 }
 
 int run_side_by_side(const Experiment& experiment, const CommandLine& line) {

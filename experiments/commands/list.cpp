@@ -1,15 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
 #include <fstream>
-#include <optional>
 #include <sstream>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "algorithms/local_sgd/outer_optimizer.hpp"
 #include "algorithms/local_sgd/sync_period.hpp"
@@ -19,7 +14,6 @@
 #include "experiments/commands/commands.hpp"
 #include "experiments/sections/definition.hpp"
 #include "workers/config/key_path.hpp"
-#include "workers/config/settings.hpp"
 #include "workers/data/datasets.hpp"
 #include "workers/models/models.hpp"
 #include "workers/time/delays.hpp"
@@ -28,20 +22,6 @@
 namespace syncopate {
 
 namespace {
-
-// A key's description in words, for lists and pages.
-// What stands behind the key's name: "a number above 0, in s".
-std::string what_it_takes(const KeyDescription& key);
-
-// "required", "default 0.9", "left out: all workers" or "may be left out".
-std::string what_if_left_out(const KeyDescription& key);
-
-// Its sentence, after the conditions under which the key exists: "With `rule = "power"`: ...". Keys are named without
-// `prefix`; `given` is a key whose words go without saying.
-std::string what_it_means(const KeyDescription& key, std::string_view prefix, std::string_view given = {});
-
-// What each of its words means, of those that have a sentence: "\"carry-over\": dropped micro-batches come ...".
-std::vector<std::string> what_its_words_mean(const KeyDescription& key);
 
 std::string without(std::string_view path, std::string_view prefix) {
   return std::string(path.starts_with(prefix) ? path.substr(prefix.size()) : path);
@@ -56,7 +36,7 @@ std::string joined(const std::vector<std::string>& parts, std::string_view last_
   return text;
 }
 
-// Of a table that must be there for the key to stand in it nothing need be said.
+// A condition on the table that has the key, or on the key `given`, is not shown.
 bool goes_without_saying(const Condition& condition, const KeyDescription& key, std::string_view given) {
   if (condition.key == given) return true;
   if (!condition.key.ends_with('?')) return false;
@@ -73,6 +53,7 @@ std::string text_of(const Condition& condition, std::string_view prefix) {
   return fmt::format("with `{} = {}`", without(condition.key, prefix), joined(words, " or "));
 }
 
+// "a number above 0, in s"
 std::string what_it_takes(const KeyDescription& key) {
   std::vector<std::string> words;
   for (const auto& [name, sentence] : key.words) words.push_back(fmt::format("\"{}\"", name));
@@ -81,13 +62,16 @@ std::string what_it_takes(const KeyDescription& key) {
   return text;
 }
 
+// "required", "default 0.9", "left out: all workers" or "may be left out"
 std::string what_if_left_out(const KeyDescription& key) {
   if (key.fallback) return fmt::format("default {}", *key.fallback);
   if (key.required) return "required";
   return key.left_out.empty() ? "may be left out" : fmt::format("left out: {}", key.left_out);
 }
 
-std::string what_it_means(const KeyDescription& key, std::string_view prefix, std::string_view given) {
+// The key's sentence after the conditions under which it exists: "With `rule = "power"`: ...". Keys are named without
+// `prefix`; conditions on the key `given` are not shown.
+std::string what_it_means(const KeyDescription& key, std::string_view prefix, std::string_view given = {}) {
   std::vector<std::string> ways;
   for (const auto& conditions : key.conditions) {
     std::vector<std::string> texts;
@@ -102,11 +86,17 @@ std::string what_it_means(const KeyDescription& key, std::string_view prefix, st
   return fmt::format("{}: {}", where, key.sentence);
 }
 
+// Words that have a sentence: "\"carry-over\": dropped micro-batches come ...".
 std::vector<std::string> what_its_words_mean(const KeyDescription& key) {
   std::vector<std::string> meanings;
   for (const auto& [word, sentence] : key.words)
     if (!sentence.empty()) meanings.push_back(fmt::format("\"{}\": {}", word, sentence));
   return meanings;
+}
+
+// The beginning of the names of its keys.
+std::string prefix_of(const NameGroup& group, std::string_view name) {
+  return fmt::format(fmt::runtime(group.prefix), name);
 }
 
 template <typename Rows>
@@ -116,23 +106,21 @@ std::vector<ListedName> names_of(const Rows& registry) {
   return names;
 }
 
-// Family by family, each where its first row stands.
+// By family, in the order of the families' first rows.
 std::vector<ListedName> algorithm_names() {
   std::vector<std::string_view> families;
-  for (const AlgorithmRow& row : algorithms()) {
+  for (const AlgorithmRow& row : algorithms())
     if (std::ranges::find(families, row.family) == families.end()) families.push_back(row.family);
-  }
   std::vector<ListedName> names;
-  for (const std::string_view family : families) {
-    for (const AlgorithmRow& row : algorithms()) {
+  for (const std::string_view family : families)
+    for (const AlgorithmRow& row : algorithms())
       if (row.family == family)
         names.push_back({row.name, std::string(row.sentence), family, row.source, row.evaluated});
-    }
-  }
   return names;
 }
 
-// The key as it is there with this word, and, if asked for, with it or some others alone; nothing if it is not.
+// The key with the conditions under which it exists beside this name; nullopt if it does not exist then, or, with
+// own_keys_only, does not depend on the name.
 std::optional<KeyDescription> key_with(KeyDescription key, const NameGroup& group, std::string_view name) {
   if (key.conditions.empty()) return group.own_keys_only ? std::nullopt : std::optional(std::move(key));
   std::erase_if(key.conditions, [&](const std::vector<Condition>& all) {
@@ -143,58 +131,9 @@ std::optional<KeyDescription> key_with(KeyDescription key, const NameGroup& grou
   return key.conditions.empty() ? std::nullopt : std::optional(std::move(key));
 }
 
-}  // namespace
-
-std::vector<NameGroup> name_groups() {
-  const std::map<std::string, std::string> in_dropcompute = {{"methods.algorithm", "dropcompute"}};
-  const std::map<std::string, std::string> in_threshold = {{"methods.algorithm", "dropcompute"},
-                                                           {"methods.threshold?", present}};
-  const std::map<std::string, std::string> in_local = {{"methods.algorithm", "local-sgd"}};
-  const std::map<std::string, std::string> in_outer = {{"methods.algorithm", "outer-local-sgd"}};
-  return {
-      {"algorithms", "algorithms: [[methods]] algorithm", "methods.algorithm", "methods.", algorithm_names()},
-      {"delays", "delays: [[delays]] kind", "delays.kind", "delays.", names_of(delays())},
-      {"networks", "network models: [network] kind", "network.kind", "network.", names_of(networks())},
-      {"models", "models: training.model", "training.model", "models.{}.", names_of(models())},
-      {"datasets", "data sets: training.dataset", "training.dataset", "datasets.{}.", names_of(datasets())},
-      {"schedules", "synchronisation periods: [[methods]] period.rule", "methods.period.rule", "methods.period.",
-       names_of(sync_periods()), in_local},
-      {"schedules", "outer optimizers of outer-local-sgd: [[methods]] outer.name", "methods.outer.name",
-       "methods.outer.", names_of(outer_optimizers()), in_outer},
-      {"schedules", "thresholds of dropcompute: [[methods]] threshold.rule", "methods.threshold.rule",
-       "methods.threshold.", names_of(drop_thresholds()), in_threshold},
-      {"schedules", "compensations of dropcompute: [[methods]] compensation", "methods.compensation", "methods.",
-       names_of(drop_compensations()), in_dropcompute, true},
-      {"schedules", "learning-rate schedules: training.learning_rate.schedule", "training.learning_rate.schedule",
-       "training.learning_rate.", names_of(learning_rate_schedules())},
-      {"optimizers", "optimizers: training.optimizer.name", "training.optimizer.name", "training.optimizer.",
-       names_of(optimizers())},
-  };
-}
-
-std::string prefix_of(const NameGroup& group, std::string_view name) {
-  return fmt::format(fmt::runtime(group.prefix), name);
-}
-
-std::vector<KeyDescription> keys_of(const NameGroup& group, std::string_view name) {
-  return keys_of(keys_of_file(group.around), group, name);
-}
-
-std::vector<KeyDescription> keys_of(const std::vector<KeyDescription>& all, const NameGroup& group,
-                                    std::string_view name) {
-  const std::string prefix = prefix_of(group, name);
-  std::vector<KeyDescription> keys;
-  for (const KeyDescription& key : all)
-    if (key.path.starts_with(prefix) && key.path != group.place)
-      if (auto with_it = key_with(key, group, name)) keys.push_back(*std::move(with_it));
-  return keys;
-}
-
-namespace {
-
 constexpr std::size_t line_width = 110;
 
-// The words of `text` on lines that end before `line_width`; all but the first begin after `indent` blanks.
+// `text` in lines that end before `line_width`; all but the first are indented.
 std::string wrapped(std::string_view text, std::size_t indent) {
   std::string result;
   std::size_t column = indent;
@@ -232,7 +171,6 @@ std::string listing_of(const NameGroup& group) {
   return result;
 }
 
-// A key below its table's name: what it takes, what it means, and where it exists.
 std::string key_lines(const KeyDescription& key, std::string_view prefix, std::string_view given) {
   const std::string name = key.path.substr(prefix.size());
   std::string head = key.is_table() ? fmt::format("{}: {}", name, key.takes)
@@ -255,7 +193,7 @@ bool is_called(const KeyDescription& key, std::string_view name) {
   return key.path == name || key.path.ends_with(fmt::format(".{}", name));
 }
 
-// Keys by their whole names or the last parts of them, those of a table with what stands in it, and words of choices.
+// Keys by their whole names or last parts, tables with their keys, and words of choices.
 std::string listing_of_key(std::string_view name) {
   std::string result;
   const std::vector<KeyDescription>& keys = keys_of_file();
@@ -272,7 +210,7 @@ std::string listing_of_key(std::string_view name) {
 
 char small(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
-// Whether a word of the text begins so, in capitals or not: "slow" is in "slower", "rack" is not in "track".
+// Whether a word of the text begins with `beginning`, in either case: "slow" is in "slower", "rack" is not in "track".
 bool has_word(std::string_view text, std::string_view beginning) {
   const auto is_same = [](char a, char b) { return small(a) == small(b); };
   for (std::size_t at = 0; at + beginning.size() <= text.size(); ++at) {
@@ -296,7 +234,8 @@ std::string lines_of(std::string_view title, const std::vector<Mention>& mention
   return text;
 }
 
-// Of keys that are not called so and do not stand in a table of that name, and of the words that they take.
+// Keys, and words that they take, whose names or sentences have the word. Leaves out keys of that name, and keys in a
+// table of that name.
 std::vector<Mention> keys_that_mention(std::string_view word) {
   std::vector<Mention> found;
   const auto add = [&](std::string_view name, std::string path, const std::string& sentence) {
@@ -309,7 +248,7 @@ std::vector<Mention> keys_that_mention(std::string_view word) {
     if (is_called(key, word) || fmt::format(".{}", key.path).find(fmt::format(".{}.", word)) != std::string::npos)
       continue;
     add(key.path, key.path, key.sentence);
-    // Words that name methods, delays, networks or models stand among those.
+    // Names of methods, delays, networks or models are listed by their groups.
     const bool is_of_group = std::ranges::find(groups, key.path, &NameGroup::place) != groups.end();
     for (const auto& [name, sentence] : key.words)
       if (!is_of_group && name != word) add(name, fmt::format("{} = \"{}\"", key.path, name), sentence);
@@ -317,7 +256,7 @@ std::vector<Mention> keys_that_mention(std::string_view word) {
   return found;
 }
 
-// Names and keys, of another name, whose sentences have a word that begins so; empty: there are none.
+// Names and other keys whose sentences have a word that begins with `word`; empty: there are none.
 std::string mentions_of(std::string_view word) {
   std::string text;
   for (const NameGroup& group : name_groups()) {
@@ -328,56 +267,14 @@ std::string mentions_of(std::string_view word) {
     }
     text += lines_of(group.title, found);
   }
-  text += lines_of("keys", keys_that_mention(word));
-  return text;
+  return text + lines_of("keys", keys_that_mention(word));
 }
-
-}  // namespace
-
-std::string listing(std::string_view kind) {
-  std::string result;
-  for (const NameGroup& group : name_groups()) {
-    if (!kind.empty() && group.kind != kind) continue;
-    result += fmt::format("{}{}", result.empty() ? "" : "\n", listing_of(group));
-  }
-  return result;
-}
-
-std::string listing_of(std::string_view name) {
-  if (std::ranges::find(listed_kinds, name) != listed_kinds.end()) return listing(name);
-  std::string result;
-  for (const NameGroup& group : name_groups())
-    for (const ListedName& row : group.names)
-      if (row.name == name) result += fmt::format("{}{}", result.empty() ? "" : "\n", listing_of(group, row));
-  if (!result.empty() || name.empty()) return result;
-  const std::string keys = listing_of_key(name), mentions = mentions_of(name);
-  if (mentions.empty()) return keys;
-  return keys +
-         (keys.empty() ? fmt::format("nothing is called \"{}\"; it is mentioned here:\n", name)
-                       : "\nit is mentioned here too:\n") +
-         mentions;
-}
-
-std::string unlisted(std::string_view name) {
-  std::vector<std::string> known(listed_kinds.begin(), listed_kinds.end());
-  for (const NameGroup& group : name_groups())
-    for (const ListedName& row : group.names) known.emplace_back(row.name);
-  for (const KeyDescription& key : keys_of_file()) known.push_back(key.path);
-  std::string kinds;
-  for (const std::string_view kind : listed_kinds) kinds += fmt::format("{}{}", kinds.empty() ? "" : ", ", kind);
-  return fmt::format(
-      "list {}: nothing has this name, and no sentence this word; must be one of {}, or a name or key of an experiment "
-      "file{}",
-      name, kinds, suggestion(name, known));
-}
-
-namespace {
 
 namespace fs = std::filesystem;
 
 constexpr const char* columns = "| key | what it takes | left out | what it means |\n|---|---|---|---|\n";
 
-// In a cell of a table a bar would end it.
+// A bar would end the cell of a table.
 std::string cell(std::string text) {
   for (std::size_t at = 0; (at = text.find('|', at)) != text.npos; at += 2) text.insert(at, 1, '\\');
   return text;
@@ -392,7 +289,7 @@ std::string left_out(const KeyDescription& key) {
 
 std::string row(const KeyDescription& key, const std::string& prefix, std::string_view given = {}) {
   std::string meaning = what_it_means(key, prefix, given);
-  // Words that name methods, delays, networks or models have sections, which say what they mean.
+  // Names of methods, delays, networks or models are explained in sections of their own.
   const bool is_of_method = key.path.starts_with("methods.") && !key.path.ends_with(".algorithm");
   for (const std::string& word : is_of_method ? what_its_words_mean(key) : std::vector<std::string>{})
     meaning += "<br>" + word;
@@ -405,7 +302,7 @@ std::string table_of(const KeyDescription& key) {
   return dot == key.path.npos ? "" : key.path.substr(0, dot);
 }
 
-// In the order of the file, a table's own tables behind it.
+// In the order of the file, each table before its own tables.
 std::vector<std::string> tables_of(const std::vector<KeyDescription>& keys) {
   std::vector<std::string> found, sorted;
   for (const KeyDescription& key : keys) {
@@ -432,7 +329,7 @@ std::string heading(const std::vector<KeyDescription>& keys, const std::string& 
   return text + what_it_means(*described, "") + "\n\n";
 }
 
-// A table without words that decide which keys it has.
+// A table whose keys do not depend on a name.
 std::string plain_section(const std::vector<KeyDescription>& keys, const std::string& table) {
   std::string rows;
   const std::string prefix = table.empty() ? "" : table + ".";
@@ -442,7 +339,7 @@ std::string plain_section(const std::vector<KeyDescription>& keys, const std::st
   return (table.empty() ? "\n## Above all tables\n\n" : heading(keys, table)) + columns + rows;
 }
 
-// A table with a choice that decides it: what it has in any case, and then what each word of the choice adds.
+// A table whose keys depend on a name: the keys that it always has, then those of each name.
 std::string section_by_names(const std::vector<KeyDescription>& keys, const NameGroup& group) {
   const std::string table = group.prefix.substr(0, group.prefix.size() - 1);
   const auto depends_on_name = [&](const KeyDescription& key) {
@@ -479,6 +376,82 @@ void write(const fs::path& file, const std::string& text) {
 }
 
 }  // namespace
+
+std::vector<NameGroup> name_groups() {
+  const std::map<std::string, std::string> in_dropcompute = {{"methods.algorithm", "dropcompute"}};
+  const std::map<std::string, std::string> in_threshold = {{"methods.algorithm", "dropcompute"},
+                                                           {"methods.threshold?", present}};
+  const std::map<std::string, std::string> in_local = {{"methods.algorithm", "local-sgd"}};
+  const std::map<std::string, std::string> in_outer = {{"methods.algorithm", "outer-local-sgd"}};
+  return {
+      {"algorithms", "algorithms: [[methods]] algorithm", "methods.algorithm", "methods.", algorithm_names()},
+      {"delays", "delays: [[delays]] kind", "delays.kind", "delays.", names_of(delays())},
+      {"networks", "network models: [network] kind", "network.kind", "network.", names_of(networks())},
+      {"models", "models: training.model", "training.model", "models.{}.", names_of(models())},
+      {"datasets", "data sets: training.dataset", "training.dataset", "datasets.{}.", names_of(datasets())},
+      {"schedules", "synchronisation periods: [[methods]] period.rule", "methods.period.rule", "methods.period.",
+       names_of(sync_periods()), in_local},
+      {"schedules", "outer optimizers of outer-local-sgd: [[methods]] outer.name", "methods.outer.name",
+       "methods.outer.", names_of(outer_optimizers()), in_outer},
+      {"schedules", "thresholds of dropcompute: [[methods]] threshold.rule", "methods.threshold.rule",
+       "methods.threshold.", names_of(drop_thresholds()), in_threshold},
+      {"schedules", "compensations of dropcompute: [[methods]] compensation", "methods.compensation", "methods.",
+       names_of(drop_compensations()), in_dropcompute, true},
+      {"schedules", "learning-rate schedules: training.learning_rate.schedule", "training.learning_rate.schedule",
+       "training.learning_rate.", names_of(learning_rate_schedules())},
+      {"optimizers", "optimizers: training.optimizer.name", "training.optimizer.name", "training.optimizer.",
+       names_of(optimizers())},
+  };
+}
+
+std::vector<KeyDescription> keys_of(const NameGroup& group, std::string_view name) {
+  return keys_of(keys_of_file(group.around), group, name);
+}
+
+std::vector<KeyDescription> keys_of(const std::vector<KeyDescription>& all, const NameGroup& group,
+                                    std::string_view name) {
+  const std::string prefix = prefix_of(group, name);
+  std::vector<KeyDescription> keys;
+  for (const KeyDescription& key : all)
+    if (key.path.starts_with(prefix) && key.path != group.place)
+      if (auto with_it = key_with(key, group, name)) keys.push_back(*std::move(with_it));
+  return keys;
+}
+
+std::string listing(std::string_view kind) {
+  std::string result;
+  for (const NameGroup& group : name_groups()) {
+    if (!kind.empty() && group.kind != kind) continue;
+    result += fmt::format("{}{}", result.empty() ? "" : "\n", listing_of(group));
+  }
+  return result;
+}
+
+std::string listing_of(std::string_view name) {
+  if (std::ranges::find(listed_kinds, name) != listed_kinds.end()) return listing(name);
+  std::string result;
+  for (const NameGroup& group : name_groups())
+    for (const ListedName& row : group.names)
+      if (row.name == name) result += fmt::format("{}{}", result.empty() ? "" : "\n", listing_of(group, row));
+  if (!result.empty() || name.empty()) return result;
+  const std::string keys = listing_of_key(name), mentions = mentions_of(name);
+  if (mentions.empty()) return keys;
+  return keys +
+         (keys.empty() ? fmt::format("nothing is called \"{}\"; it is mentioned here:\n", name)
+                       : "\nit is mentioned here too:\n") +
+         mentions;
+}
+
+std::string unlisted(std::string_view name) {
+  std::vector<std::string> known(listed_kinds.begin(), listed_kinds.end());
+  for (const NameGroup& group : name_groups())
+    for (const ListedName& row : group.names) known.emplace_back(row.name);
+  for (const KeyDescription& key : keys_of_file()) known.push_back(key.path);
+  return fmt::format(
+      "list {}: nothing has this name, and no sentence this word; must be one of {}, or a name or key of an experiment "
+      "file{}",
+      name, fmt::join(listed_kinds, ", "), suggestion(name, known));
+}
 
 std::string reference_page() {
   const std::vector<KeyDescription>& keys = keys_of_file();

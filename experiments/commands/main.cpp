@@ -1,4 +1,4 @@
-// The commands. Under mpirun every rank runs the same one, on which they agree first; only rank 0 speaks.
+// The commands. Under mpirun all ranks first agree on the same one; only rank 0 prints.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/ioctl.h>
@@ -7,34 +7,20 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
-#include <memory>
 #include <new>
-#include <optional>
 #include <set>
-#include <span>
 #include <sstream>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <vector>
 
 #include "experiments/commands/commands.hpp"
 #include "experiments/execution/cost.hpp"
-#include "experiments/execution/execution.hpp"
-#include "experiments/execution/micro_batch_timer.hpp"
 #include "experiments/execution/ranks.hpp"
-#include "experiments/execution/runner.hpp"
-#include "experiments/execution/time_simulation.hpp"
 #include "experiments/execution/tuning.hpp"
 #include "results/result_table.hpp"
-#include "results/run.hpp"
-#include "results/run_directory.hpp"
 #include "workers/base/machine.hpp"
 #include "workers/base/process.hpp"
 #include "workers/base/terminal_text.hpp"
 #include "workers/models/torch_library.hpp"
-#include "workers/mpi/mpi_session.hpp"
 
 namespace {
 
@@ -69,7 +55,7 @@ std::string text_of(const PlannedWork& work, const CommandLine& line, const std:
   return plan_text(work, noun) + (may_measure ? "; with --measure first steps are made for some seconds to tell" : "");
 }
 
-// What is tried for each method before, and by what it is judged.
+// The settings that are tried for each method, and the measure that judges them.
 std::string checked_tuning(const Experiment& experiment, const CommandLine& line) {
   const TuningPlan& plan = *experiment.tuning;
   std::string text =
@@ -97,14 +83,14 @@ std::string note_of_links(std::span<const Run> runs) {
   return unshared_links_text(labels, are_all);
 }
 
-// The resolved experiment as TOML, the runs as comments: the output is an experiment file again.
+// The resolved experiment as TOML with the runs as comments: the output is an experiment file again.
 std::string checked(const Experiment& experiment, const CommandLine& line, const MemoryUse& use) {
   std::string result = experiment.resolved_toml;
   result += fmt::format("\n# {} {}:\n", experiment.runs.size(), experiment.runs.size() == 1 ? "run" : "runs");
   int number = 0;
   for (const Run& run : experiment.runs)
     result += fmt::format("# {:>4}  {}\n", ++number, describe(run, experiment.tuning != nullptr));
-  std::string last;  // that was said, which runs of other seeds would say again
+  std::string last;  // runs of other seeds would repeat it
   for (const Run& run : experiment.runs) {
     if (run.solved.empty()) continue;
     std::string solved = fmt::format("# {}: {}\n", printable(run_label(run.method, run.sweep)), run.solved);
@@ -114,15 +100,13 @@ std::string checked(const Experiment& experiment, const CommandLine& line, const
   std::istringstream notes(note_of_links(experiment.runs) +
                            (experiment.tuning ? "" : magnitude_notes(experiment.runs)));
   for (std::string note; std::getline(notes, note);) result += fmt::format("# {}\n", printable(note));
-  if (experiment.tuning)
-    result += checked_tuning(experiment, line);
-  else
-    result += fmt::format("# {}\n", text_of(work_of(experiment.runs, {}, line), line, "run"));
+  result += experiment.tuning ? checked_tuning(experiment, line)
+                              : fmt::format("# {}\n", text_of(work_of(experiment.runs, {}, line), line, "run"));
   const std::string memory = memory_line(experiment, use);
   return memory.empty() ? result : result + fmt::format("# {}\n", memory);
 }
 
-// Of finished runs whose files are no longer as they were written.
+// Lines for finished runs whose files have changed.
 std::string damaged(const Experiment& experiment, const std::string& results) {
   std::string text;
   for (const Run& run : experiment.runs)
@@ -136,17 +120,11 @@ std::string damaged(const Experiment& experiment, const std::string& results) {
   return text;
 }
 
-// Of standard output; 0 where it is none.
+// Standard output's; 0 if it is no terminal.
 std::size_t terminal_width() {
   winsize size{};
   const bool is_known = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
   return is_known ? size.ws_col : 0;
-}
-
-// Processes that mpirun must start for it.
-int ranks_of(const Experiment& experiment) {
-  const auto [workers, servers] = participants(experiment);
-  return ranks_needed(workers, servers);
 }
 
 int print_predictions(const Experiment& experiment, const CommandLine& line, const std::optional<TargetRuns>& target,
@@ -172,10 +150,10 @@ int print_predictions(const Experiment& experiment, const CommandLine& line, con
   }
 }
 
-// `check` measures nothing, and `predict` leaves nothing behind.
+// `check` measures nothing, and `predict` writes no files.
 Experiment loaded(const CommandLine& line, const MpiSession& session) {
   const bool predicts = line.command == "predict";
-  // Shared with what makes runs later, when they have been tuned.
+  // Shared: tuned runs are planned later.
   const auto meter = std::make_shared<MicroBatchMeter>(
       MicroBatchMeter::Options{.results_directory = line.options.results_directory,
                                .remeasure = line.options.rerun && line.side_by_side.job_of.empty(),
@@ -197,17 +175,17 @@ Experiment loaded(const CommandLine& line, const MpiSession& session) {
   return *std::move(experiment);
 }
 
-// What the command line asks for, read and checked, so that it can be done.
+// A command with its input, read and checked.
 struct Task {
   CommandLine line;
   std::optional<Experiment> experiment{};
-  std::string text{};  // that list, table, claims, --help and --version print
+  std::string text{};  // printed by list, table, claims, --help and --version
   std::optional<TargetRuns> target{};
   std::optional<ThresholdReport> thresholds{};
   std::optional<Export> exported{};
 };
 
-// Before anything is read, which ranks in large numbers would take minutes for.
+// Called before any file is read, which takes minutes on many ranks.
 void check_ranks(const CommandLine& line, const MpiSession& session) {
   if (!session.active()) return;
   if (const std::string why = why_alone(session); !why.empty()) throw ConfigurationFault(why);
@@ -216,41 +194,8 @@ void check_ranks(const CommandLine& line, const MpiSession& session) {
   if (!fault.empty()) throw ConfigurationFault(fault);
 }
 
-Task prepare(int argc, char** argv, const MpiSession& session) {
-  Task task{.line = parse_command_line(argc, argv)};
+void prepare_experiment(Task& task, const MpiSession& session) {
   CommandLine& line = task.line;
-  task.text = line.answer;
-  if (line.command.empty()) return task;
-  if (line.command == "list") {
-    task.text = line.listed.empty() ? listing("") : listing_of(line.listed);
-    if (task.text.empty()) throw ConfigurationFault(unlisted(line.listed));
-    return task;
-  }
-  if (line.command == "table") {
-    task.text = tables_of(line.tables, terminal_width());
-    return task;
-  }
-  if (line.command == "claims") {
-    task.text = claims_of(line.claims, terminal_width());
-    return task;
-  }
-  if (line.command == "export") {
-    task.exported = prepare_export(line.exported);
-    return task;
-  }
-  if (line.command == "thresholds") {
-    for (const std::string& file : {line.thresholds.json, line.thresholds.csv})
-      if (const std::string why = file.empty() ? "" : why_not_replaceable(file); !why.empty())
-        throw ConfigurationFault(fmt::format("{}: cannot be written: {}", file, why));
-    task.thresholds = report_thresholds(line.thresholds);
-    return task;
-  }
-  if (line.command == "status" && std::filesystem::is_directory(line.file)) {
-    refuse_keys_of_file(line);
-    const auto experiments = status_of_directory(line.file);
-    task.text = line.json ? status_json(experiments) : status_text(experiments);
-    return task;
-  }
   if (line.command == "compare") {
     if (session.active())
       throw ConfigurationFault("compare starts processes under MPI itself: start it without mpirun");
@@ -282,7 +227,7 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
     const auto experiments = status_of(*task.experiment, line.options.results_directory);
     task.text = line.json ? status_json(experiments) : status_text(experiments);
     task.experiment.reset();
-    return task;
+    return;
   }
   if (line.command == "check" || line.command == "run")
     refuse_beyond_memory(*task.experiment, line, memory_use(line, session.active() ? session.size() : 0));
@@ -291,13 +236,34 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
     task.target = read_target_runs(line.target_runs);
     check_target(*task.experiment, *task.target);
   }
-  return task;
 }
 
-void write_thresholds(const ThresholdReport& report, const ThresholdsOptions& options) {
-  standard_output.write(printable_lines(threshold_table(report)));
-  if (!options.json.empty()) replace_named_file(options.json, thresholds_json(report));
-  if (!options.csv.empty()) replace_named_file(options.csv, thresholds_csv(report));
+Task prepare(int argc, char** argv, const MpiSession& session) {
+  Task task{.line = parse_command_line(argc, argv)};
+  CommandLine& line = task.line;
+  task.text = line.answer;
+  if (line.command == "list") {
+    task.text = line.listed.empty() ? listing("") : listing_of(line.listed);
+    if (task.text.empty()) throw ConfigurationFault(unlisted(line.listed));
+  } else if (line.command == "table") {
+    task.text = tables_of(line.tables, terminal_width());
+  } else if (line.command == "claims") {
+    task.text = claims_of(line.claims, terminal_width());
+  } else if (line.command == "export") {
+    task.exported = prepare_export(line.exported);
+  } else if (line.command == "thresholds") {
+    for (const std::string& file : {line.thresholds.json, line.thresholds.csv})
+      if (const std::string why = file.empty() ? "" : why_not_replaceable(file); !why.empty())
+        throw ConfigurationFault(fmt::format("{}: cannot be written: {}", file, why));
+    task.thresholds = report_thresholds(line.thresholds);
+  } else if (line.command == "status" && std::filesystem::is_directory(line.file)) {
+    refuse_keys_of_file(line);
+    const auto experiments = status_of_directory(line.file);
+    task.text = line.json ? status_json(experiments) : status_text(experiments);
+  } else if (!line.command.empty()) {
+    prepare_experiment(task, session);
+  }
+  return task;
 }
 
 RankStatement own_statement(const Task& task, const MpiSession& session) {
@@ -311,18 +277,16 @@ RankStatement own_statement(const Task& task, const MpiSession& session) {
                        .results_directory = line.options.results_directory});
 }
 
-void report_nothing_begun(const MpiSession& session) {
-  const std::string nothing_begun = "nothing was begun";
-  if (session.active()) session.abort_as_told(nothing_begun);
-  standard_error.write(fmt::format("interrupted; {}\n", nothing_begun));
-}
-
-// On all ranks alike, or CannotRun is thrown on all. Nothing if it was interrupted, which it has said: a sweep of
-// thousands of runs, or large files, take a while to read.
+// The same on all ranks, or throws CannotRun on all. nullopt, with a message, if interrupted: large files and sweeps
+// take a while to read.
 std::optional<Task> prepare_together(int argc, char** argv, const MpiSession& session) {
   install_interrupt_handlers();
   session.expect_to_stay();
-  LastAct report([&session] { report_nothing_begun(session); });
+  LastAct report([&session] {
+    const std::string nothing_begun = "nothing was begun";
+    if (session.active()) session.abort_as_told(nothing_begun);
+    standard_error.write(fmt::format("interrupted; {}\n", nothing_begun));
+  });
   try {
     Task task;
     RankStatement own;
@@ -341,13 +305,6 @@ std::optional<Task> prepare_together(int argc, char** argv, const MpiSession& se
   }
 }
 
-// Not by what runs side by side with others: whoever started it has said it.
-void print_file_notes(const Experiment& experiment, const CommandLine& line, const MpiSession& session) {
-  if (line.options.quiet || !line.side_by_side.job_of.empty()) return;
-  for (const std::string& note : experiment.file_notes)
-    print(session, standard_error, fmt::format("note: {}\n", printable(note)));
-}
-
 int execute(Task& task, const MpiSession& session) {
   CommandLine& line = task.line;
   if (!task.experiment && !task.thresholds && !task.exported) {
@@ -358,7 +315,10 @@ int execute(Task& task, const MpiSession& session) {
     return exit_success;
   }
   if (task.thresholds) {
-    if (session.rank() == 0) write_thresholds(*task.thresholds, line.thresholds);
+    if (session.rank() != 0) return exit_success;
+    standard_output.write(printable_lines(threshold_table(*task.thresholds)));
+    if (!line.thresholds.json.empty()) replace_named_file(line.thresholds.json, thresholds_json(*task.thresholds));
+    if (!line.thresholds.csv.empty()) replace_named_file(line.thresholds.csv, thresholds_csv(*task.thresholds));
     return exit_success;
   }
   if (task.exported) {
@@ -367,54 +327,53 @@ int execute(Task& task, const MpiSession& session) {
     return exit_success;
   }
   const Experiment& experiment = *task.experiment;
-  if (!line.ranks) print_file_notes(experiment, line, session);
+  // A child of --jobs prints no notes: its parent has.
+  if (!line.ranks && !line.options.quiet && line.side_by_side.job_of.empty())
+    for (const std::string& note : experiment.file_notes)
+      print(session, standard_error, fmt::format("note: {}\n", printable(note)));
   if (line.command == "predict" && experiment.tuning)
     print(session, standard_error, "predicted with the file's own values of what [tune] tunes\n");
   if (line.command == "predict") return print_predictions(experiment, line, task.target, session);
   if (line.command == "check") {
+    const auto [workers, servers] = participants(experiment);
     print(session, standard_output,
-          line.ranks ? fmt::format("{}\n", ranks_of(experiment))
+          line.ranks ? fmt::format("{}\n", ranks_needed(workers, servers))
                      : checked(experiment, line, memory_use(line, session.active() ? session.size() : 0)));
     if (!line.ranks) print(session, standard_error, damaged(experiment, line.options.results_directory));
     return exit_success;
   }
-  if (!line.accepted.empty()) {
-    const std::string accepted = accepted_claims(experiment, line.accepted, terminal_width());
-    if (!accepted.empty()) {
+  if (!line.accepted.empty())
+    if (const std::string accepted = accepted_claims(experiment, line.accepted, terminal_width()); !accepted.empty()) {
       print(session, standard_output, printable_lines(accepted));
       return exit_success;
     }
-  }
   const auto trains_network = [](const Run& planned) { return planned.training.trains_network; };
   if (std::ranges::any_of(experiment.runs, trains_network)) {
     load_torch();
     const MemoryUse use = memory_use(line, session.active() ? session.size() : 0);
-    // The main thread may compute too. Processes side by side see to their own.
+    // The main thread may compute too. Children of --jobs reserve their own memory.
     if (line.side_by_side.jobs.empty()) reserve_blas_memory(use.is_mpi_rank ? 1 : use.threads + 1);
   }
-  if (blas_is_reference()) {
+  if (blas_is_reference())
     print(session, standard_error,
           "warning: BLAS is the reference library, slower by an order of magnitude; install OpenBLAS\n");
-  }
   if (line.command == "compare") return compare(experiment, line.compare);
   line.options.mpi = &session;
   line.options.plan = true;
   line.options.table_width = terminal_width();
   try {
     return run_side_by_side(experiment, line);
-  } catch (const ConfigurationFault& fault) {  // what processes side by side have no memory for
+  } catch (const ConfigurationFault& fault) {  // not enough memory for --jobs
     throw CannotRun(fault.what());
   }
 }
 
-// Processes that divide runs, and not workers, need no MPI.
-bool shares_runs(int argc, char** argv) {
-  return std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--share"; });
-}
-
 int run_program(int argc, char** argv) {
   try {
-    const MpiSession session(!shares_runs(argc, argv));  // ends, on all ranks together, after rank 0 has spoken
+    // Processes that divide whole runs need no MPI.
+    const bool shares =
+        std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--share"; });
+    const MpiSession session(!shares);  // ends, on all ranks together, after rank 0 has spoken
     try {
       std::optional<Task> task = prepare_together(argc, argv, session);
       return task ? execute(*task, session) : exit_interrupted;
@@ -432,7 +391,7 @@ int run_program(int argc, char** argv) {
 
 std::terminate_handler end_with_reason = nullptr;  // the library's own
 
-// Where memory ends in a place that lets no exception through: a library that is being loaded, a thread of its own.
+// Lack of memory where no exception can pass: while a library is loaded, or in another thread.
 [[noreturn]] void end_without_memory() {
   try {
     if (const auto problem = std::current_exception()) std::rethrow_exception(problem);

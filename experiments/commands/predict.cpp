@@ -4,37 +4,23 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdint>
 #include <limits>
-#include <map>
-#include <memory>
-#include <numeric>
-#include <optional>
 #include <set>
-#include <string>
 #include <tuple>
-#include <utility>
-#include <vector>
 
 #include "algorithms/registry.hpp"
 #include "experiments/commands/commands.hpp"
-#include "experiments/execution/time_simulation.hpp"
 #include "results/found_runs.hpp"
 #include "results/result_table.hpp"
-#include "results/run.hpp"
-#include "results/run_directory.hpp"
-#include "results/summary.hpp"
 #include "results/text_table.hpp"
-#include "workers/base/process.hpp"
 #include "workers/base/terminal_text.hpp"
 #include "workers/config/key_path.hpp"
-#include "workers/config/toml.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// Where only steps end a run, and nobody is missing in it, what it communicates may be known beforehand.
+// Known beforehand for some runs that end by steps and in which all workers take part.
 std::optional<PredictedCommunication> communication_of(const Run& run, const std::optional<SimulatedTime>& simulated) {
   if (simulated && simulated->whole) return PredictedCommunication{simulated->rounds, simulated->bytes, true};
   const Budget& budget = run.budget;
@@ -49,15 +35,11 @@ std::optional<PredictedCommunication> communication_of(const Run& run, const std
   return PredictedCommunication{simulated->rounds, simulated->bytes, false};
 }
 
-std::string algorithm_of(const Run& run) {
-  const TomlNode configuration = parse_toml(run.resolved_toml, run.experiment);
-  return std::get<std::string>(configuration.find("methods")->array().front().find("algorithm")->value);
-}
-
 PredictedMethod simulated_and_communicated(const Run& run, const Simulation& simulation) {
   PredictedMethod method;
   method.method = run.method;
-  method.algorithm = algorithm_of(run);
+  const TomlNode configuration = parse_toml(run.resolved_toml, run.experiment);
+  method.algorithm = std::get<std::string>(configuration.find("methods")->array().front().find("algorithm")->value);
   method.sweep = run.sweep;
   method.seed = run.seed;
   method.planned_steps = planned_steps(run);
@@ -84,8 +66,7 @@ bool is_at_point_of(const Run& run, const Run& other) {
       run.sweep, [&](const auto& swept) { return std::ranges::find(other.sweep, swept) != other.sweep.end(); });
 }
 
-// For each run the one of this label with which it is compared: itself, or the one of its setting and at its point of
-// the sweep, as far as there is one.
+// For each run the run of this label with which it is compared: itself, or the best match by setting and sweep point.
 std::vector<std::size_t> find_labelled(const std::vector<Run>& runs, const std::string& label) {
   std::vector<std::size_t> chosen;
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -102,9 +83,9 @@ std::vector<std::size_t> find_labelled(const std::vector<Run>& runs, const std::
   return chosen;
 }
 
-// For each run the one with which it is compared: the first baseline of its setting; else, since one that a swept key
-// does not concern stands once for all of its values, the first one at its point of the sweep. Where there is none, one
-// trained as the first run of its setting is, which comes behind the runs.
+// For each run the baseline with which it is compared: the first one of its setting, else the first one at its sweep
+// point (a baseline that a swept key does not concern appears once for all values). If there is none, appends a
+// baseline that is trained as the first run of the setting.
 std::vector<std::size_t> add_baselines(std::vector<Run>& runs) {
   std::map<std::string, std::size_t> of_setting;
   std::vector<std::size_t> all;
@@ -127,15 +108,15 @@ std::vector<std::size_t> add_baselines(std::vector<Run>& runs) {
   return chosen;
 }
 
-// What compute times are drawn by. A method with training keys of its own may have other numbers of steps, and, where
-// times follow lengths or are measured, other times.
+// All that decides sampled compute times. A method's own training keys may change the number of steps, and times that
+// follow lengths or are measured.
 auto drawn_by(const Run& run) {
   return std::tuple(run.setting, run.own_training, planned_steps(run), run.cluster.measured_micro_batch_s);
 }
 
-// By the laws by which synchronous SGD goes: a formula's own part in it is scaled by what a step of the baseline takes,
-// against one of synchronous SGD trained as the method is, by the law that its part is nearest to. Where the two are
-// trained alike, that is 1.
+// Relates formulas to the baseline: scales each formula's time of synchronous SGD by the ratio of a baseline step to a
+// step of synchronous SGD trained as the method is (1 if both are trained alike). The law is the one whose time is
+// nearest to the formula's.
 void relate(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& trained_alike,
             const std::vector<FormulaTime>& baseline) {
   if (trained_alike.empty() || baseline.empty()) return;
@@ -152,7 +133,8 @@ void relate(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& 
   }
 }
 
-// By the formula of the other that goes by the same law, or else by the one that assumes as much; none has no S_eff.
+// Relates formulas to those of another method: to the one of the same law, else to one that is sampled alike. Without
+// formulas of the other there is no S_eff.
 void relate_to_method(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& of_other) {
   for (FormulaTime& formula : formulas) {
     Prediction& prediction = formula.prediction;
@@ -172,7 +154,7 @@ void relate_to_method(std::vector<FormulaTime>& formulas, const std::vector<Form
   }
 }
 
-// The method, with those of its swept values that the run which is compared with it does not share.
+// The other method, with its swept values that the run does not share.
 std::string named(const Run& other, const Run& run) {
   std::string values;
   for (const auto& swept : other.sweep)
@@ -186,7 +168,7 @@ std::string named(const Run& baseline, bool is_of_file) {
                     : fmt::format("sync-sgd trained as \"{}\" is; the file has none", baseline.method);
 }
 
-// What goes into the model in a second, against the baseline; of that itself exactly 1.
+// Sets the ratio of micro-batches per second to the baseline's; for the baseline itself exactly 1.
 void compare_with(const SimulatedTime& baseline, bool is_baseline, PredictedMethod& method) {
   method.simulated_speedup = method.simulated->micro_batches_per_s / baseline.micro_batches_per_s;
   const auto own = method.simulated->pace_error, other = baseline.pace_error;
@@ -196,62 +178,9 @@ void compare_with(const SimulatedTime& baseline, bool is_baseline, PredictedMeth
   method.simulated_speedup_error = *method.simulated_speedup * relative;
 }
 
-}  // namespace
-
-void check_against(const Experiment& experiment, const std::string& against) {
-  if (against.empty() || std::ranges::find(experiment.methods, against) != experiment.methods.end()) return;
-  throw ConfigurationFault(fmt::format("--against {}: no method of {} is called so; {}", against, experiment.file,
-                                       must_be_one_of(against, experiment.methods, "\"")));
-}
-
-std::vector<PredictedMethod> predict(const Experiment& experiment, const std::string& against) {
-  std::vector<Run> runs;
-  for (const Run& run : experiment.runs)
-    if (run.seed == experiment.seeds.front()) runs.push_back(run);
-  const std::size_t shown = runs.size();
-  const std::vector<std::size_t> baselines = against.empty() ? add_baselines(runs) : find_labelled(runs, against);
-
-  const std::vector<Simulation> simulations = simulate_all(runs);
-  std::vector<PredictedMethod> methods;
-  std::map<decltype(drawn_by(runs.front())), std::optional<SampledTimes>> samples;
-  const auto sample_of = [&](const Run& run) -> const std::optional<SampledTimes>& {
-    auto key = drawn_by(run);
-    auto sample = samples.find(key);
-    if (sample == samples.end()) sample = samples.emplace(std::move(key), sample_times(run)).first;
-    return sample->second;
-  };
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    methods.push_back(simulated_and_communicated(runs[i], simulations[i]));
-    FormulaTimes formulas = predict_by_formula(runs[i], sample_of(runs[i]));
-    methods.back().formulas = std::move(formulas.all);
-    methods.back().why_no_formula = std::move(formulas.why_none);
-  }
-  std::vector<std::vector<FormulaTime>> by_formula;  // of baselines, as they are by themselves
-  for (const PredictedMethod& method : methods) by_formula.push_back(method.formulas);
-  for (std::size_t i = 0; i < shown; ++i) {
-    const std::size_t baseline = baselines[i];
-    if (against.empty()) {
-      methods[i].compared_with = named(runs[baseline], baseline < shown);
-      relate(methods[i].formulas, predict_by_formula(as_baseline(runs[i]), sample_of(runs[i])).all,
-             by_formula[baseline]);
-    } else {
-      methods[i].compared_with = named(runs[baseline], runs[i]);
-      relate_to_method(methods[i].formulas, by_formula[baseline]);
-    }
-    if (!methods[baseline].simulated)
-      methods[i].compared_with += ", which is not simulated";
-    else if (methods[i].simulated)
-      compare_with(*methods[baseline].simulated, baseline == i, methods[i]);
-  }
-  methods.resize(shown);
-  return methods;
-}
-
-namespace {
-
 constexpr std::size_t leading_columns = 2;  // which method, and by what
 
-// An error that six digits do not show is left out.
+// Leaves out an error that six digits do not show.
 std::string seconds(std::optional<double> value, double error = 0) {
   if (!value) return "-";
   return mean_and_deviation({1, *value, error > 1e-6 * *value ? error : 0});
@@ -259,14 +188,14 @@ std::string seconds(std::optional<double> value, double error = 0) {
 
 std::string percent(std::optional<double> share) { return share ? with_decimals(100 * *share, 1) : "-"; }
 
-// With as many digits as its error has a meaning for.
+// With as many digits as the error justifies.
 std::string speedup(std::optional<double> value, double error) {
   if (!value) return "-";
   if (error > 1e-6 * *value) return mean_and_deviation({1, *value, error});
   return with_decimals(*value, 3);
 }
 
-// What is not exact is so marked.
+// "~" marks what is not exact.
 std::string rounds_of(const std::optional<PredictedCommunication>& communicated) {
   if (!communicated) return "-";
   return fmt::format("{}{:.0f}", communicated->is_exact ? "" : "~", communicated->rounds);
@@ -284,14 +213,12 @@ std::string bytes_of(const std::optional<PredictedCommunication>& communicated) 
   return fmt::format("{}{:.4g}{}", communicated->is_exact ? "" : "~", bytes, prefix);
 }
 
-// Which part of the run was simulated.
+// "simulation, 200 of 1000 steps"
 std::string source_of(const PredictedMethod& method) {
-  std::string source = "simulation";
   const SimulatedTime& simulated = *method.simulated;
-  if (simulated.whole) return source;
-  source += fmt::format(", {}", simulated.steps.value());
-  if (method.planned_steps) source += fmt::format(" of {}", method.planned_steps->value());
-  return source + " steps";
+  if (simulated.whole) return "simulation";
+  const std::string all = method.planned_steps ? fmt::format(" of {}", method.planned_steps->value()) : "";
+  return fmt::format("simulation, {}{} steps", simulated.steps.value(), all);
 }
 
 std::vector<std::string> row_of_simulation(const PredictedMethod& method) {
@@ -330,6 +257,8 @@ std::string label_of(const PredictedMethod& method) {
   return row_label(named);
 }
 
+Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
 Json json_of(const PredictedMethod& method) {
   Json simulated = nullptr;
   if (method.simulated) {
@@ -360,16 +289,131 @@ Json json_of(const PredictedMethod& method) {
                                              {"time_s", method.target->time_s},
                                              {"is_bound", method.target->is_bound}}
                                       : Json(nullptr)},
-          {"solved", method.solved.empty() ? Json(nullptr) : Json(method.solved)},
-          {"against", method.compared_with.empty() ? Json(nullptr) : Json(method.compared_with)},
+          {"solved", text_or_null(method.solved)},
+          {"against", text_or_null(method.compared_with)},
           {"links", method.has_unshared_links ? Json(unshared_links) : Json(nullptr)},
           {"simulated", std::move(simulated)},
-          {"not_simulated", method.not_simulated.empty() ? Json(nullptr) : Json(method.not_simulated)},
+          {"not_simulated", text_or_null(method.not_simulated)},
           {"formulas", std::move(formulas)},
-          {"no_formula", method.why_no_formula.empty() ? Json(nullptr) : Json(method.why_no_formula)}};
+          {"no_formula", text_or_null(method.why_no_formula)}};
+}
+
+// "an accuracy of 0.55", "a loss of 0.4", or both.
+std::string target_text(std::optional<double> accuracy, std::optional<double> loss) {
+  std::string text;
+  if (accuracy) text = fmt::format("an accuracy of {:.6g}", *accuracy);
+  if (loss) text += fmt::format("{}a loss of {:.6g}", text.empty() ? "" : " and ", *loss);
+  return text;
+}
+
+std::optional<double> number_of(const std::string& value) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const bool is_number = error == std::errc() && end == value.data() + value.size();
+  return is_number ? std::optional(number) : std::nullopt;
+}
+
+// The best setting's swept numbers beyond which the file tries none: a better one may lie there.
+std::string edges_of(const PredictedMethod& best, std::span<const PredictedMethod> methods) {
+  std::string text;
+  for (const auto& [key, value] : best.sweep) {
+    const std::optional<double> own = number_of(value);
+    bool is_least = own.has_value(), is_most = own.has_value(), is_alone = true;
+    for (const PredictedMethod& other : methods)
+      for (const auto& [other_key, other_value] : other.sweep) {
+        const auto number = number_of(other_value);
+        if (!own || !number || other_key != key || other.method != best.method) continue;
+        is_least &= *own <= *number;
+        is_most &= *own >= *number;
+        is_alone &= *own == *number;
+      }
+    if (!is_alone && (is_least || is_most))
+      text += fmt::format("{} = {} is the {} that the file sweeps: a better one may lie beyond\n", printable(key),
+                          printable(value), is_least ? "least" : "most");
+  }
+  return text;
+}
+
+// Simulates only the steps that are needed, if the whole run has another pace or batch or is too long to simulate;
+// nullopt if the needed steps are too many as well.
+std::optional<PredictedTarget> way_to_target(const Run& run, const std::optional<SimulatedTime>& whole,
+                                             const StepsByBatch& target) {
+  constexpr int most_rounds = 4;  // of improving the guess
+  constexpr Step first_guess = 100;
+  const ScheduledRounds rounds(run);
+  std::optional<SimulatedTime> time = whole ? whole : simulate_first_steps(run, first_guess);
+  if (!time) return std::nullopt;
+  PredictedTarget predicted;
+  for (int round = 0;; ++round) {
+    const Step last = std::llround(std::ceil(predicted.steps));
+    predicted.batch =
+        time->micro_batches_per_s * time->step_time_s * static_cast<double>(run.training.samples_per_micro_batch);
+    if (!(predicted.batch > 0)) return std::nullopt;
+    predicted.steps = target.steps(predicted.batch);
+    predicted.step_time_s = time->step_time_s;
+    predicted.time_s = predicted.steps * predicted.step_time_s;
+    if (whole && !whole->total_time_s) return predicted;
+    const Step needed = std::llround(std::ceil(predicted.steps));
+    if (needed == last || round == most_rounds) return predicted;
+    if (whole) {
+      const Step all = std::llround(*whole->total_time_s / whole->step_time_s);
+      if (needed >= all || (settles_after(run) == 0 && rounds.stand_for_all(needed, all))) return predicted;
+    }
+    time = simulate_first_steps(run, needed);
+    if (!time) return std::nullopt;
+  }
 }
 
 }  // namespace
+
+void check_against(const Experiment& experiment, const std::string& against) {
+  if (against.empty() || std::ranges::find(experiment.methods, against) != experiment.methods.end()) return;
+  throw ConfigurationFault(fmt::format("--against {}: no method of {} is called so; {}", against, experiment.file,
+                                       must_be_one_of(against, experiment.methods, "\"")));
+}
+
+std::vector<PredictedMethod> predict(const Experiment& experiment, const std::string& against) {
+  std::vector<Run> runs;
+  for (const Run& run : experiment.runs)
+    if (run.seed == experiment.seeds.front()) runs.push_back(run);
+  const std::size_t shown = runs.size();
+  const std::vector<std::size_t> baselines = against.empty() ? add_baselines(runs) : find_labelled(runs, against);
+
+  const std::vector<Simulation> simulations = simulate_all(runs);
+  std::vector<PredictedMethod> methods;
+  std::map<decltype(drawn_by(runs.front())), std::optional<SampledTimes>> samples;
+  const auto sample_of = [&](const Run& run) -> const std::optional<SampledTimes>& {
+    auto key = drawn_by(run);
+    auto sample = samples.find(key);
+    if (sample == samples.end()) sample = samples.emplace(std::move(key), sample_times(run)).first;
+    return sample->second;
+  };
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    methods.push_back(simulated_and_communicated(runs[i], simulations[i]));
+    FormulaTimes formulas = predict_by_formula(runs[i], sample_of(runs[i]));
+    methods.back().formulas = std::move(formulas.all);
+    methods.back().why_no_formula = std::move(formulas.why_none);
+  }
+  std::vector<std::vector<FormulaTime>> by_formula;  // before they are related
+  for (const PredictedMethod& method : methods) by_formula.push_back(method.formulas);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const std::size_t baseline = baselines[i];
+    if (against.empty()) {
+      methods[i].compared_with = named(runs[baseline], baseline < shown);
+      relate(methods[i].formulas, predict_by_formula(as_baseline(runs[i]), sample_of(runs[i])).all,
+             by_formula[baseline]);
+    } else {
+      methods[i].compared_with = named(runs[baseline], runs[i]);
+      relate_to_method(methods[i].formulas, by_formula[baseline]);
+    }
+    if (!methods[baseline].simulated)
+      methods[i].compared_with += ", which is not simulated";
+    else if (methods[i].simulated)
+      compare_with(*methods[baseline].simulated, baseline == i, methods[i]);
+  }
+  methods.resize(shown);
+  return methods;
+}
 
 std::string prediction_table(std::span<const PredictedMethod> methods, std::size_t width) {
   TextTable table, narrow;
@@ -387,7 +431,7 @@ std::string prediction_table(std::span<const PredictedMethod> methods, std::size
   };
   std::string notes;
   bool is_sampled = false, has_bounds = false;
-  std::vector<std::string> compared_with;  // in their order
+  std::vector<std::string> compared_with;
   for (const PredictedMethod& method : methods) {
     add(label_of(method), row_of_simulation(method));
     if (!method.compared_with.empty() && std::ranges::find(compared_with, method.compared_with) == compared_with.end())
@@ -426,95 +470,16 @@ std::string predictions_json(const std::string& experiment, std::span<const Pred
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-namespace {
-
-std::vector<FoundRun> runs_below(const std::string& directory) {
-  try {
-    return find_runs(directory);
-  } catch (const ResultsDirectoryFault& fault) {
-    throw ConfigurationFault(fmt::format("--to-target {}", fault.what()));
-  }
-}
-
-const Run& run_of(const PredictedMethod& method, const Experiment& experiment) {
-  return *std::ranges::find_if(experiment.runs, [&](const Run& run) {
-    return run.method == method.method && run.sweep == method.sweep && run.seed == method.seed;
-  });
-}
-
-// "an accuracy of 0.55", "a loss of 0.4", or both.
-std::string target_text(std::optional<double> accuracy, std::optional<double> loss) {
-  std::string text;
-  if (accuracy) text = fmt::format("an accuracy of {:.6g}", *accuracy);
-  if (loss) text += fmt::format("{}a loss of {:.6g}", text.empty() ? "" : " and ", *loss);
-  return text;
-}
-
-std::optional<double> number_of(const std::string& value) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  const bool is_number = error == std::errc() && end == value.data() + value.size();
-  return is_number ? std::optional(number) : std::nullopt;
-}
-
-// Of the best setting's swept numbers those beyond which the file tries none: a better one may lie there.
-std::string edges_of(const PredictedMethod& best, std::span<const PredictedMethod> methods) {
-  std::string text;
-  for (const auto& [key, value] : best.sweep) {
-    const std::optional<double> own = number_of(value);
-    bool is_least = own.has_value(), is_most = own.has_value(), is_alone = true;
-    for (const PredictedMethod& other : methods)
-      for (const auto& [other_key, other_value] : other.sweep) {
-        const auto number = number_of(other_value);
-        if (!own || !number || other_key != key || other.method != best.method) continue;
-        is_least &= *own <= *number;
-        is_most &= *own >= *number;
-        is_alone &= *own == *number;
-      }
-    if (!is_alone && (is_least || is_most))
-      text += fmt::format("{} = {} is the {} that the file sweeps: a better one may lie beyond\n", printable(key),
-                          printable(value), is_least ? "least" : "most");
-  }
-  return text;
-}
-
-// Of the steps that are needed alone, where those of the whole run have another pace or batch, or are too many to
-// simulate; none where those needed are, too.
-std::optional<PredictedTarget> way_to_target(const Run& run, const std::optional<SimulatedTime>& whole,
-                                             const StepsByBatch& target) {
-  constexpr int most_rounds = 4;  // of better guesses
-  constexpr Step first_guess = 100;
-  const ScheduledRounds rounds(run);
-  std::optional<SimulatedTime> time = whole ? whole : simulate_first_steps(run, first_guess);
-  if (!time) return std::nullopt;
-  PredictedTarget predicted;
-  for (int round = 0;; ++round) {
-    const Step last = std::llround(std::ceil(predicted.steps));
-    predicted.batch =
-        time->micro_batches_per_s * time->step_time_s * static_cast<double>(run.training.samples_per_micro_batch);
-    if (!(predicted.batch > 0)) return std::nullopt;
-    predicted.steps = target.steps(predicted.batch);
-    predicted.step_time_s = time->step_time_s;
-    predicted.time_s = predicted.steps * predicted.step_time_s;
-    if (whole && !whole->total_time_s) return predicted;
-    const Step needed = std::llround(std::ceil(predicted.steps));
-    if (needed == last || round == most_rounds) return predicted;
-    if (whole) {
-      const Step all = std::llround(*whole->total_time_s / whole->step_time_s);
-      if (needed >= all || (settles_after(run) == 0 && rounds.stand_for_all(needed, all))) return predicted;
-    }
-    time = simulate_first_steps(run, needed);
-    if (!time) return std::nullopt;
-  }
-}
-
-}  // namespace
-
 TargetRuns read_target_runs(const std::string& directory) {
   const auto fault = [&](const std::string& why) {
     return ConfigurationFault(fmt::format("--to-target {}: {}", directory, why));
   };
-  const std::vector<FoundRun> runs = runs_below(directory);
+  std::vector<FoundRun> runs;
+  try {
+    runs = find_runs(directory);
+  } catch (const ResultsDirectoryFault& problem) {
+    throw ConfigurationFault(fmt::format("--to-target {}", problem.what()));
+  }
   TargetRuns target;
   std::set<std::string> methods;
   for (const FoundRun& run : runs) methods.insert(run.summary.method);
@@ -561,7 +526,9 @@ void check_target(const Experiment& experiment, const TargetRuns& target) {
 
 void predict_target(std::span<PredictedMethod> methods, const Experiment& experiment, const TargetRuns& target) {
   for (PredictedMethod& method : methods) {
-    const Run& run = run_of(method, experiment);
+    const Run& run = *std::ranges::find_if(experiment.runs, [&](const Run& one) {
+      return one.method == method.method && one.sweep == method.sweep && one.seed == method.seed;
+    });
     const Traits traits = run.algorithm->traits();
     if (!traits.steps_along_fresh_mean && !traits.publishes_rounds) continue;
     method.target = way_to_target(run, method.simulated, target.steps);

@@ -3,24 +3,15 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 #include <ctime>
 #include <exception>
 #include <iterator>
-#include <map>
-#include <span>
 #include <system_error>
-#include <utility>
 
 #include "experiments/commands/commands.hpp"
 #include "experiments/execution/tuning.hpp"
 #include "results/found_runs.hpp"
-#include "results/lease.hpp"
-#include "results/progress.hpp"
-#include "results/run.hpp"
-#include "results/run_directory.hpp"
-#include "results/summary.hpp"
 #include "workers/base/files.hpp"
 
 namespace syncopate {
@@ -28,30 +19,12 @@ namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
 
-// What host seconds finished runs took.
-class PastCosts {
- public:
-  void add(const std::string& label, double host_s) {
-    for (Mean* const mean : {&of_label_[label], &of_all_}) {
-      mean->sum += host_s;
-      ++mean->count;
-    }
-  }
-  // Nothing while none is finished.
-  std::optional<double> expected(const std::string& label) const {
-    const auto found = of_label_.find(label);
-    const Mean& mean = found == of_label_.end() ? of_all_ : found->second;
-    return mean.count > 0 ? std::optional(mean.sum / mean.count) : std::nullopt;
-  }
-
- private:
-  struct Mean {
-    double sum = 0;
-    int count = 0;
-  };
-  std::map<std::string, Mean> of_label_;
-  Mean of_all_;
+// Host time of finished runs, by label and (nullopt) of all.
+struct Mean {
+  double sum_s = 0;
+  int count = 0;
 };
+using PastCosts = std::map<std::optional<std::string>, Mean>;
 
 std::optional<RunSummary> summary_in(const PlannedRun& run) {
   try {
@@ -81,11 +54,7 @@ RunningRun running(const PlannedRun& run, const LeaseNote& note, const fs::path&
           .time_out_s = note.time_out_s};
 }
 
-double seconds_since(fs::file_time_type time) {
-  return std::max(0.0, std::chrono::duration<double>(fs::file_time_type::clock::now() - time).count());
-}
-
-// The same run under MPI has its own directory beside it.
+// The directory of the same run on the simulated cluster, which lies beside it.
 fs::path without_mpi(fs::path directory) {
   const std::string name = directory.filename().string();
   return name.ends_with("-mpi") ? directory.replace_filename(name.substr(0, name.size() - 4)) : directory;
@@ -97,7 +66,7 @@ bool is_finished_under_mpi(PlannedRun run) {
   return summary && summary->status == RunStatus::finished && damage_of(run.directory).empty();
 }
 
-// By the names of its folders, where no plan tells.
+// From the names of the run's folders, without a plan.
 PlannedRun by_folders(const fs::path& directory) {
   PlannedRun run{.label = directory.parent_path().filename().string(), .directory = directory};
   const std::string name = directory.filename().string();  // seed=<number>-<hash>
@@ -110,7 +79,7 @@ std::vector<LeaseNote> held_in(const fs::path& directory) {
   return Leases(directory / share_folder / leases_folder, std::chrono::seconds(1)).held();
 }
 
-// Of those that belong; not what a run has left that has ended since, and not where a lease says who makes it.
+// Unfinished runs for which `belongs` is true, without those that have ended since and those that have a lease.
 template <class Belongs>
 std::vector<UnfinishedRun> unfinished_in(const ExperimentFolder& folder, std::span<const PlannedRun> known,
                                          const Belongs& belongs) {
@@ -128,13 +97,17 @@ std::vector<UnfinishedRun> unfinished_in(const ExperimentFolder& folder, std::sp
     const bool is_under_mpi = without_mpi(directory) != directory;
     if (is_shared && !is_under_mpi) continue;
     if (is_under_mpi) run.label += ", under MPI";
+    const std::chrono::duration<double> age = fs::file_time_type::clock::now() - files.written;
     unfinished.push_back(
-        {.run = std::move(run), .has_checkpoint = files.has_checkpoint, .written_s_ago = seconds_since(files.written)});
+        {.run = std::move(run), .has_checkpoint = files.has_checkpoint, .written_s_ago = std::max(0.0, age.count())});
   }
   return unfinished;
 }
 
-// Of an experiment's folder.
+std::ptrdiff_t number_at_work(const ExperimentStatus& status) {
+  return std::ranges::count_if(status.running, [](const RunningRun& run) { return !run.is_silent(); });
+}
+
 void add_found(ExperimentStatus& status, const FoundRun& run) {
   if (run.summary.status == RunStatus::finished) {
     ++status.finished;
@@ -147,7 +120,7 @@ void add_found(ExperimentStatus& status, const FoundRun& run) {
                            .reason = run.summary.reason.empty() ? to_string(run.summary.status) : run.summary.reason});
 }
 
-// Of one experiment's directory with these runs.
+// The status of these runs in one experiment's directory.
 ExperimentStatus status_of(const std::string& name, const fs::path& directory, const std::vector<PlannedRun>& runs) {
   const fs::path shared = directory / share_folder;
   std::map<std::string, LeaseNote> held;
@@ -155,13 +128,16 @@ ExperimentStatus status_of(const std::string& name, const fs::path& directory, c
   const AttemptRecords attempts(shared / failed_folder, "", 0);
   ExperimentStatus status{.name = name, .directory = directory, .runs = runs.size()};
   PastCosts costs;
-  std::vector<std::pair<const PlannedRun*, double>> left;  // with the share that is
+  std::vector<std::pair<const PlannedRun*, double>> left;  // with the share that is left
   for (const PlannedRun& run : runs) {
     const auto summary = summary_in(run);
     const bool is_whole = summary && damage_of(run.directory).empty();
     if (is_whole && summary->status == RunStatus::finished) {
       ++status.finished;
-      costs.add(run.label, summary->host_s);
+      for (Mean* const mean : {&costs[run.label], &costs[std::nullopt]}) {
+        mean->sum_s += summary->host_s;
+        ++mean->count;
+      }
       continue;
     }
     const auto lease = held.find(run.hash);
@@ -181,16 +157,15 @@ ExperimentStatus status_of(const std::string& name, const fs::path& directory, c
   status.remaining = runs.size() - status.finished - status.running.size() - status.failed.size();
   double sum_s = 0;
   for (const auto& [run, share] : left) {
-    const auto cost = costs.expected(run->label);
-    if (!cost) return status;
-    sum_s += share * *cost;
+    const auto known = costs.contains(run->label) ? costs.find(run->label) : costs.find(std::nullopt);
+    if (known == costs.end()) return status;
+    sum_s += share * (known->second.sum_s / known->second.count);
   }
-  const auto at_work = std::ranges::count_if(status.running, [](const RunningRun& run) { return !run.is_silent(); });
-  if (!left.empty()) status.left_s = sum_s / static_cast<double>(std::max<std::ptrdiff_t>(1, at_work));
+  if (!left.empty()) status.left_s = sum_s / static_cast<double>(std::max<std::ptrdiff_t>(1, number_at_work(status)));
   return status;
 }
 
-// Of another launch, or of a common phase: the file says no more than which hash it is.
+// Leases on runs of another launch or on common phases, of which only the hash is known.
 std::vector<RunningRun> running_elsewhere(const fs::path& directory, std::span<const PlannedRun> plan,
                                           std::span<const FoundRun> found) {
   std::vector<RunningRun> others;
@@ -209,7 +184,7 @@ bool says_something(const ExperimentStatus& status) {
          !status.running_elsewhere.empty() || !status.faults.empty();
 }
 
-// Trials and runs apart, as for a file. `above`: where the status is asked for.
+// Trials and runs separately, as for a file. `above`: the directory that the user named.
 std::vector<ExperimentStatus> status_of_folder(const ExperimentFolder& folder, const fs::path& above) {
   const fs::path& directory = folder.directory;
   const std::string name = directory == above ? fs::canonical(directory).filename().string()
@@ -247,7 +222,7 @@ std::vector<ExperimentStatus> status_of_folder(const ExperimentFolder& folder, c
   return parts;
 }
 
-// Each once.
+// The runs' common phases, each once.
 std::vector<PlannedRun> common_phases(const fs::path& results, std::span<const Run> runs) {
   std::vector<Run> phases;
   for (const Run& run : runs)
@@ -256,7 +231,7 @@ std::vector<PlannedRun> common_phases(const fs::path& results, std::span<const R
   return planned_runs(results, phases);
 }
 
-// With what there is of runs that are not finished.
+// With unfinished runs.
 ExperimentStatus status_of(const std::string& name, const fs::path& directory, std::vector<PlannedRun> runs,
                            std::vector<PlannedRun> phases) {
   ExperimentStatus status = status_of(name, directory, runs);
@@ -268,6 +243,77 @@ ExperimentStatus status_of(const std::string& name, const fs::path& directory, s
   return status;
 }
 
+std::string name_of(const PlannedRun& run) { return fmt::format("{}, seed {}", run.label, run.seed); }
+
+std::string local_time(std::chrono::system_clock::time_point time) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  std::tm parts{};
+  localtime_r(&seconds, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts)};
+}
+
+std::string heading(const ExperimentStatus& status) {
+  if (!status.runs)
+    return fmt::format("{}: {} finished, {} failed; how many it has, its file says: syncopate status FILE\n",
+                       status.name, status.finished, status.failed.size());
+  const std::string of_others =
+      status.of_other_launches > 0 ? fmt::format(" ({} not of the last launch)", status.of_other_launches) : "";
+  std::string text = fmt::format("{}: {} run{}{}: {} finished, {} running, {} failed, {} remaining", status.name,
+                                 *status.runs, *status.runs == 1 ? "" : "s", of_others, status.finished,
+                                 status.running.size(), status.failed.size(), status.remaining.value_or(0));
+  if (!status.left_s) return text + "\n";
+  if (number_at_work(status) == 0)
+    return text + fmt::format("; nobody shares them now, one process takes about {}\n", clock_text(*status.left_s));
+  const auto end = std::chrono::system_clock::now() + std::chrono::seconds(std::llround(*status.left_s));
+  return text + fmt::format("; about {} left, until {}\n", clock_text(*status.left_s), local_time(end));
+}
+
+Json json_of(const RunningRun& run) {
+  return {
+      {"hash", run.run.hash},     {"label", run.run.label},      {"seed", run.run.seed},         {"host", run.host},
+      {"process", run.process},   {"since", run.since},          {"share_done", run.share_done}, {"lost", run.is_lost},
+      {"silent_s", run.silent_s}, {"time_out_s", run.time_out_s}};
+}
+
+std::string line_of(const RunningRun& run, const std::string& name) {
+  const std::string who = run.host.empty() ? "a process that left no name"
+                                           : fmt::format("{}, process {}, since {}", run.host, run.process, run.since);
+  const std::string lost = run.is_lost       ? "; it is gone, and who looks next takes the run over"
+                           : run.is_silent() ? fmt::format("; silent for {}", clock_text(run.silent_s))
+                                             : "";
+  return fmt::format("  running  {:>3.0f} %  {}: {}{}\n", std::floor(100 * run.share_done), name, who, lost);
+}
+
+Json json_of(const ExperimentStatus& status) {
+  Json json = {{"experiment", status.name}, {"directory", status.directory.string()}};
+  json["runs"] = or_null(status.runs);
+  json["of_other_launches"] = status.of_other_launches;
+  json["finished"] = status.finished;
+  json["finished_under_mpi"] = status.finished_under_mpi;
+  json["running"] = Json::array();
+  for (const RunningRun& run : status.running) json["running"].push_back(json_of(run));
+  json["running_elsewhere"] = Json::array();
+  for (const RunningRun& run : status.running_elsewhere)
+    json["running_elsewhere"].push_back(
+        {{"hash", run.run.hash}, {"host", run.host}, {"process", run.process}, {"share_done", run.share_done}});
+  json["failed"] = Json::array();
+  for (const FailedRun& run : status.failed)
+    json["failed"].push_back(
+        {{"hash", run.run.hash}, {"label", run.run.label}, {"seed", run.run.seed}, {"reason", run.reason}});
+  json["unfinished"] = Json::array();
+  for (const UnfinishedRun& run : status.unfinished)
+    json["unfinished"].push_back({{"hash", run.run.hash},
+                                  {"label", run.run.label},
+                                  {"seed", run.run.seed},
+                                  {"checkpoint", run.has_checkpoint},
+                                  {"written_s_ago", run.written_s_ago}});
+  json["faults"] = status.faults;
+  json["remaining"] = or_null(status.remaining);
+  json["left_s"] = or_null(status.left_s);
+  return json;
+}
+
 }  // namespace
 
 std::vector<ExperimentStatus> status_of(const Experiment& experiment, const fs::path& results) {
@@ -275,7 +321,7 @@ std::vector<ExperimentStatus> status_of(const Experiment& experiment, const fs::
   const auto all = [&](const std::string& name, const std::vector<Run>& runs) {
     return status_of(name, directory, planned_runs(results, runs), common_phases(results, runs));
   };
-  const auto faults = [&directory] {  // folders that cannot be looked into; runs in them count as not there
+  const auto faults = [&directory] {  // unreadable folders, whose runs count as missing
     std::vector<std::string> lines;
     for (ExperimentFolder& folder : experiment_folders(directory))
       std::ranges::move(folder.faults, std::back_inserter(lines));
@@ -288,7 +334,7 @@ std::vector<ExperimentStatus> status_of(const Experiment& experiment, const fs::
   }
   const TuningSoFar so_far = tuning_so_far(experiment, results.string());
   std::vector<ExperimentStatus> both = {all(experiment.name + ", trials", so_far.trials)};
-  // Which runs follow is known once all trials have ended; how many, before.
+  // The runs are known once all trials have ended; their number before.
   if (so_far.runs)
     both.push_back(all(experiment.name, *so_far.runs));
   else
@@ -318,82 +364,6 @@ std::vector<ExperimentStatus> status_of_directory(const fs::path& directory) {
   }
   return all;
 }
-
-namespace {
-
-std::string name_of(const PlannedRun& run) { return fmt::format("{}, seed {}", run.label, run.seed); }
-
-std::string local_time(std::chrono::system_clock::time_point time) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
-  std::tm parts{};
-  localtime_r(&seconds, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts)};
-}
-
-std::string heading(const ExperimentStatus& status) {
-  if (!status.runs)
-    return fmt::format("{}: {} finished, {} failed; how many it has, its file says: syncopate status FILE\n",
-                       status.name, status.finished, status.failed.size());
-  const std::string of_others =
-      status.of_other_launches > 0 ? fmt::format(" ({} not of the last launch)", status.of_other_launches) : "";
-  std::string text = fmt::format("{}: {} run{}{}: {} finished, {} running, {} failed, {} remaining", status.name,
-                                 *status.runs, *status.runs == 1 ? "" : "s", of_others, status.finished,
-                                 status.running.size(), status.failed.size(), status.remaining.value_or(0));
-  const auto at_work = std::ranges::count_if(status.running, [](const RunningRun& run) { return !run.is_silent(); });
-  if (!status.left_s) return text + "\n";
-  if (at_work == 0)
-    return text + fmt::format("; nobody shares them now, one process takes about {}\n", clock_text(*status.left_s));
-  const auto end = std::chrono::system_clock::now() + std::chrono::seconds(std::llround(*status.left_s));
-  return text + fmt::format("; about {} left, until {}\n", clock_text(*status.left_s), local_time(end));
-}
-
-Json json_of(const RunningRun& run) {
-  return {
-      {"hash", run.run.hash},     {"label", run.run.label},      {"seed", run.run.seed},         {"host", run.host},
-      {"process", run.process},   {"since", run.since},          {"share_done", run.share_done}, {"lost", run.is_lost},
-      {"silent_s", run.silent_s}, {"time_out_s", run.time_out_s}};
-}
-
-std::string line_of(const RunningRun& run, const std::string& name) {
-  const std::string who = run.host.empty() ? "a process that left no name"
-                                           : fmt::format("{}, process {}, since {}", run.host, run.process, run.since);
-  const std::string lost = run.is_lost       ? "; it is gone, and who looks next takes the run over"
-                           : run.is_silent() ? fmt::format("; silent for {}", clock_text(run.silent_s))
-                                             : "";
-  return fmt::format("  running  {:>3.0f} %  {}: {}{}\n", std::floor(100 * run.share_done), name, who, lost);
-}
-
-Json json_of(const ExperimentStatus& status) {
-  Json json = {{"experiment", status.name}, {"directory", status.directory.string()}};
-  json["runs"] = status.runs ? Json(*status.runs) : Json(nullptr);
-  json["of_other_launches"] = status.of_other_launches;
-  json["finished"] = status.finished;
-  json["finished_under_mpi"] = status.finished_under_mpi;
-  json["running"] = Json::array();
-  for (const RunningRun& run : status.running) json["running"].push_back(json_of(run));
-  json["running_elsewhere"] = Json::array();
-  for (const RunningRun& run : status.running_elsewhere)
-    json["running_elsewhere"].push_back(
-        {{"hash", run.run.hash}, {"host", run.host}, {"process", run.process}, {"share_done", run.share_done}});
-  json["failed"] = Json::array();
-  for (const FailedRun& run : status.failed)
-    json["failed"].push_back(
-        {{"hash", run.run.hash}, {"label", run.run.label}, {"seed", run.run.seed}, {"reason", run.reason}});
-  json["unfinished"] = Json::array();
-  for (const UnfinishedRun& run : status.unfinished)
-    json["unfinished"].push_back({{"hash", run.run.hash},
-                                  {"label", run.run.label},
-                                  {"seed", run.run.seed},
-                                  {"checkpoint", run.has_checkpoint},
-                                  {"written_s_ago", run.written_s_ago}});
-  json["faults"] = status.faults;
-  json["remaining"] = status.remaining ? Json(*status.remaining) : Json(nullptr);
-  json["left_s"] = status.left_s ? Json(*status.left_s) : Json(nullptr);
-  return json;
-}
-
-}  // namespace
 
 std::string status_text(const std::vector<ExperimentStatus>& experiments) {
   std::string text;

@@ -2,23 +2,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
-#include <map>
 #include <set>
-#include <stdexcept>
-#include <vector>
 
 #include "experiments/commands/commands.hpp"
-#include "experiments/sections/experiment.hpp"
+#include "results/claims.hpp"
 #include "results/found_runs.hpp"
-#include "results/paired_table.hpp"
 #include "results/result_rows.hpp"
 #include "results/result_table.hpp"
-#include "results/run_directory.hpp"
-#include "results/scoreboard.hpp"
-#include "results/statistics.hpp"
-#include "results/summary.hpp"
 #include "results/text_table.hpp"
 #include "workers/base/files.hpp"
 #include "workers/config/key_path.hpp"
@@ -44,8 +35,8 @@ std::vector<fs::path> files_below(const fs::path& directory) {
   return files;
 }
 
-// What is wrong with the runs beside claims that were judged by them; empty where nothing is, or where the claims are
-// kept without them (results/paper).
+// Whether runs by which claims were judged are missing or damaged; empty: no fault, or the claims are kept without runs
+// (results/paper).
 std::string fault_of_runs(const fs::path& directory, const JudgedClaims& claims) {
   const auto is_directory = [](const fs::directory_entry& entry) { return entry.is_directory(); };
   const bool are_kept = fs::exists(directory / "runs.csv") &&
@@ -70,6 +61,157 @@ std::string as_comment(const std::string& lines) {
     text += lines[i];
   }
   return text;
+}
+
+constexpr std::size_t usual_width = 120;
+
+const Measure* known_measure(const std::string& option, const std::string& name) {
+  if (const Measure* measure = measure_named(name)) return measure;
+  std::vector<std::string> known;
+  for (const Measure& measure : measures()) known.emplace_back(measure.name);
+  throw ConfigurationFault(fmt::format("{} {}: {}", option, name, must_be_one_of(name, known)));
+}
+
+std::vector<const Measure*> chosen_measures(const std::vector<std::string>& names) {
+  std::vector<const Measure*> chosen;
+  for (const std::string& name : names) chosen.push_back(known_measure("--measure", name));
+  if (!chosen.empty()) return chosen;
+  for (const char* const name : {"final_test_accuracy", "final_test_loss", "time_to_target_s", "step_time_s",
+                                 "communicated_bytes", "micro_batches_per_s"})
+    chosen.push_back(measure_named(name));
+  return chosen;
+}
+
+// Runs of one clock; each clock has a table of its own.
+std::vector<RunSummary> runs_on(const std::vector<ResultRow>& rows, bool wall_clock) {
+  std::vector<RunSummary> runs;
+  for (const ResultRow& row : rows)
+    if (row.on_wall_clock == wall_clock)
+      for (RunSummary run : row.runs) {
+        run.method = row.label;  // rows that the sweep alone does not tell apart
+        run.sweep.clear();
+        runs.push_back(std::move(run));
+      }
+  return runs;
+}
+
+// By the rows' labels.
+std::map<std::string, std::string> methods_of(const std::vector<ResultRow>& rows) {
+  std::map<std::string, std::string> methods;
+  for (const ResultRow& row : rows) methods.emplace(row.label, row.method);
+  return methods;
+}
+
+// Width 0: there is no terminal.
+std::string written(const TextTable& wide, const TextTable& narrow, TableFormat format, std::size_t width) {
+  if (format == TableFormat::markdown) return wide.markdown();
+  if (format == TableFormat::latex) return wide.latex();
+  if (wide.width() <= (width > 0 ? width : usual_width)) return wide.text();
+  return width > 0 ? narrow.folded_text(width) : narrow.text(usual_width);
+}
+
+// Markdown and LaTeX need marks for lines below a table.
+std::string written_notes(const std::string& notes, TableFormat format, std::size_t width) {
+  if (format == TableFormat::text || notes.empty()) return fold_lines(notes, width);
+  std::string text = "\n";
+  for (std::size_t begin = 0, end = 0; (end = notes.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const bool is_last = end + 1 == notes.size();
+    text += (format == TableFormat::latex ? "% " : "") + notes.substr(begin, end - begin);
+    text += format == TableFormat::markdown && !is_last ? "\\\n" : "\n";  // lines stay lines on a page
+  }
+  return text;
+}
+
+// Lines for requested measures that no row has.
+std::string missing_of(const std::vector<PairedRow>& rows, const std::vector<std::string>& asked) {
+  std::string text;
+  for (const std::string& name : asked) {
+    const auto has = [&name](const PairedRow& row) {
+      return std::ranges::any_of(row.measures, [&](const PairedMeasure& one) { return name == one.measure->name; });
+    };
+    const bool is_told = name == "time_to_target_s" && std::ranges::any_of(rows, &PairedRow::nobody_reached);
+    if (!is_told && std::ranges::none_of(rows, has))
+      text += fmt::format("{}: {}\n", name,
+                          name.find("_to_target") != std::string::npos ? "no run reached the target, or has one"
+                                                                       : "no two runs of a seed have it");
+  }
+  return text;
+}
+
+// Throws a Fault as a ConfigurationFault.
+template <typename Fault, typename Call>
+auto configured(const std::string& before, const Call& call) {
+  try {
+    return call();
+  } catch (const Fault& fault) {
+    throw ConfigurationFault(before + fault.what());
+  }
+}
+
+std::vector<PairedRow> paired(const std::vector<ResultRow>& rows, const TablesOptions& options,
+                              const std::vector<const Measure*>& measures) {
+  return configured<std::invalid_argument>("--against: ", [&] { return paired_rows(rows, options.against, measures); });
+}
+
+std::string ranked(const std::vector<ResultRow>& rows, const Measure& measure, TableFormat format, std::size_t width) {
+  return configured<std::invalid_argument>("--rank: ", [&] {
+    const std::vector<Ranking> found = rankings(rows, measure);
+    const TextTable places = ranking_table(found, measure), when = which_when_table(found);
+    return "\n" + written(places, places, format, width) + "\n" + written(when, when, format, width) +
+           written_notes(ranking_notes(measure), format, width);
+  });
+}
+
+// The number of runs that missed their target, and when the first of them ended.
+std::string missed_target_of_csv(const std::string& experiment, const ResultRow& row, bool is_compared) {
+  std::size_t missed = 0;
+  double until_s = std::numeric_limits<double>::infinity();
+  for (const RunSummary& run : row.runs) {
+    if (!run.time_to_target || run.time_to_target->time_s) continue;
+    ++missed;
+    until_s = std::min(until_s, run.end_time_s);
+  }
+  if (missed == 0) return {};
+  return fmt::format("{},{},{},target_missed_until_s,{},{},0{}\n", csv_field(experiment), csv_field(row.label),
+                     csv_field(row.method), missed, until_s, is_compared ? ",,,,,,," : "");
+}
+
+// The columns against,pairs,difference,low,high,t_p,sign_flip_p, each after a comma.
+std::string difference_of_csv(const std::vector<PairedRow>& compared, const ResultRow& row, const Measure& measure) {
+  const std::string none = ",,,,,,,";
+  const auto paired = std::ranges::find(compared, &row, &PairedRow::row);
+  if (paired == compared.end()) return none;
+  const auto found = std::ranges::find(paired->measures, &measure, &PairedMeasure::measure);
+  if (found == paired->measures.end() || found->is_bound) return none;
+  const auto& difference = found->difference;
+  const auto field = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
+  const auto& interval = difference.interval;
+  return fmt::format(",{},{},{},{},{},{},{}", csv_field(paired->other->label), difference.n, difference.mean,
+                     interval ? fmt::format("{}", interval->low) : "",
+                     interval ? fmt::format("{}", interval->high) : "", field(difference.t_p),
+                     field(difference.sign_flip_p));
+}
+
+void add_rows_of_csv(std::string& text, const std::string& experiment, const std::vector<ResultRow>& rows,
+                     const TablesOptions& options) {
+  std::vector<const Measure*> all;
+  for (const Measure& measure : measures()) all.push_back(&measure);
+  const std::vector<PairedRow> compared =
+      options.against.empty() ? std::vector<PairedRow>() : paired(rows, options, all);
+  for (const ResultRow& row : rows) {
+    text += missed_target_of_csv(experiment, row, !options.against.empty());
+    for (const Measure* measure : all) {
+      std::vector<double> values;
+      for (const RunSummary& run : row.runs)
+        if (const auto value = measure->value(run)) values.push_back(*value);
+      if (values.empty()) continue;
+      const Statistics found = statistics(values);
+      text += fmt::format("{},{},{},{},{},{},{}", csv_field(experiment), csv_field(row.label), csv_field(row.method),
+                          measure->name, found.n, found.mean, found.std);
+      if (!options.against.empty()) text += difference_of_csv(compared, row, *measure);
+      text += "\n";
+    }
+  }
 }
 
 }  // namespace
@@ -127,7 +269,7 @@ std::string claims_of(const ClaimsOptions& options, std::size_t width) {
 }
 
 Export prepare_export(const ExportOptions& options) {
-  const std::filesystem::path folder = options.to.empty() ? options.directory : options.to;
+  const fs::path folder = options.to.empty() ? options.directory : options.to;
   Export result{.runs_file = (folder / "runs.csv").string(),
                 .runs_csv = {},
                 .evaluations_file = (folder / "evaluations.csv").string(),
@@ -140,7 +282,7 @@ Export prepare_export(const ExportOptions& options) {
     throw ConfigurationFault(fault.what());
   }
   std::error_code problem;
-  std::filesystem::create_directories(folder, problem);
+  fs::create_directories(folder, problem);
   if (problem) throw ConfigurationFault(fmt::format("{}: cannot be made: {}", folder.string(), problem.message()));
   for (const std::string& file : {result.runs_file, result.evaluations_file})
     if (const std::string why = why_not_replaceable(file); !why.empty())
@@ -153,171 +295,6 @@ void write_export(const Export& tables) {
   replace_file(tables.evaluations_file, tables.evaluations_csv);
 }
 
-namespace {
-
-constexpr std::size_t usual_width = 120;
-
-const Measure* known_measure(const std::string& option, const std::string& name) {
-  if (const Measure* measure = measure_named(name)) return measure;
-  std::vector<std::string> known;
-  for (const Measure& measure : measures()) known.emplace_back(measure.name);
-  throw ConfigurationFault(fmt::format("{} {}: {}", option, name, must_be_one_of(name, known)));
-}
-
-std::vector<const Measure*> chosen_measures(const std::vector<std::string>& names) {
-  std::vector<const Measure*> chosen;
-  for (const std::string& name : names) chosen.push_back(known_measure("--measure", name));
-  if (!chosen.empty()) return chosen;
-  for (const char* const name : {"final_test_accuracy", "final_test_loss", "time_to_target_s", "step_time_s",
-                                 "communicated_bytes", "micro_batches_per_s"})
-    chosen.push_back(measure_named(name));
-  return chosen;
-}
-
-// <results>/<experiment>/<method>/<run>
-std::filesystem::path directory_of_experiment(const std::vector<FoundRun>& members) {
-  return std::filesystem::absolute(members.front().directory).lexically_normal().parent_path().parent_path();
-}
-
-// Of both clocks, each with its own table.
-std::vector<RunSummary> runs_on(const std::vector<ResultRow>& rows, bool wall_clock) {
-  std::vector<RunSummary> runs;
-  for (const ResultRow& row : rows)
-    if (row.on_wall_clock == wall_clock)
-      for (RunSummary run : row.runs) {
-        run.method = row.label;  // rows that the sweep alone does not tell apart
-        run.sweep.clear();
-        runs.push_back(std::move(run));
-      }
-  return runs;
-}
-
-// What methods are called of which a run above has its row's label.
-std::map<std::string, std::string> methods_of(const std::vector<ResultRow>& rows) {
-  std::map<std::string, std::string> methods;
-  for (const ResultRow& row : rows) methods.emplace(row.label, row.method);
-  return methods;
-}
-
-// Width 0: there is no terminal.
-std::string written(const TextTable& wide, const TextTable& narrow, TableFormat format, std::size_t width) {
-  if (format == TableFormat::markdown) return wide.markdown();
-  if (format == TableFormat::latex) return wide.latex();
-  if (wide.width() <= (width > 0 ? width : usual_width)) return wide.text();
-  return width > 0 ? narrow.folded_text(width) : narrow.text(usual_width);
-}
-
-// Markdown and LaTeX have no lines of their own below a table.
-std::string written_notes(const std::string& notes, TableFormat format, std::size_t width) {
-  if (format == TableFormat::text || notes.empty()) return fold_lines(notes, width);
-  std::string text = "\n";
-  for (std::size_t begin = 0, end = 0; (end = notes.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const bool is_last = end + 1 == notes.size();
-    text += (format == TableFormat::latex ? "% " : "") + notes.substr(begin, end - begin);
-    text += format == TableFormat::markdown && !is_last ? "\\\n" : "\n";  // lines stay lines on a page
-  }
-  return text;
-}
-
-std::vector<PairedRow> paired(const std::vector<ResultRow>& rows, const TablesOptions& options,
-                              const std::vector<const Measure*>& measures) {
-  try {
-    return paired_rows(rows, options.against, measures);
-  } catch (const std::invalid_argument& fault) {
-    throw ConfigurationFault(fmt::format("--against: {}", fault.what()));
-  }
-}
-
-std::string tuned_in(const std::filesystem::path& directory, bool wall_clock) {
-  try {
-    return tuning_lines(directory, wall_clock);
-  } catch (const ResultsDirectoryFault& fault) {
-    throw ConfigurationFault(fault.what());
-  }
-}
-
-// What was asked for and nobody has.
-std::string missing_of(const std::vector<PairedRow>& rows, const std::vector<std::string>& asked) {
-  std::string text;
-  for (const std::string& name : asked) {
-    const auto has = [&name](const PairedRow& row) {
-      return std::ranges::any_of(row.measures, [&](const PairedMeasure& one) { return name == one.measure->name; });
-    };
-    const bool is_told = name == "time_to_target_s" && std::ranges::any_of(rows, &PairedRow::nobody_reached);
-    if (!is_told && std::ranges::none_of(rows, has))
-      text += fmt::format("{}: {}\n", name,
-                          name.find("_to_target") != std::string::npos ? "no run reached the target, or has one"
-                                                                       : "no two runs of a seed have it");
-  }
-  return text;
-}
-
-std::string ranked(const std::vector<ResultRow>& rows, const Measure& measure, TableFormat format, std::size_t width) {
-  try {
-    const std::vector<Ranking> found = rankings(rows, measure);
-    const TextTable places = ranking_table(found, measure), when = which_when_table(found);
-    return "\n" + written(places, places, format, width) + "\n" + written(when, when, format, width) +
-           written_notes(ranking_notes(measure), format, width);
-  } catch (const std::invalid_argument& fault) {
-    throw ConfigurationFault(fmt::format("--rank: {}", fault.what()));
-  }
-}
-
-// Of runs that have a target and missed it: how many, and when the first of them ended.
-std::string missed_target_of_csv(const std::string& experiment, const ResultRow& row, bool is_compared) {
-  std::size_t missed = 0;
-  double until_s = std::numeric_limits<double>::infinity();
-  for (const RunSummary& run : row.runs) {
-    if (!run.time_to_target || run.time_to_target->time_s) continue;
-    ++missed;
-    until_s = std::min(until_s, run.end_time_s);
-  }
-  if (missed == 0) return {};
-  return fmt::format("{},{},{},target_missed_until_s,{},{},0{}\n", csv_field(experiment), csv_field(row.label),
-                     csv_field(row.method), missed, until_s, is_compared ? ",,,,,,," : "");
-}
-
-void add_rows_of_csv(std::string& text, const std::string& experiment, const std::vector<ResultRow>& rows,
-                     const TablesOptions& options) {
-  std::vector<const Measure*> all;
-  for (const Measure& measure : measures()) all.push_back(&measure);
-  const std::vector<PairedRow> compared =
-      options.against.empty() ? std::vector<PairedRow>() : paired(rows, options, all);
-  for (const ResultRow& row : rows) {
-    text += missed_target_of_csv(experiment, row, !options.against.empty());
-    for (const Measure* measure : all) {
-      std::vector<double> values;
-      for (const RunSummary& run : row.runs)
-        if (const auto value = measure->value(run)) values.push_back(*value);
-      if (values.empty()) continue;
-      const Statistics found = statistics(values);
-      text += fmt::format("{},{},{},{},{},{},{}", csv_field(experiment), csv_field(row.label), csv_field(row.method),
-                          measure->name, found.n, found.mean, found.std);
-      if (!options.against.empty()) {
-        const auto other = std::ranges::find(compared, &row, &PairedRow::row);
-        const PairedMeasure* difference = nullptr;
-        if (other != compared.end()) {
-          const auto at = std::ranges::find(other->measures, measure, &PairedMeasure::measure);
-          if (at != other->measures.end() && !at->is_bound) difference = &*at;
-        }
-        const auto field = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
-        text +=
-            difference
-                ? fmt::format(
-                      ",{},{},{},{},{},{},{}", csv_field(other->other->label), difference->difference.n,
-                      difference->difference.mean,
-                      difference->difference.interval ? fmt::format("{}", difference->difference.interval->low) : "",
-                      difference->difference.interval ? fmt::format("{}", difference->difference.interval->high) : "",
-                      field(difference->difference.t_p), field(difference->difference.sign_flip_p))
-                : ",,,,,,,";
-      }
-      text += "\n";
-    }
-  }
-}
-
-}  // namespace
-
 std::string tables_of(const TablesOptions& options, std::size_t width) {
   const std::vector<const Measure*> measures = chosen_measures(options.measures);
   if (!options.measures.empty() && options.against.empty())
@@ -325,12 +302,8 @@ std::string tables_of(const TablesOptions& options, std::size_t width) {
   const Measure* const rank = options.rank.empty() ? nullptr : known_measure("--rank", options.rank);
   if (rank && options.format == TableFormat::csv)
     throw ConfigurationFault("--rank: as CSV a table has all measures of all rows, and no ranking");
-  std::vector<std::vector<FoundRun>> experiments;
-  try {
-    experiments = by_experiment(find_runs(options.directory));
-  } catch (const ResultsDirectoryFault& fault) {
-    throw ConfigurationFault(fault.what());
-  }
+  const auto experiments =
+      configured<ResultsDirectoryFault>("", [&] { return by_experiment(find_runs(options.directory)); });
   std::string text;
   if (options.format == TableFormat::csv) {
     text = "experiment,row,method,measure,n,mean,std";
@@ -348,7 +321,10 @@ std::string tables_of(const TablesOptions& options, std::size_t width) {
       const ResultTable table =
           result_columns(runs_on(rows, wall_clock), wall_clock ? "wall" : "virtual", methods_of(rows));
       if (table.wide.width() == 0) continue;
-      const std::string tuned = tuned_in(directory_of_experiment(members), wall_clock);
+      // <results>/<experiment>/<method>/<run>
+      const fs::path run = fs::absolute(members.front().directory).lexically_normal();
+      const std::string tuned = configured<ResultsDirectoryFault>(
+          "", [&] { return tuning_lines(run.parent_path().parent_path(), wall_clock); });
       text += written(table.wide, table.narrow, options.format, width) +
               written_notes(table.notes + tuned, options.format, width);
     }

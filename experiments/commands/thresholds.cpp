@@ -2,20 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <iterator>
-#include <map>
-#include <memory>
 #include <new>
-#include <span>
 #include <system_error>
 #include <tuple>
-#include <utility>
 
 #include "algorithms/synchronous/drop_threshold.hpp"
 #include "experiments/commands/commands.hpp"
-#include "experiments/sections/experiment.hpp"
-#include "results/summary.hpp"
 #include "results/text_table.hpp"
 #include "workers/base/terminal_text.hpp"
 #include "workers/time/trace.hpp"
@@ -53,15 +46,17 @@ std::vector<double> times_of(const Trace& trace, const std::vector<Step>& steps)
   return times;
 }
 
-double mean_of_slowest(const RecordedTimes& recorded) {
-  std::vector<double> slowest_s(static_cast<std::size_t>(recorded.steps), 0.0);
-  visit_ends(recorded.view(), [&](int step, int, double end) {
-    double& slowest = slowest_s[static_cast<std::size_t>(step)];
-    slowest = std::max(slowest, end);
+// E[T] and E[T_n].
+std::pair<double, double> mean_times(const MicroBatchTimes& recorded) {
+  std::vector<double> slowest(static_cast<std::size_t>(recorded.steps), 0.0);
+  double of_workers = 0, of_steps = 0;
+  visit_ends(recorded, [&](int step, int micro_batch, double end) {
+    double& until = slowest[static_cast<std::size_t>(step)];
+    until = std::max(until, end);
+    if (micro_batch + 1 == recorded.micro_batches) of_workers += end;
   });
-  double sum_s = 0;
-  for (const double slowest : slowest_s) sum_s += slowest;
-  return sum_s / recorded.steps;
+  for (const double end : slowest) of_steps += end;
+  return {of_steps / recorded.steps, of_workers / recorded.steps / recorded.workers};
 }
 
 // From the rows of steps.csv that are one step each, of the whole steps.
@@ -88,9 +83,11 @@ void find_serial_time(const fs::path& file, const std::vector<Step>& whole, Reco
     }
     sum_s += found->second;
   }
-  recorded.serial_s = std::max(sum_s / static_cast<double>(whole.size()) - mean_of_slowest(recorded), 0.0);
+  recorded.serial_s = std::max(sum_s / static_cast<double>(whole.size()) - mean_times(recorded.view()).first, 0.0);
 }
 
+// T^c is a step's time in steps.csv beyond its slowest worker's micro-batches, on average over the whole steps, as in
+// DropCompute's reference code, and at least 0.
 RecordedTimes read(const fs::path& source) {
   std::error_code ignored;
   const bool is_run = fs::is_directory(source, ignored);
@@ -120,22 +117,6 @@ RecordedTimes read(const fs::path& source) {
   if (is_run) find_serial_time(source / "steps.csv", whole, recorded);
   return recorded;
 }
-
-}  // namespace
-
-RecordedTimes read_recorded_times(const fs::path& source) {
-  try {
-    return read(source);
-  } catch (const FileFault& fault) {
-    throw ConfigurationFault(fault.what());
-  } catch (const std::bad_alloc&) {
-    throw ConfigurationFault(
-        fmt::format("{}: the memory does not suffice for what it holds; {}", source.string(), wanted));
-  }
-}
-
-// What `thresholds` prints and writes.
-namespace {
 
 double step_speedup(const ThresholdEffect& effect) { return 1 / (1 - effect.time_saved); }
 
@@ -234,27 +215,17 @@ std::string thresholds_csv(const ThresholdReport& report) {
   return text;
 }
 
-namespace {
-
-// E[T] and E[T_n].
-std::pair<double, double> mean_times(const MicroBatchTimes& recorded) {
-  std::vector<double> slowest(static_cast<std::size_t>(recorded.steps), 0.0);
-  double of_workers = 0, of_steps = 0;
-  visit_ends(recorded, [&](int step, int micro_batch, double end) {
-    double& until = slowest[static_cast<std::size_t>(step)];
-    until = std::max(until, end);
-    if (micro_batch + 1 == recorded.micro_batches) of_workers += end;
-  });
-  for (const double end : slowest) of_steps += end;
-  return {of_steps / recorded.steps, of_workers / recorded.steps / recorded.workers};
-}
-
-}  // namespace
-
 ThresholdReport report_thresholds(const ThresholdsOptions& options) {
   ThresholdReport report;
   report.source = options.source;
-  report.recorded = read_recorded_times(options.source);
+  try {
+    report.recorded = read(options.source);
+  } catch (const FileFault& fault) {
+    throw ConfigurationFault(fault.what());
+  } catch (const std::bad_alloc&) {
+    throw ConfigurationFault(
+        fmt::format("{}: the memory does not suffice for what it holds; {}", options.source, wanted));
+  }
   const MicroBatchTimes recorded = report.recorded.view();
   report.serial_s = options.serial_s.value_or(report.recorded.serial_s.value_or(0));
   std::tie(report.step_s, report.worker_s) = mean_times(recorded);

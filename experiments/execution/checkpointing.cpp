@@ -3,19 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <limits>
-#include <optional>
 #include <stdexcept>
-#include <string>
 #include <system_error>
 #include <thread>
 #include <type_traits>
 #include <utility>
 
+#include "experiments/execution/ranks.hpp"
 #include "results/build_info.hpp"
-#include "results/run.hpp"
 #include "results/run_directory.hpp"
 #include "workers/base/files.hpp"
 #include "workers/base/machine.hpp"
@@ -28,7 +25,34 @@ namespace syncopate {
 
 namespace {
 
-// What a run starts at is the end of another one, which its configuration only describes.
+namespace fs = std::filesystem;
+
+constexpr double last_part = 0.9;            // of the interval: then the end of a round will do
+constexpr std::chrono::seconds patience{5};  // with a file system that shows another host's files late
+constexpr auto look_interval = std::chrono::milliseconds(20);  // between two looks for ranks' parts
+constexpr double longest_wait_s = 30;                          // for ranks' parts, before a newer checkpoint
+constexpr const char* nobody = "none";                         // who has written what is common to all
+constexpr int no_rank = -1;                                    // the same under MPI
+constexpr const char* is_it_one = "is the results directory one for all?";
+constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
+
+double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+bool is_there(const fs::path& file) {
+  std::error_code none;
+  return fs::exists(file, none);
+}
+
+void report(const CheckpointUse& use, const std::string& what) {
+  standard_error.write(printable_lines(fmt::format("checkpoint {}: {}", use.file.string(), what)) + "\n");
+}
+
+void note_resumption(Progress& progress, double host_s_before) {
+  progress.note(fmt::format("goes on from its checkpoint, which it wrote after {} of this machine's time",
+                            clock_text(host_s_before)));
+}
+
+// The parameters that a run starts from, which its configuration only names.
 std::string start_of(const Run& run) {
   if (!run.training.start) return "the model's own";
   const auto hash = [](const std::vector<float>& values) {
@@ -37,7 +61,7 @@ std::string start_of(const Run& run) {
   return hash(run.training.start->parameters) + hash(run.training.start->buffers);
 }
 
-// A commit says what a program computes, unless there are changes to it.
+// A commit determines what a program computes, unless it has changes.
 std::string program() {
   const BuildInfo& build = build_info();
   static const std::string changes =
@@ -47,16 +71,17 @@ std::string program() {
                      results_version);
 }
 
-// Another BLAS than OpenBLAS does not say which kernels it takes: that is a matter of the processor.
+// Other libraries than OpenBLAS do not name their kernels, which then depend on the processor.
 std::string kernel_of_blas() {
   if (!torch_is_loaded()) return "none loaded";
   if (blas_is_reference()) return "the reference BLAS";
   return blas_says_its_kernel() ? blas_kernel() : fmt::format("{}, on {}", blas_kernel(), processor_name());
 }
 
-}  // namespace
-
-CheckpointIdentity checkpoint_identity(const Run& run, const CheckpointIdentity& besides, bool is_common) {
+// All that decides a run's results to the bit and the log of its checkpoint: a program resumes only at a checkpoint of
+// the same identity. `besides`: what concerns the processes of the run. `is_common`: written by one process for
+// several, whose processors may differ; each part has what depends on them.
+CheckpointIdentity checkpoint_identity(const Run& run, const CheckpointIdentity& besides, bool is_common = false) {
   CheckpointIdentity identity{{"run", run.hash},
                               {"program", program()},
                               {"compiler", build_info().compiler + " " + build_info().flags},
@@ -69,164 +94,6 @@ CheckpointIdentity checkpoint_identity(const Run& run, const CheckpointIdentity&
   identity.emplace_back("LibTorch's kernels", is_common ? of_parts : torch_kernels());
   return identity;
 }
-
-namespace fs = std::filesystem;
-namespace {
-
-constexpr std::int64_t any_number = std::numeric_limits<std::int64_t>::max();
-constexpr std::chrono::seconds patience{5};
-constexpr const char* nobody = "none";
-constexpr const char* is_it_one = "is the results directory one for all?";
-
-void put(ByteSink& out, std::uint64_t number) { out.write(&number, sizeof(number)); }
-
-std::uint64_t take(ByteSource& in) {
-  std::uint64_t number = 0;
-  in.read(&number, sizeof(number));
-  return number;
-}
-
-// What processes tell each other: some numbers, and a text behind them.
-DividedWork::Numbers with_text(DividedWork::Numbers numbers, const std::string& text) {
-  numbers.insert(numbers.end(), text.begin(), text.end());
-  return numbers;
-}
-
-std::string text_behind(const DividedWork::Numbers& told, std::ptrdiff_t numbers) {
-  return {told.begin() + numbers, told.end()};
-}
-
-// Of the first process that has one behind its numbers, with its name unless all have it; empty: nobody has.
-std::string first_problem(const std::vector<DividedWork::Numbers>& told, std::ptrdiff_t numbers) {
-  std::vector<std::string> texts;
-  for (const auto& of_one : told) texts.push_back(text_behind(of_one, numbers));
-  const auto first = std::ranges::find_if(texts, [](const std::string& text) { return !text.empty(); });
-  if (first == texts.end()) return {};
-  const bool is_of_all = std::ranges::all_of(texts, [&](const std::string& text) { return text == *first; });
-  return is_of_all ? *first : fmt::format("process {}: {}", first - texts.begin(), *first);
-}
-
-bool is_there(const fs::path& file) {
-  std::error_code none;
-  return fs::exists(file, none);
-}
-
-// Who has written it may be on another machine, and the file system late.
-bool comes_to_be_there(const fs::path& file, std::chrono::seconds within) {
-  const auto end = std::chrono::steady_clock::now() + within;
-  while (!is_there(file)) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return true;
-}
-
-}  // namespace
-
-CheckpointParts::CheckpointParts(const Run& run, const fs::path& file, const fs::path& below, DividedWork& divided)
-    : run_(run), file_(file), below_(below), divided_(divided) {}
-
-CheckpointIdentity CheckpointParts::identity(const std::string& process) const {
-  const CheckpointIdentity besides = {{"number of processes", fmt::format("{}", divided_.processes())},
-                                      {"process", process}};
-  return checkpoint_identity(run_, besides, process == nobody);
-}
-
-CheckpointIdentity CheckpointParts::own_identity() const { return identity(fmt::format("{}", divided_.self())); }
-
-fs::path CheckpointParts::own_part(std::int64_t number) const {
-  return part_of_checkpoint(file_, number, divided_.self());
-}
-
-std::unique_ptr<CheckpointReader> CheckpointParts::open(bool is_taken_up, std::string& problem) {
-  std::unique_ptr<CheckpointReader> part;
-  Parts parts;
-  std::string own;
-  try {
-    if (is_taken_up && is_there(file_)) part = find(parts);
-  } catch (const CheckpointFault& fault) {
-    own = fault.what();
-  }
-  problem = problem_of_all(parts.number, own);
-  if (!problem.empty()) part = nullptr;
-  return part;
-}
-
-std::unique_ptr<CheckpointReader> CheckpointParts::find(Parts& parts) const {
-  CheckpointReader common(file_, identity(nobody));
-  parts.number = static_cast<std::int64_t>(take(common));
-  for (int process = 0; process < divided_.processes(); ++process) parts.digests.push_back(take(common));
-  if (!is_there(own_part(parts.number))) throw CheckpointFault("its part is not there");
-  auto reader = std::make_unique<CheckpointReader>(own_part(parts.number), own_identity());
-  if (reader->digest() != parts.digests[static_cast<std::size_t>(divided_.self())])
-    throw CheckpointFault("its part is of another one");
-  return reader;
-}
-
-// Why they do not go on from one; empty: they do, or none of them finds any. `number`: which one this process finds.
-std::string CheckpointParts::problem_of_all(std::int64_t number, const std::string& own) const {
-  const auto told =
-      divided_.exchanged_numbers(divided_.all(), [&] { return with_text({static_cast<double>(number)}, own); });
-  const std::string problem = first_problem(told, 1);
-  if (!problem.empty()) return problem;
-  const bool find_the_same = std::ranges::all_of(told, [&](const auto& of_one) { return of_one == told.front(); });
-  return find_the_same ? "" : fmt::format("some processes do not find it: {}", is_it_one);
-}
-
-std::unique_ptr<CheckpointWriter> CheckpointParts::part(std::int64_t number) const {
-  if (divided_.self() != 0 && !below_.empty() && !is_there(below_))
-    throw std::runtime_error(fmt::format("{} is not there: {}", below_.string(), is_it_one));
-  return std::make_unique<CheckpointWriter>(own_part(number), own_identity(), below_);
-}
-
-std::string CheckpointParts::publish(std::int64_t number, std::uint64_t digest, const std::string& problem) {
-  constexpr int half = 32;
-  constexpr std::uint64_t low = 0xffffffff;  // a number holds 53 bits
-  const auto told = divided_.exchanged_numbers(divided_.all(), [&] {
-    return with_text({static_cast<double>(digest >> half), static_cast<double>(digest & low)}, problem);
-  });
-  std::string of_all = first_problem(told, 2);
-  if (of_all.empty()) {
-    Parts parts{.number = number};
-    for (const auto& of_one : told)
-      parts.digests.push_back((static_cast<std::uint64_t>(of_one[0]) << half) | static_cast<std::uint64_t>(of_one[1]));
-    const auto named = divided_.exchanged_numbers(ProcessSet::only(0), [&] { return with_text({}, name(parts)); });
-    of_all = text_behind(named.front(), 0);
-  }
-  std::error_code ignored;
-  if (!of_all.empty()) fs::remove(own_part(number), ignored);  // else it would stay, and the next one beside it
-  return of_all;
-}
-
-std::string CheckpointParts::name(const Parts& parts) {
-  std::optional<CheckpointWriter> writer;
-  try {
-    for (int process = 0; process < divided_.processes(); ++process) {
-      is_patient_ = comes_to_be_there(part_of_checkpoint(file_, parts.number, process),
-                                      is_patient_ ? patience : std::chrono::seconds(0));
-      if (!is_patient_)
-        return fmt::format("the part of process {} is not to be seen by process 0: {}", process, is_it_one);
-    }
-    writer.emplace(file_, identity(nobody), below_);
-    put(*writer, static_cast<std::uint64_t>(parts.number));
-    for (const std::uint64_t digest : parts.digests) put(*writer, digest);
-    writer->finish();
-    writer->publish();
-    remove_parts(file_, any_number, parts.number);  // nobody writes another one before all have heard of this
-    return {};
-  } catch (const Interrupted&) {
-    throw;
-  } catch (const std::exception& problem) {
-    // It names these parts: they stay, and the older ones too, in case the disk has the older file.
-    return writer && writer->is_published() ? "" : disk_problem(problem);
-  }
-}
-
-namespace {
-
-constexpr double last_part = 0.9;  // of the interval: from then on a round's end will do
-
-double seconds(std::chrono::steady_clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 template <typename Value>
 void put(ByteSink& out, const Value& value) {
@@ -280,15 +147,162 @@ Recorder::Evaluated take_evaluated(ByteSource& in) {
   return evaluated;
 }
 
+// Processes exchange numbers with a text behind them.
+DividedWork::Numbers with_text(DividedWork::Numbers numbers, const std::string& text) {
+  numbers.insert(numbers.end(), text.begin(), text.end());
+  return numbers;
+}
+
+std::string text_behind(const DividedWork::Numbers& told, std::ptrdiff_t numbers) {
+  return {told.begin() + numbers, told.end()};
+}
+
+// The first text behind the numbers, with its process unless all have the same; empty: there is none.
+std::string first_problem(const std::vector<DividedWork::Numbers>& told, std::ptrdiff_t numbers) {
+  std::vector<std::string> texts;
+  for (const auto& of_one : told) texts.push_back(text_behind(of_one, numbers));
+  const auto first = std::ranges::find_if(texts, [](const std::string& text) { return !text.empty(); });
+  if (first == texts.end()) return {};
+  const bool is_of_all = std::ranges::count(texts, *first) == std::ssize(texts);
+  return is_of_all ? *first : fmt::format("process {}: {}", first - texts.begin(), *first);
+}
+
+bool comes_to_be_there(const fs::path& file, std::chrono::seconds within) {
+  const auto end = std::chrono::steady_clock::now() + within;
+  while (!is_there(file)) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
 }  // namespace
 
-// To go through a simulation of time alone anew takes as long as it took; of waits on the wall clock that is nothing.
+// The checkpoint of a run that several processes divide: each writes a part, and the first one a file that names the
+// parts, once it sees all of them. If one process cannot write its part, the others remove theirs. The previous
+// checkpoint stays until a new one is complete. All processes call the functions in the same order.
+class RunCheckpoints::Parts {
+ public:
+  // `file`: what names the parts; `below`: a directory above it, which is not created. The arguments outlive it.
+  Parts(const Run& run, const fs::path& file, const fs::path& below, DividedWork& divided)
+      : run_(run), file_(file), below_(below), divided_(divided) {}
+
+  // This process's part of the checkpoint that all have; null: the run starts from the beginning. Then `problem` says
+  // why, the same on all, if there is a reason.
+  std::unique_ptr<CheckpointReader> open(bool is_taken_up, std::string& problem) {
+    std::unique_ptr<CheckpointReader> part;
+    std::int64_t number = 0;  // of the checkpoint that this process finds
+    std::string own;
+    try {
+      if (is_taken_up && is_there(file_)) part = find(number);
+    } catch (const CheckpointFault& fault) {
+      own = fault.what();
+    }
+    problem = problem_of_all(number, own);
+    return problem.empty() ? std::move(part) : nullptr;
+  }
+
+  // This process's part of a new checkpoint. `number`: higher than those before.
+  std::unique_ptr<CheckpointWriter> part(std::int64_t number) const {
+    if (divided_.self() != 0 && !below_.empty() && !is_there(below_))
+      throw std::runtime_error(fmt::format("{} is not there: {}", below_.string(), is_it_one));
+    return std::make_unique<CheckpointWriter>(own_part(number), own_identity(), below_);
+  }
+
+  // Writes the common file of parts that are on the disk, and removes older parts. `digest`: of this process's part;
+  // `problem`: why it has none, or empty. Returns, the same on all, why there is no new checkpoint, or an empty text.
+  std::string publish(std::int64_t number, std::uint64_t digest, const std::string& problem) {
+    constexpr int half = 32;
+    constexpr std::uint64_t low = 0xffffffff;  // a number holds 53 bits
+    const auto told = divided_.exchanged_numbers(divided_.all(), [&] {
+      return with_text({static_cast<double>(digest >> half), static_cast<double>(digest & low)}, problem);
+    });
+    std::string of_all = first_problem(told, 2);
+    if (of_all.empty()) {
+      std::vector<std::uint64_t> digests;
+      for (const auto& of_one : told)
+        digests.push_back((static_cast<std::uint64_t>(of_one[0]) << half) | static_cast<std::uint64_t>(of_one[1]));
+      const auto named =
+          divided_.exchanged_numbers(ProcessSet::only(0), [&] { return with_text({}, name(number, digests)); });
+      of_all = text_behind(named.front(), 0);
+    }
+    std::error_code ignored;
+    if (!of_all.empty()) fs::remove(own_part(number), ignored);
+    return of_all;
+  }
+
+ private:
+  CheckpointIdentity identity(const std::string& process) const {
+    return checkpoint_identity(run_,
+                               {{"number of processes", fmt::format("{}", divided_.processes())}, {"process", process}},
+                               process == nobody);
+  }
+
+  CheckpointIdentity own_identity() const { return identity(fmt::format("{}", divided_.self())); }
+
+  fs::path own_part(std::int64_t number) const { return part_of_checkpoint(file_, number, divided_.self()); }
+
+  std::unique_ptr<CheckpointReader> find(std::int64_t& number) const {
+    CheckpointReader common(file_, identity(nobody));
+    number = static_cast<std::int64_t>(take<std::uint64_t>(common));
+    std::vector<std::uint64_t> digests;
+    for (int process = 0; process < divided_.processes(); ++process) digests.push_back(take<std::uint64_t>(common));
+    if (!is_there(own_part(number))) throw CheckpointFault("its part is not there");
+    auto reader = std::make_unique<CheckpointReader>(own_part(number), own_identity());
+    if (reader->digest() != digests[static_cast<std::size_t>(divided_.self())])
+      throw CheckpointFault("its part is of another one");
+    return reader;
+  }
+
+  // Why the processes cannot resume; empty: they can, or none finds a checkpoint (`number` 0).
+  std::string problem_of_all(std::int64_t number, const std::string& own) const {
+    const auto told =
+        divided_.exchanged_numbers(divided_.all(), [&] { return with_text({static_cast<double>(number)}, own); });
+    const std::string problem = first_problem(told, 1);
+    if (!problem.empty()) return problem;
+    const bool find_the_same = std::ranges::all_of(told, [&](const auto& of_one) { return of_one == told.front(); });
+    return find_the_same ? "" : fmt::format("some processes do not find it: {}", is_it_one);
+  }
+
+  // Process 0: writes the file that names the parts. Returns why it cannot, or an empty text.
+  std::string name(std::int64_t number, const std::vector<std::uint64_t>& digests) {
+    std::optional<CheckpointWriter> writer;
+    try {
+      for (int process = 0; process < divided_.processes(); ++process) {
+        is_patient_ = comes_to_be_there(part_of_checkpoint(file_, number, process),
+                                        is_patient_ ? patience : std::chrono::seconds(0));
+        if (!is_patient_)
+          return fmt::format("the part of process {} is not to be seen by process 0: {}", process, is_it_one);
+      }
+      writer.emplace(file_, identity(nobody), below_);
+      put(*writer, static_cast<std::uint64_t>(number));
+      for (const std::uint64_t digest : digests) put(*writer, digest);
+      writer->finish();
+      writer->publish();
+      remove_parts(file_, any_number, number);  // no process writes the next one before all know of this one
+      return {};
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const std::exception& problem) {
+      // A published file names these parts. The older ones stay too, in case the disk has the older file.
+      return writer && writer->is_published() ? "" : disk_problem(problem);
+    }
+  }
+
+  const Run& run_;
+  const fs::path& file_;
+  const fs::path& below_;
+  DividedWork& divided_;
+  bool is_patient_ = true;  // the last look saw all parts: the next one waits for them
+};
+
+// Replaying a time-only simulation takes as long as running it; under MPI the replay skips the waits.
 bool has_checkpoints(const Run& run, bool mpi) { return run.checkpoint.is_written && (mpi || !run.training.time_only); }
 
 RunCheckpoints::RunCheckpoints(const Run& run, const CheckpointUse& use, CourseLog& log, Executor& executor,
                                Recorder& recorder, DividedWork* divided, Progress& progress)
     : run_(run), use_(use), log_(log), executor_(executor), recorder_(recorder), divided_(divided) {
-  if (divided_) parts_.emplace(run_, use_.file, use_.below, *divided_);
+  if (divided_) parts_ = std::make_unique<Parts>(run_, use_.file, use_.below, *divided_);
   open(progress);
   log_.at_position = [this] { take_up(); };
   log_.between_steps = [this] { write_if_due(); };
@@ -302,7 +316,7 @@ RunCheckpoints::~RunCheckpoints() {
   }
 }
 
-// With the entries of a divided run's, so that one tells the other.
+// With the entries of a divided run's identity, so that a mismatch between the two is explained.
 CheckpointIdentity RunCheckpoints::own_identity() const {
   return checkpoint_identity(run_, {{"number of processes", "1"}, {"process", "none"}});
 }
@@ -313,25 +327,24 @@ void RunCheckpoints::open(Progress& progress) {
   try {
     if (parts_)
       reader = parts_->open(use_.is_taken_up, problem);
-    else if (use_.is_taken_up && std::filesystem::exists(use_.file))
+    else if (use_.is_taken_up && fs::exists(use_.file))
       reader = std::make_unique<CheckpointReader>(use_.file, own_identity());
     if (reader) {
       host_s_before_ = take<double>(*reader);
       evaluated_before_ = take_evaluated(*reader);
       log_.replay(*reader);
       reader_ = std::move(reader);
-      progress.note(fmt::format("goes on from its checkpoint, which it wrote after {} of this machine's time",
-                                clock_text(host_s_before_)));
+      note_resumption(progress, host_s_before_);
     }
   } catch (const CheckpointFault& fault) {
-    if (divided_) throw AnotherCourse(fault.what());  // so that the others hear of it
+    if (divided_) throw AnotherCourse(fault.what());  // tells the other processes
     problem = fault.what();
     host_s_before_ = 0;
   }
-  if (!problem.empty() && is_first()) report(fmt::format("{}; the run begins anew", problem));
+  if (!problem.empty() && is_first()) report(use_, fmt::format("{}; the run begins anew", problem));
 }
 
-// In the middle of a program, with what has been submitted so far skipped.
+// Called in the middle of a program, whose tasks so far have been skipped.
 void RunCheckpoints::take_up() {
   if (!recorder_.take_up(evaluated_before_)) throw AnotherCourse("it has evaluated more models, or fewer, than it had");
   try {
@@ -349,7 +362,7 @@ void RunCheckpoints::check_end() const {
   if (log_.replays()) throw AnotherCourse("it ends before the step that it had come to");
 }
 
-// By the clock, too, where one process makes the run.
+// Whether it is time to stop and consult the clock; a single process looks at the clock itself.
 bool RunCheckpoints::is_looked_at() const {
   const double part = has_round_ended_ ? last_part : 1;
   const auto steps = static_cast<double>(log_.steps() - last_step_);
@@ -357,7 +370,7 @@ bool RunCheckpoints::is_looked_at() const {
          (!divided_ && seconds(HostClock::now() - last_) >= part * run_.checkpoint.every_s);
 }
 
-// Returns once nothing is outstanding, where one is.
+// If it stops, no task is outstanding when it returns.
 bool RunCheckpoints::due() {
   const bool is_looked_at = use_.due ? use_.due(log_.steps()) : this->is_looked_at();
   has_round_ended_ = false;
@@ -397,7 +410,8 @@ void RunCheckpoints::write_if_due() {
     problem = disk_problem(fault);
   }
   if (parts_) problem = parts_->publish(log_.steps(), cost ? cost->digest : 0, problem);
-  if (!problem.empty()) report_failure(problem);
+  if (!problem.empty() && !std::exchange(has_failed_, true) && is_first())
+    report(use_, fmt::format("there is no newer one, and the run goes on: {}", problem));
   if (cost && problem.empty()) {
     cost->tasks_s = seconds(computed - begin);
     cost->written_s = seconds(HostClock::now() - computed);
@@ -433,14 +447,233 @@ void RunCheckpoints::wait_for_disk() {
   if (on_its_way_.valid()) on_its_way_.get();
 }
 
-// Once, by one process.
-void RunCheckpoints::report_failure(const std::string& why) {
-  if (std::exchange(has_failed_, true) || !is_first()) return;
-  report(fmt::format("there is no newer one, and the run goes on: {}", why));
+RankCheckpoints::RankCheckpoints(const Run& run, const CheckpointUse& use, const MpiSession& session,
+                                 Progress& progress, std::function<void(StateArchive&)> besides)
+    : run_(run), use_(use), session_(session), besides_(std::move(besides)) {
+  number_ = open(progress);
+  if (number_ > 0) named_ = number_;
+  if (session_.rank() == 0) {  // parts of earlier attempts must not be taken for this attempt's
+    if (!goes_on_) remove_checkpoint(use_.file);
+    remove_parts(use_.file, any_number, number_ > 0 ? number_ : -1);
+  }
+  from_rank_0(session_, 0.0);
 }
 
-void RunCheckpoints::report(const std::string& what) const {
-  standard_error.write(printable_lines(fmt::format("checkpoint {}: {}", use_.file.string(), what)) + "\n");
+RankCheckpoints::~RankCheckpoints() {
+  for (std::future<void>* const task : {&on_its_way_, &published_}) {
+    try {
+      if (task->valid()) task->get();
+    } catch (const std::exception&) {
+    }
+  }
+}
+
+CheckpointIdentity RankCheckpoints::identity(int rank) const {
+  const RecordingPlan& plan = run_.recording;
+  const std::string recording = fmt::format("trace {} to {} s or {} spans, durations {}, arrivals {}, samples {}",
+                                            plan.trace, plan.trace_seconds.value_or(0), plan.trace_events,
+                                            plan.records_durations(true), plan.arrivals, plan.samples);
+  return checkpoint_identity(run_,
+                             {{"number of ranks", fmt::format("{}", session_.size())},
+                              {"rank", rank == no_rank ? "none" : fmt::format("{}", rank)},
+                              {"recording", recording}},
+                             rank == no_rank);
+}
+
+// The number of the checkpoint at which the run resumes; 0: it starts from the beginning.
+std::int64_t RankCheckpoints::open(Progress& progress) {
+  const bool is_wanted = session_.rank() == 0 && use_.is_taken_up && is_there(use_.file);
+  if (from_rank_0(session_, is_wanted ? 1.0 : 0.0) == 0) return 0;
+  Common common;
+  std::string problem;
+  try {
+    if (!is_there(use_.file)) throw CheckpointFault(fmt::format("it is not there: {}", is_it_one));
+    CheckpointReader reader(use_.file, identity(no_rank));
+    StateArchive archive(static_cast<ByteSource&>(reader));
+    archive(common.number, common.digests, host_s_before_);
+    if (takes_part()) problem = open_part(common.number);
+    if (reader_ && reader_->digest() != common.digests.at(static_cast<std::size_t>(session_.rank())))
+      problem = "it is of another checkpoint";
+    if (!problem.empty()) problem = fmt::format("the part of rank {}: {}", session_.rank(), problem);
+  } catch (const std::exception& fault) {
+    problem = fault.what();
+    if (session_.rank() > 0) problem = fmt::format("rank {}: {}", session_.rank(), problem);
+  }
+  // A rank that finds another file than rank 0's has no part.
+  const auto number = static_cast<std::int64_t>(from_rank_0(session_, static_cast<double>(common.number)));
+  if (problem.empty() && common.number != number) problem = fmt::format("rank {} finds another one", session_.rank());
+  const std::vector<std::string> problems = texts_on_rank_0(session_, problem);
+  const auto first = std::ranges::find_if(problems, [](const std::string& text) { return !text.empty(); });
+  goes_on_ = from_rank_0(session_, first == problems.end() ? 1.0 : 0.0) != 0;
+  if (goes_on_) {
+    note_resumption(progress, host_s_before_);
+    return common.number;
+  }
+  reader_ = nullptr;
+  host_s_before_ = 0;
+  if (session_.rank() == 0) report(use_, fmt::format("{}; the run begins anew", *first));
+  return 0;
+}
+
+std::string RankCheckpoints::open_part(std::int64_t number) {
+  if (!is_there(part_file(number))) return "it is not there";
+  try {
+    reader_ = std::make_unique<CheckpointReader>(part_file(number), identity(session_.rank()));
+    return "";
+  } catch (const CheckpointFault& fault) {
+    return fault.what();
+  }
+}
+
+// Whether the method needs this rank.
+bool RankCheckpoints::takes_part() const {
+  return session_.rank() < run_.cluster.workers + run_.algorithm->traits().servers;
+}
+
+fs::path RankCheckpoints::part_file(std::int64_t number) const {
+  return part_of_checkpoint(use_.file, number, session_.rank());
+}
+
+void RankCheckpoints::gone_on() {
+  reader_ = nullptr;
+  last_ = HostClock::now();
+  if (use_.on_gone_on) use_.on_gone_on();
+}
+
+// Between two checkpoints the run continues for at least as long as the last one took, so that it ends however slow
+// ranks or their disk are.
+std::optional<std::int64_t> RankCheckpoints::due() {
+  const auto now = HostClock::now();
+  if (open_ && now - last_look_ > look_interval) {
+    last_look_ = now;
+    publish_if_there();
+  }
+  if (published_.valid()) {
+    if (published_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
+    settle_published();
+  }
+  const double interval_s = std::max({run_.checkpoint.every_s, seconds(took_), open_ ? longest_wait_s : 0.0});
+  if (seconds(now - last_) < interval_s) return std::nullopt;
+  if (const auto given_up = std::exchange(open_, std::nullopt)) {
+    remove_parts(use_.file, given_up->number, named_);
+    report_failure(
+        fmt::format("parts of ranks have not come to the disk in {:.0f} s: {}", seconds(now - last_), is_it_one));
+  }
+  called_ = now;
+  return ++number_;
+}
+
+RankStore::Written RankCheckpoints::write(std::int64_t number, const std::function<void(ByteSink&)>& contents) {
+  try {
+    wait_for_disk();
+    // On another machine's own disk no file names the parts. A shared file system may show that file late.
+    if (session_.rank() > 0 && !is_there(use_.file)) remove_parts(use_.file, number - 3);
+    auto writer = std::make_shared<CheckpointWriter>(part_file(number), identity(session_.rank()), use_.below);
+    contents(*writer);
+    writer->finish();
+    const std::uint64_t digest = writer->digest();
+    on_its_way_ = std::async(std::launch::async, [writer = std::move(writer)] { writer->publish(); });
+    return {.digest = digest};
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& problem) {
+    report_failure(
+        fmt::format("there is no newer one, and the run goes on: rank {}: {}", session_.rank(), disk_problem(problem)));
+    return {.problem = disk_problem(problem)};
+  }
+}
+
+bool RankCheckpoints::written(std::int64_t number, const std::vector<std::optional<std::uint64_t>>& digests) {
+  last_ = HostClock::now();
+  took_ = last_ - called_;
+  number_ = number;
+  const bool is_whole = std::ranges::all_of(digests, [](const auto& digest) { return digest.has_value(); });
+  if (!is_whole) unwanted_ = number;
+  if (is_whole && session_.rank() == 0) {
+    open_ = {.number = number};
+    for (const auto& digest : digests) open_->digests.push_back(*digest);
+  }
+  if (!use_.leaves || !use_.leaves(number)) return false;
+  wait_for_disk();
+  while (open_) {
+    publish_if_there();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  settle_published();
+  return true;
+}
+
+void RankCheckpoints::publish_if_there() {
+  for (int rank = 0; rank < std::ssize(open_->digests); ++rank)
+    if (!is_there(part_of_checkpoint(use_.file, open_->number, rank))) return;
+  publish(*std::exchange(open_, std::nullopt));
+}
+
+// Removes older parts once no file names them, and these parts if the file cannot be written.
+void RankCheckpoints::publish(const Common& common) {
+  settle_published();
+  const double host_s = host_s_before_ + seconds(HostClock::now() - begin_);
+  published_ = std::async(std::launch::async, [file = use_.file, below = use_.below, identity = identity(no_rank),
+                                               common, host_s, named = named_] {
+    std::optional<CheckpointWriter> writer;
+    try {
+      writer.emplace(file, identity, below);
+      StateArchive archive(static_cast<ByteSink&>(*writer));
+      Common written = common;
+      double took_s = host_s;
+      archive(written.number, written.digests, took_s);
+      writer->finish();
+      writer->publish();
+    } catch (...) {
+      const bool is_named = writer && writer->is_published();  // by a file that may not be on the disk
+      if (!is_named) remove_parts(file, common.number, named);
+      throw;
+    }
+    remove_parts(file, common.number, common.number);
+  });
+  publishing_ = common.number;
+}
+
+void RankCheckpoints::settle_published() {
+  if (!published_.valid()) return;
+  try {
+    published_.get();
+    named_ = publishing_;
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& problem) {
+    report_failure(fmt::format("there is no newer one, and the run goes on: {}", disk_problem(problem)));
+  }
+}
+
+void RankCheckpoints::settle() {
+  open_ = std::nullopt;
+  try {
+    wait_for_disk();
+    if (published_.valid()) published_.get();
+  } catch (const std::exception&) {  // the run has ended
+  }
+  reduced(session_, 0.0, MPI_SUM);
+  if (session_.rank() > 0 && !is_there(use_.file)) remove_parts(use_.file, any_number);
+}
+
+void RankCheckpoints::wait_for_disk() {
+  const auto unwanted = std::exchange(unwanted_, std::nullopt);
+  const auto remove_it = [&] {
+    std::error_code ignored;
+    if (unwanted) fs::remove(part_file(*unwanted), ignored);
+  };
+  try {
+    if (on_its_way_.valid()) on_its_way_.get();
+  } catch (...) {
+    remove_it();
+    throw;
+  }
+  remove_it();
+}
+
+void RankCheckpoints::report_failure(const std::string& what) {
+  if (!std::exchange(has_failed_, true)) report(use_, what);
 }
 
 }  // namespace syncopate

@@ -1,19 +1,15 @@
-// Checkpoints of one run on the simulated cluster: when they are written, and how the run goes on from one.
+// Checkpoints of one run, on the simulated cluster and under MPI.
 //
-// A checkpoint holds how many steps models have taken, the numbers that programs were told, what evaluations have come
-// to, and the values that are alive then; programs, clocks, rows and counts come back as the run goes through its
-// course again without arithmetic (workers/training/checkpoint_log.hpp). So runs of time alone have none: to replay one
-// takes as long as to run it.
+// A simulated run's checkpoint holds the number of steps taken, the log of what programs were told, evaluations and
+// live values. Programs, clocks, rows and counts come back by replaying the run without its arithmetic
+// (workers/training/checkpoint_log.hpp). Time-only runs have none, because replaying one takes as long as running it.
 //
-// The run waits while tasks that have been submitted come to their end and values are written; for the disk it waits
-// where several processes divide it, and else not.
-// Programs may be ahead of the arithmetic by thousands of tasks, with large models by minutes: so that no more than an
-// interval's work is lost, the run is looked at after so many steps as an interval has by the pace so far, and never
-// after more than twice those whose time is known. Then it waits for its tasks, and the clock says whether a checkpoint
-// is due. Few values are alive where a round has just ended: in the last tenth of the interval it is looked at there.
-//
-// Processes that divide a simulation look at it after the same steps, which the first one says at each look, and each
-// writes its part.
+// The run waits while submitted tasks end and values are written; it waits for the disk only where several processes
+// divide it. Programs may be thousands of tasks, or minutes, ahead of the arithmetic. So that at most one interval of
+// work is lost, the run stops and consults the clock after as many steps as an interval has at the pace so far, and
+// never after more than twice the steps whose time is known. In the last tenth of the interval it stops at the end of a
+// round, where few values are alive. Processes that divide a simulation stop after the same steps, which the first one
+// announces, and each writes its part.
 #pragma once
 
 #include <chrono>
@@ -30,101 +26,61 @@
 #include "results/progress.hpp"
 #include "results/recorder.hpp"
 #include "results/run.hpp"
+#include "workers/mpi/mpi_cluster.hpp"
+#include "workers/mpi/mpi_session.hpp"
 #include "workers/training/checkpoint_log.hpp"
 #include "workers/training/gradient_sum.hpp"
 
 namespace syncopate {
 
-// What a checkpoint is of: it is taken up by a program that would compute the same bits, of the same run.
-// What decides to the bit what the run computes, and which course it takes; `besides` is of the run's processes.
-// `is_common`: to several, whose processors may be unlike: what depends on them stands in each part.
-CheckpointIdentity checkpoint_identity(const Run& run, const CheckpointIdentity& besides, bool is_common = false);
-
-// The checkpoint of a run that several processes divide: each writes a part, and the first one a file that names the
-// parts, once it sees all of them. If one process cannot write its part, the others remove theirs. What was there
-// before stays until a new one is whole.
-// Called by all processes, in the same order.
-class CheckpointParts {
- public:
-  // `file`: what names the parts; `below`: a directory above it that is not made anew. What is given outlives it.
-  CheckpointParts(const Run& run, const std::filesystem::path& file, const std::filesystem::path& below,
-                  DividedWork& divided);
-
-  // This process's part of the one that all have; null: all begin, and `problem` is why, the same on all, where there is
-  // one. `is_taken_up` false: all begin.
-  std::unique_ptr<CheckpointReader> open(bool is_taken_up, std::string& problem);
-
-  // This process's part of a new one, to be written. `number`: higher than those before.
-  std::unique_ptr<CheckpointWriter> part(std::int64_t number) const;
-  // Once it is on the disk: all parts get their common file, after which all others go. `digest`: of this process's
-  // part; `problem`: why it has none, or empty. Returns, the same on all, why there is no new checkpoint, or nothing.
-  std::string publish(std::int64_t number, std::uint64_t digest, const std::string& problem);
-
- private:
-  struct Parts {
-    std::int64_t number = 0;               // 0: none
-    std::vector<std::uint64_t> digests{};  // by process
-  };
-  CheckpointIdentity identity(const std::string& process) const;
-  CheckpointIdentity own_identity() const;
-  std::filesystem::path own_part(std::int64_t number) const;
-  std::unique_ptr<CheckpointReader> find(Parts& parts) const;
-  std::string problem_of_all(std::int64_t number, const std::string& own) const;
-  std::string name(const Parts& parts);
-
-  const Run& run_;
-  const std::filesystem::path& file_;
-  const std::filesystem::path& below_;
-  DividedWork& divided_;
-  bool is_patient_ = true;  // the last look saw all parts: the next one waits for them
-};
-
 struct CheckpointCost {
-  std::int64_t step = 0;  // before which it was written, of all models'
+  std::int64_t step = 0;  // of all models together, before which it was written
   std::int64_t values = 0;
   std::int64_t bytes = 0;
   std::uint64_t digest = 0;
-  double tasks_s = 0;    // until what was submitted had been computed
-  double written_s = 0;  // from then on, until the run went on
+  double tasks_s = 0;    // until submitted tasks had been computed
+  double written_s = 0;  // from then until the run continued
 };
 
 struct CheckpointUse {
   std::filesystem::path file;
   std::filesystem::path below{};  // the experiment's directory: without it nothing is written
-  bool is_taken_up = true;        // false: one that is there is left out of account
-  // Whether one is written before a step, which is the n-th of all models'; without it the clock says so. May throw.
+  bool is_taken_up = true;        // false: an existing checkpoint is ignored
+  // Whether one is written before a step, which is the n-th of all models'; without it the clock decides. May throw.
   std::function<bool(std::int64_t step)> due{};
-  std::function<bool()> is_mine{};  // without it: the run is; else nothing is written once another process has it
+  std::function<bool()> is_mine{};  // false: another process has the run, and nothing is written; empty: always true
   std::function<void(const CheckpointCost&)> on_written{};
-  // Under MPI: whether the run ends at a checkpoint (LeftAtCheckpoint), by its number, once that is on the disk; alike
+  // Under MPI: whether the run ends at a checkpoint (LeftAtCheckpoint), by its number, once it is on the disk; the same
   // on all ranks.
   std::function<bool(std::int64_t number)> leaves{};
-  std::function<void()> on_gone_on{};  // likewise: once the run goes on from one
+  std::function<void()> on_gone_on{};  // under MPI: called once the run has resumed
 };
 
 // Whether runs like this one have checkpoints, on the simulated cluster or under MPI.
 bool has_checkpoints(const Run& run, bool mpi);
 
+// Checkpoints of a run on the simulated cluster.
 class RunCheckpoints {
  public:
-  // What is given outlives it. To be made before anything is submitted. If there is a checkpoint that cannot be used,
-  // that is said in one line, and the run begins anew.
-  // `divided`: who divides the run; null: one process makes it. Of several, all make one, and take part.
+  // The arguments outlive it. Create it before any task is submitted. A checkpoint that cannot be used is reported in
+  // one line, and the run starts from the beginning.
+  // `divided`: the processes that divide the run, each of which creates one of these; null: one process.
   RunCheckpoints(const Run& run, const CheckpointUse& use, CourseLog& log, Executor& executor, Recorder& recorder,
                  DividedWork* divided, Progress& progress);
-  ~RunCheckpoints();  // the last one is on the disk
+  ~RunCheckpoints();  // waits until the last one is on the disk
   RunCheckpoints(const RunCheckpoints&) = delete;
   RunCheckpoints& operator=(const RunCheckpoints&) = delete;
 
   // A round has ended.
   void note_round() { has_round_ended_ = true; }
-  // At the run's end: throws AnotherCourse if it has not come to where it was to be taken up.
+  // At the run's end: throws AnotherCourse if it has not reached the step at which it was to resume.
   void check_end() const;
-  // What the run took before it was taken up.
+  // Host time that the run had taken before it resumed.
   double host_s_before() const { return host_s_before_; }
 
  private:
   using HostClock = std::chrono::steady_clock;
+  class Parts;  // of the processes that divide the run
 
   CheckpointIdentity own_identity() const;
   void open(Progress& progress);
@@ -135,8 +91,6 @@ class RunCheckpoints {
   void write_if_due();
   CheckpointCost write();
   void wait_for_disk();
-  void report_failure(const std::string& why);
-  void report(const std::string& what) const;
 
   const Run& run_;
   const CheckpointUse& use_;
@@ -144,17 +98,83 @@ class RunCheckpoints {
   Executor& executor_;
   Recorder& recorder_;
   DividedWork* const divided_;
-  std::optional<CheckpointParts> parts_;  // of a divided run
+  std::unique_ptr<Parts> parts_;  // null: one process makes the run
   HostClock::time_point begin_ = HostClock::now();
-  HostClock::time_point last_ = begin_;  // checkpoint, or where the run began or was taken up
+  HostClock::time_point last_ = begin_;  // checkpoint, or start or resumption of the run
   std::int64_t last_step_ = 0;           // then
   std::int64_t looked_at_after_ = 1;     // steps from then on
   double host_s_before_ = 0;
   bool has_round_ended_ = false;
-  bool has_failed_ = false;  // which is said once
+  bool has_failed_ = false;  // which is reported once
   std::unique_ptr<CheckpointReader> reader_;
   Recorder::Evaluated evaluated_before_;
   std::future<void> on_its_way_;  // to the disk
+};
+
+// Checkpoints of a run under MPI: each rank writes a part, and the run's checkpoint file, which names the parts,
+// appears once all parts are there. Whenever processes are killed, it names a complete set or does not exist. All ranks
+// must see one directory.
+class RankCheckpoints : public RankStore {
+ public:
+  // Collective; the arguments outlive it. If a checkpoint cannot be used, rank 0 says so in one line, and the run
+  // starts from the beginning. `besides`: further state of this rank.
+  RankCheckpoints(const Run& run, const CheckpointUse& use, const MpiSession& session, Progress& progress,
+                  std::function<void(StateArchive&)> besides);
+  ~RankCheckpoints() override;
+  RankCheckpoints(const RankCheckpoints&) = delete;
+  RankCheckpoints& operator=(const RankCheckpoints&) = delete;
+
+  // Collective, at the run's end: afterwards no rank writes to the disk any more.
+  void settle();
+  // Host time that the run had taken before it resumed.
+  double host_s_before() const { return host_s_before_; }
+
+  std::optional<std::int64_t> due() override;
+  Written write(std::int64_t number, const std::function<void(ByteSink&)>& contents) override;
+  bool written(std::int64_t number, const std::vector<std::optional<std::uint64_t>>& digests) override;
+  bool goes_on() const override { return goes_on_; }
+  ByteSource& part() override { return *reader_; }
+  void gone_on() override;
+  void keep(StateArchive& archive) override { besides_(archive); }
+
+ private:
+  using HostClock = std::chrono::steady_clock;
+  struct Common {
+    std::int64_t number = 0;
+    std::vector<std::uint64_t> digests{};  // of the parts, by rank
+  };
+
+  std::int64_t open(Progress& progress);
+  std::string open_part(std::int64_t number);
+  bool takes_part() const;
+  CheckpointIdentity identity(int rank) const;
+  std::filesystem::path part_file(std::int64_t number) const;  // of this rank
+  void publish_if_there();
+  void publish(const Common& common);
+  void settle_published();
+  void wait_for_disk();
+  void report_failure(const std::string& what);
+
+  const Run& run_;
+  const CheckpointUse& use_;
+  const MpiSession& session_;
+  std::function<void(StateArchive&)> besides_;
+  HostClock::time_point begin_ = HostClock::now();
+  HostClock::time_point last_ = begin_;       // checkpoint, or start or resumption of the run
+  HostClock::time_point last_look_ = begin_;  // whether all parts are there
+  HostClock::time_point called_ = begin_;     // rank 0: for the last one
+  HostClock::duration took_{};                // the last one, from then on
+  std::int64_t number_ = 0;                   // of the last one that was called for
+  double host_s_before_ = 0;
+  bool goes_on_ = false;
+  bool has_failed_ = false;  // which is reported once
+  // Rank 0: the newest one known to be complete, whose parts stay, and the one that is being published.
+  std::int64_t named_ = -1, publishing_ = -1;
+  std::unique_ptr<CheckpointReader> reader_;
+  std::future<void> on_its_way_;          // this rank's part, to the disk
+  std::optional<std::int64_t> unwanted_;  // number of this rank's part, where other ranks have none
+  std::optional<Common> open_;            // rank 0: written by all, and not published yet
+  std::future<void> published_;           // rank 0
 };
 
 }  // namespace syncopate

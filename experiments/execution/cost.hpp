@@ -1,5 +1,4 @@
-// What runs cost the machine that makes them: time of the host, and space on its disk. From what is known of some, what
-// is to be expected of others.
+// Costs of runs on the machine that makes them: the time of a micro-batch, host time, disk space and memory.
 #pragma once
 
 #include <cstddef>
@@ -19,71 +18,157 @@ namespace syncopate {
 
 struct RunCost {
   double host_s = 0;
-  double bytes = 0;
+  double bytes = 0;  // on the disk
 };
 
-// What a run of this many steps took.
+// Cost of a run of so many steps.
 struct KnownCost {
   std::string kind;          // work_kind
   std::string method;        // its label
   std::int64_t steps = 0;    // optimizer steps
   double micro_batches = 0;  // steps x workers x micro-batches per step
   RunCost cost{};
-  double fixed_bytes = 0;  // of these, what does not grow with the steps
+  double fixed_bytes = 0;  // of these, independent of the number of steps
 };
 
-// The finished runs below an experiment's directory, simulated ones or those under MPI, that a processor as this
-// machine's made; of very many an even choice. What cannot be read is passed over.
-std::vector<KnownCost> known_costs(const std::filesystem::path& experiment_directory, bool mpi);
-
-// By the known runs of its kind, those of its method alone where there are any: time per micro-batch, space per step.
-// Where the budget does not say how many steps there will be, their mean. Nothing where none is known.
+// Estimated from known runs of the same kind, and of the same method if there are any: time per micro-batch, space per
+// step. Their mean where the budget does not determine the number of steps; nullopt if none is known.
 std::optional<RunCost> expected_cost(const Run& run, std::span<const KnownCost> known);
 
-// On the disk, by the rows and files that the runs will have, within a factor of two or so; none where a budget does
-// not count steps.
-std::optional<double> planned_bytes(std::span<const Run* const> runs, bool mpi);
-
-// steps x workers x micro-batches per step, as the budget says it.
-std::optional<double> planned_micro_batches(const Run& run);
-
-// What a run costs this machine, by its first steps, which are made for the purpose and not kept.
-// Takes a second or three, up to ten where two evaluations take seconds, and less than half of the run's own steps. The
-// first step is made, then the first 4, the first 16 and so on, until what the steps take is clear beside what
-// evaluations take. Nothing under MPI, where times are real anyway; for budgets that do not count steps; for runs that
-// are too short to be worth it, or fail. Throws Interrupted.
+// Estimated from the run's first steps, which are made and not kept.
+// Makes the first step, the first 4, the first 16 and so on, until the time of the steps is clear beside the time of
+// evaluations: less than half of the run, and a few seconds, up to ten if evaluations are slow. nullopt under MPI, and
+// for runs that are too short or fail. Throws Interrupted.
 std::optional<KnownCost> measured_cost(const Run& run, const Machinery& machinery);
 
-// The plan, as it is printed before anything runs: how many runs, how long, how much space.
+// The plan that is printed before runs begin: how many, how long, how much space.
 struct PlannedWork {
   std::size_t runs = 0;
   std::size_t finished = 0;
-  std::size_t later = 0;          // runs that follow these
-  std::optional<RunCost> cost{};  // of those that are to do; none where it is not known of one of them
-  std::optional<double> bytes{};  // where there is no cost: on the disk, by the rows and files that there will be
-  bool is_measured = false;       // by first steps, not by finished runs
-  int side_by_side = 1;           // so many of them go at once
-  std::string division{};         // and how
-  // Of that the host's seconds, by the hashes of runs and common phases.
-  std::map<std::string, double> host_s{};
+  std::size_t later = 0;                   // runs that follow these
+  std::optional<RunCost> cost{};           // of runs to do; none if it is unknown for one of them
+  std::optional<double> bytes{};           // without a cost: on the disk, by the number of rows and files
+  bool is_measured = false;                // by first steps, not by finished runs
+  int side_by_side = 1;                    // runs at a time
+  std::string division{};                  // for users: among which processes
+  std::map<std::string, double> host_s{};  // by hashes of runs and common phases
 };
 
 using MeasureCost = std::function<std::optional<KnownCost>(const Run&)>;
 
-// What these runs cost, some of whose kinds are known. `measure` is asked about runs that nothing is known of, three
-// times at most, and may be empty; what it says counts for all of that kind.
+// The cost of these runs. Calls `measure`, which may be empty, for at most three runs of unknown kinds; the result
+// counts for all runs of the kind.
 PlannedWork planned_work(std::span<const Run* const> to_do, std::vector<KnownCost> known, const MeasureCost& measure);
 
-// Of an experiment's runs, of which those that are not `to_do` (0) are finished; with the common phases that these need
-// and that are not there. `later`: runs that will follow, if these are trials.
+// The same for the runs of an experiment that are `to_do` (not 0), with missing common phases. `later`: runs that will
+// follow, if these are trials.
 PlannedWork plan_of(std::span<const Run> runs, std::span<const int> to_do, std::span<const Run> later,
                     const std::filesystem::path& results, bool mpi, const MeasureCost& measure = {});
 
-// Of the runs: 0 for those that are finished in the directory of results, else 1.
+// For each run 0 if it is finished in the directory of results, else 1.
 std::vector<int> runs_to_do(std::span<const Run> runs, const std::filesystem::path& results, bool mpi);
 
 // "24 trials, then 12 runs; ...", or "12 runs, 3 finished; about 4 min on this machine, by finished runs; about 2.1
 // MB". `noun`: "run" or "trial".
 std::string plan_text(const PlannedWork& work, const std::string& noun = "run");
+
+// The peak resident memory of a process that makes a run, in bytes: known beforehand, so that a run that does not fit
+// is refused and not killed.
+// Checks:  against the peaks of real runs (tests/experiments/memory_test.cpp has the bounds).
+struct MemoryNeed {
+  double program = 0;  // the process itself, and the libraries that train networks
+  double data = 0;     // the data set
+  double models = 0;   // models, optimizer states, gradients, residuals
+  double passes = 0;   // of threads that compute gradients
+  double workers = 0;  // stacks and accounts of simulated workers
+  double records = 0;  // rows and other records
+  double vectors = 0;  // number of vectors of the model's length in `models`
+  // False: a part is unknown, such as the activations of a user's module, and counts as 0.
+  bool is_complete = true;
+
+  double total() const { return program + data + models + passes + workers + records; }
+};
+
+struct MemoryOptions {
+  int threads = 1;
+  int dividing = 1;          // processes that divide the simulated workers, whose models and gradients each holds
+  bool is_mpi_rank = false;  // one worker of an MPI cluster; threads do not count
+  std::int64_t worker_steps = 10'000;  // of the rehearsal; 0: none
+};
+
+// Without a rehearsal (more than 1,024 workers, a micro-batch to be measured, an allocator without statistics,
+// `worker_steps` of 0) each worker counts with a model and optimizer state of its own, unless its method sums
+// gradients. So it does if the rehearsal does not reach the end of a run that may go over to own models later.
+MemoryNeed memory_need(const Run& run, const MemoryOptions& options);
+
+// The run that needs most; of each method only the largest by workers and model is examined. Without runs null.
+struct LargestNeed {
+  const Run* run = nullptr;
+  MemoryNeed need{};
+};
+LargestNeed largest_need(std::span<const Run* const> runs, const MemoryOptions& options);
+
+// Memory that a process maps and hardly touches: stacks of the workers that one of these runs simulates.
+double stack_room(std::span<const Run> runs);
+
+// "0.51 GiB", and its parts: "models, optimizer states and gradients (34 times 1.86e+06 parameters) 0.24 GiB, ...".
+std::string memory_text(double bytes, int digits = 2);
+std::string parts_text(const Run& run, const MemoryNeed& need, int threads);
+
+// How many vectors of the model's length a run holds at once, found by rehearsing its first steps: with the run's
+// method, cluster and delays, and a small stand-in for the model. What grows with the stand-in's size is counted, so
+// methods need not declare their memory.
+//
+// The stand-in's gradients are the same small numbers everywhere: nothing diverges. Tasks run one by one, so that only
+// the method's memory counts; the caller adds what threads hold.
+struct Rehearsed {
+  double vectors = 0;     // peak number of models, moments, gradients and residuals, of P floats each
+  bool is_whole = false;  // up to the end of the run's budget; false: its first steps
+};
+
+// For a run with a model and known micro-batch times, on the simulated cluster. `worker_steps`: about how many steps of
+// single workers it makes, a few microseconds each. Throws what the run would.
+Rehearsed rehearse(const Run& run, std::int64_t worker_steps);
+
+// cluster.micro_batch_s = "measured": how long a micro-batch of the experiment's model takes on this machine while
+// other cores compute micro-batches too, as many at once as there are workers or cores. It is measured once and kept in
+// the experiment's directory of results, so that a second run has the same configuration.
+class MicroBatchMeter {
+ public:
+  struct Options {
+    std::string results_directory;
+    bool remeasure = false;  // ignores kept times
+    bool keep = true;        // in <results>/<experiment>/measured.json
+    // Rank 0 measures while other workers compute; all ranks make the same calls in the same order.
+    const MpiSession* mpi = nullptr;
+  };
+  explicit MicroBatchMeter(Options options) : options_(std::move(options)) {}
+
+  // Throws ConfigurationFault if it cannot be measured or kept, CannotRun if other ranks measure something else.
+  MeasuredMicroBatch time(const MicroBatchWork& work);
+
+ private:
+  const MpiSession* session() const;  // null: this process is alone
+  // Calls `on_measure` before it measures.
+  MeasuredMicroBatch kept_or_measured(const MicroBatchWork& work, const std::function<void()>& on_measure) const;
+
+  Options options_;
+  std::map<std::string, MeasuredMicroBatch> known_;  // by all that decides the time
+};
+
+double wall_clock_s();
+
+// The median over some dozens of gradients on this thread, after a warm-up: under ten seconds if a micro-batch takes
+// less than one. `at_once`: threads that compute gradients, with this one; throws std::runtime_error if they cannot be
+// started. Each holds the gradients of a step, as a worker does, but at most one and 256 MiB of others. Releasing them
+// is not timed. `now_s`: a clock in seconds.
+double measure_micro_batch_s(const Objective& objective, const MicroBatchWork& work, int at_once = 1,
+                             const std::function<double()>& now_s = wall_clock_s);
+
+// The same for micro-batches of sequences: times 24 of different numbers of tokens in turn, several times each, and
+// fits the medians. They are taken from `calibration_epoch`, which is beyond any run.
+LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& work, int at_once = 1,
+                             const std::function<double()>& now_s = wall_clock_s);
+inline constexpr std::int64_t calibration_epoch = 1'000'000;
 
 }  // namespace syncopate

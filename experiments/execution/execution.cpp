@@ -4,23 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <limits>
 #include <new>
 #include <numeric>
-#include <optional>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include "experiments/execution/checkpointing.hpp"
-#include "experiments/execution/rank_checkpoints.hpp"
 #include "experiments/execution/ranks.hpp"
-#include "results/recorder.hpp"
-#include "results/run_directory.hpp"
-#include "results/summary.hpp"
 #include "workers/base/arrays.hpp"
 #include "workers/base/files.hpp"
 #include "workers/base/machine.hpp"
@@ -31,7 +21,6 @@
 #include "workers/models/torch_library.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
 #include "workers/mpi/mpi_collectives.hpp"
-#include "workers/mpi/mpi_session.hpp"
 #include "workers/simulated/lockstep.hpp"
 #include "workers/training/checkpoint_log.hpp"
 
@@ -39,17 +28,12 @@ namespace syncopate {
 
 namespace {
 
-// Where each worker has a model of its own (gossip) and is a process of its own, what they were after the steps, or
-// at the times, that are evaluated is put together once the run is over: no clock runs then.
-// Collective, before the recorders finish: the one of rank `root` gets the rows. Where the mean is evaluated, that rank
-// does so, else each rank evaluates its own. Nothing where no worker said of a model that it is its own. Throws
-// Interrupted.
-void put_own_models_together(const MpiSession& session, int root, const EvaluationPlan& plan, Training& training,
-                             Recorder& recorder);
-
-// Parameters and buffers.
 constexpr AveragePolicy parameters_and_buffers{.buffers = StatePolicy::average};
 
+// Under MPI, own models of workers (gossip) are combined after the run, when no clock runs: as they were after the
+// steps, or at the times, that are evaluated. The recorder of rank `root` gets the rows. That rank evaluates the mean,
+// or each rank its own model. Without own models nothing happens. Collective, before recorders finish; throws
+// Interrupted.
 class OwnModelsOfRanks {
  public:
   OwnModelsOfRanks(const MpiSession& session, int root, Training& training, Recorder& recorder)
@@ -59,6 +43,16 @@ class OwnModelsOfRanks {
         recorder_(recorder),
         own_(recorder.take_own_models()) {}
 
+  void combine(const EvaluationPlan& plan) {
+    if (plan.every_duration > Duration{})
+      by_time(plan.every_duration);
+    else
+      by_steps();
+  }
+
+ private:
+  static constexpr Step none{std::numeric_limits<Step::Rep>::max()};
+
   void by_steps() {
     for (Step next = next_of_all(Step{-1}); next != none; next = next_of_all(next)) {
       const OwnModel* const own = first_own([next](const OwnModel& model) { return model.step >= next; });
@@ -66,7 +60,7 @@ class OwnModelsOfRanks {
     }
   }
 
-  // As ModelsByTime puts them together on the simulated cluster.
+  // As ModelsByTime does on the simulated cluster.
   void by_time(Duration every) {
     Step last{-1};
     for (std::int64_t multiple = 1;;) {
@@ -81,9 +75,6 @@ class OwnModelsOfRanks {
     }
   }
 
- private:
-  static constexpr Step none{std::numeric_limits<Step::Rep>::max()};
-
   template <typename Holds>
   const OwnModel* first_own(Holds holds) const {
     const auto first = std::ranges::find_if(own_, holds);
@@ -97,7 +88,7 @@ class OwnModelsOfRanks {
     return least >= static_cast<double>(none.value()) ? none : Step{static_cast<Step::Rep>(least)};
   }
 
-  // `own`: null where this rank has none of them.
+  // `own`: null if this rank has none.
   void put_together(const OwnModel* own, Step step) {
     MetricsRow row = recorder_.row_of(publication_of(own, step));
     std::optional<double> distance;
@@ -119,7 +110,6 @@ class OwnModelsOfRanks {
     if (is_root_) recorder_.add(row, distance);
   }
 
-  // Of all ranks.
   Publication publication_of(const OwnModel* own, Step step) const {
     Publication publication;
     publication.step = step;
@@ -163,15 +153,6 @@ class OwnModelsOfRanks {
   std::vector<OwnModel> own_;  // ascending
 };
 
-void put_own_models_together(const MpiSession& session, int root, const EvaluationPlan& plan, Training& training,
-                             Recorder& recorder) {
-  OwnModelsOfRanks models(session, root, training, recorder);
-  if (plan.every_duration > Duration{})
-    models.by_time(plan.every_duration);
-  else
-    models.by_steps();
-}
-
 using HostClock = std::chrono::steady_clock;
 
 // The rank that publishes the model: the first server's, but worker 0 where several servers hold parts of it.
@@ -182,7 +163,7 @@ int publishing_rank(const Run& run) {
 // The rank that closes rows of steps.csv: the first server's where there is one.
 int booking_rank(const Run& run) { return run.algorithm->traits().servers > 0 ? run.cluster.workers : 0; }
 
-// What the run is to record; alike on all ranks.
+// The same on all ranks.
 RunRecord make_record(const Run& run, const Machinery& machinery) {
   const RecordingPlan& plan = run.recording;
   RunRecord record;
@@ -218,8 +199,8 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery
   return std::make_unique<MpiCluster>(options);
 }
 
-// The first gradient of a process takes several times as long as the others (libraries set themselves up); on the
-// wall clock that would be a straggler that nobody declared.
+// A process's first gradient takes several times as long as others, because libraries set themselves up. On the wall
+// clock it would be an undeclared straggler.
 void warm_up(const Run& run, const Objective& objective) {
   const MicroBatch micro_batch{};
   const auto parameters = objective.initial_parameters(run.seed);
@@ -227,7 +208,7 @@ void warm_up(const Run& run, const Objective& objective) {
   objective.gradient(parameters.data(), buffers.empty() ? nullptr : buffers.data(), std::span(&micro_batch, 1));
 }
 
-// Of a run that ended with it.
+// Failure message for an exception that ended the run.
 std::string reason_of(const std::exception& problem, const Run& run) {
   if (!dynamic_cast<const std::bad_alloc*>(&problem)) return problem.what();
   if (run.training.time_only) return fmt::format("the memory does not suffice for {} workers", run.cluster.workers);
@@ -238,12 +219,6 @@ std::string reason_of(const std::exception& problem, const Run& run) {
       "the memory does not suffice: the model and its optimizer's state take {:.3g} GB, and where the {} workers hold "
       "models of their own {:.3g} GB, beside gradients",
       model_gb, run.cluster.workers, model_gb * run.cluster.workers);
-}
-
-Step last_step(const Recording& recording) {
-  Step last{};
-  for (const StepRow& row : recording.rows) last = std::max(last, row.step);
-  return last;
 }
 
 // Runs the algorithm and fills the outcome, also when it ends with an exception.
@@ -268,13 +243,13 @@ void run_recorded(const Run& run, const Machinery& machinery, RunTraining& train
     throw;
   } catch (const AnotherCourse&) {
     throw;
-  } catch (const Diverged&) {  // the recording says so
+  } catch (const Diverged&) {  // as the recording shows
   } catch (const std::exception& problem) {
     outcome.failure = reason_of(problem, run);
   }
   try {
     if (machinery.mpi && outcome.failure.empty())
-      put_own_models_together(*machinery.mpi, publishing_rank(run), run.evaluation, *training.training, recorder);
+      OwnModelsOfRanks(*machinery.mpi, publishing_rank(run), *training.training, recorder).combine(run.evaluation);
     if (records) recorder.finish();
   } catch (const Interrupted&) {
     throw;
@@ -283,7 +258,7 @@ void run_recorded(const Run& run, const Machinery& machinery, RunTraining& train
   }
 }
 
-// What the rank that publishes and the one that closes rows of steps.csv have recorded, as one.
+// Joins the recordings of the rank that publishes and the rank that closes rows of steps.csv.
 Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Recording& own) {
   Recording gathered = move_to_rank_0(session, publishing_rank(run), own);
   if (booking_rank(run) == publishing_rank(run)) return gathered;
@@ -292,9 +267,9 @@ Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Reco
   return gathered;
 }
 
-// Which kinds of samples go into the model, where that is to be recorded. Without a model nothing says which
-// micro-batches a gradient is of: those that have come to their end are counted, if as many were kept, and nothing is
-// said where a server decides, or where something that had come to its end was dropped all the same.
+// Counts the kinds of samples that go into the model, if they are to be recorded. In a time-only run no gradient names
+// its micro-batches: it counts finished ones if as many were kept. It gives no numbers if a server decides, or if
+// finished micro-batches were dropped.
 class KeptCounter {
  public:
   explicit KeptCounter(const Run& run) : run_(run) {
@@ -309,13 +284,13 @@ class KeptCounter {
     if (!counts()) return {};
     return [this](const MicroBatch& micro_batch) { kinds_->add(micro_batch, kept_); };
   }
-  // False where these are not those that were kept.
+  // False if these are not the kept ones.
   bool add(const std::vector<MicroBatchTime>& durations, const RunTotals& totals) {
     if (std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}) != std::ssize(durations)) return false;
     for (const MicroBatchTime& time : durations) kinds_->add({time.worker, time.step, time.index}, kept_);
     return true;
   }
-  // What all ranks have told, on rank 0.
+  // Sums the counts of all ranks, on rank 0.
   void add_up(const MpiSession& session) {
     std::vector<double> counts(kept_.by_class.begin(), kept_.by_class.end());
     counts.insert(counts.end(), kept_.by_length.begin(), kept_.by_length.end());
@@ -324,7 +299,7 @@ class KeptCounter {
     for (std::vector<std::int64_t>* const kinds : {&kept_.by_class, &kept_.by_length})
       for (std::int64_t& kind : *kinds) kind = static_cast<std::int64_t>(*next++);
   }
-  // Whether the last model is to be evaluated by lengths.
+  // Whether to evaluate the last model by lengths.
   bool needs_model(const Objective* objective) const {
     return counts() && objective && objective->buffers() == 0 && !kinds_->longest().empty();
   }
@@ -347,7 +322,7 @@ class KeptCounter {
   }
 
  private:
-  // Nothing where the accounts do not say it.
+  // Empty if the accounts do not determine it.
   KindCounts offered_in(Step steps, const RunTotals& totals) const {
     if (are_of_file(steps, totals)) return kinds_->of_steps(steps);
     if (!run_.algorithm->traits().takes_data_in_turn || run_.cluster.outages) return {};
@@ -356,14 +331,14 @@ class KeptCounter {
       of_workers.push_back(totals.kept[worker] + totals.dropped[worker]);
     return kinds_->of_first(of_workers);
   }
-  // Whether the accounts are of the micro-batches that the file gives to so many steps, on every worker.
+  // Whether every worker's account has as many micro-batches as the file gives to so many steps.
   bool are_of_file(Step steps, const RunTotals& totals) const {
     const std::int64_t each = steps.value() * run_.cluster.micro_batches;
     for (std::size_t worker = 0; worker < totals.kept.size(); ++worker)
       if (totals.kept[worker] + totals.dropped[worker] != each) return false;
     return true;
   }
-  // Not where a method takes others than those of its steps. All are kept where none is dropped.
+  // False if a method takes micro-batches of other steps. If none is dropped, all must be kept.
   bool agrees(const KindCounts& offered, const RunTotals& totals) const {
     const bool drops = std::ranges::any_of(totals.dropped, [](std::int64_t count) { return count != 0; });
     if (!drops) return kept_.by_class == offered.by_class && kept_.by_length == offered.by_length;
@@ -376,12 +351,14 @@ class KeptCounter {
   KindCounts kept_;
 };
 
-// Under MPI collective, and for rank 0.
+// Collective under MPI; sets rank 0's outcome.
 void tell_samples(const Machinery& machinery, const Objective* objective, KeptCounter& kept, Outcome& outcome) {
   if (machinery.mpi && !kept.needs_durations()) kept.add_up(*machinery.mpi);
   if (!outcome.totals || (machinery.together() && machinery.together()->rank() > 0)) return;
   if (kept.needs_durations() && !(outcome.durations && kept.add(*outcome.durations, *outcome.totals))) return;
-  outcome.samples = kept.result(last_step(outcome.recording), *outcome.totals);
+  Step last_step{};
+  for (const StepRow& row : outcome.recording.rows) last_step = std::max(last_step, row.step);
+  outcome.samples = kept.result(last_step, *outcome.totals);
   if (kept.needs_model(objective) && !outcome.recording.parameters.empty())
     kept.evaluate(*objective, outcome.recording.parameters.front(), *outcome.samples);
 }
@@ -444,7 +421,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
 Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
                 const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints) {
   if (!has_checkpoints(run, machinery.mpi != nullptr)) checkpoints = nullptr;
-  // Of processes that divide the run all hear of one whose run takes another course, as of a failure.
+  // Processes that divide a run report a mismatch with the replayed log to each other like a failure.
   constexpr const char* of_another_course = "it takes another course";
   std::optional<std::string> another_course;
   Outcome outcome;
@@ -463,7 +440,7 @@ Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
   }
   if (machinery.processes) {
     outcome.failure = machinery.processes->close(outcome.failure);
-    // Else another one has failed in earnest, and with it all.
+    // Otherwise a process has really failed, and with it all.
     const bool is_another_course = checkpoints && outcome.failure.find(of_another_course) != std::string::npos;
     another_course = is_another_course ? std::optional(outcome.failure) : std::nullopt;
   }
@@ -486,7 +463,7 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
     summary.status = RunStatus::failed;
     summary.reason = outcome.failure;
   }
-  // What stands beside it goes by the virtual clock.
+  // The formulas are for the virtual clock.
   if (summary.status == RunStatus::finished && outcome.on_virtual_clock)
     summary.predicted = predict_by_formula(run, sample_times(run)).all;
   summary.recorded = run.recording;
@@ -494,7 +471,7 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
   summary.recorded.durations = outcome.durations.has_value();
   summary.recorded.arrivals = outcome.arrivals.has_value();
   if (outcome.arrivals) summary.arrivals = mean_arrivals(*outcome.arrivals);
-  summary.recorded.samples = run.recording.samples;  // also where there is nothing to say
+  summary.recorded.samples = run.recording.samples;  // also without numbers
   summary.samples_kept = outcome.samples;
   summary.recorded.parameters = !outcome.recording.parameters.empty();
   return summary;

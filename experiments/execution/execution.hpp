@@ -1,5 +1,4 @@
-// One run from its plan to its rows: builds objective, training, executor and cluster, and runs the
-// algorithm on them.
+// One run from its plan to its rows: builds objective, training, executor and cluster, and runs the algorithm on them.
 #pragma once
 
 #include <chrono>
@@ -22,23 +21,24 @@
 
 namespace syncopate {
 
-// What runs are executed on.
+// The cluster and the processes that execute runs.
 struct Machinery {
   int threads = 1;                  // of the executor; the simulated cluster only
   const MpiSession* mpi = nullptr;  // null: the simulated cluster
-  std::string call{};               // of the processes that share the runs, for the metadata; empty: one alone
-  // The processes that divide each simulation among them, where there are several; what they are started by.
+  std::string call{};               // of processes that share the runs, for the metadata; empty: one process
+  // Processes that divide each simulation, and the session that started them; null: one process.
   ProcessGroup* processes = nullptr;
   const MpiSession* divided_by = nullptr;
 
-  // Of processes that make a run together, on either cluster; null: there is one.
+  // The session of processes that make a run together, on either cluster; null: one process.
   const MpiSession* together() const { return mpi ? mpi : divided_by; }
+  bool is_rank_0() const { return !together() || together()->rank() == 0; }
 };
 
 struct Outcome {
   Recording recording;
-  std::optional<RunTotals> totals;   // none if the run was ended early
-  std::optional<Timeline> timeline;  // these two only of runs that came to their end
+  std::optional<RunTotals> totals;  // these three only of runs that reached their end
+  std::optional<Timeline> timeline;
   std::optional<std::vector<MicroBatchTime>> durations;
   std::optional<std::vector<GradientArrival>> arrivals;  // in order
   std::optional<KeptSamples> samples;
@@ -52,12 +52,11 @@ struct Outcome {
 
 struct CheckpointUse;
 
-// Runs on this process, or on this rank together with all others: under MPI all ranks call it, and
-// the recording is complete on rank 0. A run that fails is an outcome; only Interrupted is thrown.
-// Under MPI a failure ends all ranks, after `before_abort` has seen what rank 0 has recorded. Processes that divide a
-// simulation all call it too, and all have what is recorded; where one of them fails, all do.
-// With `checkpoints` (null: none) the run goes on from one and leaves others, where runs like it have any: for who
-// saves the outcome to remove (checkpointing.hpp, rank_checkpoints.hpp).
+// Makes a run. A failed run is an outcome; only Interrupted is thrown.
+// Under MPI all ranks call it, and the recording is complete on rank 0. A failure ends all ranks, after `before_abort`
+// has received rank 0's recording. Processes that divide a simulation all call it and have the recording; if one fails,
+// all do. With `checkpoints` (null: none) the run resumes at one and writes others (checkpointing.hpp); whoever saves
+// the outcome removes them.
 Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
                 const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints = nullptr);
 
@@ -66,20 +65,18 @@ RunSummary summarise(const Run& run, const Outcome& outcome);
 // All files of the run's directory.
 FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& summary, const Machinery& machinery);
 
-// Who takes part in an experiment's runs, for those who must start that many processes.
+// The most workers and servers that a run of the experiment has: processes to be started under MPI.
 struct Participants {
-  int workers = 0;  // the most that a run has
-  int servers = 0;  // likewise
+  int workers = 0;
+  int servers = 0;
 };
-
 Participants participants(const Experiment& experiment);
 
-// What a run trains with, its cluster and its context, as all who execute runs assemble them.
-// What the participants of a run train with. Members are destroyed from the last to the first: the executor before what
-// its tasks refer to.
+// All that the participants of a run train with. Members are destroyed in reverse order: the executor before what its
+// tasks refer to.
 struct RunTraining {
-  // Without an objective time alone passes. `threads`: of the executor. `on_kept`: see Training. `processes`: those
-  // that divide the simulation; null: one does all.
+  // Without an objective the run is time-only. `threads`: of the executor. `on_kept`: see Training. `processes`: those
+  // that divide the simulation; null: one.
   RunTraining(const Run& run, std::shared_ptr<const Objective> objective, int threads,
               std::function<void(const MicroBatch&)> on_kept = {}, ProcessGroup* processes = nullptr);
   ~RunTraining() { training->leave_processes(); }
@@ -91,11 +88,11 @@ struct RunTraining {
   Executor executor;
 };
 
-// On virtual time. `observer` and `record` may be null; what is given outlives the cluster.
+// `observer` and `record` may be null; the arguments outlive the cluster.
 std::unique_ptr<Cluster> make_simulated_cluster(const Run& run, Training& training, RunObserver* observer,
                                                 RunRecord* record);
 
-// What the run's participants share. The arguments outlive it.
+// The arguments outlive it.
 RunContext context_of(const Run& run, Cluster& cluster, Training& training, RunObserver* observer,
                       RunRecord* record = nullptr);
 

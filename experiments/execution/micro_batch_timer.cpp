@@ -1,21 +1,14 @@
-#include "experiments/execution/micro_batch_timer.hpp"
-
 #include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <span>
 #include <stop_token>
 #include <system_error>
 #include <thread>
-#include <utility>
-#include <vector>
 
+#include "experiments/execution/cost.hpp"
 #include "experiments/execution/ranks.hpp"
 #include "results/run_directory.hpp"
 #include "results/summary.hpp"
@@ -32,7 +25,19 @@ namespace syncopate {
 namespace {
 
 namespace fs = std::filesystem;
-// One number after the other, and that there is a fit. `meanwhile`: what this rank does until the first is there.
+
+// Numbers of a fit by their names in measured.json.
+constexpr std::pair<const char*, double ContentCost::*> costs[] = {
+    {"base_s", &ContentCost::base_s},
+    {"per_token_s", &ContentCost::per_token_s},
+    {"per_padded_token_s", &ContentCost::per_padded_token_s},
+    {"per_squared_length_s", &ContentCost::per_squared_length_s}};
+constexpr std::pair<const char*, double LengthFit::*> qualities[] = {
+    {"r_squared", &LengthFit::r_squared},
+    {"largest_residual_s", &LengthFit::largest_residual_s},
+    {"typical_residual_s", &LengthFit::typical_residual_s}};
+
+// `meanwhile`: what this rank does until the first number arrives.
 MeasuredMicroBatch shared_from_rank_0(const MpiSession& session, MeasuredMicroBatch value,
                                       const std::function<void()>& meanwhile) {
   const double fitted = value.fit ? 1.0 : 0.0;
@@ -40,16 +45,14 @@ MeasuredMicroBatch shared_from_rank_0(const MpiSession& session, MeasuredMicroBa
   value.micro_batch_s = from_rank_0(session, value.micro_batch_s);
   if (!by_lengths) return value;
   LengthFit fit = value.fit.value_or(LengthFit{});
-  for (double* const number :
-       {&fit.cost.base_s, &fit.cost.per_token_s, &fit.cost.per_padded_token_s, &fit.cost.per_squared_length_s,
-        &fit.r_squared, &fit.largest_residual_s, &fit.typical_residual_s})
-    *number = from_rank_0(session, *number);
+  for (const auto& [key, cost] : costs) fit.cost.*cost = from_rank_0(session, fit.cost.*cost);
+  for (const auto& [key, quality] : qualities) fit.*quality = from_rank_0(session, fit.*quality);
   fit.points = static_cast<int>(from_rank_0(session, static_cast<double>(fit.points)));
   value.fit = fit;
   return value;
 }
 
-// [{"host", "work", "micro_batch_s"}, ...]; empty where the file is not there.
+// [{"host", "work", "micro_batch_s"}, ...]; empty without the file.
 Json entries_of(const fs::path& file) {
   const auto text = read_file(file);
   if (!text) return Json::array();
@@ -58,23 +61,23 @@ Json entries_of(const fs::path& file) {
   return entries;
 }
 
-// Workers that compute at once on a machine like this one.
+// Workers that compute at once on this machine.
 int at_once_of(const MicroBatchWork& work) {
   return std::min(work.workers, static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
 }
 
-// A launcher may have bound this process to some of them.
+// A launcher may have bound this process to some cores.
 int cores_of_this_process() {
   cpu_set_t set;
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-// More than caches hold: what was used so many bytes ago is in none.
+// More than caches hold.
 constexpr std::size_t beyond_caches = std::size_t{1} << 28;
 
-// Computes gradients as a worker does, which has those of a step in memory until its end: the next ones find no memory
-// that is still in a cache. Of large ones few suffice for that, and no more are kept; one is there in any run.
+// Computes gradients as a worker does, which keeps those of a step in memory until its end, so that the next ones use
+// memory outside the caches. Keeps only as many large gradients as that needs, at least one.
 class GradientsOfSteps {
  public:
   GradientsOfSteps(const Objective& objective, std::uint64_t seed, int micro_batches)
@@ -84,7 +87,7 @@ class GradientsOfSteps {
     kept_.resize(std::min(static_cast<std::size_t>(micro_batches), enough));
   }
 
-  // Releases the oldest. To be called before each compute, where it is not timed: runs release them between steps.
+  // Releases the oldest. Call it before each compute(), untimed: runs release gradients between steps.
   void make_room() { kept_[next_] = {}; }
 
   void compute(const MicroBatch& micro_batch) {
@@ -101,8 +104,7 @@ class GradientsOfSteps {
   std::size_t next_ = 0;
 };
 
-// A gradient at a time, as another worker computes them; nothing where the data cannot be loaded, of which rank 0
-// speaks.
+// Computes a gradient per call, as another worker does; empty if the data cannot be loaded, which rank 0 reports.
 std::function<void()> neighbour_of(const MicroBatchWork& work) {
   try {
     const auto objective = work.load();
@@ -123,11 +125,11 @@ bool is_of(const Json& entry, const MicroBatchWork& work) {
          entry.value("at_once", 0) == at_once_of(work) && entry.value("micro_batches", 0) == work.micro_batches;
 }
 
-// Threads that compute gradients as long as this lives, as other workers on the machine do, with which one shares its
-// memory, caches and power. They come to the micro-batches at different times.
+// Threads that compute gradients during its lifetime, as other workers of the machine would: they share memory, caches
+// and power. They begin with different micro-batches.
 class Neighbours {
  public:
-  // Throws std::runtime_error where a thread cannot be started; those before it end.
+  // Throws std::runtime_error if a thread cannot be started; earlier threads end.
   Neighbours(int count, const Objective& objective, const MicroBatchWork& work,
              const std::vector<MicroBatch>& micro_batches) {
     for (int i = 1; i <= count; ++i) {
@@ -139,7 +141,7 @@ class Neighbours {
             gradients.make_room();
             gradients.compute(micro_batches[j % micro_batches.size()]);
           }
-        } catch (const std::exception&) {  // an interruption, of which the thread that measures learns too
+        } catch (const std::exception&) {  // an interruption, which also reaches the measuring thread
         }
       };
       try {
@@ -153,39 +155,8 @@ class Neighbours {
   }
 
  private:
-  std::vector<std::jthread> threads_;  // each is told to end, and waited for
+  std::vector<std::jthread> threads_;  // stopped and joined by its destructor
 };
-
-}  // namespace
-
-double wall_clock_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double measure_micro_batch_s(const Objective& objective, const MicroBatchWork& work, int at_once,
-                             const std::function<double()>& now_s) {
-  constexpr int warm_up = 10, most = 60, fewest = 5;
-  constexpr double enough_s = 5;
-  std::vector<MicroBatch> micro_batches;
-  for (int i = 0; i < warm_up + most; ++i) micro_batches.push_back({.worker = Rank{0}, .step = i, .index = 0});
-  GradientsOfSteps gradients(objective, work.seed, work.micro_batches);
-  const Neighbours neighbours(at_once - 1, objective, work, micro_batches);
-  std::vector<double> times;
-  const double begin_s = now_s();
-  for (int i = 0; i < warm_up + most; ++i) {
-    if (i >= warm_up + fewest && now_s() - begin_s > enough_s) break;
-    gradients.make_room();
-    const double start_s = now_s();
-    gradients.compute(micro_batches[static_cast<std::size_t>(i)]);
-    times.push_back(now_s() - start_s);
-  }
-  times.erase(times.begin(), times.begin() + warm_up);
-  const auto middle = times.begin() + std::ssize(times) / 2;
-  std::nth_element(times.begin(), middle, times.end());
-  return std::max(1.0, std::round(*middle * 1e9)) / 1e9;
-}
-
-namespace {
 
 struct TimedMicroBatch {
   MicroBatch micro_batch;
@@ -193,7 +164,7 @@ struct TimedMicroBatch {
   std::vector<double> times_s{};
 };
 
-// By tokens, from the fewest to the most; padded ones where they are computed so.
+// By tokens, padded ones if they are computed, from the fewest to the most.
 std::vector<TimedMicroBatch> spread_by_length(const MicroBatchWork& work) {
   constexpr int looked_at = 512, chosen = 24;
   const BatchLengths& batches = *work.lengths;
@@ -224,7 +195,77 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+// As in measured.json.
+Json json_of(const LengthFit& fit) {
+  Json json;
+  for (const auto& [key, cost] : costs) json[key] = fit.cost.*cost;
+  for (const auto& [key, quality] : qualities) json[key] = fit.*quality;
+  json["points"] = fit.points;
+  return json;
+}
+
+// Entries of earlier versions have no digest.
+void check_as_written(Json entry) {
+  if (!entry.contains("crc32")) return;
+  const Json digest = entry.at("crc32");
+  entry.erase("crc32");
+  if (digest != json_digest(entry))
+    throw std::runtime_error("what was measured is no longer as it was written; --rerun measures again");
+}
+
+MeasuredMicroBatch time_of(const Json& value) {
+  if (value.is_number()) {
+    const double seconds = value;
+    if (!(seconds > 0)) throw std::runtime_error("a time that is not above 0");
+    return {.micro_batch_s = seconds};
+  }
+  LengthFit fit;
+  for (const auto& [key, cost] : costs) fit.cost.*cost = value.at(key);
+  for (const auto& [key, quality] : qualities) fit.*quality = value.at(key);
+  fit.points = value.at("points");
+  for (const auto& [key, cost] : costs)
+    if (!(fit.cost.*cost >= 0)) throw std::runtime_error("a cost that is not at least 0");
+  return {.micro_batch_s = 0, .fit = fit};
+}
+
+Json measure(const MicroBatchWork& work, int at_once) {
+  const auto objective = work.load();
+  if (!work.lengths) return measure_micro_batch_s(*objective, work, at_once);
+  const LengthFit fit = measure_by_lengths(*objective, work, at_once);
+  standard_error.write(
+      fmt::format("measured by lengths: {:.4g} s, {:.4g} s per token, {:.4g} s per padded token, {:.4g} s per squared "
+                  "length; R^2 = {:.4f}, largest residual {:.3g} s of {} micro-batches\n",
+                  fit.cost.base_s, fit.cost.per_token_s, fit.cost.per_padded_token_s, fit.cost.per_squared_length_s,
+                  fit.r_squared, fit.largest_residual_s, fit.points));
+  return json_of(fit);
+}
+
 }  // namespace
+
+double wall_clock_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double measure_micro_batch_s(const Objective& objective, const MicroBatchWork& work, int at_once,
+                             const std::function<double()>& now_s) {
+  constexpr int warm_up = 10, most = 60, fewest = 5;
+  constexpr double enough_s = 5;
+  std::vector<MicroBatch> micro_batches;
+  for (int i = 0; i < warm_up + most; ++i) micro_batches.push_back({.worker = Rank{0}, .step = i, .index = 0});
+  GradientsOfSteps gradients(objective, work.seed, work.micro_batches);
+  const Neighbours neighbours(at_once - 1, objective, work, micro_batches);
+  std::vector<double> times;
+  const double begin_s = now_s();
+  for (int i = 0; i < warm_up + most; ++i) {
+    if (i >= warm_up + fewest && now_s() - begin_s > enough_s) break;
+    gradients.make_room();
+    const double start_s = now_s();
+    gradients.compute(micro_batches[static_cast<std::size_t>(i)]);
+    times.push_back(now_s() - start_s);
+  }
+  times.erase(times.begin(), times.begin() + warm_up);
+  return std::max(1.0, std::round(median(std::move(times)) * 1e9)) / 1e9;
+}
 
 LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& work, int at_once,
                              const std::function<double()>& now_s) {
@@ -256,63 +297,6 @@ LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& w
                                                     : Computed::padded);
 }
 
-namespace {
-
-// As in measured.json, and among ranks.
-Json json_of(const LengthFit& fit) {
-  return {{"base_s", fit.cost.base_s},
-          {"per_token_s", fit.cost.per_token_s},
-          {"per_padded_token_s", fit.cost.per_padded_token_s},
-          {"per_squared_length_s", fit.cost.per_squared_length_s},
-          {"r_squared", fit.r_squared},
-          {"largest_residual_s", fit.largest_residual_s},
-          {"typical_residual_s", fit.typical_residual_s},
-          {"points", fit.points}};
-}
-
-// Entries of earlier programs have no digest.
-void check_as_written(Json entry) {
-  if (!entry.contains("crc32")) return;
-  const Json digest = entry.at("crc32");
-  entry.erase("crc32");
-  if (digest != json_digest(entry))
-    throw std::runtime_error("what was measured is no longer as it was written; --rerun measures again");
-}
-
-MeasuredMicroBatch time_of(const Json& value) {
-  if (value.is_number()) {
-    const double seconds = value;
-    if (!(seconds > 0)) throw std::runtime_error("a time that is not above 0");
-    return {.micro_batch_s = seconds};
-  }
-  LengthFit fit{.cost = {.base_s = value.at("base_s"),
-                         .per_token_s = value.at("per_token_s"),
-                         .per_padded_token_s = value.at("per_padded_token_s"),
-                         .per_squared_length_s = value.at("per_squared_length_s")},
-                .r_squared = value.at("r_squared"),
-                .largest_residual_s = value.at("largest_residual_s"),
-                .typical_residual_s = value.at("typical_residual_s"),
-                .points = value.at("points")};
-  const ContentCost& cost = fit.cost;
-  for (const double each : {cost.base_s, cost.per_token_s, cost.per_padded_token_s, cost.per_squared_length_s})
-    if (!(each >= 0)) throw std::runtime_error("a cost that is not at least 0");
-  return {.micro_batch_s = 0, .fit = fit};
-}
-
-Json measure(const MicroBatchWork& work, int at_once) {
-  const auto objective = work.load();
-  if (!work.lengths) return measure_micro_batch_s(*objective, work, at_once);
-  const LengthFit fit = measure_by_lengths(*objective, work, at_once);
-  standard_error.write(
-      fmt::format("measured by lengths: {:.4g} s, {:.4g} s per token, {:.4g} s per padded token, {:.4g} s per squared "
-                  "length; R^2 = {:.4f}, largest residual {:.3g} s of {} micro-batches\n",
-                  fit.cost.base_s, fit.cost.per_token_s, fit.cost.per_padded_token_s, fit.cost.per_squared_length_s,
-                  fit.r_squared, fit.largest_residual_s, fit.points));
-  return json_of(fit);
-}
-
-}  // namespace
-
 const MpiSession* MicroBatchMeter::session() const {
   return options_.mpi && options_.mpi->active() ? options_.mpi : nullptr;
 }
@@ -328,7 +312,7 @@ MeasuredMicroBatch MicroBatchMeter::kept_or_measured(const MicroBatchWork& work,
       return time_of(found->at("micro_batch_s"));
     }
     on_measure();
-    // Under MPI the other ranks compute meanwhile.
+    // Under MPI other ranks compute meanwhile.
     const Json measured = measure(work, session() ? 1 : std::min(at_once_of(work), cores_of_this_process()));
     Json entry = {{"host", host_name()},
                   {"work", work.key},
@@ -336,11 +320,10 @@ MeasuredMicroBatch MicroBatchMeter::kept_or_measured(const MicroBatchWork& work,
                   {"micro_batches", work.micro_batches},
                   {"micro_batch_s", measured}};
     entry["crc32"] = json_digest(entry);
-    if (found != entries.end()) {
+    if (found != entries.end())
       *found = std::move(entry);
-    } else {
+    else
       entries.push_back(std::move(entry));
-    }
     if (options_.keep) {
       require_no_link(file.parent_path());
       fs::create_directories(file.parent_path());

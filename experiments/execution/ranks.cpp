@@ -8,20 +8,15 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
 #include <filesystem>
-#include <map>
 #include <numeric>
 #include <set>
 
 #include "experiments/execution/tuning.hpp"
 #include "results/build_info.hpp"
-#include "results/recorder.hpp"
 #include "results/summary.hpp"
 #include "workers/base/machine.hpp"
 #include "workers/cluster/calls.hpp"
-#include "workers/config/toml.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
 #include "workers/mpi/mpi_collectives.hpp"
 
@@ -32,7 +27,7 @@ namespace {
 constexpr int recording_tag = 1;
 
 void wait_for(MPI_Request& request) {
-  constexpr bool cores_suffice = false;  // nothing here is in a hurry
+  constexpr bool cores_suffice = false;  // leave them to other ranks
   wait_politely(cores_suffice, [&request] {
     int done = 0;
     MPI_Test(&request, &done, MPI_STATUS_IGNORE);
@@ -40,19 +35,183 @@ void wait_for(MPI_Request& request) {
   });
 }
 
+// Rank 0's values, in place.
+void broadcast(const MpiSession& session, void* values, int count, MPI_Datatype type) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(values, count, type, 0, session.communicator(), &request);
+  wait_for(request);
+}
+
+using Ranks = std::vector<int>;
+
+constexpr std::size_t most_lines = 10;  // of faults or keys that differ
+
+// "rank 3 (host b)", "ranks 0-2 (hosts a, b, ... and 7 more)".
+std::string name_of(const Ranks& ranks, const std::vector<RankSaid>& said) {
+  constexpr std::size_t most_hosts = 4;
+  std::set<std::string> hosts;
+  for (const int rank : ranks) hosts.insert(said[static_cast<std::size_t>(rank)].host);
+  std::string text =
+      fmt::format("rank{} {} (host{} ", ranks.size() > 1 ? "s" : "", rank_ranges(ranks), hosts.size() > 1 ? "s" : "");
+  const std::size_t named = std::min(hosts.size(), most_hosts);
+  text += fmt::format("{}", fmt::join(hosts.begin(), std::next(hosts.begin(), std::ptrdiff_t(named)), ", "));
+  if (hosts.size() > named) text += fmt::format(", ... and {} more", hosts.size() - named);
+  return text + ")";
+}
+
+// Ranks grouped by `of` of their statements, in the order of the groups' first ranks.
+template <typename Of>
+std::vector<std::pair<std::string, Ranks>> grouped(const std::vector<RankSaid>& said, Of of) {
+  std::vector<std::pair<std::string, Ranks>> groups;
+  std::map<std::string, std::size_t> place;
+  for (std::size_t rank = 0; rank < said.size(); ++rank) {
+    const std::string text = of(said[rank].statement);
+    const auto [found, is_new] = place.try_emplace(text, groups.size());
+    if (is_new) groups.emplace_back(text, Ranks{});
+    groups[found->second].second.push_back(static_cast<int>(rank));
+  }
+  return groups;
+}
+
+std::string indented(const std::string& text) {
+  std::string result = "  ";
+  for (const char character : text) result += character == '\n' ? "\n  " : std::string(1, character);
+  return result;
+}
+
+std::string explain_faults(const std::vector<RankSaid>& said) {
+  auto groups = grouped(said, [](const RankStatement& statement) { return statement.fault; });
+  if (groups.size() == 1) return groups.front().first;  // all the same
+  std::string text, rest;
+  std::size_t shown = 0;
+  for (const auto& [fault, ranks] : groups) {
+    if (fault.empty())
+      rest = fmt::format("; {} found no fault", name_of(ranks, said));
+    else if (shown++ < most_lines)
+      text += fmt::format("{}:\n{}\n", name_of(ranks, said), indented(fault));
+  }
+  if (shown > most_lines) text += fmt::format("... and {} other faults of other ranks\n", shown - most_lines);
+  return text + "nothing was run" + rest;
+}
+
+// "key: this on rank 0 (host a), that on ranks 1-3 (host b)"; empty where all say the same.
+template <typename Of>
+std::string line_of(const std::string& key, const std::vector<RankSaid>& said, Of of) {
+  const auto groups = grouped(said, of);
+  if (groups.size() == 1) return {};
+  std::string line;
+  for (const auto& [value, ranks] : groups)
+    line += fmt::format("{}{} on {}", line.empty() ? key + ": " : ", ", value, name_of(ranks, said));
+  return line;
+}
+
+std::uint64_t hash_of(const RankStatement& statement) {
+  return XXH3_64bits(statement.identity.data(), statement.identity.size());
+}
+
+std::string value_in(const RankStatement& statement, const std::string& key) {
+  const auto found = std::ranges::find(statement.plan, key, &std::pair<std::string, std::string>::first);
+  return found == statement.plan.end() ? "not set" : found->second;
+}
+
+// One line per key whose values differ. A rank may know fewer keys than others. Keys that not all ranks know count only
+// if no others differ.
+std::vector<std::string> explain_keys(const std::vector<RankSaid>& said) {
+  std::vector<std::string> keys, lines_of_all, lines_of_some;
+  std::map<std::string, std::size_t> ranks_with;
+  for (const RankSaid& rank : said)
+    for (const auto& [key, value] : rank.statement.plan)
+      if (ranks_with[key]++ == 0) keys.push_back(key);
+  for (const std::string& key : keys) {
+    const std::string line =
+        line_of(key, said, [&](const RankStatement& statement) { return value_in(statement, key); });
+    if (!line.empty()) (ranks_with[key] == said.size() ? lines_of_all : lines_of_some).push_back(line);
+  }
+  return lines_of_all.empty() ? lines_of_some : lines_of_all;
+}
+
+std::string explain_difference(const std::vector<RankSaid>& said) {
+  std::vector<std::string> lines = explain_keys(said);
+  if (lines.empty()) {
+    const auto digest = [](const RankStatement& statement) { return fmt::format("{:016x}", hash_of(statement)); };
+    lines.push_back(line_of("digest of the chosen runs and the files they use", said, digest));
+  }
+  std::string text = "the ranks of this launch would not run the same:";
+  for (std::size_t i = 0; i < std::min(lines.size(), most_lines); ++i) text += "\n  " + lines[i];
+  if (lines.size() > most_lines) text += fmt::format("\n  ... and {} other keys", lines.size() - most_lines);
+  return text + "\nnothing was run";
+}
+
+std::string to_text(const RankSaid& said) {
+  Json plan = Json::array();
+  for (const auto& [key, value] : said.statement.plan) plan.push_back({key, value});
+  const Json json = {
+      {"host", said.host}, {"fault", said.statement.fault}, {"identity", said.statement.identity}, {"plan", plan}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+RankSaid from_text(const std::string& text) {
+  const Json json = Json::parse(text);
+  RankSaid said{.host = json.at("host"),
+                .statement = {.fault = json.at("fault"), .identity = json.at("identity"), .plan = {}}};
+  for (const Json& entry : json.at("plan")) said.statement.plan.emplace_back(entry.at(0), entry.at(1));
+  return said;
+}
+
+bool all_agree(const MpiSession& session, const RankStatement& own) {
+  const std::array<std::uint64_t, 2> short_form{own.fault.empty() ? 0U : 1U, hash_of(own)};
+  std::vector<std::array<std::uint64_t, 2>> all(static_cast<std::size_t>(session.size()));
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallgather(short_form.data(), 2, MPI_UINT64_T, all.data(), 2, MPI_UINT64_T, session.communicator(), &request);
+  wait_for(request);
+  return std::ranges::all_of(all, [&](const auto& other) { return other[0] == 0 && other[1] == all.front()[1]; });
+}
+
+using Plan = std::vector<std::pair<std::string, std::string>>;
+
+// Keys as on the command line: methods."Local SGD".period, delays.0.kind.
+void add_keys(const TomlNode& node, const std::string& path, Plan& plan) {
+  const std::string prefix = path.empty() ? "" : path + ".";
+  if (node.is_table()) {
+    for (const TomlNode::Member& member : node.table()) add_keys(member.value, prefix + toml_key(member.key), plan);
+  } else if (node.is_array_of_tables()) {
+    for (std::size_t i = 0; i < node.array().size(); ++i) {
+      const TomlNode* label = node.array()[i].find("label");
+      const auto* name = label ? std::get_if<std::string>(&label->value) : nullptr;
+      add_keys(node.array()[i], prefix + (name ? toml_key(*name) : std::to_string(i)), plan);
+    }
+  } else {
+    plan.emplace_back(path, inline_toml(node));
+  }
+}
+
+// A run's hash covers what it computes; what it records decides which messages ranks exchange.
+std::string identity_of(const std::vector<Run>& runs) {
+  std::string text;
+  for (const Run& run : runs)
+    text += fmt::format("{} {} {} {} {} {} {} {} {}\n", run.hash, run.recording.trace,
+                        run.recording.trace_seconds.value_or(-1), run.recording.trace_events,
+                        run.recording.records_durations(true), run.recording.arrivals, run.recording.samples,
+                        run.recording.parameters, run.cluster.to_be_measured);
+  return text;
+}
+
+// "./results/" becomes "results". It stays relative, because hosts may name working directories differently. Only rank
+// 0 writes there, but ranks with different directories were not meant to run together.
+std::string normalised(const std::string& directory) {
+  const std::filesystem::path normal = std::filesystem::path(directory).lexically_normal();
+  return (normal.has_filename() || !normal.has_relative_path() ? normal : normal.parent_path()).string();
+}
+
 }  // namespace
 
 std::vector<int> from_rank_0(const MpiSession& session, std::vector<int> numbers) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibcast(numbers.data(), static_cast<int>(numbers.size()), MPI_INT, 0, session.communicator(), &request);
-  wait_for(request);
+  broadcast(session, numbers.data(), static_cast<int>(numbers.size()), MPI_INT);
   return numbers;
 }
 
 double from_rank_0(const MpiSession& session, double number) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibcast(&number, 1, MPI_DOUBLE, 0, session.communicator(), &request);
-  wait_for(request);
+  broadcast(session, &number, 1, MPI_DOUBLE);
   return number;
 }
 
@@ -79,19 +238,8 @@ void reduced(const MpiSession& session, std::vector<double>& numbers, MPI_Op ope
 std::vector<float> from_rank_0(const MpiSession& session, std::vector<float> numbers) {
   const int size = from_rank_0(session, std::vector{mpi_count(numbers.size())}).front();
   numbers.resize(static_cast<std::size_t>(size));
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibcast(numbers.data(), size, MPI_FLOAT, 0, session.communicator(), &request);
-  wait_for(request);
+  broadcast(session, numbers.data(), size, MPI_FLOAT);
   return numbers;
-}
-
-std::vector<std::array<std::uint64_t, 2>> gather_everywhere(const MpiSession& session,
-                                                            const std::array<std::uint64_t, 2>& own) {
-  std::vector<std::array<std::uint64_t, 2>> all(static_cast<std::size_t>(session.size()));
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallgather(own.data(), 2, MPI_UINT64_T, all.data(), 2, MPI_UINT64_T, session.communicator(), &request);
-  wait_for(request);
-  return all;
 }
 
 std::vector<std::string> texts_on_rank_0(const MpiSession& session, const std::string& own) {
@@ -139,134 +287,6 @@ Recording move_to_rank_0(const MpiSession& session, int from, const Recording& r
   return recording_from_bytes(bytes);
 }
 
-namespace {
-
-using Ranks = std::vector<int>;
-
-constexpr std::size_t most_lines = 10;  // of faults or keys that differ
-
-// "rank 3 (host b)", "ranks 0-2 (hosts a, b, ... and 7 more)".
-std::string name_of(const Ranks& ranks, const std::vector<RankSaid>& said) {
-  constexpr std::size_t most_hosts = 4;
-  std::set<std::string> hosts;
-  for (const int rank : ranks) hosts.insert(said[static_cast<std::size_t>(rank)].host);
-  std::string text =
-      fmt::format("rank{} {} (host{} ", ranks.size() > 1 ? "s" : "", rank_ranges(ranks), hosts.size() > 1 ? "s" : "");
-  std::size_t named = 0;
-  for (const std::string& host : hosts) {
-    if (named == most_hosts) break;
-    text += (named++ > 0 ? ", " : "") + host;
-  }
-  if (hosts.size() > named) text += fmt::format(", ... and {} more", hosts.size() - named);
-  return text + ")";
-}
-
-// The ranks by what `of` says of each, in the order of the first of them.
-template <typename Of>
-std::vector<std::pair<std::string, Ranks>> grouped(const std::vector<RankSaid>& said, Of of) {
-  std::vector<std::pair<std::string, Ranks>> groups;
-  std::map<std::string, std::size_t> place;
-  for (std::size_t rank = 0; rank < said.size(); ++rank) {
-    const std::string text = of(said[rank].statement);
-    const auto [found, is_new] = place.try_emplace(text, groups.size());
-    if (is_new) groups.emplace_back(text, Ranks{});
-    groups[found->second].second.push_back(static_cast<int>(rank));
-  }
-  return groups;
-}
-
-std::string indented(const std::string& text) {
-  std::string result = "  ";
-  for (const char character : text) result += character == '\n' ? "\n  " : std::string(1, character);
-  return result;
-}
-
-std::string explain_faults(const std::vector<RankSaid>& said) {
-  auto groups = grouped(said, [](const RankStatement& statement) { return statement.fault; });
-  if (groups.size() == 1) return groups.front().first;  // as without other ranks
-  std::string text, rest;
-  std::size_t shown = 0;
-  for (const auto& [fault, ranks] : groups) {
-    if (fault.empty()) {
-      rest = fmt::format("; {} found no fault", name_of(ranks, said));
-    } else if (shown++ < most_lines) {
-      text += fmt::format("{}:\n{}\n", name_of(ranks, said), indented(fault));
-    }
-  }
-  if (shown > most_lines) text += fmt::format("... and {} other faults of other ranks\n", shown - most_lines);
-  return text + "nothing was run" + rest;
-}
-
-// "key: this on rank 0 (host a), that on ranks 1-3 (host b)"; empty where all say the same.
-template <typename Of>
-std::string line_of(const std::string& key, const std::vector<RankSaid>& said, Of of) {
-  const auto groups = grouped(said, of);
-  if (groups.size() == 1) return {};
-  std::string line;
-  for (const auto& [value, ranks] : groups)
-    line += fmt::format("{}{} on {}", line.empty() ? key + ": " : ", ", value, name_of(ranks, said));
-  return line;
-}
-
-std::uint64_t hash_of(const RankStatement& statement) {
-  return XXH3_64bits(statement.identity.data(), statement.identity.size());
-}
-std::string digest_of(const RankStatement& statement) { return fmt::format("{:016x}", hash_of(statement)); }
-
-std::string value_in(const RankStatement& statement, const std::string& key) {
-  const auto found = std::ranges::find(statement.plan, key, &std::pair<std::string, std::string>::first);
-  return found == statement.plan.end() ? "not set" : found->second;
-}
-
-// One line per key whose values differ. A rank may have come less far than others and so know fewer keys: those that
-// all know come first, and the others count only if they must.
-std::vector<std::string> explain_keys(const std::vector<RankSaid>& said) {
-  std::vector<std::string> keys, lines_of_all, lines_of_some;
-  std::map<std::string, std::size_t> ranks_with;
-  for (const RankSaid& rank : said)
-    for (const auto& [key, value] : rank.statement.plan)
-      if (ranks_with[key]++ == 0) keys.push_back(key);
-  for (const std::string& key : keys) {
-    const std::string line =
-        line_of(key, said, [&](const RankStatement& statement) { return value_in(statement, key); });
-    if (!line.empty()) (ranks_with[key] == said.size() ? lines_of_all : lines_of_some).push_back(line);
-  }
-  return lines_of_all.empty() ? lines_of_some : lines_of_all;
-}
-
-std::string explain_difference(const std::vector<RankSaid>& said) {
-  std::vector<std::string> lines = explain_keys(said);
-  if (lines.empty()) lines.push_back(line_of("digest of the chosen runs and the files they use", said, digest_of));
-  std::string text = "the ranks of this launch would not run the same:";
-  for (std::size_t i = 0; i < std::min(lines.size(), most_lines); ++i) text += "\n  " + lines[i];
-  if (lines.size() > most_lines) text += fmt::format("\n  ... and {} other keys", lines.size() - most_lines);
-  return text + "\nnothing was run";
-}
-
-std::string to_text(const RankSaid& said) {
-  Json plan = Json::array();
-  for (const auto& [key, value] : said.statement.plan) plan.push_back({key, value});
-  const Json json = {
-      {"host", said.host}, {"fault", said.statement.fault}, {"identity", said.statement.identity}, {"plan", plan}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-RankSaid from_text(const std::string& text) {
-  const Json json = Json::parse(text);
-  RankSaid said{.host = json.at("host"),
-                .statement = {.fault = json.at("fault"), .identity = json.at("identity"), .plan = {}}};
-  for (const Json& entry : json.at("plan")) said.statement.plan.emplace_back(entry.at(0), entry.at(1));
-  return said;
-}
-
-bool all_agree(const MpiSession& session, const RankStatement& own) {
-  const std::array<std::uint64_t, 2> short_form{own.fault.empty() ? 0U : 1U, hash_of(own)};
-  const std::vector<std::array<std::uint64_t, 2>> all = gather_everywhere(session, short_form);
-  return std::ranges::all_of(all, [&](const auto& other) { return other[0] == 0 && other[1] == all.front()[1]; });
-}
-
-}  // namespace
-
 std::string explain_disagreement(const std::vector<RankSaid>& ranks) {
   const auto has_fault = [](const RankSaid& said) { return !said.statement.fault.empty(); };
   const auto differs = [&](const RankSaid& said) {
@@ -286,47 +306,6 @@ void agree(const MpiSession& session, const RankStatement& own) {
   for (const std::string& text : texts_on_rank_0(session, to_text({host_name(), own}))) said.push_back(from_text(text));
   throw CannotRun(said.empty() ? "the ranks of this launch do not agree; rank 0 says why" : explain_disagreement(said));
 }
-
-namespace {
-
-using Plan = std::vector<std::pair<std::string, std::string>>;
-
-// Keys as one writes them on the command line: methods."Local SGD".period, delays.0.kind.
-void add_keys(const TomlNode& node, const std::string& path, Plan& plan) {
-  const std::string prefix = path.empty() ? "" : path + ".";
-  if (node.is_table()) {
-    for (const TomlNode::Member& member : node.table()) add_keys(member.value, prefix + toml_key(member.key), plan);
-  } else if (node.is_array_of_tables()) {
-    for (std::size_t i = 0; i < node.array().size(); ++i) {
-      const TomlNode* label = node.array()[i].find("label");
-      const auto* name = label ? std::get_if<std::string>(&label->value) : nullptr;
-      add_keys(node.array()[i], prefix + (name ? toml_key(*name) : std::to_string(i)), plan);
-    }
-  } else {
-    plan.emplace_back(path, inline_toml(node));
-  }
-}
-
-// A run's hash is that of all that decides what it computes; what it records decides what ranks tell each other.
-std::string identity_of(const std::vector<Run>& runs) {
-  std::string text;
-  for (const Run& run : runs)
-    text += fmt::format("{} {} {} {} {} {} {} {} {}\n", run.hash, run.recording.trace,
-                        run.recording.trace_seconds.value_or(-1), run.recording.trace_events,
-                        run.recording.records_durations(true), run.recording.arrivals, run.recording.samples,
-                        run.recording.parameters, run.cluster.to_be_measured);
-  return text;
-}
-
-// As it was given, without what does not tell directories apart ("./results/" is "results"). It stays relative: working
-// directories of different hosts may have different names. Only rank 0 writes there, but ranks that were told
-// different places were not meant to run together.
-std::string normalised(const std::string& directory) {
-  const std::filesystem::path normal = std::filesystem::path(directory).lexically_normal();
-  return (normal.has_filename() || !normal.has_relative_path() ? normal : normal.parent_path()).string();
-}
-
-}  // namespace
 
 RankStatement statement_of(const Intention& intention) {
   const bool together = intention.on_mpi || intention.together;

@@ -1,12 +1,8 @@
-// Before anything runs, the ranks of one launch tell each other whether they can run, and what. Where one cannot, or
-// would run something else than the others, none runs, and rank 0 says which rank it is, on which host, and why.
-//
-// Ranks may come here from different places (one still reads its file, another has failed in its command line), so
-// this is the only thing that they do together before they agree.
+// Messages of a launch's ranks before and between runs. Before anything runs they agree on what to run. If
+// one cannot, or would run something else, none runs, and rank 0 says which rank, on which host, and why. Ranks may
+// come to agree() from different places (one after a fault in its command line), so it is their first common operation.
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -19,8 +15,8 @@
 
 namespace syncopate {
 
-// What ranks tell each other before and between runs. Waiting here leaves the cores to rank 0 and the server,
-// which evaluate meanwhile. All functions are collective and throw Interrupted.
+// All functions with a session are collective and throw Interrupted. Waiting leaves the cores to rank 0 and the server,
+// which evaluate meanwhile.
 inline constexpr const char* what_stays =
     "finished runs stay, and the same command continues with the others, from their newest checkpoints if they have "
     "any";
@@ -28,31 +24,25 @@ inline constexpr const char* what_stays =
 // Rank 0's numbers, on every rank.
 std::vector<int> from_rank_0(const MpiSession& session, std::vector<int> numbers);
 double from_rank_0(const MpiSession& session, double number);
-// The same, `meanwhile` being called again and again until it is there.
+// The same; calls `meanwhile` repeatedly until the number arrives.
 double from_rank_0(const MpiSession& session, double number, const std::function<void()>& meanwhile);
-// As many as rank 0 has; what others give is not looked at.
+// The size is rank 0's; other ranks' numbers are ignored.
 std::vector<float> from_rank_0(const MpiSession& session, std::vector<float> numbers);
 
-// What comes of every rank's number (MPI_SUM, MPI_MAX, ...), on every rank; of as many numbers in their place.
+// All ranks' numbers combined by MPI_SUM, MPI_MAX, ..., on every rank; several numbers are combined in place.
 double reduced(const MpiSession& session, double number, MPI_Op operation);
 void reduced(const MpiSession& session, std::vector<double>& numbers, MPI_Op operation);
 
-// What every rank gives, by rank, on every rank.
-std::vector<std::array<std::uint64_t, 2>> gather_everywhere(const MpiSession& session,
-                                                            const std::array<std::uint64_t, 2>& own);
-
-// What every rank gives, by rank, on rank 0; elsewhere empty.
+// All ranks' texts, by rank, on rank 0; elsewhere empty.
 std::vector<std::string> texts_on_rank_0(const MpiSession& session, const std::string& own);
 
 // The recording of rank `from`, on rank 0; elsewhere an empty one. Only `from` and rank 0 wait.
 Recording move_to_rank_0(const MpiSession& session, int from, const Recording& recording);
 
-class MpiSession;
-
 struct RankStatement {
   std::string fault;                                      // why this rank cannot run; empty: it can
-  std::string identity;                                   // of what it would run: equal texts run together
-  std::vector<std::pair<std::string, std::string>> plan;  // the same, by key and value: explains what differs
+  std::string identity;                                   // of what it would run: ranks with equal texts run together
+  std::vector<std::pair<std::string, std::string>> plan;  // the same by key and value, to explain differences
 };
 
 // Nothing runs: exit status 2, on all ranks. what() is complete on rank 0, which alone should print it.
@@ -60,25 +50,24 @@ struct CannotRun : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Collective over the session; without a launcher, this process is the only rank. Returns on all ranks or throws
-// CannotRun on all.
+// Without a launcher, this process is the only rank. Returns on all ranks or throws CannotRun on all.
 void agree(const MpiSession& session, const RankStatement& own);
 
-// What every rank says, by rank. Empty if they agree.
 struct RankSaid {
   std::string host;
   RankStatement statement;
 };
+// `ranks`: by rank. Empty if they agree.
 std::string explain_disagreement(const std::vector<RankSaid>& ranks);
 
-// What a command makes this process do, as the ranks of a launch must agree on it.
+// The intention of a command, on which the ranks of a launch must agree.
 struct Intention {
   std::string command;                     // "run", "check", ..., "--help"
   const Experiment* experiment = nullptr;  // null: the command has none
-  bool on_mpi = false;                     // its runs are
+  bool on_mpi = false;                     // its runs are under MPI
   bool together = false;                   // ranks make its runs together, as under MPI; else they may differ
   bool rerun = false;
-  std::string results_directory{};  // as it was given
+  std::string results_directory{};  // as given
 };
 
 RankStatement statement_of(const Intention& intention);

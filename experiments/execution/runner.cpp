@@ -6,44 +6,27 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstddef>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
-#include <functional>
 #include <initializer_list>
-#include <map>
-#include <memory>
 #include <new>
-#include <optional>
 #include <random>
 #include <set>
 #include <span>
-#include <string>
 #include <system_error>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "experiments/execution/checkpointing.hpp"
 #include "experiments/execution/cost.hpp"
-#include "experiments/execution/execution.hpp"
 #include "experiments/execution/ranks.hpp"
 #include "experiments/execution/time_simulation.hpp"
 #include "experiments/execution/tuning.hpp"
-#include "experiments/sections/experiment.hpp"
 #include "results/build_info.hpp"
 #include "results/claims.hpp"
 #include "results/found_runs.hpp"
 #include "results/lease.hpp"
-#include "results/progress.hpp"
 #include "results/result_rows.hpp"
 #include "results/result_table.hpp"
-#include "results/run.hpp"
-#include "results/run_directory.hpp"
-#include "results/scoreboard.hpp"
-#include "results/summary.hpp"
 #include "results/text_table.hpp"
 #include "workers/base/arrays.hpp"
 #include "workers/base/files.hpp"
@@ -51,32 +34,28 @@
 #include "workers/base/process.hpp"
 #include "workers/base/terminal_text.hpp"
 #include "workers/mpi/mpi_process_group.hpp"
-#include "workers/mpi/mpi_session.hpp"
-#include "workers/training/evaluation.hpp"
+#include "workers/training/training.hpp"
 
 namespace syncopate {
 
 std::string why_not_under_mpi(const Experiment& experiment) {
-  const bool has_pauses =
-      std::ranges::any_of(experiment.runs, [](const Run& run) { return run.cluster.pauses != nullptr; });
-  if (has_pauses) return "delays that are sleeps, and cluster.trailing_s, are for the simulated cluster alone";
-  const bool overlaps =
-      std::ranges::any_of(experiment.runs, [](const Run& run) { return run.cluster.network->overlap().has_value(); });
-  if (overlaps)
+  const auto has_run = [&](auto which) { return std::ranges::any_of(experiment.runs, which); };
+  if (has_run([](const Run& run) { return run.cluster.pauses != nullptr; }))
+    return "delays that are sleeps, and cluster.trailing_s, are for the simulated cluster alone";
+  if (has_run([](const Run& run) { return run.cluster.network->overlap().has_value(); }))
     return "network.overlap is for the simulated cluster alone: under MPI a gradient is exchanged once it is whole";
-  const bool measures_workers = std::ranges::any_of(experiment.runs, [](const Run& run) {
-    return run.measurements.step_gradient_norm || run.measurements.consensus_distance;
-  });
-  if (measures_workers)
+  if (has_run(
+          [](const Run& run) { return run.measurements.step_gradient_norm || run.measurements.consensus_distance; }))
     return "measurements.step_gradient_norm and measurements.consensus_distance are for the simulated cluster alone";
   return {};
 }
 
 namespace {
 
+namespace fs = std::filesystem;
 using Make = std::function<int(const Machinery&)>;
 
-// Empty if the experiment can run under MPI, and the ranks that mpirun started are those that it needs.
+// Why the experiment cannot run under MPI on the ranks that mpirun started; empty: it can.
 std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& session) {
   if (std::string why = why_not_under_mpi(experiment); !why.empty()) return why;
   const auto [workers, servers] = participants(experiment);
@@ -118,12 +97,10 @@ int on_mpi_cluster(const Experiment& experiment, const RunOptions& options, cons
     return exit_usage;
   }
   session.expect_to_stay();
-  constexpr int alone = 1;
-  return make({.threads = threads_of(options, alone), .mpi = &session});
+  return make({.threads = threads_of(options, 1), .mpi = &session});
 }
 
-}  // namespace
-
+// The machinery exists only during the call of `make`, whose status it returns.
 int on_chosen_machinery(const Experiment& experiment, const RunOptions& options, const Make& make) {
   const MpiSession* const mpi = options.mpi;
   const bool wants_mpi = options.cluster == ClusterChoice::mpi ||
@@ -134,51 +111,11 @@ int on_chosen_machinery(const Experiment& experiment, const RunOptions& options,
   return on_mpi_cluster(experiment, options, own_session, make);
 }
 
-namespace {
-
-// First phases that runs have in common: each is computed once, as a run of its own in the results directory, and found
-// there by the next start.
-class CommonPhases {
- public:
-  struct Phase {
-    std::shared_ptr<const StartingPoint> end{};
-    std::string failure{};  // empty: it is finished
-  };
-
-  // The arguments outlive it.
-  CommonPhases(const RunOptions& options, const Machinery& machinery, RunsElsewhere& elsewhere)
-      : options_(options), machinery_(machinery), elsewhere_(elsewhere) {}
-
-  // Its end, for which it is run if it has not been, here or by another experiment; with --rerun once more:
-  // `before_run` is the number of the run that needs it, for the progress. Under MPI all ranks call it, and all get the
-  // same. Throws Interrupted.
-  const Phase& phase(const Run& run, std::size_t before_run, Progress& progress);
-
-  // For processes that share runs, step by step. What is known of it, or, if it may be looked for, found in its
-  // directory; null: it is to be made.
-  const Phase* find(const Run& run, bool may_be_there);
-  // Copies it from another experiment, or runs it. `publish`: false where another process has done so; then, and where
-  // it has failed, there is no end.
-  using Publish = std::function<bool(const FileContents&)>;
-  Phase make(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const;
-  // From now on it is known to have failed.
-  const Phase& fail(const Run& run, const std::string& reason);
-
- private:
-  bool is_rank_0() const { return !machinery_.together() || machinery_.together()->rank() == 0; }
-  Phase found(const std::filesystem::path& directory, const Run& run) const;
-  Phase found_elsewhere(const std::filesystem::path& directory, const Run& run, const Publish& publish) const;
-  Phase made(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const;
-  Phase shared(Phase phase) const;
-
-  const RunOptions& options_;
-  const Machinery& machinery_;
-  RunsElsewhere& elsewhere_;
-  std::map<std::string, Phase> known_;  // by hash
+// Where a common first phase has ended.
+struct CommonPhase {
+  std::shared_ptr<const StartingPoint> end{};  // null: there is none yet, or it has failed
+  std::string failure{};                       // empty: it has not failed
 };
-
-// The run begins where the phase has ended.
-void start_at(Run& run, const CommonPhases::Phase& phase);
 
 std::vector<float> one_after_the_other(const std::vector<std::vector<float>>& models) {
   std::vector<float> all;
@@ -186,109 +123,14 @@ std::vector<float> one_after_the_other(const std::vector<std::vector<float>>& mo
   return all;
 }
 
-// Of the model, or models one after the other, that the phase has left.
-CommonPhases::Phase end_of(const Run& run, StartingPoint end) {
+// `end`: parameters of one model, or of several models of an ensemble, which is a failure.
+CommonPhase end_of(const Run& run, StartingPoint end) {
   const auto one = static_cast<std::size_t>(run.training.parameter_bytes.value()) / sizeof(float);
   if (end.parameters.size() == one) return {.end = std::make_shared<const StartingPoint>(std::move(end))};
   return {.failure = fmt::format("it leaves an ensemble of {} models; must leave one", end.parameters.size() / one)};
 }
 
-const CommonPhases::Phase& CommonPhases::phase(const Run& run, std::size_t before_run, Progress& progress) {
-  const auto [place, is_new] = known_.try_emplace(run.hash);
-  if (!is_new) return place->second;
-  const auto directory = run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
-  Phase phase;
-  if (is_rank_0() && !options_.rerun) phase = found(directory, run);
-  const auto write = [&](const FileContents& files) {
-    write_directory(directory, files);
-    return true;
-  };
-  const MpiSession* const all = machinery_.together();
-  if (is_rank_0() && !machinery_.mpi && !options_.rerun && !phase.end && phase.failure.empty())
-    phase = found_elsewhere(directory, run, write);
-  bool is_there = phase.end || !phase.failure.empty();
-  if (all) is_there = from_rank_0(*all, std::vector<int>{is_there}).front() != 0;
-  if (!is_there) phase = made(run, before_run, progress, write);
-  place->second = all ? shared(std::move(phase)) : std::move(phase);
-  return place->second;
-}
-
-const CommonPhases::Phase* CommonPhases::find(const Run& run, bool may_be_there) {
-  const auto known = known_.find(run.hash);
-  if (known != known_.end()) return &known->second;
-  Phase phase = may_be_there ? found(run_directory(options_.results_directory, run, false), run) : Phase{};
-  if (!phase.end && phase.failure.empty()) return nullptr;
-  return &(known_[run.hash] = std::move(phase));
-}
-
-CommonPhases::Phase CommonPhases::make(const Run& run, std::size_t before_run, Progress& progress,
-                                       const Publish& publish) const {
-  Phase phase;
-  if (!options_.rerun) phase = found_elsewhere(run_directory(options_.results_directory, run, false), run, publish);
-  return phase.end || !phase.failure.empty() ? phase : made(run, before_run, progress, publish);
-}
-
-const CommonPhases::Phase& CommonPhases::fail(const Run& run, const std::string& reason) {
-  return known_[run.hash] = {.failure = reason};
-}
-
-// On rank 0. Without an end, where there is none.
-CommonPhases::Phase CommonPhases::found(const std::filesystem::path& directory, const Run& run) const {
-  try {
-    if (!finished_before(directory, run)) return {};
-    remove_checkpoint(checkpoint_of(directory));  // of who was killed after it had written the results
-    const auto parameters = read_file(directory / "parameters.npy", any_size);
-    const auto buffers = read_file(directory / "buffers.npy", any_size);
-    if (!parameters) return {};
-    return end_of(run, {.parameters = floats_from_npy(*parameters),
-                        .buffers = buffers ? floats_from_npy(*buffers) : std::vector<float>{}});
-  } catch (const std::exception&) {  // what cannot be read is made anew
-    return {};
-  }
-}
-
-CommonPhases::Phase CommonPhases::found_elsewhere(const std::filesystem::path& directory, const Run& run,
-                                                  const Publish& publish) const {
-  const auto files = elsewhere_.files_for(run);
-  return files && publish(*files) ? found(directory, run) : Phase{};
-}
-
-// Complete on rank 0.
-CommonPhases::Phase CommonPhases::made(const Run& run, std::size_t before_run, Progress& progress,
-                                       const Publish& publish) const {
-  const auto write = [&](const Outcome& outcome) {
-    return !is_rank_0() || publish(files_of(run, outcome, summarise(run, outcome), machinery_));
-  };
-  progress.begin_common_phase(before_run, run);
-  const auto directory = run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
-  const CheckpointUse checkpoints{.file = checkpoint_of(directory),
-                                  .below = experiment_directory(options_.results_directory, run.experiment),
-                                  .is_taken_up = !options_.rerun};
-  const Outcome outcome = execute(run, machinery_, progress, write, &checkpoints);
-  progress.end_common_phase();
-  if (!is_rank_0()) return {};
-  const RunSummary summary = summarise(run, outcome);
-  Phase phase;
-  try {
-    if (!write(outcome)) return {};
-    if (summary.status != RunStatus::failed) remove_checkpoint(checkpoints.file);
-  } catch (const Interrupted&) {
-    throw;
-  } catch (const std::filesystem::filesystem_error& problem) {  // what starts at it could not be kept either
-    throw ResultsDirectoryFault(disk_fault(experiment_directory(options_.results_directory, run.experiment), problem));
-  } catch (const std::exception& problem) {
-    phase.failure = fmt::format("its results cannot be written: {}", problem.what());
-    return phase;
-  }
-  if (summary.status != RunStatus::finished)
-    phase.failure = summary.reason.empty() ? to_string(summary.status) : summary.reason;
-  else
-    phase = end_of(run, {.parameters = one_after_the_other(outcome.recording.parameters),
-                         .buffers = one_after_the_other(outcome.recording.buffers)});
-  return phase;
-}
-
-void start_at(Run& run, const CommonPhases::Phase& phase) {
+void start_at(Run& run, const CommonPhase& phase) {
   run.training.start = phase.end;
   if (!phase.end || run.taken.empty()) return;
   StartingPoint start = *phase.end;
@@ -296,51 +138,214 @@ void start_at(Run& run, const CommonPhases::Phase& phase) {
   run.training.start = std::make_shared<const StartingPoint>(std::move(start));
 }
 
-// What rank 0 has, on all.
-CommonPhases::Phase CommonPhases::shared(Phase phase) const {
-  const MpiSession& session = *machinery_.together();
-  const bool has_failed = from_rank_0(session, std::vector<int>{!phase.failure.empty()}).front() != 0;
-  if (has_failed) return {.failure = is_rank_0() ? phase.failure : "on rank 0"};
-  const StartingPoint own = phase.end ? *phase.end : StartingPoint{};
-  return {.end = std::make_shared<const StartingPoint>(StartingPoint{.parameters = from_rank_0(session, own.parameters),
-                                                                     .buffers = from_rank_0(session, own.buffers)})};
-}
+// First phases that several runs start from. Each phase is computed once, as a run of its own in the results directory,
+// where later starts find it.
+class CommonPhases {
+ public:
+  // The arguments outlive it.
+  CommonPhases(const RunOptions& options, const Machinery& machinery, RunsElsewhere& elsewhere)
+      : options_(options), machinery_(machinery), elsewhere_(elsewhere) {}
 
-// What is known of an experiment's runs while they are made: which are there, how they ended, and which are to be made.
-bool is_finished(const std::optional<RunSummary>& summary);
+  // The phase's end. Runs the phase unless this or another experiment already has; with --rerun in any case.
+  // `before_run`: number of the run that needs it, for the progress. Collective under MPI. Throws Interrupted.
+  const CommonPhase& phase(const Run& run, std::size_t before_run, Progress& progress) {
+    const auto [place, is_new] = known_.try_emplace(run.hash);
+    if (!is_new) return place->second;
+    const auto directory = run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
+    CommonPhase phase;
+    if (machinery_.is_rank_0() && !options_.rerun) phase = found(directory, run);
+    const auto write = [&](const FileContents& files) {
+      write_directory(directory, files);
+      return true;
+    };
+    const MpiSession* const all = machinery_.together();
+    if (machinery_.is_rank_0() && !machinery_.mpi && !options_.rerun && !phase.end && phase.failure.empty())
+      phase = found_elsewhere(directory, run, write);
+    bool is_there = phase.end || !phase.failure.empty();
+    if (all) is_there = from_rank_0(*all, std::vector<int>{is_there}).front() != 0;
+    if (!is_there) phase = made(run, before_run, progress, write);
+    place->second = all ? shared(std::move(phase)) : std::move(phase);
+    return place->second;
+  }
 
-// Of several ranks that make runs together only rank 0 looks at directories, and is told how runs end: what the others
-// have to know they are told by `to_do`.
+  // The next three are the steps of phase() for processes that share runs.
+  // The known end, or the one in the phase's directory if `may_be_there`; null: the phase must be made.
+  const CommonPhase* find(const Run& run, bool may_be_there) {
+    const auto known = known_.find(run.hash);
+    if (known != known_.end()) return &known->second;
+    CommonPhase phase =
+        may_be_there ? found(run_directory(options_.results_directory, run, false), run) : CommonPhase{};
+    if (!phase.end && phase.failure.empty()) return nullptr;
+    return &(known_[run.hash] = std::move(phase));
+  }
+
+  // Copies the phase from another experiment, or runs it. `publish` returns false if another process has published it.
+  // Then, and after a failure, there is no end.
+  using Publish = std::function<bool(const FileContents&)>;
+  CommonPhase make(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const {
+    CommonPhase phase;
+    if (!options_.rerun) phase = found_elsewhere(run_directory(options_.results_directory, run, false), run, publish);
+    return phase.end || !phase.failure.empty() ? phase : made(run, before_run, progress, publish);
+  }
+
+  const CommonPhase& fail(const Run& run, const std::string& reason) { return known_[run.hash] = {.failure = reason}; }
+
+ private:
+  // Rank 0 only.
+  CommonPhase found(const fs::path& directory, const Run& run) const {
+    try {
+      if (!finished_before(directory, run)) return {};
+      remove_checkpoint(checkpoint_of(directory));  // left by a process killed after it wrote the results
+      const auto parameters = read_file(directory / "parameters.npy", any_size);
+      const auto buffers = read_file(directory / "buffers.npy", any_size);
+      if (!parameters) return {};
+      return end_of(run, {.parameters = floats_from_npy(*parameters),
+                          .buffers = buffers ? floats_from_npy(*buffers) : std::vector<float>{}});
+    } catch (const std::exception&) {  // unreadable: the phase is run again
+      return {};
+    }
+  }
+
+  CommonPhase found_elsewhere(const fs::path& directory, const Run& run, const Publish& publish) const {
+    const auto files = elsewhere_.files_for(run);
+    return files && publish(*files) ? found(directory, run) : CommonPhase{};
+  }
+
+  // Collective; complete on rank 0.
+  CommonPhase made(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const {
+    const auto write = [&](const Outcome& outcome) {
+      return !machinery_.is_rank_0() || publish(files_of(run, outcome, summarise(run, outcome), machinery_));
+    };
+    progress.begin_common_phase(before_run, run);
+    const auto directory = run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
+    const CheckpointUse checkpoints{.file = checkpoint_of(directory),
+                                    .below = experiment_directory(options_.results_directory, run.experiment),
+                                    .is_taken_up = !options_.rerun};
+    const Outcome outcome = execute(run, machinery_, progress, write, &checkpoints);
+    progress.end_common_phase();
+    if (!machinery_.is_rank_0()) return {};
+    const RunSummary summary = summarise(run, outcome);
+    try {
+      if (!write(outcome)) return {};
+      if (summary.status != RunStatus::failed) remove_checkpoint(checkpoints.file);
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const fs::filesystem_error& problem) {  // later runs could not be written either
+      throw ResultsDirectoryFault(
+          disk_fault(experiment_directory(options_.results_directory, run.experiment), problem));
+    } catch (const std::exception& problem) {
+      return {.failure = fmt::format("its results cannot be written: {}", problem.what())};
+    }
+    if (summary.status != RunStatus::finished)
+      return {.failure = summary.reason.empty() ? to_string(summary.status) : summary.reason};
+    return end_of(run, {.parameters = one_after_the_other(outcome.recording.parameters),
+                        .buffers = one_after_the_other(outcome.recording.buffers)});
+  }
+
+  // Rank 0's, on all ranks.
+  CommonPhase shared(CommonPhase phase) const {
+    const MpiSession& session = *machinery_.together();
+    const bool has_failed = from_rank_0(session, std::vector<int>{!phase.failure.empty()}).front() != 0;
+    if (has_failed) return {.failure = machinery_.is_rank_0() ? phase.failure : "on rank 0"};
+    const StartingPoint own = phase.end ? *phase.end : StartingPoint{};
+    return {.end = std::make_shared<const StartingPoint>(StartingPoint{
+                .parameters = from_rank_0(session, own.parameters), .buffers = from_rank_0(session, own.buffers)})};
+  }
+
+  const RunOptions& options_;
+  const Machinery& machinery_;
+  RunsElsewhere& elsewhere_;
+  std::map<std::string, CommonPhase> known_;  // by hash
+};
+
+bool is_finished(const std::optional<RunSummary>& summary) { return summary && summary->status == RunStatus::finished; }
+
+// Which of an experiment's runs exist, how they ended, and which are to be made. If ranks make runs together, only rank
+// 0 reads directories and learns how runs end; the others get `to_do` from it.
 class RunsSoFar {
  public:
-  // The arguments outlive it. Nothing is looked for yet: all runs are to be made.
-  RunsSoFar(const Experiment& experiment, const RunOptions& options, bool under_mpi);
+  // The arguments outlive it. Reads nothing yet: all runs are to be made.
+  RunsSoFar(const Experiment& experiment, const RunOptions& options, bool under_mpi)
+      : experiment_(experiment),
+        options_(options),
+        under_mpi_(under_mpi),
+        summaries_(experiment.runs.size()),
+        to_do_(experiment.runs.size(), 1) {}
 
-  std::filesystem::path directory_of(const Run& run) const;
+  fs::path directory_of(const Run& run) const { return run_directory(options_.results_directory, run, under_mpi_); }
 
-  // Takes what is in the runs' directories for made. Removes the checkpoints of such runs.
-  void find_finished();
-  // Copies what other experiments have made of the runs that are still to be made.
-  void copy_from(RunsElsewhere& elsewhere);
-  // Of directories of runs that are to be made, why these are damaged: a line each.
-  std::vector<std::string> damage() const;
-  // Common phases whose directories are damaged, also where all their runs are finished: why, by the first run that
-  // starts from each. None where all is to be repeated.
-  std::map<std::size_t, std::string> damaged_phases() const;
-  // How a run has ended, now.
-  void settle(std::size_t index, RunSummary summary);
-  void remove_checkpoint_of(const Run& run) const;
+  // Finds finished runs in their directories. Removes checkpoints that a process killed after writing results has left.
+  void find_finished() {
+    std::map<fs::path, bool> folders;
+    for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+      const Run& run = experiment_.runs[index];
+      summaries_[index] = run.is_trial ? tried_before(directory_of(run), run) : finished_before(directory_of(run), run);
+      if (!summaries_[index]) continue;
+      to_do_[index] = 0;
+      const auto checkpoint = checkpoint_of(directory_of(run));
+      const auto [folder, is_new] = folders.try_emplace(checkpoint.parent_path());
+      if (is_new) folder->second = has_parts(folder->first);
+      std::error_code none;
+      if (folder->second || fs::exists(checkpoint, none)) remove_checkpoint(checkpoint);
+    }
+    count_finished();
+  }
+
+  void copy_from(RunsElsewhere& elsewhere) {
+    for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+      const Run& run = experiment_.runs[index];
+      if (!to_do_[index]) continue;
+      const auto files = elsewhere.files_for(run);
+      if (!files) continue;
+      write_directory(directory_of(run), *files);
+      remove_checkpoint_of(run);
+      summaries_[index] = finished_before(directory_of(run), run);
+      to_do_[index] = summaries_[index] ? 0 : 1;
+      copied_ += to_do_[index] ? 0 : 1;
+    }
+    count_finished();
+  }
+
+  // A line for each damaged directory of a run that is to be made.
+  std::vector<std::string> damage() const {
+    std::vector<std::string> found;
+    for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+      if (!to_do_[index]) continue;
+      std::string damage = damage_of(directory_of(experiment_.runs[index]));
+      if (!damage.empty()) found.push_back(std::move(damage));
+    }
+    return found;
+  }
+
+  // Damage of common phases' directories, also where all their runs are finished, by the first run that starts from
+  // each. Empty with --rerun.
+  std::map<std::size_t, std::string> damaged_phases() const {
+    std::map<std::size_t, std::string> found;
+    std::set<std::string> seen;
+    for (std::size_t index = 0; index < experiment_.runs.size() && !options_.rerun; ++index) {
+      const Run* const phase = experiment_.runs[index].common_phase.get();
+      if (!phase || !seen.insert(phase->hash).second) continue;
+      if (std::string damage = damage_of(directory_of(*phase)); !damage.empty()) found[index] = std::move(damage);
+    }
+    return found;
+  }
+
+  void settle(std::size_t index, RunSummary summary) {
+    summaries_[index] = std::move(summary);
+    if (is_finished(summaries_[index])) ++finished_;
+  }
+
+  void remove_checkpoint_of(const Run& run) const { remove_checkpoint(checkpoint_of(directory_of(run))); }
 
   const std::vector<std::optional<RunSummary>>& summaries() const { return summaries_; }  // run by run
-  const std::vector<int>& to_do() const { return to_do_; }  // 1: to be made; what has been settled stays
-  void set_to_do(std::vector<int> to_do) { to_do_ = std::move(to_do); }
+  std::vector<int>& to_do() { return to_do_; }  // by run, 1: to be made; settled runs stay
   bool is_to_do(std::size_t index) const { return to_do_[index] != 0; }
-  std::size_t number_to_do() const;
+  std::size_t number_to_do() const { return static_cast<std::size_t>(std::ranges::count(to_do_, 1)); }
   std::ptrdiff_t number_copied() const { return copied_; }             // from other experiments
   std::ptrdiff_t number_finished() const { return finished_.load(); }  // asked for by any thread
 
  private:
-  void count_finished();
+  void count_finished() { finished_ = std::ranges::count_if(summaries_, is_finished); }
 
   const Experiment& experiment_;
   const RunOptions& options_;
@@ -351,100 +356,19 @@ class RunsSoFar {
   std::atomic<std::ptrdiff_t> finished_ = 0;  // of the summaries
 };
 
-bool is_finished(const std::optional<RunSummary>& summary) { return summary && summary->status == RunStatus::finished; }
-
-RunsSoFar::RunsSoFar(const Experiment& experiment, const RunOptions& options, bool under_mpi)
-    : experiment_(experiment),
-      options_(options),
-      under_mpi_(under_mpi),
-      summaries_(experiment.runs.size()),
-      to_do_(experiment.runs.size(), 1) {}
-
-std::filesystem::path RunsSoFar::directory_of(const Run& run) const {
-  return run_directory(options_.results_directory, run, under_mpi_);
-}
-
-// Removes what a process has left that was killed after it had written the results.
-void RunsSoFar::find_finished() {
-  std::map<std::filesystem::path, bool> folders;
-  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
-    const Run& run = experiment_.runs[index];
-    summaries_[index] = run.is_trial ? tried_before(directory_of(run), run) : finished_before(directory_of(run), run);
-    if (!summaries_[index]) continue;
-    to_do_[index] = 0;
-    const auto checkpoint = checkpoint_of(directory_of(run));
-    const auto [folder, is_new] = folders.try_emplace(checkpoint.parent_path());
-    if (is_new) folder->second = has_parts(folder->first);
-    std::error_code none;
-    if (folder->second || std::filesystem::exists(checkpoint, none)) remove_checkpoint(checkpoint);
-  }
-  count_finished();
-}
-
-void RunsSoFar::copy_from(RunsElsewhere& elsewhere) {
-  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
-    const Run& run = experiment_.runs[index];
-    if (!to_do_[index]) continue;
-    const auto files = elsewhere.files_for(run);
-    if (!files) continue;
-    write_directory(directory_of(run), *files);
-    remove_checkpoint_of(run);
-    summaries_[index] = finished_before(directory_of(run), run);
-    to_do_[index] = summaries_[index] ? 0 : 1;
-    copied_ += to_do_[index] ? 0 : 1;
-  }
-  count_finished();
-}
-
-std::vector<std::string> RunsSoFar::damage() const {
-  std::vector<std::string> found;
-  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
-    if (!to_do_[index]) continue;
-    std::string damage = damage_of(directory_of(experiment_.runs[index]));
-    if (!damage.empty()) found.push_back(std::move(damage));
-  }
-  return found;
-}
-
-std::map<std::size_t, std::string> RunsSoFar::damaged_phases() const {
-  std::map<std::size_t, std::string> found;
-  std::set<std::string> seen;
-  for (std::size_t index = 0; index < experiment_.runs.size() && !options_.rerun; ++index) {
-    const Run* const phase = experiment_.runs[index].common_phase.get();
-    if (!phase || !seen.insert(phase->hash).second) continue;
-    if (std::string damage = damage_of(directory_of(*phase)); !damage.empty()) found[index] = std::move(damage);
-  }
-  return found;
-}
-
-void RunsSoFar::settle(std::size_t index, RunSummary summary) {
-  summaries_[index] = std::move(summary);
-  if (is_finished(summaries_[index])) ++finished_;
-}
-
-void RunsSoFar::remove_checkpoint_of(const Run& run) const { remove_checkpoint(checkpoint_of(directory_of(run))); }
-
-std::size_t RunsSoFar::number_to_do() const { return static_cast<std::size_t>(std::ranges::count(to_do_, 1)); }
-
-void RunsSoFar::count_finished() { finished_ = std::ranges::count_if(summaries_, is_finished); }
-
-// The table at the end of an experiment, beside its runs.
-// Writes table.txt, which is what `run` prints, with `notes` below it, and table.md; table-mpi.txt and table-mpi.md of
-// runs under MPI. Nothing where no run has finished, or where the files say that already. Returns why they cannot be
-// written; empty if they are.
-std::string save_tables(const std::filesystem::path& directory, std::span<const RunSummary> runs, bool under_mpi,
-                        const std::string& notes = {});
-
-// Not what cannot be read, or a link: it is replaced.
-bool holds(const std::filesystem::path& file, const std::string& contents) {
+// False also for a link or an unreadable file: save_tables replaces them.
+bool holds(const fs::path& file, const std::string& contents) {
   try {
-    return !std::filesystem::is_symlink(file) && read_file(file, contents.size()) == contents;
+    return !fs::is_symlink(file) && read_file(file, contents.size()) == contents;
   } catch (const std::exception&) {
     return false;
   }
 }
 
-std::string save_tables(const std::filesystem::path& directory, std::span<const RunSummary> runs, bool under_mpi,
+// Writes table.txt, as `run` prints it with `notes` below it, and table.md; under MPI table-mpi.txt and table-mpi.md.
+// Writes nothing if no run has finished or the files are up to date. Returns why they cannot be written, or an empty
+// text.
+std::string save_tables(const fs::path& directory, std::span<const RunSummary> runs, bool under_mpi,
                         const std::string& notes) {
   const std::string clock = under_mpi ? "wall" : "virtual";
   const std::string table_text = result_table(runs, clock);
@@ -457,7 +381,7 @@ std::string save_tables(const std::filesystem::path& directory, std::span<const 
   try {
     require_no_link(directory);
     for (const auto& [suffix, contents] : {std::pair(".txt", &text), std::pair(".md", &markdown)}) {
-      const std::filesystem::path file = directory / (name + suffix);
+      const fs::path file = directory / (name + suffix);
       if (!holds(file, *contents)) replace_file(file, *contents);
     }
   } catch (const std::exception& fault) {
@@ -466,54 +390,10 @@ std::string save_tables(const std::filesystem::path& directory, std::span<const 
   return {};
 }
 
-// What is said and left behind when all of an experiment's runs have been made.
-// Prints the table of results, which runs did not finish, and what becomes of the claims, which are judged on virtual
-// time alone, and leaves the table beside the runs; without RunOptions::tables nothing of all this. Returns the exit
-// status: 1 where a run did not finish.
-int print_final_tables(const Experiment& experiment, const RunOptions& options, const RunsSoFar& made, bool under_mpi);
-
-// A directory that cannot be written is worth a word only where there is something new to write.
-void leave_tables(const Experiment& experiment, const RunOptions& options, const std::vector<RunSummary>& runs,
-                  bool under_mpi, bool are_new) {
-  const auto directory = experiment_directory(options.results_directory, experiment.name);
-  const std::string fault = save_tables(directory, runs, under_mpi, experiment.notes);
-  if (!fault.empty() && are_new)
-    standard_error.write(fmt::format("warning: the table is not saved: {}\n", printable_lines(fault)));
-}
-
-int print_final_tables(const Experiment& experiment, const RunOptions& options, const RunsSoFar& made, bool under_mpi) {
-  std::vector<RunSummary> runs;
-  for (const auto& summary : made.summaries()) {
-    if (summary) runs.push_back(*summary);
-  }
-  const std::string failures = failure_table(runs, options.table_width);
-  if (options.tables) {
-    const std::string results = result_table(runs, under_mpi ? "wall" : "virtual", options.table_width);
-    const std::string magnitudes = under_mpi ? "" : magnitude_notes(experiment.runs, made.summaries());
-    if (!results.empty())
-      standard_output.write(
-          "\n" + results +
-          fold_lines(overrun_warnings(runs) + printable_lines(magnitudes + experiment.notes), options.table_width));
-    leave_tables(experiment, options, runs, under_mpi, made.number_to_do() > 0);
-    if (!failures.empty())
-      standard_output.write(fmt::format("\nRuns that did not finish; they are repeated next time:\n\n{}", failures));
-    if (!under_mpi)
-      if (const std::string claims = judge_claims(experiment, options.results_directory, options.table_width);
-          !claims.empty())
-        standard_output.write("\n" + printable_lines(claims));
-  }
-  return failures.empty() ? exit_success : exit_failure;
-}
-
-JudgedAt here() {
-  return {.commit = build_info().commit + (build_info().dirty.value_or(false) ? ", changed" : ""),
-          .processor = processor_name(),
-          .cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
-          .time = iso_time(std::chrono::system_clock::now())};
-}
-
-}  // namespace
-
+// Judges the claims by the experiment's simulated runs in the results directory. Returns the scoreboard, folded at
+// `width` unless that is 0; empty without claims. Writes claims.json beside the runs, but not if the experiment differs
+// from its file: overrides must not replace the file's verdicts. Throws std::runtime_error (a damaged run) or
+// std::system_error (claims.json cannot be written).
 std::string judge_claims(const Experiment& experiment, const std::filesystem::path& results, std::size_t width) {
   if (experiment.claims.empty()) return {};
   const std::filesystem::path directory = experiment_directory(results, experiment.name);
@@ -523,7 +403,10 @@ std::string judge_claims(const Experiment& experiment, const std::filesystem::pa
   JudgedClaims judged{.experiment = experiment.name,
                       .description = experiment.description,
                       .runs = experiment.digest,
-                      .at = here(),
+                      .at = {.commit = build_info().commit + (build_info().dirty.value_or(false) ? ", changed" : ""),
+                             .processor = processor_name(),
+                             .cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
+                             .time = iso_time(std::chrono::system_clock::now())},
                       .judged_runs = runs.size(),
                       .results = {}};
   for (const Claim& claim : experiment.claims) judged.results.push_back(judge(claim, rows));
@@ -541,99 +424,33 @@ std::string judge_claims(const Experiment& experiment, const std::filesystem::pa
                     width);
 }
 
-std::string accepted_claims(const Experiment& experiment, const std::filesystem::path& directory, std::size_t width) {
-  const std::filesystem::path file = experiment_directory(directory, experiment.name) / claims_file;
-  const std::optional<std::string> text = read_file(file);
-  const std::optional<JudgedClaims> judged = text ? claims_from_json(*text) : std::nullopt;
-  if (!judged || judged->runs != experiment.digest) return {};
-  if (!std::ranges::equal(judged->results, experiment.claims, {}, &ClaimResult::claim)) return {};
-  return scoreboard_text(std::span(&*judged, 1), width) +
-         fold_lines(
-             fmt::format("\n{}: judged {} by the same runs (commit {}, {}, {} cores); nothing was run\n", file.string(),
-                         judged->at.time, judged->at.commit, judged->at.processor, judged->at.cores),
-             width);
-}
-
-namespace {
-
-// An experiment's runs made by several processes, on one machine or on many: each takes the next one that nobody has
-// taken, and reads from the results directory what the others have made.
-//
-//   for each run that is not done, in their order, again and again until all are:
-//     its directory is there and whole        -> done
-//     it has failed as often as may be        -> done, with the reason
-//     nobody has its lease, or a lost process -> take the lease, look once more, make it, publish it if still the owner
-//     somebody has it                         -> later
-//
-// Two processes never publish the same run: a lease is taken over by one alone (results/lease.hpp), who has
-// lost its own finds that out before it publishes, and publishing fails where a finished run stands
-// (publish_directory).
-class SharedRuns {
- public:
-  // What it works with; all outlive it. `settled` hears of each run that is done, however it ended.
-  struct Work {
-    const Experiment& experiment;
-    const RunOptions& options;
-    const Machinery& machinery;
-    RunsElsewhere& elsewhere;
-    CommonPhases& phases;
-    std::function<void(std::size_t index, RunSummary summary)> settled;
-  };
-
-  // Creates the folders beside the runs by which processes know of each other. Throws
-  // std::filesystem::filesystem_error.
-  explicit SharedRuns(const Work& work);
-
-  // Makes these of the experiment's runs, or waits until others have. Returns how many are left to others: none, unless
-  // the process is not to wait, or all who were to make them have ended. Throws Interrupted; ResultsDirectoryFault
-  // where the folders are gone or cannot be written.
-  // `damaged_phases`: the first runs of common phases that are to be made once more, also where no run needs them.
-  std::size_t make(std::vector<std::size_t> open, const std::vector<std::size_t>& damaged_phases, Progress& progress);
-
- private:
-  enum class Turn { settled, tried, others };
-
-  Turn turn(std::size_t index, Progress& progress);
-  Turn take(std::size_t index, Progress& progress);
-  void attempt(std::size_t index, Lease& lease, const CommonPhases::Phase* phase, Progress& progress);
-  bool copy_from_elsewhere(const Run& run, Lease& lease);
-  bool publish(const Run& run, const FileContents& files, Lease& lease) const;
-  void settle(std::size_t index, RunSummary summary);
-  void settle_failed(std::size_t index, const std::string& reason, Progress& progress);
-  std::optional<Turn> settle_if_done(std::size_t index, Progress& progress);
-
-  // The common phase that a run starts from, with its end or why it has none; null: somebody else makes it.
-  const CommonPhases::Phase* ready_phase(std::size_t index, Progress& progress);
-  // Counts the owner that the lease was taken over from, if its process has ended; true if the run is to be left alone
-  // after that. Who is silent was stopped, or its machine is away: that is no fault of the run's.
-  bool gives_up_after_loss(const std::string& what, const Lease& lease) const;
-
-  std::optional<RunSummary> summary_if_done(const std::filesystem::path& directory, const Run& run) const;
-  bool is_done(const std::filesystem::path& directory, const Run& run) const;
-  std::optional<RunSummary> done(std::size_t index);
-  std::filesystem::path directory_of(const Run& run) const;
-  std::string name_of(const Run& run) const;
-  void wait_for_others(Progress& progress, double look_s);
-  // Of common phases: those under way in other processes; those that have ended there are counted, once each.
-  std::vector<Progress::Elsewhere> common_phases_elsewhere(const std::vector<LeaseNote>& held, Progress& progress);
-  void remove_finished_leases() const;
-
-  const Work work_;
-  const Sharing& sharing_;
-  std::filesystem::path folder_;
-  Leases leases_;
-  AttemptRecords attempts_;
-  std::map<std::size_t, std::string> looked_at_{};  // directories that are not done, by their identity on the disk
-  std::size_t ended_ = 0;
-  std::set<std::string> counted_phases_{};  // common phases of which the progress has heard that they are done
-};
-
-namespace fs = std::filesystem;
-
-fs::path created(const fs::path& folder) {
-  fs::create_directories(folder / leases_folder);
-  fs::create_directories(folder / failed_folder);
-  return folder;
+// Prints the table of results, the runs that did not finish, and on virtual time the judged claims; saves the tables
+// beside the runs. Without RunOptions::tables it does none of this. Returns the exit status: 1 if a run did not finish.
+int print_final_tables(const Experiment& experiment, const RunOptions& options, const RunsSoFar& made, bool under_mpi) {
+  std::vector<RunSummary> runs;
+  for (const auto& summary : made.summaries())
+    if (summary) runs.push_back(*summary);
+  const std::string failures = failure_table(runs, options.table_width);
+  if (options.tables) {
+    const std::string results = result_table(runs, under_mpi ? "wall" : "virtual", options.table_width);
+    const std::string magnitudes = under_mpi ? "" : magnitude_notes(experiment.runs, made.summaries());
+    if (!results.empty())
+      standard_output.write(
+          "\n" + results +
+          fold_lines(overrun_warnings(runs) + printable_lines(magnitudes + experiment.notes), options.table_width));
+    const auto directory = experiment_directory(options.results_directory, experiment.name);
+    const std::string fault = save_tables(directory, runs, under_mpi, experiment.notes);
+    // An old experiment may lie in a read-only directory.
+    if (!fault.empty() && made.number_to_do() > 0)
+      standard_error.write(fmt::format("warning: the table is not saved: {}\n", printable_lines(fault)));
+    if (!failures.empty())
+      standard_output.write(fmt::format("\nRuns that did not finish; they are repeated next time:\n\n{}", failures));
+    if (!under_mpi)
+      if (const std::string claims = judge_claims(experiment, options.results_directory, options.table_width);
+          !claims.empty())
+        standard_output.write("\n" + printable_lines(claims));
+  }
+  return failures.empty() ? exit_success : exit_failure;
 }
 
 // A published directory is always a new one.
@@ -643,300 +460,342 @@ std::string identity_of(const fs::path& directory) {
   return fmt::format("{} {} {}", found.st_dev, found.st_ino, found.st_ctim.tv_nsec);
 }
 
-RunSummary failed_summary(const Run& run, const std::string& reason) {
+Outcome failed_outcome(std::string reason) {
   Outcome outcome;
-  outcome.failure = reason;
+  outcome.failure = std::move(reason);
   outcome.start = outcome.end = std::chrono::system_clock::now();
-  return summarise(run, outcome);
+  return outcome;
+}
+
+// The run's results could not be written for another reason than the disk.
+void set_unwritten(RunSummary& summary, const std::exception& problem) {
+  summary.status = RunStatus::failed;
+  summary.reason = dynamic_cast<const std::bad_alloc*>(&problem)
+                       ? "the memory does not suffice to write its results"
+                       : fmt::format("its results cannot be written: {}", problem.what());
 }
 
 void say(const std::string& text) { standard_error.write(fmt::format("{}\n", printable_lines(text))); }
 
-SharedRuns::SharedRuns(const Work& work)
-    : work_(work),
-      sharing_(*work.options.sharing),
-      folder_(created(experiment_directory(work.options.results_directory, work.experiment.name) / share_folder)),
-      leases_(folder_ / leases_folder, sharing_.time_out),
-      attempts_(folder_ / failed_folder, sharing_.call, work.options.retries) {
-  if (sharing_.speaks) save_plan(folder_, work.experiment.runs);
-}
+// An experiment's runs made by several processes, on one machine or on many. Each process takes the next run that
+// nobody has taken, and reads from the results directory what the others have made.
+//
+//   for each run that is not done, in their order, again and again until all are:
+//     its directory is there and whole        -> done
+//     it has failed as often as may be        -> done, with the reason
+//     nobody has its lease, or a lost process -> take the lease, look once more, make it, publish it if still the owner
+//     somebody has it                         -> later
+//
+// Two processes never publish the same run: only one can take over a lease (results/lease.hpp), a process checks before
+// it publishes that it still has its lease, and publish_directory fails if a finished run is there.
+class SharedRuns {
+ public:
+  // All outlive it. `settled` is called for each run that is done, however it ended.
+  struct Work {
+    const Experiment& experiment;
+    const RunOptions& options;
+    const Machinery& machinery;
+    RunsElsewhere& elsewhere;
+    CommonPhases& phases;
+    std::function<void(std::size_t index, RunSummary summary)> settled;
+  };
 
-fs::path SharedRuns::directory_of(const Run& run) const {
-  return run_directory(work_.options.results_directory, run, false);
-}
+  // Creates the folders in which processes find each other. Throws fs::filesystem_error.
+  explicit SharedRuns(const Work& work)
+      : work_(work),
+        sharing_(*work.options.sharing),
+        folder_(experiment_directory(work.options.results_directory, work.experiment.name) / share_folder),
+        leases_(folder_ / leases_folder, sharing_.time_out),
+        attempts_(folder_ / failed_folder, sharing_.call, work.options.retries) {
+    for (const char* const folder : {leases_folder, failed_folder}) fs::create_directories(folder_ / folder);
+    if (sharing_.speaks) save_plan(folder_, work.experiment.runs);
+  }
 
-std::string SharedRuns::name_of(const Run& run) const {
-  return fmt::format("{}, seed {}", run_label(run.method, run.sweep), run.seed);
-}
-
-// With --rerun what was there before does not count.
-std::optional<RunSummary> SharedRuns::summary_if_done(const fs::path& directory, const Run& run) const {
-  if (work_.options.rerun && !was_made_by(directory, sharing_.call)) return {};
-  return run.is_trial ? tried_before(directory, run) : finished_before(directory, run);
-}
-
-bool SharedRuns::is_done(const fs::path& directory, const Run& run) const {
-  return summary_if_done(directory, run).has_value();
-}
-
-std::optional<RunSummary> SharedRuns::done(std::size_t index) {
-  const Run& run = work_.experiment.runs[index];
-  const fs::path directory = directory_of(run);
-  std::string identity = identity_of(directory);
-  std::string& looked_at = looked_at_[index];
-  if (identity.empty() || looked_at == identity) return {};
-  auto summary = summary_if_done(directory, run);
-  if (!summary) looked_at = std::move(identity);
-  return summary;
-}
-
-std::size_t SharedRuns::make(std::vector<std::size_t> open, const std::vector<std::size_t>& damaged_phases,
-                             Progress& progress) {
-  using Clock = std::chrono::steady_clock;
-  ended_ = work_.experiment.runs.size() - open.size();
-  if (sharing_.start_others) sharing_.start_others();
-  bool is_last_look = false;
-  try {
-    while (!open.empty()) {
-      const auto begin = Clock::now();
-      bool has_moved = false;
-      std::vector<std::size_t> still_open;
-      for (const std::size_t index : open) {
-        throw_if_interrupted();
-        const Turn result = turn(index, progress);
-        has_moved |= result != Turn::others;
-        if (result != Turn::settled) still_open.push_back(index);
+  // Makes the `open` runs, or waits until other processes have. Returns how many are left to others: 0 unless this
+  // process is not to wait or all that were to make them have ended. Throws Interrupted, and ResultsDirectoryFault if
+  // the folders are gone or cannot be written.
+  // `damaged_phases`: first runs of common phases that are repeated, also where no run needs them.
+  std::size_t make(std::vector<std::size_t> open, const std::vector<std::size_t>& damaged_phases, Progress& progress) {
+    using Clock = std::chrono::steady_clock;
+    ended_ = work_.experiment.runs.size() - open.size();
+    if (sharing_.start_others) sharing_.start_others();
+    bool is_last_look = false;
+    try {
+      while (!open.empty()) {
+        const auto begin = Clock::now();
+        bool has_moved = false;
+        std::vector<std::size_t> still_open;
+        for (const std::size_t index : open) {
+          throw_if_interrupted();
+          const Turn result = turn(index, progress);
+          has_moved |= result != Turn::others;
+          if (result != Turn::settled) still_open.push_back(index);
+        }
+        open = std::move(still_open);
+        if (has_moved || open.empty()) continue;
+        if (sharing_.takes && !sharing_.waits) break;
+        if (is_last_look) break;
+        is_last_look = !sharing_.takes && !sharing_.others_are_there();
+        if (!is_last_look) wait_for_others(progress, std::chrono::duration<double>(Clock::now() - begin).count());
       }
-      open = std::move(still_open);
-      if (has_moved || open.empty()) continue;
-      if (sharing_.takes && !sharing_.waits) break;
-      if (is_last_look) break;
-      is_last_look = !sharing_.takes && !sharing_.others_are_there();
-      if (!is_last_look) wait_for_others(progress, std::chrono::duration<double>(Clock::now() - begin).count());
+      for (const std::size_t index : damaged_phases)  // unless another process repeats it
+        if (sharing_.takes) ready_phase(index, progress);
+      remove_finished_leases();
+      remove_leftovers(work_.options.results_directory, work_.experiment.runs);
+    } catch (const fs::filesystem_error& problem) {
+      throw ResultsDirectoryFault(disk_fault(folder_.parent_path(), problem));
     }
-    for (const std::size_t index : damaged_phases)  // unless another process is at it
-      if (sharing_.takes) ready_phase(index, progress);
-    remove_finished_leases();
-    remove_leftovers(work_.options.results_directory, work_.experiment.runs);
-  } catch (const fs::filesystem_error& problem) {
-    throw ResultsDirectoryFault(disk_fault(folder_.parent_path(), problem));
+    return open.size();
   }
-  return open.size();
-}
 
-// What the look at the others cost is at most a tenth of the time. Heard of an interrupt soon.
-void SharedRuns::wait_for_others(Progress& progress, double look_s) {
-  const std::vector<LeaseNote> held = leases_.held();
-  std::vector<Progress::Elsewhere> under_way = common_phases_elsewhere(held, progress);
-  for (const LeaseNote& note : held)
-    for (const Run& run : work_.experiment.runs)
-      if (run.hash == note.what) under_way.push_back({.run = &run, .share = note.share_done});
-  progress.show_elsewhere(ended_, under_way);
-  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(std::max(0.1, 9 * look_s));
-  while (std::chrono::steady_clock::now() < until) {
-    throw_if_interrupted();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-}
+ private:
+  enum class Turn { settled, tried, others };
 
-std::vector<Progress::Elsewhere> SharedRuns::common_phases_elsewhere(const std::vector<LeaseNote>& held,
-                                                                     Progress& progress) {
-  std::vector<Progress::Elsewhere> under_way;
-  std::set<std::string> seen;
-  for (const Run& run : work_.experiment.runs) {
-    const Run* const phase = run.common_phase.get();
-    if (!phase || counted_phases_.contains(phase->hash) || !seen.insert(phase->hash).second) continue;
-    const auto note = std::ranges::find(held, phase->hash, &LeaseNote::what);
-    if (note != held.end()) {
-      under_way.push_back({.run = phase, .share = note->share_done, .is_common_phase = true});
-    } else if (is_done(directory_of(*phase), *phase)) {
-      counted_phases_.insert(phase->hash);
-      progress.end_common_phase_elsewhere(*phase);
-    }
-  }
-  return under_way;
-}
-
-void SharedRuns::settle(std::size_t index, RunSummary summary) {
-  ++ended_;
-  work_.settled(index, std::move(summary));
-}
-
-// What has been recorded of it, if there is anything.
-void SharedRuns::settle_failed(std::size_t index, const std::string& reason, Progress& progress) {
-  const Run& run = work_.experiment.runs[index];
-  auto recorded = summary_of(directory_of(run), run);
-  const bool tells = recorded && recorded->status != RunStatus::finished;
-  RunSummary summary = tells ? *std::move(recorded) : failed_summary(run, reason);
-  if (!sharing_.takes) progress.end_elsewhere(index + 1, run, summary, true);  // else who has made it says so
-  settle(index, std::move(summary));
-}
-
-// Nothing where it is still to be made.
-std::optional<SharedRuns::Turn> SharedRuns::settle_if_done(std::size_t index, Progress& progress) {
-  const Run& run = work_.experiment.runs[index];
-  if (auto summary = done(index)) {
-    progress.end_elsewhere(index + 1, run, *summary, !sharing_.takes);
-    settle(index, *std::move(summary));
-    return Turn::settled;
-  }
-  const auto failed = attempts_.of(run.hash);
-  if (!attempts_.are_used_up(failed)) return {};
-  settle_failed(index, failed->reason, progress);
-  return Turn::settled;
-}
-
-SharedRuns::Turn SharedRuns::turn(std::size_t index, Progress& progress) {
-  if (const auto settled = settle_if_done(index, progress)) return *settled;
-  const Run& run = work_.experiment.runs[index];
-  if (!sharing_.takes) {
+  Turn turn(std::size_t index, Progress& progress) {
+    if (const auto settled = settle_if_done(index, progress)) return *settled;
+    const Run& run = work_.experiment.runs[index];
+    if (sharing_.takes) return take(index, progress);
     if (!run.common_phase) return Turn::others;
     const auto failed = attempts_.of(run.common_phase->hash);
     if (!attempts_.are_used_up(failed)) return Turn::others;
     settle_failed(index, fmt::format("its common phase failed: {}", failed->reason), progress);
     return Turn::settled;
   }
-  return take(index, progress);
-}
 
-SharedRuns::Turn SharedRuns::take(std::size_t index, Progress& progress) {
-  const Run& run = work_.experiment.runs[index];
-  const CommonPhases::Phase* phase = nullptr;
-  if (run.common_phase) {
-    phase = ready_phase(index, progress);
-    if (!phase) return Turn::others;
-    if (!phase->failure.empty()) {
-      settle_failed(index, fmt::format("its common phase failed: {}", phase->failure), progress);
-      return Turn::settled;
+  Turn take(std::size_t index, Progress& progress) {
+    const Run& run = work_.experiment.runs[index];
+    const CommonPhase* phase = nullptr;
+    if (run.common_phase) {
+      phase = ready_phase(index, progress);
+      if (!phase) return Turn::others;
+      if (!phase->failure.empty()) {
+        settle_failed(index, fmt::format("its common phase failed: {}", phase->failure), progress);
+        return Turn::settled;
+      }
     }
+    const std::unique_ptr<Lease> lease = leases_.take(run.hash);
+    if (!lease) return Turn::others;
+    if (const auto settled = settle_if_done(index, progress)) return *settled;  // by the last owner of the lease
+    if (gives_up_after_loss(run.hash, *lease)) return Turn::tried;
+    attempt(index, *lease, phase, progress);
+    return settle_if_done(index, progress).value_or(Turn::tried);
   }
-  const std::unique_ptr<Lease> lease = leases_.take(run.hash);
-  if (!lease) return Turn::others;
-  if (const auto settled = settle_if_done(index, progress)) return *settled;  // by who had it a moment ago
-  if (gives_up_after_loss(run.hash, *lease)) return Turn::tried;
-  attempt(index, *lease, phase, progress);
-  return settle_if_done(index, progress).value_or(Turn::tried);
-}
 
-bool SharedRuns::gives_up_after_loss(const std::string& what, const Lease& lease) const {
-  if (!lease.former_is_gone()) return false;
-  attempts_.add_lost(what, lease.taken_from()->owner());
-  return attempts_.are_used_up(attempts_.of(what));
-}
-
-// Whatever comes of it stands in its directory or in the records afterwards.
-void SharedRuns::attempt(std::size_t index, Lease& lease, const CommonPhases::Phase* phase, Progress& progress) {
-  Run run = work_.experiment.runs[index];
-  if (copy_from_elsewhere(run, lease)) return;
-  if (phase) start_at(run, *phase);
-  if (const LeaseNote* const former = lease.taken_from(); former && !former->host.empty())
-    progress.note(fmt::format("{}: taken over from {}, which {}", name_of(run), former->owner(),
-                              lease.former_is_gone() ? "is gone" : "was silent for too long"));
-  progress.tell([&lease](double share) { lease.tell(share); });  // before it begins: how often it is told depends on it
-  progress.begin_run(index + 1, run);
-  // Who takes over the run of a lost process goes on from what that has left.
-  const CheckpointUse checkpoints{.file = checkpoint_of(directory_of(run)),
-                                  .below = folder_,
-                                  .is_taken_up = !work_.options.rerun,
-                                  .is_mine = [&lease] { return lease.is_mine(); }};
-  const Outcome outcome = execute(
-      run, work_.machinery, progress, [](const Outcome&) {}, &checkpoints);
-  progress.tell({});
-  RunSummary summary = summarise(run, outcome);
-  try {
-    if (!publish(run, files_of(run, outcome, summary, work_.machinery), lease)) {
-      if (is_done(directory_of(run), run)) remove_checkpoint(checkpoints.file);
-      return;
+  // Leaves the result in the run's directory or in the records of attempts.
+  void attempt(std::size_t index, Lease& lease, const CommonPhase* phase, Progress& progress) {
+    Run run = work_.experiment.runs[index];
+    if (copy_from_elsewhere(run, lease)) return;
+    if (phase) start_at(run, *phase);
+    if (const LeaseNote* const former = lease.taken_from(); former && !former->host.empty())
+      progress.note(fmt::format("{}: taken over from {}, which {}", name_of(run), former->owner(),
+                                lease.former_is_gone() ? "is gone" : "was silent for too long"));
+    // Before begin_run, which decides how often the lease is renewed.
+    progress.tell([&lease](double share) { lease.tell(share); });
+    progress.begin_run(index + 1, run);
+    // A run taken over from a lost process resumes at that process's checkpoint.
+    const CheckpointUse checkpoints{.file = checkpoint_of(directory_of(run)),
+                                    .below = folder_,
+                                    .is_taken_up = !work_.options.rerun,
+                                    .is_mine = [&lease] { return lease.is_mine(); }};
+    const Outcome outcome = execute(
+        run, work_.machinery, progress, [](const Outcome&) {}, &checkpoints);
+    progress.tell({});
+    RunSummary summary = summarise(run, outcome);
+    try {
+      if (!publish(run, files_of(run, outcome, summary, work_.machinery), lease)) {
+        if (is_done(directory_of(run), run)) remove_checkpoint(checkpoints.file);
+        return;
+      }
+      if (summary.status != RunStatus::failed) remove_checkpoint(checkpoints.file);
+    } catch (const fs::filesystem_error&) {  // no later run could be written either
+      throw;
+    } catch (const std::exception& problem) {
+      set_unwritten(summary, problem);
     }
-    if (summary.status != RunStatus::failed) remove_checkpoint(checkpoints.file);
-  } catch (const std::bad_alloc&) {
-    summary.status = RunStatus::failed;
-    summary.reason = "the memory does not suffice to write its results";
-  } catch (const fs::filesystem_error&) {  // no later run could be kept either
-    throw;
-  } catch (const std::exception& problem) {
-    summary.status = RunStatus::failed;
-    summary.reason = fmt::format("its results cannot be written: {}", problem.what());
+    const bool is_well =
+        summary.status == RunStatus::finished || (run.is_trial && summary.status == RunStatus::diverged);
+    if (is_well)
+      attempts_.remove(run.hash);
+    else
+      attempts_.add_failure(run.hash, summary.reason.empty() ? to_string(summary.status) : summary.reason,
+                            summary.status == RunStatus::diverged);
+    progress.end_run(summary);
   }
-  const bool is_well = summary.status == RunStatus::finished || (run.is_trial && summary.status == RunStatus::diverged);
-  if (is_well)
+
+  bool copy_from_elsewhere(const Run& run, Lease& lease) {
+    if (work_.options.rerun) return false;
+    const auto files = work_.elsewhere.files_for(run);
+    if (!files || !publish(run, *files, lease)) return false;
     attempts_.remove(run.hash);
-  else
-    attempts_.add_failure(run.hash, summary.reason.empty() ? to_string(summary.status) : summary.reason,
-                          summary.status == RunStatus::diverged);
-  progress.end_run(summary);
-}
+    return true;
+  }
 
-bool SharedRuns::copy_from_elsewhere(const Run& run, Lease& lease) {
-  if (work_.options.rerun) return false;
-  const auto files = work_.elsewhere.files_for(run);
-  if (!files || !publish(run, *files, lease)) return false;
-  attempts_.remove(run.hash);
-  return true;
-}
-
-// False where another process has the run, which this one says.
-bool SharedRuns::publish(const Run& run, const FileContents& files, Lease& lease) const {
-  const auto is_this_done = [&](const fs::path& place) { return is_done(place, run); };
-  require_there(folder_);
-  if (!lease.is_mine()) {
-    say(fmt::format(
-        "{}: another process has taken it over while this one, process {}, was silent for longer than {} s; "
-        "what this one has computed is dropped",
-        name_of(run), this_process().number, std::chrono::duration<double>(sharing_.time_out).count()));
+  // Prints a line and returns false if another process has the run.
+  bool publish(const Run& run, const FileContents& files, Lease& lease) const {
+    const auto is_this_done = [&](const fs::path& place) { return is_done(place, run); };
+    require_there(folder_);
+    if (!lease.is_mine()) {
+      say(fmt::format(
+          "{}: another process has taken it over while this one, process {}, was silent for longer than {} s; "
+          "what this one has computed is dropped",
+          name_of(run), this_process().number, std::chrono::duration<double>(sharing_.time_out).count()));
+      return false;
+    }
+    if (publish_directory(directory_of(run), files, is_this_done)) return true;
+    say(fmt::format("{}: another process has published it; what process {} has computed is dropped", name_of(run),
+                    this_process().number));
     return false;
   }
-  if (publish_directory(directory_of(run), files, is_this_done)) return true;
-  say(fmt::format("{}: another process has published it; what process {} has computed is dropped", name_of(run),
-                  this_process().number));
-  return false;
-}
 
-const CommonPhases::Phase* SharedRuns::ready_phase(std::size_t index, Progress& progress) {
-  const Run& phase = *work_.experiment.runs[index].common_phase;
-  const auto may_be_found = [&] {
-    const fs::path directory = directory_of(phase);
-    return !work_.options.rerun || was_made_by(directory, sharing_.call);
-  };
-  if (const CommonPhases::Phase* known = work_.phases.find(phase, may_be_found())) return known;
-  if (const auto failed = attempts_.of(phase.hash); attempts_.are_used_up(failed))
-    return &work_.phases.fail(phase, failed->reason);
-  const std::unique_ptr<Lease> lease = leases_.take(phase.hash);
-  if (!lease) return nullptr;
-  if (const CommonPhases::Phase* known = work_.phases.find(phase, may_be_found())) return known;
-  if (gives_up_after_loss(phase.hash, *lease)) return nullptr;
-  progress.tell([&lease](double share) { lease->tell(share); });
-  const CommonPhases::Phase made = work_.phases.make(
-      phase, index + 1, progress, [&](const FileContents& files) { return publish(phase, files, *lease); });
-  progress.tell({});
-  if (made.end) {
-    counted_phases_.insert(phase.hash);
-    attempts_.remove(phase.hash);
-    return work_.phases.find(phase, may_be_found());
+  void settle(std::size_t index, RunSummary summary) {
+    ++ended_;
+    work_.settled(index, std::move(summary));
   }
-  if (!made.failure.empty()) attempts_.add_failure(phase.hash, made.failure, false);
-  return nullptr;
-}
 
-// Of processes that were killed after they had published, and of those that were silent; and of those that are gone, with
-// runs that this call does not have.
-void SharedRuns::remove_finished_leases() const {
-  std::map<std::string, const Run*> own;
-  for (const Run& run : work_.experiment.runs) {
-    own.emplace(run.hash, &run);
-    if (run.common_phase) own.emplace(run.common_phase->hash, run.common_phase.get());
+  // Takes the recorded summary if there is one.
+  void settle_failed(std::size_t index, const std::string& reason, Progress& progress) {
+    const Run& run = work_.experiment.runs[index];
+    auto recorded = summary_of(directory_of(run), run);
+    const bool tells = recorded && recorded->status != RunStatus::finished;
+    RunSummary summary = tells ? *std::move(recorded) : summarise(run, failed_outcome(reason));
+    if (!sharing_.takes)
+      progress.end_elsewhere(index + 1, run, summary, true);  // else the process that made it reports it
+    settle(index, std::move(summary));
   }
-  for (const LeaseNote& note : leases_.held()) {
-    const auto found = own.find(note.what);
-    const bool is_over = found == own.end() ? state_of(note.process) == ProcessState::gone
-                                            : is_done(directory_of(*found->second), *found->second);
-    if (is_over) leases_.remove(note.what);
-  }
-}
 
-// Runs are not made.
+  // nullopt: the run is still to be made.
+  std::optional<Turn> settle_if_done(std::size_t index, Progress& progress) {
+    const Run& run = work_.experiment.runs[index];
+    if (auto summary = done(index)) {
+      progress.end_elsewhere(index + 1, run, *summary, !sharing_.takes);
+      settle(index, *std::move(summary));
+      return Turn::settled;
+    }
+    const auto failed = attempts_.of(run.hash);
+    if (!attempts_.are_used_up(failed)) return {};
+    settle_failed(index, failed->reason, progress);
+    return Turn::settled;
+  }
+
+  // The common phase that a run starts from, ended or failed; null: another process makes it.
+  const CommonPhase* ready_phase(std::size_t index, Progress& progress) {
+    const Run& phase = *work_.experiment.runs[index].common_phase;
+    const auto may_be_found = [&] { return !work_.options.rerun || was_made_by(directory_of(phase), sharing_.call); };
+    if (const CommonPhase* known = work_.phases.find(phase, may_be_found())) return known;
+    if (const auto failed = attempts_.of(phase.hash); attempts_.are_used_up(failed))
+      return &work_.phases.fail(phase, failed->reason);
+    const std::unique_ptr<Lease> lease = leases_.take(phase.hash);
+    if (!lease) return nullptr;
+    if (const CommonPhase* known = work_.phases.find(phase, may_be_found())) return known;
+    if (gives_up_after_loss(phase.hash, *lease)) return nullptr;
+    progress.tell([&lease](double share) { lease->tell(share); });
+    const CommonPhase made = work_.phases.make(
+        phase, index + 1, progress, [&](const FileContents& files) { return publish(phase, files, *lease); });
+    progress.tell({});
+    if (made.end) {
+      counted_phases_.insert(phase.hash);
+      attempts_.remove(phase.hash);
+      return work_.phases.find(phase, may_be_found());
+    }
+    if (!made.failure.empty()) attempts_.add_failure(phase.hash, made.failure, false);
+    return nullptr;
+  }
+
+  // Counts an attempt of a lost process that had the lease before; true: the run has no attempts left. A silent process
+  // does not count: it was stopped, or its machine is unreachable, which is not the run's fault.
+  bool gives_up_after_loss(const std::string& what, const Lease& lease) const {
+    if (!lease.former_is_gone()) return false;
+    attempts_.add_lost(what, lease.taken_from()->owner());
+    return attempts_.are_used_up(attempts_.of(what));
+  }
+
+  // With --rerun earlier results do not count.
+  std::optional<RunSummary> summary_if_done(const fs::path& directory, const Run& run) const {
+    if (work_.options.rerun && !was_made_by(directory, sharing_.call)) return {};
+    return run.is_trial ? tried_before(directory, run) : finished_before(directory, run);
+  }
+
+  bool is_done(const fs::path& directory, const Run& run) const { return summary_if_done(directory, run).has_value(); }
+
+  std::optional<RunSummary> done(std::size_t index) {
+    const Run& run = work_.experiment.runs[index];
+    const fs::path directory = directory_of(run);
+    std::string identity = identity_of(directory);
+    std::string& looked_at = looked_at_[index];
+    if (identity.empty() || looked_at == identity) return {};
+    auto summary = summary_if_done(directory, run);
+    if (!summary) looked_at = std::move(identity);
+    return summary;
+  }
+
+  fs::path directory_of(const Run& run) const { return run_directory(work_.options.results_directory, run, false); }
+
+  std::string name_of(const Run& run) const {
+    return fmt::format("{}, seed {}", run_label(run.method, run.sweep), run.seed);
+  }
+
+  // Waits so long that looking at the others, which took `look_s`, takes at most a tenth of the time.
+  void wait_for_others(Progress& progress, double look_s) {
+    const std::vector<LeaseNote> held = leases_.held();
+    std::vector<Progress::Elsewhere> under_way = common_phases_elsewhere(held, progress);
+    for (const LeaseNote& note : held)
+      for (const Run& run : work_.experiment.runs)
+        if (run.hash == note.what) under_way.push_back({.run = &run, .share = note.share_done});
+    progress.show_elsewhere(ended_, under_way);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(std::max(0.1, 9 * look_s));
+    while (std::chrono::steady_clock::now() < until) {
+      throw_if_interrupted();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+
+  // Common phases under way in other processes. Counts those that have ended there, once each.
+  std::vector<Progress::Elsewhere> common_phases_elsewhere(const std::vector<LeaseNote>& held, Progress& progress) {
+    std::vector<Progress::Elsewhere> under_way;
+    std::set<std::string> seen;
+    for (const Run& run : work_.experiment.runs) {
+      const Run* const phase = run.common_phase.get();
+      if (!phase || counted_phases_.contains(phase->hash) || !seen.insert(phase->hash).second) continue;
+      const auto note = std::ranges::find(held, phase->hash, &LeaseNote::what);
+      if (note != held.end()) {
+        under_way.push_back({.run = phase, .share = note->share_done, .is_common_phase = true});
+      } else if (is_done(directory_of(*phase), *phase)) {
+        counted_phases_.insert(phase->hash);
+        progress.end_common_phase_elsewhere(*phase);
+      }
+    }
+    return under_way;
+  }
+
+  // Removes leases of finished runs, whose owners were killed or silent, and leases of lost processes on runs of other
+  // launches.
+  void remove_finished_leases() const {
+    std::map<std::string, const Run*> own;
+    for (const Run& run : work_.experiment.runs) {
+      own.emplace(run.hash, &run);
+      if (run.common_phase) own.emplace(run.common_phase->hash, run.common_phase.get());
+    }
+    for (const LeaseNote& note : leases_.held()) {
+      const auto found = own.find(note.what);
+      const bool is_over = found == own.end() ? state_of(note.process) == ProcessState::gone
+                                              : is_done(directory_of(*found->second), *found->second);
+      if (is_over) leases_.remove(note.what);
+    }
+  }
+
+  const Work work_;
+  const Sharing& sharing_;
+  fs::path folder_;
+  Leases leases_;
+  AttemptRecords attempts_;
+  std::map<std::size_t, std::string> looked_at_{};  // directories that are not done, by identity_of
+  std::size_t ended_ = 0;
+  std::set<std::string> counted_phases_{};  // common phases whose end the progress has counted
+};
+
 void say_why(const RunOptions& options, const std::string& text) {
-  if (!options.sharing || options.sharing->says_why()) standard_error.write(fmt::format("{}\n", printable_lines(text)));
+  const auto is_first = options.sharing ? options.sharing->is_first_to_say : nullptr;
+  if (!is_first || is_first()) standard_error.write(fmt::format("{}\n", printable_lines(text)));
 }
 
 class ExperimentRunner {
@@ -946,34 +805,277 @@ class ExperimentRunner {
                    std::span<const Run> later = {})
       : experiment_(experiment), options_(options), later_(later), machinery_(machinery) {}
 
-  int run();
+  int run() {
+    LastAct report([this] { report_interruption(); });
+    try {
+      return run_all();
+    } catch (const CannotRun& reason) {
+      if (is_rank_0()) standard_error.write(fmt::format("{}\n", printable_lines(reason.what())));
+      return exit_usage;
+    } catch (const Interrupted&) {
+      report.do_now();
+      return exit_interrupted;
+    }
+  }
+
   const std::vector<std::optional<RunSummary>>& summaries() const { return runs_.summaries(); }
 
  private:
-  int run_all();
-  bool is_rank_0() const { return !machinery_.together() || machinery_.together()->rank() == 0; }
-  bool speaks() const { return is_rank_0() && (!options_.sharing || options_.sharing->speaks); }
-  std::filesystem::path own_directory() const {
-    return experiment_directory(options_.results_directory, experiment_.name);
+  // Rank 0's status, on all ranks.
+  int agreed(int status) const {
+    const auto* const all = machinery_.together();
+    return all ? from_rank_0(*all, std::vector{status}).front() : status;
   }
+
+  int run_all() {
+    look_for_finished_runs();
+    std::map<std::string, double> expected_s;
+    if (runs_.number_to_do() > 0 || !damaged_phases_.empty()) {  // else nothing is read or written
+      agree_on(fault_of_data());
+      if (const int status = agreed(is_rank_0() ? prepare() : exit_success); status != exit_success) return status;
+      tell_what_is_to_do();
+      expected_s = print_plan();
+    }
+
+    const auto style = is_rank_0() ? Progress::style_of_stderr(options_.quiet) : Progress::Style::silent;
+    Progress progress(style, experiment_.runs.size(), runs_.number_to_do(), clock());
+    progress.expect(std::move(expected_s));
+    report_skipped(progress);
+    if (machinery_.processes && runs_.number_to_do() > 0)
+      progress.note(fmt::format("{} processes divide each run, by {} thread{} each", machinery_.processes->size(),
+                                machinery_.threads, machinery_.threads == 1 ? "" : "s"));
+    if (options_.sharing) return make_shared(progress);
+    for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+      if (interrupted()) throw Interrupted();
+      if (runs_.is_to_do(index)) run_one(index, progress);
+    }
+    const bool are_phases_well = repeat_damaged_phases(progress);
+    const int result = is_rank_0() ? print_tables() : exit_success;
+    return agreed(are_phases_well ? result : exit_failure);
+  }
+
+  bool is_rank_0() const { return machinery_.is_rank_0(); }
+  bool speaks() const { return is_rank_0() && (!options_.sharing || options_.sharing->speaks); }
+  fs::path own_directory() const { return experiment_directory(options_.results_directory, experiment_.name); }
   const char* noun() const { return !experiment_.runs.empty() && experiment_.runs.front().is_trial ? "trial" : "run"; }
   const char* clock() const { return machinery_.mpi ? "wall" : "virtual"; }
-  void look_for_finished_runs();
-  void tell_what_is_to_do();
-  void agree_on(const std::string& fault) const;
-  int prepare();
-  std::string fault_of_data() const;
-  void report_damaged() const;
-  std::map<std::string, double> print_plan() const;  // returns what all is expected to take (Progress::expect)
-  void report_skipped(Progress& progress) const;
-  void report_division(Progress& progress) const;
-  void run_one(std::size_t index, Progress& progress);
-  bool repeat_damaged_phases(Progress& progress);
-  int make_shared(Progress& progress);
-  std::string save(std::size_t index, const Outcome& outcome);
-  bool starts(Run& run, std::size_t index, Progress& progress);
-  void report_interruption() const;
-  void require_finished_there() const;
+
+  // Only rank 0 reads the results.
+  void look_for_finished_runs() {
+    std::string fault;
+    try {
+      if (is_rank_0() && !options_.rerun) {
+        runs_.find_finished();
+        damaged_phases_ = runs_.damaged_phases();
+      }
+    } catch (const std::exception& problem) {
+      fault = problem.what();
+    }
+    agree_on(fault);
+    tell_what_is_to_do();
+  }
+
+  void tell_what_is_to_do() {
+    const auto* const all = machinery_.together();
+    if (!all) return;
+    runs_.to_do() = from_rank_0(*all, runs_.to_do());
+    std::vector<int> is_damaged(experiment_.runs.size());
+    for (const auto& [index, damage] : damaged_phases_) is_damaged[index] = 1;
+    is_damaged = from_rank_0(*all, std::move(is_damaged));
+    for (std::size_t index = 0; index < is_damaged.size(); ++index)
+      if (is_damaged[index]) damaged_phases_.try_emplace(index);
+  }
+
+  // Throws CannotRun on all ranks if one has a fault.
+  void agree_on(const std::string& fault) const {
+    if (const auto* all = machinery_.together()) return agree(*all, {.fault = fault, .identity = {}, .plan = {}});
+    if (!fault.empty()) throw CannotRun(fault);
+  }
+
+  // On rank 0, before anything runs or is written.
+  int prepare() {
+    try {
+      require_usable(options_.results_directory, experiment_.runs);
+      const int restored = remove_leftovers(options_.results_directory, experiment_.runs);
+      if (restored > 0 && !options_.rerun) runs_.find_finished();
+      if (speaks()) report_damaged();
+      // Only on virtual time: wall-clock times belong to the run that measured them.
+      if (!options_.rerun && !machinery_.mpi && !options_.sharing) runs_.copy_from(elsewhere_);
+      return exit_success;
+    } catch (const std::exception& problem) {
+      const auto* const disk = dynamic_cast<const fs::filesystem_error*>(&problem);
+      say_why(options_, disk ? disk_fault(own_directory(), *disk) : problem.what());
+      return exit_usage;
+    }
+  }
+
+  // Every rank loads the data before the first run, and all learn of a fault: faulty data concern the whole experiment.
+  // Loaded data stay in memory for the runs. Other problems, such as lack of memory, may concern one run, which then
+  // fails.
+  std::string fault_of_data() const {
+    for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+      if (!runs_.is_to_do(index) || !experiment_.runs[index].training.make_objective) continue;
+      try {
+        experiment_.runs[index].training.make_objective();
+      } catch (const DataFault& fault) {
+        return fault.what();
+      } catch (const std::exception&) {
+      }
+    }
+    return {};
+  }
+
+  // Also with --quiet: the owner of the results must learn that they have changed on the disk.
+  void report_damaged() const {
+    if (options_.rerun) return;
+    for (const std::string& damage : runs_.damage())
+      standard_error.write(fmt::format("{}; the run is repeated\n", damage));
+    for (const auto& [index, damage] : damaged_phases_)
+      standard_error.write(fmt::format("{}; the common phase is repeated\n", damage));
+  }
+
+  // Returns the expected times for Progress::expect.
+  std::map<std::string, double> print_plan() {
+    if (!options_.plan || options_.quiet || !speaks()) return {};
+    MeasureCost measure;  // empty beside busy processes, which would slow the first steps down
+    if (!machinery_.together() && (!options_.sharing || !options_.sharing->takes))
+      measure = [this](const Run& run) { return measured_cost(run, machinery_); };
+    PlannedWork work = plan_of(experiment_.runs, runs_.to_do(), later_, options_.results_directory,
+                               machinery_.mpi != nullptr, measure);
+    work.side_by_side = options_.side_by_side;
+    work.division = options_.division;
+    standard_error.write(plan_text(work, noun()) + "\n");
+    return std::move(work.host_s);
+  }
+
+  void report_skipped(Progress& progress) const {
+    const std::size_t skipped = experiment_.runs.size() - runs_.number_to_do();
+    if (skipped == 0) return;
+    const std::string copied =
+        runs_.number_copied() > 0 ? fmt::format(" ({} copied from other experiments)", runs_.number_copied()) : "";
+    progress.note(fmt::format("{} of {} {}s are there already, in {}{}; --rerun repeats them", skipped,
+                              experiment_.runs.size(), noun(), options_.results_directory, copied));
+    const auto is_older = [](const auto& summary) { return summary && summary->commit != build_info().commit; };
+    const auto older = std::ranges::count_if(runs_.summaries(), is_older);
+    if (older == 0) return;
+    progress.note(
+        fmt::format("warning: {} of them {} made by another commit of Syncopate; --rerun repeats them with this one",
+                    older, older == 1 ? "was" : "were"));
+  }
+
+  void run_one(std::size_t index, Progress& progress) {
+    Run run = experiment_.runs[index];
+    if (run.common_phase && !starts(run, index, progress)) return;
+    progress.begin_run(index + 1, run);
+    const auto save_what_is_there = [&](const Outcome& outcome) {
+      if (is_rank_0()) save(index, outcome);
+    };
+    const CheckpointUse checkpoints{
+        .file = checkpoint_of(runs_.directory_of(run)), .below = own_directory(), .is_taken_up = !options_.rerun};
+    for (int retries = 0;; ++retries) {
+      const Outcome outcome = execute(run, machinery_, progress, save_what_is_there, &checkpoints);
+      if (!is_rank_0()) return;
+      // No later run could be kept either.
+      if (const std::string fault = save(index, outcome); !fault.empty()) throw ResultsDirectoryFault(fault);
+      progress.end_run(*runs_.summaries()[index]);
+      if (runs_.summaries()[index]->status != RunStatus::failed || retries >= options_.retries) return;
+      progress.begin_run(index + 1, run);
+    }
+  }
+
+  // Phases that a run of this start needed are repeated already. False, with a message, if one fails.
+  bool repeat_damaged_phases(Progress& progress) {
+    bool are_well = true;
+    for (const auto& [index, damage] : damaged_phases_) {
+      if (interrupted()) throw Interrupted();
+      const CommonPhase& phase = common_phases_.phase(*experiment_.runs[index].common_phase, index + 1, progress);
+      if (phase.failure.empty()) continue;
+      if (is_rank_0())
+        standard_error.write(printable_lines(fmt::format("the common phase failed: {}\n", phase.failure)));
+      are_well = false;
+    }
+    return are_well;
+  }
+
+  // Prints tables once all is done, if this process speaks.
+  int make_shared(Progress& progress) {
+    std::vector<std::size_t> open;
+    for (std::size_t index = 0; index < experiment_.runs.size(); ++index)
+      if (runs_.is_to_do(index)) open.push_back(index);
+    std::vector<std::size_t> phases;
+    for (const auto& [index, damage] : damaged_phases_) phases.push_back(index);
+    std::size_t left = 0;
+    if (!open.empty() || !phases.empty()) {
+      const auto settled = [this](std::size_t index, RunSummary summary) { runs_.settle(index, std::move(summary)); };
+      SharedRuns shared({experiment_, options_, machinery_, elsewhere_, common_phases_, settled});
+      left = shared.make(std::move(open), phases, progress);
+    }
+    if (left == 0 && speaks()) return print_tables();
+    if (left > 0 && options_.sharing->takes)
+      progress.note(fmt::format("nothing is left to take; {} {}{} under way in other processes", left, noun(),
+                                left == 1 ? " is" : "s are"));
+    if (left > 0 && !options_.sharing->takes)
+      say_why(options_, fmt::format("{} of {} {}s were not made: the processes that were to make them have ended", left,
+                                    experiment_.runs.size(), noun()));
+    const bool all_well =
+        std::ranges::all_of(runs_.summaries(), [](const auto& one) { return !one || is_finished(one); });
+    return all_well && (left == 0 || options_.sharing->takes) ? exit_success : exit_failure;
+  }
+
+  // A run that cannot be written counts as not made at the next start. Returns the disk's fault, if there is one.
+  std::string save(std::size_t index, const Outcome& outcome) {
+    const Run& run = experiment_.runs[index];
+    RunSummary summary = summarise(run, outcome);
+    std::string fault;
+    try {
+      require_there(own_directory());
+      write_directory(runs_.directory_of(run), files_of(run, outcome, summary, machinery_));
+      if (summary.status != RunStatus::failed) runs_.remove_checkpoint_of(run);
+    } catch (const fs::filesystem_error& problem) {
+      fault = disk_fault(own_directory(), problem);
+      summary.status = RunStatus::failed;
+      summary.reason = fault;
+    } catch (const std::exception& problem) {
+      set_unwritten(summary, problem);
+    }
+    runs_.settle(index, std::move(summary));
+    return fault;
+  }
+
+  // Lets the run start at the end of its common phase; false, with the run saved as failed, if the phase has failed.
+  bool starts(Run& run, std::size_t index, Progress& progress) {
+    const CommonPhase& phase = common_phases_.phase(*run.common_phase, index + 1, progress);
+    start_at(run, phase);
+    if (phase.failure.empty()) return true;
+    if (!is_rank_0()) return false;
+    const Outcome outcome = failed_outcome(fmt::format("its common phase failed: {}", phase.failure));
+    progress.begin_run(index + 1, run);
+    save(index, outcome);
+    progress.end_run(*runs_.summaries()[index]);
+    return false;
+  }
+
+  void report_interruption() const {
+    if (const auto* all = machinery_.together()) all->abort_as_told(what_stays);
+    if (!speaks()) return;
+    standard_error.write(fmt::format("interrupted; {} ({} of {} {}s are finished)\n", what_stays,
+                                     runs_.number_finished(), experiment_.runs.size(), noun()));
+  }
+
+  // Fails if a finished run's directory was deleted while others ran: its numbers would exist nowhere else.
+  void require_finished_there() const {
+    std::size_t gone = 0;
+    for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+      const auto& summary = runs_.summaries()[index];
+      const auto directory = runs_.directory_of(experiment_.runs[index]);
+      if (summary && is_finished(*summary) && !fs::exists(directory)) ++gone;
+    }
+    if (gone > 0)
+      throw ResultsDirectoryFault(
+          fmt::format("{}: {} of {} {}s {} removed while others were made; the next start makes what is missing",
+                      own_directory().string(), gone, experiment_.runs.size(), noun(), gone == 1 ? "was" : "were"));
+  }
+
   int print_tables() const {
     require_finished_there();
     return print_final_tables(experiment_, options_, runs_, machinery_.mpi != nullptr);
@@ -989,276 +1091,7 @@ class ExperimentRunner {
   std::map<std::size_t, std::string> damaged_phases_{};               // by the first run of each; why, on rank 0
 };
 
-int ExperimentRunner::run() {
-  LastAct report([this] { report_interruption(); });
-  try {
-    return run_all();
-  } catch (const CannotRun& reason) {
-    if (is_rank_0()) standard_error.write(fmt::format("{}\n", printable_lines(reason.what())));
-    return exit_usage;
-  } catch (const Interrupted&) {
-    report.do_now();
-    return exit_interrupted;
-  }
-}
-
-int ExperimentRunner::run_all() {
-  look_for_finished_runs();
-  std::map<std::string, double> expected_s;
-  if (runs_.number_to_do() > 0 || !damaged_phases_.empty()) {  // else nothing is read or written
-    agree_on(fault_of_data());
-    int status = is_rank_0() ? prepare() : exit_success;
-    if (const auto* all = machinery_.together()) status = from_rank_0(*all, std::vector{status}).front();
-    if (status != exit_success) return status;
-    tell_what_is_to_do();
-    expected_s = print_plan();
-  }
-
-  const auto style = is_rank_0() ? Progress::style_of_stderr(options_.quiet) : Progress::Style::silent;
-  Progress progress(style, experiment_.runs.size(), runs_.number_to_do(), clock());
-  progress.expect(std::move(expected_s));
-  report_skipped(progress);
-  report_division(progress);
-  if (options_.sharing) return make_shared(progress);
-  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
-    if (interrupted()) throw Interrupted();
-    if (runs_.is_to_do(index)) run_one(index, progress);
-  }
-  const bool are_phases_well = repeat_damaged_phases(progress);
-  int result = is_rank_0() ? print_tables() : exit_success;
-  if (!are_phases_well) result = exit_failure;
-  return machinery_.together() ? from_rank_0(*machinery_.together(), std::vector<int>{result}).front() : result;
-}
-
-// Tables where all is done, by who speaks.
-int ExperimentRunner::make_shared(Progress& progress) {
-  std::vector<std::size_t> open;
-  for (std::size_t index = 0; index < experiment_.runs.size(); ++index)
-    if (runs_.is_to_do(index)) open.push_back(index);
-  std::vector<std::size_t> phases;
-  for (const auto& [index, damage] : damaged_phases_) phases.push_back(index);
-  std::size_t left = 0;
-  if (!open.empty() || !phases.empty()) {
-    const auto settled = [this](std::size_t index, RunSummary summary) { runs_.settle(index, std::move(summary)); };
-    SharedRuns shared({experiment_, options_, machinery_, elsewhere_, common_phases_, settled});
-    left = shared.make(std::move(open), phases, progress);
-  }
-  if (left == 0 && speaks()) return print_tables();
-  if (left > 0 && options_.sharing->takes)
-    progress.note(fmt::format("nothing is left to take; {} {}{} under way in other processes", left, noun(),
-                              left == 1 ? " is" : "s are"));
-  if (left > 0 && !options_.sharing->takes)
-    say_why(options_, fmt::format("{} of {} {}s were not made: the processes that were to make them have ended", left,
-                                  experiment_.runs.size(), noun()));
-  const bool all_well =
-      std::ranges::all_of(runs_.summaries(), [](const auto& one) { return !one || is_finished(one); });
-  return all_well && (left == 0 || options_.sharing->takes) ? exit_success : exit_failure;
-}
-
-// Rank 0 alone reads the directories of results, and tells the others what is left to do.
-void ExperimentRunner::look_for_finished_runs() {
-  std::string fault;
-  try {
-    if (is_rank_0() && !options_.rerun) {
-      runs_.find_finished();
-      damaged_phases_ = runs_.damaged_phases();
-    }
-  } catch (const std::exception& problem) {
-    fault = problem.what();
-  }
-  agree_on(fault);
-  tell_what_is_to_do();
-}
-
-void ExperimentRunner::tell_what_is_to_do() {
-  const auto* const all = machinery_.together();
-  if (!all) return;
-  runs_.set_to_do(from_rank_0(*all, runs_.to_do()));
-  std::vector<int> is_damaged(experiment_.runs.size());
-  for (const auto& [index, damage] : damaged_phases_) is_damaged[index] = 1;
-  is_damaged = from_rank_0(*all, std::move(is_damaged));
-  for (std::size_t index = 0; index < is_damaged.size(); ++index)
-    if (is_damaged[index]) damaged_phases_.try_emplace(index);
-}
-
-// Returns if no rank has a fault.
-void ExperimentRunner::agree_on(const std::string& fault) const {
-  if (const auto* all = machinery_.together()) return agree(*all, {.fault = fault, .identity = {}, .plan = {}});
-  if (!fault.empty()) throw CannotRun(fault);
-}
-
-// On rank 0, before anything runs or is written.
-int ExperimentRunner::prepare() {
-  try {
-    require_usable(options_.results_directory, experiment_.runs);
-    const int restored = remove_leftovers(options_.results_directory, experiment_.runs);
-    if (restored > 0 && !options_.rerun) runs_.find_finished();
-    if (speaks()) report_damaged();
-    // On virtual time alone: what a clock on the wall has shown belongs to that run.
-    if (!options_.rerun && !machinery_.mpi && !options_.sharing) runs_.copy_from(elsewhere_);
-    return exit_success;
-  } catch (const std::exception& problem) {
-    const auto* const disk = dynamic_cast<const std::filesystem::filesystem_error*>(&problem);
-    const std::string what = disk ? disk_fault(own_directory(), *disk) : problem.what();
-    say_why(options_, what);
-    return exit_usage;
-  }
-}
-
-// Data that are faulty concern the whole experiment, and all ranks need them: so every rank looks before the first
-// run, and all hear of what one has found. What is read stays in memory for the runs.
-// Other problems (memory that is not there) may concern one run alone: it meets them again, and fails.
-std::string ExperimentRunner::fault_of_data() const {
-  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
-    if (!runs_.is_to_do(index) || !experiment_.runs[index].training.make_objective) continue;
-    try {
-      experiment_.runs[index].training.make_objective();
-    } catch (const DataFault& fault) {
-      return fault.what();
-    } catch (const std::exception&) {
-    }
-  }
-  return {};
-}
-
-// Said with --quiet too: results that have changed on the disk concern whoever owns them.
-void ExperimentRunner::report_damaged() const {
-  if (options_.rerun) return;
-  for (const std::string& damage : runs_.damage())
-    standard_error.write(fmt::format("{}; the run is repeated\n", damage));
-  for (const auto& [index, damage] : damaged_phases_)
-    standard_error.write(fmt::format("{}; the common phase is repeated\n", damage));
-}
-
-std::map<std::string, double> ExperimentRunner::print_plan() const {
-  if (!options_.plan || options_.quiet || !speaks()) return {};
-  MeasureCost measure;  // with others, who have begun, first steps would take as long as these let them
-  if (!machinery_.together() && (!options_.sharing || !options_.sharing->takes))
-    measure = [this](const Run& run) { return measured_cost(run, machinery_); };
-  PlannedWork work =
-      plan_of(experiment_.runs, runs_.to_do(), later_, options_.results_directory, machinery_.mpi != nullptr, measure);
-  work.side_by_side = options_.side_by_side;
-  work.division = options_.division;
-  standard_error.write(plan_text(work, noun()) + "\n");
-  return std::move(work.host_s);
-}
-
-void ExperimentRunner::report_skipped(Progress& progress) const {
-  const std::size_t skipped = experiment_.runs.size() - runs_.number_to_do();
-  if (skipped == 0) return;
-  const std::string copied =
-      runs_.number_copied() > 0 ? fmt::format(" ({} copied from other experiments)", runs_.number_copied()) : "";
-  progress.note(fmt::format("{} of {} {}s are there already, in {}{}; --rerun repeats them", skipped,
-                            experiment_.runs.size(), noun(), options_.results_directory, copied));
-  const auto is_older = [](const auto& summary) { return summary && summary->commit != build_info().commit; };
-  const auto older = std::ranges::count_if(runs_.summaries(), is_older);
-  if (older == 0) return;
-  progress.note(
-      fmt::format("warning: {} of them {} made by another commit of Syncopate; --rerun repeats them with this one",
-                  older, older == 1 ? "was" : "were"));
-}
-
-void ExperimentRunner::report_division(Progress& progress) const {
-  if (!machinery_.processes || runs_.number_to_do() == 0) return;
-  progress.note(fmt::format("{} processes divide each run, by {} thread{} each", machinery_.processes->size(),
-                            machinery_.threads, machinery_.threads == 1 ? "" : "s"));
-}
-
-void ExperimentRunner::run_one(std::size_t index, Progress& progress) {
-  Run run = experiment_.runs[index];
-  if (run.common_phase && !starts(run, index, progress)) return;
-  progress.begin_run(index + 1, run);
-  const auto save_what_is_there = [&](const Outcome& outcome) {
-    if (is_rank_0()) save(index, outcome);
-  };
-  const CheckpointUse checkpoints{
-      .file = checkpoint_of(runs_.directory_of(run)), .below = own_directory(), .is_taken_up = !options_.rerun};
-  for (int retries = 0;; ++retries) {
-    const Outcome outcome = execute(run, machinery_, progress, save_what_is_there, &checkpoints);
-    if (!is_rank_0()) return;
-    // No later run could be kept either.
-    if (const std::string fault = save(index, outcome); !fault.empty()) throw ResultsDirectoryFault(fault);
-    progress.end_run(*runs_.summaries()[index]);
-    if (runs_.summaries()[index]->status != RunStatus::failed || retries >= options_.retries) return;
-    progress.begin_run(index + 1, run);
-  }
-}
-
-// Gives the run the end of its common phase to start at; false, with the run's failure, if that phase has failed.
-bool ExperimentRunner::starts(Run& run, std::size_t index, Progress& progress) {
-  const CommonPhases::Phase& phase = common_phases_.phase(*run.common_phase, index + 1, progress);
-  start_at(run, phase);
-  if (phase.failure.empty()) return true;
-  if (!is_rank_0()) return false;
-  Outcome outcome;
-  outcome.failure = fmt::format("its common phase failed: {}", phase.failure);
-  outcome.start = outcome.end = std::chrono::system_clock::now();
-  progress.begin_run(index + 1, run);
-  save(index, outcome);
-  progress.end_run(*runs_.summaries()[index]);
-  return false;
-}
-
-// Those that a run of this start has needed are made already. False, having said why, where one has failed.
-bool ExperimentRunner::repeat_damaged_phases(Progress& progress) {
-  bool are_well = true;
-  for (const auto& [index, damage] : damaged_phases_) {
-    if (interrupted()) throw Interrupted();
-    const CommonPhases::Phase& phase = common_phases_.phase(*experiment_.runs[index].common_phase, index + 1, progress);
-    if (phase.failure.empty()) continue;
-    if (is_rank_0()) standard_error.write(printable_lines(fmt::format("the common phase failed: {}\n", phase.failure)));
-    are_well = false;
-  }
-  return are_well;
-}
-
-// What cannot be written has not been run, as far as the next start is concerned. Returns what is wrong with the disk,
-// if that was why.
-std::string ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
-  const Run& run = experiment_.runs[index];
-  RunSummary summary = summarise(run, outcome);
-  std::string fault;
-  try {
-    require_there(own_directory());
-    write_directory(runs_.directory_of(run), files_of(run, outcome, summary, machinery_));
-    if (summary.status != RunStatus::failed) runs_.remove_checkpoint_of(run);
-  } catch (const std::bad_alloc&) {
-    summary.status = RunStatus::failed;
-    summary.reason = "the memory does not suffice to write its results";
-  } catch (const std::filesystem::filesystem_error& problem) {
-    fault = disk_fault(own_directory(), problem);
-    summary.status = RunStatus::failed;
-    summary.reason = fault;
-  } catch (const std::exception& problem) {
-    summary.status = RunStatus::failed;
-    summary.reason = fmt::format("its results cannot be written: {}", problem.what());
-  }
-  runs_.settle(index, std::move(summary));
-  return fault;
-}
-
-// The numbers of one that somebody has removed meanwhile are known here, and nowhere else.
-void ExperimentRunner::require_finished_there() const {
-  std::size_t gone = 0;
-  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
-    const auto& summary = runs_.summaries()[index];
-    const auto directory = runs_.directory_of(experiment_.runs[index]);
-    if (summary && is_finished(*summary) && !std::filesystem::exists(directory)) ++gone;
-  }
-  if (gone > 0)
-    throw ResultsDirectoryFault(
-        fmt::format("{}: {} of {} {}s {} removed while others were made; the next start makes what is missing",
-                    own_directory().string(), gone, experiment_.runs.size(), noun(), gone == 1 ? "was" : "were"));
-}
-
-void ExperimentRunner::report_interruption() const {
-  if (const auto* all = machinery_.together()) all->abort_as_told(what_stays);
-  if (!speaks()) return;
-  standard_error.write(fmt::format("interrupted; {} ({} of {} {}s are finished)\n", what_stays, runs_.number_finished(),
-                                   experiment_.runs.size(), noun()));
-}
-
-// Its trials first, if it is to be tuned.
+// Tunes first where the file has [tune].
 int start(const Experiment& experiment, const RunOptions& options, const Machinery& machinery) {
   std::string fault;
   try {
@@ -1269,9 +1102,9 @@ int start(const Experiment& experiment, const RunOptions& options, const Machine
                        const int status = runner.run();
                        return RunsMade{status, runner.summaries()};
                      });
-  } catch (const ResultsDirectoryFault& problem) {  // while runs were made
+  } catch (const ResultsDirectoryFault& problem) {
     fault = problem.what();
-  } catch (const std::filesystem::filesystem_error& problem) {  // what stands beside them
+  } catch (const fs::filesystem_error& problem) {  // of files beside the runs
     fault = disk_fault(experiment_directory(options.results_directory, experiment.name), problem);
   }
   if (const auto* all = machinery.together()) all->abort(fault, exit_failure);  // the others do not know of it
@@ -1279,22 +1112,31 @@ int start(const Experiment& experiment, const RunOptions& options, const Machine
   return exit_failure;
 }
 
-}  // namespace
-
-int run_experiment(const Experiment& experiment, const RunOptions& options) {
-  install_interrupt_handlers();
-  return on_chosen_machinery(experiment, options,
-                             [&](const Machinery& machinery) { return start(experiment, options, machinery); });
-}
-
-namespace {
-
 std::string environment(const char* name) {
   const char* const value = std::getenv(name);
   return value ? value : "";
 }
 
 }  // namespace
+
+std::string accepted_claims(const Experiment& experiment, const std::filesystem::path& directory, std::size_t width) {
+  const std::filesystem::path file = experiment_directory(directory, experiment.name) / claims_file;
+  const std::optional<std::string> text = read_file(file);
+  const std::optional<JudgedClaims> judged = text ? claims_from_json(*text) : std::nullopt;
+  if (!judged || judged->runs != experiment.digest) return {};
+  if (!std::ranges::equal(judged->results, experiment.claims, {}, &ClaimResult::claim)) return {};
+  return scoreboard_text(std::span(&*judged, 1), width) +
+         fold_lines(
+             fmt::format("\n{}: judged {} by the same runs (commit {}, {}, {} cores); nothing was run\n", file.string(),
+                         judged->at.time, judged->at.commit, judged->at.processor, judged->at.cores),
+             width);
+}
+
+int run_experiment(const Experiment& experiment, const RunOptions& options) {
+  install_interrupt_handlers();
+  return on_chosen_machinery(experiment, options,
+                             [&](const Machinery& machinery) { return start(experiment, options, machinery); });
+}
 
 std::string call_of_this_process() {
   if (const std::string array = environment("SLURM_ARRAY_JOB_ID"); !array.empty()) return "slurm-array-" + array;

@@ -1,4 +1,4 @@
-// Runs all runs of an experiment and leaves their directories and one table behind.
+// Makes all runs of an experiment, with their directories and one table.
 #pragma once
 
 #include <chrono>
@@ -13,32 +13,26 @@
 
 namespace syncopate {
 
-// How a process takes part where several make an experiment's runs together.
+// How a process takes part if several make an experiment's runs.
 struct Sharing {
   std::chrono::milliseconds time_out = std::chrono::seconds(120);  // of leases; see results/lease.hpp
-  std::string call{};  // of all processes that were started together; see results/lease.hpp
-  bool waits = true;   // for what others have taken, so that the tables are whole; else it ends when all is taken
-  bool takes = true;   // false: others make the runs, and this process shows how far they are
-  bool speaks = true;  // tables, claims, and that it was interrupted
-  // With takes = false: what starts those others, and whether there are any. They may be asked again and again.
+  std::string call{};  // common name of processes that were started together; see results/lease.hpp
+  bool waits = true;   // until others have made their runs, so that tables are complete; else ends when all are taken
+  bool takes = true;   // false: other processes make the runs, and this one shows their progress
+  bool speaks = true;  // prints tables, claims, and that it was interrupted
+  // With takes = false: start those processes, and tell whether any is running. May be called repeatedly.
   std::function<void()> start_others{};
   std::function<bool()> others_are_there{};
-  // Several processes meet the same full disk, and one says so: true for the first of those that were started together
-  // that asks. Empty: this process says so in any case.
+  // Several processes meet the same full disk, and one reports it: true for the first of a launch that asks. Empty:
+  // this process reports it.
   std::function<bool()> is_first_to_say{};
-
-  // Whether this process says why runs are not made. Asked when it would.
-  bool says_why() const { return !is_first_to_say || is_first_to_say(); }
 };
 
-// The name that all processes of this launch have in common: of mpirun, a Slurm job, or an array of jobs; else one that
-// no other process has.
+// The common name of all processes of this launch by mpirun, a Slurm job or a job array; without one a unique name.
 std::string call_of_this_process();
 
-// Of the launch; 0 without one. One process of a launch speaks.
+// 0 without a launch. One process of a launch speaks.
 int rank_in_launch();
-
-class MpiSession;
 
 enum class ClusterChoice {
   automatic,  // mpi when started by mpirun (or Slurm), else simulated
@@ -51,46 +45,35 @@ struct RunOptions {
   int threads = 0;              // of the executor; 0: all cores
   bool rerun = false;           // repeat runs that are already there
   bool quiet = false;           // only the final table and errors
-  bool tables = true;           // print it, and which runs failed
-  std::size_t table_width = 0;  // of the terminal that the table is for, in columns; 0: there is none
-  bool plan = false;            // say first how many runs there are, and what they will take; not where quiet
+  bool tables = true;           // print the final table, and which runs failed
+  std::size_t table_width = 0;  // of the terminal, in columns; 0: no terminal
+  bool plan = false;            // print the plan first, unless quiet
   ClusterChoice cluster = ClusterChoice::automatic;
-  int retries = 0;                   // how often a failed run is tried again, on the simulated cluster
-  std::string division{};            // how runs go side by side, for the plan: "in 4 processes of 1 thread"
-  int side_by_side = 1;              // of these, so many
-  std::optional<Sharing> sharing{};  // with other processes; the simulated cluster alone
-  const MpiSession* mpi = nullptr;   // null: run_experiment opens its own where it needs one
+  int retries = 0;                   // further attempts of a failed run, on the simulated cluster
+  std::string division{};            // for the plan: "in 4 processes of 1 thread"
+  int side_by_side = 1;              // runs at a time
+  std::optional<Sharing> sharing{};  // with other processes, on the simulated cluster
+  const MpiSession* mpi = nullptr;   // null: run_experiment opens its own if it needs one
 };
 
-// The exit status: 0 all runs finished, 1 at least one failed or diverged, or could not be made, 2 the results
-// directory cannot be used (nothing has run), 130 interrupted.
-int run_experiment(const Experiment& experiment, const RunOptions& options);
-
-// What an experiment's runs are made on, by how this process was started and what its command line says:
+// Makes the runs on what the launcher and the command line select:
 //
 //   --cluster mpi, or a launcher and no --cluster     the MPI cluster: all ranks of the launch make each run together
-//   --cluster simulated, by several ranks             the simulated cluster: they divide each run among them
-//   --share, or --jobs (RunOptions::sharing)          the simulated cluster, in this process alone: whole runs are
-//                                                     divided by leases, whatever launcher there is
+//   --cluster simulated, by several ranks             the simulated cluster: the ranks divide each run
+//   --share, or --jobs (RunOptions::sharing)          the simulated cluster, in this process alone: leases divide whole
+//                                                     runs, whatever launcher there is
 //   else                                              the simulated cluster, in this process alone
-// What of an experiment is for the simulated cluster alone; empty: nothing.
+//
+// If the runs cannot be made on it (no launcher, a wrong number of ranks, features of the simulated cluster), one rank
+// says why. All ranks of a launch call it. Returns the exit status, the same on all: 0 all runs finished, 1 at least
+// one failed, diverged or could not be made, 2 the results directory cannot be used (nothing has run), 130 interrupted.
+int run_experiment(const Experiment& experiment, const RunOptions& options);
+
+// The feature of an experiment that only the simulated cluster has; empty: none.
 std::string why_not_under_mpi(const Experiment& experiment);
 
-// Calls `make` with it, and returns its status; the machinery is gone afterwards. Where the runs cannot be made on it
-// (no launcher, other ranks than the experiment needs, what only the simulated cluster has) one rank says why, and the
-// status is exit_usage on all. All ranks of a launch call it.
-int on_chosen_machinery(const Experiment& experiment, const RunOptions& options,
-                        const std::function<int(const Machinery&)>& make);
-
-// The claims of an experiment file, judged by its runs.
-// Judges the claims by the experiment's runs that are in the results directory, simulated ones, and returns the
-// scoreboard, folded at `width` unless that is 0; empty where nothing is claimed. Writes claims.json beside the runs,
-// unless the experiment differs from its file: overrides must not replace the file's verdicts. Throws
-// std::runtime_error (a damaged run) or std::system_error (claims.json cannot be written).
-std::string judge_claims(const Experiment& experiment, const std::filesystem::path& results, std::size_t width);
-
-// The scoreboard of the same claims, judged by the same runs, whose claims.json is in the experiment's folder of that
-// directory, with a line that says by what program, folded likewise; empty if there is none. Throws std::system_error.
+// The scoreboard from the claims.json of the same claims and runs in the experiment's folder below `directory`, with a
+// line that names the program, folded at `width`; empty if there is none. Throws std::system_error.
 std::string accepted_claims(const Experiment& experiment, const std::filesystem::path& directory, std::size_t width);
 
 }  // namespace syncopate

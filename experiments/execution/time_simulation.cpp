@@ -4,26 +4,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <initializer_list>
 #include <limits>
 #include <numeric>
 #include <set>
-#include <utility>
-#include <vector>
 
 #include "experiments/execution/execution.hpp"
-#include "results/run.hpp"
 #include "workers/base/process.hpp"
 #include "workers/base/terminal_text.hpp"
-#include "workers/config/toml.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// The first step in (low, high] for which this holds; from there on it does, and at `high`.
+// The first step in (low, high] for which `holds`. It must hold from there on, and at `high`.
 template <typename Holds>
 Step first_in(Step low, Step high, const Holds& holds) {
   while (low + Step{1} < high) {
@@ -44,74 +38,8 @@ std::optional<Communicated> communicated(const Run& run, const KnownExchanges& e
                                        .packet = exchanges.packet});
 }
 
-}  // namespace
-
-ScheduledRounds::ScheduledRounds(const Run& run)
-    : run_(run),
-      exchanges_(known_exchanges(run)),
-      known_(exchanges_.why_none.empty() && communicated(run, exchanges_, Step{1})) {}
-
-Communicated ScheduledRounds::until(Step steps) const {
-  if (steps <= 0) return {};
-  const auto [found, is_new] = until_.try_emplace(steps);
-  if (is_new) found->second = communicated(run_, exchanges_, steps).value();
-  return found->second;
-}
-
-bool ScheduledRounds::are_countable(Step steps) const {
-  constexpr double most_rounds = 1e8;
-  const Step few = std::min(steps, Step{1'000'000});
-  const double per_step = static_cast<double>(until(few).rounds) / static_cast<double>(few.value());
-  return per_step * static_cast<double>(steps.value()) <= most_rounds;
-}
-
-Step ScheduledRounds::end_of_round(Step at_least, Step at_most, Step limit) const {
-  if (const std::int64_t cycle = run_.algorithm->traits().cycle.value(); cycle > 1) {
-    const Step last{at_most.value() / cycle * cycle}, next{last.value() + cycle};
-    if (last > 0 && last >= at_least) return last;
-    return next <= limit ? next : at_most;
-  }
-  if (!known_ || ends_round(at_most)) return at_most;
-  // A round begins after the step at which the one before it ends.
-  const std::int64_t rounds = until(at_most).rounds;
-  const Step end = first_in(Step{}, at_most, [&](Step steps) { return until(steps).rounds >= rounds; }) - Step{1};
-  if (end > 0 && end >= at_least) return end;
-  if (limit <= at_most || until(limit).rounds == rounds) return at_most;
-  return first_in(at_most, limit, [&](Step steps) { return until(steps).rounds > rounds; }) - Step{1};
-}
-
-// By how much of the whole the drawn out counts miss it.
-double ScheduledRounds::misfit(Step first, Step all) const {
-  constexpr std::int64_t most_rounds = 1'000'000;  // more of them say nothing new, and take long to count
-  const Step settled = settles_after(run_);
-  const Communicated before = until(settled), part = until(first);
-  const Step longest{first.value() * std::max<std::int64_t>(1, most_rounds / std::max<std::int64_t>(1, part.rounds))};
-  all = std::min(all, longest);
-  const Communicated whole = until(all);
-  if (whole.rounds == 0 || first <= settled) return std::numeric_limits<double>::infinity();
-  const double further = static_cast<double>((all - first).value()) / static_cast<double>((first - settled).value());
-  const auto of_count = [&](auto count) {
-    const auto of_part = static_cast<double>(count(part)), of_whole = static_cast<double>(count(whole));
-    const double drawn_out = of_part + further * (of_part - static_cast<double>(count(before)));
-    return std::abs(drawn_out - of_whole) / of_whole;
-  };
-  return std::max(of_count([](const Communicated& one) { return one.rounds; }),
-                  of_count([](const Communicated& one) { return one.bytes.value(); }));
-}
-
-bool ScheduledRounds::stand_for_all(Step first, Step all) const {
-  constexpr double tolerance = 0.01;
-  const std::int64_t cycle = run_.algorithm->traits().cycle.value();
-  if (cycle > 1 && first.value() % cycle != 0) return first >= all;
-  if (!known_) return true;
-  const bool is_cut_off = !ends_round(first) && tolerance * static_cast<double>(until(first).rounds) < 1;
-  return !is_cut_off && (first >= all || misfit(first, all) <= tolerance);
-}
-
-namespace {
-
-// In the units of work_of: the first steps of all runs together; what a method may need to settle, which comes on top; and
-// what all together may take beyond that, to end with a round or to be simulated whole.
+// In units of work_of: the first steps of all runs together; the settling of one method, which comes on top; and
+// further work of all runs, to end with a round or to be simulated as a whole.
 constexpr std::int64_t most_work = 8'000'000;
 constexpr std::int64_t most_work_of_one = 12'000'000;
 constexpr std::int64_t most_further_work = 12'000'000;
@@ -122,8 +50,8 @@ Step steps_after_settling(const Run& run) {
   return std::max(fewest, run.algorithm->traits().cycle);
 }
 
-// How many steps each run is simulated for, if it has as many: what the short ones do not need goes to the long ones.
-// Of samples a run takes as many steps as they last, which drops make more than planned.
+// The steps for which each run is simulated, if it has so many. Work that short runs do not need goes to long ones. A
+// budget in samples may last for more steps than planned, because drops use none.
 std::vector<Step> shared_out(const std::vector<Run>& runs) {
   constexpr std::int64_t unplanned = std::numeric_limits<std::int32_t>::max();
   const auto needed = [&](std::size_t i) { return planned_steps(runs[i]).value_or(unplanned); };
@@ -154,7 +82,7 @@ std::string why_not_simulated(const Run& run) {
 
 class Simulator {
  public:
-  // So many steps, or as many as there are where these do not stand for the rest.
+  // Simulates `steps`, or all steps if those do not stand for the rest.
   Simulation simulate(const Run& run, Step steps) {
     if (std::string why = why_not_simulated(run); !why.empty()) return {.why_none = std::move(why)};
     try {
@@ -174,7 +102,7 @@ class Simulator {
     Step all = std::llround(std::min(1e15, *first.total_time_s / first.step_time_s));
     if (run.budget.steps) all = std::min(all, *run.budget.steps);
     if (rounds.stand_for_all(first.steps, all)) return {.time = first};
-    // How many steps other limits leave is told by the first ones' pace, which may be too slow.
+    // For other limits than steps the number is estimated by the pace of the first steps, which may be too slow.
     const Step expected{all.value() / (ends_by_steps(run.budget) ? 1 : 2)};
     if (const Step most = affordable(run); expected <= most && most > first.steps) {
       const SimulatedTime whole = simulate_time(run, std::min(most, run.budget.steps.value_or(most)));
@@ -184,7 +112,7 @@ class Simulator {
     return {.why_none = "too long: its first steps do not stand for the rest"};
   }
 
-  // It ends with a round.
+  // Steps up to the end of a round.
   Step part_of(const Run& run, const ScheduledRounds& rounds, Step steps) const {
     const Step all = run.budget.steps.value_or(Step{std::numeric_limits<Step::Rep>::max() / 2});
     if (steps >= all) return steps;
@@ -197,30 +125,9 @@ class Simulator {
   std::int64_t further_work_ = most_further_work;
 };
 
-}  // namespace
-
-std::vector<Simulation> simulate_all(const std::vector<Run>& runs) {
-  const std::vector<Step> steps = shared_out(runs);
-  Simulator simulator;
-  std::vector<Simulation> all;
-  for (std::size_t i = 0; i < runs.size(); ++i) all.push_back(simulator.simulate(runs[i], steps[i]));
-  return all;
-}
-
-std::optional<SimulatedTime> simulate_first_steps(const Run& run, Step steps) {
-  Run first = run;
-  first.budget = {.steps = steps};
-  return simulate_all({std::move(first)}).front().time;
-}
-
-namespace {
-
-// Where the run was after each publication: that of the global model, at which the budget is counted.
+// The state of the run after a publication of the global model, by which the budget is counted.
 struct Waypoint {
-  double step = 0;
-  double time_s = 0;
-  double micro_batches = 0;
-  double bytes = 0;
+  double step = 0, time_s = 0, micro_batches = 0, bytes = 0;
 };
 
 class Waypoints : public RunObserver {
@@ -241,16 +148,13 @@ class Waypoints : public RunObserver {
 
   // The rows of steps.csv.
   struct Counts {
-    double step;
-    double time_s;
-    double kept;
-    double dropped;
+    double step, time_s, kept, dropped;
   };
   std::vector<Counts> rows{};
   double longest_s = 0;
   std::vector<Waypoint> all{{}};  // ascending; the first is the start
 
-  // Steps, times and micro-batches alone, of rows or publications, whichever are more.
+  // Waypoints without bytes, from rows or publications, whichever are more.
   std::vector<Waypoint> finest() const {
     if (rows.size() < all.size()) return all;
     std::vector<Waypoint> ends{{}};
@@ -268,9 +172,7 @@ class Waypoints : public RunObserver {
 
 // The pace between two waypoints.
 struct Rates {
-  double step_s = 0;
-  double micro_batches_per_s = 0;
-  double bytes_per_s = 0;
+  double step_s = 0, micro_batches_per_s = 0, bytes_per_s = 0;
 };
 
 Rates rates_between(const Waypoint& from, const Waypoint& to) {
@@ -279,8 +181,8 @@ Rates rates_between(const Waypoint& from, const Waypoint& to) {
           (to.bytes - from.bytes) / time_s};
 }
 
-// Standard error of a rate by the means of batches of consecutive steps, which are nearly independent
-// also where single steps are not. A pace that changes for good in the course of the run is part of it.
+// Standard error of a rate by the means of batches of consecutive steps, which are nearly independent even if single
+// steps are not. It includes a lasting change of pace.
 std::optional<double> standard_error_of(double Rates::*rate, const std::vector<Waypoint>& all, std::size_t first) {
   constexpr int most_batches = 25;
   constexpr std::size_t fewest_batches = 4;
@@ -300,7 +202,7 @@ std::optional<double> standard_error_of(double Rates::*rate, const std::vector<W
   return std::sqrt(squares / (count - 1) / count);
 }
 
-// When a run that has come so far, and goes on at this pace, meets the first limit of its budget.
+// When a run that continues at this pace meets the first limit of its budget.
 std::optional<double> end_of_budget(const Run& run, const Waypoint& so_far, const Rates& rates) {
   double time_s = std::numeric_limits<double>::infinity();
   const auto limit = [&](double left, double per_s) {
@@ -319,8 +221,8 @@ std::optional<double> end_of_budget(const Run& run, const Waypoint& so_far, cons
   return time_s;
 }
 
-// Whether what ended it was not the number of steps that are simulated at most. What is published may be of an earlier
-// step than workers have come to.
+// Whether something else than the bound on simulated steps ended the run. Workers may be ahead of the last published
+// step.
 bool has_ended(const Run& run, Step at_most, const Waypoint& last, double kept, const RunTotals& totals) {
   const Budget& budget = run.budget;
   if (budget.steps && at_most >= *budget.steps) return true;
@@ -339,7 +241,7 @@ RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& obser
   return run_algorithm(*run.algorithm, context);
 }
 
-// Micro-batches that were lost, as a share of those that were not or were: at first, and at the pace of the rest.
+// The share of dropped micro-batches; rounds after `settled_s` count for the rest of the run, too.
 double drop_rate(const RunTotals& totals, const Waypoints& waypoints, double settled_s, double times_the_rest) {
   const auto sum = [](const std::vector<std::int64_t>& counts) {
     double result = 0;
@@ -356,7 +258,7 @@ double drop_rate(const RunTotals& totals, const Waypoints& waypoints, double set
 }
 
 double share_of(std::initializer_list<Activity> activities, const RunTotals& totals) {
-  double spent_s = 0, all_s = 0;  // more than 292 years, where there are very many workers
+  double spent_s = 0, all_s = 0;  // may exceed 292 years, the range of Duration
   for (const Account& account : totals.accounts) {
     for (const Activity activity : activities) spent_s += to_seconds(account[activity]);
     all_s += to_seconds(account.total());
@@ -364,80 +266,8 @@ double share_of(std::initializer_list<Activity> activities, const RunTotals& tot
   return all_s > 0 ? spent_s / all_s : 0;
 }
 
-}  // namespace
-
-std::int64_t work_of(const Run& run, Step steps) {
-  constexpr std::int64_t meeting = 15;  // what a worker's step costs beside its micro-batches
-  return steps.value() * run.cluster.workers * (run.cluster.micro_batches + meeting);
-}
-
-SimulatedTime simulate_time(const Run& run, Step at_most) {
-  Budget budget = run.budget;
-  budget.steps = std::min(budget.steps.value_or(at_most), at_most);
-  Waypoints waypoints(run.training.samples_per_micro_batch);
-  const RunTotals totals = run_time_only(run, budget, waypoints);
-  const std::vector<Waypoint>& all = waypoints.all;
-  const Waypoint& last = all.back();
-  const double end_s = to_seconds(totals.end);
-  if (last.step == 0 || end_s == 0) throw RunFailure("its simulation has come to no step");
-
-  // The pace of the rest is that after the method has settled.
-  const auto settled_step = static_cast<double>(settles_after(run).value());
-  std::size_t first = 0;
-  while (first + 1 < all.size() && all[first].step < settled_step) ++first;
-  if (first + 1 == all.size()) first = 0;
-  const Rates steady = rates_between(all[first], last);
-
-  const double communicating = share_of({Activity::communicate}, totals);
-  const double computing = share_of({Activity::compute, Activity::discarded}, totals);
-  SimulatedTime result;
-  result.longest_round_s = waypoints.longest_s;
-  const auto kept = static_cast<double>(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}));
-  result.whole = has_ended(run, at_most, last, kept, totals);
-  const std::vector<Waypoint> finest = waypoints.finest();
-  const auto settled = std::ranges::find_if(finest, [&](const Waypoint& w) { return w.step >= all[first].step; });
-  const auto from = static_cast<std::size_t>(settled - finest.begin());
-  result.error_s = standard_error_of(&Rates::step_s, finest, from);
-  result.pace_error = standard_error_of(&Rates::micro_batches_per_s, finest, from);
-  if (result.whole) {  // as its summary will count, also what comes after the last publication
-    const double steps = std::max(last.step, finest.back().step);
-    result.steps = static_cast<Step::Rep>(steps);
-    result.total_time_s = end_s;
-    result.step_time_s = end_s / steps;
-    result.micro_batches_per_s = kept / end_s;
-    result.drop_rate = drop_rate(totals, waypoints, end_s, 0);
-    result.communication_share = communicating;
-    result.computing_share = computing;
-    result.rounds = static_cast<double>(waypoints.rows.size());
-    result.bytes = static_cast<double>(totals.bytes.value());
-    return result;
-  }
-  result.steps = static_cast<Step::Rep>(last.step);
-  result.total_time_s = end_of_budget(run, last, steady);
-  const double rest_s = std::max(result.total_time_s.value_or(last.time_s) - last.time_s, 0.0);
-  const double whole_s = last.time_s + rest_s;
-  result.step_time_s = whole_s / (last.step + rest_s / steady.step_s);
-  result.micro_batches_per_s = (last.micro_batches + rest_s * steady.micro_batches_per_s) / whole_s;
-  result.drop_rate = drop_rate(totals, waypoints, all[first].time_s, rest_s / (last.time_s - all[first].time_s));
-  const auto rows_until = [&](double time_s) {
-    return static_cast<double>(
-        std::ranges::count_if(waypoints.rows, [&](const auto& row) { return row.time_s <= time_s; }));
-  };
-  const double rest_steps = rest_s / steady.step_s, settled_steps = last.step - all[first].step;
-  const double settled_rows = rows_until(last.time_s) - rows_until(all[first].time_s);
-  result.rounds = rows_until(last.time_s) + rest_steps / settled_steps * settled_rows;
-  result.bytes = last.bytes + rest_steps / settled_steps * (last.bytes - all[first].bytes);
-  // As much per step at the pace of the rest.
-  const double slower = (last.time_s / last.step) / result.step_time_s;
-  result.communication_share = communicating * slower;
-  result.computing_share = computing * slower;
-  return result;
-}
-
-namespace {
-
-// Of servers and gossip much of what a message takes counts as waiting for it, so that what is left for computing says
-// more than the share of communication; which has to be much longer, since workers wait for slow ones too.
+// With servers and gossip, much of a message's time counts as waiting, so the share left for computing says more than
+// the share of communication. Communication must also be much longer, since workers wait for slow ones too.
 constexpr double nearly_all = 0.99;     // share of the time that communication takes
 constexpr double hardly_any = 0.01;     // share of the time that is left for computing
 constexpr double much_longer = 10;      // communication, in multiples of computing
@@ -448,7 +278,7 @@ constexpr double busy_link = 0.5;  // share of the time for which a server's lin
 
 struct Round {
   double time_s = 0;
-  double beyond = 0;  // how many times as long is beyond chance
+  double beyond = 0;  // multiples of time_s that chance does not explain
   const char* words = "a round takes";
 };
 
@@ -460,13 +290,13 @@ struct Course {
   double drop_rate = 0;
   double communication_share = 0;
   double computing_share = 0;
-  double link_share = 0;    // of the time, for which a server's link carries something each way; 0: none is shared
-  double uplink_share = 0;  // the same of a group's uplink
+  double link_share = 0;    // of the time for which a server's link is busy each way; 0: none is shared
+  double uplink_share = 0;  // the same for a group's uplink
   Round round{};
   std::string steps{};  // "200 simulated steps"
 };
 
-// Of servers' links and of uplinks, on average over both ways, where those share them who send `bytes` in this time.
+// Shares on average over both ways, if the workers that send `bytes` in this time share servers' links.
 void set_link_shares(Course& course, const Run& run, double bytes, double time_s) {
   const Servers servers = run.algorithm->traits().servers;
   const NetworkModel& network = *run.cluster.network;
@@ -484,7 +314,7 @@ void set_link_shares(Course& course, const Run& run, double bytes, double time_s
     if (hop.uplinks > 0) course.uplink_share = share_of(hop, hop.uplink / 2 + 1);
 }
 
-// threshold_s of the methods that drop by it.
+// threshold_s of methods that drop by it.
 std::optional<double> threshold_of(const Run& run) {
   if (run.resolved_toml.find("threshold_s = ") == std::string::npos) return {};
   const TomlNode configuration = parse_toml(run.resolved_toml, run.experiment);
@@ -494,7 +324,7 @@ std::optional<double> threshold_of(const Run& run) {
   if (!algorithm.starts_with("dropcompute") || !threshold) return {};
   if (const auto* whole = std::get_if<std::int64_t>(&threshold->value)) return static_cast<double>(*whole);
   const auto* number = std::get_if<double>(&threshold->value);
-  return number && std::isfinite(*number) ? std::optional(*number) : std::nullopt;  // inf is meant to drop nothing
+  return number && std::isfinite(*number) ? std::optional(*number) : std::nullopt;  // inf means to drop nothing
 }
 
 std::string threshold_note(const Run& run, const Course& course) {
@@ -529,12 +359,12 @@ std::string link_note(const Course& course) {
           : "it; a wider link of the server, fewer bytes or more servers, where the method has them, shorten that");
 }
 
-// One line per method and kind of note: what a sweep shows at several points is said at the first.
+// One line per method and kind of note, at the first sweep point that has it.
 class Notes {
  public:
   void add(const Run& run, const Course& course) {
     add(run, 0, threshold_note(run, course));
-    const std::string of_link = link_note(course);  // which says why communication takes long
+    const std::string of_link = link_note(course);  // explains long communication
     if (of_link.empty()) add(run, 1, communication_note(course));
     add(run, 2, of_link);
   }
@@ -569,17 +399,17 @@ class Notes {
   std::vector<Note> notes_;
 };
 
-// How many steps tell, and what they cost in the units of work_of.
+// Numbers of steps, and work in units of work_of.
 constexpr std::int64_t most_noted_steps = 100, fewest_noted_steps = 10, most_noted_work = 4'000'000;
 
-// At most so many, and no more than what is left pays for; 0: too few to tell.
+// At most most_noted_steps, within the work that is `left`; 0: too few to tell.
 Step steps_within(const Run& run, std::int64_t left) {
   const std::int64_t affordable = std::min(most_noted_steps, left / 4 / work_of(run, 1));
   return affordable < fewest_noted_steps ? Step{0}
                                          : std::min(Step{affordable}, run.budget.steps.value_or(Step{affordable}));
 }
 
-// Summaries have the mean alone: where no threshold has dropped anything, the run's first steps tell the longest.
+// Summaries have only the mean round. If a threshold has dropped nothing, simulated first steps give the longest.
 Round round_of(const Run& run, const RunSummary& summary, std::int64_t& left) {
   const Round mean{.time_s = summary.end_time_s / static_cast<double>(summary.rounds), .beyond = beyond_mean};
   if (summary.drop_rate() > 0 || threshold_of(run).value_or(0) < beyond_longest * mean.time_s) return mean;
@@ -591,6 +421,150 @@ Round round_of(const Run& run, const RunSummary& summary, std::int64_t& left) {
 }
 
 }  // namespace
+
+ScheduledRounds::ScheduledRounds(const Run& run)
+    : run_(run),
+      exchanges_(known_exchanges(run)),
+      known_(exchanges_.why_none.empty() && communicated(run, exchanges_, Step{1})) {}
+
+Communicated ScheduledRounds::until(Step steps) const {
+  if (steps <= 0) return {};
+  const auto [found, is_new] = until_.try_emplace(steps);
+  if (is_new) found->second = communicated(run_, exchanges_, steps).value();
+  return found->second;
+}
+
+bool ScheduledRounds::are_countable(Step steps) const {
+  constexpr double most_rounds = 1e8;
+  const Step few = std::min(steps, Step{1'000'000});
+  const double per_step = static_cast<double>(until(few).rounds) / static_cast<double>(few.value());
+  return per_step * static_cast<double>(steps.value()) <= most_rounds;
+}
+
+Step ScheduledRounds::end_of_round(Step at_least, Step at_most, Step limit) const {
+  if (const std::int64_t cycle = run_.algorithm->traits().cycle.value(); cycle > 1) {
+    const Step last{at_most.value() / cycle * cycle}, next{last.value() + cycle};
+    if (last > 0 && last >= at_least) return last;
+    return next <= limit ? next : at_most;
+  }
+  if (!known_ || ends_round(at_most)) return at_most;
+  // A round begins after the step at which the previous one ends.
+  const std::int64_t rounds = until(at_most).rounds;
+  const Step end = first_in(Step{}, at_most, [&](Step steps) { return until(steps).rounds >= rounds; }) - Step{1};
+  if (end > 0 && end >= at_least) return end;
+  if (limit <= at_most || until(limit).rounds == rounds) return at_most;
+  return first_in(at_most, limit, [&](Step steps) { return until(steps).rounds > rounds; }) - Step{1};
+}
+
+// The relative error of counts that are extrapolated from `first` to `all` steps.
+double ScheduledRounds::misfit(Step first, Step all) const {
+  constexpr std::int64_t most_rounds = 1'000'000;  // counting more takes long and tells nothing new
+  const Step settled = settles_after(run_);
+  const Communicated before = until(settled), part = until(first);
+  const Step longest{first.value() * std::max<std::int64_t>(1, most_rounds / std::max<std::int64_t>(1, part.rounds))};
+  all = std::min(all, longest);
+  const Communicated whole = until(all);
+  if (whole.rounds == 0 || first <= settled) return std::numeric_limits<double>::infinity();
+  const double further = static_cast<double>((all - first).value()) / static_cast<double>((first - settled).value());
+  const auto of_count = [&](auto count) {
+    const auto of_part = static_cast<double>(count(part)), of_whole = static_cast<double>(count(whole));
+    const double drawn_out = of_part + further * (of_part - static_cast<double>(count(before)));
+    return std::abs(drawn_out - of_whole) / of_whole;
+  };
+  return std::max(of_count([](const Communicated& one) { return one.rounds; }),
+                  of_count([](const Communicated& one) { return one.bytes.value(); }));
+}
+
+bool ScheduledRounds::stand_for_all(Step first, Step all) const {
+  constexpr double tolerance = 0.01;
+  const std::int64_t cycle = run_.algorithm->traits().cycle.value();
+  if (cycle > 1 && first.value() % cycle != 0) return first >= all;
+  if (!known_) return true;
+  const bool is_cut_off = !ends_round(first) && tolerance * static_cast<double>(until(first).rounds) < 1;
+  return !is_cut_off && (first >= all || misfit(first, all) <= tolerance);
+}
+
+std::vector<Simulation> simulate_all(const std::vector<Run>& runs) {
+  const std::vector<Step> steps = shared_out(runs);
+  Simulator simulator;
+  std::vector<Simulation> all;
+  for (std::size_t i = 0; i < runs.size(); ++i) all.push_back(simulator.simulate(runs[i], steps[i]));
+  return all;
+}
+
+std::optional<SimulatedTime> simulate_first_steps(const Run& run, Step steps) {
+  Run first = run;
+  first.budget = {.steps = steps};
+  return simulate_all({std::move(first)}).front().time;
+}
+
+std::int64_t work_of(const Run& run, Step steps) {
+  constexpr std::int64_t meeting = 15;  // what a worker's step costs beside its micro-batches
+  return steps.value() * run.cluster.workers * (run.cluster.micro_batches + meeting);
+}
+
+SimulatedTime simulate_time(const Run& run, Step at_most) {
+  Budget budget = run.budget;
+  budget.steps = std::min(budget.steps.value_or(at_most), at_most);
+  Waypoints waypoints(run.training.samples_per_micro_batch);
+  const RunTotals totals = run_time_only(run, budget, waypoints);
+  const std::vector<Waypoint>& all = waypoints.all;
+  const Waypoint& last = all.back();
+  const double end_s = to_seconds(totals.end);
+  if (last.step == 0 || end_s == 0) throw RunFailure("its simulation has come to no step");
+
+  // The rest is extrapolated at the pace after the method has settled.
+  const auto settled_step = static_cast<double>(settles_after(run).value());
+  std::size_t first = 0;
+  while (first + 1 < all.size() && all[first].step < settled_step) ++first;
+  if (first + 1 == all.size()) first = 0;
+  const Rates steady = rates_between(all[first], last);
+
+  const double communicating = share_of({Activity::communicate}, totals);
+  const double computing = share_of({Activity::compute, Activity::discarded}, totals);
+  SimulatedTime result;
+  result.longest_round_s = waypoints.longest_s;
+  const auto kept = static_cast<double>(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}));
+  result.whole = has_ended(run, at_most, last, kept, totals);
+  const std::vector<Waypoint> finest = waypoints.finest();
+  const auto settled = std::ranges::find_if(finest, [&](const Waypoint& w) { return w.step >= all[first].step; });
+  const auto from = static_cast<std::size_t>(settled - finest.begin());
+  result.error_s = standard_error_of(&Rates::step_s, finest, from);
+  result.pace_error = standard_error_of(&Rates::micro_batches_per_s, finest, from);
+  if (result.whole) {  // counted as in a summary, with rows after the last publication
+    const double steps = std::max(last.step, finest.back().step);
+    result.steps = static_cast<Step::Rep>(steps);
+    result.total_time_s = end_s;
+    result.step_time_s = end_s / steps;
+    result.micro_batches_per_s = kept / end_s;
+    result.drop_rate = drop_rate(totals, waypoints, end_s, 0);
+    result.communication_share = communicating;
+    result.computing_share = computing;
+    result.rounds = static_cast<double>(waypoints.rows.size());
+    result.bytes = static_cast<double>(totals.bytes.value());
+    return result;
+  }
+  result.steps = static_cast<Step::Rep>(last.step);
+  result.total_time_s = end_of_budget(run, last, steady);
+  const double rest_s = std::max(result.total_time_s.value_or(last.time_s) - last.time_s, 0.0);
+  const double whole_s = last.time_s + rest_s;
+  result.step_time_s = whole_s / (last.step + rest_s / steady.step_s);
+  result.micro_batches_per_s = (last.micro_batches + rest_s * steady.micro_batches_per_s) / whole_s;
+  result.drop_rate = drop_rate(totals, waypoints, all[first].time_s, rest_s / (last.time_s - all[first].time_s));
+  const auto rows_until = [&](double time_s) {
+    return static_cast<double>(
+        std::ranges::count_if(waypoints.rows, [&](const auto& row) { return row.time_s <= time_s; }));
+  };
+  const double rest_steps = rest_s / steady.step_s, settled_steps = last.step - all[first].step;
+  const double settled_rows = rows_until(last.time_s) - rows_until(all[first].time_s);
+  result.rounds = rows_until(last.time_s) + rest_steps / settled_steps * settled_rows;
+  result.bytes = last.bytes + rest_steps / settled_steps * (last.bytes - all[first].bytes);
+  // The same time per step at the pace of the rest.
+  const double slower = (last.time_s / last.step) / result.step_time_s;
+  result.communication_share = communicating * slower;
+  result.computing_share = computing * slower;
+  return result;
+}
 
 std::string magnitude_notes(std::span<const Run> runs) {
   Notes notes;

@@ -6,24 +6,15 @@
 #include <cmath>
 #include <exception>
 #include <limits>
-#include <map>
-#include <set>
-#include <string>
 #include <tuple>
-#include <utility>
 
 #include "experiments/execution/ranks.hpp"
-#include "experiments/sections/experiment.hpp"
-#include "results/found_runs.hpp"
+#include "experiments/sections/variation.hpp"
 #include "results/result_table.hpp"
-#include "results/run.hpp"
-#include "results/run_directory.hpp"
 #include "results/statistics.hpp"
-#include "results/summary.hpp"
 #include "workers/base/files.hpp"
 #include "workers/base/process.hpp"
 #include "workers/base/terminal_text.hpp"
-#include "workers/mpi/mpi_session.hpp"
 
 namespace syncopate {
 
@@ -35,7 +26,7 @@ std::set<std::size_t> groups_of(const Experiment& experiment) {
   return groups;
 }
 
-// Of all runs of the file those that the experiment has: --only leaves others out.
+// Removes runs that --only leaves out of the experiment.
 void keep_wanted(std::vector<Run>& runs, const Experiment& experiment) {
   const auto identity = [](const Run& run) { return std::tuple(run.method_index, run.sweep, run.seed); };
   std::set<decltype(identity(runs.front()))> wanted;
@@ -65,13 +56,10 @@ class TunedExperiment {
   }
 
  private:
-  bool speaks() const {
-    const MpiSession* const all = machinery_.together();
-    return (!all || all->rank() == 0) && (!options_.sharing || options_.sharing->speaks);
-  }
+  bool speaks() const { return machinery_.is_rank_0() && (!options_.sharing || options_.sharing->speaks); }
   std::filesystem::path directory() const { return experiment_directory(options_.results_directory, experiment_.name); }
 
-  // Until no grid grows. Trials that fail count; anything else that ends them ends all.
+  // Makes trials until no grid grows. A failed trial is a result; any other exit status ends tuning.
   int make_trials() {
     RunOptions options = options_;
     options.tables = false;
@@ -88,7 +76,7 @@ class TunedExperiment {
     return exit_success;
   }
 
-  // What rank 0 has found.
+  // Rank 0's.
   std::optional<double> on_all_ranks(std::optional<double> number) const {
     const MpiSession* const all = machinery_.together();
     if (!all) return number;
@@ -119,7 +107,7 @@ class TunedExperiment {
     return all;
   }
 
-  // What is kept of methods that --only leaves out stays.
+  // Keeps earlier results of methods that --only leaves out.
   Tuning results() const {
     const TuningPlan& plan = *experiment_.tuning;
     Tuning tuning{.experiment = experiment_.name, .measure = plan.measure, .seeds = plan.seeds, .where = plan.where};
@@ -155,19 +143,10 @@ class TunedExperiment {
   const Machinery& machinery_;
   const MakeRuns& make_;
   Tuner tuner_;
-  std::map<std::size_t, std::string> reasons_;  // why a trial has no value; the first of each group
+  std::map<std::size_t, std::string> reasons_;  // why each group's first trial without a value has none
 };
 
-}  // namespace
-
-int run_tuned(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
-              const MakeRuns& make) {
-  return TunedExperiment(experiment, options, machinery, make).run();
-}
-
-namespace {
-
-// However it ended; nothing of files that are damaged or cannot be read.
+// However the run ended; nullopt if its files are damaged or unreadable.
 std::optional<RunSummary> ended_in(const std::filesystem::path& directory, const Run& run) {
   try {
     return damage_of(directory).empty() ? summary_of(directory, run) : std::nullopt;
@@ -176,7 +155,50 @@ std::optional<RunSummary> ended_in(const std::filesystem::path& directory, const
   }
 }
 
+std::vector<std::vector<std::size_t>> places(const std::vector<TunedAxis>& axes) {
+  return combinations(axes, [](const TunedAxis& axis) { return axis.values.size(); });
+}
+
+// The edges at which the value is: false below, true above. None for a single value or values that are no numbers.
+std::vector<bool> edges_of(const TunedAxis& axis, std::size_t value) {
+  const auto numbers = numbers_of(axis);
+  if (!numbers || numbers->size() < 2) return {};
+  std::vector<bool> edges;
+  if ((*numbers)[value] == std::ranges::min(*numbers)) edges.push_back(false);
+  if ((*numbers)[value] == std::ranges::max(*numbers)) edges.push_back(true);
+  return edges;
+}
+
+// By the last validation, or by the test of a model without data; 0 if that is no number or meets the target.
+double shortfall(const RunSummary& summary) {
+  const TimeToTarget& target = *summary.time_to_target;
+  const auto last = [&summary](const char* validated, const char* tested) {
+    const auto value = measure_named(validated)->value(summary);
+    return value ? value : measure_named(tested)->value(summary);
+  };
+  double missed_by = 0;
+  if (target.target_accuracy) {
+    if (const auto accuracy = last("final_validation_accuracy", "final_test_accuracy"))
+      missed_by = *target.target_accuracy - *accuracy;
+  } else if (const auto loss = last("final_validation_loss", "final_test_loss"); loss && target.target_loss) {
+    missed_by = *loss - *target.target_loss;
+  }
+  return std::isfinite(missed_by) ? std::max(0.0, missed_by) : 0;
+}
+
+// A lower bound of the measure, had the run continued.
+double until_end(const RunSummary& summary, const std::string& measure) {
+  if (measure == "steps_to_target") return static_cast<double>(summary.steps);
+  if (measure == "samples_to_target") return static_cast<double>(summary.samples);
+  return summary.end_time_s;
+}
+
 }  // namespace
+
+int run_tuned(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
+              const MakeRuns& make) {
+  return TunedExperiment(experiment, options, machinery, make).run();
+}
 
 TuningSoFar tuning_so_far(const Experiment& experiment, const std::string& results_directory) {
   Tuner tuner(experiment.tuning, groups_of(experiment));
@@ -203,72 +225,17 @@ std::vector<Run> first_trials(const Experiment& experiment) {
   return runs;
 }
 
-namespace {
-
-// At which edges the value is: below, above. Not where there is one value alone, or one that is no number.
-std::vector<bool> edges_of(const TunedAxis& axis, std::size_t value) {
-  const auto numbers = numbers_of(axis);
-  if (!numbers || numbers->size() < 2) return {};
-  std::vector<bool> edges;
-  if ((*numbers)[value] == std::ranges::min(*numbers)) edges.push_back(false);
-  if ((*numbers)[value] == std::ranges::max(*numbers)) edges.push_back(true);
-  return edges;
-}
-
-// "time_to_target_s": until a target that a run may miss.
-bool goes_to_target(const std::string& measure) { return measure.find("to_target") != std::string::npos; }
-
-// By its last validation, or test of a model without data; 0 where that is no number, or met the target after all.
-double shortfall(const RunSummary& summary) {
-  const TimeToTarget& target = *summary.time_to_target;
-  const auto last = [&summary](const char* validated, const char* tested) {
-    const auto value = measure_named(validated)->value(summary);
-    return value ? value : measure_named(tested)->value(summary);
-  };
-  double missed_by = 0;
-  if (target.target_accuracy) {
-    if (const auto accuracy = last("final_validation_accuracy", "final_test_accuracy"))
-      missed_by = *target.target_accuracy - *accuracy;
-  } else if (const auto loss = last("final_validation_loss", "final_test_loss"); loss && target.target_loss) {
-    missed_by = *loss - *target.target_loss;
-  }
-  return std::isfinite(missed_by) ? std::max(0.0, missed_by) : 0;
-}
-
-// What the measure would be at least, had the run gone on.
-double until_end(const RunSummary& summary, const std::string& measure) {
-  if (measure == "steps_to_target") return static_cast<double>(summary.steps);
-  if (measure == "samples_to_target") return static_cast<double>(summary.samples);
-  return summary.end_time_s;
-}
-
-}  // namespace
-
 TrialValue value_of_trial(const RunSummary& summary, const std::string& measure) {
   if (summary.status != RunStatus::finished) return {};
   const auto value = measure_named(measure)->value(summary);
   if (value) return std::isfinite(*value) ? TrialValue{value, {}} : TrialValue{};
-  if (!goes_to_target(measure) || !summary.time_to_target) return {};
+  if (measure.find("to_target") == std::string::npos || !summary.time_to_target) return {};
   return {until_end(summary, measure), shortfall(summary)};
 }
 
 Tuner::Tuner(std::shared_ptr<const TuningPlan> plan, std::set<std::size_t> groups)
     : plan_(std::move(plan)), more_is_better_(measure_named(plan_->measure)->better == Better::more) {
   for (const std::size_t group : groups) states_[group].axes = plan_->groups[group].axes;
-}
-
-std::vector<Tuner::Place> Tuner::places(const State& state) const {
-  std::vector<Place> places = {{}};
-  for (const TunedAxis& axis : state.axes) {
-    std::vector<Place> longer;
-    for (const Place& place : places)
-      for (std::size_t value = 0; value < axis.values.size(); ++value) {
-        longer.push_back(place);
-        longer.back().push_back(value);
-      }
-    places = std::move(longer);
-  }
-  return places;
 }
 
 Setting Tuner::setting(const State& state, const Place& place) const {
@@ -280,7 +247,7 @@ Setting Tuner::setting(const State& state, const Place& place) const {
 std::vector<Tuner::Trial> Tuner::open() const {
   std::vector<Trial> open;
   for (const auto& [group, state] : states_)
-    for (const Place& place : places(state))
+    for (const Place& place : places(state.axes))
       for (const std::uint64_t seed : plan_->seeds)
         if (!state.trials.contains({place, seed}))
           open.push_back({group, place, plan_->trial(group, setting(state, place), seed)});
@@ -330,7 +297,7 @@ bool Tuner::is_better(const Rank& a, const Rank& b) const {
 std::optional<Tuner::Place> Tuner::best(const State& state) const {
   std::optional<Place> best;
   Rank best_rank;
-  for (const Place& place : places(state)) {
+  for (const Place& place : places(state.axes)) {
     const std::optional<Rank> found = rank(state, place);
     if (!found || (best && !is_better(*found, best_rank))) continue;
     best = place;
@@ -339,10 +306,10 @@ std::optional<Tuner::Place> Tuner::best(const State& state) const {
   return best;
 }
 
-// With all values of the other axes.
+// Whether the file allows the value with all values of other axes.
 bool Tuner::is_allowed(std::size_t group, const State& state, std::size_t axis, const TomlNode& value) const {
   try {
-    for (const Place& place : places(state)) {
+    for (const Place& place : places(state.axes)) {
       if (place[axis] != 0) continue;
       Setting tried = setting(state, place);
       tried[axis] = value;
@@ -354,7 +321,7 @@ bool Tuner::is_allowed(std::size_t group, const State& state, std::size_t axis, 
   }
 }
 
-// The next value, or one on the way to it where that is beyond what the key allows: 0.95 after a momentum of 0.9.
+// The next value, or one closer to the edge if the key does not allow that: 0.95 after a momentum of 0.9.
 std::optional<TomlNode> Tuner::next_allowed(std::size_t group, const State& state, std::size_t axis, bool above) const {
   for (const double share : {1.0, 1.0 / 2, 1.0 / 4, 1.0 / 8}) {
     const std::optional<TomlNode> next = next_beyond(state.axes[axis], above, share);
@@ -403,7 +370,7 @@ std::vector<TunedMethod> Tuner::results() const {
         .method = plan_->groups[group].method, .point = plan_->groups[group].point, .horizon = horizon(state)};
     const std::optional<Place> chosen = best(state);
     for (const std::size_t axis : state.extended) method.extended.push_back(state.axes[axis].key);
-    for (const Place& place : places(state)) {
+    for (const Place& place : places(state.axes)) {
       const std::optional<Rank> found = rank(state, place);
       TriedSetting tried{.values = {}, .mean = found ? std::optional(found->mean) : std::nullopt};
       for (std::size_t axis = 0; axis < place.size(); ++axis)

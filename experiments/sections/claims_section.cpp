@@ -5,21 +5,13 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
-#include <map>
-#include <optional>
 #include <set>
-#include <span>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "experiments/sections/definition.hpp"
 #include "experiments/sections/variation.hpp"
-#include "results/claims.hpp"
-#include "results/run.hpp"
 #include "results/summary.hpp"
 #include "workers/config/key_path.hpp"
-#include "workers/config/settings.hpp"
 
 namespace syncopate {
 
@@ -38,7 +30,7 @@ std::optional<fs::path> reference_folder(const std::string& file) {
   return fs::is_directory(folder, error) ? std::optional<fs::path>(folder) : std::nullopt;
 }
 
-// Names of the papers that have a file there.
+// Papers with a file in the folder.
 std::vector<std::string> papers_in(const fs::path& directory) {
   std::vector<std::string> papers;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory))
@@ -53,7 +45,7 @@ class References {
     if (folder_) papers_ = papers_in(*folder_);
   }
 
-  // None after a fault at `written`, whose key is `name`.
+  // nullopt after a fault at `written`, whose key is `name`.
   std::optional<TomlNode> find(const std::string& reference, const TomlNode& written, const std::string& name) {
     const auto fault = [&](const std::string& what) {
       faults_.add(written.place, fmt::format("{} = \"{}\"; {}", name, reference, what));
@@ -89,7 +81,7 @@ class References {
     return known->second ? &*known->second : nullptr;
   }
 
-  // What a claim has of it as its table `paper`.
+  // A claim's table `paper`.
   TomlNode published(const TomlNode& entry, const std::string& reference) {
     TomlNode paper{TomlNode::Table{}, entry.place};
     constexpr std::array taken = {"figure", "source", "certainty", "value"};
@@ -108,34 +100,6 @@ class References {
   std::vector<std::string> papers_;
   std::map<std::string, std::optional<TomlNode>> files_;
 };
-
-}  // namespace
-
-void apply_references(TomlNode& root, const std::string& file, FaultList& faults) {
-  TomlNode* const claims = root.find("claim");
-  if (!claims || !claims->is_array()) return;
-  std::optional<References> references;  // most files have none
-  for (std::size_t i = 0; i < claims->array().size(); ++i) {
-    TomlNode& claim = claims->array()[i];
-    if (!claim.is_table()) continue;
-    const TomlNode* const written = claim.find("reference");
-    const auto* const text = written ? std::get_if<std::string>(&written->value) : nullptr;
-    if (!text) continue;
-    const std::string name = fmt::format("claim.{}.reference", i);
-    if (claim.find("paper")) {
-      faults.add(written->place, fmt::format("{}; must stand without paper, which says the same", name));
-      continue;
-    }
-    if (!references) references.emplace(file, faults);
-    if (auto paper = references->find(*text, *written, name)) {
-      const SourcePlace place = written->place;
-      claim.erase("reference");
-      claim.set("paper", place, *std::move(paper));
-    }
-  }
-}
-
-namespace {
 
 std::vector<std::string> names_of_measures() {
   std::vector<std::string> names;
@@ -273,6 +237,18 @@ std::vector<Settings> tables_of(Settings& root) {
   return root.sections({"claim", "What is claimed of the runs, and what counts as reproduced; `claims` judges it."});
 }
 
+// The claims without the rest of the file.
+std::vector<Claim> read_alone(const TomlNode& written, FaultList& faults) {
+  TomlNode alone;
+  alone.set("claim", written.place, written);
+  SettingsDocument document(std::move(alone));
+  Settings root = document.root();
+  std::vector<Claim> claims;
+  for (Settings& table : tables_of(root)) claims.push_back(read_claim(table));
+  faults.add(document.check());
+  return claims;
+}
+
 std::string text_of(const TomlNode& value) {
   const auto* text = std::get_if<std::string>(&value.value);
   return text ? *text : inline_toml(value);
@@ -306,7 +282,7 @@ bool is_of_command_line(const TomlNode& root, const std::string& key) {
 
 constexpr const char* or_several = ", or say everywhere = true, or over what a slope goes";
 
-// What the runs know, for the checks of names.
+// Checks names against the runs.
 class Names {
  public:
   Names(const TomlNode& root, std::span<const std::string> methods, std::span<const Run> runs, const WhyNot& why_not,
@@ -365,7 +341,7 @@ class Names {
                                          choice.before, key, value, choice.list, choice.after, or_no_claims(key)));
   }
 
-  // How many points of the method the claim means. An order has neither `everywhere` nor `over`.
+  // The claim must mean one point of each method. An order has neither `everywhere` nor `over`.
   void check_points(const Claim& claim, const TomlNode& written, const std::string& name) {
     for (const std::string& method : claim.order.empty() ? std::vector{claim.method} : claim.order) {
       std::set<std::vector<std::pair<std::string, std::string>>> points;
@@ -382,7 +358,7 @@ class Names {
     }
   }
 
-  // Whoever sweeps a key otherwise than the file may not care for its claims.
+  // Users who sweep other values than the file may not need its claims.
   const char* or_no_claims(const std::string& key) const {
     return is_of_command_line(root_, key) ? "; ~claim leaves the claims out" : "";
   }
@@ -396,19 +372,16 @@ class Names {
   FaultList& faults_;
 };
 
-bool differ_in_sentence_alone(const Claim& a, Claim b) {
-  b.sentence = a.sentence;
-  b.published = a.published;
-  return a == b;
-}
-
-// A scoreboard shows nothing else of which claim it is than the sentence.
+// A scoreboard identifies a claim only by its sentence.
 void check_none_twice(std::span<const Claim> claims, const TomlNode& written, FaultList& faults) {
   const auto sentence = [&](std::size_t i) -> const TomlNode& { return *written.array()[i].find("sentence"); };
   for (std::size_t i = 0; i < claims.size(); ++i)
     for (std::size_t before = 0; before < i; ++before) {
       const bool is_same = claims[i].sentence == claims[before].sentence;
-      if (!is_same && !differ_in_sentence_alone(claims[i], claims[before])) continue;
+      Claim reworded = claims[before];
+      reworded.sentence = claims[i].sentence;
+      reworded.published = claims[i].published;
+      if (!is_same && claims[i] != reworded) continue;
       const char* const why = is_same ? "must say what makes it another one than the claim with this sentence"
                                       : "claims in other words what is claimed";
       faults.add(sentence(i).place, fmt::format("claim.{}.sentence = {}; {} at {}", i, inline_toml(sentence(i)), why,
@@ -419,17 +392,36 @@ void check_none_twice(std::span<const Claim> claims, const TomlNode& written, Fa
 
 }  // namespace
 
+void apply_references(TomlNode& root, const std::string& file, FaultList& faults) {
+  TomlNode* const claims = root.find("claim");
+  if (!claims || !claims->is_array()) return;
+  std::optional<References> references;  // created for the first one
+  for (std::size_t i = 0; i < claims->array().size(); ++i) {
+    TomlNode& claim = claims->array()[i];
+    if (!claim.is_table()) continue;
+    const TomlNode* const written = claim.find("reference");
+    const auto* const text = written ? std::get_if<std::string>(&written->value) : nullptr;
+    if (!text) continue;
+    const std::string name = fmt::format("claim.{}.reference", i);
+    if (claim.find("paper")) {
+      faults.add(written->place, fmt::format("{}; must stand without paper, which says the same", name));
+      continue;
+    }
+    if (!references) references.emplace(file, faults);
+    if (auto paper = references->find(*text, *written, name)) {
+      const SourcePlace place = written->place;
+      claim.erase("reference");
+      claim.set("paper", place, *std::move(paper));
+    }
+  }
+}
+
 std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string> methods, std::span<const Run> runs,
                                const WhyNot& why_not, FaultList& faults) {
   const TomlNode* written = root.find("claim");
   if (!written) return {};
-  TomlNode alone;
-  alone.set("claim", written->place, *written);
-  SettingsDocument document(std::move(alone));
-  Settings settings = document.root();
-  std::vector<Claim> claims;
-  for (Settings& table : tables_of(settings)) claims.push_back(read_claim(table));
-  const FaultList found = document.check();
+  FaultList found;
+  std::vector<Claim> claims = read_alone(*written, found);
   faults.add(found);
   FaultList of_names;
   Names names(root, methods, runs, why_not, of_names);
@@ -452,14 +444,7 @@ std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string
 }
 
 void check_claims_alone(const TomlNode& root, FaultList& faults) {
-  const TomlNode* written = root.find("claim");
-  if (!written) return;
-  TomlNode alone;
-  alone.set("claim", written->place, *written);
-  SettingsDocument document(std::move(alone));
-  Settings settings = document.root();
-  for (Settings& table : tables_of(settings)) read_claim(table);
-  faults.add(document.check());
+  if (const TomlNode* written = root.find("claim")) read_alone(*written, faults);
 }
 
 void describe_claims(Settings& root) {

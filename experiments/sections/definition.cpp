@@ -9,46 +9,40 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdint>
 #include <filesystem>
-#include <initializer_list>
 #include <iterator>
 #include <limits>
-#include <map>
 #include <mutex>
-#include <optional>
 #include <set>
-#include <string>
-#include <string_view>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include "algorithms/registry.hpp"
-#include "experiments/sections/tuning.hpp"
 #include "experiments/sections/variation.hpp"
-#include "results/claims.hpp"
-#include "results/run.hpp"
 #include "workers/compression/options.hpp"
 #include "workers/config/key_path.hpp"
-#include "workers/config/settings.hpp"
 #include "workers/time/compute_time.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// What a method cannot do together with other parts of an experiment.
-// Faults are collected by `root`.
-void check_methods(Settings& root, const Definition& definition);
+struct DefinitionOptions {
+  std::string file;                                      // the experiment's default name
+  bool finite_means = false;                             // delays without an expected value are faults
+  bool looks_for_data = true;                            // false: reads keys, but looks for no data sets
+  bool reads_methods = true;                             // false: all but methods
+  bool takes_common = true;                              // false: [training] has no [training.common]
+  std::optional<Step> after_common_phase{};              // first step of the data, if there is such a phase
+  std::vector<std::shared_ptr<const Definition>> own{};  // by method; null or left out: none
+};
 
-// Whether servers hold the model, each of them all of it.
+// Whether each server holds the whole model.
 bool has_servers_of_whole_models(const Method& method) {
   const Servers servers = method.algorithm->traits().servers;
   return servers > 0 && !servers.hold_slices();
 }
 
-// Where no server holds the model, that which is evaluated is worker 0's.
+// Without a server that holds the model, worker 0's is evaluated.
 void check_who_leaves(Settings& root, const Definition& definition) {
   const auto& data_of = definition.cluster.plan.data_of;
   if (data_of.empty() || !data_of.front()) return;
@@ -60,7 +54,7 @@ void check_who_leaves(Settings& root, const Definition& definition) {
   }
 }
 
-// A server's accounts know micro-batches alone, and it may end one that is under way.
+// A server accounts only for micro-batches, and may end one that is under way.
 void check_pauses(Settings& root, const Definition& definition) {
   if (!definition.cluster.plan.pauses) return;
   for (const Method& method : definition.methods)
@@ -70,7 +64,7 @@ void check_pauses(Settings& root, const Definition& definition) {
                                                method.label));
 }
 
-// A fault of the optimizer's name in [training], or of the method's own.
+// A fault of the optimizer's name in [training] or [methods.training].
 void fault_of_optimizer(Settings& root, const Definition& definition, const Method& method,
                         const std::string& message) {
   if (!method.own) return root.section("training").section("optimizer").fault("name", message);
@@ -78,7 +72,7 @@ void fault_of_optimizer(Settings& root, const Definition& definition, const Meth
   root.sections("methods")[place].fault("training", fmt::format("its name {}", message));
 }
 
-// Each of several servers has parts of tensors alone. (Gradients are clipped by the workers, who have the whole.)
+// Each of several servers has only parts of tensors. (Workers, which have the whole gradients, clip them.)
 void check_norms(Settings& root, const Definition& definition) {
   for (const Method& method : definition.methods) {
     if (!method.algorithm || !method.algorithm->traits().servers.hold_slices()) continue;
@@ -99,7 +93,7 @@ void check_outages(Settings& root, const Definition& definition) {
                                     cluster.usual_micro_batch_s, method.label);
 }
 
-// An exchange that begins during the backward pass. One fault for all methods of a kind.
+// Adds one fault for all methods of a kind.
 void check_overlap(Settings& root, const Definition& definition) {
   if (!definition.cluster.plan.network->overlap()) return;
   std::vector<std::string> of_others, compressed;
@@ -120,6 +114,7 @@ void check_overlap(Settings& root, const Definition& definition) {
                                          count == 1 ? "es" : ""));
 }
 
+// Combinations of a method with other parts of an experiment that do not work.
 void check_methods(Settings& root, const Definition& definition) {
   check_who_leaves(root, definition);
   check_pauses(root, definition);
@@ -162,7 +157,7 @@ double shortest_micro_batch_s(const ClusterSection& cluster) {
   return shortest_s;
 }
 
-// Until the first limit that is counted in work.
+// Up to the first limit that counts work.
 WorkInBudget work_in(const Definition& definition) {
   if (!definition.is_clean) return {};
   const ClusterPlan& cluster = definition.cluster.plan;
@@ -211,7 +206,7 @@ std::vector<Method> read_methods(Settings& root, const Definition& definition,
   std::set<std::string> labels;
   const std::size_t faults = root.faults_so_far();
   for (Settings& table : root.sections({"methods", "What is compared; at least one entry."})) {
-    const bool labelled = table.has("label");  // asked first, so that it comes first in the resolved document
+    const bool labelled = table.has("label");  // read first, so that it comes first in the resolved document
     Method method;
     if (methods.size() < own.size()) method.own = own[methods.size()];
     table.keep_as_written({"training", "Keys of [training] that are otherwise for this method."});
@@ -233,7 +228,113 @@ std::vector<Method> read_methods(Settings& root, const Definition& definition,
   return methods;
 }
 
-}  // namespace
+// Empty for a value that is no text.
+std::string_view text(const TomlNode* node) {
+  const auto* const value = node ? std::get_if<std::string>(&node->value) : nullptr;
+  return value ? std::string_view(*value) : std::string_view();
+}
+
+using Path = std::vector<std::string>;
+
+bool is_number(const std::string& part) {
+  return !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// The key of a fault "<key> is missing; ..."; nullopt for others.
+std::optional<Path> missing_key(const std::string& fault) {
+  const std::size_t end = fault.find(" is missing; ");
+  if (end == std::string::npos) return {};
+  try {
+    return split_key(std::string_view(fault).substr(0, end));
+  } catch (const KeyPathFault&) {  // no key before these words
+    return {};
+  }
+}
+
+// As in descriptions: "methods.1.algorithm" is "methods.algorithm".
+std::string described(const Path& path) {
+  std::string name;
+  for (const std::string& part : path)
+    if (!is_number(part)) name += (name.empty() ? "" : ".") + part;
+  return name;
+}
+
+// The path of a condition's key in the list elements of the missing key.
+Path beside(const std::string& condition_key, const Path& missing) {
+  Path path;
+  std::size_t at = 0;
+  bool is_common = true;
+  for (const std::string& part : split_key(condition_key)) {
+    if (is_common && at < missing.size() && is_number(missing[at])) path.push_back(missing[at++]);
+    is_common = is_common && at < missing.size() && missing[at] == part;
+    path.push_back(part);
+    if (is_common) ++at;
+  }
+  return path;
+}
+
+// The value of the condition's key if the condition is true.
+std::optional<std::string> value_if_true(const Condition& condition, const Path& path, const TomlNode& resolved) {
+  const std::string_view word = text(found_at(resolved, path));
+  const bool is_true = std::ranges::find(condition.words, word) != condition.words.end();
+  return is_true ? std::optional<std::string>(word) : std::nullopt;
+}
+
+// Conditions that ask for the key, `kind = "ring"`; nullopt if one is false. Names a key by its last part if it is in
+// the same table. Names a key of another table only if a single value asks for the key: that all models but "none" need
+// a rate explains nothing. Skips conditions on tables.
+std::optional<std::vector<std::string>> texts_if_true(const std::vector<Condition>& conditions, const Path& missing,
+                                                      const TomlNode& resolved) {
+  std::vector<std::string> texts;
+  for (const Condition& condition : conditions) {
+    if (condition.key.ends_with('?')) continue;
+    const Path path = beside(condition.key, missing);
+    const auto value = value_if_true(condition, path, resolved);
+    if (!value) return {};
+    const bool is_same_table =
+        path.size() == missing.size() && std::equal(path.begin(), path.end() - 1, missing.begin());
+    if (is_same_table || condition.words.size() == 1)
+      texts.push_back(fmt::format("{} = \"{}\"", is_same_table ? path.back() : condition.key, *value));
+  }
+  return texts;
+}
+
+// The algorithm whose keys are explored: of the method that lacks the key, else of the first one. Exploring all
+// algorithms would take seconds.
+std::string algorithm_of(const Path& missing, const TomlNode& resolved) {
+  const bool is_of_method = missing.size() > 2 && missing.front() == "methods" && is_number(missing[1]);
+  return std::string(text(found_at(resolved, {"methods", is_of_method ? missing[1] : "0", "algorithm"})));
+}
+
+std::string what_asks(const Path& missing, const TomlNode& resolved) {
+  const std::string name = described(missing), algorithm = algorithm_of(missing, resolved);
+  const std::map<std::string, std::string> fixed = {{"methods.algorithm", algorithm.empty() ? "sync-sgd" : algorithm}};
+  // A key of [methods.training] is not the algorithm's.
+  const bool is_algorithms = name.starts_with("methods.") && !name.starts_with("methods.training.");
+  for (const KeyDescription& key : keys_of_file(fixed)) {
+    if (key.path != name) continue;
+    // Without any condition beside the algorithm's.
+    const auto ways = key.conditions.empty() ? std::vector<std::vector<Condition>>(1) : key.conditions;
+    for (const std::vector<Condition>& conditions : ways) {
+      auto texts = texts_if_true(conditions, missing, resolved);
+      if (!texts) continue;
+      if (is_algorithms && !algorithm.empty())
+        texts->insert(texts->begin(), fmt::format("algorithm = \"{}\"", algorithm));
+      if (!texts->empty())
+        return fmt::format(": {} {} for it", fmt::join(*texts, " and "), texts->size() == 1 ? "asks" : "ask");
+    }
+  }
+  return {};
+}
+
+// Adds to messages about missing keys which other key's value asks for it: `training.model = "none"` for
+// training.parameters. `resolved`: of the faulty document.
+void say_what_asks(FaultList& faults, const TomlNode& resolved) {
+  faults.explain([&](const std::string& fault) {
+    const auto missing = missing_key(fault);
+    return missing ? what_asks(*missing, resolved) : "";
+  });
+}
 
 Definition read_definition(Settings& root, const DefinitionOptions& options) {
   const auto is_clean = [&root] { return root.faults_so_far() == 0; };
@@ -303,8 +404,6 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
   return result;
 }
 
-namespace {
-
 Reading read_tables(TomlNode written, const DefinitionOptions& options) {
   SettingsDocument document(std::move(written));
   Settings root = document.root();
@@ -331,8 +430,7 @@ std::vector<const TomlNode*> own_training_tables(const TomlNode& written, FaultL
   return tables;
 }
 
-// The document as it would be if the method's own training keys were everybody's. A first phase in them is no method's
-// own.
+// The document with the method's training keys as [training].
 TomlNode with_training_of(const TomlNode& written, const TomlNode& own, bool has_common_phase) {
   TomlNode document = written;
   const TomlNode* common = written.find("training");
@@ -341,14 +439,11 @@ TomlNode with_training_of(const TomlNode& written, const TomlNode& own, bool has
   if (!has_common_phase) training.erase("common");
   document.set("training", own.place, std::move(training));
   document.erase("methods");
-  document.erase("sweep");
-  document.erase("variants");
-  document.erase("claim");
-  document.erase("tune");
+  for (const char* const of_file : {"sweep", "variants", "claim", "tune"}) document.erase(of_file);
   return document;
 }
 
-// What the own readings found beside what everybody's did, and what their methods have otherwise.
+// Adds faults that only methods' own readings have, and their differences to the resolved methods.
 void join_own(Reading& reading) {
   for (std::size_t i = 0; i < reading.own.size(); ++i) {
     if (!reading.own[i]) continue;
@@ -362,7 +457,7 @@ void join_own(Reading& reading) {
   }
 }
 
-// The phase that stands in the document, as an experiment of its own.
+// The document's first phase as an experiment of its own.
 std::shared_ptr<const Reading> read_common_phase(const TomlNode& written, DefinitionOptions how, FaultList& faults) {
   const TomlNode* table = common_phase_table(written, faults);
   if (!table) return nullptr;
@@ -370,12 +465,8 @@ std::shared_ptr<const Reading> read_common_phase(const TomlNode& written, Defini
   return std::make_shared<const Reading>(read_tables(with_common_phase_alone(written, *table), how));
 }
 
-DataSteps steps_of(const ObjectivePlan& objective) {
-  return {objective.samples_per_micro_batch, objective.steps_per_epoch};
-}
-
-// What is trained behind the phase: its first step of the data is counted in steps of its own, which are known once it
-// has been read.
+// A training that begins after the phase. Its first step of the data is in its own steps, which are known after a first
+// reading.
 Reading read_behind(const std::shared_ptr<const Reading>& common_phase, const TomlNode& written,
                     DefinitionOptions how) {
   if (!common_phase || !common_phase->definition.steps.steps) return read_tables(written, how);
@@ -383,11 +474,14 @@ Reading read_behind(const std::shared_ptr<const Reading>& common_phase, const To
   const Step end = phase.first_step + *common_phase->definition.steps.steps;
   how.after_common_phase = end;
   Reading reading = read_tables(written, how);
+  const auto steps_of = [](const ObjectivePlan& objective) {
+    return DataSteps{objective.samples_per_micro_batch, objective.steps_per_epoch};
+  };
   how.after_common_phase = in_steps_of(steps_of(reading.definition.training.objective), end, steps_of(phase.objective));
   return *how.after_common_phase == end ? std::move(reading) : read_tables(written, how);
 }
 
-// What is wrong with the phase alone, by the keys that it has in the file.
+// Faults of the phase, with its keys as in the file.
 void add_faults_of_common_phase(Reading& reading) {
   if (!reading.common_phase) return;
   FaultList faults = reading.common_phase->faults;
@@ -409,10 +503,10 @@ void resolve_common_phase(Reading& reading) {
                resolved_common_phase(*training.find("common"), reading.resolved, reading.common_phase->resolved));
 }
 
-// What of `reading` says where its methods begin.
+// [training.common] of `reading`, resolved.
 const TomlNode& common_table(const Reading& reading) { return *reading.resolved.find("training")->find("common"); }
 
-// Why what is trained by `own` cannot begin at the end of its common phase, by the name of the method; empty: it can.
+// Why the method's training cannot begin at the end of its common phase; empty: it can.
 std::string misfit(const Reading& own, const std::string& method) {
   const ObjectivePlan& phase = own.common_phase->definition.training.objective;
   const ObjectivePlan& objective = own.definition.training.objective;
@@ -427,14 +521,14 @@ std::string misfit(const Reading& own, const std::string& method) {
       phase.parameters, phase.buffers, method, objective.parameters, objective.buffers);
 }
 
-// Where a method's phase is written, its own or the file's.
+// The place of the method's own phase, or of the file's.
 SourcePlace place_of_common_phase(const TomlNode& written, std::size_t method) {
   const TomlNode* training = written.find("methods")->array()[method].find("training");
   const TomlNode* common = training && training->is_table() ? training->find("common") : nullptr;
   return (common ? common : written.find("training")->find("common"))->place;
 }
 
-// What starts where a phase ends has a model that fits.
+// A method's model must fit the one of the phase from which it starts.
 void check_models(Reading& reading, const TomlNode& written) {
   const std::vector<Method>& methods = reading.definition.methods;
   for (std::size_t i = 0; i < methods.size() && reading.faults.empty(); ++i) {
@@ -446,7 +540,7 @@ void check_models(Reading& reading, const TomlNode& written) {
   }
 }
 
-// As a method's own [training] has it.
+// The reading of a method with [methods.training].
 std::shared_ptr<Reading> read_own(const TomlNode& written, const TomlNode& table,
                                   const std::shared_ptr<const Reading>& common_phase, DefinitionOptions how) {
   const bool has_own_phase = table.find("common") != nullptr;
@@ -462,41 +556,7 @@ std::shared_ptr<Reading> read_own(const TomlNode& written, const TomlNode& table
   return own;
 }
 
-}  // namespace
-
-Reading read_document(const TomlNode& written, const std::string& file, const LoadOptions& options) {
-  DefinitionOptions how{.file = file, .finite_means = options.finite_means};
-  std::vector<std::shared_ptr<const Reading>> own;
-  how.reads_methods = false;
-  FaultList faults;
-  const auto common_phase = read_common_phase(written, how, faults);
-  for (const TomlNode* table : own_training_tables(written, faults)) {
-    own.push_back(table ? read_own(written, *table, common_phase, how) : nullptr);
-    how.own.emplace_back(own.back(), own.back() ? &own.back()->definition : nullptr);
-  }
-  how.reads_methods = how.takes_common = true;
-  Reading result = read_behind(common_phase, written, how);
-  result.own = std::move(own);
-  result.common_phase = common_phase;
-  result.faults.add(faults);
-  add_faults_of_common_phase(result);
-  resolve_common_phase(result);
-  join_own(result);
-  check_models(result, written);
-  return result;
-}
-
-TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed) {
-  TomlNode one_method = root.find("methods")->array()[method];
-  root.find("methods")->array() = {std::move(one_method)};
-  root.set("seeds", {}, {TomlNode::Array{{static_cast<std::int64_t>(seed), {}}}, {}});
-  for (const char* const of_file : {"sweep", "variants", "claim", "tune"}) root.erase(of_file);
-  return root;
-}
-
-namespace {
-
-// All tables as the one method of the document has them, but [training] and methods: these say what differs.
+// All tables for the document's one method; [training] and methods keep its differences.
 TomlNode resolved_for_method(const Reading& reading) {
   TomlNode resolved = reading.resolved;
   if (!reading.own.empty() && reading.own.front())
@@ -505,19 +565,19 @@ TomlNode resolved_for_method(const Reading& reading) {
   return resolved;
 }
 
-// Of the models and data sets that the file describes those that are trained.
+// Erases described models and data sets that are not used.
 void keep_what_is_trained(TomlNode& resolved) {
   const TomlNode& training = *resolved.find("training");
   for (const auto& [described, chosen] : {std::pair{"models", "model"}, std::pair{"datasets", "dataset"}}) {
     TomlNode* tables = resolved.find(described);
     const TomlNode* name = training.find(chosen);
-    const auto* text = name ? std::get_if<std::string>(&name->value) : nullptr;
+    const auto* used = name ? std::get_if<std::string>(&name->value) : nullptr;
     if (tables && tables->is_table())
-      std::erase_if(tables->table(), [&](const TomlNode::Member& table) { return !text || table.key != *text; });
+      std::erase_if(tables->table(), [&](const TomlNode::Member& table) { return !used || table.key != *used; });
   }
 }
 
-// Of a document of one method: how it is trained, and where that begins.
+// The reading of the document's one method.
 const Reading& own_of(const Reading& reading) {
   return reading.own.empty() || !reading.own.front() ? reading : *reading.own.front();
 }
@@ -526,28 +586,7 @@ std::shared_ptr<const Reading> phase_of(const Reading& reading) { return own_of(
 
 bool takes_body(const Reading& reading) { return phase_of(reading) && takes_body_alone(common_table(own_of(reading))); }
 
-}  // namespace
-
-std::string course_of(const Reading& reading) {
-  TomlNode resolved = resolved_for_method(reading);
-  if (!reading.own.empty() && reading.own.front()) {
-    TomlNode training = *reading.own.front()->resolved.find("training");
-    training.erase("common");  // the phase is a run of its own
-    resolved.set("training", {}, std::move(training));
-    resolved.find("methods")->array().front().erase("training");
-  }
-  keep_what_is_trained(resolved);
-  resolved.erase("name");
-  resolved.find("methods")->array().front().erase("label");
-  std::string course = configuration_hash(std::move(resolved));
-  if (phase_of(reading)) course += course_of(*phase_of(reading));
-  if (takes_body(reading)) course += "body";
-  return course;
-}
-
-namespace {
-
-// A micro-batch's time is not yet measured in it: each method's own would make a setting of its own.
+// Taken before a micro-batch's time is measured: methods' own times would make different settings.
 std::string setting_of(const Reading& reading) {
   TomlNode setting = reading.resolved;
   setting.erase("methods");
@@ -631,7 +670,237 @@ void write_measured(TomlNode& root, const MeasuredMicroBatch& measured) {
   cluster.set("micro_batch_measured", {}, {true, {}});
 }
 
+std::string what_was_replaced(const Path& missing, const TomlNode& document, const TomlNode& before) {
+  const Path table(missing.begin(), missing.end() - 1);
+  const bool is_own = table.size() > 2 && table[0] == "methods" && table[2] == "training";
+  const Path of_file(table.begin() + (is_own ? 2 : 0), table.end());
+  const TomlNode *now = found_at(document, table), *then = found_at(before, of_file);
+  if (!now || !then || !now->is_table() || !then->is_table()) return {};
+  const TomlNode* value = then->find(missing.back());
+  const std::string deciding = deciding_key(*then, *now);
+  if (!value || now->find(missing.back()) || deciding.empty()) return {};
+  const std::string where = value->place.line > 0 ? fmt::format("line {}", value->place.line) : "the command line";
+  return fmt::format("; another {} starts its own table, without the {} of {}", deciding, missing.back(), where);
+}
+
+// A key that was added later is left out of the hash at the value that held before, so that older runs keep their hash.
+struct LaterKey {
+  std::string_view key;
+  std::string_view value_before;                        // as TOML
+  std::array<std::string_view, 2> algorithms_before{};  // methods that already had a key of this name
+};
+constexpr LaterKey later_keys[] = {
+    {"bias_correction", "true"},       // of Adam and AdamW
+    {"contention", "true"},            // of networks: runs that it alters have a new version
+    {"rounds", "\"overlapped\""},      // of CO2
+    {"rule", "\"clipping-rennala\""},  // of MindFlayer
+    {"weights", "\"equal\"", {"dropcompute-local-sgd", "stsyn"}},  // of averages of models
+};
+
+// Contents of files decide (`file_hash`, `directory_hash`, `start_hash`), but not their places. What a number was
+// solved for adds nothing to the number.
+void erase_what_decides_nothing(TomlNode& node) {
+  if (node.is_array())
+    for (TomlNode& element : node.array()) erase_what_decides_nothing(element);
+  if (!node.is_table()) return;
+  for (const char* place : {"file", "directory", "start"})
+    if (node.find(fmt::format("{}_hash", place))) node.erase(place);
+  node.erase(solved_for);
+  for (const LaterKey& later : later_keys) {
+    const TomlNode* const value = node.find(later.key);
+    const std::string_view algorithm = text(node.find("algorithm"));
+    const bool had_it = !algorithm.empty() && std::ranges::count(later.algorithms_before, algorithm) > 0;
+    if (value && inline_toml(*value) == later.value_before && !had_it) node.erase(later.key);
+  }
+  for (TomlNode::Member& member : node.table()) erase_what_decides_nothing(member.value);
+}
+
+// A program change that altered the results of some runs. If the exact set is hard to tell, name too many runs, which
+// are only repeated. Changes that only rows show, such as the learning rate of the first row, or only diverged runs, do
+// not count.
+struct ResultsChange {
+  int version;
+  bool (*alters)(const TomlNode& resolved);
+};
+
+// The one method of a run; null in a document without methods.
+const TomlNode* method_of(const TomlNode& resolved) {
+  const TomlNode* const methods = resolved.find("methods");
+  return methods && methods->is_array() && !methods->array().empty() ? &methods->array().front() : nullptr;
+}
+
+// A key of [training], or of the method's own; null if neither has it.
+const TomlNode* training_key(const TomlNode& resolved, std::string_view key) {
+  const TomlNode* const method = method_of(resolved);
+  const TomlNode* const own = method ? method->find("training") : nullptr;
+  if (const TomlNode* const found = own ? own->find(key) : nullptr) return found;
+  const TomlNode* const training = resolved.find("training");
+  return training ? training->find(key) : nullptr;
+}
+
+// 0 for what is no number.
+double number(const TomlNode* node) {
+  if (!node) return 0;
+  if (const auto* const whole = std::get_if<std::int64_t>(&node->value)) return static_cast<double>(*whole);
+  const auto* const real = std::get_if<double>(&node->value);
+  return real ? *real : 0;
+}
+
+bool has_a_model(const TomlNode& resolved) { return text(training_key(resolved, "model")) != "none"; }
+
+// Workers clip the gradients that they send; before, the server clipped each step's after weighing and averaging.
+bool clips_what_workers_send(const TomlNode& resolved) {
+  static constexpr std::string_view servers_of_gradients[] = {
+      "backup-workers", "backup-tokens", "backup-timeout", "dynamic-backup",    "k-sync",        "k-batch-sync",
+      "mindflayer",     "async-sgd",     "softsync",       "k-async",           "k-batch-async", "ringmaster",
+      "throttle",       "bounded-delay", "sliding-window", "stale-synchronous",
+  };
+  const TomlNode* const method = method_of(resolved);
+  return method && has_a_model(resolved) && number(training_key(resolved, "clip_norm")) > 0 &&
+         std::ranges::find(servers_of_gradients, text(method->find("algorithm"))) != std::end(servers_of_gradients);
+}
+
+// The weight of a stale gradient, or of a repeat, scales the rate; before, it scaled the gradient.
+bool weighs_updates(const TomlNode& resolved) {
+  const TomlNode* const method = method_of(resolved);
+  if (!method || !has_a_model(resolved)) return false;
+  if (text(method->find("algorithm")) == "throttle") {
+    const double divisor = number(method->find("divisor"));
+    const bool weighs_all_alike = divisor == 1 && text(method->find("repeats")) != "alone";
+    return !weighs_all_alike && !std::isinf(divisor);  // an endless one drops repeats
+  }
+  const std::string_view rule = text(method->find("staleness_weight"));
+  return !rule.empty() && rule != "none";
+}
+
+// Whether a table anywhere in it gives this text to this key.
+bool says(const TomlNode& node, std::string_view key, std::string_view word) {
+  if (node.is_array())
+    return std::ranges::any_of(node.array(), [&](const TomlNode& each) { return says(each, key, word); });
+  if (!node.is_table()) return false;
+  return text(node.find(key)) == word || std::ranges::any_of(node.table(), [&](const TomlNode::Member& member) {
+           return says(member.value, key, word);
+         });
+}
+
+// Before, one step count corrected the bias of both moments. It continued when one was reset or lost with a worker's
+// state, and was each worker's own when moments were averaged.
+bool corrects_bias_otherwise(const TomlNode& resolved) {
+  const auto names = {"adam", "adamw", "lamb", "lans", "rmsprop"};
+  if (std::ranges::none_of(names, [&](const char* name) { return says(resolved, "name", name); })) return false;
+  const bool one_is_reset = says(resolved, "first_moment", "reset") != says(resolved, "second_moment", "reset");
+  // DES-LOC's workers all count the same steps.
+  const bool is_averaged = says(resolved, "first_moment", "average") || says(resolved, "second_moment", "average");
+  return one_is_reset || is_averaged || says(resolved, "state", "lost");
+}
+
+// Messages share links; before, each had them alone. On all networks a worker without other work communicates until its
+// message has arrived; before, it waited.
+bool sends_messages(const TomlNode& resolved) {
+  static constexpr std::string_view collectives_alone[] = {
+      "sync-sgd",
+      "dropcompute",
+      "random-drop",
+      "stale-sgd",
+      "one-bit-adam",
+      "backup-all-reduce",
+      "eager-sgd",
+      "local-sgd",
+      "adacomm",
+      "des-loc",
+      "outer-local-sgd",
+      "palsgd",
+      "edit",
+      "co2",
+      "cocod-sgd",
+      "overlap-local-sgd",
+      "overlapped-diloco",
+      "streaming-diloco",
+      "dropcompute-local-sgd",
+      "branch-train-merge",
+  };
+  const TomlNode* const network = resolved.find("network");
+  const TomlNode* const method = method_of(resolved);
+  if (!network || !method) return false;
+  const std::string_view kind = text(network->find("kind")), algorithm = text(method->find("algorithm"));
+  if (kind == "free") return false;
+  // Jitter multiplies each of a star's two ways, which are rounded to nanoseconds separately.
+  if (kind == "parameter-server" && number(network->find("jitter")) > 0) return true;
+  // Averages of its groups share only the uplinks of networks with groups.
+  if (algorithm == "hierarchical-sgd") return kind == "two-level";
+  // Without a server.
+  if (algorithm == "elastic-averaging" && text(method->find("exchange")) == "synchronous") return false;
+  if (algorithm == "dynamic-averaging" && text(method->find("checks")) == "gathered") return false;
+  return std::ranges::find(collectives_alone, algorithm) == std::end(collectives_alone);
+}
+
+// Workers and servers begin their slices with different partners; before, all began with the first one.
+bool sends_slices(const TomlNode& resolved) {
+  const TomlNode* const method = method_of(resolved);
+  return method && number(method->find("servers")) > 1;
+}
+
+// Newest last. A version is raised once per release; several changes may share it.
+constexpr ResultsChange results_changes[] = {
+    {6, clips_what_workers_send},
+    {6, weighs_updates},
+    {6, corrects_bias_otherwise},
+    // buffers.npy had the statistics before they were estimated.
+    {6, [](const TomlNode& resolved) { return says(resolved, "buffers", "recalibrate"); }},
+    // Parameters without gradients moved by the scale of the others.
+    {6, [](const TomlNode& resolved) { return says(resolved, "algorithm", "one-bit-adam"); }},
+    {7, sends_messages},
+    {7, sends_slices},
+};
+
 }  // namespace
+
+Reading read_document(const TomlNode& written, const std::string& file, const LoadOptions& options) {
+  DefinitionOptions how{.file = file, .finite_means = options.finite_means};
+  std::vector<std::shared_ptr<const Reading>> own;
+  how.reads_methods = false;
+  FaultList faults;
+  const auto common_phase = read_common_phase(written, how, faults);
+  for (const TomlNode* table : own_training_tables(written, faults)) {
+    own.push_back(table ? read_own(written, *table, common_phase, how) : nullptr);
+    how.own.emplace_back(own.back(), own.back() ? &own.back()->definition : nullptr);
+  }
+  how.reads_methods = how.takes_common = true;
+  Reading result = read_behind(common_phase, written, how);
+  result.own = std::move(own);
+  result.common_phase = common_phase;
+  result.faults.add(faults);
+  add_faults_of_common_phase(result);
+  resolve_common_phase(result);
+  join_own(result);
+  check_models(result, written);
+  return result;
+}
+
+TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed) {
+  TomlNode one_method = root.find("methods")->array()[method];
+  root.find("methods")->array() = {std::move(one_method)};
+  root.set("seeds", {}, {TomlNode::Array{{static_cast<std::int64_t>(seed), {}}}, {}});
+  for (const char* const of_file : {"sweep", "variants", "claim", "tune"}) root.erase(of_file);
+  return root;
+}
+
+std::string course_of(const Reading& reading) {
+  TomlNode resolved = resolved_for_method(reading);
+  if (!reading.own.empty() && reading.own.front()) {
+    TomlNode training = *reading.own.front()->resolved.find("training");
+    training.erase("common");  // the phase is a run of its own
+    resolved.set("training", {}, std::move(training));
+    resolved.find("methods")->array().front().erase("training");
+  }
+  keep_what_is_trained(resolved);
+  resolved.erase("name");
+  resolved.find("methods")->array().front().erase("label");
+  std::string course = configuration_hash(std::move(resolved));
+  if (phase_of(reading)) course += course_of(*phase_of(reading));
+  if (takes_body(reading)) course += "body";
+  return course;
+}
 
 void throw_if_any(const FaultList& faults) {
   if (!faults.empty()) throw ConfigurationFault(faults.report());
@@ -654,138 +923,6 @@ Run plan_run(TomlNode document, const std::string& file, const LoadOptions& opti
   return run;
 }
 
-namespace {
-
-using Path = std::vector<std::string>;
-
-bool is_number(const std::string& part) {
-  return !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
-}
-
-// Of the fault "<key> is missing; ..."; nothing of others.
-std::optional<Path> missing_key(const std::string& fault) {
-  const std::size_t end = fault.find(" is missing; ");
-  if (end == std::string::npos) return {};
-  try {
-    return split_key(std::string_view(fault).substr(0, end));
-  } catch (const KeyPathFault&) {  // another sentence with these words
-    return {};
-  }
-}
-
-const TomlNode* found_at(const TomlNode& root, const Path& path) {
-  try {
-    return find(root, path);
-  } catch (const KeyPathFault&) {  // an element that is not there
-    return nullptr;
-  }
-}
-
-// As descriptions name it: "methods.1.algorithm" is "methods.algorithm".
-std::string described(const Path& path) {
-  std::string name;
-  for (const std::string& part : path)
-    if (!is_number(part)) name += (name.empty() ? "" : ".") + part;
-  return name;
-}
-
-// The key of a condition, in the elements of lists in which the missing key is.
-Path beside(const std::string& condition_key, const Path& missing) {
-  Path path;
-  std::size_t at = 0;
-  bool is_common = true;
-  for (const std::string& part : split_key(condition_key)) {
-    if (is_common && at < missing.size() && is_number(missing[at])) path.push_back(missing[at++]);
-    is_common = is_common && at < missing.size() && missing[at] == part;
-    path.push_back(part);
-    if (is_common) ++at;
-  }
-  return path;
-}
-
-// The value of the condition's key, where the condition is true.
-std::optional<std::string> value_if_true(const Condition& condition, const Path& path, const TomlNode& resolved) {
-  const TomlNode* value = found_at(resolved, path);
-  const auto* word = value ? std::get_if<std::string>(&value->value) : nullptr;
-  if (!word || std::ranges::find(condition.words, *word) == condition.words.end()) return {};
-  return *word;
-}
-
-// What asks for the key where all of the conditions are true; nothing where one is not. `kind = "ring"`: by the key's last
-// part where it stands in the same table. One of another table is named where a single value of it asks for the key: that
-// all models but "none" need a rate explains nothing. Whether tables are there is no choice of a value.
-std::optional<std::vector<std::string>> texts_if_true(const std::vector<Condition>& conditions, const Path& missing,
-                                                      const TomlNode& resolved) {
-  std::vector<std::string> texts;
-  for (const Condition& condition : conditions) {
-    if (condition.key.ends_with('?')) continue;
-    const Path path = beside(condition.key, missing);
-    const auto value = value_if_true(condition, path, resolved);
-    if (!value) return {};
-    const bool is_same_table =
-        path.size() == missing.size() && std::equal(path.begin(), path.end() - 1, missing.begin());
-    if (is_same_table || condition.words.size() == 1)
-      texts.push_back(fmt::format("{} = \"{}\"", is_same_table ? path.back() : condition.key, *value));
-  }
-  return texts;
-}
-
-// The algorithm whose keys are explored: of the method in which the key is missing, else of the first. To try all
-// algorithms would take seconds.
-std::string algorithm_of(const Path& missing, const TomlNode& resolved) {
-  const bool is_of_method = missing.size() > 2 && missing.front() == "methods" && is_number(missing[1]);
-  const TomlNode* const node = found_at(resolved, {"methods", is_of_method ? missing[1] : "0", "algorithm"});
-  const auto* const word = node ? std::get_if<std::string>(&node->value) : nullptr;
-  return word ? *word : std::string();
-}
-
-std::string what_asks(const Path& missing, const TomlNode& resolved) {
-  const std::string name = described(missing), algorithm = algorithm_of(missing, resolved);
-  const std::map<std::string, std::string> fixed = {{"methods.algorithm", algorithm.empty() ? "sync-sgd" : algorithm}};
-  // A key of [training] in a method's own table is not the algorithm's.
-  const bool is_algorithms = name.starts_with("methods.") && !name.starts_with("methods.training.");
-  for (const KeyDescription& key : keys_of_file(fixed)) {
-    if (key.path != name) continue;
-    // Without any condition beside the algorithm's.
-    const auto ways = key.conditions.empty() ? std::vector<std::vector<Condition>>(1) : key.conditions;
-    for (const std::vector<Condition>& conditions : ways) {
-      auto texts = texts_if_true(conditions, missing, resolved);
-      if (!texts) continue;
-      if (is_algorithms && !algorithm.empty())
-        texts->insert(texts->begin(), fmt::format("algorithm = \"{}\"", algorithm));
-      if (!texts->empty())
-        return fmt::format(": {} {} for it", fmt::join(*texts, " and "), texts->size() == 1 ? "asks" : "ask");
-    }
-  }
-  return {};
-}
-
-// The key of the file's own table in which a method's own table would stand.
-Path without_method(const Path& path) {
-  const bool is_own = path.size() > 2 && path[0] == "methods" && path[2] == "training";
-  return is_own ? Path(path.begin() + 2, path.end()) : path;
-}
-
-std::string what_was_replaced(const Path& missing, const TomlNode& document, const TomlNode& before) {
-  const Path table(missing.begin(), missing.end() - 1);
-  const TomlNode *now = found_at(document, table), *then = found_at(before, without_method(table));
-  if (!now || !then || !now->is_table() || !then->is_table()) return {};
-  const TomlNode* value = then->find(missing.back());
-  const std::string deciding = deciding_key(*then, *now);
-  if (!value || now->find(missing.back()) || deciding.empty()) return {};
-  const std::string where = value->place.line > 0 ? fmt::format("line {}", value->place.line) : "the command line";
-  return fmt::format("; another {} starts its own table, without the {} of {}", deciding, missing.back(), where);
-}
-
-}  // namespace
-
-void say_what_asks(FaultList& faults, const TomlNode& resolved) {
-  faults.explain([&](const std::string& fault) {
-    const auto missing = missing_key(fault);
-    return missing ? what_asks(*missing, resolved) : "";
-  });
-}
-
 void say_what_was_replaced(FaultList& faults, const TomlNode& document, std::initializer_list<const TomlNode*> before) {
   faults.explain([&](const std::string& fault) -> std::string {
     const auto missing = missing_key(fault);
@@ -795,48 +932,6 @@ void say_what_was_replaced(FaultList& faults, const TomlNode& document, std::ini
     return {};
   });
 }
-
-namespace {
-
-// Where files lie decides nothing; what they hold does, and is in `file_hash`, `directory_hash`, `start_hash`. What a
-// number was solved for decides nothing beside the number.
-constexpr const char* solved_for = "solved_for";
-// A key that was added later is left out of the hash at the value that held before it existed, so that runs made until
-// then keep their hash.
-struct LaterKey {
-  std::string_view key;
-  std::string_view value_before;                        // as TOML
-  std::array<std::string_view, 2> algorithms_before{};  // methods that had a key of this name already
-};
-constexpr LaterKey later_keys[] = {
-    {"bias_correction", "true"},                                   // of Adam and AdamW
-    {"contention", "true"},                                        // of networks: those it changes have a new version
-    {"rounds", "\"overlapped\""},                                  // of CO2
-    {"rule", "\"clipping-rennala\""},                              // of MindFlayer
-    {"weights", "\"equal\"", {"dropcompute-local-sgd", "stsyn"}},  // of averages of models
-};
-
-bool had_before(const LaterKey& later, const TomlNode& table) {
-  const TomlNode* const algorithm = table.find("algorithm");
-  const auto* const name = algorithm ? std::get_if<std::string>(&algorithm->value) : nullptr;
-  return name && std::ranges::find(later.algorithms_before, *name) != later.algorithms_before.end();
-}
-
-void erase_what_decides_nothing(TomlNode& node) {
-  if (node.is_array())
-    for (TomlNode& element : node.array()) erase_what_decides_nothing(element);
-  if (!node.is_table()) return;
-  for (const char* place : {"file", "directory", "start"})
-    if (node.find(fmt::format("{}_hash", place))) node.erase(place);
-  node.erase(solved_for);
-  for (const LaterKey& later : later_keys) {
-    const TomlNode* const value = node.find(later.key);
-    if (value && inline_toml(*value) == later.value_before && !had_before(later, node)) node.erase(later.key);
-  }
-  for (TomlNode::Member& member : node.table()) erase_what_decides_nothing(member.value);
-}
-
-}  // namespace
 
 std::string configuration_hash(TomlNode resolved) {
   const int version = results_version_of(resolved);
@@ -855,26 +950,18 @@ std::string digest_of_hashes(std::vector<std::string> hashes) {
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
-namespace {
-
-std::vector<KeyDescription> described(const std::map<std::string, std::string>& fixed) {
+const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std::string>& fixed) {
+  static std::mutex mutex;
+  static std::map<std::map<std::string, std::string>, std::vector<KeyDescription>> found;  // by `fixed`
+  const std::lock_guard lock(mutex);
+  if (const auto known = found.find(fixed); known != found.end()) return known->second;
   const auto read = [](Settings& root) {
     read_definition(root, {.file = "", .looks_for_data = false});
     describe_common_phase(root);
     describe_tune(root);
     describe_claims(root);
   };
-  return describe(read, fixed);
-}
-
-}  // namespace
-
-const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std::string>& fixed) {
-  static std::mutex mutex;
-  static std::map<std::map<std::string, std::string>, std::vector<KeyDescription>> found;  // by `fixed`
-  const std::lock_guard lock(mutex);
-  const auto known = found.find(fixed);
-  return known != found.end() ? known->second : found.emplace(fixed, described(fixed)).first->second;
+  return found.emplace(fixed, describe(read, fixed)).first->second;
 }
 
 const std::vector<KeyDescription>& keys_of_file() {
@@ -910,167 +997,9 @@ Step in_steps_of(const DataSteps& other, Step done, const DataSteps& own) {
   return epochs * other.steps_per_epoch + std::min(taken, other.steps_per_epoch);
 }
 
-namespace {
-
-// A change that altered the results of some runs. Where the exact set is hard to tell, name too many runs rather than too
-// few: such a run is only repeated. What only rows say differently, such as the learning rate of the first row, is no
-// change of a run; nor is it one that only runs show which diverge.
-struct ResultsChange {
-  int version;
-  bool (*alters)(const TomlNode& resolved);
-};
-
-// The one method of a run; null in a document without methods.
-const TomlNode* method_of(const TomlNode& resolved) {
-  const TomlNode* const methods = resolved.find("methods");
-  return methods && methods->is_array() && !methods->array().empty() ? &methods->array().front() : nullptr;
-}
-
-// A key of [training], or of the method's own; null if neither has it.
-const TomlNode* training_key(const TomlNode& resolved, std::string_view key) {
-  const TomlNode* const method = method_of(resolved);
-  const TomlNode* const own = method ? method->find("training") : nullptr;
-  if (const TomlNode* const found = own ? own->find(key) : nullptr) return found;
-  const TomlNode* const training = resolved.find("training");
-  return training ? training->find(key) : nullptr;
-}
-
-std::string_view text(const TomlNode* node) {
-  const auto* const value = node ? std::get_if<std::string>(&node->value) : nullptr;
-  return value ? std::string_view(*value) : std::string_view();
-}
-
-// 0 for what is no number.
-double number(const TomlNode* node) {
-  if (!node) return 0;
-  if (const auto* const whole = std::get_if<std::int64_t>(&node->value)) return static_cast<double>(*whole);
-  const auto* const real = std::get_if<double>(&node->value);
-  return real ? *real : 0;
-}
-
-bool has_a_model(const TomlNode& resolved) { return text(training_key(resolved, "model")) != "none"; }
-
-// Workers clip the gradients that they send; before, the server clipped each step's, after weights and means.
-bool clips_what_workers_send(const TomlNode& resolved) {
-  static constexpr std::string_view servers_of_gradients[] = {
-      "backup-workers", "backup-tokens", "backup-timeout", "dynamic-backup",    "k-sync",        "k-batch-sync",
-      "mindflayer",     "async-sgd",     "softsync",       "k-async",           "k-batch-async", "ringmaster",
-      "throttle",       "bounded-delay", "sliding-window", "stale-synchronous",
-  };
-  const TomlNode* const method = method_of(resolved);
-  return method && has_a_model(resolved) && number(training_key(resolved, "clip_norm")) > 0 &&
-         std::ranges::find(servers_of_gradients, text(method->find("algorithm"))) != std::end(servers_of_gradients);
-}
-
-// The weight of a stale gradient, or of a repeat, is one of the rate; before, it was one of the gradient.
-bool weighs_updates(const TomlNode& resolved) {
-  const TomlNode* const method = method_of(resolved);
-  if (!method || !has_a_model(resolved)) return false;
-  if (text(method->find("algorithm")) == "throttle") {
-    const double divisor = number(method->find("divisor"));
-    const bool weighs_all_alike = divisor == 1 && text(method->find("repeats")) != "alone";
-    return !weighs_all_alike && !std::isinf(divisor);  // an endless one drops repeats
-  }
-  const std::string_view rule = text(method->find("staleness_weight"));
-  return !rule.empty() && rule != "none";
-}
-
-// Whether a table anywhere in it gives this text to this key.
-bool says(const TomlNode& node, std::string_view key, std::string_view word) {
-  if (node.is_array())
-    return std::ranges::any_of(node.array(), [&](const TomlNode& each) { return says(each, key, word); });
-  if (!node.is_table()) return false;
-  return text(node.find(key)) == word || std::ranges::any_of(node.table(), [&](const TomlNode::Member& member) {
-           return says(member.value, key, word);
-         });
-}
-
-bool says_one_of(const TomlNode& node, std::string_view key, std::initializer_list<std::string_view> words) {
-  return std::ranges::any_of(words, [&](std::string_view word) { return says(node, key, word); });
-}
-
-// Bias was corrected by one step count for both moments, which went on where one of them was reset, or lost with a
-// worker's state, and was each worker's own where moments were averaged.
-bool corrects_bias_otherwise(const TomlNode& resolved) {
-  if (!says_one_of(resolved, "name", {"adam", "adamw", "lamb", "lans", "rmsprop"})) return false;
-  const bool one_is_reset = says(resolved, "first_moment", "reset") != says(resolved, "second_moment", "reset");
-  // DES-LOC's workers all count the same steps.
-  const bool is_averaged = says(resolved, "first_moment", "average") || says(resolved, "second_moment", "average");
-  return one_is_reset || is_averaged || says(resolved, "state", "lost");
-}
-
-// buffers.npy had the statistics before they were estimated.
-bool recalibrates(const TomlNode& resolved) { return says(resolved, "buffers", "recalibrate"); }
-
-// Parameters without gradients moved by the scale of the others.
-bool is_one_bit_adam(const TomlNode& resolved) { return says(resolved, "algorithm", "one-bit-adam"); }
-
-// Messages share links with all that passes them; before, each took what it takes alone. On all networks what a worker
-// has sent is communication of its account until it has arrived, if it has nothing else to do; before, it waited.
-bool sends_messages(const TomlNode& resolved) {
-  static constexpr std::string_view collectives_alone[] = {
-      "sync-sgd",
-      "dropcompute",
-      "random-drop",
-      "stale-sgd",
-      "one-bit-adam",
-      "backup-all-reduce",
-      "eager-sgd",
-      "local-sgd",
-      "adacomm",
-      "des-loc",
-      "outer-local-sgd",
-      "palsgd",
-      "edit",
-      "co2",
-      "cocod-sgd",
-      "overlap-local-sgd",
-      "overlapped-diloco",
-      "streaming-diloco",
-      "dropcompute-local-sgd",
-      "branch-train-merge",
-  };
-  const TomlNode* const network = resolved.find("network");
-  const TomlNode* const method = method_of(resolved);
-  if (!network || !method) return false;
-  const std::string_view kind = text(network->find("kind")), algorithm = text(method->find("algorithm"));
-  if (kind == "free") return false;
-  // Jitter multiplies each of a star's two ways, which are rounded to nanoseconds one by one.
-  if (kind == "parameter-server" && number(network->find("jitter")) > 0) return true;
-  // Averages of its groups share the uplinks of networks with groups, and meet nobody elsewhere.
-  if (algorithm == "hierarchical-sgd") return kind == "two-level";
-  // Without a server.
-  if (algorithm == "elastic-averaging" && text(method->find("exchange")) == "synchronous") return false;
-  if (algorithm == "dynamic-averaging" && text(method->find("checks")) == "gathered") return false;
-  return std::ranges::find(collectives_alone, algorithm) == std::end(collectives_alone);
-}
-
-// Each worker, and each server, begins its slices with another one; before, all went to the first one first, whatever the
-// network.
-bool sends_slices(const TomlNode& resolved) {
-  const TomlNode* const method = method_of(resolved);
-  return method && number(method->find("servers")) > 1;
-}
-
-// Newest last. A version is raised once per release; several changes may share it.
-const std::vector<ResultsChange>& results_changes() {
-  static const std::vector<ResultsChange> changes = {
-      {6, clips_what_workers_send},
-      {6, weighs_updates},
-      {6, corrects_bias_otherwise},
-      {6, recalibrates},
-      {6, is_one_bit_adam},
-      {7, sends_messages},
-      {7, sends_slices},
-  };
-  return changes;
-}
-
-}  // namespace
-
 int results_version_of(const TomlNode& resolved) {
   int version = first_selective_results_version;
-  for (const ResultsChange& change : results_changes())
+  for (const ResultsChange& change : results_changes)
     if (change.alters(resolved)) version = std::max(version, change.version);
   return version;
 }

@@ -5,27 +5,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <new>
-#include <optional>
 #include <sstream>
 #include <string_view>
-#include <utility>
 #include <variant>
 
 #include "experiments/sections/definition.hpp"
-#include "experiments/sections/tuning.hpp"
 #include "experiments/sections/variation.hpp"
 #include "workers/base/machine.hpp"
-#include "workers/config/settings.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// What is swept must make a difference to somebody.
+// Each axis must make a difference to a method.
 void check_axes(const std::vector<SweepAxis>& axes, const std::vector<Run>& runs) {
   FaultList faults;
   for (const SweepAxis& axis : axes) {
@@ -56,7 +49,7 @@ std::uint64_t elements(const TomlNode& root, std::string_view key) {
   return list && list->is_array() ? std::max<std::uint64_t>(list->array().size(), 1) : 1;
 }
 
-// What a run takes here at least, once it is planned: its keys as a text, and what they say.
+// A lower bound for a planned run: its keys as text and as values.
 constexpr double least_bytes_of_run = 2000;
 
 void require_memory_for(std::uint64_t runs, const SourcePlace& place) {
@@ -71,8 +64,7 @@ void require_memory_for(std::uint64_t runs, const SourcePlace& place) {
       place.text(), runs, 1e-9 * needed, 1e-9 * free));
 }
 
-// seeds = 5 means 1 to 5.
-// Of more than `most` so many are listed: check_number_of_runs, which knows how many there are to be, refuses them.
+// seeds = 5 means 1 to 5. Lists at most `most`: check_number_of_runs refuses more. Returns their number.
 std::uint64_t list_seeds(TomlNode& root, std::int64_t most) {
   TomlNode* seeds = root.find("seeds");
   const auto* number = seeds ? std::get_if<std::int64_t>(&seeds->value) : nullptr;
@@ -120,7 +112,7 @@ void check_number_of_runs(const TomlNode& root, const std::vector<SweepAxis>& ax
                                        counted(methods, "method"), counted(seeds, "seed"), runs, most));
 }
 
-// A measure that the method has at one point at least will be there.
+// A method must have the measure at one point at least.
 WhyNot why_not_measured_in(const std::vector<Reading>& points) {
   return [&points](const std::string& measure, const std::string& method) {
     std::string why;
@@ -141,7 +133,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The lines of a text that another one does not have.
+// Lines that the other text does not have.
 std::string lines_without(const std::string& text, const std::string& other) {
   const std::vector<std::string> known = lines_of(other);
   std::vector<std::string> lines = lines_of(text);
@@ -149,8 +141,7 @@ std::string lines_without(const std::string& text, const std::string& other) {
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
-// Each once, of all methods' data and models.
-// A server's own link, where none of the file's methods has a server.
+// [network.server] needs a method with a server.
 void check_server_link(const TomlNode& root, const std::vector<Reading>& readings, FaultList& faults) {
   const TomlNode* const network = root.find("network");
   const TomlNode* const server = network && network->is_table() ? network->find("server") : nullptr;
@@ -163,6 +154,7 @@ void check_server_link(const TomlNode& root, const std::vector<Reading>& reading
              fmt::format("network.server = {}; must be left out: no method has a server", inline_toml(*server)));
 }
 
+// Notes on all methods' data and models, each once.
 void add_file_notes(const Reading& reading, std::vector<std::string>& notes) {
   for (const std::string& note : reading.definition.training.objective.notes)
     if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
@@ -184,15 +176,14 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   const std::uint64_t seeds = list_seeds(root, options.most_runs);
   const std::vector<SweepAxis> axes = read_sweep(root, faults);
   const std::optional<TuneSection> tune = read_tune(root, axes, faults);
-  if (root.find("tune") && !tune && faults.empty()) root.erase("tune");  // the command line says it all
+  if (root.find("tune") && !tune && faults.empty()) root.erase("tune");  // the command line sets all keys
   check_number_of_runs(root, axes, tune, seeds, options.most_runs);
 
-  // All points are read with all methods first, so that their faults come together and with the places
-  // that the methods have in the file.
+  // All points are read with all methods first, so that faults come together and with the methods' places in the file.
   const std::vector<SweepPoint> points = sweep_points(axes);
   std::vector<TomlNode> documents;
   std::vector<Reading> readings;
-  TomlNode of_further_points = root;  // the list of all values in each of them would take the square of their number
+  TomlNode of_further_points = root;  // without the lists of all values, whose memory would grow with their square
   for (const char* const of_file : {"sweep", "variants", "claim", "tune"}) of_further_points.erase(of_file);
   for (const SweepPoint& point : points) {
     documents.push_back(documents.empty() ? root : of_further_points);
@@ -204,7 +195,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   }
   if (root.find("variants") && !axes.empty())
     readings.push_back(read_without_variants(root, axes, file, options, faults));
-  if (!faults.empty()) check_claims_alone(root, faults);  // lest they come one by one
+  if (!faults.empty()) check_claims_alone(root, faults);  // so that all faults appear at once
   if (faults.empty()) check_server_link(root, readings, faults);
   throw_if_any(faults);
 
@@ -247,7 +238,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
 std::string difference_from_file(const Experiment& experiment, const std::vector<std::string>& overrides,
                                  LoadOptions options) {
   if (overrides.empty()) return {};
-  options.measure = {};  // nothing is measured for the file's sake: both are compared with times yet to be measured
+  options.measure = {};  // nothing is measured again: both are compared with times to be measured
   const auto is_measured = [](const Run& run) { return run.cluster.measured_micro_batch_s.has_value(); };
   try {
     const Experiment plain = load_experiment(experiment.file, {}, options);
@@ -310,8 +301,7 @@ std::optional<TomlNode> next_beyond(const TunedAxis& axis, bool above, double sh
   const double beyond = edge + share * whole;
   const bool is_whole = std::ranges::all_of(
       axis.values, [](const TomlNode& value) { return std::holds_alternative<std::int64_t>(value.value); });
-  // The nearest number that one would write.
-  const double rounded = is_whole ? std::round(beyond) : std::stod(fmt::format("{:.12g}", beyond));
+  const double rounded = is_whole ? std::round(beyond) : nearest_written(beyond);
   if (!std::isfinite(rounded) || std::abs(rounded) > 1e15 || (above ? rounded <= edge : rounded >= edge)) return {};
   TomlNode value{rounded, axis.place};
   if (is_whole) value.value = static_cast<std::int64_t>(rounded);

@@ -3,30 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdint>
 #include <filesystem>
-#include <initializer_list>
 #include <limits>
-#include <memory>
-#include <optional>
-#include <span>
-#include <stdexcept>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "algorithms/registry.hpp"
 #include "experiments/sections/definition.hpp"
 #include "experiments/sections/variation.hpp"
 #include "workers/base/arrays.hpp"
 #include "workers/base/files.hpp"
-#include "workers/config/settings.hpp"
-#include "workers/models/models.hpp"
-#include "workers/training/evaluation.hpp"
 #include "workers/training/gradient_sum.hpp"
-#include "workers/training/optimizers.hpp"
 
 namespace syncopate {
 
@@ -34,18 +20,11 @@ namespace {
 
 constexpr std::array lengths = {"steps", "epochs"};
 constexpr std::array described = {"models", "datasets"};
-constexpr const char* body = "body";
+constexpr const char* common_phase_label = "common phase";
 
 TomlNode text(std::string value) { return {std::move(value), {}}; }
 
-void check_takes(const TomlNode& common, FaultList& faults) {
-  const TomlNode* takes = common.find("takes");
-  if (!takes || takes_body_alone(common) || inline_toml(*takes) == inline_toml(text("all"))) return;
-  faults.add(takes->place,
-             fmt::format("training.common.takes = {}; must be one of \"all\", \"body\"", inline_toml(*takes)));
-}
-
-// Whether the phase has a method that can be read, its own or the usual one.
+// False if the phase's method cannot be read.
 bool check_method(const TomlNode& common, FaultList& faults) {
   const TomlNode* method = common.find("method");
   if (!method) return true;
@@ -61,118 +40,6 @@ bool check_method(const TomlNode& common, FaultList& faults) {
                                          std::string(key) == "label" ? "a name" : "its keys in training.common"));
   return true;
 }
-
-}  // namespace
-
-const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults) {
-  const TomlNode* training = written.find("training");
-  const TomlNode* common = training ? training->find("common") : nullptr;
-  if (!common) return nullptr;
-  if (!common->is_table()) {
-    faults.add(common->place, fmt::format("training.common = {}; must be a table", inline_toml(*common)));
-    return nullptr;
-  }
-  if (const TomlNode* own = common->find("common"))
-    faults.add(own->place, "training.common.common; must be left out: there is one first phase");
-  check_takes(*common, faults);
-  for (const char* const tables : described)
-    if (const TomlNode* own = common->find(tables); own && !own->is_table())
-      faults.add(own->place, fmt::format("training.common.{} = {}; must be a table", tables, inline_toml(*own)));
-  const bool has_method = check_method(*common, faults);
-  const TomlNode *steps = common->find("steps"), *epochs = common->find("epochs");
-  if (steps && epochs)
-    faults.add(epochs->place, fmt::format("training.common.epochs = {}; must be left out beside steps, the same length",
-                                          inline_toml(*epochs)));
-  else if (!steps && !epochs)
-    faults.add(common->place, "training.common; must have steps or epochs, the length of the phase");
-  return (steps || epochs) && has_method ? common : nullptr;
-}
-
-TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common) {
-  TomlNode document = written;
-  TomlNode training = *written.find("training");
-  training.erase("common");
-  TomlNode own = common, budget;
-  for (const char* const length : lengths) {
-    if (const TomlNode* value = common.find(length)) budget.set(length, value->place, *value);
-    own.erase(length);
-  }
-  for (const char* const tables : described) {
-    const TomlNode *of_file = written.find(tables), *of_phase = common.find(tables);
-    own.erase(tables);
-    if (!of_phase || !of_phase->is_table()) continue;
-    const bool joins = of_file && of_file->is_table();
-    document.set(tables, of_phase->place, joins ? with_own_training(*of_file, *of_phase) : *of_phase);
-  }
-  TomlNode method, recording;
-  if (const TomlNode* of_phase = common.find("method")) method = *of_phase;
-  method.set("label", {}, text(common_phase_label));
-  if (!method.find("algorithm")) method.set("algorithm", {}, text("sync-sgd"));
-  own.erase("method");
-  own.erase("takes");
-  document.set("training", common.place, with_own_training(std::move(training), own));
-  document.set("budget", common.place, std::move(budget));
-  document.set("methods", {}, {TomlNode::Array{std::move(method)}, {}});
-  recording.set("parameters", {}, {true, {}});
-  document.set("recording", {}, std::move(recording));
-  document.erase("sweep");
-  document.erase("variants");
-  document.erase("claim");
-  document.erase("tune");
-  return document;
-}
-
-TomlNode resolved_common_phase(const TomlNode& written, const TomlNode& all, const TomlNode& alone) {
-  TomlNode common;
-  for (const char* const key : {"steps", "epochs", "takes"})
-    if (const TomlNode* value = written.find(key)) common.set(key, {}, *value);
-  if (written.find("method")) {
-    TomlNode method = alone.find("methods")->array().front();
-    method.erase("label");
-    common.set("method", {}, std::move(method));
-  }
-  const TomlNode differs = training_difference(*all.find("training"), *alone.find("training"));
-  for (const TomlNode::Member& member : differs.table()) common.set(member.key, {}, member.value);
-  for (const char* const tables : described) {
-    const TomlNode *of_file = all.find(tables), *of_phase = alone.find(tables);
-    if (!of_file || !of_phase) continue;
-    TomlNode own = training_difference(*of_file, *of_phase);
-    if (!own.table().empty()) common.set(tables, {}, std::move(own));
-  }
-  return common;
-}
-
-bool takes_body_alone(const TomlNode& common) {
-  const TomlNode* takes = common.find("takes");
-  return takes && inline_toml(*takes) == inline_toml(text(body));
-}
-
-std::vector<TakenElements> taken_body(const ObjectivePlan& of_phase, const ObjectivePlan& of_method) {
-  std::vector<TakenElements> taken;
-  if (of_phase.body_tensors != of_method.body_tensors) return taken;
-  for (const ParameterTensor& own : of_method.tensors) {
-    if (own.place >= of_method.body_tensors) continue;
-    const auto found = std::ranges::find(of_phase.tensors, own.place, &ParameterTensor::place);
-    if (found == of_phase.tensors.end() || found->name != own.name || found->size != own.size) return {};
-    taken.push_back({.from = found->offset, .to = own.offset, .size = own.size});
-  }
-  return taken;
-}
-
-void describe_common_phase(Settings& root) {
-  Settings common = root.section("training").section("common");
-  common.optional_integer({"steps", "Length of the phase, in optimizer steps.", "steps", "epochs"}, 1,
-                          std::numeric_limits<std::int64_t>::max());
-  common.optional_number({"epochs", "Length of the phase, in passes over the training data.", "epochs", "steps"},
-                         Range{.low = 0, .low_open = true, .high_open = true});
-  common.keep_as_written({"method", "Its algorithm and that one's keys; left out: synchronous SGD."});
-  static_cast<void>(common.choice({"takes", "What of its model a method starts with: all, or all but its head."},
-                                  {{"all", false}, {"body", true}}, false));
-  for (const char* const tables : described)
-    common.keep_as_written({tables, "Tables [models.*] or [datasets.*], with what is otherwise in the phase."});
-}
-
-namespace {
 
 using Shape = LearningRate::Shape;
 constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
@@ -193,25 +60,23 @@ constexpr std::array learning_rate_rows = {
                     Shape::cosine_step},
 };
 
-bool has_end(Shape shape) { return shape != Shape::constant && shape != Shape::step && shape != Shape::exponential; }
 bool has_hold(Shape shape) { return shape != Shape::constant && shape != Shape::step; }
+bool has_end(Shape shape) { return has_hold(shape) && shape != Shape::exponential; }
 
 void exclusive(Settings& settings, std::string_view key, std::string_view other) {
   settings.fault(key, fmt::format("must not be given together with {}", other));
 }
 
-// A stretch of the schedule in steps, in epochs or as a share of all steps.
+// A part of the schedule in steps, in epochs or as a share of all steps.
 struct Length {
-  std::string_view key;  // as it is written, or would be
+  std::string_view key;  // as written
   Step steps{};
   double share = 0;
   bool is_known = true;  // not a fault
 };
 
 struct LengthKeys {
-  Key steps;
-  Key epochs;
-  Key share;
+  Key steps, epochs, share;
 };
 const LengthKeys warmup_keys{
     .steps = {"warmup_steps", "Steps in which the rate rises to `peak` on a straight line.", "steps"},
@@ -260,7 +125,7 @@ std::vector<Step> read_decay_points(Settings& rate, const EpochLength& epoch) {
   return points;
 }
 
-// T: declared, or that of a budget in steps or epochs. None where it is not known for faults.
+// T: declared, or that of a budget in steps or epochs; nullopt after a fault.
 std::optional<Step> read_total(Settings& rate, const StepBudget& budget, std::string_view schedule) {
   const Key total{"total_steps", "The step at which the schedule ends; left out: that at which the budget does.",
                   "steps"};
@@ -272,7 +137,7 @@ std::optional<Step> read_total(Settings& rate, const StepBudget& budget, std::st
   return std::nullopt;
 }
 
-// When the rate is multiplied by `factor` once more.
+// The interval after which the rate is multiplied by `factor`.
 Step read_decay_every(Settings& rate, const EpochLength& epoch) {
   const auto epochs = rate.optional_number(
       {"decay_every_epochs", "The same in epochs, instead of decay_every_steps.", "epochs", "decay_every_steps"},
@@ -293,7 +158,7 @@ Step read_constant_from(Settings& rate, const EpochLength& epoch) {
   return steps_of_epochs(rate, "constant_from_epoch", *epochs, epoch).value_or(0);
 }
 
-// The keys of one schedule alone.
+// Keys that only one schedule has.
 void read_course(Settings& rate, const EpochLength& epoch, LearningRate::Options& options) {
   constexpr Range positive{.low = 0, .low_open = true, .high_open = true};
   if (options.shape == Shape::step) options.decay_steps = read_decay_points(rate, epoch);
@@ -311,7 +176,8 @@ void read_course(Settings& rate, const EpochLength& epoch, LearningRate::Options
                                {.low = 1, .low_open = true, .high_open = true}, options.base);
 }
 
-// What does not fit is left out of the options, and is a fault unless it follows from others (`is_certain` is false).
+// Leaves lengths that do not fit out of the options. They are faults unless they may follow from others (`is_certain`
+// is false).
 void check_lengths(Settings& rate, const Length& warmup, const Length& hold, bool is_certain,
                    LearningRate::Options& options) {
   const auto T = static_cast<double>(options.total_steps.value());
@@ -330,48 +196,6 @@ void check_lengths(Settings& rate, const Length& warmup, const Length& hold, boo
                "must not be within the warm-up");
   options.constant_from = most;
 }
-
-}  // namespace
-
-std::span<const LearningRateRow> learning_rate_schedules() { return learning_rate_rows; }
-
-std::shared_ptr<const LearningRate> read_learning_rate(Settings& training, const StepBudget& budget,
-                                                       const EpochLength& epoch, bool time_only) {
-  Settings rate = training.section({"learning_rate", "The learning rate as a function of the step."});
-  LearningRate::Options options;
-  const auto* const row =
-      rate.row({"schedule", "Its course after the warm-up."}, learning_rate_rows, time_only ? "constant" : "");
-  if (row) options.shape = row->shape;
-  options.peak =
-      rate.number({"peak", "The highest rate, after the warm-up."}, {.low = 0, .low_open = true, .high_open = true},
-                  time_only ? std::optional(options.peak) : std::nullopt);
-  options.final = rate.number({"final", "The rate at the end of a schedule that has one."}, non_negative, 1e-6);
-  options.warmup_start = rate.number({"warmup_start", "The rate of the warm-up's first step."}, non_negative,
-                                     Stated(options.final, "final"));
-  options.counter = rate.choice(
-      {"counter", "What counts: steps done, the next step's number, or an optimizer's counter (1, 1, 2, ...)."},
-      {{"done", LearningRate::Counter::done},
-       {"next", LearningRate::Counter::next},
-       {"optimizer", LearningRate::Counter::optimizer}},
-      options.counter);
-  const std::size_t faults = rate.faults_so_far();
-  const Length warmup = read_length(rate, warmup_keys, epoch);
-  const Length hold = has_hold(options.shape) ? read_length(rate, hold_keys, epoch) : Length{.key = "hold_steps"};
-  options.warmup_steps = warmup.steps, options.warmup_share = warmup.share;
-  options.hold_steps = hold.steps, options.hold_share = hold.share;
-  read_course(rate, epoch, options);
-  options.total_steps = most;
-  bool is_known = warmup.is_known && hold.is_known;
-  if (row && (has_end(options.shape) || warmup.share + hold.share > 0)) {
-    const std::optional<Step> total_steps = read_total(rate, budget, row->name);
-    options.total_steps = total_steps.value_or(most);
-    is_known &= total_steps.has_value();
-  }
-  check_lengths(rate, warmup, hold, is_known && rate.faults_so_far() == faults, options);
-  return std::make_shared<LearningRate>(std::move(options));
-}
-
-namespace {
 
 constexpr Range at_least_zero{.low = 0, .high_open = true};
 constexpr Range above_zero{.low = 0, .low_open = true, .high_open = true};
@@ -425,11 +249,6 @@ void read_betas(Settings& optimizer, Options& options) {
       optimizer.number({"epsilon", "What is added to the root of the second moment."}, above_zero, options.epsilon);
 }
 
-bool read_bias_correction(Settings& optimizer, bool corrects) {
-  return optimizer.flag({"bias_correction", "Whether moments, which begin at zero, are divided by 1 - beta^step."},
-                        corrects);
-}
-
 std::unique_ptr<Optimizer> read_sgd(Settings& optimizer) {
   SgdOptions options;
   const std::size_t faults = optimizer.faults_so_far();
@@ -445,21 +264,20 @@ std::unique_ptr<Optimizer> read_sgd(Settings& optimizer) {
   return make_sgd(options);
 }
 
-std::unique_ptr<Optimizer> read_adam(Settings& optimizer) {
-  AdamWOptions options{.weight_decay = {.scope = DecayScope::all, .form = DecayForm::coupled}};
+std::unique_ptr<Optimizer> read_adam_form(Settings& optimizer, AdamWOptions options) {
   read_betas(optimizer, options);
-  options.corrects_bias = read_bias_correction(optimizer, options.corrects_bias);
+  options.corrects_bias =
+      optimizer.flag({"bias_correction", "Whether moments, which begin at zero, are divided by 1 - beta^step."},
+                     options.corrects_bias);
   options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
   return make_adamw(options);
 }
 
-std::unique_ptr<Optimizer> read_adamw(Settings& optimizer) {
-  AdamWOptions options;
-  read_betas(optimizer, options);
-  options.corrects_bias = read_bias_correction(optimizer, options.corrects_bias);
-  options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
-  return make_adamw(options);
+std::unique_ptr<Optimizer> read_adam(Settings& optimizer) {
+  return read_adam_form(optimizer, {.weight_decay = {.scope = DecayScope::all, .form = DecayForm::coupled}});
 }
+
+std::unique_ptr<Optimizer> read_adamw(Settings& optimizer) { return read_adam_form(optimizer, {}); }
 
 std::unique_ptr<Optimizer> read_rmsprop(Settings& optimizer) {
   RmsPropOptions options;
@@ -539,8 +357,8 @@ std::string some_of(const std::vector<std::string>& names) {
   return fmt::format("{} and {} others", fmt::join(std::span(names).first(most), ", "), names.size() - most);
 }
 
-// Lists are published with the names of several codes, and are shared by models; but one that fits no tensor at all
-// would exclude nothing, unseen.
+// Published lists have names of several codes and are shared by models. But a list that fits no tensor would silently
+// exclude nothing.
 void check_excluded(Settings& optimizer, const Optimizer& made, const std::vector<ParameterTensor>& tensors) {
   const std::vector<std::string>& parts = made.weight_decay().exclude;
   std::vector<std::string> names;
@@ -551,10 +369,7 @@ void check_excluded(Settings& optimizer, const Optimizer& made, const std::vecto
                                          parts.size() == 1 ? "is" : "are all", some_of(names)));
 }
 
-}  // namespace
-
-std::span<const OptimizerRow> optimizers() { return optimizer_rows; }
-
+// The table [training.optimizer]. Never null.
 std::unique_ptr<Optimizer> read_optimizer(Settings& training, const ObjectivePlan& objective) {
   Settings optimizer = training.section({"optimizer", "Which optimizer, and its settings."});
   const auto* const row = optimizer.row({"name", "Which optimizer."}, optimizer_rows, objective.time_only ? "sgd" : "");
@@ -562,8 +377,6 @@ std::unique_ptr<Optimizer> read_optimizer(Settings& training, const ObjectivePla
   check_excluded(optimizer, *made, objective.tensors);
   return made;
 }
-
-namespace {
 
 bool is_same(const TomlNode* a, const TomlNode* b) { return a && b && inline_toml(*a) == inline_toml(*b); }
 
@@ -578,7 +391,7 @@ void add_leaves(const TomlNode& table, const std::string& prefix,
   }
 }
 
-// A table of [training] as it is with these of its keys alone.
+// A table of [training] resolved from these keys.
 template <typename Read>
 TomlNode resolved_with(std::string_view table, TomlNode keys, const Read& read) {
   TomlNode training;
@@ -596,7 +409,7 @@ TomlNode only(std::initializer_list<const char*> names, const TomlNode& table) {
   return result;
 }
 
-// What is as in `usual`, but for the key that says which it is.
+// Erases keys that are as in `usual`, except for the deciding one.
 void leave_out(TomlNode& table, std::string_view deciding, const TomlNode& usual) {
   std::erase_if(table.table(), [&](const TomlNode::Member& member) {
     return member.key != deciding && is_same(usual.find(member.key), &member.value);
@@ -610,7 +423,6 @@ void leave_out_defaults(TomlNode& optimizer, const ObjectivePlan& objective) {
   leave_out(optimizer, "name", usual);
 }
 
-// Of a first phase.
 void leave_out_defaults_of_method(TomlNode& method) {
   if (!method.find("algorithm")) return;
   const TomlNode usual = resolved_with("method", only({"algorithm"}, method), [](Settings& training) {
@@ -620,7 +432,7 @@ void leave_out_defaults_of_method(TomlNode& method) {
   leave_out(method, "algorithm", usual);
 }
 
-// `common`: the file's, complete.
+// Erases keys that are as in the file's complete `common`.
 void leave_out_same(TomlNode& rate, const TomlNode& common) {
   const auto starts_at_its_end = [](const TomlNode& one) {
     return is_same(one.find("warmup_start"), one.find("final"));
@@ -635,7 +447,236 @@ void leave_out_same(TomlNode& rate, const TomlNode& common) {
   });
 }
 
+std::vector<float> floats_in(const std::filesystem::path& file) {
+  try {
+    const NpyArray array(file);
+    if (array.shape().size() != 1 || array.type() != "<f4")
+      throw NpyFault(
+          fmt::format("has {} dimensions and elements of type {}; must be one model's parameters, (n,) of "
+                      "float32: numpy.save(\"{}\", a.astype(\"<f4\").ravel())",
+                      array.shape().size(), described_type(array.type()), file.filename().string()));
+    std::vector<float> values(array.data<float>(), array.data<float>() + array.shape().front());
+    const auto wrong = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+    if (wrong != values.end())
+      throw NpyFault(fmt::format("its number {} is {}; must be finite", wrong - values.begin(), *wrong));
+    return values;
+  } catch (const NpyFault& problem) {
+    throw std::runtime_error(fmt::format("{}: {}", file.string(), problem.what()));
+  } catch (const std::system_error& problem) {
+    throw std::runtime_error(fmt::format("{}: {}", file.string(), problem.code().message()));
+  }
+}
+
+StartingPoint load(const std::filesystem::path& file) {
+  StartingPoint start{.parameters = floats_in(file)};
+  const std::filesystem::path buffers = std::filesystem::path(file).replace_filename("buffers.npy");
+  if (std::filesystem::exists(buffers)) start.buffers = floats_in(buffers);
+  return start;
+}
+
+std::string digest_of(const StartingPoint& start) {
+  std::string bytes;
+  for (const auto* values : {&start.parameters, &start.buffers}) {
+    bytes += fmt::format("{} ", values->size());
+    bytes.append(reinterpret_cast<const char*>(values->data()), values->size() * sizeof(float));
+  }
+  return content_hash(bytes);
+}
+
+// Why the start does not suit the model; empty: it does, or the model is unknown.
+std::string misfit(const StartingPoint& start, const ObjectivePlan& objective) {
+  const auto parameters = static_cast<std::int64_t>(start.parameters.size());
+  const auto buffers = static_cast<std::int64_t>(start.buffers.size());
+  if (objective.parameters == 0) return {};
+  if (parameters != objective.parameters)
+    return fmt::format("holds {} parameters; the model has {}", parameters, objective.parameters);
+  if (buffers > 0 && buffers != objective.buffers)
+    return fmt::format("has beside it a buffers.npy that holds {} numbers; the model has {}", buffers,
+                       objective.buffers);
+  return {};
+}
+
+// training.start: the parameters of a finished run, from which a training starts. Null without the key or after a
+// fault.
+std::shared_ptr<const StartingPoint> read_start(Settings& training, const ObjectivePlan& objective, bool time_only) {
+  const Key key{"start", "A finished run's parameters.npy: where the training starts, with buffers.npy beside it.", "",
+                "the model's own first values"};
+  const Key hash{"start_hash", "Written by the program: the digest of these files, which must still be that.", "",
+                 "any content"};
+  static_cast<void>(training.has(hash));  // known, also without a file
+  if (!training.has(key)) return nullptr;
+  const std::filesystem::path file = training.file("start");
+  if (file.empty()) return nullptr;
+  if (time_only) {
+    training.fault("start", "must be left out: there is no model");
+    return nullptr;
+  }
+  try {
+    auto start = std::make_shared<const StartingPoint>(load(file));
+    const std::string digest = digest_of(*start);
+    if (training.text("start_hash", digest) != digest)
+      training.fault("start_hash",
+                     fmt::format("the content of {} is another, {}; left out, any is right", file.string(), digest));
+    const std::string wrong = misfit(*start, objective);
+    if (wrong.empty()) return start;
+    training.fault("start", fmt::format("{} {}", file.string(), wrong));
+  } catch (const std::runtime_error& problem) {
+    training.fault("start", problem.what());
+  }
+  return nullptr;
+}
+
+constexpr std::int64_t most_start_steps = 1'000'000'000'000;
+
 }  // namespace
+
+const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults) {
+  const TomlNode* training = written.find("training");
+  const TomlNode* common = training ? training->find("common") : nullptr;
+  if (!common) return nullptr;
+  if (!common->is_table()) {
+    faults.add(common->place, fmt::format("training.common = {}; must be a table", inline_toml(*common)));
+    return nullptr;
+  }
+  if (const TomlNode* own = common->find("common"))
+    faults.add(own->place, "training.common.common; must be left out: there is one first phase");
+  const TomlNode* takes = common->find("takes");
+  if (takes && !takes_body_alone(*common) && inline_toml(*takes) != inline_toml(text("all")))
+    faults.add(takes->place,
+               fmt::format("training.common.takes = {}; must be one of \"all\", \"body\"", inline_toml(*takes)));
+  for (const char* const tables : described)
+    if (const TomlNode* own = common->find(tables); own && !own->is_table())
+      faults.add(own->place, fmt::format("training.common.{} = {}; must be a table", tables, inline_toml(*own)));
+  const bool has_method = check_method(*common, faults);
+  const TomlNode *steps = common->find("steps"), *epochs = common->find("epochs");
+  if (steps && epochs)
+    faults.add(epochs->place, fmt::format("training.common.epochs = {}; must be left out beside steps, the same length",
+                                          inline_toml(*epochs)));
+  else if (!steps && !epochs)
+    faults.add(common->place, "training.common; must have steps or epochs, the length of the phase");
+  return (steps || epochs) && has_method ? common : nullptr;
+}
+
+TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common) {
+  TomlNode document = written;
+  TomlNode training = *written.find("training");
+  training.erase("common");
+  TomlNode own = common, budget;
+  for (const char* const length : lengths) {
+    if (const TomlNode* value = common.find(length)) budget.set(length, value->place, *value);
+    own.erase(length);
+  }
+  for (const char* const tables : described) {
+    const TomlNode *of_file = written.find(tables), *of_phase = common.find(tables);
+    own.erase(tables);
+    if (!of_phase || !of_phase->is_table()) continue;
+    const bool joins = of_file && of_file->is_table();
+    document.set(tables, of_phase->place, joins ? with_own_training(*of_file, *of_phase) : *of_phase);
+  }
+  TomlNode method, recording;
+  if (const TomlNode* of_phase = common.find("method")) method = *of_phase;
+  method.set("label", {}, text(common_phase_label));
+  if (!method.find("algorithm")) method.set("algorithm", {}, text("sync-sgd"));
+  own.erase("method");
+  own.erase("takes");
+  document.set("training", common.place, with_own_training(std::move(training), own));
+  document.set("budget", common.place, std::move(budget));
+  document.set("methods", {}, {TomlNode::Array{std::move(method)}, {}});
+  recording.set("parameters", {}, {true, {}});
+  document.set("recording", {}, std::move(recording));
+  for (const char* const of_file : {"sweep", "variants", "claim", "tune"}) document.erase(of_file);
+  return document;
+}
+
+TomlNode resolved_common_phase(const TomlNode& written, const TomlNode& all, const TomlNode& alone) {
+  TomlNode common;
+  for (const char* const key : {"steps", "epochs", "takes"})
+    if (const TomlNode* value = written.find(key)) common.set(key, {}, *value);
+  if (written.find("method")) {
+    TomlNode method = alone.find("methods")->array().front();
+    method.erase("label");
+    common.set("method", {}, std::move(method));
+  }
+  const TomlNode differs = training_difference(*all.find("training"), *alone.find("training"));
+  for (const TomlNode::Member& member : differs.table()) common.set(member.key, {}, member.value);
+  for (const char* const tables : described) {
+    const TomlNode *of_file = all.find(tables), *of_phase = alone.find(tables);
+    if (!of_file || !of_phase) continue;
+    TomlNode own = training_difference(*of_file, *of_phase);
+    if (!own.table().empty()) common.set(tables, {}, std::move(own));
+  }
+  return common;
+}
+
+bool takes_body_alone(const TomlNode& common) {
+  const TomlNode* takes = common.find("takes");
+  return takes && inline_toml(*takes) == inline_toml(text("body"));
+}
+
+std::vector<TakenElements> taken_body(const ObjectivePlan& of_phase, const ObjectivePlan& of_method) {
+  std::vector<TakenElements> taken;
+  if (of_phase.body_tensors != of_method.body_tensors) return taken;
+  for (const ParameterTensor& own : of_method.tensors) {
+    if (own.place >= of_method.body_tensors) continue;
+    const auto found = std::ranges::find(of_phase.tensors, own.place, &ParameterTensor::place);
+    if (found == of_phase.tensors.end() || found->name != own.name || found->size != own.size) return {};
+    taken.push_back({.from = found->offset, .to = own.offset, .size = own.size});
+  }
+  return taken;
+}
+
+void describe_common_phase(Settings& root) {
+  Settings common = root.section("training").section("common");
+  common.optional_integer({"steps", "Length of the phase, in optimizer steps.", "steps", "epochs"}, 1,
+                          std::numeric_limits<std::int64_t>::max());
+  common.optional_number({"epochs", "Length of the phase, in passes over the training data.", "epochs", "steps"},
+                         Range{.low = 0, .low_open = true, .high_open = true});
+  common.keep_as_written({"method", "Its algorithm and that one's keys; left out: synchronous SGD."});
+  static_cast<void>(common.choice({"takes", "What of its model a method starts with: all, or all but its head."},
+                                  {{"all", false}, {"body", true}}, false));
+  for (const char* const tables : described)
+    common.keep_as_written({tables, "Tables [models.*] or [datasets.*], with what is otherwise in the phase."});
+}
+
+std::span<const LearningRateRow> learning_rate_schedules() { return learning_rate_rows; }
+
+std::shared_ptr<const LearningRate> read_learning_rate(Settings& training, const StepBudget& budget,
+                                                       const EpochLength& epoch, bool time_only) {
+  Settings rate = training.section({"learning_rate", "The learning rate as a function of the step."});
+  LearningRate::Options options;
+  const auto* const row =
+      rate.row({"schedule", "Its course after the warm-up."}, learning_rate_rows, time_only ? "constant" : "");
+  if (row) options.shape = row->shape;
+  options.peak =
+      rate.number({"peak", "The highest rate, after the warm-up."}, {.low = 0, .low_open = true, .high_open = true},
+                  time_only ? std::optional(options.peak) : std::nullopt);
+  options.final = rate.number({"final", "The rate at the end of a schedule that has one."}, non_negative, 1e-6);
+  options.warmup_start = rate.number({"warmup_start", "The rate of the warm-up's first step."}, non_negative,
+                                     Stated(options.final, "final"));
+  options.counter = rate.choice(
+      {"counter", "What counts: steps done, the next step's number, or an optimizer's counter (1, 1, 2, ...)."},
+      {{"done", LearningRate::Counter::done},
+       {"next", LearningRate::Counter::next},
+       {"optimizer", LearningRate::Counter::optimizer}},
+      options.counter);
+  const std::size_t faults = rate.faults_so_far();
+  const Length warmup = read_length(rate, warmup_keys, epoch);
+  const Length hold = has_hold(options.shape) ? read_length(rate, hold_keys, epoch) : Length{.key = "hold_steps"};
+  options.warmup_steps = warmup.steps, options.warmup_share = warmup.share;
+  options.hold_steps = hold.steps, options.hold_share = hold.share;
+  read_course(rate, epoch, options);
+  options.total_steps = most;
+  bool is_known = warmup.is_known && hold.is_known;
+  if (row && (has_end(options.shape) || warmup.share + hold.share > 0)) {
+    const std::optional<Step> total_steps = read_total(rate, budget, row->name);
+    options.total_steps = total_steps.value_or(most);
+    is_known &= total_steps.has_value();
+  }
+  check_lengths(rate, warmup, hold, is_known && rate.faults_so_far() == faults, options);
+  return std::make_shared<LearningRate>(std::move(options));
+}
+
+std::span<const OptimizerRow> optimizers() { return optimizer_rows; }
 
 TomlNode with_own_training(TomlNode training, const TomlNode& own) {
   for (const TomlNode::Member& member : own.table()) {
@@ -677,93 +718,6 @@ std::vector<std::pair<std::string, std::string>> listed_leaves(const TomlNode& t
   return leaves;
 }
 
-namespace {
-
-// training.start: the parameters of a finished run, from which a training starts.
-// Null where the key is not written, or after a fault.
-std::shared_ptr<const StartingPoint> read_start(Settings& training, const ObjectivePlan& objective, bool time_only);
-
-std::vector<float> floats_in(const std::filesystem::path& file) {
-  try {
-    const NpyArray array(file);
-    if (array.shape().size() != 1 || array.type() != "<f4")
-      throw NpyFault(
-          fmt::format("has {} dimensions and elements of type {}; must be one model's parameters, (n,) of "
-                      "float32: numpy.save(\"{}\", a.astype(\"<f4\").ravel())",
-                      array.shape().size(), described_type(array.type()), file.filename().string()));
-    std::vector<float> values(array.data<float>(), array.data<float>() + array.shape().front());
-    const auto wrong = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
-    if (wrong != values.end())
-      throw NpyFault(fmt::format("its number {} is {}; must be finite", wrong - values.begin(), *wrong));
-    return values;
-  } catch (const NpyFault& problem) {
-    throw std::runtime_error(fmt::format("{}: {}", file.string(), problem.what()));
-  } catch (const std::system_error& problem) {
-    throw std::runtime_error(fmt::format("{}: {}", file.string(), problem.code().message()));
-  }
-}
-
-StartingPoint load(const std::filesystem::path& file) {
-  StartingPoint start{.parameters = floats_in(file)};
-  const std::filesystem::path buffers = std::filesystem::path(file).replace_filename("buffers.npy");
-  if (std::filesystem::exists(buffers)) start.buffers = floats_in(buffers);
-  return start;
-}
-
-std::string digest_of(const StartingPoint& start) {
-  std::string bytes;
-  for (const auto* values : {&start.parameters, &start.buffers}) {
-    bytes += fmt::format("{} ", values->size());
-    bytes.append(reinterpret_cast<const char*>(values->data()), values->size() * sizeof(float));
-  }
-  return content_hash(bytes);
-}
-
-// Empty: it suits the model, or nothing is known of that.
-std::string misfit(const StartingPoint& start, const ObjectivePlan& objective) {
-  const auto parameters = static_cast<std::int64_t>(start.parameters.size());
-  const auto buffers = static_cast<std::int64_t>(start.buffers.size());
-  if (objective.parameters == 0) return {};
-  if (parameters != objective.parameters)
-    return fmt::format("holds {} parameters; the model has {}", parameters, objective.parameters);
-  if (buffers > 0 && buffers != objective.buffers)
-    return fmt::format("has beside it a buffers.npy that holds {} numbers; the model has {}", buffers,
-                       objective.buffers);
-  return {};
-}
-
-std::shared_ptr<const StartingPoint> read_start(Settings& training, const ObjectivePlan& objective, bool time_only) {
-  const Key key{"start", "A finished run's parameters.npy: where the training starts, with buffers.npy beside it.", "",
-                "the model's own first values"};
-  const Key hash{"start_hash", "Written by the program: the digest of these files, which must still be that.", "",
-                 "any content"};
-  static_cast<void>(training.has(hash));  // known, also where there is no file
-  if (!training.has(key)) return nullptr;
-  const std::filesystem::path file = training.file("start");
-  if (file.empty()) return nullptr;
-  if (time_only) {
-    training.fault("start", "must be left out: there is no model");
-    return nullptr;
-  }
-  try {
-    auto start = std::make_shared<const StartingPoint>(load(file));
-    const std::string digest = digest_of(*start);
-    if (training.text("start_hash", digest) != digest)
-      training.fault("start_hash",
-                     fmt::format("the content of {} is another, {}; left out, any is right", file.string(), digest));
-    const std::string wrong = misfit(*start, objective);
-    if (wrong.empty()) return start;
-    training.fault("start", fmt::format("{} {}", file.string(), wrong));
-  } catch (const std::runtime_error& problem) {
-    training.fault("start", problem.what());
-  }
-  return nullptr;
-}
-
-constexpr std::int64_t most_start_steps = 1'000'000'000'000;
-
-}  // namespace
-
 TrainingSection read_training(Settings& root, ObjectiveContext context, std::optional<Step> after_common_phase,
                               bool takes_common) {
   TrainingSection result;
@@ -777,7 +731,7 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
   TrainingPlan& plan = result.plan;
   plan.time_only = result.objective.time_only;
   if (plan.time_only) {
-    // A data set that is named fixes the length of an epoch; the default must not.
+    // Only a data set that the file names determines the length of an epoch.
     if (!training.has("dataset")) training.leave_out("dataset");
     const std::int64_t most = std::numeric_limits<std::int32_t>::max();
     const std::int64_t parameters =

@@ -1,28 +1,20 @@
-#include "experiments/sections/tuning.hpp"
-
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <map>
-#include <optional>
 #include <set>
-#include <string>
-#include <utility>
 
 #include "experiments/sections/definition.hpp"
 #include "experiments/sections/variation.hpp"
 #include "results/summary.hpp"
 #include "workers/config/key_path.hpp"
-#include "workers/config/settings.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// The point at which a method is tuned for this one.
+// The point at which methods are tuned for this one.
 SweepPoint tuning_point(SweepPoint point, const TuneSection& tune) {
   for (const auto& [axis, entry] : tune.fixed) point[axis] = entry;
   return point;
@@ -35,8 +27,8 @@ std::vector<Change> changes_to(const std::vector<TunedAxis>& axes, const Setting
   return changes;
 }
 
-// Settings are judged by what is held out, and the runs, as the file says, by the test set: a trial's target is one of
-// the validation split where there is one.
+// Settings are judged by held-out samples, and the runs, as the file says, by the test set: a trial's target is of the
+// validation split if there is one.
 void aim_at_validation(TomlNode& root, std::size_t method, const SourcePlace& place) {
   const auto holds_out = [](const TomlNode* training) {
     return training && training->is_table() && training->find("validation_samples");
@@ -49,7 +41,7 @@ void aim_at_validation(TomlNode& root, std::size_t method, const SourcePlace& pl
     evaluation->set("target_of", place, {std::string("validation"), place});
 }
 
-// The document of a trial. What is only recorded is not.
+// The document of a trial, without [recording].
 TomlNode document_of_trial(const Expansion& all, std::size_t point, std::size_t method,
                            const std::vector<TunedAxis>& axes, const Setting& setting, std::uint64_t seed,
                            const TuneSection& tune) {
@@ -60,25 +52,19 @@ TomlNode document_of_trial(const Expansion& all, std::size_t point, std::size_t 
   return document_of_run(std::move(root), method, seed);
 }
 
-// Every combination, the last axis varying fastest.
 std::vector<Setting> settings_of(const std::vector<TunedAxis>& axes) {
-  std::vector<Setting> settings = {{}};
-  for (const TunedAxis& axis : axes) {
-    std::vector<Setting> longer;
-    for (const Setting& setting : settings)
-      for (const TomlNode& value : axis.values) {
-        longer.push_back(setting);
-        longer.back().push_back(value);
-      }
-    settings = std::move(longer);
+  std::vector<Setting> settings;
+  for (const auto& place : combinations(axes, [](const TunedAxis& axis) { return axis.values.size(); })) {
+    settings.emplace_back();
+    for (std::size_t i = 0; i < axes.size(); ++i) settings.back().push_back(axes[i].values[place[i]]);
   }
   return settings;
 }
 
-// A model whose loss is a formula, such as the quadratic: nothing can be held out, and nothing is learned from a test.
+// A model whose loss is a formula, such as the quadratic, has no samples to hold out, and its test reveals nothing.
 bool is_formula(const ObjectivePlan& objective) { return objective.load && !objective.load_kinds; }
 
-// Why settings cannot be judged by it; empty: they can.
+// Why the measure cannot judge settings; empty: it can.
 std::string why_not_judged_by(const std::string& name, const Definition& trained) {
   const bool has_data = !is_formula(trained.training.objective);
   if (measure_named(name)->better == Better::neither) return "must be one of which less or more is better";
@@ -122,7 +108,7 @@ std::string measure_of_tuning(const TuneSection& tune, const std::vector<Definit
   return all_have("final_validation_accuracy") ? "final_validation_accuracy" : "final_validation_loss";
 }
 
-// The groups of all methods at the points at which they are tuned.
+// The groups of all methods at their tuning points.
 class Groups {
  public:
   // The first two outlive it.
@@ -153,7 +139,7 @@ class Groups {
     return names;
   }
 
-  // Of a setting's first trial; nothing after faults, which are added.
+  // The course of a setting's first trial; nullopt after faults, which are added.
   std::optional<std::string> course(std::size_t point, std::size_t method, const Setting& setting, FaultList& faults) {
     const Reading one =
         read_document(document_of_trial(all_, point, method, tune_.axes[method], setting, tune_.seeds.front(), tune_),
@@ -165,7 +151,7 @@ class Groups {
     return fmt::format("{} {}", method, course_of(one));
   }
 
-  // A method that has the trials of an earlier point, since what varies does not concern it, has its group.
+  // A method with the trials of an earlier point, because what varies does not concern it, shares that group.
   void add(std::size_t point, std::size_t method, FaultList& faults) {
     const std::vector<Setting> settings = settings_of(tune_.axes[method]);
     const std::optional<std::string> first = course(point, method, settings.front(), faults);
@@ -199,56 +185,6 @@ class Groups {
   std::map<SweepPoint, std::size_t> numbers_;                         // of tuning points
   std::map<std::string, std::size_t> courses_;                        // of groups' first trials
 };
-
-}  // namespace
-
-std::uint64_t number_of_trials(const TuneSection& tune, const std::vector<SweepAxis>& axes) {
-  std::uint64_t trials = saturated_product(tune.seeds.size(), tune.methods.size());
-  for (std::size_t axis = 0; axis < axes.size(); ++axis)
-    if (!tune.fixed.contains(axis)) trials = saturated_product(trials, axes[axis].entries.size());
-  return saturated_product(trials, tune.settings(0));
-}
-
-std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expansion>& all, const TuneSection& tune,
-                                              std::span<const Run> runs, std::span<const std::size_t> points,
-                                              FaultList& faults) {
-  FaultList found;
-  auto kept = std::make_shared<const TuneSection>(tune);
-  const auto groups = std::make_shared<Groups>(*all, *kept, found);
-  TuningPlan plan{.seeds = tune.seeds,
-                  .measure = found.empty() ? measure_of_tuning(tune, groups->trained, found) : "",
-                  .extensions = tune.extensions};
-  faults.add(found);
-  if (!found.empty()) return nullptr;
-  for (const auto& [axis, entry] : tune.fixed)
-    for (const SweepEntry::Name& name : all->axes[axis].entries[entry].names) plan.where.push_back(name.name);
-  plan.groups = groups->groups;
-  for (std::size_t i = 0; i < runs.size(); ++i)
-    plan.group_of_run.emplace(runs[i].hash, groups->of(points[i], runs[i].method_index));
-  plan.trial = [all, kept, groups](std::size_t group, const Setting& setting, std::uint64_t seed) {
-    const TuningGroup& of = groups->groups[group];
-    Run run = plan_run(document_of_trial(*all, groups->points[group], of.method_index, of.axes, setting, seed, *kept),
-                       all->file, all->options);
-    run.is_trial = true;
-    run.method_index = of.method_index;
-    run.sweep = of.point;
-    for (std::size_t i = 0; i < setting.size(); ++i)
-      run.sweep.emplace_back(of.axes[i].key, label_of(of.axes[i], setting[i]));
-    return run;
-  };
-  plan.runs = [all, kept, groups](const std::map<std::size_t, Setting>& settings) {
-    const auto tuned = [&](std::size_t point, std::size_t method) -> std::optional<std::vector<Change>> {
-      const std::size_t group = groups->of(point, method);
-      const auto setting = settings.find(group);
-      if (setting == settings.end()) return {};
-      return changes_to(groups->groups[group].axes, setting->second);
-    };
-    return runs_of(*all, tuned).runs;
-  };
-  return std::make_shared<const TuningPlan>(std::move(plan));
-}
-
-namespace {
 
 using Path = std::vector<std::string>;
 
@@ -346,7 +282,7 @@ class TuneReader {
     }
   }
 
-  // `keys`: of what varies; `values`: of the member's key, none where nothing varies it.
+  // `keys`: of what varies; `values`: of the member's key, empty if nothing varies it.
   void add_fault_of_where(const TomlNode::Member& member, const std::string& value, const std::set<std::string>& keys,
                           const std::vector<std::string>& values) {
     if (values.empty()) {
@@ -407,7 +343,7 @@ class TuneReader {
       common_.push_back(std::move(axis));
   }
 
-  // Whether something that varies sets the key; then the command line's sweep takes it, or it is a fault.
+  // Whether something that varies sets the key. It is a fault, unless the command line sweeps the key.
   bool is_swept(const TunedAxis& axis, const Path& path) {
     for (const SweepAxis& varies : swept_)
       for (const SweepEntry& entry : varies.entries)
@@ -421,7 +357,7 @@ class TuneReader {
     return false;
   }
 
-  // Of each method: what all are tuned by, and its own keys.
+  // Gives each method the common axes and its own.
   void join() {
     const auto add_unless_swept = [&](std::size_t method, TunedAxis axis, const Path& written) {
       if (is_swept(axis, written) || is_swept(axis, axis.path))
@@ -480,10 +416,56 @@ class TuneReader {
   TuneSection section_;
   std::vector<TunedAxis> common_;
   std::vector<std::pair<std::size_t, TunedAxis>> own_;  // by method
-  bool left_out_ = false;                               // the command line has something instead
+  bool left_out_ = false;                               // a key was left to the command line
 };
 
 }  // namespace
+
+std::uint64_t number_of_trials(const TuneSection& tune, const std::vector<SweepAxis>& axes) {
+  std::uint64_t trials = saturated_product(tune.seeds.size(), tune.methods.size());
+  for (std::size_t axis = 0; axis < axes.size(); ++axis)
+    if (!tune.fixed.contains(axis)) trials = saturated_product(trials, axes[axis].entries.size());
+  return saturated_product(trials, tune.settings(0));
+}
+
+std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expansion>& all, const TuneSection& tune,
+                                              std::span<const Run> runs, std::span<const std::size_t> points,
+                                              FaultList& faults) {
+  FaultList found;
+  auto kept = std::make_shared<const TuneSection>(tune);
+  const auto groups = std::make_shared<Groups>(*all, *kept, found);
+  TuningPlan plan{.seeds = tune.seeds,
+                  .measure = found.empty() ? measure_of_tuning(tune, groups->trained, found) : "",
+                  .extensions = tune.extensions};
+  faults.add(found);
+  if (!found.empty()) return nullptr;
+  for (const auto& [axis, entry] : tune.fixed)
+    for (const SweepEntry::Name& name : all->axes[axis].entries[entry].names) plan.where.push_back(name.name);
+  plan.groups = groups->groups;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    plan.group_of_run.emplace(runs[i].hash, groups->of(points[i], runs[i].method_index));
+  plan.trial = [all, kept, groups](std::size_t group, const Setting& setting, std::uint64_t seed) {
+    const TuningGroup& of = groups->groups[group];
+    Run run = plan_run(document_of_trial(*all, groups->points[group], of.method_index, of.axes, setting, seed, *kept),
+                       all->file, all->options);
+    run.is_trial = true;
+    run.method_index = of.method_index;
+    run.sweep = of.point;
+    for (std::size_t i = 0; i < setting.size(); ++i)
+      run.sweep.emplace_back(of.axes[i].key, label_of(of.axes[i], setting[i]));
+    return run;
+  };
+  plan.runs = [all, kept, groups](const std::map<std::size_t, Setting>& settings) {
+    const auto tuned = [&](std::size_t point, std::size_t method) -> std::optional<std::vector<Change>> {
+      const std::size_t group = groups->of(point, method);
+      const auto setting = settings.find(group);
+      if (setting == settings.end()) return {};
+      return changes_to(groups->groups[group].axes, setting->second);
+    };
+    return runs_of(*all, tuned).runs;
+  };
+  return std::make_shared<const TuningPlan>(std::move(plan));
+}
 
 std::uint64_t TuneSection::settings(std::size_t method) const {
   std::uint64_t number = 1;

@@ -6,52 +6,28 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <map>
-#include <optional>
-#include <set>
-#include <span>
-#include <stdexcept>
-#include <string>
 #include <string_view>
 #include <tuple>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include "experiments/sections/definition.hpp"
 #include "workers/base/terminal_text.hpp"
 #include "workers/config/key_path.hpp"
-#include "workers/config/settings.hpp"
-#include "workers/config/toml.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// The table [sweep] as it is read.
 // A key of [sweep].
 struct SweptKey {
   std::vector<std::string> path;  // elements of lists by their numbers: their names may be swept themselves
-  std::string key;                // the same as it is written
+  std::string key;                // as written
   SourcePlace place{};
   SweptValues swept{};
 };
 
-// Keys that are swept, by groups: those of a group go together, and have as many values each.
+// Swept keys by groups, which `zip` makes: keys of a group vary together, and have equal numbers of values.
 using SweptKeys = std::vector<std::vector<SweptKey>>;
-
-// In the order of the file, a group at the place of its first key. Faults are added, and keys that have one are left
-// out, as are those that the command line sets.
-SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults);
-
-// The table that reads back to them.
-TomlNode written(const SweptKeys& keys, const SourcePlace& place);
-
-// Whether the table of [sweep], or one in it, names nothing to sweep.
-bool sweeps_nothing(const TomlNode& table);
 
 constexpr const char* zip = "zip";
 
@@ -65,7 +41,7 @@ std::string why_not_swept(const std::vector<std::string>& path) {
   return is_of_file ? "it is no key of a run" : "";
 }
 
-// Keys may be quoted, "a.b" = [...], or not, a.b = [...]: then they are tables within tables.
+// Keys may be quoted, "a.b" = [...], or tables within tables, a.b = [...].
 void collect(const TomlNode& root, const TomlNode& table, const std::string& prefix, std::vector<SweptKey>& keys,
              FaultList& faults) {
   for (const auto& [name, place, value] : table.table()) {
@@ -89,16 +65,13 @@ void collect(const TomlNode& root, const TomlNode& table, const std::string& pre
   }
 }
 
-bool is_of_command_line(const SweptKey& key) { return key.place.source == command_line_source; }
-
-// What the command line sweeps, the file no longer does.
+// Removes the file's keys that the command line sweeps, too.
 void leave_to_command_line(std::vector<SweptKey>& keys) {
-  const std::vector<SweptKey> all = keys;
-  std::erase_if(keys, [&](const SweptKey& key) {
-    return !is_of_command_line(key) && std::ranges::any_of(all, [&](const SweptKey& other) {
-      return is_of_command_line(other) && other.path == key.path;
-    });
-  });
+  std::set<std::vector<std::string>> paths;
+  const auto is_of_command_line = [](const SweptKey& key) { return key.place.source == command_line_source; };
+  for (const SweptKey& key : keys)
+    if (is_of_command_line(key)) paths.insert(key.path);
+  std::erase_if(keys, [&](const SweptKey& key) { return !is_of_command_line(key) && paths.contains(key.path); });
 }
 
 // zip = ["a", "b"], or several such lists.
@@ -118,8 +91,7 @@ std::vector<TomlNode> lists_to_zip(const TomlNode& root, FaultList& faults) {
   return {};
 }
 
-// Of the keys, as they stand in the list; nothing where one of them is not swept, which may be the command line's
-// doing.
+// Indices of the list's keys; empty if one is not swept, which the command line may have caused.
 std::vector<std::size_t> named_by(const TomlNode& root, const TomlNode& list, const std::vector<SweptKey>& keys,
                                   FaultList& faults) {
   std::vector<std::size_t> named;
@@ -155,6 +127,14 @@ std::vector<std::size_t> named_by(const TomlNode& root, const TomlNode& list, co
   return named;
 }
 
+// Whether the table of [sweep], or one in it, names nothing to sweep.
+bool sweeps_nothing(const TomlNode& table) {
+  return std::ranges::all_of(table.table(), [](const TomlNode::Member& member) {
+    return member.value.is_table() && !is_range(member.value) && sweeps_nothing(member.value);
+  });
+}
+
+// In the order of the file, a group at its first key. Leaves out faulty keys, and those that the command line sets.
 SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
   const TomlNode* sweep = root.find("sweep");
   if (!sweep) return {};
@@ -169,7 +149,7 @@ SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
   const std::size_t faults_before = faults.size();
   std::vector<SweptKey> keys;
   collect(root, *sweep, "", keys, faults);
-  if (faults.size() > faults_before) return {};  // keys are missing, so that nothing true can be said of groups
+  if (faults.size() > faults_before) return {};  // keys are missing, which would make groups look faulty
   leave_to_command_line(keys);
   std::vector<std::optional<std::size_t>> group_of(keys.size());
   std::size_t groups = 0;
@@ -195,12 +175,7 @@ SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
   return result;
 }
 
-bool sweeps_nothing(const TomlNode& table) {
-  return std::ranges::all_of(table.table(), [](const TomlNode::Member& member) {
-    return member.value.is_table() && !is_range(member.value) && sweeps_nothing(member.value);
-  });
-}
-
+// The table [sweep] that reads back to these keys.
 TomlNode written(const SweptKeys& groups, const SourcePlace& place) {
   TomlNode sweep{TomlNode::Table{}, place};
   TomlNode::Array zips;
@@ -228,7 +203,7 @@ TomlNode written(const SweptKeys& groups, const SourcePlace& place) {
   return sweep;
 }
 
-// The parts between commas that stand in neither quotes nor brackets; one part where there are none.
+// The parts between commas outside of quotes and brackets.
 std::vector<std::string_view> parts_of(std::string_view text) {
   std::vector<std::string_view> parts;
   std::size_t begin = 0;
@@ -258,14 +233,14 @@ struct CommandLineList {
   TomlNode values;  // a list, or a range
 };
 
-// Of "key=a,b,c", or of a range; nothing where the value is one value.
+// From "key=a,b,c" or a range; nullopt for a single value.
 std::optional<CommandLineList> list_of(const std::string& change) {
   Override parsed = parse_override(change);
   const auto has = [&parsed](const char* key) { return parsed.value.find(key) != nullptr; };
   if (parsed.value.is_table() && has("from") && has("to") && (has("step") || has("factor")))
     return CommandLineList{parsed.key, std::move(parsed.value)};
   const auto* text = std::get_if<std::string>(&parsed.value.value);
-  // A text in quotes has been read as TOML, and has its place.
+  // A text in quotes has been read as TOML.
   if (!text || parsed.value.place.source == command_line_source) return {};
   const std::vector<std::string_view> parts = parts_of(*text);
   if (parts.size() < 2) return {};
@@ -293,41 +268,7 @@ void sweep(TomlNode& root, CommandLineList list) {
   root.find("sweep")->set(list.key, command_line, std::move(list.values));
 }
 
-}  // namespace
-
-void apply_command_line(TomlNode& root, std::span<const std::string> changes, FaultList& faults) {
-  const auto has_empty_sweep = [&root] {
-    const TomlNode* const swept = root.find("sweep");
-    return swept && swept->is_table() && sweeps_nothing(*swept);
-  };
-  const bool was_empty = has_empty_sweep();
-  for (std::size_t i = 0; i < changes.size(); ++i) {
-    try {
-      std::optional<CommandLineList> list = changes[i].starts_with('~') ? std::nullopt : list_of(changes[i]);
-      if (list) {
-        sweep(root, std::move(*list));
-        continue;
-      }
-    } catch (const KeyPathFault& problem) {
-      faults.add({std::string(command_line_source)}, fmt::format("{}; {}", shortened(changes[i]), problem.what()));
-      continue;
-    }
-    apply_overrides(root, changes.subspan(i, 1), faults);
-  }
-  if (!was_empty && has_empty_sweep()) root.erase("sweep");  // its last key was removed
-}
-
-namespace {
-
 using Path = std::vector<std::string>;
-
-const TomlNode* found_at(const TomlNode& root, const Path& path) {
-  try {
-    return find(root, path);
-  } catch (const KeyPathFault&) {  // an element that is not there
-    return nullptr;
-  }
-}
 
 class TableReader {
  public:
@@ -393,7 +334,7 @@ class TableReader {
     changes_.push_back({path, key, member.place, member.value});
   }
 
-  // [variants.methods.DropCompute]: keys of an element, by its name.
+  // [variants.methods.DropCompute]: keys of the element of this name.
   void add_elements(const TomlNode& table, const TomlNode& list, const Path& path, const std::string& prefix) {
     for (const TomlNode::Member& member : table.table()) {
       const std::string key = fmt::format("{}.{}", prefix, member.key);
@@ -413,42 +354,16 @@ class TableReader {
   std::vector<Change> changes_;
 };
 
-}  // namespace
-
-Path with_numbers(const TomlNode& root, Path path) {
-  const TomlNode* node = &root;
-  try {
-    for (std::string& part : path) {
-      if (!node) break;
-      if (node->is_array()) {
-        const std::size_t index = element_index(*node, part);
-        part = std::to_string(index);
-        node = &node->array()[index];
-      } else {
-        node = node->find(part);
-      }
-    }
-  } catch (const KeyPathFault&) {  // whoever assigns to it says so
-  }
-  return path;
-}
-
+// The changes by a table of keys. Keys may be written with dots and quotes ("cluster.workers"), or as tables within
+// tables, also of a method (methods.DropCompute.threshold_s). They replace the document's keys one by one; but a table
+// that names another kind, optimizer, schedule, rule or form replaces the whole table, and a length in epochs (steps, a
+// share) replaces one in other units. `remove = ["a.b"]` removes keys. `name`: of the table, for faults.
 std::vector<Change> changes_of(const TomlNode& root, const TomlNode& table, const std::string& name,
                                FaultList& faults) {
   return TableReader(root, name, faults).read(table);
 }
 
-void apply(TomlNode& root, const Change& change) {
-  if (change.value)
-    assign(root, change.path, change.place, *change.value);
-  else
-    remove(root, change.path);
-}
-
-bool begins_with(const Path& path, const Path& beginning) {
-  return path.size() >= beginning.size() && std::equal(beginning.begin(), beginning.end(), path.begin());
-}
-
+// Indices of the methods that the changes concern; empty: all.
 std::set<std::size_t> methods_of(std::span<const Change> changes) {
   std::set<std::size_t> methods;
   for (const Change& change : changes) {
@@ -461,20 +376,13 @@ std::set<std::size_t> methods_of(std::span<const Change> changes) {
   return methods;
 }
 
-bool is_set_by_command_line(const TomlNode& root, const Path& path) {
-  const TomlNode* node = found_at(root, path);
-  return node && node->place.source == command_line_source;
-}
-
-namespace {
-
 std::string text_of(const std::vector<PointName>& sweep) {
   std::string text;
   for (const auto& [key, value] : sweep) text += fmt::format("{}\"{}\" = {}", text.empty() ? "" : ", ", key, value);
   return text;
 }
 
-// `places`: where the runs by their courses stand.
+// `places`: indices of runs by their courses.
 void add_runs(const Expansion& all, std::size_t point, const Tuned& tuned, std::map<std::string, std::size_t>& places,
               ExpandedRuns& made) {
   std::vector<Run>& runs = made.runs;
@@ -502,7 +410,378 @@ void add_runs(const Expansion& all, std::size_t point, const Tuned& tuned, std::
   }
 }
 
+const char* solved_key(const TomlNode& period) { return period.find("coefficient") ? "coefficient" : "steps"; }
+
+SweepAxis axis_of(const std::vector<SweptKey>& group) {
+  SweepAxis axis{.place = group.front().place, .entries = {}};
+  axis.entries.resize(group.front().swept.values.size());
+  for (std::size_t i = 0; i < axis.entries.size(); ++i)
+    for (const SweptKey& key : group) {
+      axis.entries[i].changes.push_back({key.path, key.key, key.place, key.swept.values[i]});
+      const Change& change = axis.entries[i].changes.back();
+      axis.entries[i].names.push_back({{key.key, key.swept.labels[i]}, methods_of(std::span(&change, 1))});
+    }
+  return axis;
+}
+
+// Keys of the whole file must not be in a variant or profile.
+void check_keys(const TomlNode& table, const std::string& name, FaultList& faults) {
+  for (const char* const key : {"name", "seeds", "sweep", "variants", "profiles", "claim", "tune"}) {
+    const std::string_view of_file = key;
+    const bool is_of_profile = name.starts_with("profiles") && (of_file == "seeds" || of_file == "tune");
+    const TomlNode* found = table.find(key);
+    if (found && !is_of_profile)
+      faults.add(found->place, fmt::format("{}.{}; must be a key of a run: this one is the whole file's", name, key));
+  }
+}
+
+std::string label_of(const TomlNode& variant, const std::string& name, FaultList& faults) {
+  const TomlNode* node = variant.find("label");
+  const auto* label = node ? std::get_if<std::string>(&node->value) : nullptr;
+  if (label && !label->empty()) return *label;
+  faults.add(node ? node->place : variant.place, fmt::format("{}.label; must be the variant's name", name));
+  return "";
+}
+
+// [[variants]] label = "...", and keys as changes_of reads them. nullopt if there are none, or after a fault: no label,
+// a repeated label, a key that cannot be followed.
+std::optional<SweepAxis> read_variants(const TomlNode& root, FaultList& faults) {
+  const TomlNode* variants = root.find("variants");
+  if (!variants) return {};
+  const std::size_t faults_before = faults.size();
+  if (!variants->is_array_of_tables()) {
+    faults.add(variants->place, "variants; must be tables, [[variants]], at least one");
+    return {};
+  }
+  SweepAxis axis{.place = variants->place, .entries = {}};
+  std::set<std::string> labels;
+  std::vector<Change> all;
+  for (std::size_t i = 0; i < variants->array().size(); ++i) {
+    const TomlNode& variant = variants->array()[i];
+    const std::string name = fmt::format("variants.{}", i), label = label_of(variant, name, faults);
+    if (!label.empty() && !labels.insert(label).second)
+      faults.add(variant.find("label")->place,
+                 fmt::format("{}.label = \"{}\"; must be a name that no other variant has", name, label));
+    check_keys(variant, name, faults);
+    std::vector<Change> changes = changes_of(root, variant, name, faults);
+    std::erase_if(changes, [&](const Change& change) { return is_set_by_command_line(root, change.path); });
+    all.insert(all.end(), changes.begin(), changes.end());
+    axis.entries.push_back({std::move(changes), {{{"variant", label}, {}}}});
+  }
+  for (SweepEntry& entry : axis.entries) entry.names.front().methods = methods_of(all);
+  if (faults.size() > faults_before) return {};
+  return axis;
+}
+
+// No axis may change a key, or a part of a table, that another one changes.
+void check_overlaps(const SweptKeys& groups, const std::optional<SweepAxis>& variants, FaultList& faults) {
+  struct Named {
+    std::vector<std::string> path;
+    std::string text;
+    SourcePlace place;
+  };
+  std::vector<Named> all;
+  if (variants)
+    for (const SweepEntry& entry : variants->entries)
+      for (const Change& change : entry.changes)
+        if (std::ranges::find(all, change.path, &Named::path) == all.end())
+          all.push_back({change.path, fmt::format("variants, \"{}\"", change.key), change.place});
+  const std::size_t first_key = all.size();
+  for (const std::vector<SweptKey>& group : groups)
+    for (const SweptKey& key : group) all.push_back({key.path, fmt::format("sweep.\"{}\"", key.key), key.place});
+  for (std::size_t inner = 0; inner < all.size(); ++inner)
+    for (std::size_t outer = 0; outer < all.size(); ++outer) {
+      const bool same = all[inner].path == all[outer].path, both_of_variants = inner < first_key && outer < first_key;
+      if (inner == outer || both_of_variants || (same && inner < outer)) continue;
+      if (!begins_with(all[inner].path, all[outer].path)) continue;
+      faults.add(all[inner].place, fmt::format("{}; must not be swept together with {}, which {}", all[inner].text,
+                                               all[outer].text, same ? "is the same" : "holds it"));
+    }
+}
+
+// For faults of a point.
+std::string text_of(const SweepEntry& entry, const Change& change) {
+  const PointName& name = entry.names.front().name;
+  return name.first == "variant" ? fmt::format("variant \"{}\", \"{}\"", name.second, change.key)
+                                 : fmt::format("sweep.\"{}\"", change.key);
+}
+
+// A value within tables and lists of tables.
+struct Leaf {
+  std::string member;   // of the swept table: bursts
+  std::string key;      // bursts.mean_on_steps
+  std::string written;  // 5
+};
+
+void add_leaves(const TomlNode& node, const std::string& member, const std::string& path, std::vector<Leaf>& leaves) {
+  const auto add_child = [&](const std::string& name, const TomlNode& child) {
+    add_leaves(child, member.empty() ? name : member, path.empty() ? name : path + "." + name, leaves);
+  };
+  if (node.is_table()) {
+    for (const TomlNode::Member& child : node.table()) add_child(toml_key(child.key), child.value);
+  } else if (node.is_array_of_tables() && node.array().size() == 1 && path.empty()) {
+    add_leaves(node.array().front(), member, path, leaves);  // one delay alone needs no number
+  } else if (node.is_array_of_tables()) {
+    for (std::size_t i = 0; i < node.array().size(); ++i) add_child(std::to_string(i), node.array()[i]);
+  } else {
+    const auto* text = std::get_if<std::string>(&node.value);
+    const bool is_nothing = node.is_array() && node.array().empty();
+    leaves.push_back({member, path, text ? *text : is_nothing ? "none" : inline_toml(node)});
+  }
+}
+
+// Keys that determine which others a table has: delays and networks have kinds, optimizers names, and so on.
+constexpr std::array<std::string_view, 4> keys_of_kinds = {"kind", "name", "rule", "schedule"};
+
+struct Value {
+  bool is_plain = false;       // neither a table nor a list of tables
+  std::string kind{};          // empty: it has none
+  std::vector<Leaf> leaves{};  // without the kind
+};
+
+Value read_value(const TomlNode& node) {
+  Value value{.is_plain = !node.is_table() && !node.is_array_of_tables()};
+  add_leaves(node, "", "", value.leaves);
+  const auto kind = std::ranges::find_if(
+      value.leaves, [](const Leaf& leaf) { return std::ranges::find(keys_of_kinds, leaf.key) != keys_of_kinds.end(); });
+  if (kind == value.leaves.end()) return value;
+  value.kind = kind->written;
+  value.leaves.erase(kind);
+  return value;
+}
+
+// Numbers of values of each kind, of those with a member, and of those with a leaf.
+struct Counts {
+  explicit Counts(const std::vector<Value>& values) {
+    for (const Value& value : values) {
+      ++of_kind[value.kind];
+      std::set<std::string> members;
+      for (const Leaf& leaf : value.leaves) {
+        members.insert(leaf.member);
+        ++with_leaf[{value.kind, leaf.key, leaf.written}];
+      }
+      for (const std::string& member : members) ++with_member[{value.kind, member}];
+    }
+  }
+  std::map<std::string, int> of_kind;
+  std::map<std::pair<std::string, std::string>, int> with_member;
+  std::map<std::tuple<std::string, std::string, std::string>, int> with_leaf;
+};
+
+// Whether all values of the kind that have the member have the same leaves in it.
+bool is_alike(const std::string& member, const Value& value, const Counts& counts) {
+  return std::ranges::all_of(value.leaves, [&](const Leaf& leaf) {
+    return leaf.member != member ||
+           counts.with_leaf.at({value.kind, leaf.key, leaf.written}) == counts.with_member.at({value.kind, member});
+  });
+}
+
+// "1.25e+09" for 1250000000.0, if that is the same number.
+std::string short_number(const std::string& written) {
+  constexpr double shortened_from = 1e4;
+  double number = 0, shown = 0;
+  const auto is_read = [](const std::string& text, double& value) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size();
+  };
+  if (!is_read(written, number) || std::abs(number) < shortened_from) return written;
+  std::string text = fmt::format("{:.6g}", number);
+  const bool is_same = is_read(text, shown) && shown == number;
+  return is_same && text.size() < written.size() ? text : written;
+}
+
+// The leaves in which the kind's values differ; for a table that only some have, all alike, its name.
+std::string label_of(const Value& value, const Counts& counts, bool is_only_one) {
+  if (value.is_plain) return value.leaves.front().written;
+  std::string label = value.kind, last;
+  for (const Leaf& leaf : value.leaves) {
+    const int alike = counts.with_leaf.at({value.kind, leaf.key, leaf.written});
+    if (alike == counts.of_kind.at(value.kind) && !is_only_one) continue;
+    const bool is_within = leaf.key != leaf.member, is_name_enough = is_alike(leaf.member, value, counts);
+    if (is_within && !is_name_enough && alike == counts.with_member.at({value.kind, leaf.member})) continue;
+    std::string part =
+        is_within && is_name_enough ? leaf.member : leaf.key + " = " + shortened(short_number(leaf.written), 16);
+    if (part == last) continue;
+    label += (label.empty() ? "" : "; ") + part;
+    last = std::move(part);
+  }
+  return label;
+}
+
+constexpr int most_of_a_range = 1'000'000;
+constexpr double slack = 1e-9;  // for rounding of the last value
+
+__extension__ using Wide = __int128;  // holds one step beyond the end of std::int64_t
+
+struct RangeFault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+std::optional<double> number_at(const TomlNode& table, const char* key) {
+  const TomlNode* node = table.find(key);
+  if (!node) return {};
+  if (const auto* integer = std::get_if<std::int64_t>(&node->value)) return static_cast<double>(*integer);
+  const auto* number = std::get_if<double>(&node->value);
+  if (number && std::isfinite(*number)) return *number;
+  throw RangeFault(fmt::format("{} must be a number", key));
+}
+
+// from, from + step, ... or from, from x factor, ... up to `to`.
+std::vector<double> numbers_of(const TomlNode& table) {
+  constexpr std::array known = {"from", "to", "step", "factor"};
+  for (const TomlNode::Member& member : table.table())
+    if (std::ranges::find(known, std::string_view(member.key)) == known.end())
+      throw RangeFault(fmt::format("{}; unknown key; must be one of {}", member.key, fmt::join(known, ", ")));
+  const auto from = number_at(table, "from"), to = number_at(table, "to"), step = number_at(table, "step"),
+             factor = number_at(table, "factor");
+  if (!from || !to || step.has_value() == factor.has_value())
+    throw RangeFault(
+        "must be a list, or a range: { from = 1, to = 9, step = 2 }, or a factor in the place of the step");
+  if (factor && !(*factor > 0 && *factor != 1)) throw RangeFault("factor must be above 0 and not 1");
+  if (factor && !(*from > 0 && *to > 0)) throw RangeFault("from and to must be above 0 beside a factor");
+  if (step && *step == 0) throw RangeFault("step must not be 0");
+  const double steps = factor ? std::log(*to / *from) / std::log(*factor) : (*to - *from) / *step;
+  if (steps < -slack)
+    throw RangeFault(fmt::format("holds no value: {} leads away from `to`", factor ? "factor" : "step"));
+  if (steps > most_of_a_range) throw RangeFault(fmt::format("must hold at most {} values", most_of_a_range));
+  std::vector<double> numbers;
+  for (int i = 0; i <= static_cast<int>(steps + slack); ++i)
+    numbers.push_back(nearest_written(factor ? *from * std::pow(*factor, i) : *from + i * *step));
+  return numbers;
+}
+
+// The end of the range as a whole number: rounded down, or up if the range descends.
+Wide whole_end(const TomlNode& to, bool upwards) {
+  if (const auto* integer = std::get_if<std::int64_t>(&to.value)) return *integer;
+  constexpr double beyond = 0x1p63;  // further than any value
+  const double end = std::clamp(std::get<double>(to.value), -beyond, beyond);
+  return static_cast<Wide>(upwards ? std::floor(end + slack) : std::ceil(end - slack));
+}
+
+// The values of a range of whole numbers, within std::int64_t.
+std::vector<std::int64_t> whole_numbers_of(const TomlNode& table) {
+  const auto integer = [&](const char* key) -> Wide { return std::get<std::int64_t>(table.find(key)->value); };
+  const bool multiplies = table.find("factor") != nullptr;
+  const Wide change = integer(multiplies ? "factor" : "step");
+  const bool upwards = multiplies || change > 0;
+  constexpr Wide least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
+  const Wide end = std::clamp(whole_end(*table.find("to"), upwards), least, most);
+  std::vector<std::int64_t> numbers;
+  for (Wide value = integer("from"); upwards ? value <= end : value >= end;
+       value = multiplies ? value * change : value + change)
+    numbers.push_back(static_cast<std::int64_t>(value));
+  if (numbers.empty()) throw RangeFault("holds no value: `to` is on the other side of `from`");
+  return numbers;
+}
+
+bool is_whole(const TomlNode& table, const char* key) {
+  const TomlNode* node = table.find(key);
+  return !node || std::holds_alternative<std::int64_t>(node->value);
+}
+
+// Whole numbers if the range has no others.
+TomlNode::Array values_of_range(const TomlNode& table) {
+  const std::vector<double> numbers = numbers_of(table);
+  TomlNode::Array values;
+  if (is_whole(table, "from") && is_whole(table, "step") && is_whole(table, "factor"))
+    for (const std::int64_t number : whole_numbers_of(table)) values.push_back({number, table.place});
+  else
+    for (const double number : numbers) values.push_back({number, table.place});
+  return values;
+}
+
+// The name of an element { label = "...", value = ... }; null if it is a value itself.
+const TomlNode* name_of(const TomlNode& element) {
+  const bool is_named = element.is_table() && element.table().size() == 2 && element.find("value");
+  return is_named ? element.find("label") : nullptr;
+}
+
+// Equal for values that are read as the same: 1 and 1.0 are one number.
+std::string as_read(const TomlNode& value) {
+  const auto* const number = std::get_if<double>(&value.value);
+  if (number && *number == std::round(*number) && *number >= -0x1p63 && *number < 0x1p63)
+    return inline_toml({static_cast<std::int64_t>(*number), {}});
+  if (!value.is_array()) return inline_toml(value);
+  std::string text;
+  for (const TomlNode& element : value.array()) text += as_read(element) + ",";
+  return "[" + text + "]";
+}
+
+bool is_same(const TomlNode* a, const TomlNode* b) { return a && b && inline_toml(*a) == inline_toml(*b); }
+
+// "warmup" for warmup_steps, warmup_epochs and warmup_share, one length in different units; else empty.
+std::string_view length_of(std::string_view key) {
+  if (key == "rounds" || key == "share") return "rounds";  // that a number is solved for
+  for (const std::string_view unit : {"_steps", "_epochs", "_seconds", "_share", "_step", "_epoch"})
+    if (key.ends_with(unit)) return key.substr(0, key.size() - unit.size());
+  return {};
+}
+
 }  // namespace
+
+void apply_command_line(TomlNode& root, std::span<const std::string> changes, FaultList& faults) {
+  const auto has_empty_sweep = [&root] {
+    const TomlNode* const swept = root.find("sweep");
+    return swept && swept->is_table() && sweeps_nothing(*swept);
+  };
+  const bool was_empty = has_empty_sweep();
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    try {
+      std::optional<CommandLineList> list = changes[i].starts_with('~') ? std::nullopt : list_of(changes[i]);
+      if (list) {
+        sweep(root, std::move(*list));
+        continue;
+      }
+    } catch (const KeyPathFault& problem) {
+      faults.add({std::string(command_line_source)}, fmt::format("{}; {}", shortened(changes[i]), problem.what()));
+      continue;
+    }
+    apply_overrides(root, changes.subspan(i, 1), faults);
+  }
+  if (!was_empty && has_empty_sweep()) root.erase("sweep");  // its last key was removed
+}
+
+const TomlNode* found_at(const TomlNode& root, const Path& path) {
+  try {
+    return find(root, path);
+  } catch (const KeyPathFault&) {  // an element that is not there
+    return nullptr;
+  }
+}
+
+Path with_numbers(const TomlNode& root, Path path) {
+  const TomlNode* node = &root;
+  try {
+    for (std::string& part : path) {
+      if (!node) break;
+      if (node->is_array()) {
+        const std::size_t index = element_index(*node, part);
+        part = std::to_string(index);
+        node = &node->array()[index];
+      } else {
+        node = node->find(part);
+      }
+    }
+  } catch (const KeyPathFault&) {  // reported when it is assigned to
+  }
+  return path;
+}
+
+void apply(TomlNode& root, const Change& change) {
+  if (change.value)
+    assign(root, change.path, change.place, *change.value);
+  else
+    remove(root, change.path);
+}
+
+bool begins_with(const Path& path, const Path& beginning) {
+  return path.size() >= beginning.size() && std::equal(beginning.begin(), beginning.end(), path.begin());
+}
+
+bool is_set_by_command_line(const TomlNode& root, const Path& path) {
+  const TomlNode* node = found_at(root, path);
+  return node && node->place.source == command_line_source;
+}
 
 void keep_what_is_equal(std::vector<PointName>& sweep, const std::vector<PointName>& other) {
   std::erase_if(sweep, [&other](const auto& swept) { return std::ranges::find(other, swept) == other.end(); });
@@ -515,17 +794,9 @@ ExpandedRuns runs_of(const Expansion& all, const Tuned& tuned) {
   return made;
 }
 
-namespace {
-
-constexpr const char* told_key = "solved_for";
-
-const char* solved_key(const TomlNode& period) { return period.find("coefficient") ? "coefficient" : "steps"; }
-
-}  // namespace
-
 std::string solved_note(const TomlNode& method) {
   const TomlNode* period = method.find("period");
-  const TomlNode* told = period ? period->find(told_key) : nullptr;
+  const TomlNode* told = period ? period->find(solved_for) : nullptr;
   const TomlNode *rounds = told ? told->find("rounds") : nullptr, *found = told ? told->find("found") : nullptr;
   if (!rounds || !found) return "";
   const char* const key = solved_key(*period);
@@ -541,73 +812,17 @@ TomlNode with_numbers_as_asked(TomlNode document) {
   if (!methods || !methods->is_array_of_tables()) return document;
   for (TomlNode& method : methods->array()) {
     TomlNode* period = method.find("period");
-    const TomlNode* told = period ? period->find(told_key) : nullptr;
+    const TomlNode* told = period ? period->find(solved_for) : nullptr;
     if (!told) continue;
     TomlNode asked;
     for (const char* const key : {"share", "rounds"})
       if (const TomlNode* value = told->find(key); value && asked.table().empty()) asked.set(key, {}, *value);
     if (asked.table().empty()) continue;
     period->set(solved_key(*period), {}, std::move(asked));
-    period->erase(told_key);
+    period->erase(solved_for);
   }
   return document;
 }
-
-namespace {
-
-SweepAxis axis_of(const std::vector<SweptKey>& group) {
-  SweepAxis axis{.place = group.front().place, .entries = {}};
-  axis.entries.resize(group.front().swept.values.size());
-  for (std::size_t i = 0; i < axis.entries.size(); ++i)
-    for (const SweptKey& key : group) {
-      axis.entries[i].changes.push_back({key.path, key.key, key.place, key.swept.values[i]});
-      const Change& change = axis.entries[i].changes.back();
-      axis.entries[i].names.push_back({{key.key, key.swept.labels[i]}, methods_of(std::span(&change, 1))});
-    }
-  return axis;
-}
-
-std::vector<Change> all_changes(const SweepAxis& axis) {
-  std::vector<Change> changes;
-  for (const SweepEntry& entry : axis.entries)
-    changes.insert(changes.end(), entry.changes.begin(), entry.changes.end());
-  return changes;
-}
-
-// No axis may replace what another one puts into the document, nor a key of it another one's.
-void check_overlaps(const SweptKeys& groups, const std::optional<SweepAxis>& variants, FaultList& faults) {
-  struct Named {
-    std::vector<std::string> path;
-    std::string text;
-    SourcePlace place;
-  };
-  std::vector<Named> all;
-  if (variants)
-    for (const Change& change : all_changes(*variants)) {
-      const bool is_known = std::ranges::find(all, change.path, &Named::path) != all.end();
-      if (!is_known) all.push_back({change.path, fmt::format("variants, \"{}\"", change.key), change.place});
-    }
-  const std::size_t first_key = all.size();
-  for (const std::vector<SweptKey>& group : groups)
-    for (const SweptKey& key : group) all.push_back({key.path, fmt::format("sweep.\"{}\"", key.key), key.place});
-  for (std::size_t inner = 0; inner < all.size(); ++inner)
-    for (std::size_t outer = 0; outer < all.size(); ++outer) {
-      const bool same = all[inner].path == all[outer].path, both_of_variants = inner < first_key && outer < first_key;
-      if (inner == outer || both_of_variants || (same && inner < outer)) continue;
-      if (!begins_with(all[inner].path, all[outer].path)) continue;
-      faults.add(all[inner].place, fmt::format("{}; must not be swept together with {}, which {}", all[inner].text,
-                                               all[outer].text, same ? "is the same" : "holds it"));
-    }
-}
-
-// As the faults of a point are called.
-std::string text_of(const SweepEntry& entry, const Change& change) {
-  const PointName& name = entry.names.front().name;
-  return name.first == "variant" ? fmt::format("variant \"{}\", \"{}\"", name.second, change.key)
-                                 : fmt::format("sweep.\"{}\"", change.key);
-}
-
-}  // namespace
 
 std::vector<SweepAxis> read_sweep(TomlNode& root, FaultList& faults) {
   const std::optional<SweepAxis> variants = read_variants(root, faults);
@@ -633,18 +848,7 @@ std::uint64_t number_of_points(const std::vector<SweepAxis>& axes) {
 }
 
 std::vector<SweepPoint> sweep_points(const std::vector<SweepAxis>& axes) {
-  std::vector<SweepPoint> points = {{}};
-  for (const SweepAxis& axis : axes) {
-    std::vector<SweepPoint> longer;
-    for (const SweepPoint& point : points) {
-      for (std::size_t i = 0; i < axis.entries.size(); ++i) {
-        longer.push_back(point);
-        longer.back().push_back(i);
-      }
-    }
-    points = std::move(longer);
-  }
-  return points;
+  return combinations(axes, [](const SweepAxis& axis) { return axis.entries.size(); });
 }
 
 void apply_sweep(TomlNode& root, const std::vector<SweepAxis>& axes, const SweepPoint& point, FaultList& faults) {
@@ -662,119 +866,13 @@ void apply_sweep(TomlNode& root, const std::vector<SweepAxis>& axes, const Sweep
 
 std::vector<PointName> describe_point(const std::vector<SweepAxis>& axes, const SweepPoint& point, std::size_t method) {
   std::vector<PointName> result;
-  for (std::size_t i = 0; i < axes.size(); ++i) {
+  for (std::size_t i = 0; i < axes.size(); ++i)
     for (const auto& [name, methods] : axes[i].entries[point[i]].names)
       if (methods.empty() || methods.contains(method)) result.push_back(name);
-  }
   return result;
 }
 
-namespace {
-
-// The value at the end of tables, and of lists of tables.
-struct Leaf {
-  std::string member;   // of the swept table: bursts
-  std::string key;      // bursts.mean_on_steps
-  std::string written;  // 5
-};
-
-void add_leaves(const TomlNode& node, const std::string& member, const std::string& path, std::vector<Leaf>& leaves) {
-  const auto add_child = [&](const std::string& name, const TomlNode& child) {
-    add_leaves(child, member.empty() ? name : member, path.empty() ? name : path + "." + name, leaves);
-  };
-  if (node.is_table()) {
-    for (const TomlNode::Member& child : node.table()) add_child(toml_key(child.key), child.value);
-  } else if (node.is_array_of_tables() && node.array().size() == 1 && path.empty()) {
-    add_leaves(node.array().front(), member, path, leaves);  // one delay alone needs no number
-  } else if (node.is_array_of_tables()) {
-    for (std::size_t i = 0; i < node.array().size(); ++i) add_child(std::to_string(i), node.array()[i]);
-  } else {
-    const auto* text = std::get_if<std::string>(&node.value);
-    const bool is_nothing = node.is_array() && node.array().empty();
-    leaves.push_back({member, path, text ? *text : is_nothing ? "none" : inline_toml(node)});
-  }
-}
-
-// What says which keys a table has beside it: delays and networks have kinds, optimizers and compressions names, and
-// so on.
-constexpr std::array<std::string_view, 4> keys_of_kinds = {"kind", "name", "rule", "schedule"};
-
-struct Value {
-  bool is_plain = false;       // neither a table nor a list of tables
-  std::string kind{};          // empty: it has none
-  std::vector<Leaf> leaves{};  // without the kind
-};
-
-Value read_value(const TomlNode& node) {
-  Value value{.is_plain = !node.is_table() && !node.is_array_of_tables()};
-  add_leaves(node, "", "", value.leaves);
-  const auto kind = std::ranges::find_if(
-      value.leaves, [](const Leaf& leaf) { return std::ranges::find(keys_of_kinds, leaf.key) != keys_of_kinds.end(); });
-  if (kind == value.leaves.end()) return value;
-  value.kind = kind->written;
-  value.leaves.erase(kind);
-  return value;
-}
-
-// How many values of each kind there are, how many of these have a member, and how many a leaf.
-struct Counts {
-  explicit Counts(const std::vector<Value>& values) {
-    for (const Value& value : values) {
-      ++of_kind[value.kind];
-      std::set<std::string> members;
-      for (const Leaf& leaf : value.leaves) {
-        members.insert(leaf.member);
-        ++with_leaf[{value.kind, leaf.key, leaf.written}];
-      }
-      for (const std::string& member : members) ++with_member[{value.kind, member}];
-    }
-  }
-  std::map<std::string, int> of_kind;
-  std::map<std::pair<std::string, std::string>, int> with_member;
-  std::map<std::tuple<std::string, std::string, std::string>, int> with_leaf;
-};
-
-// Whether all values of a kind that have a member have the same of it.
-bool is_alike(const std::string& member, const Value& value, const Counts& counts) {
-  return std::ranges::all_of(value.leaves, [&](const Leaf& leaf) {
-    return leaf.member != member ||
-           counts.with_leaf.at({value.kind, leaf.key, leaf.written}) == counts.with_member.at({value.kind, member});
-  });
-}
-
-// "1.25e+09" of 1250000000.0, where that is the same number.
-std::string short_number(const std::string& written) {
-  constexpr double shortened_from = 1e4;
-  double number = 0, shown = 0;
-  const auto is_read = [](const std::string& text, double& value) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && end == text.data() + text.size();
-  };
-  if (!is_read(written, number) || std::abs(number) < shortened_from) return written;
-  std::string text = fmt::format("{:.6g}", number);
-  const bool is_same = is_read(text, shown) && shown == number;
-  return is_same && text.size() < written.size() ? text : written;
-}
-
-// What a kind's values differ by: leaves; of a table that some have, and these alike, its name.
-std::string label_of(const Value& value, const Counts& counts, bool is_only_one) {
-  if (value.is_plain) return value.leaves.front().written;
-  std::string label = value.kind, last;
-  for (const Leaf& leaf : value.leaves) {
-    const int alike = counts.with_leaf.at({value.kind, leaf.key, leaf.written});
-    if (alike == counts.of_kind.at(value.kind) && !is_only_one) continue;
-    const bool is_within = leaf.key != leaf.member, is_name_enough = is_alike(leaf.member, value, counts);
-    if (is_within && !is_name_enough && alike == counts.with_member.at({value.kind, leaf.member})) continue;
-    std::string part =
-        is_within && is_name_enough ? leaf.member : leaf.key + " = " + shortened(short_number(leaf.written), 16);
-    if (part == last) continue;
-    label += (label.empty() ? "" : "; ") + part;
-    last = std::move(part);
-  }
-  return label;
-}
-
-}  // namespace
+double nearest_written(double value) { return std::stod(fmt::format("{:.12g}", value)); }
 
 std::vector<std::string> swept_labels(const TomlNode::Array& nodes) {
   std::vector<Value> values;
@@ -788,118 +886,12 @@ std::vector<std::string> swept_labels(const TomlNode::Array& nodes) {
   }
   for (std::size_t i = 0; i < labels.size(); ++i) {
     std::string label = shortened(labels[i]);
-    // Values that begin alike, and other spellings of one value.
+    // Values with equal beginnings, and other spellings of one value, get numbers.
     const bool is_alone = uses.at(label) == 1 && !label.empty();
     labels[i] = is_alone ? std::move(label) : fmt::format("{}{}({})", label, label.empty() ? "" : " ", i + 1);
   }
   return labels;
 }
-
-namespace {
-
-constexpr int most_of_a_range = 1'000'000;
-constexpr double slack = 1e-9;  // what rounding may take from the last value
-
-__extension__ using Wide = __int128;  // holds what is one step beyond the end of std::int64_t
-
-struct RangeFault : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-std::optional<double> number_at(const TomlNode& table, const char* key) {
-  const TomlNode* node = table.find(key);
-  if (!node) return {};
-  if (const auto* integer = std::get_if<std::int64_t>(&node->value)) return static_cast<double>(*integer);
-  const auto* number = std::get_if<double>(&node->value);
-  if (number && std::isfinite(*number)) return *number;
-  throw RangeFault(fmt::format("{} must be a number", key));
-}
-
-// The nearest number that one would write: 0.3 for 0.1 + 2 x 0.1.
-double rounded(double value) { return std::stod(fmt::format("{:.12g}", value)); }
-
-// from, from + step, ... or from, from x factor, ... up to `to`.
-std::vector<double> numbers_of(const TomlNode& table) {
-  constexpr std::array known = {"from", "to", "step", "factor"};
-  for (const TomlNode::Member& member : table.table())
-    if (std::ranges::find(known, std::string_view(member.key)) == known.end())
-      throw RangeFault(fmt::format("{}; unknown key; must be one of {}", member.key, fmt::join(known, ", ")));
-  const auto from = number_at(table, "from"), to = number_at(table, "to"), step = number_at(table, "step"),
-             factor = number_at(table, "factor");
-  if (!from || !to || step.has_value() == factor.has_value())
-    throw RangeFault(
-        "must be a list, or a range: { from = 1, to = 9, step = 2 }, or a factor in the place of the step");
-  if (factor && !(*factor > 0 && *factor != 1)) throw RangeFault("factor must be above 0 and not 1");
-  if (factor && !(*from > 0 && *to > 0)) throw RangeFault("from and to must be above 0 beside a factor");
-  if (step && *step == 0) throw RangeFault("step must not be 0");
-  const double steps = factor ? std::log(*to / *from) / std::log(*factor) : (*to - *from) / *step;
-  if (steps < -slack)
-    throw RangeFault(fmt::format("holds no value: {} leads away from `to`", factor ? "factor" : "step"));
-  if (steps > most_of_a_range) throw RangeFault(fmt::format("must hold at most {} values", most_of_a_range));
-  std::vector<double> numbers;
-  for (int i = 0; i <= static_cast<int>(steps + slack); ++i)
-    numbers.push_back(rounded(factor ? *from * std::pow(*factor, i) : *from + i * *step));
-  return numbers;
-}
-
-// The largest whole number that is at most the end of the range, or the smallest that is at least it.
-Wide whole_end(const TomlNode& to, bool upwards) {
-  if (const auto* integer = std::get_if<std::int64_t>(&to.value)) return *integer;
-  constexpr double beyond = 0x1p63;  // further than any value
-  const double end = std::clamp(std::get<double>(to.value), -beyond, beyond);
-  return static_cast<Wide>(upwards ? std::floor(end + slack) : std::ceil(end - slack));
-}
-
-// The values of a range of whole numbers, up to the last that a key may have.
-std::vector<std::int64_t> whole_numbers_of(const TomlNode& table) {
-  const auto integer = [&](const char* key) -> Wide { return std::get<std::int64_t>(table.find(key)->value); };
-  const bool multiplies = table.find("factor") != nullptr;
-  const Wide change = integer(multiplies ? "factor" : "step");
-  const bool upwards = multiplies || change > 0;
-  constexpr Wide least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
-  const Wide end = std::clamp(whole_end(*table.find("to"), upwards), least, most);
-  std::vector<std::int64_t> numbers;
-  for (Wide value = integer("from"); upwards ? value <= end : value >= end;
-       value = multiplies ? value * change : value + change)
-    numbers.push_back(static_cast<std::int64_t>(value));
-  if (numbers.empty()) throw RangeFault("holds no value: `to` is on the other side of `from`");
-  return numbers;
-}
-
-bool is_whole(const TomlNode& table, const char* key) {
-  const TomlNode* node = table.find(key);
-  return !node || std::holds_alternative<std::int64_t>(node->value);
-}
-
-// Whole numbers where nothing else is written.
-TomlNode::Array values_of_range(const TomlNode& table) {
-  const std::vector<double> numbers = numbers_of(table);
-  TomlNode::Array values;
-  if (is_whole(table, "from") && is_whole(table, "step") && is_whole(table, "factor"))
-    for (const std::int64_t number : whole_numbers_of(table)) values.push_back({number, table.place});
-  else
-    for (const double number : numbers) values.push_back({number, table.place});
-  return values;
-}
-
-// The name of an element { label = "...", value = ... }; null if it is a value itself.
-const TomlNode* name_of(const TomlNode& element) {
-  const bool is_named = element.is_table() && element.table().size() == 2 && element.find("value");
-  return is_named ? element.find("label") : nullptr;
-}
-
-// What tells values apart where they are read: 1 and 1.0 are one number.
-std::string as_read(const TomlNode& value) {
-  const auto* const number = std::get_if<double>(&value.value);
-  if (number && *number == std::round(*number) && *number >= -0x1p63 && *number < 0x1p63)
-    return inline_toml({static_cast<std::int64_t>(*number), {}});
-  if (!value.is_array()) return inline_toml(value);
-  std::string text;
-  for (const TomlNode& element : value.array()) text += as_read(element) + ",";
-  return "[" + text + "]";
-}
-
-}  // namespace
 
 bool is_range(const TomlNode& node) {
   const auto is_plain = [](const TomlNode* member) { return member && !member->is_table() && !member->is_array(); };
@@ -947,27 +939,13 @@ std::optional<SweptValues> read_swept_values(const TomlNode& node, const std::st
   return result;
 }
 
-namespace {
-
-bool is_same(const TomlNode* a, const TomlNode* b) { return a && b && inline_toml(*a) == inline_toml(*b); }
-
-// "warmup" of warmup_steps, warmup_epochs, warmup_share: one length, said in different ways. Else empty.
-std::string_view length_of(std::string_view key) {
-  if (key == "rounds" || key == "share") return "rounds";  // that a number is solved for
-  for (const std::string_view unit : {"_steps", "_epochs", "_seconds", "_share", "_step", "_epoch"})
-    if (key.ends_with(unit)) return key.substr(0, key.size() - unit.size());
-  return {};
-}
-
-}  // namespace
-
 std::string deciding_key(const TomlNode& common, const TomlNode& own) {
   const auto differs = [&](const char* key) { return own.find(key) && !is_same(common.find(key), own.find(key)); };
   for (const char* const key : {"name", "schedule", "kind", "rule"})
     if (differs(key)) return key;
   if (!common.find("label") && differs("algorithm"))
     return "algorithm";  // of a phase; one of [[methods]] keeps its name
-  // Of randaugment; an optimizer may have a form beside its name.
+  // For randaugment; an optimizer may have a form beside its name.
   return !common.find("name") && differs("form") ? "form" : "";
 }
 
@@ -980,57 +958,6 @@ std::vector<std::string> other_forms(const TomlNode& table, const std::string& k
   for (const TomlNode::Member& other : table.table())
     if (other.key != key && length_of(other.key) == length) others.push_back(other.key);
   return others;
-}
-
-namespace {
-
-// Of a set of keys that the file has for runs.
-void check_keys(const TomlNode& table, const std::string& name, FaultList& faults) {
-  for (const char* const key : {"name", "seeds", "sweep", "variants", "profiles", "claim", "tune"}) {
-    const std::string_view of_file = key;
-    const bool is_of_profile = name.starts_with("profiles") && (of_file == "seeds" || of_file == "tune");
-    const TomlNode* found = table.find(key);
-    if (found && !is_of_profile)
-      faults.add(found->place, fmt::format("{}.{}; must be a key of a run: this one is the whole file's", name, key));
-  }
-}
-
-std::string label_of(const TomlNode& variant, const std::string& name, FaultList& faults) {
-  const TomlNode* node = variant.find("label");
-  const auto* label = node ? std::get_if<std::string>(&node->value) : nullptr;
-  if (label && !label->empty()) return *label;
-  faults.add(node ? node->place : variant.place, fmt::format("{}.label; must be the variant's name", name));
-  return "";
-}
-
-}  // namespace
-
-std::optional<SweepAxis> read_variants(const TomlNode& root, FaultList& faults) {
-  const TomlNode* variants = root.find("variants");
-  if (!variants) return {};
-  const std::size_t faults_before = faults.size();
-  if (!variants->is_array_of_tables()) {
-    faults.add(variants->place, "variants; must be tables, [[variants]], at least one");
-    return {};
-  }
-  SweepAxis axis{.place = variants->place, .entries = {}};
-  std::set<std::string> labels;
-  std::vector<Change> all;
-  for (std::size_t i = 0; i < variants->array().size(); ++i) {
-    const TomlNode& variant = variants->array()[i];
-    const std::string name = fmt::format("variants.{}", i), label = label_of(variant, name, faults);
-    if (!label.empty() && !labels.insert(label).second)
-      faults.add(variant.find("label")->place,
-                 fmt::format("{}.label = \"{}\"; must be a name that no other variant has", name, label));
-    check_keys(variant, name, faults);
-    std::vector<Change> changes = changes_of(root, variant, name, faults);
-    std::erase_if(changes, [&](const Change& change) { return is_set_by_command_line(root, change.path); });
-    all.insert(all.end(), changes.begin(), changes.end());
-    axis.entries.push_back({std::move(changes), {{{"variant", label}, {}}}});
-  }
-  for (SweepEntry& entry : axis.entries) entry.names.front().methods = methods_of(all);
-  if (faults.size() > faults_before) return {};
-  return axis;
 }
 
 void apply_profiles(TomlNode& root, std::span<const std::string> names, FaultList& faults) {
@@ -1050,7 +977,7 @@ void apply_profiles(TomlNode& root, std::span<const std::string> names, FaultLis
       continue;
     }
     check_keys(member.value, name, faults);
-    changes_of(root, member.value, name, faults);  // what is wrong with it is said also where it is not asked for
+    changes_of(root, member.value, name, faults);  // reports faults of profiles that are not asked for, too
   }
   for (const std::string& name : names) {
     const TomlNode* profile = profiles.find(name);

@@ -1,13 +1,17 @@
-// What varies over the runs of an experiment. [sweep]: keys that take several values,
-// "training.learning_rate.peak" = [0.1, 0.2], a run for each combination, the last key varying fastest; those that
-// `zip` names together take their first values together, then their second ones. [[variants]]: named sets of keys,
-// which vary slowest.
+// Sweeps, variants, profiles and tuning: all that varies over the runs of an experiment.
+//   [sweep]       keys with several values, "training.learning_rate.peak" = [0.1, 0.2]: a run for each combination, the
+//                 last key varying fastest; keys that `zip` names together take their n-th values together
+//   [[variants]]  named sets of keys, which vary slowest; each run has one
+//   [profiles]    named sets of keys, [profiles.NAME], that the command line asks for
+//   [tune]        values that each method is tried with before the runs are made
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -22,49 +26,41 @@
 
 namespace syncopate {
 
-// What the command line changes in an experiment file.
-// In their order: key=value sets a key; key=a,b,c sweeps it (of seeds it is the list); ~key removes it. What cannot be
-// applied is a fault of the command line.
+// Applies changes of the command line in order: key=value sets a key; key=a,b,c sweeps it (seeds get the list); ~key
+// removes it. A change that cannot be applied is a fault of the command line.
 void apply_command_line(TomlNode& root, std::span<const std::string> changes, FaultList& faults);
 
-// Changes of a document: what a point of a sweep, a variant or a profile has otherwise.
+// A change of a document by a sweep point, a variant or a profile.
 struct Change {
-  std::vector<std::string> path;  // elements of lists by their numbers, as far as they are there
-  std::string key;                // as it is written
+  std::vector<std::string> path;  // elements of lists by their numbers, as far as they exist
+  std::string key;                // as written
   SourcePlace place{};
-  std::optional<TomlNode> value{};  // none: what is at the key is removed
+  std::optional<TomlNode> value{};  // none: removes the key
 };
 
-// The path with the numbers of elements instead of their names, as far as it leads somewhere.
+// The path with numbers of elements instead of their names, as far as it exists.
 std::vector<std::string> with_numbers(const TomlNode& root, std::vector<std::string> path);
 
-// What a table of keys changes. They may be written with dots and quotes ("cluster.workers"), or as tables within
-// tables, also those of a method (methods.DropCompute.threshold_s). Values take the place of the document's one by one;
-// but a table that names another kind, optimizer, schedule, rule or form stands by itself, and a length in epochs
-// (steps, a share) removes one that is said otherwise. `remove = ["a.b"]` removes keys. `name` is what the table is
-// called in faults.
-std::vector<Change> changes_of(const TomlNode& root, const TomlNode& table, const std::string& name, FaultList& faults);
+// The value at the path; null if there is none, also where an element does not exist.
+const TomlNode* found_at(const TomlNode& root, const std::vector<std::string>& path);
 
 // Throws KeyPathFault.
 void apply(TomlNode& root, const Change& change);
 
-// Whether the path is the other one, or leads to something within it.
+// Whether the paths are equal, or `path` leads to something within the other.
 bool begins_with(const std::vector<std::string>& path, const std::vector<std::string>& beginning);
 
-// The methods that the changes concern, by their places in the file; empty: all.
-std::set<std::size_t> methods_of(std::span<const Change> changes);
-
-// Whether what is at the path comes from the command line.
+// Whether the command line has set what is at the path.
 bool is_set_by_command_line(const TomlNode& root, const std::vector<std::string>& path);
 
-// What varies, and its value, as shown to the user.
+// A key or "variant", and its value, as shown to users.
 using PointName = std::pair<std::string, std::string>;
 
 // One of the values of an axis.
 struct SweepEntry {
   struct Name {
     PointName name;
-    std::set<std::size_t> methods{};  // whom it concerns, by their places in the file; empty: all
+    std::set<std::size_t> methods{};  // indices of the methods that it concerns; empty: all
   };
   std::vector<Change> changes;
   std::vector<Name> names;
@@ -75,108 +71,149 @@ struct SweepAxis {
   std::vector<SweepEntry> entries;
 };
 
-// Where the runs of one combination stand: one entry per axis.
+// One combination: an entry per axis.
 using SweepPoint = std::vector<std::size_t>;
 
-// The axes of the document; faults of the tables themselves are added, such as a value that stands twice or an axis
-// within another one. A key that the command line sets is no longer swept, nor changed by variants. The document's
-// [sweep] then says just that: each key in quotes, with its values and their names, no table without keys.
+// The axes of the document. Repeated values and axes within other axes are faults. A key that the command line sets is
+// no longer swept or changed by variants. Rewrites [sweep] accordingly: each key in quotes, with its values and their
+// names.
 std::vector<SweepAxis> read_sweep(TomlNode& root, FaultList& faults);
 
-// The largest number, where the product is larger.
+// The largest number if the product does not fit.
 constexpr std::uint64_t saturated_product(std::uint64_t a, std::uint64_t b) {
   constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   return b != 0 && a > most / b ? most : a * b;
 }
 
-// How many combinations there are; the largest number if there are more.
+// All combinations of an index per axis, the last axis varying fastest. `size`: of an axis.
+template <typename Axis, typename Size>
+std::vector<std::vector<std::size_t>> combinations(const std::vector<Axis>& axes, const Size& size) {
+  std::vector<std::vector<std::size_t>> all = {{}};
+  for (const Axis& axis : axes) {
+    std::vector<std::vector<std::size_t>> longer;
+    for (const std::vector<std::size_t>& one : all)
+      for (std::size_t i = 0; i < size(axis); ++i) {
+        longer.push_back(one);
+        longer.back().push_back(i);
+      }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+// The number of combinations, saturated.
 std::uint64_t number_of_points(const std::vector<SweepAxis>& axes);
 
-// All combinations; one empty point where nothing is swept.
+// All combinations; one empty point without axes.
 std::vector<SweepPoint> sweep_points(const std::vector<SweepAxis>& axes);
 
 // Puts the point's values into the document.
 void apply_sweep(TomlNode& root, const std::vector<SweepAxis>& axes, const SweepPoint& point, FaultList& faults);
 
-// What names the point for the method of this index: what concerns only other methods is left out.
+// Names of the point for the method of this index, without those that concern only other methods.
 std::vector<PointName> describe_point(const std::vector<SweepAxis>& axes, const SweepPoint& point, std::size_t method);
 
-// An experiment file at every point of what varies, and the runs that this makes.
+// An experiment file at every point, and the runs that this makes.
 struct Expansion {
   std::string file;
   LoadOptions options;
   std::vector<SweepAxis> axes;
   std::vector<SweepPoint> points;
-  std::vector<TomlNode> documents;  // point by point
+  std::vector<TomlNode> documents;  // by point
   std::size_t methods = 0;
   std::vector<std::uint64_t> seeds;
 };
 
-// What a method has otherwise at a point, as tuning found it best; nothing: its runs are not to be made.
+// Tuned overrides of a method at a point; nullopt: its runs are not made.
 using Tuned = std::function<std::optional<std::vector<Change>>(std::size_t point, std::size_t method)>;
 
 struct ExpandedRuns {
   std::vector<Run> runs;
-  std::vector<std::size_t> points;  // of each: the first that makes it
+  std::vector<std::size_t> points;  // by run: the first point that makes it
 };
 
-// Point by point, method by method, seed by seed. Runs that another point makes already, because what is swept concerns
-// another method, or because the method has the key otherwise, are left out. Throws ConfigurationFault, also where
-// other values make the same run: they mean the same.
+// By point, method and seed. Leaves out runs that another point makes already, because what is swept concerns another
+// method or the method overrides it. Throws ConfigurationFault, also if different values make the same run.
 ExpandedRuns runs_of(const Expansion& all, const Tuned& tuned = {});
 
-// Without the keys in which the two differ: they do not concern the method.
+// Removes keys in which the two differ: they do not concern the method.
 void keep_what_is_equal(std::vector<PointName>& sweep, const std::vector<PointName>& other);
 
-// Numbers of a method that were solved for (algorithms/local_sgd/sync_period.hpp), as its resolved table has them: the
-// number, and beside it `solved_for`.
-// Of an entry of [[methods]], as a line for readers: "period.coefficient = 0.0627 makes 470 rounds", and what was asked
-// for where that is another number. Empty where nothing was solved for.
+// The key beside a method's number that was solved for (algorithms/local_sgd/sync_period.hpp) in its resolved table.
+inline constexpr const char* solved_for = "solved_for";
+
+// For users, from an entry of [[methods]]: "period.coefficient = 0.0627 makes 470 rounds", with the requested number if
+// it differs. Empty if no number was solved for.
 std::string solved_note(const TomlNode& method);
 
-// As it was asked for, { rounds = 470 }, in all methods of the document: for an experiment whose runs solve for it
-// anew, each over its own steps and rates.
+// The document with requests, { rounds = 470 }, in place of numbers that were solved for: its runs solve for them
+// again, over their own steps and rates.
 TomlNode with_numbers_as_asked(TomlNode document);
 
-// The values that a key takes in [sweep].
+// The values of a key of [sweep] or [tune].
 struct SweptValues {
   TomlNode::Array values;
-  std::vector<std::string> labels;  // as tables and plots name them
+  std::vector<std::string> labels;  // for tables and plots
 };
 
-// Whether the table is a range, and not one of keys that are swept: { from = 8, to = 2048, factor = 2 }.
+// Whether the table is a range, { from = 8, to = 2048, factor = 2 }, and not one of swept keys.
 bool is_range(const TomlNode& node);
 
 // A list, [8, 16], whose elements may have names, { label = "none", value = [] }; or a range with a step or a factor,
-// which ends at the last value that is not beyond `to`. Nothing after a fault: neither of them, no values, one value
-// or label twice. `table`: in which the key stands, as faults call it.
+// which ends at the last value that is not beyond `to`. nullopt after a fault: neither of them, no values, repeated
+// values or labels. `table`: of the key, for faults.
 std::optional<SweptValues> read_swept_values(const TomlNode& node, const std::string& table, const std::string& key,
                                              FaultList& faults);
 
-// How a swept value is named in tables, plots and directories.
-// A short name for each value of an axis, no two alike. A table is named after its kind (also its `name`, `rule` or
-// `schedule`); tables of one kind after the keys in which they differ, cut off where that is long. Names that would
-// still be alike are numbered from 1.
+// The nearest number that one would write: 0.3 for 0.1 + 2 x 0.1.
+double nearest_written(double value);
+
+// A short, unique name for each value of an axis. A table is named by its kind (`name`, `rule`, `schedule`), tables of
+// one kind by the keys in which they differ, shortened. Equal names are numbered from 1.
 std::vector<std::string> swept_labels(const TomlNode::Array& values);
 
-// What keys of a table belong to: another form of it has other keys.
-// Whether `own` names another optimizer, schedule, kind, rule or form than `common`, whose other keys then mean nothing
-// beside it.
+// Whether `own` names another optimizer, schedule, kind, rule or form than `common`, whose other keys then do not
+// apply.
 bool names_another(const TomlNode& common, const TomlNode& own);
 
-// The key by which it does: "name", "schedule", "kind", "rule", "algorithm" or "form". Empty: it does not.
+// The key in which it does: "name", "schedule", "kind", "rule", "algorithm" or "form"; empty: it does not.
 std::string deciding_key(const TomlNode& common, const TomlNode& own);
 
-// Keys of the table that say otherwise what `key` says: warmup_epochs of warmup_steps, every_seconds of every_steps.
+// Keys of the table for the same quantity in other units: warmup_epochs for warmup_steps, every_seconds for
+// every_steps.
 std::vector<std::string> other_forms(const TomlNode& table, const std::string& key);
 
-// Named sets of keys: [[variants]], one of which each run has, and [profiles.NAME], which the command line asks for.
-// [[variants]] label = "...", and keys as changes_of reads them. Nothing where there are none, or after a fault: no
-// label, one label twice, a key that cannot be followed.
-std::optional<SweepAxis> read_variants(const TomlNode& root, FaultList& faults);
-
-// Puts the keys of these profiles into the document, in this order, and removes [profiles]. A profile that is not there
-// is a fault.
+// Puts the keys of these profiles into the document, in order, and removes [profiles]. A missing profile is a fault.
 void apply_profiles(TomlNode& root, std::span<const std::string> names, FaultList& faults);
+
+struct TuneSection {
+  SourcePlace place{};
+  std::vector<std::uint64_t> seeds;
+  std::string measure;                       // empty: that of the validation split
+  int extensions = 0;                        // how often a grid may grow, at most
+  std::map<std::size_t, std::size_t> fixed;  // sweep axes, and the entry at which methods are tuned
+  std::vector<std::vector<TunedAxis>> axes;  // by method
+  std::vector<std::string> methods;          // their names, for faults
+
+  std::uint64_t settings(std::size_t method) const;  // of its grid as written
+};
+
+// Reads keys of [training] and of methods (methods.LABEL.key), written as in [sweep]. A key of [training] is tuned for
+// each method separately, as its own [methods.training]; methods.LABEL.training takes precedence. Keys that the command
+// line sets or sweeps are not tuned. nullopt if nothing is tuned, or after a fault: another key, an unknown method, a
+// key that is also swept, no seeds or one of the experiment's, methods with different numbers of settings.
+std::optional<TuneSection> read_tune(const TomlNode& root, const std::vector<SweepAxis>& swept, FaultList& faults);
+
+// For the lists of keys.
+void describe_tune(Settings& root);
+
+// Trials of the grids as written, at every point except for what is fixed.
+std::uint64_t number_of_trials(const TuneSection& tune, const std::vector<SweepAxis>& axes);
+
+// `points`: by run, the first that makes it. Null after faults: settings that cannot be read or make one run; a measure
+// that does not exist, is of the test set, or needs a model or a held-out validation split that is missing.
+std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expansion>& all, const TuneSection& tune,
+                                              std::span<const Run> runs, std::span<const std::size_t> points,
+                                              FaultList& faults);
 
 }  // namespace syncopate

@@ -15,7 +15,7 @@
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "workers/base/process.hpp"
-#include "workers/models/quadratic.hpp"
+#include "workers/models/architectures.hpp"
 #include "workers/time/outages.hpp"
 
 namespace syncopate {

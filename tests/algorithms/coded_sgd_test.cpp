@@ -11,7 +11,6 @@
 #include <numeric>
 #include <set>
 
-#include "algorithms/gradient_coding/codes.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"

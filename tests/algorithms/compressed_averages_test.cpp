@@ -22,7 +22,7 @@
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/listed_gradients.hpp"
-#include "workers/models/quadratic.hpp"
+#include "workers/models/architectures.hpp"
 #include "workers/time/network.hpp"
 #include "workers/time/outages.hpp"
 

@@ -25,7 +25,7 @@
 #include "workers/base/random.hpp"
 #include "workers/config/settings.hpp"
 #include "workers/config/toml.hpp"
-#include "workers/models/quadratic.hpp"
+#include "workers/models/architectures.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 #include "workers/theory/order_statistics.hpp"
 #include "workers/time/compute_time.hpp"

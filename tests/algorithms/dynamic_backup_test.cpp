@@ -14,7 +14,7 @@
 #include "tests/algorithms/duration_laws.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/three_workers.hpp"
-#include "workers/models/quadratic.hpp"
+#include "workers/models/architectures.hpp"
 
 namespace syncopate {
 namespace {

@@ -26,7 +26,6 @@
 #include "algorithms/asynchronous/throttle.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 #include "algorithms/gradient_coding/coded_sgd.hpp"
-#include "algorithms/gradient_coding/codes.hpp"
 #include "algorithms/local_sgd/branch_train_merge.hpp"
 #include "algorithms/local_sgd/decoupled_diloco.hpp"
 #include "algorithms/local_sgd/drop_local_sgd.hpp"

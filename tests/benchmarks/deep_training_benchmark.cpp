@@ -19,7 +19,6 @@
 #include "tests/workers/reference_resnet.hpp"
 #include "tests/workers/reference_vision_transformer.hpp"
 #include "workers/base/machine.hpp"
-#include "workers/data/text.hpp"
 #include "workers/data/text_dataset.hpp"
 
 namespace syncopate {

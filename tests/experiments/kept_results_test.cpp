@@ -10,7 +10,7 @@
 
 #include "experiments/execution/runner.hpp"
 #include "experiments/sections/experiment.hpp"
-#include "results/scoreboard.hpp"
+#include "results/claims.hpp"
 
 namespace syncopate {
 namespace {

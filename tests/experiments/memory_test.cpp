@@ -1,6 +1,4 @@
 // How much memory the built program takes, and what it says where that is not there. Not built with sanitizers.
-#include "experiments/execution/memory.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,6 +13,7 @@
 #include <string>
 
 #include "experiments/commands/commands.hpp"
+#include "experiments/execution/cost.hpp"
 #include "experiments/sections/experiment.hpp"
 #include "tests/experiments/program.hpp"
 

@@ -1,6 +1,4 @@
 // What is fitted to the times of micro-batches of sequences: made-up times, told by a clock that only gradients move.
-#include "experiments/execution/micro_batch_timer.hpp"
-
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -19,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/execution/cost.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/workers/pull_objective.hpp"
 #include "workers/base/random.hpp"

@@ -25,7 +25,6 @@
 
 #include "algorithms/registry.hpp"
 #include "experiments/execution/checkpointing.hpp"
-#include "experiments/execution/rank_checkpoints.hpp"
 #include "experiments/execution/ranks.hpp"
 #include "experiments/sections/experiment.hpp"
 #include "tests/experiments/held_by_workers.hpp"

@@ -15,7 +15,7 @@
 #include "experiments/execution/runner.hpp"
 #include "results/run_directory.hpp"
 #include "workers/base/process.hpp"
-#include "workers/models/quadratic.hpp"
+#include "workers/models/architectures.hpp"
 #include "workers/time/network.hpp"
 
 namespace syncopate {

@@ -29,7 +29,7 @@
 #include "tests/experiments/runner_case.hpp"
 #include "workers/base/files.hpp"
 #include "workers/base/process.hpp"
-#include "workers/models/quadratic.hpp"
+#include "workers/models/architectures.hpp"
 
 namespace syncopate {
 namespace {

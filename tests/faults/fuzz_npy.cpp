@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/faults/fuzzing.hpp"
-#include "workers/data/npy_dataset.hpp"
+#include "workers/data/datasets.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,10 +1,10 @@
 #include <optional>
 #include <string>
 
+#include "results/claims.hpp"
 #include "results/found_runs.hpp"
 #include "results/lease.hpp"
 #include "results/result_table.hpp"
-#include "results/scoreboard.hpp"
 #include "results/summary.hpp"
 #include "tests/faults/fuzzing.hpp"
 

@@ -16,7 +16,7 @@ set(fuzzed_histogram workers/time/distributions.cpp workers/time/trace.cpp)
 set(fuzzed_npy workers/base/arrays.cpp workers/data/npy_dataset.cpp workers/data/text_dataset.cpp)
 set(fuzzed_idx workers/data/images.cpp workers/base/files.cpp)
 set(fuzzed_cifar workers/data/images.cpp)
-set(fuzzed_records results/summary.cpp results/found_runs.cpp results/scoreboard.cpp)
+set(fuzzed_records results/summary.cpp results/found_runs.cpp results/claims.cpp)
 set(fuzzed_results results/found_runs.cpp results/run_directory.cpp results/lease.cpp results/result_table.cpp)
 set(fuzzed_parsers toml overrides experiment trace histogram npy idx cifar records results)
 

@@ -280,7 +280,7 @@ TEST(PairedTable, SpeedIsARatio) {
   EXPECT_THAT(paired_table(std::vector{paired}).text(), HasSubstr("B                  1.2500  1.1250  1\n"));
 }
 
-// As figures have them (plots/variation.py): tests/plots/plots_test.py has the same.
+// As figures have them (plots/comparison.py): tests/plots/comparison_cases.py has the same.
 TEST(PairedTable, RowsHaveLargeNumbersInShort) {
   const auto label = [](const std::string& value) {
     std::vector<FoundRun> runs = {run("A", 1, 0.8)};

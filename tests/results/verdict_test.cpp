@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "results/claims.hpp"
-#include "results/scoreboard.hpp"
 #include "results/statistics.hpp"
 
 namespace syncopate {

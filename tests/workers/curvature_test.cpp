@@ -8,9 +8,7 @@
 #include "workers/base/random.hpp"
 #include "workers/data/datasets.hpp"
 #include "workers/models/architectures.hpp"
-#include "workers/models/quadratic.hpp"
 #include "workers/models/torch_objective.hpp"
-#include "workers/training/evaluation.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {

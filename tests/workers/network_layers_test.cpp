@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "workers/models/architectures.hpp"
-#include "workers/models/layers.hpp"
 #include "workers/models/network.hpp"
 
 namespace syncopate {

@@ -1,5 +1,3 @@
-#include "workers/data/npy_dataset.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

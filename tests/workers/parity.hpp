@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "algorithms/method/algorithm.hpp"
-#include "workers/models/quadratic.hpp"
+#include "workers/models/architectures.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 #include "workers/time/distributions.hpp"

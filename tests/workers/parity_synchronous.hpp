@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "algorithms/gradient_coding/coded_sgd.hpp"
-#include "algorithms/gradient_coding/codes.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/quorum/eager_sgd.hpp"

@@ -1,9 +1,9 @@
-#include "workers/models/quadratic.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include "workers/models/architectures.hpp"
 
 namespace syncopate {
 namespace {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "workers/base/random.hpp"
-#include "workers/data/text.hpp"
 #include "workers/data/text_dataset.hpp"
 
 namespace syncopate {

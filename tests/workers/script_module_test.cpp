@@ -23,9 +23,9 @@
 #include "tests/workers/script_files.hpp"
 #include "workers/base/random.hpp"
 #include "workers/models/architectures.hpp"
+#include "workers/models/script_model.hpp"
 #include "workers/models/text_objective.hpp"
 #include "workers/models/torch_objective.hpp"
-#include "workers/models/torch_script.hpp"
 
 namespace syncopate {
 namespace {

@@ -21,10 +21,10 @@
 #include "tests/workers/reference_text_transformer.hpp"
 #include "tests/workers/script_files.hpp"
 #include "workers/base/random.hpp"
-#include "workers/data/npy_dataset.hpp"
+#include "workers/data/datasets.hpp"
 #include "workers/models/architectures.hpp"
+#include "workers/models/script_model.hpp"
 #include "workers/models/text_objective.hpp"
-#include "workers/models/torch_script.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,6 +1,4 @@
 // Texts as data sets of tokens, and what is kept of them.
-#include "workers/data/text.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -9,10 +9,8 @@
 #include <bit>
 #include <cerrno>
 #include <charconv>
-#include <cstddef>
 #include <cstring>
 #include <map>
-#include <stdexcept>
 #include <system_error>
 
 namespace syncopate {
@@ -22,7 +20,7 @@ namespace {
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::int64_t most_elements = std::int64_t{1} << 40;
 
-// What stands behind a key of the header, which is a dictionary in Python's notation, up to the next key.
+// The text behind a key of the header, which is a dictionary in Python's notation.
 std::string_view value_of(std::string_view dictionary, std::string_view key) {
   const auto at = dictionary.find(fmt::format("'{}'", key));
   const auto colon = at == dictionary.npos ? at : dictionary.find(':', at);
@@ -83,13 +81,12 @@ std::size_t bytes_of(std::string_view type) {
   return is_number && letters.bytes <= widest ? letters.bytes : 0;
 }
 
-// Of elements that are no numbers.
+// For a type of elements that are no numbers.
 std::string why_no_numbers(std::string_view type) {
   switch (letters_of(type).kind) {
     case 'O':
       return "holds objects of Python ('|O'), as lists of rows of unlike lengths become; must hold numbers: fill the "
-             "rows "
-             "up to one length, and save them with a.astype(\"<i8\") or a.astype(\"<f4\")";
+             "rows up to one length, and save them with a.astype(\"<i8\") or a.astype(\"<f4\")";
     case 'U':
     case 'S':
       return fmt::format(
@@ -104,12 +101,39 @@ std::string why_no_numbers(std::string_view type) {
   }
 }
 
-// Of a file that does not begin as arrays do.
+// For a file that does not begin as arrays do.
 std::string why_no_array(std::string_view bytes) {
   if (bytes.starts_with("PK")) return "is a zip archive, such as .npz; must be one array, as numpy.save writes it";
   if (bytes.starts_with("\x1f\x8b")) return "is compressed with gzip; must be unpacked";
   return "is no array of NumPy's, as numpy.save writes it";
 }
+
+std::size_t byte_at(std::string_view bytes, std::size_t at) {
+  return static_cast<std::size_t>(static_cast<unsigned char>(bytes[at]));
+}
+
+// Parses the beginning of a file. Throws NpyFault, also for arrays in Fortran's order.
+NpyHeader npy_header(std::string_view bytes) {
+  if (bytes.size() < 12 || !bytes.starts_with(magic)) throw NpyFault(why_no_array(bytes));
+  const std::size_t version = byte_at(bytes, 6);
+  if (version < 1 || version > 3)
+    throw NpyFault(fmt::format("has version {} of NumPy's format; must be 1, 2 or 3", version));
+  const std::size_t begin = version == 1 ? 10 : 12;
+  std::size_t length = byte_at(bytes, 8) + (byte_at(bytes, 9) << 8);
+  if (version > 1) length += (byte_at(bytes, 10) << 16) + (byte_at(bytes, 11) << 24);
+  if (bytes.size() < begin + length) throw NpyFault("ends within its header");
+  const std::string_view dictionary = bytes.substr(begin, length);
+  if (!value_of(dictionary, "fortran_order").starts_with("False"))
+    throw NpyFault("is in Fortran's order; must be in C's, which numpy.ascontiguousarray makes");
+  return {.type = quoted(value_of(dictionary, "descr")),
+          .shape = tuple(value_of(dictionary, "shape")),
+          .begin = begin + length};
+}
+
+static_assert(std::endian::native == std::endian::little, "the header declares this order");
+constexpr std::string_view magic_with_version("\x93NUMPY\x01\x00", 8);
+constexpr std::size_t before_header = magic_with_version.size() + 2;  // a 16-bit length
+constexpr std::size_t alignment = 64;
 
 }  // namespace
 
@@ -133,26 +157,8 @@ std::string way_to_save(const std::filesystem::path& file, std::string_view as) 
   return fmt::format("numpy.save(\"{}\", a.astype(\"{}\"))", file.filename().string(), as);
 }
 
-NpyHeader npy_header(std::string_view bytes) {
-  const auto byte = [&](std::size_t at) { return static_cast<std::size_t>(static_cast<unsigned char>(bytes[at])); };
-  if (bytes.size() < 12 || !bytes.starts_with(magic)) throw NpyFault(why_no_array(bytes));
-  const std::size_t version = byte(6);
-  if (version < 1 || version > 3)
-    throw NpyFault(fmt::format("has version {} of NumPy's format; must be 1, 2 or 3", version));
-  const std::size_t begin = version == 1 ? 10 : 12;
-  std::size_t length = byte(8) + (byte(9) << 8);
-  if (version > 1) length += (byte(10) << 16) + (byte(11) << 24);
-  if (bytes.size() < begin + length) throw NpyFault("ends within its header");
-  const std::string_view dictionary = bytes.substr(begin, length);
-  if (!value_of(dictionary, "fortran_order").starts_with("False"))
-    throw NpyFault("is in Fortran's order; must be in C's, which numpy.ascontiguousarray makes");
-  return {.type = quoted(value_of(dictionary, "descr")),
-          .shape = tuple(value_of(dictionary, "shape")),
-          .begin = begin + length};
-}
-
 NpyArray::NpyArray(const std::filesystem::path& file) {
-  const int opened = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is not waited for
+  const int opened = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a pipe never blocks
   if (opened < 0) throw std::system_error(errno, std::generic_category());
   struct stat status {};
   fstat(opened, &status);
@@ -177,15 +183,6 @@ NpyArray::NpyArray(const std::filesystem::path& file) {
   if (header_.begin % each != 0) throw NpyFault("has elements that are not aligned; save it again with NumPy");
 }
 
-namespace {
-
-static_assert(std::endian::native == std::endian::little, "the header says so");
-constexpr std::string_view magic_with_version("\x93NUMPY\x01\x00", 8);
-constexpr std::size_t before_header = magic_with_version.size() + 2;  // a 16-bit length
-constexpr std::size_t alignment = 64;
-
-}  // namespace
-
 std::string npy(const std::vector<std::vector<float>>& vectors) {
   const std::size_t size = vectors.empty() ? 0 : vectors.front().size();
   const std::string shape =
@@ -208,8 +205,8 @@ std::string npy(const std::vector<std::vector<float>>& vectors) {
 std::vector<float> floats_from_npy(std::string_view bytes) {
   if (bytes.size() < before_header || bytes.substr(0, magic_with_version.size()) != magic_with_version)
     throw std::runtime_error("not an array of NumPy's format 1.0");
-  const auto byte = [&](std::size_t at) { return static_cast<std::size_t>(static_cast<unsigned char>(bytes[at])); };
-  const std::size_t begin = before_header + byte(magic_with_version.size()) + 256 * byte(magic_with_version.size() + 1);
+  const std::size_t length_at = magic_with_version.size();
+  const std::size_t begin = before_header + byte_at(bytes, length_at) + 256 * byte_at(bytes, length_at + 1);
   if (bytes.size() < begin || bytes.substr(0, begin).find("'<f4'") == std::string_view::npos ||
       (bytes.size() - begin) % sizeof(float) != 0)
     throw std::runtime_error("not an array of float32");

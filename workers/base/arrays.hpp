@@ -1,4 +1,4 @@
-// Arrays in NumPy's format, read where they lie: a file is mapped into memory, and only what is asked for is loaded.
+// Arrays in NumPy's format. Files are mapped into memory, and only elements that are read are loaded.
 // Source: NumPy's documentation of `numpy.lib.format`, versions 1.0 to 3.0.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace syncopate {
 
-// What is wrong with an array, without its file's name.
+// A fault of an array, without its file's name.
 struct NpyFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -26,24 +26,21 @@ struct NpyHeader {
   std::int64_t elements() const;
 };
 
-// Of what a file begins with. Throws NpyFault, also for arrays in Fortran's order.
-NpyHeader npy_header(std::string_view bytes);
-
-// For messages, of a type that does not suit: what it is, and how an array is saved as another one.
-std::string described_type(std::string_view type);  // "float16 ('<f2')"
-std::string way_to_save(const std::filesystem::path& file,
-                        std::string_view as);  // numpy.save("a.npy", a.astype("<f4"))
+// For messages about a wrong type: "float16 ('<f2')", and how to save the array with another one,
+// `numpy.save("a.npy", a.astype("<f4"))`.
+std::string described_type(std::string_view type);
+std::string way_to_save(const std::filesystem::path& file, std::string_view as);
 
 class NpyArray {
  public:
-  // Throws std::system_error for a file that cannot be mapped, and NpyFault for one that is no array of numbers or that
-  // is shorter or longer than its header says. The numbers may be of any type that NumPy has.
+  // Throws std::system_error for a file that cannot be mapped, and NpyFault for one that is no array of numbers (of any
+  // type of NumPy) or whose size its header contradicts.
   explicit NpyArray(const std::filesystem::path& file);
 
   const std::string& type() const { return header_.type; }
   const std::vector<std::int64_t>& shape() const { return header_.shape; }
 
-  // The elements in C's order, which are aligned for their type; `Element` must be that of type().
+  // The elements in C's order, aligned for their type. `Element` must match type().
   template <typename Element>
   const Element* data() const {
     return reinterpret_cast<const Element*>(bytes_.get() + header_.begin);
@@ -54,11 +51,11 @@ class NpyArray {
   NpyHeader header_;
 };
 
-// parameters.npy: float32 arrays in NumPy's format, version 1.0.
-// One vector is an array of shape (P,), several of equal size one of shape (vectors, P).
+// A float32 array in NumPy's format, version 1.0, for parameters.npy. One vector is an array of shape (P,), several of
+// equal size are one of shape (vectors, P).
 std::string npy(const std::vector<std::vector<float>>& vectors);
 
-// What npy wrote, the rows one after the other. Throws std::runtime_error for anything else.
+// The rows of an array from npy(), one after the other. Throws std::runtime_error for anything else.
 std::vector<float> floats_from_npy(std::string_view bytes);
 
 }  // namespace syncopate

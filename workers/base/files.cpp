@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
@@ -15,79 +14,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <new>
-#include <stdexcept>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 namespace syncopate {
 
-std::string content_hash(std::string_view content) {
-  return fmt::format("{:016x}", XXH3_64bits(content.data(), content.size()));
-}
-
 namespace fs = std::filesystem;
-
-std::string why_no_directory(const fs::path& path) {
-  std::error_code error, no_link;
-  const fs::file_status status = fs::status(path, error);
-  if (fs::is_directory(status)) return {};
-  if (fs::exists(status)) return "is a file";
-  const fs::path target = fs::read_symlink(path, no_link);
-  if (error == std::errc::too_many_symbolic_link_levels) return "is reached by links that lead back to themselves";
-  if (!no_link) return fmt::format("is a link to {}, which is not there", target.string());
-  if (status.type() == fs::file_type::not_found) return "no such directory";
-  return fmt::format("cannot be reached: {}", error.message());
-}
-
-std::filesystem::path found_directory(const std::string& name, const std::string& packaged,
-                                      const std::string& what_to_do) {
-  std::vector<std::filesystem::path> places;
-  if (const char* data = std::getenv("SYNCOPATE_DATA")) places.push_back(std::filesystem::path(data) / name);
-  for (const char* share : {"/usr/local/share", "/usr/share"})
-    places.push_back(std::filesystem::path(share) / packaged);
-  std::string missing;
-  for (const auto& place : places) {
-    if (std::filesystem::is_directory(place)) return place;
-    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", place.string());
-  }
-  throw DataFault(fmt::format("found none of {}; {}", missing, what_to_do));
-}
-
-// As the XDG base directory specification has it: a relative path is as if there were none.
-std::filesystem::path users_cache() {
-  namespace fs = std::filesystem;
-  const auto absolute = [](const char* name) {
-    const char* value = std::getenv(name);
-    return value && *value == '/' ? fs::path(value) : fs::path();
-  };
-  fs::path caches = absolute("XDG_CACHE_HOME");
-  if (caches.empty() && !absolute("HOME").empty()) caches = absolute("HOME") / ".cache";
-  return caches.empty() ? caches : caches / "syncopate";
-}
-
-// A stream of the standard library takes an error of reading for the end of what it copies.
-std::string whole_file(const std::filesystem::path& file, std::uint64_t most_bytes) {
-  struct Close {
-    void operator()(std::FILE* open) const { std::fclose(open); }
-  };
-  const std::unique_ptr<std::FILE, Close> open(std::fopen(file.c_str(), "rb"));
-  if (!open) throw std::system_error(errno, std::generic_category());
-  std::string content;
-  std::error_code unknown;
-  const std::uintmax_t bytes = std::filesystem::file_size(file, unknown);
-  if (!unknown) content.reserve(std::min<std::uintmax_t>(bytes, most_bytes));
-  std::vector<char> piece(1 << 18);
-  while (const std::size_t got = std::fread(piece.data(), 1, piece.size(), open.get())) {
-    if (got > most_bytes - content.size()) throw std::system_error(EFBIG, std::generic_category());
-    content.append(piece.data(), got);
-  }
-  if (std::ferror(open.get())) throw std::system_error(errno, std::generic_category());
-  return content;
-}
 
 namespace {
 
@@ -101,9 +35,76 @@ struct NotThere : std::runtime_error {
   throw std::runtime_error(fmt::format("cannot be read: {}", std::strerror(error)));
 }
 
+constexpr char first_magic = '\x1f', second_magic = '\x8b';
+constexpr int gzip_window_bits = MAX_WBITS + 16;  // 16: with gzip's header
+
+void check(int status, const char* what) {
+  if (status != Z_OK && status != Z_STREAM_END)
+    throw std::runtime_error(fmt::format("compressing failed: {} gives {}", what, status));
+}
+
 }  // namespace
 
-OwnFile::OwnFile(const std::filesystem::path& path)
+std::string content_hash(std::string_view content) {
+  return fmt::format("{:016x}", XXH3_64bits(content.data(), content.size()));
+}
+
+std::string why_no_directory(const fs::path& path) {
+  std::error_code error, no_link;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) return {};
+  if (fs::exists(status)) return "is a file";
+  const fs::path target = fs::read_symlink(path, no_link);
+  if (error == std::errc::too_many_symbolic_link_levels) return "is reached by links that lead back to themselves";
+  if (!no_link) return fmt::format("is a link to {}, which is not there", target.string());
+  if (status.type() == fs::file_type::not_found) return "no such directory";
+  return fmt::format("cannot be reached: {}", error.message());
+}
+
+fs::path found_directory(const std::string& name, const std::string& packaged, const std::string& what_to_do) {
+  std::vector<fs::path> places;
+  if (const char* data = std::getenv("SYNCOPATE_DATA")) places.push_back(fs::path(data) / name);
+  for (const char* share : {"/usr/local/share", "/usr/share"}) places.push_back(fs::path(share) / packaged);
+  std::string missing;
+  for (const auto& place : places) {
+    if (fs::is_directory(place)) return place;
+    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", place.string());
+  }
+  throw DataFault(fmt::format("found none of {}; {}", missing, what_to_do));
+}
+
+// By the XDG base directory specification, relative paths are ignored.
+fs::path users_cache() {
+  const auto absolute = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value && *value == '/' ? fs::path(value) : fs::path();
+  };
+  fs::path caches = absolute("XDG_CACHE_HOME");
+  if (caches.empty() && !absolute("HOME").empty()) caches = absolute("HOME") / ".cache";
+  return caches.empty() ? caches : caches / "syncopate";
+}
+
+// Not by a stream of the standard library, which takes an error of reading for the end of the file.
+std::string whole_file(const fs::path& file, std::uint64_t most_bytes) {
+  struct Close {
+    void operator()(std::FILE* open) const { std::fclose(open); }
+  };
+  const std::unique_ptr<std::FILE, Close> open(std::fopen(file.c_str(), "rb"));
+  if (!open) throw std::system_error(errno, std::generic_category());
+  std::string content;
+  std::error_code unknown;
+  const std::uintmax_t bytes = fs::file_size(file, unknown);
+  if (!unknown) content.reserve(std::min<std::uintmax_t>(bytes, most_bytes));
+  std::vector<char> piece(1 << 18);
+  while (const std::size_t got = std::fread(piece.data(), 1, piece.size(), open.get())) {
+    if (got > most_bytes - content.size()) throw std::system_error(EFBIG, std::generic_category());
+    content.append(piece.data(), got);
+  }
+  if (std::ferror(open.get())) throw std::system_error(errno, std::generic_category());
+  return content;
+}
+
+OwnFile::OwnFile(const fs::path& path)
     : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {  // a pipe is not waited for
   if (number_ < 0) fail(errno);
   struct stat found {};
@@ -131,7 +132,7 @@ std::size_t OwnFile::read(char* out, std::size_t bytes) {
   return got;
 }
 
-std::optional<std::string> read_file(const std::filesystem::path& path, std::uint64_t most_bytes) {
+std::optional<std::string> read_file(const fs::path& path, std::uint64_t most_bytes) {
   try {
     OwnFile file(path);
     const auto too_large = [&](std::uint64_t bytes) {
@@ -140,7 +141,7 @@ std::optional<std::string> read_file(const std::filesystem::path& path, std::uin
     if (file.size() > most_bytes) throw too_large(file.size());
     constexpr std::size_t piece = 1 << 16;
     std::string text;
-    for (std::size_t room = file.size() + 1;; room = piece) {  // one byte more than it had: it may have grown
+    for (std::size_t room = file.size() + 1;; room = piece) {  // one byte more than its size: it may have grown
       const std::size_t before = text.size();
       text.resize(before + room);
       const std::size_t got = file.read(text.data() + before, room);
@@ -155,17 +156,10 @@ std::optional<std::string> read_file(const std::filesystem::path& path, std::uin
   }
 }
 
-namespace {
-
-constexpr char first_magic = '\x1f', second_magic = '\x8b';
-
-}  // namespace
-
 GzipStream::GzipStream(std::function<std::string_view()> more) : more_(std::move(more)) {
-  constexpr int gzip = 16 + MAX_WBITS;
   input_ = more_();
   is_compressed_ = input_.size() >= 2 && input_[0] == first_magic && input_[1] == second_magic;
-  if (is_compressed_ && inflateInit2(&stream_, gzip) != Z_OK) throw std::bad_alloc();
+  if (is_compressed_ && inflateInit2(&stream_, gzip_window_bits) != Z_OK) throw std::bad_alloc();
 }
 
 GzipStream::~GzipStream() {
@@ -211,7 +205,7 @@ std::size_t GzipStream::inflate_some(char* out, std::size_t bytes) {
   return room - stream_.avail_out;
 }
 
-// Blocks of a tape or a disk are filled up with zeros. The two bytes may lie in different pieces of the file.
+// Zeros fill up blocks of a tape or a disk. The two bytes can lie in different pieces of the file.
 void GzipStream::begin_next_member() {
   bool is_padded = false;
   while (refill() && input_.front() == '\0') {
@@ -225,21 +219,10 @@ void GzipStream::begin_next_member() {
   inflateReset(&stream_);
 }
 
-namespace {
-
-void check(int status, const char* what) {
-  if (status != Z_OK && status != Z_STREAM_END)
-    throw std::runtime_error(fmt::format("compressing failed: {} gives {}", what, status));
-}
-
-}  // namespace
-
 std::string gzip(std::string_view contents) {
-  constexpr int window_bits_with_gzip_header = 15 + 16;
   constexpr int default_memory = 8;
   z_stream stream{};
-  check(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, window_bits_with_gzip_header, default_memory,
-                     Z_DEFAULT_STRATEGY),
+  check(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, gzip_window_bits, default_memory, Z_DEFAULT_STRATEGY),
         "deflateInit2");
   std::string compressed;
   std::array<char, 1 << 16> block;

@@ -1,4 +1,4 @@
-// What a file holds, compressed with gzip or not, piece by piece.
+// Files: their content, compressed with gzip or not, and where they lie.
 #pragma once
 
 #include <zlib.h>
@@ -15,46 +15,42 @@
 
 namespace syncopate {
 
-// What tells contents apart.
 // 16 hexadecimal digits.
 std::string content_hash(std::string_view content);
 
-// What is wrong with files of data.
-// Data that cannot be used: names the file or the sizes, what was found, and what would be right.
+// Data that cannot be used: the file or the sizes, what was found, and what would be right.
 struct DataFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Why a path is no directory, where "Not a directory" alone would not help.
-// "is a file", "is a link to x, which is not there", ...; empty if it is a directory.
+// Why a path is no directory: "is a file", "is a link to x, which is not there", ...; empty if it is one.
 std::string why_no_directory(const std::filesystem::path& path);
 
-// Where a package puts the files of a data set.
-// The first directory that exists: `name` in the directory that the environment variable SYNCOPATE_DATA names, then
-// `packaged` in share of /usr/local and /usr. Throws DataFault, which says `what_to_do`, if there is none.
+// The directory of a data set, the first that exists: `name` in the directory that the environment variable
+// SYNCOPATE_DATA names, then `packaged` in share of /usr/local and /usr. Throws DataFault with `what_to_do` if there is
+// none.
 std::filesystem::path found_directory(const std::string& name, const std::string& packaged,
                                       const std::string& what_to_do);
 
-// Where the user's programs keep what they can make again.
-// syncopate in $XDG_CACHE_HOME or ~/.cache; empty where there is neither. It need not exist.
+// The directory for files that can be made again: syncopate in $XDG_CACHE_HOME or ~/.cache; empty without both. It need
+// not exist.
 std::filesystem::path users_cache();
 
-// A file as it is stored.
-// Throws std::system_error, which says what the system does, where the file cannot be opened or read to its end, or has
-// more than most_bytes.
+// A file as it is stored. Throws std::system_error if it cannot be opened or read to its end, or has more than
+// most_bytes.
 std::string whole_file(const std::filesystem::path& file, std::uint64_t most_bytes);
 
-// Files that Syncopate has written and reads again. Whoever may write in their folder may have put anything in their
-// place: a pipe, which would be waited for for ever, a directory, or more bytes than there is memory.
-// Of what is parsed: the summary of a million workers has about half as many.
+// Bounds for files that Syncopate has written and reads again. Anything can stand in their place: a pipe, which would
+// block for ever, a directory, or more bytes than there is memory.
+// For files that are parsed; the summary of a million workers has about half of it.
 inline constexpr std::uint64_t most_own_bytes = std::uint64_t{1} << 28;
-// For files whose size is known to be right: those that files.json lists, once damage_of() has found nothing.
+// For files whose size is known to be right: those in files.json, once damage_of() has found nothing.
 inline constexpr std::uint64_t any_size = std::numeric_limits<std::uint64_t>::max();
 
-// An open regular file, with its size. Opening it waits for nothing.
+// An open regular file, with its size. Opening it never blocks.
 class OwnFile {
  public:
-  // Throws std::runtime_error, without the file's name: why it is not there, or is none.
+  // Throws std::runtime_error, without the file's name.
   explicit OwnFile(const std::filesystem::path& path);
   ~OwnFile();
   OwnFile(const OwnFile&) = delete;
@@ -69,28 +65,27 @@ class OwnFile {
   std::uint64_t size_ = 0;
 };
 
-// The whole content; nothing where there is no file of that name, or a link that leads nowhere. Throws
-// std::runtime_error, which names the file, where it is not a regular one, has more than `most_bytes`, or cannot be
-// read.
+// The whole content; nothing if there is no such file, or a link that leads nowhere. Throws std::runtime_error, with
+// the file's name, if it is not a regular file, has more than `most_bytes`, or cannot be read.
 std::optional<std::string> read_file(const std::filesystem::path& path, std::uint64_t most_bytes = most_own_bytes);
 
-// What is wrong with a compressed file, without its name.
+// A fault of a compressed file, without its name.
 struct GzipFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A file may be several compressed ones in a row, as RFC 1952 has it, and then zeros up to its end; anything else after
-// them is a fault, where other readers pass over it. A file whose first two bytes are not gzip's is not compressed, and
-// passes unchanged.
+// A file as it was before compression, piece by piece. It can be several compressed members in a row (RFC 1952),
+// followed by zeros; anything else after them is a fault, which other readers ignore. A file whose first two bytes are
+// not gzip's passes unchanged.
 class GzipStream {
  public:
-  // `more` gives the file's next bytes, which stay until it is called again; none at the end.
+  // `more` gives the file's next bytes, valid until its next call; none at the end.
   explicit GzipStream(std::function<std::string_view()> more);
   ~GzipStream();
   GzipStream(const GzipStream&) = delete;
   GzipStream& operator=(const GzipStream&) = delete;
 
-  // Bytes read: fewer than asked for only at the end. Throws GzipFault.
+  // Returns the number of bytes: fewer than asked for only at the end. Throws GzipFault.
   std::size_t read(char* out, std::size_t bytes);
 
  private:
@@ -105,8 +100,7 @@ class GzipStream {
   z_stream stream_{};
 };
 
-// A file's contents compressed as gzip does, the same bytes at any time on any machine.
-// Throws std::runtime_error if zlib cannot.
+// Compressed by gzip, to the same bytes at any time on any machine. Throws std::runtime_error if zlib fails.
 std::string gzip(std::string_view contents);
 
 }  // namespace syncopate

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
-#include <cstddef>
 #include <numeric>
 #include <utility>
 
@@ -13,7 +11,7 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-// Of all columns, from row `row` on.
+// The squared norms of columns from `row` on, of their elements from row `row` on.
 std::vector<double> squared_norms(const Matrix& a, int row) {
   std::vector<double> norms(at(a.columns));
   for (int i = row; i < a.rows; ++i)
@@ -23,6 +21,26 @@ std::vector<double> squared_norms(const Matrix& a, int row) {
 
 void swap_columns(Matrix& a, int first, int second) {
   for (int i = 0; i < a.rows; ++i) std::swap(a(i, first), a(i, second));
+}
+
+Matrix square(const Matrix& a) {
+  Matrix result(a.rows, a.columns);
+  const std::size_t n = at(a.rows);
+  for (std::size_t i = 0; i < n; ++i) {
+    double* const to = result.values.data() + i * n;
+    for (std::size_t k = 0; k < n; ++k) {
+      const double factor = a.values[i * n + k];
+      const double* const from = a.values.data() + k * n;
+      for (std::size_t j = 0; j < n; ++j) to[j] += factor * from[j];
+    }
+  }
+  return result;
+}
+
+double norm(const Matrix& a) {
+  double sum = 0;
+  for (const double value : a.values) sum += value * value;
+  return std::sqrt(sum);
 }
 
 }  // namespace
@@ -98,33 +116,9 @@ std::vector<double> PivotedQr::q_column(int column) const {
   return times_q(std::move(unit));
 }
 
-namespace {
-
-Matrix square(const Matrix& a) {
-  Matrix result(a.rows, a.columns);
-  const auto n = static_cast<std::size_t>(a.rows);
-  for (std::size_t i = 0; i < n; ++i) {
-    double* const to = result.values.data() + i * n;
-    for (std::size_t k = 0; k < n; ++k) {
-      const double factor = a.values[i * n + k];
-      const double* const from = a.values.data() + k * n;
-      for (std::size_t j = 0; j < n; ++j) to[j] += factor * from[j];
-    }
-  }
-  return result;
-}
-
-double norm(const Matrix& a) {
-  double sum = 0;
-  for (const double value : a.values) sum += value * value;
-  return std::sqrt(sum);
-}
-
-}  // namespace
-
-// Values that sum to 0 keep doing so, and among them all eigenvalues but the 1 are found: the columns' means are taken
-// off. Of the norms' ratio from one power to its square the root goes to the modulus much faster than that of the norm,
-// which has a factor with it.
+// Mixing keeps a sum of 0, and vectors with that sum have all eigenvalues but the 1: each row's mean is subtracted. The
+// root of the ratio of norms from one power to its square converges to the modulus much faster than the root of a norm,
+// which has a constant factor.
 double second_eigenvalue(const Matrix& mixing) {
   Matrix power = mixing;
   for (int i = 0; i < power.rows; ++i) {
@@ -164,15 +158,15 @@ std::vector<double> TransposedSolutions::vanishing_at(std::span<const int> place
   Matrix at_places(count, count);
   std::vector<double> right;
   for (int row = 0; row < count; ++row) {
-    const auto place = static_cast<std::size_t>(places[static_cast<std::size_t>(row)]);
+    const std::size_t place = at(places[at(row)]);
     right.push_back(-least_[place]);
-    for (int k = 0; k < count; ++k) at_places(row, k) = directions_[static_cast<std::size_t>(k)][place];
+    for (int k = 0; k < count; ++k) at_places(row, k) = directions_[at(k)][place];
   }
   const std::vector<double> factors = PivotedQr(std::move(at_places)).solve(std::move(right));
   std::vector<double> x = least_;
   for (std::size_t k = 0; k < directions_.size(); ++k)
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += factors[k] * directions_[k][i];
-  for (const int place : places) x[static_cast<std::size_t>(place)] = 0;
+  for (const int place : places) x[at(place)] = 0;
   return x;
 }
 

@@ -1,8 +1,5 @@
-// The QR decomposition with column pivoting, A P = Q R, by Householder reflections.
-// Source:  Golub, Van Loan, "Matrix Computations", section 5.4.
-// Why not LAPACK: a gradient code is drawn anew on each rank and in each process of a sweep, and all must get the same
-//          one to the last bit; what a BLAS gives depends on the processor's kernels and on its threads. Nor does
-//          LibTorch offer a decomposition with pivots, which tell which equations of a singular matrix to keep.
+// Linear algebra of small dense matrices that gives the same bits everywhere: each rank and each process of a sweep
+// draws the same gradient code. Results of a BLAS (and so of LAPACK) depend on the processor's kernels and on threads.
 #pragma once
 
 #include <cmath>
@@ -13,7 +10,7 @@
 
 namespace syncopate {
 
-// A dense matrix in double precision, row after row.
+// A dense matrix in double precision, row by row.
 struct Matrix {
   Matrix(int rows, int columns)
       : rows(rows), columns(columns), values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns)) {}
@@ -25,7 +22,7 @@ struct Matrix {
     for (int row = 0; row < rows; ++row) result.push_back((*this)(row, number));
     return result;
   }
-  // So many neighbouring columns; after the last comes the first.
+  // `count` neighbouring columns; the first follows the last.
   Matrix columns_from(int first, int count) const {
     Matrix result(rows, count);
     for (int row = 0; row < rows; ++row)
@@ -43,7 +40,7 @@ struct Matrix {
   }
 };
 
-// Infinity where a value is not a number.
+// Infinity if a value is NaN.
 inline double largest_magnitude(std::span<const double> values) {
   double largest = 0;
   for (const double value : values)
@@ -51,16 +48,19 @@ inline double largest_magnitude(std::span<const double> values) {
   return largest;
 }
 
+// The QR decomposition with column pivoting, A P = Q R, by Householder reflections. The pivots, which LibTorch does not
+// offer, tell which equations of a singular matrix to keep.
+// Source:  Golub, Van Loan, "Matrix Computations", section 5.4.
 class PivotedQr {
  public:
-  // For at least as many rows as columns.
+  // A has at least as many rows as columns.
   explicit PivotedQr(Matrix a);
 
-  // x of least |A x - b|, where A has full rank.
+  // The x that minimises |A x - b|, for A of full rank.
   std::vector<double> solve(std::vector<double> b) const;
-  // x of least |x| among those with x^T A = b^T, where A is square of rank `rank` and such x exist.
+  // The shortest x with x^T A = b^T, for a square A of rank `rank` for which such x exist.
   std::vector<double> solve_transposed(std::span<const double> b, int rank) const;
-  // Column `column` of Q. Those from the rank of A on span the vectors y with y^T A = 0.
+  // Column `column` of Q. Columns from the rank of A on span the vectors y with y^T A = 0.
   std::vector<double> q_column(int column) const;
 
  private:
@@ -68,28 +68,27 @@ class PivotedQr {
   void reflect(std::vector<double>& vector, int column) const;
   std::vector<double> times_q(std::vector<double> vector) const;
 
-  Matrix a_;                     // R on and above the diagonal, below it the reflections' vectors
-  std::vector<double> heads_;    // of these vectors: their elements on the diagonal
+  Matrix a_;                     // R on and above the diagonal, the reflections' vectors v below
+  std::vector<double> heads_;    // the elements of these vectors on the diagonal
   std::vector<double> factors_;  // 2 / |v|^2; 0: no reflection
   std::vector<int> order_;       // column i of A P is column order_[i] of A
 };
 
-// How fast repeated mixing makes values alike.
+// The second largest modulus of the eigenvalues of a square matrix whose columns sum to 1, where 1 is the largest: how
+// fast repeated mixing makes values equal. Needs no LibTorch, which predictions do not load.
 // Source:  Gelfand's formula, |lambda| = lim |A^k|^(1/k), with k doubled by squaring.
 // Cost:    about 20 products of N x N matrices.
-// Why not LibTorch: it is loaded where a model is trained, and who asks for this predicts a run without one.
 // Checks:  LibTorch's eigenvalues of random matrices; closed forms of graphs.
-// The second largest modulus of the eigenvalues of a square matrix whose columns sum to 1, of which 1 is the largest.
 double second_eigenvalue(const Matrix& columns_sum_to_one);
 
-// All x with x^T A = b^T, for a square matrix A of known rank.
-// They are the one of least length, plus combinations of as many directions as the rank lacks. The directions are
-// orthonormal and the first is orthogonal to them, so that nothing in a solution is larger than the solution.
+// All x with x^T A = b^T, for a square matrix A of known rank: the shortest, plus combinations of one direction per
+// missing rank. The directions are orthonormal, and the shortest x is orthogonal to them, so that no term of a solution
+// is larger than the solution.
 class TransposedSolutions {
  public:
   TransposedSolutions(const Matrix& a, int rank, const std::vector<double>& b);
 
-  // The one that is 0 at these different places, as many as there are directions.
+  // The solution that is 0 at these different places, as many as there are directions.
   std::vector<double> vanishing_at(std::span<const int> places) const;
 
  private:

@@ -9,21 +9,18 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <stdexcept>
-#include <string>
 #include <string_view>
 #include <vector>
 
 namespace syncopate {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -31,6 +28,175 @@ utsname system_names() {
   utsname names{};
   uname(&names);  // cannot fail with a valid pointer
   return names;
+}
+
+constexpr const char* kernel_variable = "OPENBLAS_CORETYPE";
+// Set before the program re-executes itself, so that it does so at most once.
+constexpr const char* guard_variable = "SYNCOPATE_BLAS_KERNEL_CHOSEN";
+
+// A function of the loaded libraries, null if none has it: OpenBLAS is no dependency of the build.
+template <typename Function>
+Function* loaded_function(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+}
+
+// OpenBLAS's x86 kernels without AVX2, by the names it gives them.
+bool lacks_avx2(std::string_view kernel) {
+  constexpr std::array<std::string_view, 21> old_kernels = {
+      "Katmai", "Coppermine", "Northwood",  "Prescott",    "Banias",  "Core2",        "Penryn",
+      "Atom",   "Dunnington", "Nehalem",    "Athlon",      "Opteron", "Opteron_SSE3", "Barcelona",
+      "Bobcat", "Bulldozer",  "Piledriver", "Steamroller", "Nano",    "Sandybridge",  "Generic"};
+  return std::ranges::find(old_kernels, kernel) != old_kernels.end();
+}
+
+// The best kernel for this CPU; empty if it lacks AVX2.
+std::string best_kernel() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
+    return "SkylakeX";
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "Haswell";
+#endif
+  return "";
+}
+
+// "MKL 2024.2"; empty without Intel's MKL.
+std::string mkl_version() {
+  auto* const version_string = loaded_function<void(char*, int)>("MKL_Get_Version_String");
+  if (!version_string) return "";
+  std::array<char, 200> text{};
+  version_string(text.data(), static_cast<int>(text.size()));
+  // "Intel(R) oneAPI Math Kernel Library Version 2024.2-Product Build 20240605 for ..."
+  const std::string version(text.data());
+  const std::size_t begin = version.find_first_of("0123456789");
+  return begin == std::string::npos ? "MKL"
+                                    : "MKL " + version.substr(begin, version.find_first_of("- ", begin) - begin);
+}
+
+constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
+
+// The number in the line that begins with the name; none without such a line.
+std::optional<std::int64_t> number_in_line(const fs::path& file, const std::string& name) {
+  std::ifstream lines(file);
+  std::string key;
+  for (std::int64_t value = 0; lines >> key; lines.ignore(unlimited, '\n'))
+    if (key == name && lines >> value) return value;
+  return {};
+}
+
+// The bytes of a line such as "MemAvailable:   23492296 kB".
+std::optional<std::int64_t> kilobytes(const char* file, const std::string& name) {
+  const auto number = number_in_line(file, name);
+  return number ? std::optional(*number * 1024) : std::nullopt;
+}
+
+// None if the file is missing, or says "max".
+std::optional<std::int64_t> number_in(const fs::path& file) {
+  std::int64_t value = 0;
+  return std::ifstream(file) >> value ? std::optional(value) : std::nullopt;
+}
+
+// A number of this process, by the system's name for it.
+std::int64_t own_bytes(const std::string& name) { return kilobytes("/proc/self/status", name).value_or(0); }
+
+std::int64_t left_by_machine() {
+  const auto available = kilobytes("/proc/meminfo", "MemAvailable:");
+  return available ? *available + kilobytes("/proc/meminfo", "SwapFree:").value_or(0) : unlimited;
+}
+
+// The names of the files of a control group.
+struct GroupFiles {
+  std::vector<const char*> limits;
+  const char* used;
+  const char* cached;  // in memory.stat: files that nobody has used lately, which give way when memory is needed
+};
+const GroupFiles version_1{{"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_inactive_file"};
+const GroupFiles version_2{{"memory.max", "memory.high"}, "memory.current", "inactive_file"};
+
+std::int64_t left_by_group(const fs::path& group, const GroupFiles& files) {
+  std::int64_t most = unlimited;
+  for (const char* const limit : files.limits) most = std::min(most, number_in(group / limit).value_or(unlimited));
+  if (most == unlimited) return unlimited;
+  const std::int64_t used = number_in(group / files.used).value_or(0);
+  const std::int64_t cached = number_in_line(group / "memory.stat", files.cached).value_or(0);
+  return most - std::max<std::int64_t>(0, used - cached);
+}
+
+// The least of a group, such as "/system.slice/job", and those above it. A container can see its own group as the root:
+// then folders of these names are missing.
+std::int64_t left_by_groups(const fs::path& groups, const fs::path& group, const GroupFiles& files) {
+  std::int64_t least = left_by_group(groups, files);
+  fs::path above = groups;
+  for (const fs::path& part : group.lexically_normal().relative_path())
+    least = std::min(least, left_by_group(above /= part, files));
+  return least;
+}
+
+bool has_memory(std::string_view controllers) {
+  return fmt::format(",{},", controllers).find(",memory,") != std::string::npos;
+}
+
+// `used`: the system's name for the memory that the limit counts.
+std::int64_t left_by_limit(__rlimit_resource of, const char* used) {
+  rlimit limit{};
+  if (getrlimit(of, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
+  return static_cast<std::int64_t>(limit.rlim_cur) - own_bytes(used);
+}
+
+constexpr std::size_t blas_buffer_bytes = std::size_t{128} << 20;  // of OpenBLAS 0.3 on x86-64
+constexpr int most_blas_buffers = 128;                             // fewer than its table holds
+constexpr std::int64_t thread_stack_bytes = 8 << 20;
+constexpr int other_threads = 4;  // LibTorch's, and those for progress and leases
+
+bool can_map_blas_buffers(int number) {
+  std::vector<void*> mapped;
+  for (int i = 0; i < number; ++i) {
+    void* const buffer = mmap(nullptr, blas_buffer_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (buffer == MAP_FAILED) break;
+    mapped.push_back(buffer);
+  }
+  for (void* const buffer : mapped) munmap(buffer, blas_buffer_bytes);
+  return std::ssize(mapped) == number;
+}
+
+bool has_limit() {
+  for (const auto what : {RLIMIT_AS, RLIMIT_DATA})
+    if (rlimit limit{}; getrlimit(what, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) return true;
+  return false;
+}
+
+// OpenBLAS maps a buffer for each thread that calls it at the same time, keeps it, and tries for ever if it gets none.
+// So it gets them before there is a limit, or before the first product. Does nothing without OpenBLAS.
+void reserve_blas_buffers(int threads) {
+  auto* const take = loaded_function<void*(int)>("blas_memory_alloc");
+  auto* const give_back = loaded_function<void(void*)>("blas_memory_free");
+  if (!take || !give_back) return;
+  const int number = std::min(threads, most_blas_buffers);
+  if (!can_map_blas_buffers(number))
+    throw std::runtime_error(
+        "the memory does not suffice: OpenBLAS maps 128 MiB for each thread, and a limit on what "
+        "a process maps (ulimit -d, ulimit -v) leaves less; must be more, or fewer --threads");
+  std::vector<void*> buffers;
+  for (int i = 0; i < number; ++i) buffers.push_back(take(0));
+  for (void* const buffer : buffers)
+    if (buffer) give_back(buffer);
+}
+
+constexpr const char* blas_threads = "OPENBLAS_NUM_THREADS";
+
+// If this thread's own attempts fail for five seconds while the library loads, the library will not get its buffer.
+void end_where_blas_finds_no_room(const std::stop_token& is_loaded) {
+  constexpr int attempts = 50;
+  constexpr auto between = std::chrono::milliseconds(100);
+  for (int failed = 0; failed < attempts && !is_loaded.stop_requested(); std::this_thread::sleep_for(between))
+    failed = can_map_blas_buffers(1) ? 0 : failed + 1;
+  if (is_loaded.stop_requested()) return;
+  std::fputs(
+      "syncopate: the memory does not suffice: OpenBLAS maps 128 MiB when it is loaded, and a limit on what a process "
+      "maps (ulimit -d, ulimit -v) leaves less\n",
+      stderr);
+  std::_Exit(1);
 }
 
 }  // namespace
@@ -75,49 +241,13 @@ std::string iso_time(std::chrono::system_clock::time_point time) {
   return std::string(text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts));
 }
 
-namespace {
-
-constexpr const char* kernel_variable = "OPENBLAS_CORETYPE";
-// Set before the program re-executes itself, so that it does so at most once.
-constexpr const char* guard_variable = "SYNCOPATE_BLAS_KERNEL_CHOSEN";
-
-// A function of the loaded libraries, null if none has it: OpenBLAS is no dependency of the build.
-template <typename Function>
-Function* loaded_function(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
-}
-
-// OpenBLAS's x86 kernels without AVX2, by the names it gives them.
-bool lacks_avx2(std::string_view kernel) {
-  constexpr std::array<std::string_view, 21> old_kernels = {
-      "Katmai", "Coppermine", "Northwood",  "Prescott",    "Banias",  "Core2",        "Penryn",
-      "Atom",   "Dunnington", "Nehalem",    "Athlon",      "Opteron", "Opteron_SSE3", "Barcelona",
-      "Bobcat", "Bulldozer",  "Piledriver", "Steamroller", "Nano",    "Sandybridge",  "Generic"};
-  return std::ranges::find(old_kernels, kernel) != old_kernels.end();
-}
-
-// The best kernel that this CPU runs; empty if that is none with AVX2.
-std::string best_kernel() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl")) {
-    return "SkylakeX";
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "Haswell";
-#endif
-  return "";
-}
-
-}  // namespace
-
 bool blas_is_reference() {
   // The library that the loader takes matrix products from; another BLAS may be loaded as well.
   Dl_info info;
   void* const sgemm = dlsym(RTLD_DEFAULT, "sgemm_");
   if (!sgemm || dladdr(sgemm, &info) == 0 || !info.dli_fname) return false;
   std::error_code failed;
-  const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, failed);
+  const fs::path file = fs::canonical(info.dli_fname, failed);
   if (failed || !file.filename().string().starts_with("libblas")) return false;
   // Distributions keep a fast library's own libblas in a folder of its name.
   constexpr std::array<std::string_view, 4> fast_libraries = {"openblas", "blis", "atlas", "mkl"};
@@ -125,23 +255,6 @@ bool blas_is_reference() {
     return folder.find(name) != std::string::npos;
   });
 }
-
-namespace {
-
-// Intel's MKL, which PyTorch from pip has inside: "MKL 2024.2"; empty where there is none.
-std::string mkl_version() {
-  auto* const version_string = loaded_function<void(char*, int)>("MKL_Get_Version_String");
-  if (!version_string) return "";
-  std::array<char, 200> text{};
-  version_string(text.data(), static_cast<int>(text.size()));
-  // "Intel(R) oneAPI Math Kernel Library Version 2024.2-Product Build 20240605 for ..."
-  const std::string version(text.data());
-  const std::size_t begin = version.find_first_of("0123456789");
-  return begin == std::string::npos ? "MKL"
-                                    : "MKL " + version.substr(begin, version.find_first_of("- ", begin) - begin);
-}
-
-}  // namespace
 
 bool blas_says_its_kernel() {
   return mkl_version().empty() && loaded_function<char*()>("openblas_get_corename") && !blas_is_reference();
@@ -163,86 +276,14 @@ void use_best_blas_kernel(char** argv) {
   const bool is_loaded = loaded_function<char*()>("openblas_get_corename") != nullptr;
   if (is_loaded && !lacks_avx2(blas_kernel())) return;
   setenv(kernel_variable, better.c_str(), 1);
-  if (!is_loaded) return;  // it will find the choice
+  if (!is_loaded) return;  // OpenBLAS will read the variable
   setenv(guard_variable, "1", 1);
   execv("/proc/self/exe", argv);
-  // Still here: the program could not be started again, so it goes on with the slow kernel.
+  // The program could not be started again: it goes on with the slow kernel.
   unsetenv(kernel_variable);
 }
 
-namespace fs = std::filesystem;
-namespace {
-
-constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
-
-// The number behind the name, in the line that begins with it; none where there is no such line.
-std::optional<std::int64_t> number_in_line(const fs::path& file, const std::string& name) {
-  std::ifstream lines(file);
-  std::string key;
-  for (std::int64_t value = 0; lines >> key; lines.ignore(unlimited, '\n'))
-    if (key == name && lines >> value) return value;
-  return {};
-}
-
-// Of lines such as "MemAvailable:   23492296 kB".
-std::optional<std::int64_t> kilobytes(const char* file, const std::string& name) {
-  const auto number = number_in_line(file, name);
-  return number ? std::optional(*number * 1024) : std::nullopt;
-}
-
-// None where the file is missing, or says "max".
-std::optional<std::int64_t> number_in(const fs::path& file) {
-  std::int64_t value = 0;
-  return std::ifstream(file) >> value ? std::optional(value) : std::nullopt;
-}
-
-std::int64_t left_by_machine() {
-  const auto available = kilobytes("/proc/meminfo", "MemAvailable:");
-  return available ? *available + kilobytes("/proc/meminfo", "SwapFree:").value_or(0) : unlimited;
-}
-
-// The names of the files of a control group.
-struct GroupFiles {
-  std::vector<const char*> limits;
-  const char* used;
-  const char* cached;  // in memory.stat: files that nobody has used lately, which go where memory is needed
-};
-const GroupFiles version_1{{"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_inactive_file"};
-const GroupFiles version_2{{"memory.max", "memory.high"}, "memory.current", "inactive_file"};
-
-std::int64_t left_by_group(const fs::path& group, const GroupFiles& files) {
-  std::int64_t most = unlimited;
-  for (const char* const limit : files.limits) most = std::min(most, number_in(group / limit).value_or(unlimited));
-  if (most == unlimited) return unlimited;
-  const std::int64_t used = number_in(group / files.used).value_or(0);
-  const std::int64_t cached = number_in_line(group / "memory.stat", files.cached).value_or(0);
-  return most - std::max<std::int64_t>(0, used - cached);
-}
-
-// `group`: "/system.slice/job", below where the control groups lie. A container may see its own group there in the place
-// of all: then the folders of that name are not there.
-std::int64_t left_by_groups(const fs::path& groups, const fs::path& group, const GroupFiles& files) {
-  std::int64_t least = left_by_group(groups, files);
-  fs::path above = groups;
-  for (const fs::path& part : group.lexically_normal().relative_path())
-    least = std::min(least, left_by_group(above /= part, files));
-  return least;
-}
-
-bool has_memory(std::string_view controllers) {
-  return fmt::format(",{},", controllers).find(",memory,") != std::string::npos;
-}
-
-// `used`: the system's name for what counts towards the limit.
-std::int64_t left_by_limit(__rlimit_resource of, const char* used) {
-  rlimit limit{};
-  if (getrlimit(of, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
-  return static_cast<std::int64_t>(limit.rlim_cur) - kilobytes("/proc/self/status", used).value_or(0);
-}
-
-}  // namespace
-
-// Of /proc/self/cgroup, lines "<number>:<controllers>:<group>"; version 2 has no controllers there.
+// Lines of /proc/self/cgroup are "<number>:<controllers>:<group>"; version 2 has no controllers.
 std::int64_t left_by_control_groups(const fs::path& root) {
   const fs::path groups = root / "sys/fs/cgroup";
   std::int64_t least = std::min(left_by_group(groups, version_2), left_by_group(groups / "memory", version_1));
@@ -268,74 +309,6 @@ std::int64_t free_memory_bytes() {
                    left_by_limit(RLIMIT_DATA, "VmData:")}));
 }
 
-namespace {
-
-constexpr std::size_t blas_buffer_bytes = std::size_t{128} << 20;  // of OpenBLAS 0.3 on x86-64
-constexpr int most_blas_buffers = 128;                             // fewer than it has places for
-constexpr std::int64_t thread_stack_bytes = 8 << 20;
-constexpr int other_threads = 4;  // LibTorch's, and those that show progress and keep leases
-
-// Of this process, by the system's name for it.
-std::int64_t own_bytes(std::string_view name) {
-  std::ifstream lines("/proc/self/status");
-  std::string key;
-  for (std::int64_t value = 0; lines >> key; lines.ignore(std::numeric_limits<std::streamsize>::max(), '\n'))
-    if (key == name && lines >> value) return value * 1024;
-  return 0;
-}
-
-bool can_map_blas_buffers(int number) {
-  std::vector<void*> mapped;
-  for (int i = 0; i < number; ++i) {
-    void* const buffer = mmap(nullptr, blas_buffer_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (buffer == MAP_FAILED) break;
-    mapped.push_back(buffer);
-  }
-  for (void* const buffer : mapped) munmap(buffer, blas_buffer_bytes);
-  return std::ssize(mapped) == number;
-}
-
-bool has_limit() {
-  for (const auto what : {RLIMIT_AS, RLIMIT_DATA})
-    if (rlimit limit{}; getrlimit(what, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) return true;
-  return false;
-}
-
-// OpenBLAS maps a buffer for each thread that calls it at once, keeps it, and where it gets none it tries for ever: so
-// it has them before there is a limit, or before the first product. Another BLAS, or none: nothing is done.
-void reserve_blas_buffers(int threads) {
-  auto* const take = reinterpret_cast<void* (*)(int)>(dlsym(RTLD_DEFAULT, "blas_memory_alloc"));
-  auto* const give_back = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "blas_memory_free"));
-  if (!take || !give_back) return;
-  const int number = std::min(threads, most_blas_buffers);
-  if (!can_map_blas_buffers(number))
-    throw std::runtime_error(
-        "the memory does not suffice: OpenBLAS maps 128 MiB for each thread, and a limit on what "
-        "a process maps (ulimit -d, ulimit -v) leaves less; must be more, or fewer --threads");
-  std::vector<void*> buffers;
-  for (int i = 0; i < number; ++i) buffers.push_back(take(0));
-  for (void* const buffer : buffers)
-    if (buffer) give_back(buffer);
-}
-
-constexpr const char* blas_threads = "OPENBLAS_NUM_THREADS";
-
-// Loading goes on for a while beside an attempt of this thread's own that fails, but not for so long.
-void end_where_blas_finds_no_room(const std::stop_token& is_loaded) {
-  constexpr int attempts = 50;
-  constexpr auto between = std::chrono::milliseconds(100);
-  for (int failed = 0; failed < attempts && !is_loaded.stop_requested(); std::this_thread::sleep_for(between))
-    failed = can_map_blas_buffers(1) ? 0 : failed + 1;
-  if (is_loaded.stop_requested()) return;
-  std::fputs(
-      "syncopate: the memory does not suffice: OpenBLAS maps 128 MiB when it is loaded, and a limit on what a process "
-      "maps (ulimit -d, ulimit -v) leaves less\n",
-      stderr);
-  std::_Exit(1);
-}
-
-}  // namespace
-
 LimitedBlasLoading::LimitedBlasLoading() {
   if (!has_limit()) return;
   if (const char* const before = std::getenv(blas_threads)) threads_before_ = before;
@@ -358,7 +331,7 @@ void reserve_blas_memory(int threads) {
 }
 
 void keep_to_memory_part(const MemoryPart& part) {
-  reserve_blas_buffers(part.threads + 1);  // the main thread may compute too
+  reserve_blas_buffers(part.threads + 1);  // the main thread can compute, too
   const std::int64_t held = own_bytes("RssAnon:");
   const std::int64_t not_held = std::max<std::int64_t>(0, own_bytes("VmData:") - held);
   const std::int64_t stacks = (part.threads + other_threads) * thread_stack_bytes;

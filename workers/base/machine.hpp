@@ -1,4 +1,4 @@
-// The part of a machine's memory that is this process's own, where several divide it (`run --jobs`).
+// The machine of a run: its names, its BLAS library, its memory.
 #pragma once
 
 #include <chrono>
@@ -10,65 +10,62 @@
 
 namespace syncopate {
 
-// Where and when a run takes place.
 std::string host_name();
 std::string distribution_name();  // "Debian GNU/Linux 13 (trixie)"
 std::string operating_system();   // "Linux 6.1.0 x86_64"
-// As the system names it; "unknown" where it does not.
-std::string processor_name();
-// Mean number of processes that were ready to run, over the last minute; 0 where that is not known.
+std::string processor_name();     // or "unknown"
+// Mean number of processes ready to run over the last minute; 0 if it is not known.
 double load_average();
 
 // ISO 8601 in UTC to the second: "2024-05-01T12:00:00Z".
 std::string iso_time(std::chrono::system_clock::time_point time);
 
-// OpenBLAS older than the CPU falls back to SSE3 kernels, three times slower than those the CPU can
-// run. The choice is fixed when the library loads.
-// Name of the kernel in use: "SkylakeX", "Haswell", ... of OpenBLAS; "MKL 2024.2", which PyTorch from pip has inside;
-// or "not OpenBLAS".
+// The BLAS kernel in use: "SkylakeX", "Haswell", ... of OpenBLAS; "MKL 2024.2", which is part of PyTorch from pip; or
+// "not OpenBLAS". OpenBLAS that is older than the CPU falls back to SSE3 kernels, three times slower than those the CPU
+// can run. The choice is fixed when the library loads.
 std::string blas_kernel();
-bool blas_says_its_kernel();  // false: it is not OpenBLAS, and what it chooses is not known
+bool blas_says_its_kernel();  // false: it is not OpenBLAS, and its choice is not known
 
-// Whether BLAS is the reference library, slower by an order of magnitude: worth a warning.
+// Whether BLAS is the reference library, which is slower by an order of magnitude.
 bool blas_is_reference();
 
-// BLAS on one thread, if it is loaded: parallelism comes from independent gradients.
+// Restricts BLAS, if it is loaded, to one thread: parallelism comes from independent gradients.
 void use_one_blas_thread();
 
-// Call first in main. Unless the user has chosen a kernel, sets OPENBLAS_CORETYPE to the one for this CPU's vectors,
-// for when OpenBLAS is loaded. A program that is linked with it has loaded it already: where its kernel is one of the
-// slow ones, the program re-executes itself, once. Calls use_one_blas_thread().
+// Call first in main. Unless the user has chosen a kernel, sets OPENBLAS_CORETYPE to the best one for this CPU. If
+// OpenBLAS is already loaded, as in a program linked with it, with a slow kernel, the program re-executes itself once.
+// Calls use_one_blas_thread().
 void use_best_blas_kernel(char** argv);
 
-// How much memory this process can still take.
-// The least of what the machine has free (with swap space), what this process's control groups leave, and what a limit
-// on the address space (ulimit -v) or on data (ulimit -d) leaves. As large as possible where nothing is known.
+// Memory that this process can still take: the least of the machine's free memory (with swap space) and of what its
+// control groups and its limits on address space (ulimit -v) and data (ulimit -d) leave. The largest number if nothing
+// is known.
 std::int64_t free_memory_bytes();
 
-// What the control group of this process and those above it leave, of version 1 or 2: a job of Slurm's, a service of
-// systemd's or a container has its limit in any of them. What files take in memory counts as free where it can go.
-// `root`: where proc and sys lie, other than "/" in tests.
+// Memory that the control group of this process and those above it leave, of version 1 or 2. A job of Slurm, a service
+// of systemd or a container has its limit in any of them. Cached files count as free. `root`: the folder of proc and
+// sys, other than "/" in tests.
 std::int64_t left_by_control_groups(const std::filesystem::path& root = "/");
 
 struct MemoryPart {
   std::int64_t bytes = 0;
   int threads = 1;               // that compute
-  std::int64_t hardly_held = 0;  // bytes that are going to be mapped, and of which little is touched
+  std::int64_t hardly_held = 0;  // bytes that will be mapped, but hardly touched
 };
-// What this process takes beyond its part is refused from now on (std::bad_alloc); what it holds already stays. The
-// system limits what is mapped, not what is held, so what is mapped and not held is allowed on top: by now, for stacks
-// of threads, and `hardly_held`. Called when LibTorch has been loaded. Throws std::runtime_error where BLAS would not
-// get what it maps.
+// Keeps this process to its part of the machine's memory (`run --jobs`): more is refused from now on (std::bad_alloc).
+// What it holds already stays. The system limits mapped memory, not memory held. So memory that is mapped and not held
+// is allowed in addition: that of today, stacks of threads, and `hardly_held`. Call it when LibTorch has been loaded.
+// Throws std::runtime_error if BLAS would not get its buffers.
 void keep_to_memory_part(const MemoryPart& part);
 
-// Where there is a limit on what this process maps (ulimit -v, ulimit -d): what BLAS maps for so many threads that
-// compute, which it would else try to get for ever. Called when LibTorch has been loaded, before the first product.
-// Throws std::runtime_error where the limit leaves less.
+// Under a limit on mapped memory (ulimit -v, ulimit -d): maps the buffers of BLAS for so many computing threads, which
+// it would else try to get for ever. Call it when LibTorch has been loaded, before the first product. Throws
+// std::runtime_error if the limit leaves less.
 void reserve_blas_memory(int threads);
 
-// While LibTorch is loaded where there is such a limit. OpenBLAS maps a buffer for each of its threads then, before
-// anybody can ask it for less: it gets one thread, and where it finds no room for that one's buffer, and so would go on
-// for ever, the process ends with status 1 and the reason.
+// Exists while LibTorch is loaded under such a limit. OpenBLAS then maps a buffer per thread before it can be told to
+// take fewer threads: it gets one. Without room for that thread's buffer it would try for ever: the process ends with
+// status 1 and the reason.
 class LimitedBlasLoading {
  public:
   LimitedBlasLoading();
@@ -77,8 +74,8 @@ class LimitedBlasLoading {
   LimitedBlasLoading& operator=(const LimitedBlasLoading&) = delete;
 
  private:
-  std::optional<std::string> threads_before_;  // as the environment says
-  std::jthread watch_;                         // none where there is no limit
+  std::optional<std::string> threads_before_;  // of the environment
+  std::jthread watch_;                         // none without a limit
 };
 
 }  // namespace syncopate

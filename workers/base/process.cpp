@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
@@ -17,7 +16,6 @@
 #include <iterator>
 #include <optional>
 #include <sstream>
-#include <stdexcept>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -42,12 +40,12 @@ void redirect(int descriptor, const char* file, int flags) {
   if (opened >= 0) dup2(opened, descriptor);
 }
 
-// Between fork and exec: only what signal handlers may do too.
+// Between fork and exec: only calls that signal handlers can make.
 [[noreturn]] void become(char* const* command, pid_t parent, int failed) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(1);
-  for (const int ignored : {SIGPIPE, SIGXFSZ}) signal(ignored, SIG_DFL);  // here, which others do not expect
+  for (const int ignored : {SIGPIPE, SIGXFSZ}) signal(ignored, SIG_DFL);  // ignored in this program only
   redirect(STDIN_FILENO, "/dev/null", O_RDONLY);
   redirect(STDOUT_FILENO, "/dev/null", O_WRONLY);
   execvp(command[0], command);
@@ -56,28 +54,6 @@ void redirect(int descriptor, const char* file, int flags) {
   _exit(127);
 }
 
-}  // namespace
-
-pid_t start_child(std::vector<std::string> command) {
-  int failed[2];
-  if (pipe2(failed, O_CLOEXEC) != 0) fail_to_start(command.front(), errno);
-  const std::vector<char*> words = pointers(command);
-  const pid_t parent = getpid();
-  const pid_t child = fork();
-  if (child == 0) become(words.data(), parent, failed[1]);
-  int error = child < 0 ? errno : 0;
-  close(failed[1]);
-  if (child > 0) (void)!read(failed[0], &error, sizeof error);  // until it is another program, or cannot become it
-  close(failed[0]);
-  if (error == 0) return child;
-  if (child > 0) waitpid(child, nullptr, 0);
-  fail_to_start(command.front(), error);
-}
-
-std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
-
-namespace {
-
 std::atomic<bool> flag{false};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::atomic<int>*>::is_always_lock_free,
               "a signal handler may only touch lock-free atomics");
@@ -85,10 +61,10 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::atomic<
 std::atomic<std::atomic<int>*> told_word{nullptr};
 std::atomic<int> told_value{0};
 
-// Of types that nothing destroys when main returns, since the thread that waits for a signal may still be there.
+// Nothing destroys these types when main returns: the thread that waits for a signal can outlive it.
 sem_t signalled;
-std::mutex ending;             // whoever has it decides whether the process ends
-LastAct* last_made = nullptr;  // under that lock
+std::mutex ending;             // its holder decides whether the process ends
+LastAct* last_made = nullptr;  // guarded by `ending`
 
 void on_signal(int) {
   if (std::atomic<int>* const word = told_word.load()) word->store(told_value.load());
@@ -104,14 +80,61 @@ void handle(int signal, int flags) {
   sigaction(signal, &action, nullptr);
 }
 
-// Last acts may write to a pipe that nobody reads. Zero: without a limit again.
+// Last acts can write to a pipe that nobody reads. Zero lifts the limit.
 void limit_last_acts(std::chrono::microseconds limit) {
   handle(SIGALRM, 0);
   const itimerval once{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_usec = limit.count()}};
   setitimer(ITIMER_REAL, &once, nullptr);
 }
 
+// The name of a host is not enough: containers with one file system can share it.
+std::string this_machine() {
+  std::string start;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), start);
+  std::error_code error;
+  const std::string numbers = std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
+  return start.empty() || error ? "" : start + " " + numbers;
+}
+
+struct ProcessStatus {
+  char state = 0;
+  std::uint64_t start = 0;
+};
+
+// The 3rd and the 22nd field of /proc/<number>/stat, counted behind the name, which can have blanks and brackets.
+std::optional<ProcessStatus> status_of(pid_t number) {
+  std::ifstream file("/proc/" + std::to_string(number) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto name_end = text.rfind(')');
+  if (name_end == std::string::npos) return {};
+  std::istringstream fields(text.substr(name_end + 1));
+  ProcessStatus status;
+  std::string skipped;
+  fields >> status.state;
+  for (int field = 4; field < 22; ++field) fields >> skipped;
+  if (!(fields >> status.start)) return {};
+  return status;
+}
+
 }  // namespace
+
+pid_t start_child(std::vector<std::string> command) {
+  int failed[2];
+  if (pipe2(failed, O_CLOEXEC) != 0) fail_to_start(command.front(), errno);
+  const std::vector<char*> words = pointers(command);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child == 0) become(words.data(), parent, failed[1]);
+  int error = child < 0 ? errno : 0;
+  close(failed[1]);
+  if (child > 0) (void)!read(failed[0], &error, sizeof error);  // until the child has become the program, or has failed
+  close(failed[0]);
+  if (error == 0) return child;
+  if (child > 0) waitpid(child, nullptr, 0);
+  fail_to_start(command.front(), error);
+}
+
+std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
 void end_after_signal() {
   while (sem_wait(&signalled) != 0) {
@@ -122,7 +145,7 @@ void end_after_signal() {
   try {
     for (const LastAct* act = last_made; act; act = act->before_)
       if (!act->done_) act->act_();
-  } catch (...) {  // memory that is not there
+  } catch (...) {  // out of memory
   }
   _exit(exit_interrupted);
 }
@@ -153,8 +176,7 @@ void install_interrupt_handlers() {
   static const bool installed = [] {
     sem_init(&signalled, 0, 0);
     std::thread(end_after_signal).detach();
-    for (const int signal : {SIGINT, SIGTERM})
-      handle(signal, SA_RESTART);  // a file that is being written is not cut short
+    for (const int signal : {SIGINT, SIGTERM}) handle(signal, SA_RESTART);  // so that no write to a file is cut short
     return true;
   }();
   (void)installed;
@@ -169,39 +191,6 @@ void tell_of_interrupt(std::atomic<int>* word, int value) {
 bool interrupted() { return flag.load(std::memory_order_relaxed); }
 
 void set_interrupted(bool value) { flag.store(value, std::memory_order_relaxed); }
-
-namespace {
-
-// The name of a host is not enough: containers may share it, and a file system too.
-std::string this_machine() {
-  std::string start;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), start);
-  std::error_code error;
-  const std::string numbers = std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
-  return start.empty() || error ? "" : start + " " + numbers;
-}
-
-struct Status {
-  char state = 0;
-  std::uint64_t start = 0;
-};
-
-// Of /proc/<number>/stat, behind the name, which may have blanks and brackets: the 3rd and the 22nd field.
-std::optional<Status> status_of(pid_t number) {
-  std::ifstream file("/proc/" + std::to_string(number) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const auto name_end = text.rfind(')');
-  if (name_end == std::string::npos) return {};
-  std::istringstream fields(text.substr(name_end + 1));
-  Status status;
-  std::string skipped;
-  fields >> status.state;
-  for (int field = 4; field < 22; ++field) fields >> skipped;
-  if (!(fields >> status.start)) return {};
-  return status;
-}
-
-}  // namespace
 
 ProcessIdentity this_process() {
   const auto status = status_of(getpid());
@@ -220,7 +209,7 @@ ProcessState state_of(const ProcessIdentity& process) {
   return has_ended || status->start != process.start ? ProcessState::gone : ProcessState::running;
 }
 
-// With nobody who could write any more, an empty pipe is at its end: who comes later reads nothing.
+// The writing end is closed, so that an empty pipe reads as its end.
 SharedToken::SharedToken() {
   int ends[2];
   constexpr char token = 't';

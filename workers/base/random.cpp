@@ -3,13 +3,9 @@
 #include <Random123/philox.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <boost/math/special_functions/erf.hpp>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
 #include <numbers>
 #include <numeric>
 #include <utility>
@@ -32,8 +28,7 @@ std::vector<std::uint32_t> permutation(const RandomStream& stream, std::size_t s
 
 namespace {
 
-// Philox 4x32-10 in eight lanes, one block of two numbers in each.
-// The counter's words: block, worker, low half of the step, and purpose | stream << 8 | step's next 16 bits << 16.
+// Words of a counter: block, worker, low half of the step, and purpose | stream << 8 | step's next 16 bits << 16.
 inline std::uint32_t last_word(const RandomStream& stream) {
   const auto user = static_cast<std::uint32_t>(stream.purpose) | static_cast<std::uint32_t>(stream.stream) << 8;
   return user | static_cast<std::uint32_t>(static_cast<std::uint64_t>(stream.step.value()) >> 32) << 16;
@@ -57,7 +52,7 @@ inline constexpr double below_one = 1 - 0x1p-53;
   return _mm512_sub_pd(_mm512_castsi512_pd(number), _mm512_set1_pd(below_one));
 }
 
-// The keys of all rounds, in memory, where a vector instruction takes them from as if they stood in all lanes.
+// The keys of all rounds, in memory: a vector instruction can read one into all lanes.
 struct RoundKeys {
   std::uint64_t seed = 0;
   std::array<std::uint64_t, 10> key0{}, key1{};
@@ -68,7 +63,7 @@ struct RoundKeys {
       key0[round] = low, key1[round] = high;
   }
 
-  // Those of the seed that this thread draws with; until it draws with another.
+  // The keys of a seed, valid until this thread asks for another one.
   static const RoundKeys& of(std::uint64_t seed) {
     thread_local constinit RoundKeys keys(0);
     if (keys.seed != seed) [[unlikely]]
@@ -82,16 +77,15 @@ struct WideCounter {
   __m512i block, worker, step, last;
 };
 
-// The numbers of 8 blocks, in their order, or of twice as many, which take turns.
+// The numbers of 8 blocks in their order; or of 16, which take turns.
 template <int groups>
 [[gnu::target("avx512f")]] inline void draw_wide(const WideCounter (&counters)[groups], const RoundKeys& keys,
                                                  __m512d* numbers) {
   const __m512i multiplier0 = _mm512_set1_epi64(PHILOX_M4x32_0), multiplier1 = _mm512_set1_epi64(PHILOX_M4x32_1);
   constexpr int exclusive_or = 0x96;  // of three
   __m512i a[groups], b[groups], c[groups], d[groups];
-  for (int g = 0; g < groups; ++g) {
+  for (int g = 0; g < groups; ++g)
     a[g] = counters[g].block, b[g] = counters[g].worker, c[g] = counters[g].step, d[g] = counters[g].last;
-  }
 #pragma GCC unroll 10
   for (int round = 0; round < 10; ++round) {
     const __m512i key0 = _mm512_set1_epi64(keys.key0[round]), key1 = _mm512_set1_epi64(keys.key1[round]);
@@ -181,14 +175,12 @@ struct Blocks {
 template <std::size_t groups>
 [[gnu::target("avx2")]] inline void fill_groups(const Block& counter, const PhiloxKey& key, std::span<double> out) {
   Blocks blocks[groups];
-  for (std::size_t g = 0; g < groups; ++g) {
+  for (std::size_t g = 0; g < groups; ++g)
     blocks[g] = {Lanes{0, 1, 2, 3} + counter[0] + 4 * g, Lanes{} + counter[1], Lanes{} + counter[2],
                  Lanes{} + counter[3]};
-  }
   Lanes key0 = Lanes{} + key[0], key1 = Lanes{} + key[1];
-  for (int round = 0; round < 10; ++round, key0 += PHILOX_W32_0, key1 += PHILOX_W32_1) {
+  for (int round = 0; round < 10; ++round, key0 += PHILOX_W32_0, key1 += PHILOX_W32_1)
     for (Blocks& group : blocks) group.mix(key0, key1);
-  }
   for (std::size_t g = 0; g < groups; ++g) blocks[g].store_uniforms(out.subspan(8 * g));
 }
 
@@ -199,7 +191,7 @@ template <std::size_t groups>
   out.size() > 8 ? fill_groups<2>(counter, key, out) : fill_groups<1>(counter, key, out);
 }
 
-// As many as there is room for. Without masks, which make stores slow.
+// Stores as many as there is room for. Without masks, which make stores slow.
 [[gnu::target("avx512f")]] inline void store_eight(__m512d numbers, std::span<double> out) {
   if (out.size() >= 8) return _mm512_storeu_pd(out.data(), numbers);
   Uniforms four = reinterpret_cast<Uniforms>(_mm512_castpd512_pd256(numbers));
@@ -244,52 +236,8 @@ template <std::size_t groups>
   store_eight(numbers[0], out);
   if (out.size() > 8) store_eight(numbers[1], out.subspan(8));
 }
-#endif
 
-}  // namespace
-
-std::array<std::uint32_t, 4> RandomStream::block(std::uint32_t block) const {
-  return philox(counter_of(*this, block), key_of(seed));
-}
-
-double RandomStream::uniform(std::uint32_t index) const {
-  const Block random = block(index / 2);
-  return index % 2 == 0 ? to_uniform(random[0], random[1]) : to_uniform(random[2], random[3]);
-}
-
-void RandomStream::fill_uniform(std::uint32_t first, std::span<double> out) const {
-  if (!out.empty() && first % 2 == 1) {
-    out[0] = uniform(first++);
-    out = out.subspan(1);
-  }
-  if (out.empty()) return;
-  if (out.size() == 1) {  // one micro-batch at a time, as a cluster in real time asks
-    out[0] = uniform(first);
-    return;
-  }
-#if defined(__x86_64__)
-  if (instruction_set == InstructionSet::avx512) return fill_from_avx512(*this, first / 2, out);
-#endif
-  const Block counter = counter_of(*this, first / 2);
-#if defined(__x86_64__)
-  if (instruction_set == InstructionSet::avx2) return fill_from_avx2(counter, key_of(seed), out);
-#endif
-  fill_from(counter, key_of(seed), out);
-}
-
-RandomStream RandomRows::operator[](std::size_t row) const {
-  RandomStream stream = first;
-  if (along == Along::workers)
-    stream.worker.value += static_cast<int>(row);
-  else
-    stream.step += static_cast<Step::Rep>(row);
-  return stream;
-}
-
-#if defined(__x86_64__)
-namespace {
-
-// Goes through the blocks of one row after another, eight at a time.
+// The blocks of all rows, row by row, eight at a time.
 struct BlockLanes {
   std::size_t blocks;   // of each row
   __m512i block, row;   // by lane
@@ -320,7 +268,7 @@ struct BlockLanes {
   }
 };
 
-// From an even number on. Of rows of odd length, the last block's second number is left out.
+// From an even number on. Rows of odd length leave out their last block's second number.
 [[gnu::target("avx512f")]] void fill_rows(const RandomRows& rows, std::uint32_t first_block, std::span<double> out) {
   const RoundKeys& keys = RoundKeys::of(rows.first.seed);
   const std::size_t length = out.size() / rows.count, blocks = (length + 1) / 2;
@@ -332,7 +280,7 @@ struct BlockLanes {
     const WideCounter low = lanes.next(rows), high = lanes.next(rows);
     __m512d numbers[4];
     draw_wide<2>({low, high}, keys, numbers);
-    if (!has_gaps && place + 32 <= end) {  // then in_row is not asked for before the end
+    if (!has_gaps && place + 32 <= end) {  // then in_row is not needed before the end
       for (int i = 0; i < 4; ++i, to += 8) _mm512_storeu_pd(to, numbers[i]);
       continue;
     }
@@ -345,25 +293,7 @@ struct BlockLanes {
     }
   }
 }
-
-}  // namespace
 #endif
-
-void RandomRows::fill_uniform(std::uint32_t first_number, std::span<double> out) const {
-  if (count == 0 || out.empty()) return;
-  const std::size_t length = out.size() / count;
-#if defined(__x86_64__)
-  // The step's upper half is the same in all lanes.
-  const std::uint64_t low_step = static_cast<std::uint64_t>(first.step.value()) & 0xffffffff;
-  const bool is_plain = along == Along::workers || low_step + count <= std::uint64_t{1} << 32;
-  if (instruction_set == InstructionSet::avx512 && count > 1 && first_number % 2 == 0 && is_plain)
-    return fill_rows(*this, first_number / 2, out);
-#endif
-  for (std::size_t row = 0; row < count; ++row)
-    (*this)[row].fill_uniform(first_number, out.subspan(row * length, length));
-}
-
-namespace {
 
 // The next set in lexicographic order; false after the last.
 bool advance(std::vector<int>& set, int count) {
@@ -382,6 +312,58 @@ double number_of_sets(int count, int chosen) {
 }
 
 }  // namespace
+
+std::array<std::uint32_t, 4> RandomStream::block(std::uint32_t block) const {
+  return philox(counter_of(*this, block), key_of(seed));
+}
+
+double RandomStream::uniform(std::uint32_t index) const {
+  const Block random = block(index / 2);
+  return index % 2 == 0 ? to_uniform(random[0], random[1]) : to_uniform(random[2], random[3]);
+}
+
+void RandomStream::fill_uniform(std::uint32_t first, std::span<double> out) const {
+  if (!out.empty() && first % 2 == 1) {
+    out[0] = uniform(first++);
+    out = out.subspan(1);
+  }
+  if (out.empty()) return;
+  if (out.size() == 1) {  // one micro-batch at a time, as a cluster in real time draws
+    out[0] = uniform(first);
+    return;
+  }
+#if defined(__x86_64__)
+  if (instruction_set == InstructionSet::avx512) return fill_from_avx512(*this, first / 2, out);
+#endif
+  const Block counter = counter_of(*this, first / 2);
+#if defined(__x86_64__)
+  if (instruction_set == InstructionSet::avx2) return fill_from_avx2(counter, key_of(seed), out);
+#endif
+  fill_from(counter, key_of(seed), out);
+}
+
+RandomStream RandomRows::operator[](std::size_t row) const {
+  RandomStream stream = first;
+  if (along == Along::workers)
+    stream.worker.value += static_cast<int>(row);
+  else
+    stream.step += static_cast<Step::Rep>(row);
+  return stream;
+}
+
+void RandomRows::fill_uniform(std::uint32_t first_number, std::span<double> out) const {
+  if (count == 0 || out.empty()) return;
+  const std::size_t length = out.size() / count;
+#if defined(__x86_64__)
+  // The step's upper half is the same in all lanes.
+  const std::uint64_t low_step = static_cast<std::uint64_t>(first.step.value()) & 0xffffffff;
+  const bool is_plain = along == Along::workers || low_step + count <= std::uint64_t{1} << 32;
+  if (instruction_set == InstructionSet::avx512 && count > 1 && first_number % 2 == 0 && is_plain)
+    return fill_rows(*this, first_number / 2, out);
+#endif
+  for (std::size_t row = 0; row < count; ++row)
+    (*this)[row].fill_uniform(first_number, out.subspan(row * length, length));
+}
 
 // Floyd's algorithm.
 std::vector<int> draw_set(int count, int chosen, const RandomStream& stream, std::uint32_t first) {

@@ -15,7 +15,7 @@
 
 namespace syncopate {
 
-// What a number is drawn for. Values are part of the reproducibility contract: append, never renumber.
+// The purpose of a number. Values are part of the reproducibility contract: append, never renumber.
 enum class Purpose : std::uint8_t {
   delay = 1,               // duration of a micro-batch
   worker_factor = 2,       // persistent speed of a worker
@@ -44,7 +44,7 @@ enum class Purpose : std::uint8_t {
 struct RandomStream {
   std::uint64_t seed = 0;
   Purpose purpose = Purpose::delay;
-  std::uint8_t stream = 0;  // tells apart several users of one purpose, such as the delays of a list
+  std::uint8_t stream = 0;  // distinguishes users of one purpose, such as the delays of a list
   Rank worker{};
   Step step{};
 
@@ -59,14 +59,12 @@ struct RandomStream {
   double uniform(std::uint32_t index) const;
 };
 
-// Orders drawn at random.
-// 0 to size - 1 in an order that is as likely as any other (Fisher and Yates), from `size` numbers of the stream,
+// 0 to size - 1 in a random order, all orders equally likely (Fisher and Yates), from `size` numbers of the stream,
 // from `first` on. These have 52 bits, so the bias of an element is below size / 2^52.
 std::vector<std::uint32_t> permutation(const RandomStream& stream, std::size_t size, std::uint32_t first = 0);
 
-// Several random streams side by side, which are drawn from at once: with a dozen numbers from each, that is a
-// third cheaper than one after another.
-// The streams of consecutive workers at one step, or of one worker at consecutive steps.
+// The streams of consecutive workers at one step, or of one worker at consecutive steps. Drawing a dozen numbers from
+// all of them at once is a third cheaper than one by one.
 struct RandomRows {
   enum class Along { workers, steps };
 
@@ -78,31 +76,29 @@ struct RandomRows {
   // Rows [begin, begin + rows).
   RandomRows part(std::size_t begin, std::size_t rows) const { return {(*this)[begin], along, rows}; }
 
-  // Row after row: out.size() / count numbers of each, from number `first_number` on, as its stream's own
-  // fill_uniform would give them.
+  // Row by row, out.size() / count numbers of each from `first_number` on: the same numbers as its stream's own
+  // fill_uniform.
   void fill_uniform(std::uint32_t first_number, std::span<double> out) const;
 };
 
-// Sets of numbers, drawn, or one after another.
-// `chosen` different numbers below `count`, each set as likely as any other, from as many numbers of the stream.
+// `chosen` different numbers below `count`, all sets equally likely, from `chosen` numbers of the stream.
 std::vector<int> draw_set(int count, int chosen, const RandomStream& stream, std::uint32_t first = 0);
 
-// Whether it holds for every set of `chosen` numbers below `count`, or, where there are more than `most_sets`, for as
-// many that are drawn.
+// Whether `holds_for` is true for all sets of `chosen` numbers below `count`. If there are more than `most_sets`, it
+// tests so many random ones.
 bool holds_for_sets(int count, int chosen, int most_sets, const RandomStream& stream,
                     const std::function<bool(std::span<const int>)>& holds_for);
 
-// Standard normal numbers from the counter-based streams, through the inverse of the normal
-// distribution function: one uniform number each, so that number i needs none of those before it.
-// out[i] = normal number `first + i` of the stream: mean 0, variance 1.
+// out[i] = standard normal number `first + i` of the stream, by the inverse of the normal distribution function: one
+// uniform number each, so that number i needs none before it.
 void fill_standard_normal(const RandomStream& stream, std::uint32_t first, std::span<double> out);
 
-// Which vector instructions draw random numbers and delays. Whichever do, the bits are the same.
+// The vector instructions that draw random numbers and delays. All give the same bits.
 enum class InstructionSet { scalar, avx2, avx512 };
 
 InstructionSet widest_instruction_set();  // that this processor has
 
-// In use; tests set it to less than the widest.
+// In use. Tests set it to less than the widest.
 extern InstructionSet instruction_set;
 
 }  // namespace syncopate

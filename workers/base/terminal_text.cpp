@@ -10,8 +10,6 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
-#include <cstdint>
-#include <initializer_list>
 #include <system_error>
 #include <utility>
 
@@ -23,8 +21,8 @@ struct Range {
   std::uint32_t first, last;
 };
 
-// Characters that no terminal shows: Unicode's property Default_Ignorable_Code_Point (those that turn the direction of
-// writing are among them), its separators of lines and paragraphs, and marks of annotations.
+// Characters that no terminal shows: Unicode's property Default_Ignorable_Code_Point (with those that change the
+// direction of writing), its separators of lines and paragraphs, and marks of annotations.
 constexpr std::array invisible = {
     Range{0xad, 0xad},       Range{0x34f, 0x34f},   Range{0x61c, 0x61c},     Range{0x115f, 0x1160},
     Range{0x17b4, 0x17b5},   Range{0x180b, 0x180f}, Range{0x200b, 0x200f},   Range{0x2028, 0x202e},
@@ -32,6 +30,35 @@ constexpr std::array invisible = {
     Range{0xffa0, 0xffa0},   Range{0xfff0, 0xfffb}, Range{0x1bca0, 0x1bca3}, Range{0x1d173, 0x1d17a},
     Range{0xe0000, 0xe0fff},
 };
+
+unsigned byte_at(std::string_view text, std::size_t at) { return static_cast<unsigned char>(text[at]); }
+
+// Whether a character goes on here, and does not begin.
+bool continues_character(std::string_view text, std::size_t at) {
+  return at < text.size() && (byte_at(text, at) & 0xc0) == 0x80;
+}
+
+// UTF-8, character by character.
+struct Utf8Character {
+  std::size_t bytes = 0;  // 0: the text does not begin with a character
+  std::uint32_t code = 0;
+};
+
+// The first character of a text that is not empty. Overlong forms and surrogates are no characters.
+Utf8Character first_character(std::string_view text) {
+  const unsigned lead = byte_at(text, 0);
+  if (lead < 0x80) return {1, lead};
+  const std::size_t bytes = lead >= 0xf0 && lead < 0xf5 ? 4 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xc2 ? 2 : 0;
+  if (bytes == 0 || lead >= 0xf5) return {};
+  std::uint32_t code = lead & (0x7fU >> bytes);
+  for (std::size_t at = 1; at < bytes; ++at) {
+    if (!continues_character(text, at)) return {};
+    code = code << 6 | (byte_at(text, at) & 0x3f);
+  }
+  constexpr std::uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool is_surrogate = code >= 0xd800 && code < 0xe000;
+  return code < smallest[bytes] || code > 0x10ffff || is_surrogate ? Utf8Character{} : Utf8Character{bytes, code};
+}
 
 bool is_escaped(std::uint32_t code) {
   const bool is_control = code < 0x20 || (code >= 0x7f && code < 0xa0);
@@ -56,97 +83,35 @@ std::string escaped(std::string_view text, bool keeps_lines) {
   return result;
 }
 
-}  // namespace
-
-std::string printable(std::string_view text) { return escaped(text, false); }
-
-std::string printable_lines(std::string_view text) { return escaped(text, true); }
-
-std::string shortened(std::string text, std::size_t longest) {
-  if (text.size() <= longest) return text;
-  std::size_t end = longest;
-  while (end > 0 && continues_character(text, end)) --end;  // not within a character
-  return text.substr(0, end) + " ...";
-}
-
-namespace {
-
-unsigned byte_at(std::string_view text, std::size_t at) { return static_cast<unsigned char>(text[at]); }
-
 std::string in_encoding(const std::string& name, const std::string& endian) {
   const std::string order = endian == "LE" ? "little-endian" : "big-endian";
   return name + " (" + order + "), which iconv -f " + name + endian + " -t UTF-8 converts";
 }
 
-// Of text without a byte order mark: most characters of most texts are below 256, so that zero bytes stand at the other
-// places of each 2 or 4. UTF-8 has none.
+// The encoding of text without a byte order mark. Most characters of most texts are below 256: in UTF-16 and UTF-32
+// their other bytes are zeros. UTF-8 has no zeros.
 std::string encoding_by_zeros(std::string_view begin) {
   constexpr std::size_t enough = 1024;
   std::array<std::size_t, 4> zeros{};  // by place
   const std::size_t looked_at = std::min(begin.size(), enough) / 4 * 4;
   for (std::size_t at = 0; at < looked_at; ++at) zeros[at % 4] += begin[at] == '\0' ? 1 : 0;
-  const auto most = [&](std::size_t place) { return zeros[place] * 4 * 4 > looked_at * 3; };  // of three quarters
+  const auto most = [&](std::size_t place) { return zeros[place] * 4 * 4 > looked_at * 3; };  // in three quarters
   if (most(0) && most(1) && most(2) && most(3)) return "full of zero bytes, as after a crash";
   if (most(1) && most(3)) return most(2) ? in_encoding("UTF-32", "LE") : in_encoding("UTF-16", "LE");
   if (most(0) && most(2)) return most(1) ? in_encoding("UTF-32", "BE") : in_encoding("UTF-16", "BE");
   return {};
 }
 
-}  // namespace
-
-std::string foreign_form(std::string_view begin) {
-  using namespace std::string_view_literals;
-  if (begin.starts_with("\xff\xfe\0\0"sv)) return in_encoding("UTF-32", "LE");
-  if (begin.starts_with("\0\0\xfe\xff"sv)) return in_encoding("UTF-32", "BE");
-  if (begin.starts_with("\xff\xfe"sv)) return in_encoding("UTF-16", "LE");
-  if (begin.starts_with("\xfe\xff"sv)) return in_encoding("UTF-16", "BE");
-  if (begin.starts_with("PK\x03\x04"sv)) return "a zip archive, as spreadsheets (.xlsx, .ods) and .npz are";
-  if (begin.starts_with("\x1f\x8b"sv)) return "compressed with gzip";
-  if (begin.starts_with("PAR1"sv)) return "in Parquet's format";
-  return encoding_by_zeros(begin);
-}
-
-bool continues_character(std::string_view text, std::size_t at) {
-  return at < text.size() && (byte_at(text, at) & 0xc0) == 0x80;
-}
-
-Utf8Character first_character(std::string_view text) {
-  const unsigned lead = byte_at(text, 0);
-  if (lead < 0x80) return {1, lead};
-  const std::size_t bytes = lead >= 0xf0 && lead < 0xf5 ? 4 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xc2 ? 2 : 0;
-  if (bytes == 0 || lead >= 0xf5) return {};
-  std::uint32_t code = lead & (0x7fU >> bytes);
-  for (std::size_t at = 1; at < bytes; ++at) {
-    if (!continues_character(text, at)) return {};
-    code = code << 6 | (byte_at(text, at) & 0x3f);
-  }
-  constexpr std::uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool is_surrogate = code >= 0xd800 && code < 0xe000;
-  return code < smallest[bytes] || code > 0x10ffff || is_surrogate ? Utf8Character{} : Utf8Character{bytes, code};
-}
-
-std::size_t utf8_until(std::string_view text) {
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const std::size_t bytes = first_character(text.substr(at)).bytes;
-    if (bytes == 0) return at;
-    at += bytes;
-  }
-  return at;
-}
-
-namespace {
-
 constexpr double least_plain = 1e-4, first_scientific = 1e7;
 constexpr int most_decimals = 6;
 
-// Of its first digit; 9.999999999999998 is 10, but for rounding.
+// The decimal place of the first digit. 9.999999999999998 counts as 10.
 int place_of(double value) {
   constexpr double rounding = 1e-12;
   return static_cast<int>(std::floor(std::log10(std::abs(value) * (1 + rounding))));
 }
 
-// fmt writes the sign of a NaN, which means nothing.
+// fmt would write the sign of NaN, which has no meaning.
 double without_sign_of_nan(double value) { return std::isnan(value) ? std::abs(value) : value; }
 
 std::string fixed(double value, int decimals, bool with_sign) {
@@ -166,6 +131,39 @@ std::string significant(double value, int digits, bool with_sign) {
 }
 
 }  // namespace
+
+std::string printable(std::string_view text) { return escaped(text, false); }
+
+std::string printable_lines(std::string_view text) { return escaped(text, true); }
+
+std::string shortened(std::string text, std::size_t longest) {
+  if (text.size() <= longest) return text;
+  std::size_t end = longest;
+  while (end > 0 && continues_character(text, end)) --end;  // to a boundary of characters
+  return text.substr(0, end) + " ...";
+}
+
+std::string foreign_form(std::string_view begin) {
+  using namespace std::string_view_literals;
+  if (begin.starts_with("\xff\xfe\0\0"sv)) return in_encoding("UTF-32", "LE");
+  if (begin.starts_with("\0\0\xfe\xff"sv)) return in_encoding("UTF-32", "BE");
+  if (begin.starts_with("\xff\xfe"sv)) return in_encoding("UTF-16", "LE");
+  if (begin.starts_with("\xfe\xff"sv)) return in_encoding("UTF-16", "BE");
+  if (begin.starts_with("PK\x03\x04"sv)) return "a zip archive, as spreadsheets (.xlsx, .ods) and .npz are";
+  if (begin.starts_with("\x1f\x8b"sv)) return "compressed with gzip";
+  if (begin.starts_with("PAR1"sv)) return "in Parquet's format";
+  return encoding_by_zeros(begin);
+}
+
+std::size_t utf8_until(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t bytes = first_character(text.substr(at)).bytes;
+    if (bytes == 0) return at;
+    at += bytes;
+  }
+  return at;
+}
 
 std::string shown_number(double value, int digits) { return significant(value, digits, false); }
 
@@ -215,7 +213,7 @@ void Output::write(std::string_view text) {
     const auto written = ::write(descriptor_, text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno == EAGAIN) {  // somebody who shares the terminal or pipe has made it non-blocking
+    } else if (errno == EAGAIN) {  // another process that shares the terminal or pipe has made it non-blocking
       pollfd waited{.fd = descriptor_, .events = POLLOUT, .revents = 0};
       poll(&waited, 1, -1);
     } else if (errno != EINTR) {
@@ -227,11 +225,11 @@ void Output::write(std::string_view text) {
 }
 
 void guard_standard_streams() {
-  // For reading alone, so that writing stays an error. The lowest free number is the closed stream's: they go upwards.
+  // Opened for reading only, so that writing stays an error. open() takes the lowest free number, the closed stream's.
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0) return;
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow (ulimit -f) cannot be written, as on a full disk
+  signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f then fails, as on a full disk
 }
 
 int report_lost_output(int status) {

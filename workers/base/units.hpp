@@ -1,5 +1,6 @@
-// The units everything is counted in: integer nanoseconds inside, seconds outside; ranks, steps and
-// bytes are types of their own, so that one cannot be passed where another is meant.
+// Units: time is integer nanoseconds inside and seconds outside. Ranks, steps and bytes have types of their own, so
+//        that
+// they cannot be confused.
 #pragma once
 
 #include <chrono>
@@ -33,9 +34,8 @@ inline constexpr Time never = Time::max();
 constexpr double to_seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
 constexpr double to_seconds(Time time) { return to_seconds(time.time_since_epoch()); }
 
-// Rounds to the nearest nanosecond. Infinity and anything beyond 146 years becomes the longest
-// duration, half of the clock's range, so that a time plus one duration never overflows.
-// Throws std::invalid_argument for NaN and for negative values: a duration is never guessed.
+// Rounds to the nearest nanosecond. Anything beyond 146 years becomes the longest duration, half of the clock's range,
+// so that a time plus one duration never overflows. Throws std::invalid_argument for NaN and for negative values.
 inline constexpr Duration longest_duration{Duration::max() / 2};
 inline Duration from_seconds(double seconds) {
   if (!(seconds >= 0)) throw std::invalid_argument("a duration must be at least 0 s, found " + std::to_string(seconds));
@@ -78,7 +78,7 @@ class Count {
 using Step = Count<struct StepTag>;    // optimizer steps
 using Bytes = Count<struct BytesTag>;  // bytes on the network
 
-// A participant's number: workers are 0 .. N-1; a server, where a method has one, is N.
+// A participant's number: workers are 0 .. N-1; a method's server, if it has one, is N.
 struct Rank {
   constexpr Rank() = default;
   constexpr explicit Rank(int rank) : value(rank) {}
@@ -86,7 +86,6 @@ struct Rank {
   int value = 0;
 };
 
-// One value for each participant, indexed by rank.
 // for (const Rank worker : Ranks(n)): 0 .. n-1.
 class Ranks {
  public:
@@ -114,6 +113,7 @@ class Ranks {
   int end_;
 };
 
+// One value for each participant, indexed by rank.
 template <typename T>
 class ByRank {
  public:
@@ -144,11 +144,11 @@ class ByRank {
   std::vector<T> values_;
 };
 
-// A line of a source file: what std::source_location tells, which clang 14 lacks with GCC 12's library.
+// A line of a source file. Replaces std::source_location, which clang 14 lacks with GCC 12's library.
 class SourceLine {
  public:
   constexpr SourceLine() = default;
-  // Of the call; as a default argument, of the call that leaves it out.
+  // The line of the call; as a default argument, that of the call that leaves it out.
   static constexpr SourceLine current(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
     return {file, line};
   }

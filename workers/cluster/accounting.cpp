@@ -1,15 +1,10 @@
 #include "workers/cluster/accounting.hpp"
 
-#include <algorithm>
-#include <numeric>
 #include <string_view>
-#include <utility>
 
 namespace syncopate {
 
-Duration Account::total() const { return std::accumulate(time.begin(), time.end(), Duration{}); }
-
-// With servers all counts as lost that they have not kept, with the pauses between.
+// With servers all work counts as lost that they have not kept, with the pauses between.
 Account Book::account_at(Time end, Duration down_beyond, DecidedBy who) const {
   Account account = account_;
   account.lose(who == DecidedBy::servers ? account[Activity::compute] - tally_.kept_time() : tally_.lost_time(who));
@@ -26,7 +21,7 @@ Account Book::account_at(Time end, Duration down_beyond, DecidedBy who) const {
   return account;
 }
 
-// As the spans have it, or else last things first.
+// Takes back what the spans show; without them, activities in the order in which they come last.
 Duration Book::take_back(Time end) {
   if (const auto removed = spans_ ? spans_->remove_beyond(self_, end) : std::nullopt) {
     for (std::size_t i = 0; i < activities; ++i) account_.time[i] -= removed->account.time[i];
@@ -48,22 +43,6 @@ Tally& Tally::operator+=(const Tally& other) {
   const Numbers more = other.numbers();
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
   return *this = of(sum);
-}
-
-Tally::Numbers Tally::numbers() const {
-  return {computed_, cancelled_, kept_, dropped_, kept_time_.count(), computed_time_.count(), lost_time_.count()};
-}
-
-Tally Tally::of(const Numbers& numbers) {
-  Tally tally;
-  tally.computed_ = numbers[0];
-  tally.cancelled_ = numbers[1];
-  tally.kept_ = numbers[2];
-  tally.dropped_ = numbers[3];
-  tally.kept_time_ = Duration{numbers[4]};
-  tally.computed_time_ = Duration{numbers[5]};
-  tally.lost_time_ = Duration{numbers[6]};
-  return tally;
 }
 
 SpanRecorder::SpanRecorder(int workers, int servers, const Limits& limits)
@@ -89,7 +68,10 @@ void SpanRecorder::add(Rank rank, Activity activity, Time end, const char* what,
   // A gradient is recorded whole or not at all, so that its fate finds it.
   if (!track.stopped && is_full && !goes_on) stop(rank);
   if (track.stopped) {
-    if (is_micro_batch && activity == Activity::compute && !track.open.empty()) add_unrecorded(track, end - begin);
+    if (!is_micro_batch || activity != Activity::compute || track.open.empty()) return;
+    const Duration all = (track.unrecorded.empty() ? Duration{} : track.unrecorded.back()) + (end - begin);
+    if (servers_ == 0) track.unrecorded.clear();
+    track.unrecorded.push_back(all);
     return;
   }
   track.stopped_at = end;
@@ -106,12 +88,6 @@ void SpanRecorder::add(Rank rank, Activity activity, Time end, const char* what,
   track.spans.push_back({activity, begin, end, what, track.step, micro_batch, completed});
 }
 
-void SpanRecorder::add_unrecorded(Track& track, Duration micro_batch) const {
-  const Duration all = (track.unrecorded.empty() ? Duration{} : track.unrecorded.back()) + micro_batch;
-  if (servers_ == 0) track.unrecorded.clear();
-  track.unrecorded.push_back(all);
-}
-
 void SpanRecorder::add_use(Rank server, bool is_in, const LinkUse& transfer) {
   if (transfer.end <= transfer.begin || server.value >= workers_ + servers_) return;
   if (link_ways_.empty()) link_ways_.resize(2 * static_cast<std::size_t>(servers_));
@@ -124,8 +100,6 @@ void SpanRecorder::add_use(Rank server, bool is_in, const LinkUse& transfer) {
   else
     way.transfers.push_back(transfer);
 }
-
-void SpanRecorder::stop(Rank rank) { tracks_[rank].stopped = true; }
 
 void SpanRecorder::move_in(Rank rank, const std::vector<Span>& spans) {
   Track& track = tracks_[rank];
@@ -146,7 +120,7 @@ void SpanRecorder::decide(Rank worker, Duration computed, Activity fate) {
   }
   Track& track = tracks_[worker];
   if (track.open.empty()) return;
-  // Without servers what is not recorded is the last.
+  // Without servers unrecorded micro-batches are the last.
   if (servers_ == 0 && !track.unrecorded.empty()) computed -= track.unrecorded.back();
   if (computed <= Duration{}) return;
   auto run = find_run(track, computed, true);
@@ -176,7 +150,7 @@ std::optional<SpanRecorder::Run> SpanRecorder::find_run(const Track& track, Dura
   return std::nullopt;
 }
 
-// The last ones, which take so long together with the first of those that are not recorded any more.
+// The last ones that take so long together with the first unrecorded ones.
 std::optional<SpanRecorder::Run> SpanRecorder::find_begun_run(const Track& track, Duration total) {
   for (std::size_t first = track.open.size(); first > 0;) {
     total -= track.spans[track.open[--first]].duration();
@@ -192,7 +166,7 @@ void SpanRecorder::decide_run(Track& track, const Run& run, Activity fate) {
   track.open.erase(first, last);
 }
 
-// Where no micro-batches make up the amount (a method may book parts of a gradient), one is divided.
+// Where no micro-batches make up the amount, one is divided: a method may book parts of a gradient.
 void SpanRecorder::decide_amount(Track& track, Duration amount, Activity fate) const {
   const bool forward = servers_ > 0;
   while (amount > Duration{} && !track.open.empty()) {
@@ -233,25 +207,18 @@ std::optional<SpanRecorder::Removed> SpanRecorder::remove_beyond(Rank rank, Time
 
 Timeline SpanRecorder::finish(Time end) {
   Timeline timeline{.tracks = {}, .workers = workers_, .end = end, .until = end, .capped = false};
-  for (const Track& track : tracks_) {
-    if (track.stopped && track.stopped_at < timeline.until) {
-      timeline.until = track.stopped_at;
-      timeline.capped = true;
-    }
-  }
-  for (const LinkWay& way : link_ways_) {
-    if (way.stopped && way.stopped_at < timeline.until) {
-      timeline.until = way.stopped_at;
-      timeline.capped = true;
-    }
-  }
-  if (limits_.time < timeline.until.time_since_epoch()) {
-    timeline.until = Time{limits_.time};
-    timeline.capped = true;
-  }
+  const auto cap = [&timeline](Time at) {
+    timeline.capped |= at < timeline.until;
+    timeline.until = std::min(timeline.until, at);
+  };
+  for (const Track& track : tracks_)
+    if (track.stopped) cap(track.stopped_at);
+  for (const LinkWay& way : link_ways_)
+    if (way.stopped) cap(way.stopped_at);
+  cap(Time{limits_.time});
   for (const Rank rank : Ranks(tracks_.size())) {
     Track& track = tracks_[rank];
-    // What no server has kept was for nothing.
+    // Micro-batches that no server has kept were for nothing.
     for (const std::size_t at : std::exchange(track.open, {}))
       if (servers_ > 0) track.spans[at].activity = Activity::discarded;
     add(rank, Activity::wait, end, "end of the run");
@@ -259,7 +226,7 @@ Timeline SpanRecorder::finish(Time end) {
     remove_beyond(rank, timeline.until);
     timeline.tracks.push_back(std::move(track.spans));
   }
-  // What has gone its way beyond the end has met nobody.
+  // Transfers end with the tracks.
   for (LinkWay& way : link_ways_)
     while (!way.transfers.empty() && way.transfers.back().end > timeline.until) {
       LinkUse& last = way.transfers.back();

@@ -1,13 +1,13 @@
-// What every participant did when, as spans without gaps or overlaps: what a timeline is drawn from.
-// A span counts as the activity that it turns out to be: work whose gradient is dropped later becomes discarded
-// work, and so the spans of a worker sum to its Account.
+// Where the time, the micro-batches and the bytes of a run go: accounts, spans, rows of steps.csv, and totals.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -19,7 +19,6 @@
 
 namespace syncopate {
 
-// What workers spend their time on.
 // Every worker-second is exactly one of these five; over all workers they sum to N x T.
 enum class Activity { compute, discarded, wait, communicate, down };
 inline constexpr std::size_t activities = 5;
@@ -29,16 +28,17 @@ struct Account {
   std::array<Duration, activities> time{};
   Duration& operator[](Activity activity) { return time[static_cast<std::size_t>(activity)]; }
   Duration operator[](Activity activity) const { return time[static_cast<std::size_t>(activity)]; }
-  // Time that counted as computing was for nothing.
   void lose(Duration spent) {
     (*this)[Activity::compute] -= spent;
     (*this)[Activity::discarded] += spent;
   }
-  Duration total() const;
+  Duration total() const { return std::accumulate(time.begin(), time.end(), Duration{}); }
 };
 
 inline constexpr const char* micro_batch_name = "micro-batch";
 
+// A part of a participant's time, for timelines; a participant's spans have neither gaps nor overlaps. Work whose
+// gradient is dropped later becomes discarded work, so that the spans of a worker sum to its Account.
 struct Span {
   Activity activity{};
   Time begin{};
@@ -46,11 +46,10 @@ struct Span {
   const char* what = "";   // lives as long as the program: "micro-batch", "all_reduce_sum", "receive", ...
   Step step{-1};           // of the micro-batch, or of the worker's last one; -1: none
   int micro_batch = -1;    // -1: not one
-  bool completed = false;  // a micro-batch that came to its end, whatever became of it
+  bool completed = false;  // a micro-batch that came to its end, kept or not
   Duration duration() const { return end - begin; }
 };
 
-// What a span is for (see Span).
 struct SpanLabel {
   const char* what = "algorithm";  // between the calls
   Step step{-1};
@@ -67,7 +66,7 @@ struct LinkUse {
   Time end{};
   std::optional<Rank> other{};  // who sends it, or gets it; none: a collective's
 };
-// What a server's link carries, one transfer after the other, with gaps.
+// The transfers over a server's link, one after the other, with gaps.
 struct LinkTracks {
   std::vector<LinkUse> in, out;
 };
@@ -77,15 +76,14 @@ struct Timeline {
   std::vector<LinkTracks> links{};        // by server; empty where nothing passed a link that is shared
   int workers = 0;
   Time end{};    // of the run
-  Time until{};  // the tracks go so far: the run's end, unless a limit cut them
+  Time until{};  // of the tracks: the run's end, unless a limit cut them
   bool capped = false;
 };
 
 class SpanRecorder {
  public:
-  // Recording ends at the first that is reached. Workers share the number of spans equally (with servers half of
-  // it, the servers the other half), since on the simulated cluster one worker may run far ahead of the others;
-  // the spans of a step that has begun still come in.
+  // Recording ends at the first limit; the spans of a step that has begun still come in. Workers share the number of
+  // spans equally (with servers half of it, the servers the other half), since one simulated worker may run far ahead.
   struct Limits {
     Duration time = Duration::max();
     std::int64_t spans = std::numeric_limits<std::int64_t>::max();
@@ -94,23 +92,22 @@ class SpanRecorder {
   SpanRecorder(int workers, int servers) : SpanRecorder(workers, servers, Limits{}) {}
   SpanRecorder(int workers, int servers, const Limits& limits);
 
-  // Begins where the participant's last one has ended; nothing if it ends there, too. A negative step or index:
-  // see Span.
+  // Begins where the participant's last span has ended; ignored if it ends there, too. Negative numbers: see Span.
   void add(Rank rank, Activity activity, Time end, const char* what) { add(rank, activity, end, what, Step{-1}, -1); }
   void add(Rank rank, Activity activity, Time end, const char* what, Step step, int micro_batch);
 
-  // A transfer over the link of a server; of each way in the order of their begins.
+  // A transfer over the link of a server; those of one way come in the order of their begins.
   void add_use(Rank server, bool is_in, const LinkUse& transfer);
 
-  // What becomes of a gradient that took the worker so long. A gradient does not say which micro-batches it is made of.
-  // With servers it is taken to be the worker's first undecided micro-batches that last so long together; without, its
-  // last ones. Micro-batches that stay undecided are kept, so that it need not be said where there are no servers.
+  // The fate of a gradient that took the worker so long. A gradient does not say which micro-batches it is made of:
+  // they are taken to be undecided ones that last so long together, with servers the worker's first ones, else the
+  // last. Micro-batches that stay undecided are kept, so that without servers only losses count.
   void keep(Rank worker, Duration computed) {
     if (servers_ > 0) decide(worker, computed, Activity::compute);
   }
   void lose(Rank worker, Duration computed) { decide(worker, computed, Activity::discarded); }
 
-  // Where a worker's spans are in another process, its fates are collected, and decided there in their order.
+  // Where a worker's spans are in another process, its fates are collected here, and decided there in their order.
   struct Fate {
     Rank worker{};
     Duration computed{};
@@ -120,22 +117,21 @@ class SpanRecorder {
   const std::optional<std::vector<Fate>>& collected_fates() const { return collected_; }
   void decide(const Fate& fate) { decide(fate.worker, fate.computed, fate.is); }
 
-  // Removes what lies beyond `end`, and says how much it was, as it was added; nothing if recording has ended
-  // before.
+  // Removes the spans beyond `end`, and returns their time, as it was added; nothing if recording has ended before.
   struct Removed {
     Account account;
     Duration micro_batches{};  // the part of compute that was micro-batches
   };
   std::optional<Removed> remove_beyond(Rank rank, Time end);
 
-  // Until `end`, the end of the run: who has not come so far waits for it.
+  // Ends all tracks at `end`, the end of the run, by waiting.
   Timeline finish(Time end);
 
   // To move a participant's spans to another recorder of the same limits.
   const Limits& limits() const { return limits_; }
   const std::vector<Span>& spans(Rank rank) const { return tracks_[rank].spans; }
   bool stopped(Rank rank) const { return tracks_[rank].stopped; }
-  void stop(Rank rank);
+  void stop(Rank rank) { tracks_[rank].stopped = true; }
   void move_in(Rank rank, const std::vector<Span>& spans);
 
  private:
@@ -145,8 +141,8 @@ class SpanRecorder {
     std::int64_t most_spans = 0;
     Time at{};          // the end of the last span, also if it was not recorded
     Time stopped_at{};  // of the last one that was
-    // How long micro-batches since then have taken, while their fates may be those of what is open, too: after each of
-    // them, and without servers after all.
+    // The time of unrecorded micro-batches since then, whose fates may include open ones: summed up to each of them,
+    // and without servers up to the last.
     std::vector<Duration> unrecorded;
     Step step{-1};
     bool stopped = false;
@@ -161,7 +157,6 @@ class SpanRecorder {
     std::size_t count = 0;
   };
 
-  void add_unrecorded(Track& track, Duration micro_batch) const;
   void decide(Rank worker, Duration computed, Activity fate);
   std::optional<Run> find_run(const Track& track, Duration total, bool of_one_step) const;
   static std::optional<Run> find_begun_run(const Track& track, Duration total);
@@ -176,11 +171,9 @@ class SpanRecorder {
   std::optional<std::vector<Fate>> collected_;
 };
 
-// The spans' durations by activity.
 Account account_of(const std::vector<Span>& spans);
 
-// A row of steps.csv.
-// A step that all take together, or what they do on their own until they synchronise.
+// A row of steps.csv: a step that all take together, or their own steps until they synchronise.
 struct StepRow {
   Step step{};  // at its end
   Time end{};
@@ -196,7 +189,7 @@ struct StepRow {
     step = std::max(step, part.step);
     period = std::max(period, part.period);
   }
-  // Parts of one row that were added up apart: it ends with the last.
+  // Adds a part of the same row that was added up separately. The row ends with the last part.
   void merge(const StepRow& part) {
     add({.kept = part.kept, .planned = part.kept + part.dropped, .step = part.step, .period = part.period});
     end = std::max(end, part.end);
@@ -204,10 +197,10 @@ struct StepRow {
   }
 };
 
-// What has become of a worker's micro-batches: their number, and the time that they took.
 // Who decides which of a run's gradients are kept.
 enum class DecidedBy { workers, servers };
 
+// The fate of a worker's micro-batches: their number, and the time that they took.
 class Tally {
  public:
   // Their gradients exist; a message has ended one.
@@ -227,12 +220,11 @@ class Tally {
     kept_time_ += work.time;
   }
   void drop(std::int64_t micro_batches) { dropped_ += micro_batches; }
-  // Time that was for nothing.
   void lose(Duration time) { lost_time_ += time; }
 
   std::int64_t kept() const { return kept_; }
   Duration kept_time() const { return kept_time_; }
-  // Servers alone know what they keep: all else that was begun is dropped, and for nothing.
+  // Servers alone know what they keep: all other micro-batches that were begun are dropped, and their time is lost.
   std::int64_t dropped(DecidedBy who) const {
     return who == DecidedBy::servers ? computed_ + cancelled_ - kept_ : dropped_;
   }
@@ -240,11 +232,11 @@ class Tally {
     return who == DecidedBy::servers ? computed_time_ - kept_time_ : lost_time_;
   }
 
-  // Several may each know a part.
+  // Several participants may each know a part.
   Tally& operator+=(const Tally& other);
   using Numbers = std::array<std::int64_t, 7>;
-  Numbers numbers() const;
-  static Tally of(const Numbers& numbers);
+  Numbers numbers() const { return std::bit_cast<Numbers>(*this); }
+  static Tally of(const Numbers& numbers) { return std::bit_cast<Tally>(numbers); }
 
  private:
   std::int64_t computed_ = 0;
@@ -256,8 +248,8 @@ class Tally {
   Duration lost_time_{};
 };
 
-// One participant's book: where its time goes, and what becomes of its micro-batches. All clusters enter both here and
-// nowhere else, so that clock, account, spans, counts and rows say the same.
+// One participant's book: its time, and the fate of its micro-batches. All clusters enter both here and nowhere else,
+// so that clock, account, spans, counts and rows agree.
 class Book {
  public:
   Book() = default;
@@ -266,7 +258,7 @@ class Book {
 
   Time now() const { return now_; }
 
-  // Time passes until `end`; none where that has gone by.
+  // Time passes until `end`; none if that is past.
   void pass(Activity activity, Time end, const SpanLabel& label) {
     end = end > now_ ? end : now_;
     if (spans_) spans_->add(self_, activity, end, label.what, label.step, label.micro_batch);
@@ -274,20 +266,19 @@ class Book {
     now_ = end;
   }
 
-  // Time passes after the end of the run, which no account is kept of.
+  // Time passes after the end of the run, and is in no account.
   void pass_unbooked(Time end) {
     unbooked_ += end - now_;
     now_ = end;
   }
 
-  // The last time that it met others: until then its clock was everybody's, since then it has run ahead.
+  // The last time that it met others: since then its clock has run ahead.
   void meet() { met_at_ = now_; }
   Time met_at() const { return met_at_; }
 
   // Micro-batches have come to their end, in this time; a message has ended one.
   void compute(std::int64_t micro_batches, Duration time) { tally_.compute(micro_batches, time); }
   void cancel() { tally_.cancel(); }
-  // Time was spent on a gradient that nobody will take.
   void lose(Duration time) {
     if (spans_) spans_->lose(self_, time);
     tally_.lose(time);
@@ -297,28 +288,28 @@ class Book {
     if (spans_) spans_->keep(self_, work.time);
     tally_.keep(work);
   }
-  // What the worker brings to a row of steps.csv.
+  // The worker's part of a row of steps.csv.
   void contribute(const Contribution& part, StepRow& row) {
     if (spans_) spans_->keep(self_, part.compute_time);
     tally_.contribute(part);
     row.add(part);
   }
-  // Planned, for a row that does not come any more.
+  // They were planned for a row that does not come any more.
   void drop(std::int64_t micro_batches) { tally_.drop(micro_batches); }
 
-  // As time has passed: what was lost since counts as computed.
+  // As time has passed: work that was lost later counts as computed.
   const Account& account() const { return account_; }
   const Tally& tally() const { return tally_; }
 
-  // The run has ended, and the worker has waited for that, or has run ahead of it with what came too late: the account
-  // up to the end, with what was for nothing. `down_beyond`: of outages, after the end.
+  // The account up to the end of the run, with lost work: the worker has waited for the end, or has run beyond it with
+  // work that came too late. `down_beyond`: the time of outages after the end.
   Account account_at(Time end, Duration down_beyond, DecidedBy who) const;
 
-  // On a wall clock the end is over by the time that it is known. Takes back what lies beyond it, from the spans too,
-  // and says how much of that was compute, of micro-batches alone where spans tell them apart.
+  // On a wall clock the end is past by the time that it is known. Takes back the time beyond it, from the spans too,
+  // and returns how much of that was compute (of micro-batches alone where spans tell them apart).
   Duration take_back(Time end);
 
-  // But for whose it is, and the spans.
+  // Archives all but its owner and the spans.
   template <typename Archive>
   void keep(Archive& archive) {
     archive(now_, met_at_, unbooked_, account_, tally_);
@@ -334,17 +325,16 @@ class Book {
   Rank self_{};
 };
 
-// When gradients, or models to be averaged, arrive where all of a round come together: at a collective of all workers,
-// or at a server.
+// When gradients, or models to be averaged, arrive at a collective of all workers, or at a server.
 // Source:  Chen et al. 2016, Figures 3 and 4: the time of the k-th gradient since its iteration began.
 struct GradientArrival {
-  Time round_begin{};  // and the step: which round
-  Step step{};         // at the round's end: that of the row of steps.csv, or the server's own
+  Time round_begin{};
+  Step step{};  // at the round's end: that of the row of steps.csv, or the server's own
   Rank worker{};
-  Duration since{};  // the round began; negative where its part was started before the round before had ended
+  Duration since{};  // the round began; negative if its part was started before the round before had ended
 };
 
-// Rounds with numbers, where what arrives may belong to an earlier one.
+// Numbered rounds, where an arrival may belong to an earlier one.
 class NumberedRounds {
  public:
   // `into`: null where arrivals are not recorded; then nothing is kept. The first round begins here.
@@ -356,23 +346,20 @@ class NumberedRounds {
   std::int64_t begun() const { return static_cast<std::int64_t>(begins_.size()); }
   // Round 0 leads to step 1.
   void arrive(std::int64_t round, Rank worker, Time at) {
-    if (into_ && round < begun()) add(begins_[static_cast<std::size_t>(round)], round, worker, at);
-  }
-
- private:
-  void add(Time begin, std::int64_t round, Rank worker, Time at) {
+    if (!into_ || round >= begun()) return;
+    const Time begin = begins_[static_cast<std::size_t>(round)];
     into_->push_back({begin, Step{round + 1}, worker, at - begin});
   }
 
+ private:
   std::vector<GradientArrival>* into_;
   std::vector<Time> begins_;  // by round
 };
 
-// What a run tells while it goes on: rows of steps.csv that have ended, and models that stand for it.
-// What is evaluated where each worker has a model of its own and nobody that of all.
+// The evaluation of methods in which each worker has its own model, and nobody that of all.
 enum class OwnModels {
   mean,  // their mean
-  each,  // every one; what is reported is the mean of the results
+  each,  // every one; the mean of the results is reported
 };
 
 // "These are the models of all workers now."
@@ -408,70 +395,66 @@ struct Publication {
   double learning_rate = 0;
 };
 
-// Listens to a run. On the simulated cluster all calls come from the simulating thread; under MPI
-// only rank 0 (rows of collectives) and the publishing rank call.
+// Listens to a run: rows of steps.csv that have ended, and models to evaluate. On the simulated cluster all calls come
+// from the simulating thread; under MPI only rank 0 (rows of collectives) and the publishing rank call.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
   virtual void on_row(const StepRow& row) = 0;
   // Costs no time on either clock.
   virtual void on_publish(const Publication& publication) = 0;
-  // Of the row of step 0: the learning rate of the first step, where that is not the file's schedule's.
+  // For the row of step 0: the learning rate of the first step, if it differs from the file's schedule.
   virtual void on_first_rate(double) {}
 
-  // After this step, of each worker or a server: on the simulated cluster alone.
+  // Called after a step of each worker or a server, on the simulated cluster alone.
   virtual bool wants_step_gradient(Step) const { return false; }
   virtual void on_step_gradient(Step, Time, const Gradient&) {}
   virtual bool wants_worker_models(Step) const { return false; }
   virtual void on_worker_model(OwnModel&&) {}
 
-  // Where workers have models of their own. Under MPI the observer of each worker's process is told of its own alone.
+  // For methods in which workers have their own models. Under MPI each observer hears of its own worker alone.
   virtual bool wants_own_models(Step) const { return false; }  // after this step, of each worker
   virtual void on_own_model(OwnModel&&) {}
   virtual void on_own_models_end(Rank) {}  // this worker has no further ones
 };
 
-// What a run can record beside its rounds and models. Off where nobody asks for it.
 // A micro-batch that has come to its end.
 struct MicroBatchTime {
   Rank worker{};
   Step step{};  // and index: of the slot that decided the duration
   int index = 0;
-  Duration duration{};  // what the worker took
-  Duration added{};     // the part of it that was injected: what the delays added, and, where a slow worker
-                        // computes for real, what its factor did
+  Duration duration{};
+  Duration added{};  // the injected part: by delays, and, where a slow worker computes for real, by its factor
 };
 
+// Records that a run can keep beside its rounds and models; empty ones are off.
 struct RunRecord {
   std::optional<SpanRecorder> spans{};
   std::optional<std::vector<MicroBatchTime>> durations{};
   std::optional<std::vector<GradientArrival>> arrivals{};
 };
 
-// Where arrivals are recorded; null: they are not.
 inline std::vector<GradientArrival>* arrivals_of(RunRecord* record) {
   return record && record->arrivals ? &*record->arrivals : nullptr;
 }
 
-// What a run comes to.
-// What a run comes to.
+// The totals of a run.
 struct RunTotals {
   Time end{};                           // T
   std::vector<Account> accounts;        // per worker (the server is not a worker)
   std::vector<std::int64_t> kept;       // micro-batches per worker that ended up in a model
   std::vector<std::int64_t> dropped;    // micro-batches per worker, begun or finished, that did not
   std::vector<std::int64_t> staleness;  // [k]: gradients that a server kept k steps after their model
-  // Communication by one ruler, whatever the network (see workers/time/network.hpp). Messages from workers to a
-  // server count once they have reached it, so that what comes too late for the run does not; others when sent.
+  // Bytes are counted in the same way for all networks (workers/time/network.hpp). Messages from workers to a server
+  // count once they have reached it, so that those too late for the run do not; others count when sent.
   Bytes bytes{};
   std::int64_t collectives = 0;  // all-reduces, averages (of a group too), gathers, broadcasts, barriers
   std::int64_t messages = 0;
-  // Where real arithmetic is to fit into drawn durations (pace = "emulate" under MPI); else empty or 0.
-  std::vector<std::int64_t> emulated;  // such micro-batches per worker
-  std::vector<std::int64_t> overruns;  // those of them that took longer
-  Duration overrun_excess{};           // by so much, together
+  // For pace = "emulate" under MPI, where real arithmetic is to fit into drawn durations; else empty or 0.
+  std::vector<std::int64_t> emulated;  // micro-batches with a drawn duration, per worker
+  std::vector<std::int64_t> overruns;  // of these, how many took longer
+  Duration overrun_excess{};           // by how much, together
 
-  // The next worker's.
   void add(const Account& account, const Tally& tally, DecidedBy who) {
     accounts.push_back(account);
     kept.push_back(tally.kept());
@@ -482,11 +465,11 @@ struct RunTotals {
 // The rows of steps.csv of a run, in their order: every cluster closes its rows here.
 class StepRows {
  public:
-  // `observer` (may be null) is told of each. The first one begins with the run, or where another cluster has left off.
+  // `observer` may be null. The first row begins with the run, or where another cluster has left off.
   explicit StepRows(RunObserver* observer, Time begin = start_time, Bytes sent = {})
       : observer_(observer), begin_(begin), sent_(sent) {}
 
-  // A row lasts from the end of the one before, and has the bytes that were sent since then.
+  // A row lasts from the end of the row before, and has the bytes sent since then.
   void close(StepRow row, Time end, Bytes sent_so_far) {
     row.end = end;
     row.duration = end - std::exchange(begin_, end);
@@ -494,7 +477,7 @@ class StepRows {
     if (observer_) observer_->on_row(row);
   }
 
-  // What a collective of all workers makes of it.
+  // Closes a row if the collective of all workers makes one.
   void close(Collective::Kind kind, const StepRow& row, Time end, Bytes sent_so_far) {
     if (is_row(kind, row)) close(row, end, sent_so_far);
   }
@@ -502,7 +485,6 @@ class StepRows {
     return properties_of(kind).makes_row || row.kept + row.dropped > 0;
   }
 
-  // Of the next row: when it begins, and what has been sent by then.
   Time begin() const { return begin_; }
   Bytes sent() const { return sent_; }
 

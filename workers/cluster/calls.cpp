@@ -2,53 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <utility>
-
 namespace syncopate {
-
-Collective Collective::all_reduce(Gradient gradient, std::span<const double> numbers, Slice slice) {
-  return {.kind = Kind::all_reduce,
-          .gradient = std::move(gradient),
-          .numbers = {numbers.begin(), numbers.end()},
-          .slice = slice};
-}
-
-Collective Collective::partial_all_reduce(Gradient gradient, const Activation& activation, LateGradient late) {
-  return {.kind = Kind::partial_all_reduce, .gradient = std::move(gradient), .activation = activation, .late = late};
-}
-
-Collective Collective::average(ModelStatePtr model, const Averaging& averaging) {
-  return {.kind = Kind::average,
-          .model = std::move(model),
-          .policy = averaging.policy,
-          .weight = averaging.weight,
-          .group_size = averaging.group_size,
-          .slice = averaging.slice,
-          .rest_is_needed = averaging.rest_is_needed,
-          .from = averaging.from};
-}
-
-Collective Collective::broadcast(ModelStatePtr model, Rank root) {
-  return {.kind = Kind::broadcast, .model = std::move(model), .root = root};
-}
-
-Collective Collective::all_gather(std::span<const double> numbers) {
-  return {.kind = Kind::all_gather, .numbers = {numbers.begin(), numbers.end()}};
-}
-
-Collective::Kind Collective::first_exchange(Operation operation) {
-  if (operation == Operation::broadcast) return Kind::broadcast_packet;
-  return operation == Operation::all_to_all ? Kind::exchange_chunks : Kind::sum_first_packets;
-}
-
-Collective::Kind Collective::last_exchange(Operation operation) {
-  return operation == Operation::all_gather ? Kind::gather_packets : Kind::sum_packets;
-}
-
-Collective::Kind Collective::last_of_average(Operation operation) {
-  return operation == Operation::all_gather ? Kind::gather_differences : Kind::sum_differences;
-}
 
 Bytes payload_of(const Collective& collective, const Training& training, int members) {
   const auto numbers = static_cast<Bytes::Rep>(collective.numbers.size());
@@ -57,7 +11,7 @@ Bytes payload_of(const Collective& collective, const Training& training, int mem
     case Collective::Kind::all_reduce:
     case Collective::Kind::partial_all_reduce:
       return collective.slice.bytes_of(parameters) + Bytes{4 * numbers};
-    case Collective::Kind::average: {  // what is averaged besides goes with the first slice
+    case Collective::Kind::average: {  // values beside the parameters go with the first slice
       const Bytes all{static_cast<Bytes::Rep>(4 * training.averaged_size(collective.policy))};
       return collective.slice.bytes_of(parameters) + (collective.slice.index == 0 ? all - parameters : Bytes{});
     }
@@ -101,8 +55,9 @@ Members members_of(const Collective& collective, Rank self, int workers) {
   return {Rank{first}, std::min(size, workers - first)};
 }
 
-std::string Servers::name_of(Rank server, int workers) const {
-  const int index = server.value - workers;
+std::string Servers::name_of(Rank rank, int workers) const {
+  const int index = rank.value - workers;
+  if (index < 0) return fmt::format("worker {}", rank.value);
   if (count == 1) return "the server";
   if (regions == 0) return fmt::format("server {}", index);
   return index == 0 ? "the global server" : fmt::format("the server of region {}", index - 1);

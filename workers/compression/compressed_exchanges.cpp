@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <utility>
-#include <vector>
 
 #include "workers/base/process.hpp"
-#include "workers/compression/compressor.hpp"
 #include "workers/training/checkpoint_log.hpp"
 #include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/gradient_sum.hpp"
@@ -15,7 +13,45 @@ namespace syncopate {
 
 namespace {
 
-const float* values_of(const CellPtr& cell) { return std::as_const(cell->value).data(); }
+constexpr std::size_t block_size = 2048;
+
+const float* values_of(const CellPtr& cell) { return cell ? std::as_const(cell->value).data() : nullptr; }
+
+FlatVector zeros(std::size_t size) {
+  FlatVector values(size);
+  std::ranges::fill(values.span(), 0.0f);
+  return values;
+}
+
+std::size_t words_of(const Exchange& exchange) { return static_cast<std::size_t>(exchange.packet.value()) / 4; }
+
+std::vector<CellPtr> cells_of(const SharedPackets& packets) {
+  std::vector<CellPtr> cells;
+  for (const Packet& packet : *packets) cells.push_back(packet.words);
+  return cells;
+}
+
+// The words of packets, each from `begin` on; valid while the packets' cells hold their values.
+std::vector<const float*> words_of(const SharedPackets& packets, std::size_t begin = 0) {
+  std::vector<const float*> words;
+  for (const Packet& packet : *packets) words.push_back(values_of(packet.words) + begin);
+  return words;
+}
+
+// The last packet of an exchange: so many words, which are yet to be written, and behind them statistics.
+FlatVector last_words(std::size_t words, const CellPtr& statistics, std::size_t count) {
+  FlatVector values(words + count);
+  if (count > 0) std::copy_n(values_of(statistics), count, values.data() + words);
+  return values;
+}
+
+// Adds the statistics behind the words of all packets.
+void add_statistics(const SharedPackets& packets, std::span<float> sums) {
+  for (const Packet& packet : *packets) {
+    const auto statistics = std::as_const(packet.words->value).span().last(sums.size());
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += statistics[i];
+  }
+}
 
 // p = residual + (mine - from), in the residual's place.
 void take_in(const float* mine, const float* from, bool adds, std::span<float> p) {
@@ -25,9 +61,97 @@ void take_in(const float* mine, const float* from, bool adds, std::span<float> p
   }
 }
 
+// The part of a flat vector that a slice has, and the number of statistics that a message carries behind its words.
+struct Sent {
+  std::size_t begin = 0;
+  std::size_t size = 0;
+  std::size_t statistics = 0;
+};
+
+Sent sent_of(Slice slice, const Objective& objective) {
+  const auto parameters = static_cast<std::int64_t>(objective.parameters());
+  const auto begin = static_cast<std::size_t>(slice.begin(parameters));
+  return {begin, static_cast<std::size_t>(slice.end(parameters)) - begin, slice.index == 0 ? objective.buffers() : 0};
+}
+
+// Decodes a packet, adding to `out`, which covers the slice.
+void decode(const Compressor& compressor, const CellPtr& words, Step number, std::span<float> out) {
+  const float* const packet = values_of(words);
+  compressor.decode({.packets = {&packet, 1}, .workers = 1, .micro_batches = 1, .step = number}, out);
+}
+
+// The residual, ready for the addition of what is sent next.
+std::span<float> begin_with(const CellPtr& residual, bool is_first, bool keeps, std::size_t size) {
+  if (is_first) residual->value = FlatVector(size);
+  const std::span<float> p = residual->value.span();
+  if (is_first || !keeps) std::ranges::fill(p, 0.0f);
+  return p;
+}
+
+// Calls use(values, where they begin) block by block, so that the gradient is never a vector as a whole. Blocks that
+// are in memory as they are wanted are not copied.
+template <typename Use>
+void for_blocks(const GradientSum& sum, double scale, std::size_t size, const Use& use) {
+  float block[block_size];
+  for (std::size_t at = 0; at < size; at += block_size) {
+    const std::span<float> piece(block, std::min(block_size, size - at));
+    const float* const there = block_in_memory(sum, scale, at, piece.size());
+    if (!there) write_block(sum, scale, at, piece);
+    use(std::span(there ? there : block, piece.size()), at);
+  }
+}
+
+// The same with the gradient clipped, if the compressor clips.
+template <typename Use>
+void for_clipped(const Compressor& compressor, const GradientSum& sum, double scale, std::size_t size,
+                 std::int64_t micro_batches, const Use& use) {
+  if (!compressor.clips()) return for_blocks(sum, scale, size, use);
+  FlatVector whole(size);
+  for_blocks(sum, scale, size,
+             [&](std::span<const float> piece, std::size_t at) { std::ranges::copy(piece, whole.data() + at); });
+  compressor.clip(whole.span(), micro_batches);
+  use(std::as_const(whole).span(), 0);
+}
+
+// Values of a sum that do not exist yet are added to the memory directly, where the compressor allows it.
+void take_in(const Compressor& compressor, const GradientSum& sum, double scale, float of_memory, std::size_t size,
+             std::int64_t micro_batches, std::span<float> memory) {
+  if (compressor.takes_in_by_adding() && is_kept_of_pass(sum, scale)) {
+    const std::span<float> p = memory.first(size);
+    if (of_memory == 0)
+      std::ranges::fill(p, 0.0f);
+    else if (of_memory != 1)
+      syncopate::scale(p.data(), of_memory, size);
+    return add_kept_of_pass(sum, p.data());
+  }
+  for_clipped(compressor, sum, scale, size, micro_batches,
+              [&](std::span<const float> piece, std::size_t at) { compressor.take_in(piece, at, of_memory, memory); });
+}
+
+// Turns the sum of what was sent of first moments into the sum of gradients that makes their mean of the moment before.
+void write_gradients_of_moments(std::span<float> sum, const float* moment, double beta1, int workers,
+                                std::int64_t micro_batches) {
+  const double of_all = static_cast<double>(micro_batches) / (1 - beta1);
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    const double mean = static_cast<double>(sum[i]) / workers;
+    sum[i] = static_cast<float>(of_all * (mean - (moment ? beta1 * static_cast<double>(moment[i]) : 0)));
+  }
+}
+
+// For the compressor; `words` are those of the packets.
+Received received_of(const CompressedSum::Exchanged& exchanged, std::span<const float* const> words,
+                     const CellPtr& common, int workers) {
+  return {.packets = words,
+          .between = values_of(exchanged.between),
+          .common = values_of(common),
+          .workers = workers,
+          .micro_batches = exchanged.micro_batches,
+          .step = exchanged.step};
+}
+
 }  // namespace
 
-// They go with the first slice.
+// Statistics travel with the first slice.
 std::size_t CompressedAverage::buffers(const SentDifference& sent) const {
   const bool are_averaged = sent.slice.index == 0 && sent.policy.buffers == StatePolicy::average;
   return !training_.time_only() && are_averaged ? training_.objective().buffers() : 0;
@@ -50,22 +174,19 @@ Collective CompressedAverage::exchange(const Collective& average) {
                                          .packet = {.words = {}, .size = exchange.packet}};
   if (training_.time_only()) return what;
   const std::size_t statistics = is_last ? buffers(newest_) : 0;
-  const auto parameters = static_cast<std::int64_t>(training_.objective().parameters());
-  const std::int64_t begin = newest_.slice.begin(parameters);
-  const auto size = static_cast<std::size_t>(newest_.slice.end(parameters) - begin);
+  const Sent part = sent_of(newest_.slice, training_.objective());
   const bool is_first = !own.residual;
   if (is_first) own.residual = new_cell();
   const CellPtr mine = newest_.mine->parameters, own_buffers = newest_.mine->buffers;
   const CellPtr from = newest_.from ? newest_.from->parameters : nullptr;
   what.packet.words = new_cell();
   const auto encode = [=, compressor = own.compressor, residual = own.residual, worker = worker_, round = newest_.round,
-                       words = static_cast<std::size_t>(exchange.packet.value()) / 4, out = what.packet.words] {
-    if (is_first) residual->value = FlatVector(size);
+                       words = words_of(exchange), out = what.packet.words] {
+    if (is_first) residual->value = FlatVector(part.size);
     const bool adds = !is_first && compressor->options().error_feedback;
-    take_in(values_of(mine) + begin, from ? values_of(from) + begin : nullptr, adds, residual->value.span());
-    FlatVector values(words + statistics);
+    take_in(values_of(mine) + part.begin, from ? values_of(from) + part.begin : nullptr, adds, residual->value.span());
+    FlatVector values = last_words(words, own_buffers, statistics);
     compressor->encode(worker, round, nullptr, residual->value.span(), values.data());
-    if (statistics > 0) std::copy_n(values_of(own_buffers), statistics, values.data() + words);
     out->value = std::move(values);
   };
   training_.compute({.reads = {is_first ? nullptr : own.residual, mine, from, own_buffers},
@@ -94,15 +215,12 @@ Collective CompressedAverage::second_exchange(const SentDifference& sent, const 
   for (const Packet& packet : *first) read.push_back(packet.words);
   what.packet.words = new_cell();
   const auto reduce = [=, compressor = own.compressor, owned = own.owned, worker = worker_, round = sent.round,
-                       words = static_cast<std::size_t>(exchange.packet.value()) / 4, out = what.packet.words] {
+                       words = words_of(exchange), out = what.packet.words] {
     if (is_first) owned->value = FlatVector(compressor->owned(worker));
     if (is_first || !compressor->options().error_feedback) std::ranges::fill(owned->value.span(), 0.0f);
-    std::vector<const float*> chunks;
-    for (const Packet& packet : *first)
-      chunks.push_back(values_of(packet.words) + static_cast<std::size_t>(chunk) * words);
-    FlatVector values(words + statistics);
-    compressor->reduce(worker, round, chunks, owned->value.span(), values.data());
-    if (statistics > 0) std::copy_n(values_of(own_buffers), statistics, values.data() + words);
+    FlatVector values = last_words(words, own_buffers, statistics);
+    compressor->reduce(worker, round, words_of(first, static_cast<std::size_t>(chunk) * words), owned->value.span(),
+                       values.data());
     out->value = std::move(values);
   };
   training_.compute({.reads = std::move(read), .writes = {own.owned, what.packet.words}, .work = reduce});
@@ -115,20 +233,17 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
   state->moments = {};
   if (average.slice.index > 0 && average.from) state->buffers = average.from->buffers;  // the same on all
   const std::size_t size = training_.objective().parameters(), statistics = buffers(average);
-  const auto begin = static_cast<std::size_t>(average.slice.begin(static_cast<std::int64_t>(size)));
-  const auto end = static_cast<std::size_t>(average.slice.end(static_cast<std::int64_t>(size)));
+  const Sent part = sent_of(average.slice, training_.objective());
   const CellPtr from = average.from ? average.from->parameters : nullptr;
   std::vector<CellPtr> read = {from};
   for (const Packet& packet : *packets) read.push_back(packet.words);
   state->parameters = new_cell();
   const auto& compressor = slices_[static_cast<std::size_t>(average.slice.index)].compressor;
   const auto decode = [=, round = average.round, out = state->parameters] {
-    FlatVector values(size);
-    std::fill_n(values.data(), size, 0.0f);
-    std::vector<const float*> words;
-    for (const Packet& packet : *packets) words.push_back(values_of(packet.words));
+    FlatVector values = zeros(size);
+    const std::vector<const float*> words = words_of(packets);
     compressor->decode({.packets = words, .workers = workers, .micro_batches = workers, .step = round},
-                       values.span().subspan(begin, end - begin));
+                       values.span().subspan(part.begin, part.size));
     for (std::size_t i = 0; i < size; ++i) {
       const float mean = values.data()[i] / static_cast<float>(workers);
       values.data()[i] = from ? values_of(from)[i] + mean : mean;
@@ -140,12 +255,8 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
   if (statistics > 0) {
     state->buffers = new_cell();
     const auto add_up = [=, out = state->buffers] {
-      FlatVector values(statistics);
-      std::fill_n(values.data(), statistics, 0.0f);
-      for (const Packet& packet : *packets) {
-        const auto last = std::as_const(packet.words->value).span().last(statistics);
-        for (std::size_t i = 0; i < statistics; ++i) values.data()[i] += last[i];
-      }
+      FlatVector values = zeros(statistics);
+      add_statistics(packets, values.span());
       for (float& value : values.span()) value /= static_cast<float>(workers);
       out->value = std::move(values);
     };
@@ -154,7 +265,7 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
   return state;
 }
 
-// The same object for all where nothing of it is a worker's own, or nobody looks at that.
+// The same object for all workers, unless part of it is the worker's own and is needed.
 ModelStatePtr CompressedAverage::taken_up(const SentDifference& average, const ModelStatePtr& mean) const {
   if (average.slice.index > 0 && !average.rest_is_needed) return mean;
   ModelState changed = *average.mine;
@@ -166,39 +277,6 @@ ModelStatePtr CompressedAverage::taken_up(const SentDifference& average, const M
   const bool is_common = own->buffers == mean->buffers && own->moments == mean->moments;
   return is_common ? mean : own;
 }
-
-namespace {
-
-constexpr std::size_t block_size = 2048;
-
-// What of a flat vector goes in a message, and how many statistics behind its words.
-struct Sent {
-  std::size_t begin = 0;
-  std::size_t size = 0;
-  std::size_t statistics = 0;
-};
-
-Sent sent_of(Slice slice, const Objective& objective) {
-  const auto parameters = static_cast<std::int64_t>(objective.parameters());
-  const auto begin = static_cast<std::size_t>(slice.begin(parameters));
-  return {begin, static_cast<std::size_t>(slice.end(parameters)) - begin, slice.index == 0 ? objective.buffers() : 0};
-}
-
-// Adds what the packet stands for to `out`, of the slice.
-void decode(const Compressor& compressor, const CellPtr& words, Step number, std::span<float> out) {
-  const float* const packet = values_of(words);
-  compressor.decode({.packets = {&packet, 1}, .workers = 1, .micro_batches = 1, .step = number}, out);
-}
-
-// The residual, before what is sent next comes to it.
-std::span<float> begin_with(const CellPtr& residual, bool is_first, bool keeps, std::size_t size) {
-  if (is_first) residual->value = FlatVector(size);
-  const std::span<float> p = residual->value.span();
-  if (is_first || !keeps) std::ranges::fill(p, 0.0f);
-  return p;
-}
-
-}  // namespace
 
 CompressedMessages::CompressedMessages(const std::vector<std::shared_ptr<const Compressor>>& compressors,
                                        Training& training, Rank worker)
@@ -274,9 +352,8 @@ void CompressedMessages::encode_difference(OfSlice& own, const Message& message,
                        size = static_cast<std::size_t>(packet.size.value()) / 4, out = packet.parameters] {
     const std::span<float> p = begin_with(residual, is_first, compressor->options().error_feedback, sent.size);
     add_scaled(p.data(), 1.0f, values_of(difference) + sent.begin, sent.size);
-    FlatVector words(size + sent.statistics);
+    FlatVector words = last_words(size, buffers, sent.statistics);
     compressor->encode(worker, number, nullptr, p, words.data());
-    if (sent.statistics > 0) std::copy_n(values_of(buffers), sent.statistics, words.data() + size);
     out->value = std::move(words);
   };
   training_.compute({.reads = {is_first ? nullptr : own.residual, difference, buffers},
@@ -295,13 +372,12 @@ void CompressedMessages::hear(Message& from_server) {
   from_server.numbers.resize(from_server.numbers.size() - answers.size());
 }
 
-// A worker that has lost its state since knows of none that it had sent, so that there is a residual.
+// A worker that has lost its state forgets what it had sent, so there is a residual here.
 void CompressedMessages::put_back(Step number, const Unanswered& packet) {
   const OfSlice& own = slices_[static_cast<std::size_t>(packet.slice)];
   const auto add = [=, compressor = own.compressor, residual = own.residual, words = packet.words] {
     const std::span<float> p = residual->value.span();
-    FlatVector sent(p.size());
-    std::ranges::fill(sent.span(), 0.0f);
+    FlatVector sent = zeros(p.size());
     decode(*compressor, words, number, sent.span());
     add_scaled(p.data(), 1.0f, std::as_const(sent).data(), p.size());
   };
@@ -352,8 +428,7 @@ void open_packet(Message& message, const std::shared_ptr<const Compressor>& comp
   if (buffers > 0) {
     difference->buffers = new_cell();
     const auto take = [=, out = difference->buffers] {
-      FlatVector values(buffers);
-      std::ranges::fill(values.span(), 0.0f);
+      FlatVector values = zeros(buffers);
       copy_statistics(values.data());
       out->value = std::move(values);
     };
@@ -361,83 +436,6 @@ void open_packet(Message& message, const std::shared_ptr<const Compressor>& comp
   }
   message.model = std::move(difference);
 }
-
-namespace {
-
-// Piece by piece, so that it goes from the gradient's pieces to the memory without a vector between them; what stands in
-// memory as it is asked for is not copied.
-template <typename Use>
-void for_blocks(const GradientSum& sum, double scale, std::size_t size, const Use& use) {
-  float block[block_size];
-  for (std::size_t at = 0; at < size; at += block_size) {
-    const std::span<float> piece(block, std::min(block_size, size - at));
-    const float* const there = block_in_memory(sum, scale, at, piece.size());
-    if (!there) write_block(sum, scale, at, piece);
-    use(std::span(there ? there : block, piece.size()), at);
-  }
-}
-
-// Calls use(values, where they begin) with the gradient of so many micro-batches, clipped as a whole or piece by piece.
-template <typename Use>
-void for_clipped(const Compressor& compressor, const GradientSum& sum, double scale, std::size_t size,
-                 std::int64_t micro_batches, const Use& use) {
-  if (!compressor.clips()) return for_blocks(sum, scale, size, use);
-  FlatVector whole(size);
-  for_blocks(sum, scale, size,
-             [&](std::span<const float> piece, std::size_t at) { std::ranges::copy(piece, whole.data() + at); });
-  compressor.clip(whole.span(), micro_batches);
-  use(std::as_const(whole).span(), 0);
-}
-
-// Of a sum whose values nobody has made yet, their addition to what the memory holds spares making them.
-void take_in(const Compressor& compressor, const GradientSum& sum, double scale, float of_memory, std::size_t size,
-             std::int64_t micro_batches, std::span<float> memory) {
-  if (compressor.takes_in_by_adding() && is_kept_of_pass(sum, scale)) {
-    const std::span<float> p = memory.first(size);
-    if (of_memory == 0)
-      std::ranges::fill(p, 0.0f);
-    else if (of_memory != 1)
-      syncopate::scale(p.data(), of_memory, size);
-    return add_kept_of_pass(sum, p.data());
-  }
-  for_clipped(compressor, sum, scale, size, micro_batches,
-              [&](std::span<const float> piece, std::size_t at) { compressor.take_in(piece, at, of_memory, memory); });
-}
-
-// From the sum of what was sent of first moments, the sum of gradients that makes their mean of the moment before.
-void write_gradients_of_moments(std::span<float> sum, const float* moment, double beta1, int workers,
-                                std::int64_t micro_batches) {
-  const double of_all = static_cast<double>(micro_batches) / (1 - beta1);
-  for (std::size_t i = 0; i < sum.size(); ++i) {
-    const double mean = static_cast<double>(sum[i]) / workers;
-    sum[i] = static_cast<float>(of_all * (mean - (moment ? beta1 * static_cast<double>(moment[i]) : 0)));
-  }
-}
-
-std::size_t words_of(const Exchange& exchange) { return static_cast<std::size_t>(exchange.packet.value()) / 4; }
-
-std::vector<CellPtr> cells_of(const SharedPackets& packets) {
-  std::vector<CellPtr> cells;
-  for (const Packet& packet : *packets) cells.push_back(packet.words);
-  return cells;
-}
-
-// What tasks see of an exchange, for as long as they hold it.
-std::vector<const float*> words_of(const SharedPackets& packets) {
-  std::vector<const float*> words;
-  for (const Packet& packet : *packets) words.push_back(std::as_const(packet.words->value).data());
-  return words;
-}
-
-// A packet's words, behind them the sums of normalisation statistics, which go with the last packet.
-FlatVector last_words(std::size_t words, const CellPtr& statistics) {
-  const auto behind = std::as_const(statistics->value).span();
-  FlatVector values(words + behind.size());
-  std::ranges::copy(behind, values.data() + words);
-  return values;
-}
-
-}  // namespace
 
 Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double rate, const ModelStatePtr& model) {
   const std::vector<Exchange> exchanges = this->exchanges(step);
@@ -458,7 +456,8 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
   const bool sends = exchange.operation != Operation::broadcast || compressor_->root(step) == worker_;
   if (is_first) memory_ = new_cell();
   const ProcessSet places = training_.place();
-  const CellPtr read[] = {is_first ? nullptr : memory_, common_ ? common_->front().words : nullptr, moment_};
+  const CellPtr common = common_cell();
+  const CellPtr read[] = {is_first ? nullptr : memory_, common, moment_};
   std::vector<std::shared_ptr<Task>> prerequisites = training_.brought(read, places);
 
   if (sends) packet.words = new_cell();
@@ -466,19 +465,16 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
   const std::size_t words = words_of(exchange), parameters = training_.objective().parameters();
   const std::size_t buffers = training_.objective().buffers();
   const std::size_t remembered = compressor_->vectors() * parameters;
-  const auto encode = [=, compressor = compressor_, memory = memory_, common = common_, worker = worker_,
-                       moment = moment_, beta1 = static_cast<float>(options.beta1), of_memory = of_memory_,
+  const auto encode = [=, compressor = compressor_, memory = memory_, worker = worker_, moment = moment_,
+                       beta1 = static_cast<float>(options.beta1), of_memory = of_memory_,
                        micro_batches = gradient.micro_batches(), out = packet.words,
                        apart = is_last ? nullptr : statistics_](const GradientSum& sum, double scale) {
-    if (is_first) memory->value = FlatVector(remembered);
-    if (is_first) std::ranges::fill(memory->value.span(), 0.0f);
+    if (is_first) memory->value = zeros(remembered);
     const std::span<float> own = memory->value.span();
     take_in(*compressor, sum, scale * of_gradient, of_memory, parameters, micro_batches, own);
-    if (moment) add_scaled(own.data(), beta1, std::as_const(moment->value).data(), parameters);
+    if (moment) add_scaled(own.data(), beta1, values_of(moment), parameters);
     FlatVector values(words + (is_last ? buffers : 0)), statistics(is_last ? 0 : buffers);
-    if (out)
-      compressor->encode(worker, step, common ? std::as_const(common->front().words->value).data() : nullptr, own,
-                         values.data());
+    if (out) compressor->encode(worker, step, values_of(common), own, values.data());
     const std::span<float> of_sum = is_last ? values.span().subspan(words) : statistics.span();
     std::ranges::fill(of_sum, 0.0f);
     if (buffers > 0) add_buffers(sum, of_sum);
@@ -517,13 +513,14 @@ Packet CompressedSum::second_packet(std::vector<MicroBatch> carried, Step step, 
   const CellPtr statistics = std::exchange(statistics_, nullptr);
   const auto encode = [=, compressor = compressor_, memory = memory_, words = words_of(exchange), out = packet.words] {
     const std::span<float> own = memory->value.span();
-    FlatVector values = last_words(compressor->has_own_sizes() ? compressor->second_words(own) : words, statistics);
-    compressor->encode_second(step, std::as_const(between->value).data(), own, values.data());
+    FlatVector values = last_words(compressor->has_own_sizes() ? compressor->second_words(own) : words, statistics,
+                                   statistics->value.size());
+    compressor->encode_second(step, values_of(between), own, values.data());
     out->value = std::move(values);
   };
   training_.compute({.reads = {memory_, between, statistics}, .writes = {memory_, packet.words}, .work = encode});
   if (!compressor_->has_own_sizes()) return packet;
-  // All have begun to compute by the first exchange, so that nobody's arithmetic waits for this one's.
+  // All workers have begun to compute by the first exchange, so this wait holds nobody's arithmetic up.
   const auto wait = [&] {
     training_.executor().wait(packet.words->producer);
     return std::vector{static_cast<double>(std::as_const(packet.words->value).size())};
@@ -552,10 +549,8 @@ Packet CompressedSum::reduced_packet(std::vector<MicroBatch> carried, Step step,
       std::ranges::fill(residual, 0.0f);
     else if (of_memory != 1)
       for (float& value : residual) value *= of_memory;
-    std::vector<const float*> chunks = words_of(first);
-    for (const float*& begin : chunks) begin += static_cast<std::size_t>(chunk) * words;
-    FlatVector values = last_words(words, statistics);
-    compressor->reduce(worker, step, chunks, residual, values.data());
+    FlatVector values = last_words(words, statistics, statistics->value.size());
+    compressor->reduce(worker, step, words_of(first, static_cast<std::size_t>(chunk) * words), residual, values.data());
     out->value = std::move(values);
   };
   training_.compute({.reads = std::move(read), .writes = {owned_, packet.words}, .work = reduce});
@@ -569,45 +564,30 @@ Gradient CompressedSum::sum(const Exchanged& exchanged, int workers) const {
   for (const Packet& packet : *packets) carried.insert(carried.end(), packet.carried.begin(), packet.carried.end());
   std::vector<CellPtr> read = cells_of(packets);
   const std::size_t parameters = training_.objective().parameters(), buffers = training_.objective().buffers();
-  const CellPtr common = common_ ? common_->front().words : nullptr;
+  const CellPtr common = common_cell();
   read.insert(read.end(), {between, moment_, common});
   const auto fill = [compressor = compressor_, moment = moment_, common, all = exchanged, workers, parameters,
                      buffers](float* out) {
     std::fill_n(out, parameters + buffers, 0.0f);
     const std::vector<const float*> words = words_of(all.packets);
-    compressor->decode({.packets = words,
-                        .between = all.between ? std::as_const(all.between->value).data() : nullptr,
-                        .common = common ? std::as_const(common->value).data() : nullptr,
-                        .workers = workers,
-                        .micro_batches = all.micro_batches,
-                        .step = all.step},
-                       {out, parameters});
+    compressor->decode(received_of(all, words, common, workers), {out, parameters});
     if (compressor->options().of_moments)
-      write_gradients_of_moments({out, parameters}, moment ? std::as_const(moment->value).data() : nullptr,
-                                 compressor->options().beta1, workers, all.micro_batches);
-    for (const Packet& packet : *all.packets) {
-      const auto statistics = std::as_const(packet.words->value).span().last(buffers);
-      for (std::size_t i = 0; i < buffers; ++i) out[parameters + i] += statistics[i];
-    }
+      write_gradients_of_moments({out, parameters}, values_of(moment), compressor->options().beta1, workers,
+                                 all.micro_batches);
+    add_statistics(all.packets, {out + parameters, buffers});
   };
   return training_.promised(micro_batches, std::move(carried), read, fill);
 }
 
 void CompressedSum::end(const Exchanged& exchanged, int workers) {
   if (training_.time_only()) return;
-  moment_ = nullptr;  // so that the step may go on in its place
-  const CellPtr common = common_ ? common_->front().words : nullptr;
+  moment_ = nullptr;  // so that the optimizer can write the next moment in its place
+  const CellPtr common = common_cell();
   if (compressor_->follows_common()) common_ = exchanged.packets;
   if (!compressor_->corrects_residual()) return;
   const auto correct = [compressor = compressor_, memory = memory_, common, all = exchanged, workers] {
     const std::vector<const float*> words = words_of(all.packets);
-    compressor->correct({.packets = words,
-                         .between = all.between ? std::as_const(all.between->value).data() : nullptr,
-                         .common = common ? std::as_const(common->value).data() : nullptr,
-                         .workers = workers,
-                         .micro_batches = all.micro_batches,
-                         .step = all.step},
-                        memory->value.span());
+    compressor->correct(received_of(all, words, common, workers), memory->value.span());
   };
   std::vector<CellPtr> read = cells_of(exchanged.packets);
   read.insert(read.end(), {memory_, exchanged.between, common});

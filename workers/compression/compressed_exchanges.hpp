@@ -1,20 +1,9 @@
-// One worker's part in compressed sums: its residual, and its packets, all of them promises like gradients. The
-// exchanges themselves are Worker's.
+// One worker's part in compressed exchanges: its residuals and its packets, which are promises, as gradients are. The
+// exchanges themselves are Worker's. Compression takes no time on the virtual clock; under MPI its cost is real,
+// between computing and sending.
 //
-// A residual belongs to its worker. What becomes of it:
-// - A worker all or some of whose micro-batches a step has dropped takes part all the same: it sends of its residual.
-//   What was dropped is lost, and is in no residual; with `dropped = "fold"` what was computed of it is added to the
-//   residual after the exchange, and is sent later, at the rate of then. So, over all steps,
-//   sums of what was sent + residuals at the end = gradients that counted + gradients that were folded in.
-// - A worker that loses its state in an outage loses its residual with it, and begins with none: the model lacks what
-//   the residual held. So it does with the owner's residual of two phases. What all hold in common (PowerSGD's factor)
-//   it gets with the newest model.
-// - A sum fails as a whole where a worker has left; nobody is late in it. So nothing that was sent is rejected.
-// The sums of normalisation statistics go with a step's last packet, behind its words.
-// Where moments are compressed (CompressionOptions::of_moments), a worker sends of m_i = beta1 m + (1 - beta1) g_i,
-// with m the first moment of all and g_i the mean of its micro-batches; what all step along is the gradient that makes
-// the mean of what was sent of m: (mean - beta1 m) / (1 - beta1), times the number of all micro-batches. Compressing
-// takes no time on the virtual clock; under MPI it takes what it takes, between computing and sending.
+// A residual belongs to its worker. A worker that loses its state in an outage loses its residuals with it and begins
+// with none; so does an owner of two phases. What they held is lost. Packets from before stay on their way.
 #pragma once
 
 #include <cstdint>
@@ -28,22 +17,66 @@
 
 namespace syncopate {
 
-// One worker's part in compressed averages of models: its residual, and its packets. What is compressed is the model's
-// difference to one that all share, never the model itself, whose values differ in size by orders of magnitude; all
-// make the same of the packets: that model + the mean of what was sent.
-// Source:  Basu et al. 2019, "Qsparse-local-SGD": residual + difference is what a worker sends of, and what it does not
-//          send is its next residual.
-// Differs: a worker's residual stays as it is between averages, as there; each average counts all workers alike.
-//
-// A residual belongs to its worker, to one way of averaging, and to one slice of the model, where slices are averaged
-// apart: it is in units of the model. What becomes of it:
-// - A worker that has taken fewer steps, or none, sends of its residual all the same.
-// - A worker that loses its state in an outage loses its residual with it, and that of the chunk that it owns in two
-//   phases, and begins with none: the models lack what they held. What it had sent before is on its way, and is not
-//   sent again.
-// - An average fails as a whole where a worker has left, so that nothing that was sent is rejected.
-// Optimizer moments are not sent. BatchNorm statistics that are averaged travel as they are.
-// What of an average is needed when its exchange has come back.
+// Compressed sums of gradients.
+// - A worker whose micro-batches a step has dropped, all or some, takes part and sends from its residual. Dropped work
+//   is lost, and is in no residual. With `dropped = "fold"` what was computed of it is added to the residual after the
+//   exchange, and is sent later, at the rate of that time. So, over all steps,
+//   sums of what was sent + residuals at the end = gradients that counted + gradients that were folded in.
+// - After an outage a worker gets state that all share (PowerSGD's factor) with the newest model.
+// - A sum fails as a whole if a worker has left, and nobody is late in it. So nothing that was sent is rejected.
+// - The sums of normalisation statistics travel with a step's last packet, behind its words.
+// - With compressed moments (CompressionOptions::of_moments) a worker sends from m_i = beta1 m + (1 - beta1) g_i, where
+//   m is the shared first moment and g_i the mean of its micro-batches. The step is along the gradient that makes the
+//   mean of what was sent of m: (mean - beta1 m) / (1 - beta1), times the number of all micro-batches.
+class CompressedSum {
+ public:
+  CompressedSum(std::shared_ptr<const Compressor> compressor, Training& training, Rank worker)
+      : compressor_(std::move(compressor)), training_(training), worker_(worker) {}
+
+  std::vector<Exchange> exchanges(Step step) const { return compressor_->exchanges(step); }
+  Rank root(Step step) const { return compressor_->root(step); }
+
+  // The packet of the first exchange, from a gradient that a step of this model with this rate follows. Call
+  // Training::begin_held before the packet is looked at.
+  Packet first_packet(const Gradient& gradient, Step step, double rate, const ModelStatePtr& model);
+  // If another exchange follows: the prepared sum of the first one, and the second packet.
+  CellPtr between(const SharedPackets& first) const;
+  Packet second_packet(std::vector<MicroBatch> carried, Step step, const CellPtr& between);
+  // The second packet after an all-to-all, of which this worker got chunk number `chunk` of every packet.
+  Packet reduced_packet(std::vector<MicroBatch> carried, Step step, const SharedPackets& first, int chunk);
+
+  // The gradient of the step after the last exchange. It is the same for all: one worker of a process asks for it.
+  struct Exchanged {
+    SharedPackets packets{};
+    CellPtr between{};  // null: there was one exchange
+    std::int64_t micro_batches = 0;
+    Step step{};
+  };
+  Gradient sum(const Exchanged& exchanged, int workers) const;
+  // Each worker calls this after the last exchange.
+  void end(const Exchanged& exchanged, int workers);
+  // Then: takes in a gradient that the step has left out, if these are folded into the residual.
+  void fold(const Gradient& dropped);
+
+  // The worker's state is lost.
+  void forget() { memory_ = owned_ = nullptr; }
+
+ private:
+  CellPtr common_cell() const { return common_ ? common_->front().words : nullptr; }
+
+  std::shared_ptr<const Compressor> compressor_;
+  Training& training_;
+  Rank worker_;
+  CellPtr memory_;        // the residual, or the average of gradients; null: zeros
+  CellPtr owned_;         // the residual of the chunk that this worker owns; null: zeros
+  CellPtr statistics_;    // of the current step, if it has two exchanges
+  double rate_ = 0;       // of the last step
+  float of_memory_ = 0;   // factor of the residuals in the current step
+  SharedPackets common_;  // of the last exchange of two, if the next step reads it
+  CellPtr moment_;        // with compressed moments: the model's first moment, which all share; null: zeros
+};
+
+// An average of models whose exchange is not over.
 struct SentDifference {
   ModelStatePtr mine{};
   ModelStatePtr from{};
@@ -53,9 +86,17 @@ struct SentDifference {
   Step round{};
 };
 
+// Compressed averages of models. A worker compresses its model's difference from one that all share, since values of
+// models differ in size by orders of magnitude. All compute the same: that model + the mean of what was sent.
+// Source:  Basu et al. 2019, "Qsparse-local-SGD": a worker sends from residual + difference, and keeps the rest as its
+//          next residual. The residual stays as it is between averages.
+// Units:   residuals are in units of the model. There is one per way of averaging and per slice that is averaged apart.
+// Differs: each average counts all workers alike. A worker that has taken fewer steps, or none, takes part. Optimizer
+//          moments are not sent; BatchNorm statistics that are averaged travel uncompressed. An average fails as a
+//          whole if a worker has left, so nothing that was sent is rejected.
 class CompressedAverage {
  public:
-  // By slice of the model.
+  // `compressors`: one for each slice of the model.
   CompressedAverage(const std::vector<std::shared_ptr<const Compressor>>& compressors, Training& training, Rank worker)
       : training_(training), worker_(worker) {
     for (const auto& compressor : compressors) slices_.push_back({.compressor = compressor});
@@ -63,20 +104,20 @@ class CompressedAverage {
 
   int slices() const { return static_cast<int>(slices_.size()); }
 
-  // The exchange that stands for this average, or, of two phases, the first; and then the second.
+  // The exchange in place of this average; with two phases the first of two, and then the second.
   Collective exchange(const Collective& average);
   Collective second_exchange(const SentDifference& sent, const SharedPackets& first, int chunk);
-  // Of the newest exchange, once; it can be kept with the collective's number meanwhile.
+  // The newest exchange; call it once. An average under way is kept by its collective's number.
   SentDifference newest() { return std::move(newest_); }
   void remember(std::int64_t collective) { under_way_[collective] = newest(); }
   SentDifference recall(std::int64_t collective) { return std::move(under_way_.extract(collective).mapped()); }
 
-  // Parameters, and statistics where they are averaged: the same for all, so that one worker of a process asks for it.
+  // Parameters, and statistics if they are averaged: the same for all, so one worker of a process asks for it.
   ModelStatePtr mean(const SentDifference& average, const SharedPackets& packets, int workers) const;
   // The worker's own model after the average.
   ModelStatePtr taken_up(const SentDifference& average, const ModelStatePtr& mean) const;
 
-  // Its state is lost.
+  // The worker's state is lost.
   void forget() {
     for (OfSlice& own : slices_) own.residual = own.owned = nullptr;
   }
@@ -85,7 +126,7 @@ class CompressedAverage {
   struct OfSlice {
     std::shared_ptr<const Compressor> compressor;
     CellPtr residual{};  // null: zeros
-    CellPtr owned{};     // of the chunk that this worker owns; likewise
+    CellPtr owned{};     // of the chunk that this worker owns; null: zeros
   };
 
   OfSlice& own(const SentDifference& sent) { return slices_[static_cast<std::size_t>(sent.slice.index)]; }
@@ -96,48 +137,46 @@ class CompressedAverage {
   Training& training_;
   Rank worker_;
   std::vector<OfSlice> slices_;
-  Step rounds_{};  // averages so far, of any slice, on all workers alike
+  Step rounds_{};  // averages so far, of any slice, the same on all workers
   SentDifference newest_;
   std::map<std::int64_t, SentDifference> under_way_;  // by the collective's number
 };
 
-// One worker's part in compressed messages to servers: its residual, and the packets that it sends instead of
-// gradients, or of differences between models. Its server makes of a packet what it stands for, and goes on as with any
-// other.
-// Source:  error feedback as in compressed sums; that a server steps along each worker's packet by itself, as it comes,
-//          after the asynchronous form of Qsparse-local-SGD (Basu et al. 2019).
-// Cost:    as many bytes as the packet has to the server; models come back as they are.
-// Differs: a compression must be one worker's alone: what needs an exchange of all (PowerSGD, ScaleCom, a majority, two
-//          phases) is refused. Random places are drawn by how many packets the worker has sent to that server.
-//
-// A worker has a residual for each slice of the model that is sent by itself (a server's, or a fragment), in units of
-// what it sends: of sums of gradients over its micro-batches, or of the model. What becomes of it:
-// - Work that is cancelled, or never sent, changes no residual. What is sent has been computed, whatever comes of it.
-// - What a server does not take (too late, too old, not needed) is lost, with what it held of the residual; with
-//   `rejected = "return"` the server's next model says so (8 bytes, and 8 for each such packet), and the worker puts it
-//   back into its residual, so that it goes with a later packet. So, over all messages,
+// Compressed messages to servers: packets in place of gradients, or of differences between models. The server turns a
+// packet back into the value it encodes and treats it as any other.
+// Source:  error feedback as in compressed sums. A server steps along each worker's packet as it comes, after the
+//          asynchronous form of Qsparse-local-SGD (Basu et al. 2019).
+// Units:   a worker has a residual per slice of the model that is sent by itself (a server's, or a fragment), in units
+//          of what it sends: sums of gradients over its micro-batches, or the model.
+// Cost:    the bytes of the packet to the server; models come back uncompressed.
+// Differs: a compression must work for one worker alone. Kinds that need an exchange of all are refused: PowerSGD,
+//          ScaleCom, a majority, two phases. The number of packets that a worker has sent to a server selects random
+//          places.
+// - Work that is cancelled or never sent changes no residual. What is sent has been computed, even if it is rejected.
+// - What a server rejects (too late, too old, not needed) is lost, with its share of the residual. With
+//   `rejected = "return"` the server's next model reports it (8 bytes, and 8 per rejected packet), and the worker adds
+//   it to its residual for a later packet. So, over all messages,
 //   sums of what was accepted + residuals at the end + what is under way = gradients that were sent.
-// - A worker that loses its state in an outage loses its residual with it, and begins with none. Packets from before
-//   are on their way, and count if they come in time; of those that do not it knows nothing any more.
-// - What is under way when the run ends, or when its server has ended, is lost, as a dense message is.
+// - After an outage a worker no longer learns which of its earlier packets were rejected.
+// - What is under way when the run or its server ends is lost, as a dense message is.
 class CompressedMessages {
  public:
-  // By slice of the model.
+  // `compressors`: one for each slice of the model.
   CompressedMessages(const std::vector<std::shared_ptr<const Compressor>>& compressors, Training& training,
                      Rank worker);
 
-  // Puts a packet in the place of the gradient or difference of a message to a server; others stay as they are.
+  // Replaces the gradient or difference of a message to a server by a packet; other messages stay as they are.
   void compress(Rank server, Message& message);
-  // Of a message with answers, which it takes out of the numbers: of a model's receiver the rejected packets, and last
-  // how many the server has had.
+  // Takes the answers out of the numbers of a server's message: the rejected packets, and last how many packets the
+  // server has had.
   void hear(Message& from_server);
-  // Its state is lost.
+  // The worker's state is lost.
   void forget();
 
  private:
   struct OfSlice {
     std::shared_ptr<const Compressor> compressor;
-    std::shared_ptr<const SentPacket> without_values{};  // that of all messages in time-only runs
+    std::shared_ptr<const SentPacket> without_values{};  // of all messages in time-only runs
     CellPtr residual{};                                  // null: zeros
   };
   struct Unanswered {
@@ -146,7 +185,7 @@ class CompressedMessages {
   };
   struct OfServer {
     Step sent{};                              // packets so far
-    std::map<Step, Unanswered> unanswered{};  // by number, where rejected packets come back
+    std::map<Step, Unanswered> unanswered{};  // by number, if rejected packets come back
   };
 
   void encode_gradient(OfSlice& own, const Message& message, Step number, SentPacket& packet);
@@ -159,53 +198,8 @@ class CompressedMessages {
   std::map<Rank, OfServer> servers_;
 };
 
-// On the server: the gradient or difference that the packet stands for, in the message. In time-only runs nothing.
+// On the server: replaces the packet in a message by the gradient or difference it encodes. Without values in time-only
+// runs.
 void open_packet(Message& message, const std::shared_ptr<const Compressor>& compressor, Training& training);
-
-class CompressedSum {
- public:
-  CompressedSum(std::shared_ptr<const Compressor> compressor, Training& training, Rank worker)
-      : compressor_(std::move(compressor)), training_(training), worker_(worker) {}
-
-  std::vector<Exchange> exchanges(Step step) const { return compressor_->exchanges(step); }
-  Rank root(Step step) const { return compressor_->root(step); }
-
-  // The packet of the first exchange, from a gradient that a step of this model with this rate follows. Whoever looks
-  // at packets calls Training::begin_held before.
-  Packet first_packet(const Gradient& gradient, Step step, double rate, const ModelStatePtr& model);
-  // What all make of what the first exchange gives to all, where another follows, and the packet of that.
-  CellPtr between(const SharedPackets& first) const;
-  Packet second_packet(std::vector<MicroBatch> carried, Step step, const CellPtr& between);
-  // The same where it gives each worker a chunk of every packet, of which this one's is the `chunk`-th.
-  Packet reduced_packet(std::vector<MicroBatch> carried, Step step, const SharedPackets& first, int chunk);
-
-  // What all step along, once the last exchange is over; the same for all, so that one worker of a process asks for it.
-  struct Exchanged {
-    SharedPackets packets{};
-    CellPtr between{};  // null: there was one exchange
-    std::int64_t micro_batches = 0;
-    Step step{};
-  };
-  Gradient sum(const Exchanged& exchanged, int workers) const;
-  // Each worker, after the last exchange.
-  void end(const Exchanged& exchanged, int workers);
-  // After that: a gradient that the step has left out, where these are folded into the residual.
-  void fold(const Gradient& dropped);
-
-  // Its state is lost.
-  void forget() { memory_ = owned_ = nullptr; }
-
- private:
-  std::shared_ptr<const Compressor> compressor_;
-  Training& training_;
-  Rank worker_;
-  CellPtr memory_;        // the residual, or the average of gradients; null: zeros
-  CellPtr owned_;         // the residual of the chunk that this worker owns; likewise
-  CellPtr statistics_;    // of the step under way, where it has two exchanges
-  double rate_ = 0;       // of the last step
-  float of_memory_ = 0;   // how much of the residuals the step under way takes up
-  SharedPackets common_;  // of the last exchange of two, where the next step looks at it
-  CellPtr moment_;        // where moments are compressed: the model's first, which all share; null: zeros
-};
 
 }  // namespace syncopate

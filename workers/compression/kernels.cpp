@@ -4,7 +4,7 @@
 #include <bit>
 #include <cassert>
 #include <cmath>
-#include <vector>
+#include <numeric>
 
 #include "workers/training/vector_clones.hpp"
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t lanes = 16, at_once = 4;
 
-// Of one row with four vectors, sums side by side as the widest vector needs them.
+// Dot products of one row with four vectors, in as many sums as the widest registers have lanes.
 SYNCOPATE_VECTOR_CLONES
 void four_dots(const float* __restrict row, const float* __restrict a, const float* __restrict b,
                const float* __restrict c, const float* __restrict d, std::size_t size, float* __restrict out) {
@@ -64,7 +64,7 @@ void add_four(float* __restrict out, const float* factors, const float* __restri
   for (std::size_t i = 0; i < size; ++i) out[i] += (u * a[i] + v * b[i]) + (w * c[i] + x * d[i]);
 }
 
-// The same to four vectors, so that what is added is fetched once for all. `factors`: four of each.
+// The same to four vectors, which share each load of what is added. `factors`: four of each.
 SYNCOPATE_VECTOR_CLONES
 void add_four_to_four(float* __restrict p, float* __restrict q, float* __restrict r, float* __restrict s,
                       const float* factors, const float* __restrict a, const float* __restrict b,
@@ -85,6 +85,116 @@ void add_one(float* __restrict out, float factor, const float* __restrict in, st
   for (std::size_t i = 0; i < size; ++i) out[i] += factor * in[i];
 }
 
+constexpr std::uint32_t sign_bit = 0x80000000u;
+
+bool has_minus(float value) { return (std::bit_cast<std::uint32_t>(value) & sign_bit) != 0; }
+bool is_below_zero(float value) { return value < 0; }
+
+// A bit per value of at most 32, the first one's the lowest.
+std::uint32_t pack_few(const float* values, std::size_t count, bool (*is_set)(float)) {
+  std::uint32_t word = 0;
+  for (std::size_t i = 0; i < count; ++i) word |= static_cast<std::uint32_t>(is_set(values[i])) << i;
+  return word;
+}
+
+float signed_as(float scale, std::uint32_t bit) {  // 0 or 1
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scale) ^ (bit << 31));
+}
+
+// Without its sign a float's bits are in the order of the magnitudes.
+std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
+
+// The number of magnitudes that reach the bound. All are below 2^31.
+SYNCOPATE_VECTOR_CLONES
+std::size_t count_from(const std::uint32_t* magnitudes, std::size_t size, std::uint32_t bound) {
+  std::int32_t count = 0;
+  for (std::size_t i = 0; i < size; ++i)
+    count += static_cast<std::int32_t>(magnitudes[i]) >= static_cast<std::int32_t>(bound) ? 1 : 0;
+  return static_cast<std::size_t>(count);
+}
+
+// The k-th largest of some magnitudes is the largest bound that k of them reach; found bit by bit from the highest.
+std::uint32_t kth_largest(std::span<const std::uint32_t> magnitudes, std::size_t k) {
+  std::uint32_t found = 0;
+  for (std::uint32_t bit = 1u << 30; bit != 0; bit >>= 1)
+    if (count_from(magnitudes.data(), magnitudes.size(), found | bit) >= k) found |= bit;
+  return found;
+}
+
+constexpr std::size_t block_size = 32;
+
+// The largest magnitude of each whole block.
+SYNCOPATE_VECTOR_CLONES
+void find_maxima(const float* values, std::size_t blocks, std::uint32_t* maxima) {
+  for (std::size_t block = 0; block < blocks; ++block) {
+    std::int32_t largest = 0;
+    for (std::size_t i = 0; i < block_size; ++i) {
+      const auto bits = std::bit_cast<std::int32_t>(values[block * block_size + i]) & 0x7fffffff;
+      largest = bits > largest ? bits : largest;
+    }
+    maxima[block] = static_cast<std::uint32_t>(largest);
+  }
+}
+
+// A bound that is most likely below the k-th largest magnitude, and not far below. With at least k blocks it is the
+// k-th largest maximum, which k values certainly reach; else it is estimated from a sample at equal distances.
+std::uint32_t likely_bound(std::span<const float> values, std::span<const std::uint32_t> maxima, std::size_t k) {
+  if (maxima.size() >= k) return kth_largest(maxima, k);
+  constexpr std::size_t most_drawn = 8192;
+  const std::size_t every = std::max<std::size_t>(1, values.size() / most_drawn);
+  std::vector<std::uint32_t> drawn;
+  drawn.reserve(values.size() / every + 1);
+  for (std::size_t i = every / 2; i < values.size(); i += every) drawn.push_back(magnitude(values[i]));
+  const double expected = static_cast<double>(k) / static_cast<double>(every);
+  const auto rank = static_cast<std::size_t>(expected + 4 * std::sqrt(expected) + 8);
+  return rank < drawn.size() ? kth_largest(drawn, rank + 1) : 0;
+}
+
+// A bit for each of a block's magnitudes that reaches the bound, which is above 0. Both are below 2^31.
+std::uint32_t reached_in_block(const float* values, std::uint32_t bound) {
+  std::uint32_t reached = 0;
+#if defined(__SSE2__)
+  const __m128i below = _mm_set1_epi32(static_cast<int>(bound - 1)), no_sign = _mm_set1_epi32(0x7fffffff);
+  for (int i = 0; i < 8; ++i) {
+    const __m128i bits = _mm_and_si128(_mm_castps_si128(_mm_loadu_ps(values + 4 * i)), no_sign);
+    const int mask = _mm_movemask_ps(_mm_castsi128_ps(_mm_cmpgt_epi32(bits, below)));
+    reached |= static_cast<std::uint32_t>(mask) << (4 * i);
+  }
+#else
+  for (std::size_t i = 0; i < block_size; ++i)
+    reached |= static_cast<std::uint32_t>(magnitude(values[i]) >= bound) << i;
+#endif
+  return reached;
+}
+
+// Places of all magnitudes that reach the bound, ascending.
+std::vector<std::uint32_t> places_from(std::span<const float> values, std::span<const std::uint32_t> maxima,
+                                       std::uint32_t bound) {
+  std::vector<std::uint32_t> places;
+  if (bound == 0) {
+    places.resize(values.size());
+    std::iota(places.begin(), places.end(), 0u);
+    return places;
+  }
+  places.reserve(maxima.size());
+  // No branch predictor can tell which blocks reach the bound: every block is stored, and those kept are counted.
+  std::vector<std::uint32_t> blocks(maxima.size());
+  std::size_t reaching = 0;
+  for (std::size_t block = 0; block < maxima.size(); ++block) {
+    blocks[reaching] = static_cast<std::uint32_t>(block);
+    reaching += maxima[block] >= bound ? 1 : 0;
+  }
+  blocks.resize(reaching);
+  for (const std::uint32_t block : blocks) {
+    const std::size_t begin = block * block_size;
+    for (std::uint32_t reached = reached_in_block(&values[begin], bound); reached != 0; reached &= reached - 1)
+      places.push_back(static_cast<std::uint32_t>(begin) + static_cast<std::uint32_t>(std::countr_zero(reached)));
+  }
+  for (std::size_t i = maxima.size() * block_size; i < values.size(); ++i)
+    if (magnitude(values[i]) >= bound) places.push_back(static_cast<std::uint32_t>(i));
+  return places;
+}
+
 }  // namespace
 
 void write_left(const LowRank& shape, const float* matrix, const float* right, float* left) {
@@ -99,8 +209,8 @@ void write_left(const LowRank& shape, const float* matrix, const float* right, f
   }
 }
 
-// From the last row to the first: those that the product before has ended with, and the one after begins with, are then
-// in the nearer caches.
+// From the last row to the first: the rows at which the product before ends, and the one after begins, are then in the
+// nearer caches.
 void write_right(const LowRank& shape, const float* matrix, const float* left, float* right) {
   const auto& [n, m, r] = shape;
   std::fill_n(right, r * m, 0.0f);
@@ -148,7 +258,7 @@ void add_product(const LowRank& shape, float factor, const float* left, const fl
 }
 
 void orthogonalise(std::size_t n, std::size_t r, float* left) {
-  constexpr double smallest = 1e-6;  // of a column's length before: what is less is rounding of single precision
+  constexpr double smallest = 1e-6;  // of a column's length before; less is rounding of single precision
   std::vector<double> columns(n * r);
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t c = 0; c < r; ++c) columns[c * n + i] = left[i * r + c];
@@ -167,63 +277,39 @@ void orthogonalise(std::size_t n, std::size_t r, float* left) {
         for (std::size_t i = 0; i < n; ++i) own[i] -= share * done[i];
       }
     const double length = std::sqrt(product(own, own));
-    const double factor = length <= smallest * before ? 0 : 1 / length;  // a NaN is none of them, and stays
+    const double factor = length <= smallest * before ? 0 : 1 / length;  // NaN fails the comparison, and stays
     for (std::size_t i = 0; i < n; ++i) own[i] *= factor;
   }
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t c = 0; c < r; ++c) left[i * r + c] = static_cast<float>(columns[c * n + i]);
 }
 
-namespace {
-
-constexpr std::uint32_t sign_bit = 0x80000000u;
-
-std::uint32_t pack_word(const float* values) {
-  std::uint32_t word = 0;
-#if defined(__SSE2__)
-  for (int i = 0; i < 8; ++i)
-    word |= static_cast<std::uint32_t>(_mm_movemask_ps(_mm_loadu_ps(values + 4 * i))) << (4 * i);
-#else
-  for (int i = 0; i < 32; ++i) word |= (std::bit_cast<std::uint32_t>(values[i]) >> 31) << i;
-#endif
-  return word;
-}
-
-std::uint32_t pack_below_zero(const float* values) {
-  std::uint32_t word = 0;
-#if defined(__SSE2__)
-  for (int i = 0; i < 8; ++i) {
-    const __m128 below = _mm_cmplt_ps(_mm_loadu_ps(values + 4 * i), _mm_setzero_ps());
-    word |= static_cast<std::uint32_t>(_mm_movemask_ps(below)) << (4 * i);
-  }
-#else
-  for (int i = 0; i < 32; ++i) word |= static_cast<std::uint32_t>(values[i] < 0) << i;
-#endif
-  return word;
-}
-
-float signed_as(float scale, std::uint32_t bit) {  // 0 or 1
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scale) ^ (bit << 31));
-}
-
-}  // namespace
-
 void pack_signs(const float* values, std::size_t size, std::uint32_t* words) {
   std::size_t at = 0;
-  for (; at + 32 <= size; at += 32) *words++ = pack_word(values + at);
-  if (at == size) return;
-  std::uint32_t word = 0;
-  for (std::size_t i = at; i < size; ++i) word |= (std::bit_cast<std::uint32_t>(values[i]) >> 31) << (i - at);
-  *words = word;
+#if defined(__SSE2__)
+  for (; at + 32 <= size; at += 32) {
+    std::uint32_t word = 0;
+    for (std::size_t i = 0; i < 32; i += 4)
+      word |= static_cast<std::uint32_t>(_mm_movemask_ps(_mm_loadu_ps(values + at + i))) << i;
+    *words++ = word;
+  }
+#endif
+  for (; at < size; at += 32) *words++ = pack_few(values + at, std::min<std::size_t>(32, size - at), has_minus);
 }
 
 void pack_below_zero(const float* values, std::size_t size, std::uint32_t* words) {
   std::size_t at = 0;
-  for (; at + 32 <= size; at += 32) *words++ = pack_below_zero(values + at);
-  if (at == size) return;
-  std::uint32_t word = 0;
-  for (std::size_t i = at; i < size; ++i) word |= static_cast<std::uint32_t>(values[i] < 0) << (i - at);
-  *words = word;
+#if defined(__SSE2__)
+  for (; at + 32 <= size; at += 32) {
+    std::uint32_t word = 0;
+    for (std::size_t i = 0; i < 32; i += 4) {
+      const __m128 below = _mm_cmplt_ps(_mm_loadu_ps(values + at + i), _mm_setzero_ps());
+      word |= static_cast<std::uint32_t>(_mm_movemask_ps(below)) << i;
+    }
+    *words++ = word;
+  }
+#endif
+  for (; at < size; at += 32) *words++ = pack_few(values + at, std::min<std::size_t>(32, size - at), is_below_zero);
 }
 
 SYNCOPATE_VECTOR_CLONES
@@ -269,110 +355,12 @@ void write_signs(float* values, float factor, std::size_t size) {
     values[i] = values[i] > 0 ? factor : values[i] < 0 ? -factor : values[i];  // a NaN stays one
 }
 
-namespace {
-
-// Without its sign a float's bits are in the order of the magnitudes.
-std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
-
-// How many reach the bound. All are below 2^31.
-SYNCOPATE_VECTOR_CLONES
-std::size_t count_from(const std::uint32_t* magnitudes, std::size_t size, std::uint32_t bound) {
-  std::int32_t count = 0;
-  for (std::size_t i = 0; i < size; ++i)
-    count += static_cast<std::int32_t>(magnitudes[i]) >= static_cast<std::int32_t>(bound) ? 1 : 0;
-  return static_cast<std::size_t>(count);
-}
-
-// The k-th largest of some magnitudes, bit by bit from the highest: it is the largest bound that k of them reach.
-std::uint32_t kth_largest(std::span<const std::uint32_t> magnitudes, std::size_t k) {
-  std::uint32_t found = 0;
-  for (std::uint32_t bit = 1u << 30; bit != 0; bit >>= 1)
-    if (count_from(magnitudes.data(), magnitudes.size(), found | bit) >= k) found |= bit;
-  return found;
-}
-
-constexpr std::size_t block_size = 32;
-
-// The largest magnitude of each whole block.
-SYNCOPATE_VECTOR_CLONES
-void find_maxima(const float* values, std::size_t blocks, std::uint32_t* maxima) {
-  for (std::size_t block = 0; block < blocks; ++block) {
-    std::int32_t largest = 0;
-    for (std::size_t i = 0; i < block_size; ++i) {
-      const auto bits = std::bit_cast<std::int32_t>(values[block * block_size + i]) & 0x7fffffff;
-      largest = bits > largest ? bits : largest;
-    }
-    maxima[block] = static_cast<std::uint32_t>(largest);
-  }
-}
-
-// A bound that is most likely below the k-th largest magnitude, and not far below. Of k blocks and more it is the k-th
-// largest maximum, which k values reach for certain; else it is from every so many-th value.
-std::uint32_t likely_bound(std::span<const float> values, std::span<const std::uint32_t> maxima, std::size_t k) {
-  if (maxima.size() >= k) return kth_largest(maxima, k);
-  constexpr std::size_t most_drawn = 8192;
-  const std::size_t every = std::max<std::size_t>(1, values.size() / most_drawn);
-  std::vector<std::uint32_t> drawn;
-  drawn.reserve(values.size() / every + 1);
-  for (std::size_t i = every / 2; i < values.size(); i += every) drawn.push_back(magnitude(values[i]));
-  const double expected = static_cast<double>(k) / static_cast<double>(every);
-  const auto rank = static_cast<std::size_t>(expected + 4 * std::sqrt(expected) + 8);
-  return rank < drawn.size() ? kth_largest(drawn, rank + 1) : 0;
-}
-
-// Which of a block's magnitudes reach the bound, which is above 0, as bits. Both are below 2^31.
-std::uint32_t reached_in_block(const float* values, std::uint32_t bound) {
-  std::uint32_t reached = 0;
-#if defined(__SSE2__)
-  const __m128i below = _mm_set1_epi32(static_cast<int>(bound - 1)), no_sign = _mm_set1_epi32(0x7fffffff);
-  for (int i = 0; i < 8; ++i) {
-    const __m128i bits = _mm_and_si128(_mm_castps_si128(_mm_loadu_ps(values + 4 * i)), no_sign);
-    const int mask = _mm_movemask_ps(_mm_castsi128_ps(_mm_cmpgt_epi32(bits, below)));
-    reached |= static_cast<std::uint32_t>(mask) << (4 * i);
-  }
-#else
-  for (std::size_t i = 0; i < block_size; ++i)
-    reached |= static_cast<std::uint32_t>(magnitude(values[i]) >= bound) << i;
-#endif
-  return reached;
-}
-
-// Of all magnitudes that reach the bound.
-std::vector<std::uint32_t> places_from(std::span<const float> values, std::span<const std::uint32_t> maxima,
-                                       std::uint32_t bound) {
-  std::vector<std::uint32_t> places;
-  if (bound > 0) places.reserve(maxima.size());
-  if (bound == 0) {
-    places.resize(values.size());
-    for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<std::uint32_t>(i);
-    return places;
-  }
-  // Which blocks reach the bound is as good as random: by what is stored, not by branches.
-  std::vector<std::uint32_t> blocks(maxima.size());
-  std::size_t reaching = 0;
-  for (std::size_t block = 0; block < maxima.size(); ++block) {
-    blocks[reaching] = static_cast<std::uint32_t>(block);
-    reaching += maxima[block] >= bound ? 1 : 0;
-  }
-  blocks.resize(reaching);
-  for (const std::uint32_t block : blocks) {
-    const std::size_t begin = block * block_size;
-    for (std::uint32_t reached = reached_in_block(&values[begin], bound); reached != 0; reached &= reached - 1)
-      places.push_back(static_cast<std::uint32_t>(begin) + static_cast<std::uint32_t>(std::countr_zero(reached)));
-  }
-  for (std::size_t i = maxima.size() * block_size; i < values.size(); ++i)
-    if (magnitude(values[i]) >= bound) places.push_back(static_cast<std::uint32_t>(i));
-  return places;
-}
-
-}  // namespace
-
 std::vector<std::uint32_t> largest_magnitudes(std::span<const float> values, std::size_t k) {
   assert(k > 0 && k <= values.size());
   std::vector<std::uint32_t> maxima(values.size() / block_size);
   find_maxima(values.data(), maxima.size(), maxima.data());
   std::vector<std::uint32_t> places = places_from(values, maxima, likely_bound(values, maxima, k));
-  if (places.size() < k) places = places_from(values, maxima, 0);  // the draw has misled
+  if (places.size() < k) places = places_from(values, maxima, 0);  // the sample was misleading
   std::vector<std::uint32_t> magnitudes;
   magnitudes.reserve(places.size());
   for (const std::uint32_t place : places) magnitudes.push_back(magnitude(values[place]));

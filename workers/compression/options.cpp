@@ -12,6 +12,10 @@ namespace syncopate {
 namespace {
 
 using Kind = CompressionOptions::Kind;
+using Scope = CompressionOptions::Scope;
+using Dropped = CompressionOptions::Dropped;
+using Units = CompressionOptions::Units;
+using Pattern = CompressionOptions::Pattern;
 
 constexpr CompressionRow rows_of_gradients[] = {
     {"top-k", "The largest values by magnitude, with their places: all-gathered.", Kind::top_k},
@@ -59,89 +63,43 @@ constexpr CompressionRow rows_of_moments[] = {
     {"none", "The moment as it is: all-reduced.", Kind::random_k},
 };
 
-std::string_view why_not_of_averages(std::string_view name) {
-  if (name == "dgc") return "must not be given here: it accumulates momentum of gradients, which local steps have had";
-  if (name == "majority")
-    return "must not be given here: a majority of signs has no length, and a difference between models has one";
-  if (name == "powersgd" || name == "scalecom")
-    return "must not be given here: its two exchanges, of which the second follows from the sum of the first, are "
-           "those of sums of gradients alone";
-  if (name == "sparse-rows")
-    return "must not be given here: local steps with momentum or decay move rows that no token has touched";
-  if (name == "one-bit")
-    return "must not be given here: its means are of columns of gradients; \"sign\" is for differences";
-  return {};
-}
+// Why differences between models, moments or messages cannot be compressed with a kind that gradients can.
+struct Refusal {
+  std::string_view name;
+  std::string_view of_averages, of_moments, of_messages;
+};
+constexpr std::string_view is_of_sums_alone =
+    "its two exchanges, of which the second follows from the sum of the first, are those of sums of gradients alone";
+constexpr Refusal refusals[] = {
+    {"dgc", "it accumulates momentum of gradients, which local steps have had",
+     "it accumulates momentum, which a moment is already",
+     "its ratio and momentum are those of steps that all take together; \"top-k\" has a residual alone"},
+    {"majority", "a majority of signs has no length, and a difference between models has one",
+     "a majority of signs has no length, and a step along a moment needs one",
+     "a majority is that of all workers, and each message counts by itself"},
+    {"powersgd", is_of_sums_alone, is_of_sums_alone,
+     "its second factor follows from the sum of all workers' first ones, which a message does not wait for"},
+    {"scalecom", is_of_sums_alone, is_of_sums_alone,
+     "all send values at the places of one of them, which a message does not wait for"},
+    {"sparse-rows", "local steps with momentum or decay move rows that no token has touched",
+     "a moment keeps rows that no token of this step has touched",
+     "how long its packets are follows from what is computed, which messages do not wait for"},
+    {"one-bit", "its means are of columns of gradients; \"sign\" is for differences",
+     "its means are of columns of gradients; \"sign\" is for moments",
+     "its means are of columns of gradients; \"sign\" is for messages"},
+};
 
-std::string_view why_not_of_moments(std::string_view name) {
-  if (name == "dgc") return "must not be given here: it accumulates momentum, which a moment is already";
-  if (name == "majority")
-    return "must not be given here: a majority of signs has no length, and a step along a moment needs one";
-  if (name == "powersgd" || name == "scalecom")
-    return "must not be given here: its two exchanges, of which the second follows from the sum of the first, are "
-           "those of sums of gradients alone";
-  if (name == "sparse-rows")
-    return "must not be given here: a moment keeps rows that no token of this step has touched";
-  if (name == "one-bit")
-    return "must not be given here: its means are of columns of gradients; \"sign\" is for moments";
-  return {};
-}
-
-std::string_view why_not_of_messages(std::string_view name) {
-  if (name == "powersgd")
-    return "must not be given here: its second factor follows from the sum of all workers' first ones, which a message "
-           "does not wait for";
-  if (name == "scalecom")
-    return "must not be given here: all send values at the places of one of them, which a message does not wait for";
-  if (name == "majority")
-    return "must not be given here: a majority is that of all workers, and each message counts by itself";
-  if (name == "dgc")
-    return "must not be given here: its ratio and momentum are those of steps that all take together; \"top-k\" has a "
-           "residual alone";
-  if (name == "sparse-rows")
-    return "must not be given here: how long its packets are follows from what is computed, which messages do not wait "
-           "for";
-  if (name == "one-bit")
-    return "must not be given here: its means are of columns of gradients; \"sign\" is for messages";
-  return {};
-}
-
-}  // namespace
-
-std::span<const CompressionRow> compressions_of(Compresses what) {
-  switch (what) {
-    case Compresses::nothing:
-      return {};
-    case Compresses::gradients:
-      return rows_of_gradients;
-    case Compresses::averages:
-    case Compresses::averages_under_way:
-      return rows_of_averages;
-    case Compresses::moments:
-      return rows_of_moments;
-    case Compresses::messages:
-      return rows_of_messages;
-  }
-  return {};
-}
-
+// Empty for a kind that can be used, and for what is no kind.
 std::string_view why_not(Compresses what, std::string_view name) {
-  switch (what) {
-    case Compresses::nothing:
-    case Compresses::gradients:
-      return {};
-    case Compresses::averages:
-    case Compresses::averages_under_way:
-      return why_not_of_averages(name);
-    case Compresses::moments:
-      return why_not_of_moments(name);
-    case Compresses::messages:
-      return why_not_of_messages(name);
-  }
-  return {};
+  const auto* const row = std::ranges::find(refusals, name, &Refusal::name);
+  if (row == std::end(refusals) || what == Compresses::nothing || what == Compresses::gradients) return {};
+  if (what == Compresses::moments) return row->of_moments;
+  return what == Compresses::messages ? row->of_messages : row->of_averages;
 }
 
-// r (n + m) least_rate < n m, as in PowerSgd; with a rate of 0 of any rank that a matrix can have.
+// The largest rank with which factors of at least one matrix have fewer numbers than it by more than `least_rate`; 0:
+// there is none. It is at most a matrix's smaller dimension. As in PowerSgd, r (n + m) least_rate < n m; a rate of 0
+// allows any rank that a matrix can have.
 int largest_rank(std::span<const ParameterTensor> tensors, double least_rate) {
   std::size_t largest = 0;
   for (const ParameterTensor& tensor : tensors) {
@@ -154,64 +112,7 @@ int largest_rank(std::span<const ParameterTensor> tensors, double least_rate) {
   return static_cast<int>(largest);
 }
 
-void check_rank(Settings& method, const std::optional<CompressionOptions>& options,
-                std::span<const ParameterTensor> tensors) {
-  if (!options || options->kind != CompressionOptions::Kind::power || tensors.empty()) return;
-  const int largest = largest_rank(tensors, options->least_rate);
-  if (options->rank <= largest) return;
-  if (options->least_rate == 0 && largest > 0)
-    return method.section({"compression"})
-        .fault("rank", fmt::format("must be at most {}: no matrix of the model has a higher rank", largest));
-  method.section({"compression"})
-      .fault("rank",
-             largest > 0
-                 ? fmt::format("must be at most {}: factors of a higher rank make no matrix of the model smaller "
-                               "by more than {}",
-                               largest, options->least_rate)
-                 : fmt::format("the model has no matrix that factors of any rank make smaller by more than {}",
-                               options->least_rate));
-}
-
-bool is_table(const std::vector<std::string>& names, const ParameterTensor& tensor) {
-  const auto contains = [&](const std::string& name) { return tensor.name.find(name) != std::string::npos; };
-  return tensor.rows > 0 && tensor.size > 0 && std::ranges::any_of(names, contains);
-}
-
-bool has_table(const std::vector<std::string>& names, std::span<const ParameterTensor> tensors) {
-  return std::ranges::any_of(tensors, [&](const ParameterTensor& tensor) { return is_table(names, tensor); });
-}
-
-std::string quoted(const std::vector<std::string>& names) {
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "\"" : ", \"") + name + "\"";
-  return list;
-}
-
-std::string must_name_a_matrix(std::span<const ParameterTensor> tensors) {
-  std::vector<std::string> matrices;
-  for (const ParameterTensor& tensor : tensors)
-    if (tensor.rows > 0 && tensor.size > 0) matrices.push_back(tensor.name);
-  return fmt::format("one of them must be in the name of a matrix of the model: {}",
-                     matrices.empty() ? "it has none" : quoted(matrices));
-}
-
-void check_tables(Settings& method, const std::optional<CompressionOptions>& options,
-                  std::span<const ParameterTensor> tensors) {
-  if (!options || options->kind != CompressionOptions::Kind::rows || tensors.empty()) return;
-  if (options->tables.empty() || has_table(options->tables, tensors)) return;
-  method.section({"compression"}).fault("tables", must_name_a_matrix(tensors));
-}
-
-namespace {
-
-using Kind = CompressionOptions::Kind;
-
-using Scope = CompressionOptions::Scope;
-using Dropped = CompressionOptions::Dropped;
-using Units = CompressionOptions::Units;
-using Pattern = CompressionOptions::Pattern;
-
-// So that what does not write a key is what it was before there was such a key.
+// Keys that are not written stay out of the resolved configuration, which then equals that of versions without them.
 void leave_out_unwritten(Settings& table, std::initializer_list<const char*> keys) {
   for (const char* key : keys)
     if (!table.has(key)) table.leave_out(key);
@@ -222,7 +123,7 @@ void read_dropped(Settings& table, CompressionOptions& options, const Compressio
       {"dropped", "What becomes of a batch that is left out: it is lost, or folded into what its worker has not sent."},
       {{"lost", Dropped::lost}, {"fold", Dropped::folded}}, options.dropped);
   if (context.drops == Drops::computed) return;
-  if (!table.has("dropped")) table.leave_out("dropped");
+  leave_out_unwritten(table, {"dropped"});
   if (options.dropped == Dropped::lost) return;
   table.fault("dropped",
               context.drops == Drops::nothing
@@ -237,11 +138,11 @@ void read_rejected(Settings& table, CompressionOptions& options, const Compressi
        "What becomes of what a server does not take: it is lost, or its worker sends it again with a later message."},
       {{"lost", false}, {"return", true}}, false);
   if (context.rejects_messages) return;
-  if (!table.has("rejected")) table.leave_out("rejected");
+  leave_out_unwritten(table, {"rejected"});
   if (options.returns_rejected) table.fault("rejected", "must be \"lost\": this method's server takes all that comes");
 }
 
-// Differences between models are steps already.
+// No units for differences between models, which are steps already.
 void read_residual(Settings& table, CompressionOptions& options, const CompressionContext& context) {
   options.error_feedback = table.flag(
       {"error_feedback", "Whether what a worker has not sent is added to what it sends next."}, options.error_feedback);
@@ -298,7 +199,7 @@ void read_clip(Settings& table, CompressionOptions& options) {
 }
 
 void read_pattern(Settings& table, CompressionOptions& options, const CompressionContext& context) {
-  if (context.compresses == Compresses::averages_under_way || options.of_messages) {  // which have one phase
+  if (context.compresses == Compresses::averages_under_way || options.of_messages) {  // one phase alone
     if (!table.has("exchange")) return;
     table.keep_as_written({"exchange"});
     return table.fault("exchange", options.of_messages
@@ -311,7 +212,7 @@ void read_pattern(Settings& table, CompressionOptions& options, const Compressio
       {{"gather", Pattern::gather}, {"two-phase", Pattern::two_phase}}, options.pattern);
 }
 
-// The list counts for as many steps as all its entries have together: an epoch each unless the table says otherwise.
+// All entries of the list together hold for warmup_steps: an epoch each unless the table says otherwise.
 void read_warmup(Settings& table, CompressionOptions& options, const CompressionContext& context) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const Range share{.low = 0, .high = 1, .low_open = true};
@@ -323,7 +224,7 @@ void read_warmup(Settings& table, CompressionOptions& options, const Compression
   const auto steps = table.optional_integer(
       {"warmup_steps", "How long they all hold together, instead of warmup_epochs.", "steps", "by epochs"}, 1, most);
   if (options.warmup_ratios.empty()) {
-    if (!table.has("warmup_ratios")) table.leave_out("warmup_ratios");
+    leave_out_unwritten(table, {"warmup_ratios"});
     for (const char* key : {"warmup_epochs", "warmup_steps"})
       if (table.has(key)) table.fault(key, "must be left out: there are no warmup_ratios");
     return;
@@ -454,7 +355,7 @@ void read_keys(Settings& table, CompressionOptions& options, const CompressionCo
   }
 }
 
-// Else everything is summed as it is, as without the table.
+// False: everything is summed densely, as without the table.
 bool read_gathers_rows(Settings& table) {
   return table.choice({"exchange", "Whether rows are gathered, or summed densely with all other parameters."},
                       {{"gather", true}, {"dense", false}}, true);
@@ -470,7 +371,7 @@ const char* sentence_of(Compresses what) {
 const CompressionRow* row_of(Settings& table, Compresses what) {
   const auto rows = compressions_of(what);
   if (const std::string_view why = why_not(what, table.word("name").value_or("")); !why.empty()) {
-    table.fault("name", why);
+    table.fault("name", fmt::format("must not be given here: {}", why));
     return nullptr;
   }
   if (what == Compresses::moments)
@@ -484,8 +385,60 @@ const CompressionRow* row_of(Settings& table, Compresses what) {
 
 }  // namespace
 
+std::span<const CompressionRow> compressions_of(Compresses what) {
+  if (what == Compresses::nothing) return {};
+  if (what == Compresses::gradients) return rows_of_gradients;
+  if (what == Compresses::moments) return rows_of_moments;
+  if (what == Compresses::messages) return rows_of_messages;
+  return rows_of_averages;
+}
+
+void check_rank(Settings& method, const std::optional<CompressionOptions>& options,
+                std::span<const ParameterTensor> tensors) {
+  if (!options || options->kind != Kind::power || tensors.empty()) return;
+  const int largest = largest_rank(tensors, options->least_rate);
+  if (options->rank <= largest) return;
+  std::string problem =
+      fmt::format("the model has no matrix that factors of any rank make smaller by more than {}", options->least_rate);
+  if (largest > 0 && options->least_rate == 0)
+    problem = fmt::format("must be at most {}: no matrix of the model has a higher rank", largest);
+  else if (largest > 0)
+    problem =
+        fmt::format("must be at most {}: factors of a higher rank make no matrix of the model smaller by more than {}",
+                    largest, options->least_rate);
+  method.section({"compression"}).fault("rank", problem);
+}
+
+bool is_table(const std::vector<std::string>& names, const ParameterTensor& tensor) {
+  const auto contains = [&](const std::string& name) { return tensor.name.find(name) != std::string::npos; };
+  return tensor.rows > 0 && tensor.size > 0 && std::ranges::any_of(names, contains);
+}
+
+bool has_table(const std::vector<std::string>& names, std::span<const ParameterTensor> tensors) {
+  return std::ranges::any_of(tensors, [&](const ParameterTensor& tensor) { return is_table(names, tensor); });
+}
+
+std::string quoted(const std::vector<std::string>& names) {
+  return names.empty() ? "" : fmt::format("\"{}\"", fmt::join(names, "\", \""));
+}
+
+std::string must_name_a_matrix(std::span<const ParameterTensor> tensors) {
+  std::vector<std::string> matrices;
+  for (const ParameterTensor& tensor : tensors)
+    if (tensor.rows > 0 && tensor.size > 0) matrices.push_back(tensor.name);
+  return fmt::format("one of them must be in the name of a matrix of the model: {}",
+                     matrices.empty() ? "it has none" : quoted(matrices));
+}
+
+void check_tables(Settings& method, const std::optional<CompressionOptions>& options,
+                  std::span<const ParameterTensor> tensors) {
+  if (!options || options->kind != Kind::rows || tensors.empty()) return;
+  if (options->tables.empty() || has_table(options->tables, tensors)) return;
+  method.section({"compression"}).fault("tables", must_name_a_matrix(tensors));
+}
+
 std::optional<CompressionOptions> read_compression(Settings& method, const CompressionContext& context) {
-  if (context.compresses == Compresses::nothing) {  // which is not described as a key of this method
+  if (context.compresses == Compresses::nothing) {  // then the key is not described
     const std::vector<std::string> written = method.keys();
     if (std::ranges::find(written, "compression") == written.end()) return std::nullopt;
     method.keep_as_written({"compression"});
@@ -501,7 +454,6 @@ std::optional<CompressionOptions> read_compression(Settings& method, const Compr
   Settings table = method.section(
       {"compression", sentence_of(context.compresses), {}, of_moments ? "signs, in two phases" : "it is not"});
   const CompressionRow* const row = row_of(table, context.compresses);
-  // Without a table a method is what it was before there was any.
   if (row && row->name == "none" && !of_moments && !table.word("name")) table.leave_out("name");
   if (!row || row->name == "none") return std::nullopt;
   CompressionOptions options;

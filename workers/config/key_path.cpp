@@ -6,11 +6,8 @@
 #include <array>
 #include <cctype>
 #include <charconv>
-#include <span>
-#include <vector>
 
 #include "workers/base/terminal_text.hpp"
-#include "workers/config/toml.hpp"
 
 namespace syncopate {
 
@@ -25,15 +22,13 @@ const std::string* naming_value(const TomlNode& element, std::string_view key) {
 
 std::vector<std::string> element_names(const TomlNode::Array& elements) {
   std::vector<std::string> names;
-  for (const TomlNode& element : elements) {
-    for (const std::string_view key : naming_keys) {
+  for (const TomlNode& element : elements)
+    for (const std::string_view key : naming_keys)
       if (const std::string* name = naming_value(element, key)) names.push_back(*name);
-    }
-  }
   return names;
 }
 
-// Each element by what names it best, each name once.
+// Each element's best name, each name once.
 std::vector<std::string> names_to_show(const TomlNode::Array& elements) {
   std::vector<std::string> names;
   for (const TomlNode& element : elements) {
@@ -75,6 +70,21 @@ TomlNode& child_for_assignment(TomlNode& node, const std::string& part, const So
   return *node.find(part);
 }
 
+char folded(char c) { return c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
+
+std::string folded(std::string_view name) {
+  std::string letters(name);
+  for (char& letter : letters) letter = folded(letter);
+  return letters;
+}
+
+// Whether the known name contains the name from the beginning of a word on: "directory" contains "dir",
+// "micro_batch_size" contains "batch_size".
+bool is_piece(std::string_view name, std::string_view known) {
+  constexpr std::size_t shortest = 3;
+  return name.size() >= shortest && ("_" + folded(known)).find("_" + folded(name)) != std::string::npos;
+}
+
 }  // namespace
 
 std::vector<std::string> split_key(std::string_view dotted) {
@@ -114,10 +124,9 @@ std::size_t element_index(const TomlNode& array, const std::string& part) {
       if (name && *name == part) matches.push_back(i);
     }
     if (matches.size() == 1) return matches.front();
-    if (matches.size() > 1) {
+    if (matches.size() > 1)
       throw KeyPathFault(
           fmt::format("\"{}\" names {} elements; must be a label, or a number from 0", part, matches.size()));
-    }
   }
   throw KeyPathFault(no_such_element(elements, part));
 }
@@ -160,7 +169,7 @@ const TomlNode* find(const TomlNode& root, const std::vector<std::string>& path)
 }
 
 Override parse_override(std::string_view text) {
-  if (const std::size_t valid = utf8_until(text); valid < text.size())  // what it sets could not be read back
+  if (const std::size_t valid = utf8_until(text); valid < text.size())  // its value could not be read back
     throw KeyPathFault(
         fmt::format("must be UTF-8, and its byte {} is 0x{:02x}", valid + 1, static_cast<unsigned char>(text[valid])));
   // The value starts at the first "=" outside quotes.
@@ -200,25 +209,6 @@ Override parse_override(std::string_view text) {
   return result;
 }
 
-namespace {
-
-char folded(char c) { return c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
-
-std::string folded(std::string_view name) {
-  std::string letters(name);
-  for (char& letter : letters) letter = folded(letter);
-  return letters;
-}
-
-// Whether the name is a piece of the known one from a word's beginning on: "dir" of "directory", "batch_size" of
-// "micro_batch_size".
-bool is_piece(std::string_view name, std::string_view known) {
-  constexpr std::size_t shortest = 3;
-  return name.size() >= shortest && ("_" + folded(known)).find("_" + folded(name)) != std::string::npos;
-}
-
-}  // namespace
-
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   // Row i holds the distances of a's first i letters to all beginnings of b.
   std::vector<std::size_t> two_back(b.size() + 1), previous(b.size() + 1), row(b.size() + 1);
@@ -242,7 +232,7 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
   if (names.empty()) return {};
   const auto distance = [&](const std::string& known) { return edit_distance(name, known); };
   const std::string& nearest = *std::ranges::min_element(names, {}, distance);
-  // Two of four letters are a slip where the first one is right: "noon" for "none", and not "test" for "least".
+  // Two wrong letters of four are a slip if the first one is right: "noon" for "none", but not "test" for "least".
   const bool begins_alike = !name.empty() && !nearest.empty() && folded(name.front()) == folded(nearest.front());
   const std::size_t least_allowed = name.size() > 4 || begins_alike ? 2 : 1;
   const std::size_t allowed = std::max(least_allowed, std::max(name.size(), nearest.size()) / 3);
@@ -250,7 +240,7 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
   const auto has_piece = [&](const std::string& known) { return is_piece(name, known); };
   const auto whole = std::ranges::find_if(names, has_piece);
   if (whole == names.end() || std::ranges::count_if(names, has_piece) != 1) return {};
-  // "dir" for "directory"; but not "throughput" for "first_formula_over_throughput", which is something else.
+  // "dir" for "directory", but not "throughput" for "first_formula_over_throughput".
   const bool begins_so = folded(*whole).starts_with(folded(name));
   return begins_so || 2 * name.size() >= whole->size() ? std::optional(*whole) : std::nullopt;
 }
@@ -263,9 +253,8 @@ std::string suggestion(std::string_view name, std::span<const std::string> names
 NamesToChoose names_to_choose(std::string_view name, std::span<const std::string> names, std::string_view quote) {
   constexpr std::size_t longest_list = 120, shown = 5;
   const auto listed = [quote](std::span<const std::string> some) {
-    std::string list;
-    for (const std::string& one : some) list += fmt::format("{}{}{}{}", list.empty() ? "" : ", ", quote, one, quote);
-    return list;
+    const std::string between = fmt::format("{0}, {0}", quote);
+    return some.empty() ? "" : fmt::format("{0}{1}{0}", quote, fmt::join(some, between));
   };
   std::string all = listed(names);
   const auto nearest = nearest_name(name, names);

@@ -33,35 +33,34 @@ void assign(TomlNode& root, const std::vector<std::string>& path, const SourcePl
 // Removes what is at the key: a member of a table, or an element of a list. Throws KeyPathFault if there is nothing.
 void remove(TomlNode& root, const std::vector<std::string>& path);
 
-// What is at the key; null if there is nothing.
+// The value at the key; null if there is none.
 const TomlNode* find(const TomlNode& root, const std::vector<std::string>& path);
 
-// "key=value" as given on the command line, its value parsed as TOML and, where that fails, taken as a
-// string. Throws KeyPathFault for a missing "=".
+// "key=value" from the command line. A value that is no TOML becomes a string. Throws KeyPathFault for a missing "=".
 struct Override {
   std::string key;
   TomlNode value;
-  std::string why_no_toml{};  // of a string that begins like a table, a list or a text in quotes; else empty
+  std::string why_no_toml{};  // of a string that begins as a table, a list or a text in quotes does; else empty
 };
 Override parse_override(std::string_view text);
 
-// What the user probably meant: the known name nearest to the one that was written.
-// Insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b` (optimal string
-// alignment; capitals count as small letters, - as _).
+// Number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b` (optimal string
+// alignment). Case does not count, and - equals _.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// The nearest of `names`, the first of several, within a third of the longer name's letters (at least 2 edits, 1 of up
-// to four letters with another beginning, and fewer than `name` has letters). If none is: the only one of which `name`
-// is a piece from a word's beginning on, if it begins so or `name` is at least half of it.
+// The name that the user probably meant: the nearest of `names`, the first of several. It needs at most a third of the
+// longer name's letters as edits, but 2 are always allowed (1 if `name` has up to four letters and another beginning),
+// and fewer than `name` has letters. Else it is the only name that contains `name` from the beginning of a word on, if
+// it begins with `name` or `name` is at least half of it.
 std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> names);
 
 // `; did you mean "..."?` or nothing.
 std::string suggestion(std::string_view name, std::span<const std::string> names);
 
-// The names that could stand in the place of `name`, for a message "<before>must be one of <list><after>". A short list
-// is given in full, with the nearest name after it. A long list would hide that: the nearest comes before, and the list
-// has the five nearest, those of which `name` is a piece before others, and how many more there are. Where none is
-// near, the list is full. `quote` encloses each name.
+// The names that are possible in place of `name`, for a message "<before>must be one of <list><after>". A short list is
+// complete, and the nearest name follows it. A long list would hide the nearest name: it comes before, and the list has
+// the five nearest, first those that contain `name`, and the number of others. If none is near, the list is complete.
+// `quote` encloses each name.
 struct NamesToChoose {
   std::string before;  // `did you mean "..."? ` or nothing
   std::string list;

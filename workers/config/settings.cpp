@@ -4,35 +4,54 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <tuple>
-#include <utility>
-#include <vector>
 
 #include "workers/base/files.hpp"
 #include "workers/base/terminal_text.hpp"
 #include "workers/config/key_path.hpp"
-#include "workers/config/key_reference.hpp"
-#include "workers/config/toml.hpp"
 
 namespace syncopate {
 
+namespace fs = std::filesystem;
+
+// One reading of a document in which nothing is written: its answers, and the questions that it asks.
+class Exploration {
+ public:
+  struct Question {
+    std::string key;                 // as in a Condition
+    std::vector<std::string> words;  // possible answers
+    std::size_t usual = 0;           // place of the default answer
+    bool operator==(const Question&) const = default;
+  };
+
+  explicit Exploration(std::map<std::string, std::string> given) : given_(std::move(given)) {}
+
+  // Returns the place of the answer among the words.
+  std::size_t ask(const Question& question) {
+    if (std::ranges::find(asked_, question) == asked_.end()) asked_.push_back(question);
+    const auto given = given_.find(question.key);
+    if (given == given_.end()) return question.usual;
+    const auto word = std::ranges::find(question.words, given->second);
+    return word == question.words.end() ? question.usual : static_cast<std::size_t>(word - question.words.begin());
+  }
+
+  const std::vector<Question>& asked() const { return asked_; }
+
+ private:
+  std::map<std::string, std::string> given_;  // by keys
+  std::vector<Question> asked_;
+};
+
 namespace {
 
-// That the fault is about.
+using Answers = std::map<std::string, std::string>;
+
+// The key of a fault.
 std::string_view key_of(const std::string& text) { return std::string_view(text).substr(0, text.find_first_of(" ;")); }
 
-// What tells it from others: of a key that is unknown, not its value, of which a sweep has many; of one that is missing,
-// not why it is required.
+// The part of a fault that tells it from others: without the value of an unknown key, of which a sweep has many, and
+// without the reason for which a missing key is required.
 std::string what_is_wrong(const std::string& text) {
   constexpr std::string_view missing = " is missing; ";
   if (const std::size_t end = text.find(missing); end != text.npos) return text.substr(0, end + missing.size());
@@ -40,117 +59,7 @@ std::string what_is_wrong(const std::string& text) {
   return unknown == text.npos || value > unknown ? text : text.substr(0, value) + text.substr(unknown);
 }
 
-}  // namespace
-
-void FaultList::add(const SourcePlace& place, std::string text) {
-  // Where on the command line is not told, so what reads alike there is the same.
-  const bool from_command_line = place.source == command_line_source;
-  Fault fault{from_command_line ? SourcePlace{place.source} : place, std::move(text)};
-  if (known_.insert({fault.place, what_is_wrong(fault.text)}).second) faults_.push_back(std::move(fault));
-}
-
-void FaultList::add(const FaultList& others) {
-  for (const Fault& fault : others.faults_) add(fault.place, fault.text);
-}
-
-void FaultList::add(const FaultList& others, const std::string& prefix, const std::string& name) {
-  const std::size_t before = faults_.size();
-  for (const Fault& fault : others.faults_) {
-    if (known_.contains({fault.place, what_is_wrong(fault.text)})) continue;
-    if (!fault.text.starts_with(prefix)) {
-      add(fault.place, fault.text);
-      continue;
-    }
-    const std::string key = fmt::format(".{}", key_of(fault.text).substr(prefix.size()));
-    const auto is_told = [&](const Fault& other) {
-      return other.place == fault.place && key_of(other.text).ends_with(key);
-    };
-    if (std::ranges::none_of(std::span(faults_).first(before), is_told))
-      add(fault.place, name + fault.text.substr(prefix.size()));
-  }
-}
-
-void FaultList::explain(const std::function<std::string(const std::string&)>& reason) {
-  for (Fault& fault : faults_) fault.text += reason(fault.text);
-}
-
-std::string FaultList::report() const {
-  std::vector<Fault> sorted = faults_;
-  std::ranges::stable_sort(sorted, {}, [](const Fault& fault) {
-    return std::tuple(fault.place.source == command_line_source, fault.place.line, fault.place.column);
-  });
-  constexpr std::size_t most = 50;
-  const std::size_t shown = std::min(sorted.size(), most);
-  std::string result;
-  for (const Fault& fault : std::span(sorted).first(shown)) {
-    if (!result.empty()) result += '\n';
-    result += fmt::format("{}: {}", fault.place.text(), fault.text);
-  }
-  if (sorted.size() > shown) result += fmt::format("\nand {} more faults", sorted.size() - shown);
-  return result;
-}
-
-// What is known of one table while it is read: what was written, what was asked for, what was found.
-// Only the sources of Settings and SettingsDocument include this.
-struct Settings::Node {
-  // A key that was asked for: a value (its default filled in), a sub-table, an array of tables, or only known.
-  struct Entry {
-    std::string key;
-    std::optional<TomlNode> value;
-    std::vector<std::shared_ptr<Node>> children;
-    bool is_array = false;
-    std::vector<std::string> choices{};           // the words that it takes, where it takes one of several
-    std::optional<KeyDescription> description{};  // where the document is explored
-  };
-
-  FaultList* faults = nullptr;
-  const TomlNode* written = nullptr;   // the table as it stands in the document; null if it is absent
-  std::string source{};                // the experiment file, also where a table is the command line's
-  SourcePlace place{};                 // of the table's header, or of the nearest table above that is there
-  std::string path{};                  // "training.learning_rate", "methods.0"; empty for the root
-  bool incomplete = false;             // a wrong choice left keys of this table unread
-  bool silent = false;                 // the table is no table: report nothing that follows from it
-  Exploration* exploration = nullptr;  // where nothing is written, and who reads is asked what it would read
-  std::vector<Entry> entries{};
-
-  const TomlNode* find(std::string_view key) const { return written ? written->find(key) : nullptr; }
-  // Whether a table was written there and has been read as one. A value that is then read with a default is that
-  // default: what came of the table, and what the resolved configuration has in its place.
-  bool has_read_table(std::string_view key) const;
-  std::string full_key(std::string_view key) const;
-
-  Entry& entry(std::string_view key);  // known from now on
-  template <typename Value>
-  void record(std::string_view key, Value value) {
-    entry(key).value = TomlNode{std::move(value), {}};
-  }
-  std::shared_ptr<Node> child(std::string_view key, const TomlNode* table, std::string path) const;
-
-  // Where a file or directory is sought: beside the experiment file, then in the working directory.
-  std::vector<std::filesystem::path> places_of(const std::filesystem::path& named) const;
-
-  // "key = found; must be <what>", at the value; "key is missing; must be <what>", at the table.
-  void report_wrong(std::string_view key, const std::string& what);
-  void report_at(const TomlNode& found, std::string_view key, const std::string& what);
-  void report_unread() const;  // unknown keys, here and below
-
-  // Where the document is explored; the first description of a key counts.
-  void describe(const Key& key, std::string takes, std::optional<std::string> fallback, bool required);
-  void describe_table(const Key& key, KeyDescription::Kind kind);
-
-  // Answers while it is explored.
-  bool explored_presence(std::string_view key) const;
-  std::optional<std::size_t> explored_word(const Key& key, std::span<const Alternative> words,
-                                           std::optional<std::size_t> fallback, std::string_view fallback_words);
-
-  TomlNode resolved() const;  // what was read, in the order in which it was read
-  void add_known_keys(std::vector<KnownKey>& keys) const;
-  void add_descriptions(std::vector<KeyDescription>& keys) const;
-};
-
-namespace {
-
-// What was found, short enough for one line of a report.
+// A value, short enough for one line of a report.
 std::string found_text(const TomlNode& node) {
   if (node.is_table()) return "a table";
   if (node.is_array_of_tables()) return "an array of tables";
@@ -158,155 +67,13 @@ std::string found_text(const TomlNode& node) {
 }
 
 std::string listed(const std::vector<std::string>& names) {
-  std::string result;
-  for (const std::string& name : names) result += (result.empty() ? "one of " : ", ") + name;
-  return result.empty() ? "absent: no keys belong here" : result;
+  return names.empty() ? "absent: no keys belong here" : fmt::format("one of {}", fmt::join(names, ", "));
 }
 
-}  // namespace
-
-std::string Settings::Node::full_key(std::string_view key) const {
-  return path.empty() ? toml_key(key) : path + "." + toml_key(key);
+// After a key that is not written.
+std::string default_text(const std::optional<TomlNode>& value) {
+  return value ? fmt::format(" = {} (the default)", inline_toml(*value)) : "";
 }
-
-bool Settings::Node::has_read_table(std::string_view key) const {
-  const TomlNode* found = find(key);
-  const auto read = std::ranges::find(entries, key, &Entry::key);
-  return found && found->is_table() && read != entries.end() && !read->children.empty();
-}
-
-Settings::Node::Entry& Settings::Node::entry(std::string_view key) {
-  const auto found = std::ranges::find(entries, key, &Entry::key);
-  if (found != entries.end()) return *found;
-  return entries.emplace_back(Entry{std::string(key), {}, {}});
-}
-
-std::shared_ptr<Settings::Node> Settings::Node::child(std::string_view key, const TomlNode* table,
-                                                      std::string child_path) const {
-  auto node = std::make_shared<Node>();
-  node->faults = faults;
-  node->path = std::move(child_path);
-  node->source = source;
-  node->exploration = exploration;
-  node->silent = silent || (table && !table->is_table());
-  node->written = table && table->is_table() ? table : nullptr;
-  node->place = node->written ? node->written->place : place;
-  // A table that only other headers imply ([a.b] without [a]) has no place of its own.
-  if (node->written && node->place.line == 0) {
-    const auto member = std::ranges::find(written->table(), key, &TomlNode::Member::key);
-    if (member != written->table().end()) node->place = member->place;
-  }
-  return node;
-}
-
-std::vector<std::filesystem::path> Settings::Node::places_of(const std::filesystem::path& named) const {
-  namespace fs = std::filesystem;
-  const fs::path beside = fs::path(source).parent_path() / named;  // an absolute name replaces what stands before it
-  const bool is_one_place = fs::absolute(beside).lexically_normal() == fs::absolute(named).lexically_normal();
-  return is_one_place ? std::vector{named} : std::vector{beside, named};
-}
-
-void Settings::Node::report_at(const TomlNode& found, std::string_view key, const std::string& what) {
-  faults->add(found.place, fmt::format("{} = {}; {}", full_key(key), found_text(found), what));
-}
-
-void Settings::Node::report_wrong(std::string_view key, const std::string& what) {
-  if (const TomlNode* found = find(key)) {
-    report_at(*found, key, "must be " + what);
-  } else if (!silent) {
-    faults->add(place, fmt::format("{} is missing; must be {}", full_key(key), what));
-  }
-}
-
-void Settings::Node::report_unread() const {
-  if (!written) return;
-  std::vector<std::string> known;
-  // Digests are written by the program, for the program.
-  for (const Entry& entry : entries)
-    if (!entry.key.ends_with("_hash")) known.push_back(entry.key);
-  for (const auto& [key, key_place, value] : written->table()) {
-    if (std::ranges::find(entries, key, &Entry::key) != entries.end()) continue;
-    std::string hint = suggestion(key, known);
-    if (hint.empty() && incomplete) continue;  // may belong to what the wrong choice hides
-    if (hint.empty()) hint = "; must be " + listed(known);
-    faults->add(key_place, fmt::format("{} = {}; unknown key{}", full_key(key), found_text(value), hint));
-  }
-  for (const Entry& entry : entries) {
-    for (const auto& child : entry.children) child->report_unread();
-  }
-}
-
-void Settings::Node::describe(const Key& key, std::string takes, std::optional<std::string> fallback, bool required) {
-  if (!exploration) return;
-  Entry& described = entry(key.name);
-  if (described.description) return;
-  described.description = KeyDescription{.path = full_key(key.name),
-                                         .takes = std::move(takes),
-                                         .unit = std::string(key.unit),
-                                         .fallback = std::move(fallback),
-                                         .left_out = std::string(key.left_out),
-                                         .required = required,
-                                         .sentence = std::string(key.sentence)};
-}
-
-void Settings::Node::describe_table(const Key& key, KeyDescription::Kind kind) {
-  describe(key, kind == KeyDescription::Kind::table ? "a table" : "tables", {}, false);
-  if (exploration) entry(key.name).description->kind = kind;
-}
-
-bool Settings::Node::explored_presence(std::string_view key) const {
-  return exploration->ask({full_key(key) + "?", {absent, present}}) == 1;
-}
-
-std::optional<std::size_t> Settings::Node::explored_word(const Key& key, std::span<const Alternative> words,
-                                                         std::optional<std::size_t> fallback,
-                                                         std::string_view fallback_words) {
-  std::vector<std::string> names;
-  for (const Alternative& word : words) names.emplace_back(word.name);
-  const std::string usual = fallback ? fmt::format("\"{}\"", names[*fallback]) : "";
-  describe(key, "a word",
-           fallback ? std::optional(fallback_words.empty() ? usual : std::string(fallback_words)) : std::nullopt,
-           !fallback);
-  Entry& described = entry(key.name);
-  if (described.description->words.empty())
-    for (const Alternative& word : words) described.description->words.emplace_back(word.name, word.sentence);
-  const std::size_t place = exploration->ask({full_key(key.name), names, fallback.value_or(0)});
-  record(key.name, names[place]);
-  return place;
-}
-
-TomlNode Settings::Node::resolved() const {
-  TomlNode table;
-  for (const Entry& entry : entries) {
-    if (entry.value) {
-      table.set(entry.key, {}, *entry.value);
-    } else if (entry.is_array) {
-      TomlNode::Array elements;
-      for (const auto& child : entry.children) elements.push_back(child->resolved());
-      if (!elements.empty()) table.set(entry.key, {}, {std::move(elements), {}});
-    } else if (!entry.children.empty()) {
-      TomlNode child = entry.children.front()->resolved();
-      if (!child.table().empty()) table.set(entry.key, {}, std::move(child));
-    }
-  }
-  return table;
-}
-
-void Settings::Node::add_known_keys(std::vector<KnownKey>& keys) const {
-  for (const Entry& entry : entries) {
-    if (entry.children.empty()) keys.push_back({full_key(entry.key), entry.choices});
-    for (const auto& child : entry.children) child->add_known_keys(keys);
-  }
-}
-
-void Settings::Node::add_descriptions(std::vector<KeyDescription>& keys) const {
-  for (const Entry& entry : entries) {
-    if (entry.description) keys.push_back(*entry.description);
-    for (const auto& child : entry.children) child->add_descriptions(keys);
-  }
-}
-
-namespace {
 
 bool contains(const Range& range, double value) {
   if (std::isnan(value)) return false;
@@ -318,23 +85,19 @@ std::string range_text(const Range& range) {
   std::string text = range.high_open && std::isinf(range.high) ? "a finite number" : "a number";
   const bool has_low = !std::isinf(range.low);
   if (has_low) text += fmt::format(" {} {}", range.low_open ? "above" : "of at least", range.low);
-  if (!std::isinf(range.high)) {
+  if (!std::isinf(range.high))
     text += fmt::format("{} {} {}", has_low ? " and" : "", range.high_open ? "below" : "at most", range.high);
-  }
   return text;
 }
 
-std::string between_text(const std::string& low, const std::string& high, bool has_low, bool has_high) {
-  if (!has_high) return has_low ? fmt::format("an integer of at least {}", low) : "an integer";
-  return fmt::format("an integer from {} to {}", low, high);
+template <typename Value>
+TomlNode::Array array_of(const std::vector<Value>& values) {
+  TomlNode::Array array;
+  for (const Value& value : values) array.push_back({value, {}});
+  return array;
 }
 
-std::string integer_text(std::int64_t low, std::int64_t high) {
-  using limits = std::numeric_limits<std::int64_t>;
-  return between_text(std::to_string(low), std::to_string(high), low > limits::min(), high < limits::max());
-}
-
-// A value as a page shows it: by its words, where it follows from other keys.
+// A default or bound as the reference shows it: in words if it follows from other keys.
 template <typename Value>
 std::string shown(const Stated<Value>& value) {
   return value.words.empty() ? inline_toml({value.value, {}}) : std::string(value.words);
@@ -345,16 +108,13 @@ std::optional<std::string> shown(const std::optional<Stated<Value>>& value) {
 }
 template <typename Value>
 std::optional<std::string> shown(const std::optional<std::vector<Value>>& values) {
-  if (!values) return std::nullopt;
-  TomlNode::Array array;
-  for (const Value& value : *values) array.push_back({value, {}});
-  return inline_toml({std::move(array), {}});
+  return values ? std::optional(inline_toml({array_of(*values), {}})) : std::nullopt;
 }
 
-// The same in words where the bounds follow from other keys.
 std::string integer_text(const Stated<std::int64_t>& low, const Stated<std::int64_t>& high) {
   using limits = std::numeric_limits<std::int64_t>;
-  return between_text(shown(low), shown(high), low.value > limits::min(), high.value < limits::max());
+  if (high.value < limits::max()) return fmt::format("an integer from {} to {}", shown(low), shown(high));
+  return low.value > limits::min() ? fmt::format("an integer of at least {}", shown(low)) : "an integer";
 }
 
 // The default itself.
@@ -363,7 +123,7 @@ std::optional<Value> value_of(const std::optional<Stated<Value>>& stated) {
   return stated ? std::optional(stated->value) : std::nullopt;
 }
 
-// The lower bound as a stand-in for a value that is missing or wrong, so that reading goes on.
+// A value in place of one that is missing or wrong, so that reading goes on: the lower bound if possible.
 double stand_in(const Range& range) {
   if (std::isinf(range.low)) return contains(range, 0) || std::isinf(range.high) ? 0 : range.high;
   if (!range.low_open) return range.low;
@@ -389,63 +149,276 @@ std::optional<Value> as(const TomlNode& node) {
 }
 
 std::string listed_words(const std::vector<std::string>& words) {
-  std::string list;
-  for (const std::string& word : words) list += fmt::format("{}\"{}\"", list.empty() ? "" : ", ", word);
-  return words.size() > 1 ? "one of " + list : list;
-}
-
-// What all readers share: the written value if it is right, else the fallback; what is taken is recorded.
-template <typename Value, typename Node>
-Value read(Node& node, std::string_view key, const std::function<std::optional<Value>(const TomlNode&)>& convert,
-           const std::optional<Value>& fallback, Value stand_in, const std::string& must_be) {
-  std::optional<Value> value;
-  const TomlNode* written = node.find(key);
-  if (written && fallback && node.has_read_table(key)) written = nullptr;
-  if (written) value = convert(*written);
-  if (!value && (written || !fallback)) node.report_wrong(key, must_be);
-  Value taken = value.value_or(fallback.value_or(std::move(stand_in)));
-  node.record(key, taken);
-  return taken;
-}
-
-// The same for lists; each wrong element is reported at its own place.
-template <typename Value, typename Node>
-std::vector<Value> read_list(Node& node, std::string_view key,
-                             const std::function<std::optional<Value>(const TomlNode&)>& convert,
-                             const std::optional<std::vector<Value>>& fallback, const std::string& element) {
-  std::vector<Value> taken = fallback.value_or(std::vector<Value>{});
-  const TomlNode* written = node.find(key);
-  if (written && written->is_array()) {
-    taken.clear();
-    for (const TomlNode& one : written->array()) {
-      const std::optional<Value> value = convert(one);
-      if (!value) node.report_at(one, key, "each element must be " + element);
-      if (value) taken.push_back(*value);
-    }
-  } else if (written || !fallback) {
-    node.report_wrong(key, "a list [...], each element " + element);
-  }
-  TomlNode::Array array;
-  for (const Value& value : taken) array.push_back({value, {}});
-  node.record(key, std::move(array));
-  return taken;
+  return fmt::format("{}\"{}\"", words.size() > 1 ? "one of " : "", fmt::join(words, "\", \""));
 }
 
 }  // namespace
 
+void FaultList::add(const SourcePlace& place, std::string text) {
+  // The command line is one place: the same text there is the same fault.
+  const bool from_command_line = place.source == command_line_source;
+  Fault fault{from_command_line ? SourcePlace{place.source} : place, std::move(text)};
+  if (known_.insert({fault.place, what_is_wrong(fault.text)}).second) faults_.push_back(std::move(fault));
+}
+
+void FaultList::add(const FaultList& others) {
+  for (const Fault& fault : others.faults_) add(fault.place, fault.text);
+}
+
+void FaultList::add(const FaultList& others, const std::string& prefix, const std::string& name) {
+  const std::size_t before = faults_.size();
+  for (const Fault& fault : others.faults_) {
+    if (known_.contains({fault.place, what_is_wrong(fault.text)})) continue;
+    if (!fault.text.starts_with(prefix)) {
+      add(fault.place, fault.text);
+      continue;
+    }
+    const std::string key = fmt::format(".{}", key_of(fault.text).substr(prefix.size()));
+    const auto is_same = [&](const Fault& other) {
+      return other.place == fault.place && key_of(other.text).ends_with(key);
+    };
+    if (std::ranges::none_of(std::span(faults_).first(before), is_same))
+      add(fault.place, name + fault.text.substr(prefix.size()));
+  }
+}
+
+void FaultList::explain(const std::function<std::string(const std::string&)>& reason) {
+  for (Fault& fault : faults_) fault.text += reason(fault.text);
+}
+
+std::string FaultList::report() const {
+  std::vector<Fault> sorted = faults_;
+  std::ranges::stable_sort(sorted, {}, [](const Fault& fault) {
+    return std::tuple(fault.place.source == command_line_source, fault.place.line, fault.place.column);
+  });
+  constexpr std::size_t most = 50;
+  const std::size_t shown = std::min(sorted.size(), most);
+  std::string result;
+  for (const Fault& fault : std::span(sorted).first(shown)) {
+    if (!result.empty()) result += '\n';
+    result += fmt::format("{}: {}", fault.place.text(), fault.text);
+  }
+  if (sorted.size() > shown) result += fmt::format("\nand {} more faults", sorted.size() - shown);
+  return result;
+}
+
+// One table while it is read: what is written, what was asked for, what was found.
+struct Settings::Node {
+  // A key that was asked for: a value (its default filled in), a sub-table, an array of tables, or only known.
+  struct Entry {
+    std::string key;
+    std::optional<TomlNode> value{};
+    std::vector<std::shared_ptr<Node>> children{};
+    bool is_array = false;
+    std::vector<std::string> choices{};           // the words of a choice
+    std::optional<KeyDescription> description{};  // if the document is explored
+  };
+
+  FaultList* faults = nullptr;
+  const TomlNode* written = nullptr;   // the table in the document; null if it is absent
+  std::string source{};                // the experiment file, also of a table from the command line
+  SourcePlace place{};                 // of the table's header, or of the nearest table above that is there
+  std::string path{};                  // "training.learning_rate", "methods.0"; empty for the root
+  bool incomplete = false;             // a wrong choice left keys of this table unread
+  bool silent = false;                 // the table is no table: report nothing that follows from it
+  Exploration* exploration = nullptr;  // set if nothing is written and the reader is asked what it would read
+  std::vector<Entry> entries{};
+
+  const TomlNode* find(std::string_view key) const { return written ? written->find(key) : nullptr; }
+
+  std::string full_key(std::string_view key) const { return path.empty() ? toml_key(key) : path + "." + toml_key(key); }
+
+  // The entry of a key, which is known from now on.
+  Entry& entry(std::string_view key) {
+    const auto found = std::ranges::find(entries, key, &Entry::key);
+    return found != entries.end() ? *found : entries.emplace_back(Entry{.key = std::string(key)});
+  }
+
+  template <typename Value>
+  void record(std::string_view key, Value value) {
+    entry(key).value = TomlNode{std::move(value), {}};
+  }
+
+  // Whether a table is written there and has been read as one. If the key is then read as a value with a default, the
+  // default is the table's result, and stands in the resolved configuration in its place.
+  bool has_read_table(std::string_view key) const {
+    const TomlNode* found = find(key);
+    const auto read = std::ranges::find(entries, key, &Entry::key);
+    return found && found->is_table() && read != entries.end() && !read->children.empty();
+  }
+
+  std::shared_ptr<Node> child(std::string_view key, const TomlNode* table, std::string child_path) const {
+    auto node = std::make_shared<Node>();
+    node->faults = faults;
+    node->path = std::move(child_path);
+    node->source = source;
+    node->exploration = exploration;
+    node->silent = silent || (table && !table->is_table());
+    node->written = table && table->is_table() ? table : nullptr;
+    node->place = node->written ? node->written->place : place;
+    // A table that only other headers imply ([a.b] without [a]) has no place of its own.
+    if (node->written && node->place.line == 0) {
+      const auto member = std::ranges::find(written->table(), key, &TomlNode::Member::key);
+      if (member != written->table().end()) node->place = member->place;
+    }
+    return node;
+  }
+
+  // Places of a file or directory: beside the experiment file, then in the working directory as `named` itself.
+  std::vector<fs::path> places_of(const fs::path& named) const {
+    const fs::path beside = fs::path(source).parent_path() / named;  // an absolute name replaces what stands before it
+    const bool is_one_place = fs::absolute(beside).lexically_normal() == fs::absolute(named).lexically_normal();
+    return is_one_place ? std::vector{named} : std::vector{beside, named};
+  }
+
+  // "key = found; what"
+  void report_at(const TomlNode& found, std::string_view key, const std::string& what) {
+    faults->add(found.place, fmt::format("{} = {}; {}", full_key(key), found_text(found), what));
+  }
+
+  // "key = found; must be <what>", at the value; "key is missing; must be <what>", at the table.
+  void report_wrong(std::string_view key, const std::string& what) {
+    if (const TomlNode* found = find(key))
+      report_at(*found, key, "must be " + what);
+    else if (!silent)
+      faults->add(place, fmt::format("{} is missing; must be {}", full_key(key), what));
+  }
+
+  // Unknown keys, here and below.
+  void report_unread() const {
+    if (!written) return;
+    std::vector<std::string> known;
+    for (const Entry& entry : entries)  // digests are written by the program, for the program
+      if (!entry.key.ends_with("_hash")) known.push_back(entry.key);
+    for (const auto& [key, key_place, value] : written->table()) {
+      if (std::ranges::find(entries, key, &Entry::key) != entries.end()) continue;
+      std::string hint = suggestion(key, known);
+      if (hint.empty() && incomplete) continue;  // perhaps it belongs to what the wrong choice hides
+      if (hint.empty()) hint = "; must be " + listed(known);
+      faults->add(key_place, fmt::format("{} = {}; unknown key{}", full_key(key), found_text(value), hint));
+    }
+    for (const Entry& entry : entries)
+      for (const auto& child : entry.children) child->report_unread();
+  }
+
+  // Describes a key while the document is explored; the first description counts.
+  void describe(const Key& key, std::string takes, std::optional<std::string> fallback, bool required) {
+    if (!exploration) return;
+    Entry& described = entry(key.name);
+    if (described.description) return;
+    described.description = KeyDescription{.path = full_key(key.name),
+                                           .takes = std::move(takes),
+                                           .unit = std::string(key.unit),
+                                           .fallback = std::move(fallback),
+                                           .left_out = std::string(key.left_out),
+                                           .required = required,
+                                           .sentence = std::string(key.sentence)};
+  }
+
+  void describe_table(const Key& key, KeyDescription::Kind kind) {
+    describe(key, kind == KeyDescription::Kind::table ? "a table" : "tables", {}, false);
+    if (exploration) entry(key.name).description->kind = kind;
+  }
+
+  // Answers of the exploration.
+  bool explored_presence(std::string_view key) const {
+    return exploration->ask({full_key(key) + "?", {absent, present}}) == 1;
+  }
+
+  std::optional<std::size_t> explored_word(const Key& key, std::span<const Alternative> words,
+                                           std::optional<std::size_t> fallback, std::string_view fallback_words) {
+    const std::vector<std::string> names = entry(key.name).choices;
+    const std::string usual = fallback ? fmt::format("\"{}\"", names[*fallback]) : "";
+    describe(key, "a word",
+             fallback ? std::optional(fallback_words.empty() ? usual : std::string(fallback_words)) : std::nullopt,
+             !fallback);
+    Entry& described = entry(key.name);
+    if (described.description->words.empty())
+      for (const Alternative& word : words) described.description->words.emplace_back(word.name, word.sentence);
+    const std::size_t place = exploration->ask({full_key(key.name), names, fallback.value_or(0)});
+    record(key.name, names[place]);
+    return place;
+  }
+
+  // Returns and records the written value if it is right, else the fallback, else the stand-in.
+  template <typename Value, typename Convert>
+  Value read(std::string_view key, const Convert& convert, const std::optional<Value>& fallback, Value stand_in,
+             const std::string& must_be) {
+    std::optional<Value> value;
+    const TomlNode* found = find(key);
+    if (found && fallback && has_read_table(key)) found = nullptr;
+    if (found) value = convert(*found);
+    if (!value && (found || !fallback)) report_wrong(key, must_be);
+    Value taken = value.value_or(fallback.value_or(std::move(stand_in)));
+    record(key, taken);
+    return taken;
+  }
+
+  // The same for a list; each wrong element is reported at its own place.
+  template <typename Value, typename Convert>
+  std::vector<Value> read_list(std::string_view key, const Convert& convert,
+                               const std::optional<std::vector<Value>>& fallback, const std::string& element) {
+    std::vector<Value> taken = fallback.value_or(std::vector<Value>{});
+    const TomlNode* found = find(key);
+    if (found && found->is_array()) {
+      taken.clear();
+      for (const TomlNode& one : found->array()) {
+        const std::optional<Value> value = convert(one);
+        if (!value) report_at(one, key, "each element must be " + element);
+        if (value) taken.push_back(*value);
+      }
+    } else if (found || !fallback) {
+      report_wrong(key, "a list [...], each element " + element);
+    }
+    record(key, array_of(taken));
+    return taken;
+  }
+
+  TomlNode resolved() const {  // what was read, in the order in which it was read
+    TomlNode table;
+    for (const Entry& entry : entries) {
+      if (entry.value) {
+        table.set(entry.key, {}, *entry.value);
+      } else if (entry.is_array) {
+        TomlNode::Array elements;
+        for (const auto& child : entry.children) elements.push_back(child->resolved());
+        if (!elements.empty()) table.set(entry.key, {}, {std::move(elements), {}});
+      } else if (!entry.children.empty()) {
+        TomlNode child = entry.children.front()->resolved();
+        if (!child.table().empty()) table.set(entry.key, {}, std::move(child));
+      }
+    }
+    return table;
+  }
+
+  void add_known_keys(std::vector<KnownKey>& keys) const {
+    for (const Entry& entry : entries) {
+      if (entry.children.empty()) keys.push_back({full_key(entry.key), entry.choices});
+      for (const auto& child : entry.children) child->add_known_keys(keys);
+    }
+  }
+
+  void add_descriptions(std::vector<KeyDescription>& keys) const {
+    for (const Entry& entry : entries) {
+      if (entry.description) keys.push_back(*entry.description);
+      for (const auto& child : entry.children) child->add_descriptions(keys);
+    }
+  }
+};
+
 double Settings::number(const Key& key, Range range, const std::optional<Stated<double>>& fallback) {
   node_->describe(key, range_text(range), shown(fallback), !fallback);
-  return read<double>(
-      *node_, key.name, [&](const TomlNode& node) { return as_number(node, range); }, value_of(fallback),
-      stand_in(range), range_text(range));
+  return node_->read<double>(
+      key.name, [&](const TomlNode& node) { return as_number(node, range); }, value_of(fallback), stand_in(range),
+      range_text(range));
 }
 
 std::int64_t Settings::integer(const Key& key, const Stated<std::int64_t>& low, const Stated<std::int64_t>& high,
                                const std::optional<Stated<std::int64_t>>& fallback) {
   node_->describe(key, integer_text(low, high), shown(fallback), !fallback);
-  return read<std::int64_t>(
-      *node_, key.name, [&](const TomlNode& node) { return as_integer(node, low.value, high.value); },
-      value_of(fallback), low.value, integer_text(low.value, high.value));
+  return node_->read<std::int64_t>(
+      key.name, [&](const TomlNode& node) { return as_integer(node, low.value, high.value); }, value_of(fallback),
+      low.value, integer_text(low.value, high.value));
 }
 
 std::optional<double> Settings::optional_number(const Key& key, Range range) {
@@ -462,7 +435,7 @@ std::optional<std::int64_t> Settings::optional_integer(const Key& key, const Sta
 bool Settings::flag(const Key& key, std::optional<bool> fallback) {
   node_->describe(key, "true or false", fallback ? std::optional(*fallback ? "true" : "false") : std::nullopt,
                   !fallback);
-  return read<bool>(*node_, key.name, as<bool>, fallback, false, "true or false");
+  return node_->read<bool>(key.name, as<bool>, fallback, false, "true or false");
 }
 
 std::optional<bool> Settings::optional_flag(const Key& key) {
@@ -472,7 +445,7 @@ std::optional<bool> Settings::optional_flag(const Key& key) {
 
 std::string Settings::text(const Key& key, const std::optional<Stated<std::string>>& fallback) {
   node_->describe(key, "a string", shown(fallback), !fallback);
-  return read<std::string>(*node_, key.name, as<std::string>, value_of(fallback), "", "a string");
+  return node_->read<std::string>(key.name, as<std::string>, value_of(fallback), "", "a string");
 }
 
 std::optional<std::size_t> Settings::place_of_word(const Key& key, std::span<const Alternative> words,
@@ -505,22 +478,22 @@ std::optional<std::size_t> Settings::place_of_word(const Key& key, std::span<con
 
 std::vector<double> Settings::numbers(const Key& key, Range range, const std::optional<std::vector<double>>& fallback) {
   node_->describe(key, "a list, each element " + range_text(range), shown(fallback), !fallback);
-  return read_list<double>(
-      *node_, key.name, [&](const TomlNode& node) { return as_number(node, range); }, fallback, range_text(range));
+  return node_->read_list<double>(
+      key.name, [&](const TomlNode& node) { return as_number(node, range); }, fallback, range_text(range));
 }
 
 std::vector<std::int64_t> Settings::integers(const Key& key, const Stated<std::int64_t>& low,
                                              const Stated<std::int64_t>& high,
                                              const std::optional<std::vector<std::int64_t>>& fallback) {
   node_->describe(key, "a list, each element " + integer_text(low, high), shown(fallback), !fallback);
-  return read_list<std::int64_t>(
-      *node_, key.name, [&](const TomlNode& node) { return as_integer(node, low.value, high.value); }, fallback,
+  return node_->read_list<std::int64_t>(
+      key.name, [&](const TomlNode& node) { return as_integer(node, low.value, high.value); }, fallback,
       integer_text(low.value, high.value));
 }
 
 std::vector<std::string> Settings::texts(const Key& key, const std::optional<std::vector<std::string>>& fallback) {
   node_->describe(key, "a list, each element a string", shown(fallback), !fallback);
-  return read_list<std::string>(*node_, key.name, as<std::string>, fallback, "a string");
+  return node_->read_list<std::string>(key.name, as<std::string>, fallback, "a string");
 }
 
 std::vector<std::string> Settings::keys() const {
@@ -531,7 +504,7 @@ std::vector<std::string> Settings::keys() const {
 }
 
 bool Settings::has(const Key& key) const {
-  node_->entry(key.name);  // whoever asks knows the key, so it can be suggested
+  node_->entry(key.name);  // known, so that it can be suggested
   if (!key.sentence.empty()) node_->describe(key, "a string", {}, false);
   return node_->exploration ? node_->explored_presence(key.name) : node_->find(key.name) != nullptr;
 }
@@ -558,8 +531,7 @@ std::string Settings::written(std::string_view key) const {
   const Node::Entry& entry = node_->entry(key);
   const std::string name = node_->full_key(key);
   if (written) return fmt::format("{}: {} = {}", written->place.text(), name, shortened(inline_toml(*written)));
-  return fmt::format("{}: {}{}", node_->place.text(), name,
-                     entry.value ? fmt::format(" = {} (the default)", inline_toml(*entry.value)) : "");
+  return fmt::format("{}: {}{}", node_->place.text(), name, default_text(entry.value));
 }
 
 std::size_t Settings::faults_so_far() const { return node_->faults->size(); }
@@ -593,9 +565,8 @@ std::vector<Settings> Settings::sections(const Key& described) {
   std::vector<Settings> result;
   for (std::size_t i = 0; is_list && i < written->array().size(); ++i) {
     const TomlNode& element = written->array()[i];
-    if (entry.children.size() <= i) {
+    if (entry.children.size() <= i)
       entry.children.push_back(node_->child(key, &element, fmt::format("{}.{}", node_->full_key(key), i)));
-    }
     result.emplace_back().node_ = entry.children[i];
   }
   return result;
@@ -612,15 +583,13 @@ void Settings::fault(std::string_view key, std::string_view message) {
     if (!node_->silent) node_->faults->add(node_->place, fmt::format("{}; {}", node_->path, message));
     return;
   }
-  const TomlNode* written = node_->find(key);
   const Node::Entry& entry = node_->entry(key);
-  if (written) {
-    // Whoever rejects a name does not read the keys that belong to it.
+  if (const TomlNode* written = node_->find(key)) {
+    // A reader that rejects a name does not read the keys that belong to it.
     if (std::holds_alternative<std::string>(written->value)) node_->incomplete = true;
     node_->report_at(*written, key, std::string(message));
   } else if (!node_->silent) {
-    const std::string value = entry.value ? fmt::format(" = {} (the default)", inline_toml(*entry.value)) : "";
-    node_->faults->add(node_->place, fmt::format("{}{}; {}", node_->full_key(key), value, message));
+    node_->faults->add(node_->place, fmt::format("{}{}; {}", node_->full_key(key), default_text(entry.value), message));
   }
 }
 
@@ -628,9 +597,8 @@ namespace {
 
 constexpr std::uintmax_t most_bytes = 64'000'000;  // of an experiment file
 
-// Before it is opened: a device never ends, a pipe may never begin.
+// Call it before opening the file: reading a device never ends, and a pipe can block for ever.
 void check_file(const std::string& file) {
-  namespace fs = std::filesystem;
   if (file.empty()) throw TomlSyntaxFault("the name of the experiment file is empty");
   std::error_code problem;
   const fs::file_status status = fs::status(file, problem);
@@ -644,7 +612,228 @@ void check_file(const std::string& file) {
                                       most_bytes / 1'000'000));
 }
 
+// The second place of a search.
+std::string second_of(const std::vector<fs::path>& places) {
+  return places.size() > 1 ? fmt::format(", nor {}", fs::absolute(places[1]).string()) : "";
+}
+
+// True also for a link that leads nowhere.
+bool exists_as_anything(const fs::path& place) {
+  std::error_code ignored;
+  return fs::symlink_status(place, ignored).type() != fs::file_type::not_found;
+}
+
+// One reading: its answers beyond the fixed ones, and what it found.
+struct Reading {
+  std::size_t parent = 0;  // the reading that asked the question, and has one answer less
+  Answers told;
+  std::vector<Exploration::Question> asked;
+  std::set<std::size_t> keys;  // places among all descriptions
+
+  bool asks(const Exploration::Question& question) const { return std::ranges::find(asked, question) != asked.end(); }
+};
+
+using Way = std::map<std::string, std::set<std::string>>;  // to a key: the words of each question
+
+// A question, and for each of its words the reading that differs only by this answer.
+struct Fork {
+  Exploration::Question question;
+  std::vector<std::size_t> readings;
+};
+
+class Readings {
+ public:
+  Readings(const std::function<void(Settings&)>& read, const Answers& fixed) : read_(read), fixed_(fixed) {
+    add(0, {});
+    for (std::size_t i = 0; i < readings_.size(); ++i) branch(i);
+  }
+
+  // A key that is read only where it is written is optional. A key that is also read in any case is listed twice.
+  std::vector<KeyDescription> keys() const {
+    std::vector<KeyDescription> result;
+    for (std::size_t i = 0; i < descriptions_.size(); ++i) {
+      KeyDescription key = descriptions_[i];
+      const auto [always, where_written] = ways_to(i);
+      if (!always.empty()) {
+        key.conditions = conditions_of(always);
+        result.push_back(key);
+      }
+      if (!where_written.empty() && (always.empty() || key.required)) {
+        key.conditions = conditions_of(where_written);
+        key.required = false;
+        result.push_back(std::move(key));
+      }
+    }
+    return result;
+  }
+
+ private:
+  std::size_t add(std::size_t parent, Answers told) {
+    Answers given = fixed_;
+    given.insert(told.begin(), told.end());
+    Exploration exploration(std::move(given));
+    SettingsDocument document(exploration);
+    Settings root = document.root();
+    read_(root);
+    readings_.push_back({parent, std::move(told), exploration.asked(), {}});
+    for (KeyDescription& key : document.descriptions()) readings_.back().keys.insert(place_of(std::move(key)));
+    return readings_.size() - 1;
+  }
+
+  std::size_t place_of(KeyDescription key) {
+    const auto known = std::ranges::find(descriptions_, key);
+    if (known != descriptions_.end()) return static_cast<std::size_t>(known - descriptions_.begin());
+    descriptions_.push_back(std::move(key));
+    return descriptions_.size() - 1;
+  }
+
+  // Tries all words of the questions that the reading's parent has not asked.
+  void branch(std::size_t index) {
+    const std::vector<Exploration::Question> asked = readings_[index].asked;
+    for (const Exploration::Question& question : asked) {
+      const bool is_new = index == 0 || !readings_[readings_[index].parent].asks(question);
+      if (!is_new || fixed_.contains(question.key)) continue;
+      Fork fork{question, {}};
+      for (std::size_t word = 0; word < question.words.size(); ++word) {
+        Answers told = readings_[index].told;
+        told[question.key] = question.words[word];
+        fork.readings.push_back(word == question.usual ? index : add(index, std::move(told)));
+      }
+      forks_.push_back(std::move(fork));
+    }
+  }
+
+  // For each reading that has the key and whose parent lacks it: the answers that lead there, and the answers to its
+  // own questions that keep the key. Second: those among them with the answer that the key itself is written.
+  std::pair<std::vector<Way>, std::vector<Way>> ways_to(std::size_t key) const {
+    std::vector<Way> always, where_written;
+    for (std::size_t i = 0; i < readings_.size(); ++i) {
+      const bool is_first =
+          readings_[i].keys.contains(key) && (i == 0 || !readings_[readings_[i].parent].keys.contains(key));
+      if (!is_first) continue;
+      Way way;
+      for (const auto& [question, word] : readings_[i].told) way[question].insert(word);
+      for (const Fork& fork : forks_)
+        if (fork.readings[fork.question.usual] == i)
+          narrow(way, fork, [&](const Reading& one) { return one.keys.contains(key); });
+      narrow_to_askers(way, i);
+      (way.erase(descriptions_[key].path + "?") > 0 ? where_written : always).push_back(std::move(way));
+    }
+    return {joined(std::move(always)), joined(std::move(where_written))};
+  }
+
+  static std::vector<std::vector<Condition>> conditions_of(const std::vector<Way>& ways) {
+    std::vector<std::vector<Condition>> result;
+    for (const Way& way : ways) {
+      if (way.empty()) return {};
+      std::vector<Condition>& all = result.emplace_back();
+      for (const auto& [question, words] : way) all.push_back({question, {words.begin(), words.end()}});
+    }
+    return result;
+  }
+
+  // Restricts the way to those words of a question whose readings fulfil the condition.
+  template <typename Holds>
+  void narrow(Way& way, const Fork& fork, const Holds& holds) const {
+    std::set<std::string> words;
+    for (std::size_t word = 0; word < fork.readings.size(); ++word)
+      if (holds(readings_[fork.readings[word]])) words.insert(fork.question.words[word]);
+    if (words.size() < fork.question.words.size()) way[fork.question.key] = std::move(words);
+  }
+
+  // An answer belongs to a question of the parent. Readings that differ from the parent by one word perhaps do not ask
+  // it: then the way needs the words of those that do. Questions about presence do not count: a reader that has asked
+  // one perhaps needs no other.
+  void narrow_to_askers(Way& way, std::size_t reading) const {
+    for (; reading != 0; reading = readings_[reading].parent) {
+      const Reading& parent = readings_[readings_[reading].parent];
+      for (const Exploration::Question& question : parent.asked) {
+        if (parent.told.contains(question.key) || !readings_[reading].told.contains(question.key)) continue;
+        for (const Fork& fork : forks_)
+          if (fork.readings[fork.question.usual] == readings_[reading].parent && !fork.question.key.ends_with('?'))
+            narrow(way, fork, [&](const Reading& one) { return one.asks(question); });
+      }
+    }
+  }
+
+  // Joins ways that differ only by the words of one question.
+  static std::vector<Way> joined(std::vector<Way> ways) {
+    for (std::size_t i = 0; i < ways.size(); ++i)
+      for (std::size_t j = i + 1; j < ways.size(); ++j)
+        if (join(ways[i], ways[j])) {
+          ways.erase(ways.begin() + static_cast<std::ptrdiff_t>(j));
+          return joined(std::move(ways));
+        }
+    return ways;
+  }
+
+  static bool join(Way& into, const Way& way) {
+    const auto question_of = [](const auto& pair) { return pair.first; };
+    if (!std::ranges::equal(into, way, {}, question_of, question_of)) return false;
+    std::vector<std::string> different;
+    for (const auto& [question, words] : way)
+      if (into.at(question) != words) different.push_back(question);
+    if (different.size() > 1) return false;
+    for (const std::string& question : different) {
+      std::set<std::string>& words = into.at(question);
+      words.insert(way.at(question).begin(), way.at(question).end());
+      if (words == std::set<std::string>{absent, present}) into.erase(question);
+    }
+    return true;
+  }
+
+  const std::function<void(Settings&)>& read_;
+  const Answers& fixed_;
+  std::vector<Reading> readings_;  // each behind its parent
+  std::vector<Fork> forks_;
+  std::vector<KeyDescription> descriptions_;  // in the order of discovery
+};
+
 }  // namespace
+
+std::vector<fs::path> Settings::places_of_path(const Key& key, const char* takes) {
+  node_->describe(key, takes, {}, true);
+  const std::size_t faults = faults_so_far();
+  const std::string named = text(key.name);
+  return faults_so_far() > faults ? std::vector<fs::path>{} : node_->places_of(named);
+}
+
+fs::path Settings::file(const Key& described) {
+  const std::string_view key = described.name;
+  const std::vector<fs::path> places = places_of_path(described, "the name of a file");
+  if (places.empty()) return {};
+  std::error_code ignored;
+  for (const fs::path& place : places) {
+    if (!fs::is_regular_file(place, ignored)) continue;
+    node_->record(key, fs::absolute(place).lexically_normal().string());
+    return place;
+  }
+  const bool is_named = !places.back().empty();
+  const auto other = std::ranges::find_if(places, [&](const fs::path& place) { return fs::exists(place, ignored); });
+  if (!is_named)
+    fault(key, "must be the name of a file");
+  else if (other != places.end())
+    fault(key, fmt::format("{} is {}; must be a file", other->string(),
+                           fs::is_directory(*other, ignored) ? "a directory" : "a device or a pipe"));
+  else
+    fault(key, fmt::format("there is no file {}{}", places.front().string(), second_of(places)));
+  return {};
+}
+
+fs::path Settings::directory(const Key& described) {
+  const std::string_view key = described.name;
+  const std::vector<fs::path> places = places_of_path(described, "the name of a directory");
+  if (places.empty()) return {};
+  std::error_code ignored;
+  auto found = std::ranges::find_if(places, [&](const fs::path& place) { return fs::is_directory(place, ignored); });
+  if (found == places.end()) found = std::ranges::find_if(places, exists_as_anything);
+  if (found == places.end()) {
+    fault(key, fmt::format("{}: no such directory{}", places.front().string(), second_of(places)));
+    return {};
+  }
+  node_->record(key, fs::absolute(*found).lexically_normal().string());
+  return *found;
+}
 
 TomlNode load_toml(const std::string& file) {
   check_file(file);
@@ -710,239 +899,6 @@ std::vector<KeyDescription> SettingsDocument::descriptions() const {
   root_.node_->add_descriptions(keys);
   return keys;
 }
-
-// Keys that name files and directories.
-namespace {
-
-// Where a name was sought after the first place.
-std::string second_of(const std::vector<std::filesystem::path>& places) {
-  return places.size() > 1 ? fmt::format(", nor {}", std::filesystem::absolute(places[1]).string()) : "";
-}
-
-// Also a link that leads nowhere.
-bool exists_as_anything(const std::filesystem::path& place) {
-  std::error_code ignored;
-  return std::filesystem::symlink_status(place, ignored).type() != std::filesystem::file_type::not_found;
-}
-
-}  // namespace
-
-std::filesystem::path Settings::file(const Key& described) {
-  namespace fs = std::filesystem;
-  node_->describe(described, "the name of a file", {}, true);
-  const std::string_view key = described.name;
-  const std::size_t faults = faults_so_far();
-  const fs::path named = text(key);
-  if (faults_so_far() > faults) return {};
-  std::error_code ignored;
-  const std::vector<fs::path> places = node_->places_of(named);
-  for (const fs::path& place : places) {
-    if (!fs::is_regular_file(place, ignored)) continue;
-    node_->record(key, fs::absolute(place).lexically_normal().string());
-    return place;
-  }
-  const auto other = std::ranges::find_if(places, [&](const fs::path& place) { return fs::exists(place, ignored); });
-  if (other != places.end() && !named.empty()) {
-    fault(key, fmt::format("{} is {}; must be a file", other->string(),
-                           fs::is_directory(*other, ignored) ? "a directory" : "a device or a pipe"));
-  } else {
-    fault(key, named.empty() ? "must be the name of a file"
-                             : fmt::format("there is no file {}{}", places.front().string(), second_of(places)));
-  }
-  return {};
-}
-
-std::filesystem::path Settings::directory(const Key& described) {
-  namespace fs = std::filesystem;
-  node_->describe(described, "the name of a directory", {}, true);
-  const std::string_view key = described.name;
-  const std::size_t faults = faults_so_far();
-  const fs::path named = text(key);
-  if (faults_so_far() > faults) return {};
-  std::error_code ignored;
-  const std::vector<fs::path> places = node_->places_of(named);
-  auto found = std::ranges::find_if(places, [&](const fs::path& place) { return fs::is_directory(place, ignored); });
-  if (found == places.end()) found = std::ranges::find_if(places, exists_as_anything);
-  if (found == places.end()) {
-    fault(key, fmt::format("{}: no such directory{}", places.front().string(), second_of(places)));
-    return {};
-  }
-  node_->record(key, fs::absolute(*found).lexically_normal().string());
-  return *found;
-}
-
-namespace {
-
-using Answers = std::map<std::string, std::string>;
-
-// One reading: what it was told beside what is fixed, and what it found.
-struct Reading {
-  std::size_t parent = 0;  // the reading that differs by one answer, which asked the question
-  Answers told;
-  std::vector<Exploration::Question> asked;
-  std::set<std::size_t> keys;  // their places among all descriptions
-
-  bool asks(const Exploration::Question& question) const { return std::ranges::find(asked, question) != asked.end(); }
-};
-
-using Way = std::map<std::string, std::set<std::string>>;  // to a key: the words of each question
-
-// A question and the readings in which it alone is answered otherwise, by its words' places.
-struct Fork {
-  Exploration::Question question;
-  std::vector<std::size_t> readings;
-};
-
-class Readings {
- public:
-  Readings(const std::function<void(Settings&)>& read, const Answers& fixed) : read_(read), fixed_(fixed) {
-    add(0, {});
-    for (std::size_t i = 0; i < readings_.size(); ++i) branch(i);
-  }
-
-  // A key that is read where it is written alone may be left out; where it is read in any case too, it is there twice.
-  std::vector<KeyDescription> keys() const {
-    std::vector<KeyDescription> result;
-    for (std::size_t i = 0; i < descriptions_.size(); ++i) {
-      KeyDescription key = descriptions_[i];
-      const auto [always, where_written] = ways_to(i);
-      if (!always.empty()) {
-        key.conditions = conditions_of(always);
-        result.push_back(key);
-      }
-      if (!where_written.empty() && (always.empty() || key.required)) {
-        key.conditions = conditions_of(where_written);
-        key.required = false;
-        result.push_back(std::move(key));
-      }
-    }
-    return result;
-  }
-
- private:
-  std::size_t add(std::size_t parent, Answers told) {
-    Answers given = fixed_;
-    given.insert(told.begin(), told.end());
-    Exploration exploration(std::move(given));
-    SettingsDocument document(exploration);
-    Settings root = document.root();
-    read_(root);
-    readings_.push_back({parent, std::move(told), exploration.asked(), {}});
-    for (KeyDescription& key : document.descriptions()) readings_.back().keys.insert(place_of(std::move(key)));
-    return readings_.size() - 1;
-  }
-
-  std::size_t place_of(KeyDescription key) {
-    const auto known = std::ranges::find(descriptions_, key);
-    if (known != descriptions_.end()) return static_cast<std::size_t>(known - descriptions_.begin());
-    descriptions_.push_back(std::move(key));
-    return descriptions_.size() - 1;
-  }
-
-  // Tries all words of the questions that its parent has not asked.
-  void branch(std::size_t index) {
-    const std::vector<Exploration::Question> asked = readings_[index].asked;
-    for (const Exploration::Question& question : asked) {
-      const bool is_new = index == 0 || !readings_[readings_[index].parent].asks(question);
-      if (!is_new || fixed_.contains(question.key)) continue;
-      Fork fork{question, {}};
-      for (std::size_t word = 0; word < question.words.size(); ++word) {
-        Answers told = readings_[index].told;
-        told[question.key] = question.words[word];
-        fork.readings.push_back(word == question.usual ? index : add(index, std::move(told)));
-      }
-      forks_.push_back(std::move(fork));
-    }
-  }
-
-  // The answers that lead to each reading that first has it, and those of its own questions that keep it. Second: the
-  // same where one of them is that it is written itself.
-  std::pair<std::vector<Way>, std::vector<Way>> ways_to(std::size_t key) const {
-    std::vector<Way> always, where_written;
-    for (std::size_t i = 0; i < readings_.size(); ++i) {
-      const bool is_first =
-          readings_[i].keys.contains(key) && (i == 0 || !readings_[readings_[i].parent].keys.contains(key));
-      if (!is_first) continue;
-      Way way;
-      for (const auto& [question, word] : readings_[i].told) way[question].insert(word);
-      for (const Fork& fork : forks_) narrow(way, fork, i, key);
-      narrow_to_askers(way, i);
-      (way.erase(descriptions_[key].path + "?") > 0 ? where_written : always).push_back(std::move(way));
-    }
-    return {joined(std::move(always)), joined(std::move(where_written))};
-  }
-
-  static std::vector<std::vector<Condition>> conditions_of(const std::vector<Way>& ways) {
-    std::vector<std::vector<Condition>> result;
-    for (const Way& way : ways) {
-      if (way.empty()) return {};
-      std::vector<Condition>& all = result.emplace_back();
-      for (const auto& [question, words] : way) all.push_back({question, {words.begin(), words.end()}});
-    }
-    return result;
-  }
-
-  void narrow(Way& way, const Fork& fork, std::size_t reading, std::size_t key) const {
-    if (fork.readings[fork.question.usual] != reading) return;
-    std::set<std::string> words;
-    for (std::size_t word = 0; word < fork.readings.size(); ++word)
-      if (readings_[fork.readings[word]].keys.contains(key)) words.insert(fork.question.words[word]);
-    if (words.size() < fork.question.words.size()) way[fork.question.key] = std::move(words);
-  }
-
-  // What was told was an answer to a question that its parent has asked, and that others may not ask which differ from
-  // the parent by one word. Not by whether a key is written: who has asked about one may just need no other.
-  void narrow_to_askers(Way& way, std::size_t reading) const {
-    for (; reading != 0; reading = readings_[reading].parent) {
-      const Reading& parent = readings_[readings_[reading].parent];
-      for (const Exploration::Question& question : parent.asked) {
-        if (parent.told.contains(question.key) || !readings_[reading].told.contains(question.key)) continue;
-        for (const Fork& fork : forks_) {
-          if (fork.readings[fork.question.usual] != readings_[reading].parent || fork.question.key.ends_with('?'))
-            continue;
-          std::set<std::string> words;
-          for (std::size_t word = 0; word < fork.readings.size(); ++word)
-            if (readings_[fork.readings[word]].asks(question)) words.insert(fork.question.words[word]);
-          if (words.size() < fork.question.words.size()) way[fork.question.key] = std::move(words);
-        }
-      }
-    }
-  }
-
-  // Ways that differ by the words of one question are one.
-  static std::vector<Way> joined(std::vector<Way> ways) {
-    for (std::size_t i = 0; i < ways.size(); ++i)
-      for (std::size_t j = i + 1; j < ways.size(); ++j)
-        if (join(ways[i], ways[j])) {
-          ways.erase(ways.begin() + static_cast<std::ptrdiff_t>(j));
-          return joined(std::move(ways));
-        }
-    return ways;
-  }
-
-  static bool join(Way& into, const Way& way) {
-    const auto question_of = [](const auto& pair) { return pair.first; };
-    if (!std::ranges::equal(into, way, {}, question_of, question_of)) return false;
-    std::vector<std::string> different;
-    for (const auto& [question, words] : way)
-      if (into.at(question) != words) different.push_back(question);
-    if (different.size() > 1) return false;
-    for (const std::string& question : different) {
-      std::set<std::string>& words = into.at(question);
-      words.insert(way.at(question).begin(), way.at(question).end());
-      if (words == std::set<std::string>{absent, present}) into.erase(question);
-    }
-    return true;
-  }
-
-  const std::function<void(Settings&)>& read_;
-  const Answers& fixed_;
-  std::vector<Reading> readings_;  // those that differ by an answer behind the one that they differ from
-  std::vector<Fork> forks_;
-  std::vector<KeyDescription> descriptions_;  // in the order in which they were found
-};
-
-}  // namespace
 
 std::vector<KeyDescription> describe(const std::function<void(Settings&)>& read, const Answers& fixed) {
   return Readings(read, fixed).keys();

@@ -1,10 +1,9 @@
-// A typed, checking view of one table of an experiment file. Every part of Syncopate (an algorithm,
-// a delay process, a model) reads its own keys through this class; what was read, with defaults
-// filled in, becomes the resolved configuration; what nobody read is an unknown key. The same calls say what there is
-// to read, where nothing is written.
+// A typed, checking view of one table of an experiment file. Every part of Syncopate (an algorithm, a delay process, a
+// model) reads its own keys through Settings. What was read, with defaults filled in, becomes the resolved
+// configuration. Keys that nobody read are unknown keys. The same calls list all keys if nothing is written.
 //
-// Faults do not throw: they are collected (file:line:column: key = found; must be ...; did you mean
-// ...?) and the default, or the lower bound, is returned, so that one pass reports all of them.
+// Faults do not throw: they are collected (file:line:column: key = found; must be ...; did you mean ...?), and readers
+// return the default, or the lower bound. So one pass reports all of them.
 #pragma once
 
 #include <concepts>
@@ -30,24 +29,24 @@
 
 namespace syncopate {
 
-// Faults of a configuration: collected, so that one pass reports all of them.
+// Faults of a configuration.
 class FaultList {
  public:
   // The same fault at the same place counts once; the command line is one place.
   void add(const SourcePlace& place, std::string text);
   void add(const FaultList& others);
-  // Those that are not known yet, of keys that begin with `prefix` under another name: what is known by `prefix` there
-  // is called `name` here. Where a key of what is written has a fault under another name already, these are not told.
+  // The same with `name` in place of a prefix of keys. Leaves out faults that are known, and those of keys that already
+  // have a fault under another name.
   void add(const FaultList& others, const std::string& prefix, const std::string& name);
 
-  // Adds to each fault's text what `reason` says of it.
+  // Appends reason(text) to each fault's text.
   void explain(const std::function<std::string(const std::string& text)>& reason);
 
   bool empty() const { return faults_.empty(); }
   std::size_t size() const { return faults_.size(); }
 
-  // One fault per line, "place: text"; those of the file in the order of its lines, then the command line's. Of very
-  // many the first ones, and how many more there are.
+  // One fault per line, "place: text": the file's in the order of lines, then the command line's. A long list ends with
+  // the number of those left out.
   std::string report() const;
 
  private:
@@ -60,23 +59,22 @@ class FaultList {
   std::set<Fault> known_;
 };
 
-// How a reader declares a key: at the one place that reads it stand its name, what it means, its unit, its range and
-// its default. Messages, `syncopate list` and the reference of the experiment file are all made from there.
-// What is said of a key; valid during the call that it is passed to.
+// A key's name, meaning and unit, declared where it is read, with its range and default. Messages, `syncopate list` and
+// the reference of the experiment file are made from these. Valid during the call that it is passed to.
 struct Key {
-  Key(const char* name) : name(name) {}         // NOLINT: where the key has been described before
+  Key(const char* name) : name(name) {}         // NOLINT: of a key that has been described before
   Key(const std::string& name) : name(name) {}  // NOLINT
   Key(std::string_view name) : name(name) {}    // NOLINT
   Key(std::string_view name, std::string_view sentence, std::string_view unit = {}, std::string_view left_out = {})
       : name(name), sentence(sentence), unit(unit), left_out(left_out) {}
 
   std::string_view name;
-  std::string_view sentence{};  // what it means, on one line
+  std::string_view sentence{};  // its meaning, on one line
   std::string_view unit{};      // "s", "bytes", ...; empty: a plain number
-  std::string_view left_out{};  // what holds without it, of a key that may be left out and has no default
+  std::string_view left_out{};  // of an optional key without a default: what holds without it
 };
 
-// A closed or open interval a number must lie in.
+// The interval that a number must lie in.
 struct Range {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -89,8 +87,8 @@ struct Range {
   static constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
 };
 
-// A bound or a default. One that follows from other keys has words for the reference, where no number can stand:
-// Stated(workers - 1, "workers - 1").
+// A bound or a default. One that follows from other keys has words for the reference: Stated(workers - 1, "workers -
+// 1").
 template <typename Value>
 struct Stated {
   template <std::convertible_to<Value> From>
@@ -117,18 +115,17 @@ struct Alternative {
   std::string_view sentence{};
 };
 
-// A key of an experiment file that somebody asked for, be it written or not.
+// A key of an experiment file that was asked for, written or not.
 struct KnownKey {
-  std::string path;                  // as in an override: "delays.0.scale"; of a table that is not there, its own
-  std::vector<std::string> choices;  // the words that it takes, where it takes one of several
+  std::string path;                  // as in an override: "delays.0.scale"; of an absent table, the table's
+  std::vector<std::string> choices;  // the words of a choice
 };
 
 class SettingsDocument;  // the parsed file, its faults, and what was read from it
 
 class Settings {
  public:
-  // Each reader takes the key, described, and either a default or nothing, which makes the key required.
-  // `inf` is allowed for a number whose range has no upper bound.
+  // Without a fallback the key is required. A number without an upper bound can be `inf`.
   double number(const Key& key, Range range, const std::optional<Stated<double>>& fallback = {});
   std::int64_t integer(const Key& key, const Stated<std::int64_t>& low, const Stated<std::int64_t>& high,
                        const std::optional<Stated<std::int64_t>>& fallback = {});
@@ -139,14 +136,14 @@ class Settings {
                                      const std::optional<std::vector<std::int64_t>>& fallback = {});
   std::vector<std::string> texts(const Key& key, const std::optional<std::vector<std::string>>& fallback = {});
 
-  // A key that may be left out and has no default.
+  // Optional keys without a default.
   std::optional<double> optional_number(const Key& key, Range range);
   std::optional<std::int64_t> optional_integer(const Key& key, const Stated<std::int64_t>& low,
                                                const Stated<std::int64_t>& high);
   std::optional<bool> optional_flag(const Key& key);
 
-  // One of the words of a table, as the value that stands beside it. An unknown word is a fault that names the nearest;
-  // returned is then the default, or nothing. A default that follows from other keys has words.
+  // One of the words of a table, returned as the value beside it. An unknown word is a fault that names the nearest,
+  // and gives the fallback, or nothing. `fallback_words` describe a fallback that follows from other keys.
   template <typename Value>
   Value choice(const Key& key, std::initializer_list<Named<std::type_identity_t<Value>>> table, Value fallback,
                std::string_view fallback_words = {});
@@ -156,32 +153,31 @@ class Settings {
   template <typename Rows>
   auto row(const Key& key, const Rows& rows, std::string_view fallback = {}) -> decltype(std::data(rows));
 
-  // The path of an existing file that the key names: relative to the experiment file's folder, or else to the
-  // working directory. Resolved to an absolute one, which is found from everywhere. Empty after a fault.
+  // An existing file: relative to the experiment file's folder, or else to the working directory. The resolved
+  // configuration has the absolute path. Empty after a fault.
   std::filesystem::path file(const Key& key);
-  // The same for a directory, or for what is there in its place, which the reader refuses. Empty where there is
-  // nothing.
+  // The same for a directory, or for anything else in its place, which the reader must refuse. Empty if nothing is
+  // there.
   std::filesystem::path directory(const Key& key);
 
   // The keys that are written, in their order, for tables whose keys are names.
   std::vector<std::string> keys() const;
 
-  // Whether the key is written. A key that was asked about is known and need not be read; one that is not read
-  // everywhere is described here.
+  // Whether the key is written. The key is then known and need not be read. Describe it here if it is not always read.
   bool has(const Key& key) const;
 
-  // Whether a table is written there, for keys that take a number or a table. Read as the one or the other.
+  // Whether a table is written there, for keys that take a number or a table.
   bool has_table(const Key& key) const;
 
-  // A fault "must be left out: <reason>" where the key is written, which means something in other files alone. It is not
+  // A fault "must be left out: <reason>" if the key is written. The key, which only other files can have, is not
   // described.
   void refuse(std::string_view key, std::string_view reason);
 
-  // The value where it is written as a string, for keys that take a number or a word.
+  // The value if it is written as a string, for keys that take a number or a word.
   std::optional<std::string> word(std::string_view key) const;
 
-  // Leaves a value that was read out of the resolved configuration, because its default means nothing here
-  // and would mean something once it is written.
+  // Leaves a value that was read out of the resolved configuration, because its default means nothing here and would
+  // mean something once it is written.
   void leave_out(std::string_view key);
 
   // A sub-table; an absent one reads as empty, so that its defaults apply and its required keys are faults.
@@ -189,28 +185,31 @@ class Settings {
   // An array of tables; absent: none.
   std::vector<Settings> sections(const Key& key);
 
-  // Makes a table known and copies it as it is written; for parts that no Settings reads. Without a sentence it is not
+  // Makes a table known and copies it as it is written, for parts that no Settings reads. Without a sentence it is not
   // described: it must not be given here.
   void keep_as_written(const Key& key);
 
-  // Reports a fault that concerns several keys or needs knowledge the readers lack, at the key's place
-  // (at the table's, if the key is absent): "<place>: <key> = <found>; <message>".
+  // Reports a fault that concerns several keys or that the readers cannot see: "<place>: <key> = <found>; <message>".
+  // The place is the key's, or the table's if the key is absent.
   void fault(std::string_view key, std::string_view message);
 
-  // "<place>: <key> = <found>" as in a fault, for what is found out later.
+  // "<place>: <key> = <found>" as in a fault, for faults that are found later.
   std::string written(std::string_view key) const;
 
-  // Faults found so far in the whole document. A check that depends on values is left out where this has
-  // grown while they were read: what follows from a fault is no fault of its own.
+  // Number of faults so far in the whole document. If it has grown while values were read, skip checks of these values:
+  // the consequence of a fault is no fault of its own.
   std::size_t faults_so_far() const;
 
  private:
   friend class SettingsDocument;
   struct Node;
 
-  // Where the word stands in the table; the default's place, or nothing, after a fault.
+  // The place of the word in the table; after a fault the fallback.
   std::optional<std::size_t> place_of_word(const Key& key, std::span<const Alternative> words,
                                            std::optional<std::size_t> fallback, std::string_view fallback_words = {});
+
+  // Reads a path and returns the places to look for it, the name as it is written last; none after a fault.
+  std::vector<std::filesystem::path> places_of_path(const Key& key, const char* takes);
 
   std::shared_ptr<Node> node_;
 };
@@ -248,20 +247,14 @@ auto Settings::row(const Key& key, const Rows& rows, std::string_view fallback) 
   return place ? std::data(rows) + *place : nullptr;
 }
 
-// What there is to read: all keys that a reader would take, found by letting it read where nothing is written.
-// A word of a choice, or one of two words about a key: present, absent.
-struct Answer {
-  std::string key;   // its path; of a question about presence with a question mark, "average?"
-  std::string word;  // what stands there
-  auto operator<=>(const Answer&) const = default;
-};
+// Whether a key is written, as words of a Condition.
 inline constexpr const char* present = "present";
 inline constexpr const char* absent = "absent";
 
-// What keys are read depends on what others say. A key is there where all of these hold.
+// A key exists if another key is one of these words.
 struct Condition {
-  std::string key;                 // as that of an Answer
-  std::vector<std::string> words;  // one of them
+  std::string key;  // the path of a choice; with a question mark, "average?": whether it is written
+  std::vector<std::string> words;
   auto operator<=>(const Condition&) const = default;
 };
 
@@ -271,11 +264,11 @@ struct KeyDescription {
   std::string takes;                      // "a number above 0", "one of ..."
   std::string unit{};                     // empty: a plain number, or none
   std::optional<std::string> fallback{};  // the default as TOML, or in words
-  std::string left_out{};                 // what holds without it, where there is no default
-  bool required = false;                  // otherwise, without a default, it may be left out
+  std::string left_out{};                 // what holds without it, if there is no default
+  bool required = false;                  // false without a default: optional
   std::vector<std::pair<std::string, std::string>> words{};  // of a choice, with their sentences, if they have any
   std::string sentence{};
-  std::vector<std::vector<Condition>> conditions{};  // any of these lists holds; none: always there
+  std::vector<std::vector<Condition>> conditions{};  // all of one of these lists hold; none: always there
 
   Kind kind = Kind::value;
 
@@ -283,30 +276,30 @@ struct KeyDescription {
   bool operator==(const KeyDescription&) const = default;
 };
 
-// All keys of a reader, in the order in which it reads them, those of each condition after those that are always there.
-// It reads as if nothing were written, again and again: each word of each choice that it meets is tried once, and each
-// question whether a key is written is answered once with yes, the others being as usual. A key that exists only where
-// two questions that do not follow from each other are both answered unusually is not found. `fixed` holds everywhere,
-// and is no condition of what is found.
+// All keys of a reader, in the order in which it reads them, those with conditions after those without. The reader
+// reads again and again as if nothing were written. Each word of each choice that it meets is tried once, and each
+// question whether a key is written is once answered with yes; the other answers are the defaults. A key that needs two
+// unusual answers to questions that do not follow from each other is not found. `fixed` answers hold everywhere, and
+// are no conditions.
 std::vector<KeyDescription> describe(const std::function<void(Settings&)>& read,
                                      const std::map<std::string, std::string>& fixed = {});
 
-// One document while it is read through Settings: it owns what was written, the faults found, and the
-// record of what was read. Settings taken from it are valid as long as it lives.
 // Reads and parses a TOML file. Throws TomlSyntaxFault, also for a file that cannot be read:
 // "file: what is wrong".
 TomlNode load_toml(const std::string& file);
 
-// Applies "key=value" overrides, and "~key", which removes a key, in their order; one that cannot be applied is a fault
+// Applies overrides in their order: "key=value", and "~key", which removes a key. One that cannot be applied is a fault
 // of the command line.
 void apply_overrides(TomlNode& root, std::span<const std::string> overrides, FaultList& faults);
 
 class Exploration;
 
+// One document while it is read through Settings. It owns the written tables, the faults, and the record of what was
+// read. Settings from it are valid as long as it lives.
 class SettingsDocument {
  public:
   explicit SettingsDocument(TomlNode root);
-  // One in which nothing is written, and whose reader is told what the exploration says.
+  // A document in which nothing is written; the exploration answers its reader's questions.
   explicit SettingsDocument(Exploration& exploration);
   ~SettingsDocument();
   SettingsDocument(const SettingsDocument&) = delete;
@@ -316,16 +309,16 @@ class SettingsDocument {
 
   const FaultList& faults() const { return faults_; }  // so far
 
-  // All faults and the keys nobody asked for. Call it when everything has been read.
+  // All faults, with unknown keys. Call it when everything has been read.
   const FaultList& check();
 
-  // What was read, with defaults, as a document that reads back to itself.
+  // The values that were read, with defaults, as a document that reads back to itself.
   TomlNode resolved() const;
 
-  // All keys that the document may have beside those that are tables here.
+  // All keys that the document can have, except those that are tables here.
   std::vector<KnownKey> known_keys() const;
 
-  // What was described while it was explored, in the order in which it was read.
+  // The keys that were described while the document was explored, in the order of reading.
   std::vector<KeyDescription> descriptions() const;
 
  private:

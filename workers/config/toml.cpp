@@ -1,3 +1,6 @@
+// The parser's assertions do not hold for every text that is no TOML; the code after them finds such faults and their
+// places. The distribution's library is built without assertions; where toml++ is headers alone, they would end the
+// program.
 #define TOML_ASSERT(expression) static_cast<void>(0)
 
 #include "workers/config/toml.hpp"
@@ -8,15 +11,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstdint>
 #include <sstream>
 #include <utility>
-#include <vector>
 
 #include "workers/base/machine.hpp"
-
-// The parser's assertions do not hold of every text that is no TOML; what follows them finds that, too, and says where.
-// The distribution's library is built without them; where toml++ is headers alone, they would end the program.
 
 namespace syncopate {
 
@@ -43,6 +41,7 @@ std::size_t end_of_string(std::string_view text, std::size_t begin) {
   return text.size();
 }
 
+// Throws TomlSyntaxFault at the first place with more than most_levels levels. Other faults are the parser's to report.
 class NestingScan {
  public:
   NestingScan(std::string_view text, const std::string& source) : text_(text), source_(source) {}
@@ -128,12 +127,6 @@ class NestingScan {
   bool after_dot_ = false;
 };
 
-}  // namespace
-
-void check_nesting(std::string_view text, const std::string& source) { NestingScan(text, source).run(); }
-
-namespace {
-
 SourcePlace place_of(const toml::source_region& region, const std::string& source) {
   return {source, static_cast<std::uint32_t>(region.begin.line), static_cast<std::uint32_t>(region.begin.column)};
 }
@@ -142,9 +135,8 @@ TomlNode convert(const toml::node& node, const std::string& source);
 
 TomlNode::Table convert_table(const toml::table& table, const std::string& source) {
   TomlNode::Table members;
-  for (const auto& [key, value] : table) {
+  for (const auto& [key, value] : table)
     members.push_back({std::string(key.str()), place_of(key.source(), source), convert(value, source)});
-  }
   // toml++ sorts by key; the document's own order is that of the places.
   std::ranges::stable_sort(members, {},
                            [](const TomlNode::Member& m) { return std::pair(m.place.line, m.place.column); });
@@ -181,7 +173,7 @@ TomlNode convert(const toml::node& node, const std::string& source) {
   return result;
 }
 
-// What a value takes while it is read, in the parser's tree and in ours, and in the copies that follow.
+// Memory of a value while it is read: in the parser's tree, in ours, and in the copies that follow.
 constexpr double bytes_of_value = 400;
 
 void require_memory_for(std::string_view text, const std::string& source) {
@@ -196,11 +188,83 @@ void require_memory_for(std::string_view text, const std::string& source) {
                                                 values, 1e-9 * needed, 1e-9 * free));
 }
 
+std::string basic_string_literal(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\')
+      result += fmt::format("\\{}", c);
+    else if (c == '\n')
+      result += "\\n";
+    else if (c == '\t')
+      result += "\\t";
+    else if (code < 0x20 || code == 0x7f)
+      result += fmt::format("\\u{:04X}", static_cast<unsigned>(code));
+    else
+      result += c;
+  }
+  return result + '"';
+}
+
+// The shortest digits that read back as the same number, marked as no integer.
+std::string number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  std::string digits = fmt::format("{}", value);
+  if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
+  return digits;
+}
+
+struct InlineWriter {
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
+  std::string operator()(double value) const { return number(value); }
+  std::string operator()(const std::string& value) const { return basic_string_literal(value); }
+  std::string operator()(const TomlNode::Moment& value) const { return value.text; }
+
+  std::string operator()(const TomlNode::Array& elements) const {
+    std::string result;
+    for (const TomlNode& element : elements) result += (result.empty() ? "" : ", ") + inline_toml(element);
+    return "[" + result + "]";
+  }
+
+  std::string operator()(const TomlNode::Table& members) const {
+    std::string result;
+    for (const auto& [key, place, value] : members)
+      result += fmt::format("{}{} = {}", result.empty() ? "" : ", ", toml_key(key), inline_toml(value));
+    return result.empty() ? "{}" : "{ " + result + " }";
+  }
+};
+
+bool has_own_header(const TomlNode& node) { return node.is_table() || node.is_array_of_tables(); }
+
+bool has_values(const TomlNode& table) {
+  return std::ranges::any_of(table.table(), [](const auto& member) { return !has_own_header(member.value); });
+}
+
+void write_table(const TomlNode& table, const std::string& path, std::string& out) {
+  for (const auto& [key, place, value] : table.table())
+    if (!has_own_header(value)) out += fmt::format("{} = {}\n", toml_key(key), inline_toml(value));
+  for (const auto& [key, place, value] : table.table()) {
+    const std::string name = path.empty() ? toml_key(key) : path + "." + toml_key(key);
+    if (value.is_table()) {
+      // A table that holds only tables needs no header of its own.
+      if (has_values(value) || value.table().empty()) out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", name);
+      write_table(value, name, out);
+    } else if (value.is_array_of_tables()) {
+      for (const TomlNode& element : value.array()) {
+        out += fmt::format("{}[[{}]]\n", out.empty() ? "" : "\n", name);
+        write_table(element, name, out);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 TomlNode parse_toml(std::string_view text, const std::string& source) {
   require_memory_for(text, source);
-  check_nesting(text, source);
+  NestingScan(text, source).run();
   try {
     const toml::table table = toml::parse(text, source);
     return {convert_table(table, source), {source}};
@@ -240,93 +304,6 @@ void TomlNode::set(std::string key, SourcePlace key_place, TomlNode node) {
 void TomlNode::erase(std::string_view key) {
   std::erase_if(table(), [&](const Member& member) { return member.key == key; });
 }
-
-namespace {
-
-std::string basic_string_literal(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    switch (c) {
-      case '"':
-        result += "\\\"";
-        break;
-      case '\\':
-        result += "\\\\";
-        break;
-      case '\n':
-        result += "\\n";
-        break;
-      case '\t':
-        result += "\\t";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-          result += fmt::format("\\u{:04X}", static_cast<unsigned>(static_cast<unsigned char>(c)));
-        } else {
-          result += c;
-        }
-    }
-  }
-  return result + '"';
-}
-
-// The shortest digits that read back as the same number, with something that says it is no integer.
-std::string number(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  std::string digits = fmt::format("{}", value);
-  if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
-  return digits;
-}
-
-struct InlineWriter {
-  std::string operator()(bool value) const { return value ? "true" : "false"; }
-  std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
-  std::string operator()(double value) const { return number(value); }
-  std::string operator()(const std::string& value) const { return basic_string_literal(value); }
-  std::string operator()(const TomlNode::Moment& value) const { return value.text; }
-
-  std::string operator()(const TomlNode::Array& elements) const {
-    std::string result;
-    for (const TomlNode& element : elements) result += (result.empty() ? "" : ", ") + inline_toml(element);
-    return "[" + result + "]";
-  }
-
-  std::string operator()(const TomlNode::Table& members) const {
-    std::string result;
-    for (const auto& [key, place, value] : members) {
-      result += fmt::format("{}{} = {}", result.empty() ? "" : ", ", toml_key(key), inline_toml(value));
-    }
-    return result.empty() ? "{}" : "{ " + result + " }";
-  }
-};
-
-bool has_own_header(const TomlNode& node) { return node.is_table() || node.is_array_of_tables(); }
-
-bool has_values(const TomlNode& table) {
-  return std::ranges::any_of(table.table(), [](const auto& member) { return !has_own_header(member.value); });
-}
-
-void write_table(const TomlNode& table, const std::string& path, std::string& out) {
-  for (const auto& [key, place, value] : table.table()) {
-    if (!has_own_header(value)) out += fmt::format("{} = {}\n", toml_key(key), inline_toml(value));
-  }
-  for (const auto& [key, place, value] : table.table()) {
-    const std::string name = path.empty() ? toml_key(key) : path + "." + toml_key(key);
-    if (value.is_table()) {
-      // A table that holds only tables needs no header of its own.
-      if (has_values(value) || value.table().empty()) out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", name);
-      write_table(value, name, out);
-    } else if (value.is_array_of_tables()) {
-      for (const TomlNode& element : value.array()) {
-        out += fmt::format("{}[[{}]]\n", out.empty() ? "" : "\n", name);
-        write_table(element, name, out);
-      }
-    }
-  }
-}
-
-}  // namespace
 
 std::string inline_toml(const TomlNode& node) { return std::visit(InlineWriter{}, node.value); }
 

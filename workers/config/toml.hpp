@@ -1,5 +1,5 @@
-// A bound on how deep a document goes, found before it is parsed: the parser, and all that walks over a tree
-// afterwards, call themselves once per level.
+// A TOML document as a value: copied, changed and printed without losing the places where its parts were written. (The
+// tables of toml++ lose their places when copied, and sort their keys, so they serve only for parsing.)
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,11 @@
 
 namespace syncopate {
 
-inline constexpr int most_levels = 64;  // parts of a key, and arrays and inline tables around it
+// The most levels of a document: parts of a key, and arrays and inline tables around it. The parser, and all that walks
+// over a tree, recurse once per level.
+inline constexpr int most_levels = 64;
 
-// Throws TomlSyntaxFault at the first place that lies deeper within its statement. What is not TOML need not be
-// noticed: the parser, which stops at the same place, says so.
-void check_nesting(std::string_view text, const std::string& source);
-
-// A TOML document as a value: copied, changed and printed without losing where each part was written.
-// (The tables of toml++ forget their places when copied and sort their keys, so they serve only for parsing.)
-// Where something was written: a file, or the command line.
+// A place in a file, or the command line.
 struct SourcePlace {
   std::string source;
   std::uint32_t line = 0;  // 1 is the first; 0: no line is known
@@ -39,7 +35,7 @@ struct TomlNode {
     std::string text;
   };
 
-  // A table unless something is said. Not by an initializer, which would need Member's definition here.
+  // A table by default. (An initializer would need Member's definition here.)
   std::variant<Table, Array, bool, std::int64_t, double, std::string, Moment> value;
   SourcePlace place{};
 
@@ -52,7 +48,7 @@ struct TomlNode {
   Array& array() { return std::get<Array>(value); }
   const Array& array() const { return std::get<Array>(value); }
 
-  // The member of a table; null if there is none, or this is no table.
+  // The member of a table; null if there is none, or if this is no table.
   TomlNode* find(std::string_view key);
   const TomlNode* find(std::string_view key) const;
 
@@ -72,11 +68,11 @@ struct TomlSyntaxFault : std::runtime_error {
   TomlSyntaxFault(const SourcePlace& at, std::string_view what)
       : std::runtime_error(at.text() + ": " + std::string(what)), place(at), problem(what) {}
 
-  SourcePlace place{};    // where it is known
-  std::string problem{};  // without the place; where that is known
+  SourcePlace place{};    // if it is known
+  std::string problem{};  // then: the text without the place
 };
 
-// Parses a whole document; `source` names it in places. Throws TomlSyntaxFault.
+// Parses a whole document; `source` names it in places. Throws TomlSyntaxFault, also for more than most_levels levels.
 TomlNode parse_toml(std::string_view text, const std::string& source);
 
 // One value as TOML on one line, such as 0.5, "text", [1, 2] or { a = 1 }.

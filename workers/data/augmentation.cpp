@@ -6,21 +6,16 @@
 #include <array>
 #include <cassert>
 #include <cmath>
-#include <cstddef>
 #include <numbers>
 #include <numeric>
-#include <span>
 #include <utility>
 #include <vector>
-
-#include "workers/data/dataset.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// Places of the numbers in a sample's stream: each change has its own, whatever else is on. Those of RandAugment
-// follow.
+// Places of the numbers in a sample's stream, the same whatever changes are on. Those of RandAugment follow.
 enum Place : std::size_t { place_of_row, place_of_column, place_of_flip, place_of_angle, place_of_zoom, places = 8 };
 
 class AugmentedDataset : public Dataset {
@@ -90,14 +85,6 @@ class AugmentedDataset : public Dataset {
   Augmentation augmentation_;
 };
 
-}  // namespace
-
-std::shared_ptr<const Dataset> augmented(std::shared_ptr<const Dataset> inner, const Augmentation& augmentation) {
-  return std::make_shared<AugmentedDataset>(std::move(inner), augmentation);
-}
-
-namespace {
-
 constexpr double least_mixup = 1e-3;  // below it, shares are 0 or 1
 constexpr Range shares{.low = 0, .high = 1, .high_open = true};
 
@@ -127,75 +114,6 @@ const char* key_that_changes_images(const Augmentation& augmentation) {
   if (augmentation.rotate_degrees > 0) return "rotate_degrees";
   return augmentation.zoom > 0 ? "zoom" : "randaugment";
 }
-
-}  // namespace
-
-Augmentation read_augmentation(Settings& training) {
-  Settings table = training.section(
-      {"augmentation", "How training samples are changed each time they are met, by seed, sample and epoch."});
-  Augmentation augmentation;
-  augmentation.crop =
-      table.integer({"crop", "Width of a black frame around the image, of which it is a crop.", "pixels"}, 0, 1 << 16,
-                    augmentation.crop);
-  augmentation.flip = table.flag({"flip", "Whether every second image is flipped, left and right."}, augmentation.flip);
-  augmentation.rotate_degrees = table.number({"rotate_degrees", "Images are turned by up to so much.", "degrees"},
-                                             Range::between(0, 180), augmentation.rotate_degrees);
-  augmentation.zoom =
-      table.number({"zoom", "Images become larger or smaller by up to this share."}, shares, augmentation.zoom);
-  augmentation.randaugment = read_randaugment(table);
-  augmentation.mixup = table.number(
-      {"mixup", "Samples of a micro-batch are mixed in pairs, by shares from Beta(mixup, mixup); 0: they are not."},
-      {.low = 0, .high = 1e3}, augmentation.mixup);
-  if (augmentation.mixup > 0 && augmentation.mixup < least_mixup)
-    table.fault("mixup", fmt::format("must be 0 or at least {}", least_mixup));
-  return augmentation;
-}
-
-void check_augmentation(const Augmentation& augmentation, const DatasetSize& size, std::string_view dataset,
-                        Settings& training) {
-  const SampleShape& shape = size.shape;
-  if (augmentation.mixup > 0 && shape.has_tokens())
-    training.section("augmentation")
-        .fault("mixup", fmt::format("must be left out: tokens of {} are not mixed", dataset));
-  if (!augmentation.changes_images()) return;
-  Settings table = training.section("augmentation");
-  if (!size.has_byte_images)
-    return table.fault(key_that_changes_images(augmentation),
-                       fmt::format("needs images of bytes; {} has {}", dataset,
-                                   shape.has_tokens()                         ? "texts"
-                                   : shape.channels == 1 && shape.height == 1 ? "vectors"
-                                                                              : "images of floats"));
-  if (augmentation.crop >= std::min(shape.height, shape.width))
-    table.fault("crop", fmt::format("must be less than the images' {} x {}", shape.height, shape.width));
-  if (augmentation.randaugment && shape.channels != 1 && shape.channels != 3)
-    table.section("randaugment")
-        .fault("form", fmt::format("must be \"none\": it is of images of 1 or 3 channels, not of {}", shape.channels));
-}
-
-// Row by row: what is outside is filled, what is inside is copied, and no pixel is asked where it lies.
-void crop_and_flip(std::span<const std::uint8_t> in, const SampleShape& shape, const CropAndFlip& change,
-                   std::span<std::uint8_t> out) {
-  assert(std::ssize(in) == shape.features() && in.size() == out.size());
-  const std::int64_t width = shape.width;
-  const std::int64_t left = std::clamp<std::int64_t>(-change.right, 0, width);  // the columns of `out` that are inside
-  const std::int64_t end = std::clamp<std::int64_t>(width - change.right, left, width);
-  std::uint8_t* row = out.data();
-  for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
-    const std::uint8_t* const plane = in.data() + channel * shape.height * width;
-    for (std::int64_t y = 0; y < shape.height; ++y, row += width) {
-      const std::int64_t from = y + change.down;
-      const bool is_inside = from >= 0 && from < shape.height;
-      const std::int64_t begin = is_inside ? left : width;
-      std::fill_n(row, begin, std::uint8_t{0});
-      if (!is_inside) continue;
-      std::copy_n(plane + from * width + begin + change.right, end - begin, row + begin);
-      std::fill_n(row + end, width - end, std::uint8_t{0});
-      if (change.flip) std::reverse(row, row + width);
-    }
-  }
-}
-
-namespace {
 
 constexpr int tones = 256;
 using Table = std::array<std::uint8_t, tones>;
@@ -254,7 +172,125 @@ std::vector<std::uint8_t> smoothed(std::span<const std::uint8_t> plane, const Sa
   return smooth;
 }
 
+// Reads one plane of an image, whose pixels are written anew.
+struct Plane {
+  const std::uint8_t* pixels;
+  std::int64_t height, width;
+
+  const std::uint8_t* row(std::int64_t y) const { return pixels + std::clamp<std::int64_t>(y, 0, height - 1) * width; }
+  std::size_t column(std::int64_t x) const {
+    return static_cast<std::size_t>(std::clamp<std::int64_t>(x, 0, width - 1));
+  }
+};
+
+// Places in 16ths of bits, as Pillow has them for images that are not huge: additions alone, with a known rounding.
+constexpr int fraction_bits = 16;
+std::int64_t fixed(double value) { return static_cast<std::int64_t>(std::floor(value * (1 << fraction_bits) + 0.5)); }
+
+void warp_nearest(const Plane& in, const Warp& how, std::uint8_t* out) {
+  std::int64_t row_x = fixed(how.x0 + how.xx * 0.5 + how.xy * 0.5), row_y = fixed(how.y0 + how.yx * 0.5 + how.yy * 0.5);
+  for (std::int64_t y = 0; y < in.height; ++y, row_x += fixed(how.xy), row_y += fixed(how.yy)) {
+    std::int64_t at_x = row_x, at_y = row_y;
+    for (std::int64_t x = 0; x < in.width; ++x, at_x += fixed(how.xx), at_y += fixed(how.yx)) {
+      const std::int64_t from_x = at_x >> fraction_bits, from_y = at_y >> fraction_bits;
+      const bool is_inside = from_x >= 0 && from_x < in.width && from_y >= 0 && from_y < in.height;
+      *out++ = is_inside ? in.pixels[from_y * in.width + from_x] : std::uint8_t{0};
+    }
+  }
+}
+
+// Beyond the outermost centres, but inside, the outermost pixels go on.
+std::uint8_t interpolated(const Plane& in, double x, double y) {
+  if (x < 0 || x >= static_cast<double>(in.width) || y < 0 || y >= static_cast<double>(in.height)) return 0;
+  x -= 0.5, y -= 0.5;
+  const auto left = static_cast<std::int64_t>(std::floor(x)), top = static_cast<std::int64_t>(std::floor(y));
+  const double share_x = x - static_cast<double>(left), share_y = y - static_cast<double>(top);
+  const auto between = [](double a, double b, double share) { return a + (b - a) * share; };
+  const auto of_row = [&](std::int64_t row) {
+    const std::uint8_t* const pixels = in.row(row);
+    return between(pixels[in.column(left)], pixels[in.column(left + 1)], share_x);
+  };
+  return static_cast<std::uint8_t>(between(of_row(top), of_row(top + 1), share_y));
+}
+
+void warp_bilinear(const Plane& in, const Warp& how, std::uint8_t* out) {
+  for (std::int64_t row = 0; row < in.height; ++row)
+    for (std::int64_t column = 0; column < in.width; ++column) {
+      const double x = static_cast<double>(column) + 0.5, y = static_cast<double>(row) + 0.5;
+      *out++ = interpolated(in, how.xx * x + how.xy * y + how.x0, how.yx * x + how.yy * y + how.y0);
+    }
+}
+
 }  // namespace
+
+std::shared_ptr<const Dataset> augmented(std::shared_ptr<const Dataset> inner, const Augmentation& augmentation) {
+  return std::make_shared<AugmentedDataset>(std::move(inner), augmentation);
+}
+
+Augmentation read_augmentation(Settings& training) {
+  Settings table = training.section(
+      {"augmentation", "How training samples are changed each time they are met, by seed, sample and epoch."});
+  Augmentation augmentation;
+  augmentation.crop =
+      table.integer({"crop", "Width of a black frame around the image, of which it is a crop.", "pixels"}, 0, 1 << 16,
+                    augmentation.crop);
+  augmentation.flip = table.flag({"flip", "Whether every second image is flipped, left and right."}, augmentation.flip);
+  augmentation.rotate_degrees = table.number({"rotate_degrees", "Images are turned by up to so much.", "degrees"},
+                                             Range::between(0, 180), augmentation.rotate_degrees);
+  augmentation.zoom =
+      table.number({"zoom", "Images become larger or smaller by up to this share."}, shares, augmentation.zoom);
+  augmentation.randaugment = read_randaugment(table);
+  augmentation.mixup = table.number(
+      {"mixup", "Samples of a micro-batch are mixed in pairs, by shares from Beta(mixup, mixup); 0: they are not."},
+      {.low = 0, .high = 1e3}, augmentation.mixup);
+  if (augmentation.mixup > 0 && augmentation.mixup < least_mixup)
+    table.fault("mixup", fmt::format("must be 0 or at least {}", least_mixup));
+  return augmentation;
+}
+
+void check_augmentation(const Augmentation& augmentation, const DatasetSize& size, std::string_view dataset,
+                        Settings& training) {
+  const SampleShape& shape = size.shape;
+  if (augmentation.mixup > 0 && shape.has_tokens())
+    training.section("augmentation")
+        .fault("mixup", fmt::format("must be left out: tokens of {} are not mixed", dataset));
+  if (!augmentation.changes_images()) return;
+  Settings table = training.section("augmentation");
+  if (!size.has_byte_images)
+    return table.fault(key_that_changes_images(augmentation),
+                       fmt::format("needs images of bytes; {} has {}", dataset,
+                                   shape.has_tokens()                         ? "texts"
+                                   : shape.channels == 1 && shape.height == 1 ? "vectors"
+                                                                              : "images of floats"));
+  if (augmentation.crop >= std::min(shape.height, shape.width))
+    table.fault("crop", fmt::format("must be less than the images' {} x {}", shape.height, shape.width));
+  if (augmentation.randaugment && shape.channels != 1 && shape.channels != 3)
+    table.section("randaugment")
+        .fault("form", fmt::format("must be \"none\": it is of images of 1 or 3 channels, not of {}", shape.channels));
+}
+
+// Whole runs of a row are filled or copied, rather than asking of each pixel where it lies.
+void crop_and_flip(std::span<const std::uint8_t> in, const SampleShape& shape, const CropAndFlip& change,
+                   std::span<std::uint8_t> out) {
+  assert(std::ssize(in) == shape.features() && in.size() == out.size());
+  const std::int64_t width = shape.width;
+  const std::int64_t left = std::clamp<std::int64_t>(-change.right, 0, width);  // the columns of `out` that are inside
+  const std::int64_t end = std::clamp<std::int64_t>(width - change.right, left, width);
+  std::uint8_t* row = out.data();
+  for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
+    const std::uint8_t* const plane = in.data() + channel * shape.height * width;
+    for (std::int64_t y = 0; y < shape.height; ++y, row += width) {
+      const std::int64_t from = y + change.down;
+      const bool is_inside = from >= 0 && from < shape.height;
+      const std::int64_t begin = is_inside ? left : width;
+      std::fill_n(row, begin, std::uint8_t{0});
+      if (!is_inside) continue;
+      std::copy_n(plane + from * width + begin + change.right, end - begin, row + begin);
+      std::fill_n(row + end, width - end, std::uint8_t{0});
+      if (change.flip) std::reverse(row, row + width);
+    }
+  }
+}
 
 void posterize(const ByteImage& image, int bits) {
   const auto mask = static_cast<std::uint8_t>(0xff00 >> bits);
@@ -317,60 +353,6 @@ void sharpness(const ByteImage& image, double factor) {
     blend(smoothed(image.plane(channel), image.shape), image.plane(channel), factor);
 }
 
-namespace {
-
-// Reads one plane of an image, whose pixels are written anew.
-struct Plane {
-  const std::uint8_t* pixels;
-  std::int64_t height, width;
-
-  const std::uint8_t* row(std::int64_t y) const { return pixels + std::clamp<std::int64_t>(y, 0, height - 1) * width; }
-  std::size_t column(std::int64_t x) const {
-    return static_cast<std::size_t>(std::clamp<std::int64_t>(x, 0, width - 1));
-  }
-};
-
-// Places in 16ths of bits, as Pillow has them for images that are not huge: additions alone, with a known rounding.
-constexpr int fraction_bits = 16;
-std::int64_t fixed(double value) { return static_cast<std::int64_t>(std::floor(value * (1 << fraction_bits) + 0.5)); }
-
-void warp_nearest(const Plane& in, const Warp& how, std::uint8_t* out) {
-  std::int64_t row_x = fixed(how.x0 + how.xx * 0.5 + how.xy * 0.5), row_y = fixed(how.y0 + how.yx * 0.5 + how.yy * 0.5);
-  for (std::int64_t y = 0; y < in.height; ++y, row_x += fixed(how.xy), row_y += fixed(how.yy)) {
-    std::int64_t at_x = row_x, at_y = row_y;
-    for (std::int64_t x = 0; x < in.width; ++x, at_x += fixed(how.xx), at_y += fixed(how.yx)) {
-      const std::int64_t from_x = at_x >> fraction_bits, from_y = at_y >> fraction_bits;
-      const bool is_inside = from_x >= 0 && from_x < in.width && from_y >= 0 && from_y < in.height;
-      *out++ = is_inside ? in.pixels[from_y * in.width + from_x] : std::uint8_t{0};
-    }
-  }
-}
-
-double between(double a, double b, double share) { return a + (b - a) * share; }
-
-// Beyond the outermost centres, but inside, the outermost pixels go on.
-std::uint8_t interpolated(const Plane& in, double x, double y) {
-  if (x < 0 || x >= static_cast<double>(in.width) || y < 0 || y >= static_cast<double>(in.height)) return 0;
-  x -= 0.5, y -= 0.5;
-  const auto left = static_cast<std::int64_t>(std::floor(x)), top = static_cast<std::int64_t>(std::floor(y));
-  const double share_x = x - static_cast<double>(left), share_y = y - static_cast<double>(top);
-  const auto of_row = [&](std::int64_t row) {
-    const std::uint8_t* const pixels = in.row(row);
-    return between(pixels[in.column(left)], pixels[in.column(left + 1)], share_x);
-  };
-  return static_cast<std::uint8_t>(between(of_row(top), of_row(top + 1), share_y));
-}
-
-void warp_bilinear(const Plane& in, const Warp& how, std::uint8_t* out) {
-  for (std::int64_t row = 0; row < in.height; ++row)
-    for (std::int64_t column = 0; column < in.width; ++column) {
-      const double x = static_cast<double>(column) + 0.5, y = static_cast<double>(row) + 0.5;
-      *out++ = interpolated(in, how.xx * x + how.xy * y + how.x0, how.yx * x + how.yy * y + how.y0);
-    }
-}
-
-}  // namespace
-
 Warp Warp::rotation(double degrees, const SampleShape& shape, double factor) {
   const double angle = degrees * std::numbers::pi / 180;
   const double c = std::cos(angle) / factor, s = std::sin(angle) / factor;
@@ -399,54 +381,29 @@ bool is_tone_factor(ImageOperation operation) {
   return operation == brightness || operation == colour || operation == contrast || operation == sharpness;
 }
 
-double size_along(ImageOperation operation, const SampleShape& shape) {
-  return static_cast<double>(operation == translate_x ? shape.width : shape.height);
-}
-
-// `share`: of the most.
-double torchvision_amount(ImageOperation operation, double share, double sign, const SampleShape& shape) {
+// `share`: of the strongest. Composer cuts integers off, and its factors of tones are composer_factor's.
+double amount_of(ImageOperation operation, bool is_torchvision, double share, double sign, const SampleShape& shape) {
   constexpr double most_of_size = 150.0 / 331.0, most_slope = 0.3, most_degrees = 30, most_factor = 0.9;
+  const auto size = static_cast<double>(operation == translate_x ? shape.width : shape.height);
   switch (operation) {
     case shear_x:
     case shear_y:
       return sign * most_slope * share;
     case translate_x:
     case translate_y:
-      return std::trunc(sign * most_of_size * size_along(operation, shape) * share);
+      return is_torchvision ? std::trunc(sign * most_of_size * size * share) : sign * std::trunc(size / 3 * share);
     case rotate:
-      return sign * most_degrees * share;
+      return sign * (is_torchvision ? most_degrees * share : std::trunc(most_degrees * share));
     case posterize:
-      return 8 - std::nearbyint(4 * share);
+      return is_torchvision ? 8 - std::nearbyint(4 * share) : 4 - std::trunc(4 * share);
     case solarize:
-      return 255 * (1 - share);
+      return is_torchvision ? 255 * (1 - share) : 256 - std::trunc(256 * share);
     default:
       return is_tone_factor(operation) ? 1 + sign * most_factor * share : 0;
   }
 }
 
-// `level`: of 10. What is an integer there is cut off.
-double composer_amount(ImageOperation operation, double level, double sign, const SampleShape& shape) {
-  const double share = level / 10;
-  constexpr double most_slope = 0.3, most_degrees = 30;
-  switch (operation) {
-    case shear_x:
-    case shear_y:
-      return sign * most_slope * share;
-    case translate_x:
-    case translate_y:
-      return sign * std::trunc(size_along(operation, shape) / 3 * share);
-    case rotate:
-      return sign * std::trunc(most_degrees * share);
-    case posterize:
-      return 4 - std::trunc(4 * share);
-    case solarize:
-      return 256 - std::trunc(256 * share);
-    default:
-      return 0;
-  }
-}
-
-// As often from 1 up to the strength as from 1 down.
+// Equally often from 1 up to the strength and from 1 down.
 double composer_factor(ImageOperation operation, double strength, bool is_stronger, double draw) {
   const double end = is_stronger ? strength : 1 - 0.09 * strength;
   const double factor = 1 + (end - 1) * draw;
@@ -495,14 +452,10 @@ DrawnOperation drawn_operation(const RandAugment& law, const SampleShape& shape,
   const auto operation = static_cast<ImageOperation>(static_cast<int>(uniform[0] * choices));
   const double sign = uniform[1] < 0.5 ? 1 : -1;
   constexpr double steps = 30, weakest = 0.1;
-  double amount = 0;
-  if (is_torchvision)
-    amount = torchvision_amount(operation, law.strength / steps, sign, shape);
-  else if (is_tone_factor(operation))
-    amount = composer_factor(operation, law.strength, uniform[3] < 0.5, uniform[2]);
-  else
-    amount = composer_amount(operation, weakest + (law.strength - weakest) * uniform[2], sign, shape);
-  return {operation, amount};
+  if (!is_torchvision && is_tone_factor(operation))
+    return {operation, composer_factor(operation, law.strength, uniform[3] < 0.5, uniform[2])};
+  const double share = is_torchvision ? law.strength / steps : (weakest + (law.strength - weakest) * uniform[2]) / 10;
+  return {operation, amount_of(operation, is_torchvision, share, sign, shape)};
 }
 
 }  // namespace syncopate

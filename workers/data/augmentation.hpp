@@ -1,14 +1,12 @@
-// Training images that are changed at random each time they are met, as bytes, before they are normalised: so what
-// comes in from beyond the border is black, not the mean. In this order: a crop of the image in a frame of zeros; a
-// flip; a rotation with a zoom; RandAugment.
+// Training images that are changed at random each time they are met, as bytes, before they are normalised: so beyond
+// the border is black, not the mean. In this order: a crop of the image in a frame of zeros; a flip; a rotation with a
+// zoom; RandAugment.
 // Source:  crop and flip as for CIFAR in He et al. 2016, section 4.2; RandAugment's below.
 //
-// What is drawn is a function of (seed, sample, epoch): methods and numbers of workers that are compared meet the same
-// images. Evaluations meet the stored ones.
+// The draws are a function of (seed, sample, epoch), so that all methods and numbers of workers meet the same images.
+// Evaluations meet the stored ones.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -21,12 +19,11 @@
 
 namespace syncopate {
 
-// Images moved, sheared, turned and scaled: pixel (x, y) of the result is taken from (x', y') of the image, black where
-// that is outside.
-// Source:  an affine transform as in the Python Imaging Library (Pillow), with its rounding.
 enum class Resampling { nearest, bilinear };
 
-// x' = xx x + xy y + x0, y' = yx x + yy y + y0, of the pixels' centres, which lie at halves.
+// Images moved, sheared, turned and scaled: pixel (x, y) of the result is taken from (x', y') of the image, black where
+// that is outside. x' = xx x + xy y + x0, y' = yx x + yy y + y0, of the pixels' centres, which lie at halves.
+// Source:  an affine transform as in the Python Imaging Library (Pillow), with its rounding.
 struct Warp {
   double xx = 1, xy = 0, x0 = 0;
   double yx = 0, yy = 1, y0 = 0;
@@ -64,7 +61,7 @@ enum class ImageOperation {
 };
 inline constexpr int image_operations = 14;
 
-// `amount`: slope, pixels, degrees, factor, bits that stay, threshold; of the last three nothing.
+// `amount`: slope, pixels, degrees, factor, bits that stay, or threshold; the last three operations have none.
 void apply(ImageOperation operation, double amount, Resampling resampling, const ByteImage& image);
 
 struct RandAugment {
@@ -77,7 +74,7 @@ struct RandAugment {
   Resampling resampling() const { return form == Form::torchvision ? Resampling::nearest : Resampling::bilinear; }
 };
 
-// What four uniform numbers make of it: which operation, its sign, its strength, and which way tones go.
+// Four uniform numbers decide: the operation, its sign, its strength, and which way tones go.
 inline constexpr std::size_t draws_of_operation = 4;
 struct DrawnOperation {
   ImageOperation operation = ImageOperation::identity;
@@ -127,8 +124,7 @@ void solarize(const ByteImage& image, double threshold);  // pixels of at least 
 void autocontrast(const ByteImage& image);                // each channel stretched over 0 .. 255
 void equalize(const ByteImage& image);                    // each channel's histogram made flat
 
-// Factor 1 leaves the image as it is, 0 leaves: black; the mean of its grey; its grey; a smoothed image. Between and
-// beyond, a straight line, cut at 0 and 255.
+// At factor 1 the image; at 0 black, the mean of its grey, its grey, or a smoothed image. Linear, cut to 0 .. 255.
 void brightness(const ByteImage& image, double factor);
 void contrast(const ByteImage& image, double factor);
 void colour(const ByteImage& image, double factor);  // of one channel: nothing

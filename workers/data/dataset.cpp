@@ -4,10 +4,7 @@
 #include <array>
 #include <cassert>
 #include <cmath>
-#include <cstddef>
-#include <stdexcept>
 
-#include "workers/base/random.hpp"
 #include "workers/training/vector_clones.hpp"
 
 namespace syncopate {
@@ -16,11 +13,6 @@ void Dataset::gather_training(const Visits& visits, float* inputs, std::int64_t*
   gather(Split::train, visits.samples, inputs, labels);
 }
 
-void Dataset::gather_targets(Split, std::span<const std::uint32_t>, float*) const {
-  throw std::logic_error("samples have classes");
-}
-
-StoredImage Dataset::stored_image(std::uint32_t) const { throw std::logic_error("no images of bytes"); }
 std::span<const PixelScale> Dataset::pixel_scales() const { return {}; }
 
 namespace {
@@ -67,16 +59,6 @@ void normalise(std::span<const std::uint8_t> pixels, std::span<const PixelScale>
                     out + channel * plane);
 }
 
-namespace {
-
-// Halves to even, as the source's language rounds.
-std::int64_t asked_for(std::size_t length, const MaskingOptions& options) {
-  const auto share = static_cast<std::int64_t>(std::nearbyint(options.share * static_cast<double>(length)));
-  return std::min(options.most, std::max<std::int64_t>(1, share));
-}
-
-}  // namespace
-
 MaskedText mask(std::span<const std::int32_t> tokens, const DatasetSize& size, const MaskingOptions& options,
                 const RandomStream& stream) {
   assert(size.marks.mask >= 0);
@@ -84,9 +66,12 @@ MaskedText mask(std::span<const std::int32_t> tokens, const DatasetSize& size, c
   std::vector<std::int32_t> candidates;
   for (std::size_t place = 0; place < tokens.size(); ++place)
     if (std::ranges::find(never, tokens[place]) == never.end()) candidates.push_back(static_cast<std::int32_t>(place));
-  const auto count = static_cast<int>(std::min(asked_for(tokens.size(), options), std::ssize(candidates)));
+  // Halves to even, as the source's language rounds.
+  const auto share = static_cast<std::int64_t>(std::nearbyint(options.share * static_cast<double>(tokens.size())));
+  const std::int64_t wanted = std::min(options.most, std::max<std::int64_t>(1, share));
+  const auto count = static_cast<int>(std::min(wanted, std::ssize(candidates)));
 
-  MaskedText masked{.tokens = {tokens.begin(), tokens.end()}, .places = {}};
+  MaskedText masked{.tokens = {tokens.begin(), tokens.end()}};
   for (const int chosen : draw_set(static_cast<int>(candidates.size()), count, stream))
     masked.places.push_back(candidates[static_cast<std::size_t>(chosen)]);
   std::ranges::sort(masked.places);

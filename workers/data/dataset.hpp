@@ -1,9 +1,9 @@
 // Labelled samples in memory: numbers, normalised on the way to the model, or tokens.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -13,13 +13,12 @@
 
 namespace syncopate {
 
-// Shape of one input. A vector of d features is one channel of one row; a sequence is one row, as wide as the longest
-// is long, of numbers below `vocabulary`.
+// Shape of one input. A vector is one channel of one row; a sequence one row of numbers, as wide as the longest one.
 struct SampleShape {
   std::int64_t channels = 1;
   std::int64_t height = 1;
   std::int64_t width = 1;
-  std::int64_t vocabulary = 0;  // 0: no tokens
+  std::int64_t vocabulary = 0;  // tokens are below it; 0: no tokens
   bool has_tokens() const { return vocabulary > 0; }
   std::int64_t features() const { return channels * height * width; }
   bool operator==(const SampleShape&) const = default;
@@ -27,13 +26,13 @@ struct SampleShape {
 
 // Tokens that are no words.
 struct TokenMarks {
-  std::int32_t mask = -1;                    // stands for what a masked language model has to find; -1: there is none
+  std::int32_t mask = -1;                    // hides what a masked language model has to find; -1: there is none
   std::vector<std::int32_t> never_masked{};  // such as those at a sequence's ends
   std::int32_t padding = -1;                // stands behind a sequence's end where others are longer; -1: there is none
   bool never_masked_stand_at_ends = false;  // one at each end of every sequence, and no others of them
 };
 
-// Of a token that is asked for nothing: what torch.nn.CrossEntropyLoss ignores unless it is told otherwise.
+// The label of a token that is asked for nothing: torch.nn.CrossEntropyLoss ignores it by default.
 inline constexpr std::int32_t ignored_label = -100;
 
 struct PixelScale;
@@ -45,7 +44,7 @@ struct StoredImage {
   std::int64_t label = 0;
 };
 
-// What is known of a data set before its contents are read.
+// A data set as it is known before its contents are read.
 struct DatasetSize {
   std::int64_t train = 0;
   std::int64_t test = 0;
@@ -69,34 +68,32 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual const DatasetSize& size() const = 0;
 
-  // Writes the named samples of a split: inputs (n, features) row by row, each feature of mean 0 and
-  // deviation 1 over the training set where the data set normalises, and labels (n,) in [0, classes). Tokens are no
-  // inputs: of those the labels alone are written, and `inputs` may be null.
+  // Writes the named samples of a split: inputs (n, features) row by row, each feature of mean 0 and deviation 1 over
+  // the training set where the data set normalises, and labels (n,) in [0, classes). For tokens `inputs` may be null.
   virtual void gather(Split split, std::span<const std::uint32_t> samples, float* inputs,
                       std::int64_t* labels) const = 0;
 
-  // Where size().targets > 0, and labels are all 0: the numbers of the named samples, (n, targets). By default
+  // With size().targets > 0, where labels are all 0: the numbers of the named samples, (n, targets). Else
   // std::logic_error.
-  virtual void gather_targets(Split split, std::span<const std::uint32_t> samples, float* targets) const;
+  virtual void gather_targets(Split /*split*/, std::span<const std::uint32_t> /*samples*/, float* /*targets*/) const {
+    throw std::logic_error("samples have classes");
+  }
 
-  // The tokens of a sample, at least one, without any padding: as many as it really has. They live as long as the data
-  // set. None where samples are numbers.
+  // The tokens of a sample, at least one, without padding; they live as long as the data set. None for numbers.
   virtual std::span<const std::int32_t> tokens(Split /*split*/, std::uint32_t /*sample*/) const { return {}; }
 
-  // Where size().token_classes > 0, and the samples' labels are all 0: as many as tokens, in [0, token_classes) or
-  // ignored_label.
+  // With size().token_classes > 0, and samples' labels all 0: one per token, in [0, token_classes) or ignored_label.
   virtual std::span<const std::int32_t> token_labels(Split /*split*/, std::uint32_t /*sample*/) const { return {}; }
 
-  // What gather gives of training samples on their way to a gradient: they may be changed at random (augmentation.hpp).
+  // As gather, for training samples on their way to a gradient, which may be changed at random (augmentation.hpp).
   virtual void gather_training(const Visits& visits, float* inputs, std::int64_t* labels) const;
 
-  // Where has_byte_images: a training image as it is stored, and what pixels are scaled by, (channels,).
-  virtual StoredImage stored_image(std::uint32_t sample) const;
+  // With has_byte_images: a training image as it is stored, and the scales of pixels, (channels,).
+  virtual StoredImage stored_image(std::uint32_t /*sample*/) const { throw std::logic_error("no images of bytes"); }
   virtual std::span<const PixelScale> pixel_scales() const;
 };
 
-// Pixels are bytes in memory, and numbers of mean 0 and deviation 1 on the way to the model, channel by channel.
-// A pixel becomes (pixel - mean) x factor.
+// Pixels are bytes in memory, and on the way to the model (pixel - mean) x factor, channel by channel.
 struct PixelScale {
   float mean = 0;
   float factor = 1;  // 1 / deviation
@@ -108,9 +105,8 @@ std::vector<PixelScale> measured_scales(std::span<const std::uint8_t> pixels, co
 // One sample, (channels, height, width), by scales (channels,).
 void normalise(std::span<const std::uint8_t> pixels, std::span<const PixelScale> scales, float* out);
 
-// Which samples a batch holds, and in which epoch each of them is met. Whatever is drawn for a sample (how its image is
-// changed, which of its activations are dropped) is a function of the seed, the sample and the epoch alone, so that all
-// methods meet the same, with any number of workers and any grouping into batches.
+// Which samples a batch holds, and in which epoch each of them is met. Draws for a sample (changes of its image,
+// dropped activations) depend on seed, sample and epoch alone, so that all methods and workers meet the same.
 struct Visits {
   std::uint64_t seed = 0;
   std::span<const std::uint32_t> samples;  // (n,)
@@ -118,7 +114,7 @@ struct Visits {
 
   std::size_t size() const { return samples.size(); }
 
-  // What is drawn for the i-th. A stream's worker is the sample: its number's bits, which may be above 2^31.
+  // Draws for the i-th sample. The stream's worker is the bits of the sample's number, which may be above 2^31.
   RandomStream stream(Purpose purpose, std::size_t i) const {
     return {.seed = seed, .purpose = purpose, .worker = Rank{static_cast<int>(samples[i])}, .step = epochs[i]};
   }
@@ -133,22 +129,21 @@ struct Visits {
 struct MaskingOptions {
   double share = 0.15;     // of a text's tokens
   std::int64_t most = 20;  // per text
-  std::int64_t copies =
-      0;  // static masking: of each text as many, masked once each, in turn epoch by epoch; 0: dynamic
+  // Static masking: so many copies of each text, masked once each, take turns epoch by epoch; 0: dynamic.
+  std::int64_t copies = 0;
 };
 
 struct MaskedText {
-  std::vector<std::int32_t> tokens;  // as shown
-  std::vector<std::int32_t> places;  // of those to be found, ascending
+  std::vector<std::int32_t> tokens;    // as shown
+  std::vector<std::int32_t> places{};  // of those to be found, ascending
 };
 
 // `shape` and `marks` are the data set's; there must be a mask.
 MaskedText mask(std::span<const std::int32_t> tokens, const DatasetSize& size, const MaskingOptions& options,
                 const RandomStream& stream);
 
-// The stream for a sample's visit in an epoch. A test or validation sample has one visit for all times, on a stream of
-// its split's own: what is drawn for the training sample of that number is another text's. The training loss is that of
-// each text's first visit.
+// The stream for a sample's visit in an epoch. A test or validation sample has one visit, on a stream of its split,
+// since the training sample of its number is another text. The training loss is that of each text's first visit.
 RandomStream masking_stream(std::uint64_t seed, Split split, std::uint32_t sample, std::int64_t epoch,
                             const MaskingOptions& options);
 

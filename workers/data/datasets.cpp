@@ -13,31 +13,19 @@
 #include <cassert>
 #include <cerrno>
 #include <cmath>
-#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
-#include <functional>
-#include <memory>
-#include <mutex>
 #include <set>
 #include <sstream>
 #include <stdexcept>
-#include <string>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "workers/base/files.hpp"
 #include "workers/base/process.hpp"
 #include "workers/base/random.hpp"
-#include "workers/config/settings.hpp"
-#include "workers/data/dataset.hpp"
 #include "workers/data/images.hpp"
-#include "workers/data/npy_dataset.hpp"
-#include "workers/data/text.hpp"
 #include "workers/data/text_dataset.hpp"
 
 namespace syncopate {
@@ -47,12 +35,6 @@ namespace {
 namespace fs = std::filesystem;
 
 std::int64_t nanoseconds(const timespec& time) { return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
-
-std::int64_t now_ns() {
-  timespec time{};
-  clock_gettime(CLOCK_REALTIME, &time);
-  return nanoseconds(time);
-}
 
 class OpenFile {
  public:
@@ -86,145 +68,27 @@ class OpenFile {
   }
 
  private:
-  [[noreturn]] void fail(const char* what) const {
-    throw DataFault(fmt::format("{}: {}: {}", path_.string(), what, std::strerror(errno)));
-  }
+  [[noreturn]] void fail(const char* what) const { reject(path_, fmt::format("{}: {}", what, std::strerror(errno))); }
 
   fs::path path_;
   int number_;
 };
 
-// What cannot be read is read from the data once more.
-std::string text_or_nothing(const fs::path& file) {
-  try {
-    return read_file(file).value_or("");
-  } catch (const std::runtime_error&) {
-    return "";
-  }
-}
+using fs::path;
 
-fs::path users_cache_file() {
-  const fs::path cache = users_cache();
-  return cache.empty() ? cache : cache / "digests";
-}
-
-}  // namespace
-
-DigestCache::DigestCache(fs::path file, std::chrono::nanoseconds margin, std::size_t most_kept)
-    : file_(std::move(file)), margin_(margin), most_kept_(most_kept) {}
-
-std::string DigestCache::digest(const fs::path& file) {
-  const std::lock_guard lock(mutex_);
-  if (!std::exchange(is_read_, true)) read();
-  const std::string path = fs::absolute(file).lexically_normal();
-  const OpenFile opened(file);
-  const FileState state = opened.state();
-  if (const auto found = entries_.find(path); found != entries_.end() && found->second.state == state)
-    return found->second.digest;
-
-  const std::int64_t begin_ns = now_ns();
-  const Entry entry{opened.digest(), state};
-  ++files_read_;
-  const bool settled = std::max(state.changed_ns, state.recorded_ns) < begin_ns - margin_.count();
-  if (settled && opened.state() == state) {
-    entries_[path] = entry;
-    append(path, entry);
-  }
-  return entry.digest;
-}
-
-// Each line begins with a digest of the rest, so that a damaged one is none.
-std::string DigestCache::line_of(const std::string& path, const Entry& entry) {
-  const FileState& state = entry.state;
-  const std::string rest = fmt::format("{} {} {} {} {} {} {}", entry.digest, state.device, state.inode, state.bytes,
-                                       state.changed_ns, state.recorded_ns, path);
-  return fmt::format("{} {}\n", content_hash(rest), rest);
-}
-
-// Of a file that was read again after it had changed the last line counts.
-void DigestCache::read() {
-  std::vector<std::string> lines, paths;
-  std::istringstream file(text_or_nothing(file_));
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string check, path;
-    Entry entry;
-    FileState& state = entry.state;
-    words >> check >> entry.digest >> state.device >> state.inode >> state.bytes >> state.changed_ns >>
-        state.recorded_ns;
-    words.get();
-    if (!std::getline(words, path) || line_of(path, entry) != line + "\n") continue;
-    lines.push_back(line + "\n");
-    paths.push_back(path);
-    entries_[path] = std::move(entry);
-  }
-  if (lines.size() <= 2 * most_kept_) return;
-  std::vector<std::string> newest;  // first
-  std::set<std::string> seen;
-  for (std::size_t i = lines.size(); i-- > 0 && newest.size() < most_kept_;)
-    if (seen.insert(paths[i]).second) newest.push_back(lines[i]);
-  std::string text;
-  for (auto line = newest.rbegin(); line != newest.rend(); ++line) text += *line;
-  replace(text);
-}
-
-// In one write at the file's end, wherever that is by then: processes that append at once do not mix their lines.
-void DigestCache::append(const std::string& path, const Entry& entry) const {
-  if (file_.empty() || path.find('\n') != path.npos) return;
-  std::error_code ignored;
-  fs::create_directories(file_.parent_path(), ignored);
-  constexpr int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;  // a pipe is not waited for
-  const int number = open(file_.c_str(), flags, S_IRUSR | S_IWUSR);
-  if (number < 0) return;
-  const std::string line = line_of(path, entry);
-  // What is written in part is no line to whoever reads it.
-  [[maybe_unused]] const auto written = ::write(number, line.data(), line.size());
-  close(number);
-}
-
-// Aside and then renamed: whoever reads meanwhile has the former lines or these. One that is appended meanwhile may be
-// lost, which costs its reader time.
-void DigestCache::replace(const std::string& text) const {
-  std::string aside = file_.string() + ".XXXXXX";
-  const int number = mkostemp(aside.data(), O_CLOEXEC);
-  if (number < 0) return;
-  close(number);
-  std::ofstream out(aside, std::ios::binary);
-  out << text;
-  out.close();
-  std::error_code ignored;
-  if (out) fs::rename(aside, file_, ignored);
-  if (!out || ignored) fs::remove(aside, ignored);
-}
-
-DigestCache& digest_cache() {
-  static DigestCache cache(users_cache_file());
-  return cache;
-}
-
-namespace {
-
-// Data sets that are files in one directory, or one file: the key that names it, the digest of what they hold, and that
-// they stay in memory from run to run.
-// What a format knows of such a directory. All throw DataFault.
+// Data sets that are files in one directory, or one file: what their format knows of it. All throw DataFault.
 struct DirectoryFormat {
   enum class Named { directory, file };
 
-  std::string variant;                           // tells apart data sets that are read differently from the same files
-  std::function<std::filesystem::path()> usual;  // where the files are if no directory is named; null: it must be
-  std::function<DatasetSize(const std::filesystem::path&)> size;
-  std::function<std::string(const std::filesystem::path&)> hash;
-  std::function<std::shared_ptr<const Dataset>(const std::filesystem::path&)> load;
+  std::string variant;          // tells apart data sets that are read differently from the same files
+  std::function<path()> usual;  // where the files are if no directory is named; null: it must be
+  std::function<DatasetSize(const path&)> size;
+  std::function<std::string(const path&)> hash;
+  std::function<std::shared_ptr<const Dataset>(const path&)> load;
   Named named = Named::directory;
 };
 
-// Reads `directory` and `directory_hash`, or `file` and `file_hash`; `sentence` says what the directory is.
-DatasetPlanner read_directory(Settings& table, std::string_view sentence, DirectoryFormat format);
-
-using std::filesystem::path;
-
-// Runs of one experiment follow each other with the same files: the last data set read stays in memory. What is loaded
-// is what `hash` was taken of.
+// Runs of one experiment share their files, so the last data set stays in memory. Throws DataFault if the hash is old.
 std::shared_ptr<const Dataset> load_cached(const DirectoryFormat& format, const path& directory,
                                            const std::string& hash) {
   static std::mutex mutex;
@@ -235,8 +99,7 @@ std::shared_ptr<const Dataset> load_cached(const DirectoryFormat& format, const 
   if (!loaded || loaded_name != name) {
     auto read = format.load(directory);
     if (format.hash(directory) != hash)
-      throw DataFault(
-          fmt::format("{}: its files have changed since the experiment was read; start it again", directory.string()));
+      reject(directory, "its files have changed since the experiment was read; start it again");
     loaded = std::move(read);
     loaded_name = name;
   }
@@ -278,6 +141,7 @@ std::optional<DatasetPlan> plan_directory(Settings& table, const std::string& na
   }
 }
 
+// Reads `directory` and `directory_hash`, or `file` and `file_hash`; `sentence` says what the directory is.
 DatasetPlanner read_directory(Settings& table, std::string_view sentence, DirectoryFormat format) {
   const Keys keys(format);
   const auto directory = table.text({keys.place, sentence}, "");
@@ -325,9 +189,16 @@ std::vector<float> draw_samples(const GaussianMixtureOptions& options, std::uint
   return inputs;
 }
 
+DatasetSize size_of(const GaussianMixtureOptions& options) {
+  return {.train = options.train,
+          .test = options.test,
+          .shape = {.channels = 1, .height = 1, .width = options.dimension},
+          .classes = options.classes};
+}
+
 class GaussianMixture : public Dataset {
  public:
-  GaussianMixture(const GaussianMixtureOptions& options, std::uint64_t seed) : size_(gaussian_mixture_size(options)) {
+  GaussianMixture(const GaussianMixtureOptions& options, std::uint64_t seed) : size_(size_of(options)) {
     const auto centres = draw_centres(options, seed);
     inputs_ = {draw_samples(options, seed, centres, train_stream, options.train),
                draw_samples(options, seed, centres, test_stream, options.test)};
@@ -349,28 +220,13 @@ class GaussianMixture : public Dataset {
   std::array<std::vector<float>, 2> inputs_;
 };
 
-}  // namespace
-
-DatasetSize gaussian_mixture_size(const GaussianMixtureOptions& options) {
-  return {.train = options.train,
-          .test = options.test,
-          .shape = {.channels = 1, .height = 1, .width = options.dimension},
-          .classes = options.classes};
-}
-
-std::shared_ptr<const Dataset> make_gaussian_mixture(const GaussianMixtureOptions& options, std::uint64_t seed) {
-  return std::make_shared<GaussianMixture>(options, seed);
-}
-
-namespace {
-
 DatasetPlanner read_images(Settings& table) {
   return read_directory(table, "A folder with MNIST's four IDX files; empty: where Fashion-MNIST's package puts them.",
                         {.variant = "idx",
                          .usual = find_fashion_mnist,
-                         .size = [](const auto& directory) { return image_directory_size(directory); },
+                         .size = [](const path& directory) { return image_directory_size(directory); },
                          .hash = image_directory_hash,
-                         .load = [](const auto& directory) { return load_image_directory(directory); }});
+                         .load = [](const path& directory) { return load_image_directory(directory); }});
 }
 
 DatasetPlanner read_cifar(Settings& table, CifarLabels labels, const std::string& unpacked, CifarScale usual_scale) {
@@ -392,10 +248,10 @@ DatasetPlanner read_cifar(Settings& table, CifarLabels labels, const std::string
            [unpacked] {
              return found_directory(unpacked, "datasets/" + unpacked, "name the directory with the binary version");
            },
-       .size = [labels, records](const auto& directory) { return cifar_size(directory, labels, records); },
-       .hash = [labels](const auto& directory) { return cifar_hash(directory, labels); },
+       .size = [labels, records](const path& directory) { return cifar_size(directory, labels, records); },
+       .hash = [labels](const path& directory) { return cifar_hash(directory, labels); },
        .load = [labels, scale,
-                records](const auto& directory) { return load_cifar(directory, labels, scale, records); }});
+                records](const path& directory) { return load_cifar(directory, labels, scale, records); }});
 }
 
 DatasetPlanner read_cifar_10(Settings& table) {
@@ -422,13 +278,13 @@ DatasetPlanner read_npy(Settings& table) {
       table, "A folder with x_train.npy, y_train.npy, x_test.npy and y_test.npy; required.",
       {.variant = fmt::format("npy {} {} {}", tokens.padding, tokens.mask, fmt::join(tokens.never_masked, ",")),
        .usual = nullptr,
-       .size = [tokens](const auto& directory) { return npy_dataset_size(directory, tokens); },
+       .size = [tokens](const path& directory) { return npy_dataset_size(directory, tokens); },
        .hash = npy_dataset_hash,
-       .load = [tokens](const auto& directory) { return load_npy_dataset(directory, tokens); }});
+       .load = [tokens](const path& directory) { return load_npy_dataset(directory, tokens); }});
 }
 
 DatasetPlanner read_texts(Settings& table, std::string_view sentence, const TextSource& source,
-                          std::function<std::filesystem::path()> usual, DirectoryFormat::Named named) {
+                          std::function<path()> usual, DirectoryFormat::Named named) {
   const TextOptions fallback;
   const TextOptions options = {
       .test_share = table.number({"test_share", "Share of the texts that are held out, by a hash of each."},
@@ -441,9 +297,9 @@ DatasetPlanner read_texts(Settings& table, std::string_view sentence, const Text
       table, sentence,
       {.variant = text_variant(source, options),
        .usual = std::move(usual),
-       .size = [source, options](const auto& path) { return text_dataset_size(source, options, path); },
+       .size = [source, options](const path& place) { return text_dataset_size(source, options, place); },
        .hash = source.hash,
-       .load = [source, options](const auto& path) { return load_text_dataset(source, options, path); },
+       .load = [source, options](const path& place) { return load_text_dataset(source, options, place); },
        .named = named});
 }
 
@@ -472,8 +328,8 @@ DatasetPlanner read_mixture(Settings& table) {
           {"separation", "Distance of the classes' centres from the origin, in deviations within a class."},
           Range::at_least(0), fallback.separation)};
   return [options](std::uint64_t seed) {
-    return DatasetPlan{.size = gaussian_mixture_size(options),
-                       .load = [options, seed] { return make_gaussian_mixture(options, seed); }};
+    return DatasetPlan{.size = size_of(options),
+                       .load = [options, seed] { return std::make_shared<GaussianMixture>(options, seed); }};
   };
 }
 
@@ -491,23 +347,6 @@ constexpr DatasetRow rows[] = {
     {"gaussian-mixture", "classes as Gaussians around random centres, generated from the seed", "Generated classes",
      read_mixture},
 };
-
-}  // namespace
-
-std::span<const DatasetRow> datasets() { return rows; }
-
-DatasetPlanner read_datasets(Settings& root, const DatasetRow& chosen) {
-  Settings tables = root.section("datasets");
-  DatasetPlanner planner;
-  for (const DatasetRow& row : rows) {
-    Settings table = tables.section({row.name, fmt::format("{}, training.dataset = \"{}\".", row.title, row.name)});
-    DatasetPlanner read = row.read(table);
-    if (&row == &chosen) planner = std::move(read);
-  }
-  return planner;
-}
-
-namespace {
 
 using Numbers = std::vector<std::uint32_t>;
 
@@ -564,6 +403,141 @@ class DividedDataset : public Dataset {
 };
 
 }  // namespace
+
+void reject(const fs::path& file, std::string_view what) {
+  throw DataFault(fmt::format("{}: {}", file.string(), what));
+}
+
+void require_directory(const fs::path& directory, std::string_view needed) {
+  if (const std::string why = why_no_directory(directory); !why.empty())
+    reject(directory, fmt::format("{}; {}", why, needed));
+}
+
+std::string content_of(const fs::path& file, std::uint64_t most_bytes) {
+  try {
+    return whole_file(file, most_bytes);
+  } catch (const std::system_error& problem) {
+    reject(file, problem.code().message());
+  }
+}
+
+std::string text_or_nothing(const fs::path& file) {
+  try {
+    return read_file(file).value_or("");
+  } catch (const std::runtime_error&) {
+    return "";
+  }
+}
+
+void replace_file(const fs::path& file, const std::string& text) {
+  std::string aside = file.string() + ".XXXXXX";
+  const int number = mkostemp(aside.data(), O_CLOEXEC);
+  if (number < 0) return;
+  close(number);
+  std::ofstream out(aside, std::ios::binary);
+  out << text;
+  out.close();
+  std::error_code ignored;
+  if (out) fs::rename(aside, file, ignored);
+  if (!out || ignored) fs::remove(aside, ignored);
+}
+
+std::string DigestCache::digest(const fs::path& file) {
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(is_read_, true)) read();
+  const std::string path = fs::absolute(file).lexically_normal();
+  const OpenFile opened(file);
+  const FileState state = opened.state();
+  if (const auto found = entries_.find(path); found != entries_.end() && found->second.state == state)
+    return found->second.digest;
+
+  const auto begin = std::chrono::system_clock::now().time_since_epoch();
+  const Entry entry{opened.digest(), state};
+  ++files_read_;
+  const bool settled = std::chrono::nanoseconds(std::max(state.changed_ns, state.recorded_ns)) < begin - margin_;
+  if (settled && opened.state() == state) {
+    entries_[path] = entry;
+    append(path, entry);
+  }
+  return entry.digest;
+}
+
+// Each line begins with a digest of the rest, so that a damaged one is none.
+std::string DigestCache::line_of(const std::string& path, const Entry& entry) {
+  const FileState& state = entry.state;
+  const std::string rest = fmt::format("{} {} {} {} {} {} {}", entry.digest, state.device, state.inode, state.bytes,
+                                       state.changed_ns, state.recorded_ns, path);
+  return fmt::format("{} {}\n", content_hash(rest), rest);
+}
+
+// A file that was read again after a change has several lines, of which the last counts.
+void DigestCache::read() {
+  std::vector<std::string> lines, paths;
+  std::istringstream file(text_or_nothing(file_));
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string check, path;
+    Entry entry;
+    FileState& state = entry.state;
+    words >> check >> entry.digest >> state.device >> state.inode >> state.bytes >> state.changed_ns >>
+        state.recorded_ns;
+    words.get();
+    if (!std::getline(words, path) || line_of(path, entry) != line + "\n") continue;
+    lines.push_back(line + "\n");
+    paths.push_back(path);
+    entries_[path] = std::move(entry);
+  }
+  if (lines.size() <= 2 * most_kept_) return;
+  std::vector<std::string> newest;  // first
+  std::set<std::string> seen;
+  for (std::size_t i = lines.size(); i-- > 0 && newest.size() < most_kept_;)
+    if (seen.insert(paths[i]).second) newest.push_back(lines[i]);
+  std::string text;
+  for (auto line = newest.rbegin(); line != newest.rend(); ++line) text += *line;
+  replace_file(file_, text);  // a line that is appended meanwhile may be lost, which costs its reader time
+}
+
+// In one write at the file's end, wherever that is by then: processes that append at once do not mix their lines.
+void DigestCache::append(const std::string& path, const Entry& entry) const {
+  if (file_.empty() || path.find('\n') != path.npos) return;
+  std::error_code ignored;
+  fs::create_directories(file_.parent_path(), ignored);
+  constexpr int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;  // a pipe is not waited for
+  const int number = open(file_.c_str(), flags, S_IRUSR | S_IWUSR);
+  if (number < 0) return;
+  const std::string line = line_of(path, entry);
+  // A line that is written in part has a wrong digest.
+  [[maybe_unused]] const auto written = ::write(number, line.data(), line.size());
+  close(number);
+}
+
+DigestCache& digest_cache() {
+  static DigestCache cache(users_cache().empty() ? fs::path() : users_cache() / "digests");
+  return cache;
+}
+
+std::string digest_of_files(std::span<const fs::path> files) {
+  std::string digests;
+  for (const fs::path& file : files) digests += digest_cache().digest(file);
+  return content_hash(digests);
+}
+
+std::shared_ptr<const Dataset> make_gaussian_mixture(const GaussianMixtureOptions& options, std::uint64_t seed) {
+  return std::make_shared<GaussianMixture>(options, seed);
+}
+
+std::span<const DatasetRow> datasets() { return rows; }
+
+DatasetPlanner read_datasets(Settings& root, const DatasetRow& chosen) {
+  Settings tables = root.section("datasets");
+  DatasetPlanner planner;
+  for (const DatasetRow& row : rows) {
+    Settings table = tables.section({row.name, fmt::format("{}, training.dataset = \"{}\".", row.title, row.name)});
+    DatasetPlanner read = row.read(table);
+    if (&row == &chosen) planner = std::move(read);
+  }
+  return planner;
+}
 
 DatasetSize with_validation(DatasetSize size, const ValidationOptions& options) {
   assert(options.samples >= 0 && options.samples < size.train);

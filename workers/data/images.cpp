@@ -8,12 +8,11 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "workers/base/files.hpp"
 #include "workers/base/process.hpp"
@@ -22,6 +21,10 @@
 namespace syncopate {
 
 namespace {
+
+using std::filesystem::path;
+
+constexpr std::int64_t most_bytes = std::int64_t{1} << 34;  // beyond it a file is damaged, not a data set large
 
 class ByteImageDataset : public Dataset {
  public:
@@ -62,19 +65,7 @@ class ByteImageDataset : public Dataset {
   std::vector<PixelScale> scales_;
 };
 
-}  // namespace
-
-std::shared_ptr<const Dataset> make_byte_images(const DatasetSize& size, ByteImages train, ByteImages test,
-                                                std::vector<PixelScale> scales) {
-  return std::make_shared<ByteImageDataset>(size, std::move(train), std::move(test), std::move(scales));
-}
-
-namespace {
-
-using std::filesystem::path;
-
 constexpr SampleShape shape{.channels = 3, .height = 32, .width = 32};
-constexpr std::uint64_t most_bytes = std::uint64_t{1} << 34;  // beyond it a file is damaged, not a data set large
 
 // How the records of a file begin.
 struct Record {
@@ -98,9 +89,8 @@ Record record_of(CifarLabels labels) {
 
 std::vector<path> files_of(const path& directory, CifarLabels labels, Split split) {
   const bool ten = labels == CifarLabels::ten;
-  if (const std::string why = why_no_directory(directory); !why.empty())
-    throw DataFault(fmt::format("{}: {}; must be a directory with the binary files of {}", directory.string(), why,
-                                ten ? "CIFAR-10" : "CIFAR-100"));
+  require_directory(directory,
+                    fmt::format("must be a directory with the binary files of {}", ten ? "CIFAR-10" : "CIFAR-100"));
   std::vector<path> files;
   if (!ten)
     files = {directory / (split == Split::train ? "train.bin" : "test.bin")};
@@ -110,17 +100,15 @@ std::vector<path> files_of(const path& directory, CifarLabels labels, Split spli
     for (int batch = 1; batch <= 5; ++batch) files.push_back(directory / fmt::format("data_batch_{}.bin", batch));
   for (const path& file : files) {
     if (!std::filesystem::exists(file))
-      throw DataFault(
-          fmt::format("{}: no file {}; must be the binary version", directory.string(), file.filename().string()));
-    if (!std::filesystem::is_regular_file(file))
-      throw DataFault(fmt::format("{}: is not a regular file", file.string()));
+      reject(directory, fmt::format("no file {}; must be the binary version", file.filename().string()));
+    if (!std::filesystem::is_regular_file(file)) reject(file, "is not a regular file");
   }
   return files;
 }
 
 std::int64_t records_in(const path& file, std::uint64_t bytes, const Record& record) {
   if (bytes == 0 || bytes % record.bytes() != 0)
-    throw DataFault(fmt::format("{}: has {} bytes; must be whole records of {}", file.string(), bytes, record.bytes()));
+    reject(file, fmt::format("has {} bytes; must be whole records of {}", bytes, record.bytes()));
   return static_cast<std::int64_t>(bytes / record.bytes());
 }
 
@@ -131,19 +119,10 @@ std::int64_t samples_of(const path& directory, CifarLabels labels, Split split, 
   for (const path& file : files_of(directory, labels, split)) {
     const std::int64_t found = records_in(file, std::filesystem::file_size(file), record_of(labels));
     if (records == CifarRecords::all && found != all)
-      throw DataFault(
-          fmt::format("{}: has {} records; must have {}, unless complete = false", file.string(), found, all));
+      reject(file, fmt::format("has {} records; must have {}, unless complete = false", found, all));
     samples += found;
   }
   return samples;
-}
-
-std::string content_of(const path& file) {
-  try {
-    return whole_file(file, most_bytes);
-  } catch (const std::system_error& problem) {
-    throw DataFault(fmt::format("{}: {}", file.string(), problem.code().message()));
-  }
 }
 
 ByteImages load_split(const path& directory, CifarLabels labels, Split split) {
@@ -151,14 +130,13 @@ ByteImages load_split(const path& directory, CifarLabels labels, Split split) {
   ByteImages images;
   for (const path& file : files_of(directory, labels, split)) {
     throw_if_interrupted();
-    const std::string content = content_of(file);
+    const std::string content = content_of(file, most_bytes);
     const std::int64_t samples = records_in(file, content.size(), record);
     for (std::int64_t sample = 0; sample < samples; ++sample) {
       const char* const begin = content.data() + static_cast<std::uint64_t>(sample) * record.bytes();
       const auto label = static_cast<std::uint8_t>(begin[record.label_at]);
       if (label >= record.classes)
-        throw DataFault(fmt::format("{}: record {} has label {}; must be in 0 .. {}", file.string(), sample, label,
-                                    record.classes - 1));
+        reject(file, fmt::format("record {} has label {}; must be in 0 .. {}", sample, label, record.classes - 1));
       images.labels.push_back(label);
       images.pixels.insert(images.pixels.end(), begin + record.label_bytes, begin + record.bytes());
     }
@@ -175,61 +153,16 @@ std::vector<PixelScale> published_scales() {
   return scales;
 }
 
-}  // namespace
-
-DatasetSize cifar_size(const path& directory, CifarLabels labels, CifarRecords records) {
-  return {.train = samples_of(directory, labels, Split::train, records),
-          .test = samples_of(directory, labels, Split::test, records),
-          .shape = shape,
-          .classes = record_of(labels).classes,
-          .has_byte_images = true};
-}
-
-std::string cifar_hash(const path& directory, CifarLabels labels) {
-  std::string digests;
-  for (const Split split : {Split::train, Split::test})
-    for (const path& file : files_of(directory, labels, split)) digests += digest_cache().digest(file);
-  return content_hash(digests);
-}
-
-std::shared_ptr<const Dataset> load_cifar(const path& directory, CifarLabels labels, CifarScale scale,
-                                          CifarRecords records) {
-  const DatasetSize size = cifar_size(directory, labels, records);
-  ByteImages train = load_split(directory, labels, Split::train);
-  std::vector<PixelScale> scales =
-      scale == CifarScale::published ? published_scales() : measured_scales(train.pixels, shape);
-  return make_byte_images(size, std::move(train), load_split(directory, labels, Split::test), std::move(scales));
-}
-
-namespace {
-
 constexpr int unsigned_byte = 0x08;
-constexpr std::int64_t largest_bytes = std::int64_t{1} << 34;  // beyond it a header is damaged, not a data set large
-
-[[noreturn]] void fail(const std::filesystem::path& file, std::string_view message) {
-  throw DataFault(fmt::format("{}: {}", file.string(), message));
-}
 
 std::string_view name_of_type(int type) {
-  switch (type) {
-    case 0x08:
-      return "uint8";
-    case 0x09:
-      return "int8";
-    case 0x0b:
-      return "int16";
-    case 0x0c:
-      return "int32";
-    case 0x0d:
-      return "float32";
-    case 0x0e:
-      return "float64";
-    default:
-      return "none of the format's";
-  }
+  constexpr std::pair<int, std::string_view> names[] = {{0x08, "uint8"}, {0x09, "int8"},    {0x0b, "int16"},
+                                                        {0x0c, "int32"}, {0x0d, "float32"}, {0x0e, "float64"}};
+  const auto found = std::ranges::find(names, type, &std::pair<int, std::string_view>::first);
+  return found == std::end(names) ? "none of the format's" : found->second;
 }
 
-// What an array of this many dimensions holds in an MNIST-style directory.
+// The content of an array of this many dimensions in an MNIST-style directory.
 std::string kind(int rank) {
   if (rank == 1) return "labels (1 dimension)";
   if (rank == 3) return "images (3 dimensions)";
@@ -244,11 +177,11 @@ std::string product(const std::vector<std::int64_t>& dimensions) {
 
 class Stream {
  public:
-  explicit Stream(const std::filesystem::path& file) : file_(file), buffer_(1 << 17) {
+  explicit Stream(const path& file) : file_(file), buffer_(1 << 17) {
     std::error_code ignored;
-    if (std::filesystem::is_directory(file, ignored)) fail(file, "is a directory; must be an IDX file");
+    if (std::filesystem::is_directory(file, ignored)) reject(file, "is a directory; must be an IDX file");
     in_.open(file, std::ios::binary);
-    if (!in_) fail(file, fmt::format("cannot be opened: {}", std::strerror(errno)));
+    if (!in_) reject(file, fmt::format("cannot be opened: {}", std::strerror(errno)));
     stream_.emplace([this] { return next_piece(); });
   }
 
@@ -257,86 +190,52 @@ class Stream {
     try {
       return static_cast<std::int64_t>(stream_->read(reinterpret_cast<char*>(out), static_cast<std::size_t>(bytes)));
     } catch (const GzipFault& problem) {
-      fail(file_, problem.what());
+      reject(file_, problem.what());
     }
   }
 
  private:
   std::string_view next_piece() {
     in_.read(buffer_.data(), std::ssize(buffer_));
-    if (in_.bad()) fail(file_, fmt::format("cannot be read: {}", std::strerror(errno)));
+    if (in_.bad()) reject(file_, fmt::format("cannot be read: {}", std::strerror(errno)));
     return {buffer_.data(), static_cast<std::size_t>(in_.gcount())};
   }
 
-  std::filesystem::path file_;
+  path file_;
   std::ifstream in_;
   std::vector<char> buffer_;
   std::optional<GzipStream> stream_;
 };
 
-std::vector<std::int64_t> read_dimensions(Stream& stream, const std::filesystem::path& file, int rank) {
+std::vector<std::int64_t> read_dimensions(Stream& stream, const path& file, int rank) {
   std::array<std::uint8_t, 4> magic{};
   if (const auto got = stream.read(magic.data(), 4); got < 4)
-    fail(file, fmt::format("has {} bytes; an IDX file begins with 4 bytes of type and 4 per dimension", got));
+    reject(file, fmt::format("has {} bytes; an IDX file begins with 4 bytes of type and 4 per dimension", got));
   if (magic[0] != 0 || magic[1] != 0)
-    fail(file, fmt::format("begins with bytes {:02x} {:02x}; an IDX file begins with 00 00", magic[0], magic[1]));
+    reject(file, fmt::format("begins with bytes {:02x} {:02x}; an IDX file begins with 00 00", magic[0], magic[1]));
   if (magic[2] != unsigned_byte)
-    fail(file, fmt::format("holds elements of type 0x{:02x} ({}); must be 0x08 (uint8); numbers of other types can be "
-                           "arrays of NumPy's, dataset = \"npy\"",
-                           magic[2], name_of_type(magic[2])));
-  if (magic[3] != rank) fail(file, fmt::format("holds {}; must hold {}", kind(magic[3]), kind(rank)));
+    reject(file,
+           fmt::format("holds elements of type 0x{:02x} ({}); must be 0x08 (uint8); numbers of other types can be "
+                       "arrays of NumPy's, dataset = \"npy\"",
+                       magic[2], name_of_type(magic[2])));
+  if (magic[3] != rank) reject(file, fmt::format("holds {}; must hold {}", kind(magic[3]), kind(rank)));
 
   std::vector<std::int64_t> dimensions;
   std::int64_t bytes = 1;
   for (int axis = 0; axis < rank; ++axis) {
     std::array<std::uint8_t, 4> big_endian{};
     if (stream.read(big_endian.data(), 4) < 4)
-      fail(file, fmt::format("ends within its header, at dimension {} of {}", axis + 1, rank));
+      reject(file, fmt::format("ends within its header, at dimension {} of {}", axis + 1, rank));
     std::int64_t dimension = 0;
     for (const auto byte : big_endian) dimension = dimension << 8 | byte;
-    if (dimension == 0) fail(file, fmt::format("has dimension {} = 0; must be at least 1", axis + 1));
+    if (dimension == 0) reject(file, fmt::format("has dimension {} = 0; must be at least 1", axis + 1));
     dimensions.push_back(dimension);
-    if (dimension > largest_bytes / bytes)
-      fail(file, fmt::format("declares dimensions {}; too large for a data set", product(dimensions)));
+    if (dimension > most_bytes / bytes)
+      reject(file, fmt::format("declares dimensions {}; too large for a data set", product(dimensions)));
     bytes *= dimension;
   }
   return dimensions;
 }
-
-}  // namespace
-
-std::vector<std::int64_t> read_idx_dimensions(const std::filesystem::path& file, int rank) {
-  Stream stream(file);
-  return read_dimensions(stream, file, rank);
-}
-
-IdxArray read_idx(const std::filesystem::path& file, int rank) {
-  Stream stream(file);
-  IdxArray array{.dimensions = read_dimensions(stream, file, rank), .values = {}};
-  std::int64_t expected = 1;
-  for (const auto dimension : array.dimensions) expected *= dimension;
-  const auto declared = fmt::format("{} = {} elements", product(array.dimensions), expected);
-
-  // Read piece by piece, so that a damaged header cannot ask for memory that the file never fills.
-  constexpr std::int64_t piece = 1 << 24;
-  while (std::ssize(array.values) < expected) {
-    throw_if_interrupted();
-    const auto done = std::ssize(array.values);
-    const auto wanted = std::min(piece, expected - done);
-    array.values.resize(static_cast<std::size_t>(done + wanted));
-    if (const auto got = stream.read(array.values.data() + done, wanted); got < wanted)
-      fail(file,
-           fmt::format("ends after {} elements; its header declares {}; the file is truncated", done + got, declared));
-  }
-  std::uint8_t extra = 0;
-  if (stream.read(&extra, 1) != 0)
-    fail(file, fmt::format("goes on after its last element; its header declares {}", declared));
-  return array;
-}
-
-namespace {
-
-using std::filesystem::path;
 
 struct SplitFiles {
   path images;
@@ -349,16 +248,14 @@ path find_file(const path& directory, std::string_view name) {
     if (!std::filesystem::exists(file)) continue;
     // A pipe, to which nobody writes, would be waited for without end.
     if (!std::filesystem::is_regular_file(file) && !std::filesystem::is_directory(file))
-      throw DataFault(fmt::format("{}: is not a regular file; must be an IDX file", file.string()));
+      reject(file, "is not a regular file; must be an IDX file");
     return file;
   }
-  throw DataFault(fmt::format("{}: no file {} or {}.gz", directory.string(), name, name));
+  reject(directory, fmt::format("no file {} or {}.gz", name, name));
 }
 
 SplitFiles find_split(const path& directory, std::string_view prefix) {
-  if (const std::string why = why_no_directory(directory); !why.empty())
-    throw DataFault(
-        fmt::format("{}: {}; must be a directory with four IDX files in the manner of MNIST", directory.string(), why));
+  require_directory(directory, "must be a directory with four IDX files in the manner of MNIST");
   return {.images = find_file(directory, fmt::format("{}-images-idx3-ubyte", prefix)),
           .labels = find_file(directory, fmt::format("{}-labels-idx1-ubyte", prefix))};
 }
@@ -368,8 +265,8 @@ std::vector<std::int64_t> agreed_dimensions(const SplitFiles& files) {
   const auto images = read_idx_dimensions(files.images, 3);
   const auto labels = read_idx_dimensions(files.labels, 1);
   if (images[0] != labels[0])
-    throw DataFault(fmt::format("{}: {} labels for the {} images of {}; must be as many", files.labels.string(),
-                                labels[0], images[0], files.images.string()));
+    reject(files.labels, fmt::format("{} labels for the {} images of {}; must be as many", labels[0], images[0],
+                                     files.images.string()));
   return images;
 }
 
@@ -377,20 +274,77 @@ ByteImages load_split(const SplitFiles& files, std::int64_t classes) {
   ByteImages data{.pixels = read_idx(files.images, 3).values, .labels = read_idx(files.labels, 1).values};
   const auto bad = std::find_if(data.labels.begin(), data.labels.end(), [&](auto label) { return label >= classes; });
   if (bad != data.labels.end())
-    throw DataFault(fmt::format("{}: label {} = {}; must be in 0 .. {}", files.labels.string(),
-                                bad - data.labels.begin(), *bad, classes - 1));
+    reject(files.labels,
+           fmt::format("label {} = {}; must be in 0 .. {}", bad - data.labels.begin(), *bad, classes - 1));
   return data;
 }
 
 }  // namespace
+
+std::shared_ptr<const Dataset> make_byte_images(const DatasetSize& size, ByteImages train, ByteImages test,
+                                                std::vector<PixelScale> scales) {
+  return std::make_shared<ByteImageDataset>(size, std::move(train), std::move(test), std::move(scales));
+}
+
+DatasetSize cifar_size(const path& directory, CifarLabels labels, CifarRecords records) {
+  return {.train = samples_of(directory, labels, Split::train, records),
+          .test = samples_of(directory, labels, Split::test, records),
+          .shape = shape,
+          .classes = record_of(labels).classes,
+          .has_byte_images = true};
+}
+
+std::string cifar_hash(const path& directory, CifarLabels labels) {
+  std::vector<path> files = files_of(directory, labels, Split::train);
+  std::ranges::copy(files_of(directory, labels, Split::test), std::back_inserter(files));
+  return digest_of_files(files);
+}
+
+std::shared_ptr<const Dataset> load_cifar(const path& directory, CifarLabels labels, CifarScale scale,
+                                          CifarRecords records) {
+  const DatasetSize size = cifar_size(directory, labels, records);
+  ByteImages train = load_split(directory, labels, Split::train);
+  std::vector<PixelScale> scales =
+      scale == CifarScale::published ? published_scales() : measured_scales(train.pixels, shape);
+  return make_byte_images(size, std::move(train), load_split(directory, labels, Split::test), std::move(scales));
+}
+
+std::vector<std::int64_t> read_idx_dimensions(const path& file, int rank) {
+  Stream stream(file);
+  return read_dimensions(stream, file, rank);
+}
+
+IdxArray read_idx(const path& file, int rank) {
+  Stream stream(file);
+  IdxArray array{.dimensions = read_dimensions(stream, file, rank)};
+  std::int64_t expected = 1;
+  for (const auto dimension : array.dimensions) expected *= dimension;
+  const auto declared = fmt::format("{} = {} elements", product(array.dimensions), expected);
+
+  // Read piece by piece, so that a damaged header cannot ask for memory that the file never fills.
+  constexpr std::int64_t piece = 1 << 24;
+  while (std::ssize(array.values) < expected) {
+    throw_if_interrupted();
+    const auto done = std::ssize(array.values);
+    const auto wanted = std::min(piece, expected - done);
+    array.values.resize(static_cast<std::size_t>(done + wanted));
+    if (const auto got = stream.read(array.values.data() + done, wanted); got < wanted)
+      reject(file, fmt::format("ends after {} elements; its header declares {}; the file is truncated", done + got,
+                               declared));
+  }
+  std::uint8_t extra = 0;
+  if (stream.read(&extra, 1) != 0)
+    reject(file, fmt::format("goes on after its last element; its header declares {}", declared));
+  return array;
+}
 
 DatasetSize image_directory_size(const path& directory, std::int64_t classes) {
   const auto train = agreed_dimensions(find_split(directory, "train"));
   const auto test_files = find_split(directory, "t10k");
   const auto test = agreed_dimensions(test_files);
   if (train[1] != test[1] || train[2] != test[2])
-    throw DataFault(fmt::format("{}: images of {} x {}; the training set's are {} x {}", test_files.images.string(),
-                                test[1], test[2], train[1], train[2]));
+    reject(test_files.images,
+           fmt::format("images of {} x {}; the training set's are {} x {}", test[1], test[2], train[1], train[2]));
   return {.train = train[0],
           .test = test[0],
           .shape = {.channels = 1, .height = train[1], .width = train[2]},
@@ -399,12 +353,8 @@ DatasetSize image_directory_size(const path& directory, std::int64_t classes) {
 }
 
 std::string image_directory_hash(const path& directory) {
-  std::string digests;
-  for (const auto* prefix : {"train", "t10k"}) {
-    const SplitFiles files = find_split(directory, prefix);
-    for (const path& file : {files.images, files.labels}) digests += digest_cache().digest(file);
-  }
-  return content_hash(digests);
+  const SplitFiles train = find_split(directory, "train"), test = find_split(directory, "t10k");
+  return digest_of_files(std::vector{train.images, train.labels, test.images, test.labels});
 }
 
 std::shared_ptr<const Dataset> load_image_directory(const path& directory, std::int64_t classes) {

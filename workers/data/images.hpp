@@ -1,9 +1,6 @@
-// CIFAR-10 and CIFAR-100 in their binary version: files of records, each a label (CIFAR-100: the coarse and the fine
-// one), and then 3 x 32 x 32 bytes, channel by channel.
-// Source: Krizhevsky 2009; the format is that of https://www.cs.toronto.edu/~kriz/cifar.html.
+// Data sets of images: CIFAR's binary version, and IDX files as MNIST has them.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -36,6 +33,9 @@ struct ByteImages {
 std::shared_ptr<const Dataset> make_byte_images(const DatasetSize& size, ByteImages train, ByteImages test,
                                                 std::vector<PixelScale> scales);
 
+// CIFAR-10 and CIFAR-100 in their binary version: files of records, each a label (CIFAR-100: the coarse and the fine
+// one), and then 3 x 32 x 32 bytes, channel by channel.
+// Source: Krizhevsky 2009; the format is that of https://www.cs.toronto.edu/~kriz/cifar.html.
 enum class CifarLabels { ten, hundred, twenty };  // twenty: CIFAR-100's coarse labels
 
 enum class CifarScale {
@@ -43,56 +43,49 @@ enum class CifarScale {
   measured,   // of each channel over the training set, whose true deviations are larger
 };
 
-// How many records a file has.
+// How many records a file must have.
 enum class CifarRecords {
-  all,  // as many as the original: 10,000; of CIFAR-100 50,000 and 10,000. A download may be cut between two records.
+  all,  // as the original: 10,000, or 50,000 and 10,000 for CIFAR-100. A download may be cut between two records.
   any,  // whole ones
 };
 
-// CIFAR-10: data_batch_1.bin to data_batch_5.bin and test_batch.bin; CIFAR-100: train.bin and test.bin. Known from the
-// files' sizes alone. Throws DataFault.
+// From the sizes of data_batch_[1-5].bin and test_batch.bin, or of train.bin and test.bin. Throws DataFault.
 DatasetSize cifar_size(const std::filesystem::path& directory, CifarLabels labels, CifarRecords records);
 
-// What the files hold, in 16 hexadecimal digits. Throws DataFault.
+// digest_of_files. Throws DataFault.
 std::string cifar_hash(const std::filesystem::path& directory, CifarLabels labels);
 
 // Throws DataFault, also for labels that are out of range.
 std::shared_ptr<const Dataset> load_cifar(const std::filesystem::path& directory, CifarLabels labels, CifarScale scale,
                                           CifarRecords records);
 
-// IDX files, the format of MNIST: bytes 0 0, element type, number of dimensions, each dimension as a
-// big-endian 32-bit integer, then the elements in row-major order. Only unsigned bytes (type 8) here.
-// Whether a file is gzip-compressed is told from its first bytes, not from its name.
+// IDX files, the format of MNIST: bytes 0 0, element type, number of dimensions, each dimension as a big-endian 32-bit
+// integer, then the elements in row-major order. Only unsigned bytes (type 8) here. The first bytes, not the name, tell
+// whether a file is gzip-compressed.
 // Source: http://yann.lecun.com/exdb/mnist/ (section on file formats).
 struct IdxArray {
   std::vector<std::int64_t> dimensions;
-  std::vector<std::uint8_t> values;  // product of the dimensions
+  std::vector<std::uint8_t> values{};  // product of the dimensions
 };
 
-// The dimensions, from the file's first bytes alone; exactly `rank` of them, each at least 1.
-// Throws DataFault: file, what was found, what would be right.
+// The dimensions, from the file's first bytes alone; exactly `rank` of them, each at least 1. Throws DataFault.
 std::vector<std::int64_t> read_idx_dimensions(const std::filesystem::path& file, int rank);
 
-// The whole file. Also throws DataFault if it is shorter or longer than its dimensions say, or does
-// not decompress.
+// The whole file. Also throws DataFault if it is shorter or longer than its dimensions say, or does not decompress.
 IdxArray read_idx(const std::filesystem::path& file, int rank);
 
 // A directory with four IDX files in the manner of MNIST (Fashion-MNIST, MNIST, KMNIST, ...):
-// {train,t10k}-images-idx3-ubyte and {train,t10k}-labels-idx1-ubyte, each with or without .gz.
-// Checks that the four files are there and that their headers agree; reads no more of them.
-// `classes` is what the labels must stay below. Throws DataFault for the first fault found.
+// {train,t10k}-images-idx3-ubyte and {train,t10k}-labels-idx1-ubyte, each with or without .gz. Only reads the headers,
+// which must agree. Labels must be below `classes`. Throws DataFault for the first fault found.
 DatasetSize image_directory_size(const std::filesystem::path& directory, std::int64_t classes = 10);
 
-// What the four files hold, in 16 hexadecimal digits; as they are stored, so compressed files are other ones. Read once
-// and then kept (datasets.hpp). Throws DataFault.
+// digest_of_files of the four as they are stored, so that compressed files differ. Throws DataFault.
 std::string image_directory_hash(const std::filesystem::path& directory);
 
-// Reads the files. Pixels stay bytes in memory and become (pixel - mean) / deviation when gathered,
-// with mean and deviation over all pixels of the training set. Throws DataFault.
+// Gathered pixels are (pixel - mean) / deviation, of all pixels of the training set. Throws DataFault.
 std::shared_ptr<const Dataset> load_image_directory(const std::filesystem::path& directory, std::int64_t classes = 10);
 
-// The first directory that exists: fashion-mnist in the directory that the environment variable
-// SYNCOPATE_DATA names, then in share/datasets of /usr/local and /usr. Throws DataFault if there is none.
+// found_directory of fashion-mnist in $SYNCOPATE_DATA, or in share/datasets. Throws DataFault if there is none.
 std::filesystem::path find_fashion_mnist();
 
 }  // namespace syncopate

@@ -1,30 +1,21 @@
-#include "workers/data/npy_dataset.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <span>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "workers/base/arrays.hpp"
 #include "workers/base/files.hpp"
 #include "workers/base/process.hpp"
-#include "workers/data/dataset.hpp"
 #include "workers/data/datasets.hpp"
 #include "workers/data/text_dataset.hpp"
 
@@ -32,11 +23,12 @@ namespace syncopate {
 
 namespace {
 
-// Numbers that are not finite would make every model so after its first step, whatever is trained.
-// Of an array of float32, `per_sample` of them a sample. Throws DataFault with the first that is not finite: "feature 2
-// of sample 7 is nan". What a file holds is looked at once by each process.
-void check_finite(const std::filesystem::path& file, const NpyArray& array, std::int64_t per_sample,
-                  std::string_view what);
+using std::filesystem::path;
+
+constexpr std::int64_t most_targets = 1 << 16, most_classes = 1 << 16;
+
+bool holds_targets(const NpyArray& y) { return y.type() == "<f4"; }
+bool holds_tokens(const NpyArray& x) { return x.type() == "<i4" || x.type() == "<i8"; }
 
 // A number times 0 is 0, or not finite.
 bool are_finite(std::span<const float> values) {
@@ -48,8 +40,9 @@ bool are_finite(std::span<const float> values) {
   return std::ranges::all_of(sums, [](float sum) { return sum == 0; });
 }
 
-void check_finite(const std::filesystem::path& file, const NpyArray& array, std::int64_t per_sample,
-                  std::string_view what) {
+// Throws DataFault with the first number that is not finite, "feature 2 of sample 7 is nan": it would make every model
+// so after its first step. For float32, `per_sample` numbers a sample. Each process looks at a file's content once.
+void check_finite(const path& file, const NpyArray& array, std::int64_t per_sample, std::string_view what) {
   static std::mutex mutex;
   static std::set<std::string> looked_at;  // digests of files in which all are
   const std::string digest = digest_cache().digest(file);
@@ -65,75 +58,62 @@ void check_finite(const std::filesystem::path& file, const NpyArray& array, std:
     if (are_finite(part)) continue;
     const auto wrong = std::ranges::find_if(part, [](float value) { return !std::isfinite(value); });
     const std::int64_t at = static_cast<std::int64_t>(begin) + (wrong - part.begin());
-    throw DataFault(fmt::format("{}: {} {} of sample {} is {}; must be finite", file.string(), what, at % per_sample,
-                                at / per_sample, *wrong));
+    reject(file,
+           fmt::format("{} {} of sample {} is {}; must be finite", what, at % per_sample, at / per_sample, *wrong));
   }
   looked_at.insert(digest);
 }
 
-// Numbers in a NumPy array that samples have instead of classes.
-bool holds_targets(const NpyArray& y);  // by its type, float32
-
-// How many numbers a sample has, of y (n,), which is 1, or (n, targets). Throws DataFault, which names the file, for
-// another shape and for what is not finite.
-std::int64_t targets_of(const std::filesystem::path& file, const NpyArray& y);
-
-constexpr std::int64_t most_targets = 1 << 16;
-
-[[noreturn]] void fail(const std::filesystem::path& file, const std::string& what) {
-  throw DataFault(fmt::format("{}: {}", file.string(), what));
-}
-
-bool holds_targets(const NpyArray& y) { return y.type() == "<f4"; }
-
-std::int64_t targets_of(const std::filesystem::path& file, const NpyArray& y) {
+// How many numbers a sample has instead of a class: y is (n,) or (n, targets). Throws DataFault.
+std::int64_t targets_of(const path& file, const NpyArray& y) {
   const auto dimensions = y.shape().size();
   const std::int64_t targets = dimensions == 2 ? y.shape()[1] : 1;
   if (dimensions < 1 || dimensions > 2 || targets < 1 || targets > most_targets)
-    fail(file, fmt::format("has {} dimensions{}; float32 must be (n,), or (n, targets) with 1 to {} of them",
-                           dimensions, dimensions == 2 ? fmt::format(", {} targets", targets) : "", most_targets));
+    reject(file, fmt::format("has {} dimensions{}; float32 must be (n,), or (n, targets) with 1 to {} of them",
+                             dimensions, dimensions == 2 ? fmt::format(", {} targets", targets) : "", most_targets));
   check_finite(file, y, targets, "target");
   return targets;
 }
 
-// Labels of tokens in a NumPy array: one for each place of the array of tokens.
-// Of y as x (n, length), int32 or int64, row by row: classes from 0, or ignored_label where nothing is asked for. What
-// stands on padding, `padding` at a row's end, must be that; each row must ask for something. Throws DataFault, which
-// names y's file, also for another shape.
-std::vector<std::int32_t> token_labels_in(const std::filesystem::path& file, const NpyArray& y, const NpyArray& x,
-                                          std::int32_t padding);
+// How many elements a row has before the padding at its end.
+template <typename Element>
+std::size_t without_padding(std::span<const Element> row, std::int32_t padding) {
+  std::size_t count = row.size();
+  while (count > 0 && row[count - 1] == padding) --count;
+  return count;
+}
 
 template <typename Label, typename Token>
-std::vector<std::int32_t> labels_of(const std::filesystem::path& file, const NpyArray& y, const NpyArray& x,
-                                    std::int32_t padding) {
+std::vector<std::int32_t> labels_of(const path& file, const NpyArray& y, const NpyArray& x, std::int32_t padding) {
   const auto rows = static_cast<std::size_t>(x.shape()[0]), length = static_cast<std::size_t>(x.shape()[1]);
   const std::span<const Label> all(y.data<Label>(), rows * length);
   for (std::size_t row = 0; row < rows; ++row) {
     const auto labels = all.subspan(row * length, length);
     const std::span<const Token> tokens(x.data<Token>() + row * length, length);
-    std::size_t own = length;
-    while (own > 0 && tokens[own - 1] == padding) --own;
+    const std::size_t own = without_padding(tokens, padding);
     bool asks = false;
     for (std::size_t place = 0; place < length; ++place) {
       const Label label = labels[place];
       if (label == ignored_label) continue;
       asks = true;
       if (label < 0 || label > largest_token)
-        fail(file, fmt::format("label ({}, {}) = {}; must be in 0 .. {}, or {} where nothing is asked for", row, place,
-                               label, largest_token, ignored_label));
+        reject(file, fmt::format("label ({}, {}) = {}; must be in 0 .. {}, or {} where nothing is asked for", row,
+                                 place, label, largest_token, ignored_label));
       if (place >= own)
-        fail(file, fmt::format("label ({}, {}) = {}, of padding; must be {}", row, place, label, ignored_label));
+        reject(file, fmt::format("label ({}, {}) = {}, of padding; must be {}", row, place, label, ignored_label));
     }
-    if (!asks) fail(file, fmt::format("row {} is all {}; must ask for a token at least", row, ignored_label));
+    if (!asks) reject(file, fmt::format("row {} is all {}; must ask for a token at least", row, ignored_label));
   }
   return {all.begin(), all.end()};
 }
 
-std::vector<std::int32_t> token_labels_in(const std::filesystem::path& file, const NpyArray& y, const NpyArray& x,
+// y (n, length) beside the tokens x, int32 or int64, row by row: classes from 0, or ignored_label where nothing is
+// asked for, as on padding. Each row must ask for something. Throws DataFault, also for another shape.
+std::vector<std::int32_t> token_labels_in(const path& file, const NpyArray& y, const NpyArray& x,
                                           std::int32_t padding) {
   const auto text = [](const NpyArray& of) { return fmt::format("({}, {})", of.shape()[0], of.shape()[1]); };
   if (y.shape() != x.shape())
-    fail(file, fmt::format("has shape {}; a label of each token must be {}, as the tokens are", text(y), text(x)));
+    reject(file, fmt::format("has shape {}; a label of each token must be {}, as the tokens are", text(y), text(x)));
   const bool wide_tokens = x.type() == "<i8";
   if (y.type() == "<i8")
     return wide_tokens ? labels_of<std::int64_t, std::int64_t>(file, y, x, padding)
@@ -141,12 +121,9 @@ std::vector<std::int32_t> token_labels_in(const std::filesystem::path& file, con
   if (y.type() == "<i4")
     return wide_tokens ? labels_of<std::int32_t, std::int64_t>(file, y, x, padding)
                        : labels_of<std::int32_t, std::int32_t>(file, y, x, padding);
-  fail(file, fmt::format("has elements of type {}; labels of tokens must be int64 or int32: {}",
-                         described_type(y.type()), way_to_save(file, "<i8")));
+  reject(file, fmt::format("has elements of type {}; labels of tokens must be int64 or int32: {}",
+                           described_type(y.type()), way_to_save(file, "<i8")));
 }
-
-// Sequences of tokens in a NumPy array, one a row.
-bool holds_tokens(const NpyArray& x);  // by its type, int32 or int64
 
 // Labels of sequences, (n,), or, where there are any, of their tokens, (n * length).
 struct RowLabels {
@@ -154,14 +131,8 @@ struct RowLabels {
   const std::vector<std::int32_t>& of_tokens;
 };
 
-// Of x (n, length); what is `padding` at a row's end is cut off. Throws DataFault, which names the file, for rows of
-// padding alone and for elements that are no tokens.
-TokenSequences read_rows(const std::filesystem::path& file, const NpyArray& x, const RowLabels& labels,
-                         std::int32_t padding);
-
 template <typename Element>
-TokenSequences rows_of(const std::filesystem::path& file, const NpyArray& x, const RowLabels& labels,
-                       std::int32_t padding) {
+TokenSequences rows_of(const path& file, const NpyArray& x, const RowLabels& labels, std::int32_t padding) {
   TokenSequences sequences;
   const auto length = static_cast<std::size_t>(x.shape()[1]);
   std::vector<std::int32_t> tokens(length);
@@ -169,11 +140,10 @@ TokenSequences rows_of(const std::filesystem::path& file, const NpyArray& x, con
     const std::span<const Element> elements(x.data<Element>() + row * length, length);
     const auto wrong = std::ranges::find_if(elements, [](Element e) { return e < 0 || e > largest_token; });
     if (wrong != elements.end())
-      fail(file, fmt::format("row {} has the token {}; must be in 0 .. {}", row, *wrong, largest_token));
+      reject(file, fmt::format("row {} has the token {}; must be in 0 .. {}", row, *wrong, largest_token));
     std::ranges::transform(elements, tokens.begin(), [](Element e) { return static_cast<std::int32_t>(e); });
-    std::size_t count = length;
-    while (count > 0 && tokens[count - 1] == padding) --count;
-    if (count == 0) fail(file, fmt::format("row {} is all padding, {}; must have a token", row, padding));
+    const std::size_t count = without_padding(elements, padding);
+    if (count == 0) reject(file, fmt::format("row {} is all padding, {}; must have a token", row, padding));
     const auto own = std::span(tokens).first(count);
     if (labels.of_tokens.empty())
       sequences.add(own, labels.of_rows[row]);
@@ -183,17 +153,11 @@ TokenSequences rows_of(const std::filesystem::path& file, const NpyArray& x, con
   return sequences;
 }
 
-bool holds_tokens(const NpyArray& x) { return x.type() == "<i4" || x.type() == "<i8"; }
-
-TokenSequences read_rows(const std::filesystem::path& file, const NpyArray& x, const RowLabels& labels,
-                         std::int32_t padding) {
+// Sequences of x (n, length), without the padding at a row's end. Throws DataFault for empty rows and wrong tokens.
+TokenSequences read_rows(const path& file, const NpyArray& x, const RowLabels& labels, std::int32_t padding) {
   return x.type() == "<i4" ? rows_of<std::int32_t>(file, x, labels, padding)
                            : rows_of<std::int64_t>(file, x, labels, padding);
 }
-
-using std::filesystem::path;
-
-constexpr std::int64_t most_classes = 1 << 16;
 
 std::string text_of(const std::vector<std::int64_t>& shape) {
   std::string text;
@@ -206,12 +170,11 @@ struct SplitFiles {
 };
 
 SplitFiles files_of(const path& directory, Split split) {
-  if (const std::string why = why_no_directory(directory); !why.empty())
-    fail(directory, why + "; must be a directory with x_train.npy, y_train.npy, x_test.npy and y_test.npy");
+  require_directory(directory, "must be a directory with x_train.npy, y_train.npy, x_test.npy and y_test.npy");
   const char* const name = split == Split::train ? "train" : "test";
   SplitFiles files{directory / fmt::format("x_{}.npy", name), directory / fmt::format("y_{}.npy", name)};
   for (const path& file : {files.x, files.y})
-    if (!std::filesystem::exists(file)) fail(directory, fmt::format("no file {}", file.filename().string()));
+    if (!std::filesystem::exists(file)) reject(directory, fmt::format("no file {}", file.filename().string()));
   return files;
 }
 
@@ -219,28 +182,28 @@ NpyArray array_in(const path& file) {
   try {
     return NpyArray(file);
   } catch (const NpyFault& problem) {
-    fail(file, problem.what());
+    reject(file, problem.what());
   } catch (const std::system_error& problem) {
-    fail(file, problem.code().message());
+    reject(file, problem.code().message());
   }
 }
 
-// Of one sample, from the shape of all.
+// The shape of one sample, from the shape of all.
 SampleShape shape_of(const path& file, const NpyArray& x) {
   const std::vector<std::int64_t>& shape = x.shape();
   if (!shape.empty() && shape.front() == 0)
-    fail(file, fmt::format("has 0 samples, its shape is {}; must have one at least", text_of(shape)));
+    reject(file, fmt::format("has 0 samples, its shape is {}; must have one at least", text_of(shape)));
   if (shape.size() < 2 || shape.size() > 4 || std::ranges::find(shape, 0) != shape.end())
-    fail(file, fmt::format("has shape {}; must be (n, features), (n, height, width) or (n, channels, height, width)",
-                           text_of(shape)));
+    reject(file, fmt::format("has shape {}; must be (n, features), (n, height, width) or (n, channels, height, width)",
+                             text_of(shape)));
   if (holds_tokens(x)) {
-    if (shape.size() != 2) fail(file, fmt::format("has shape {}; tokens must be (n, length)", text_of(shape)));
+    if (shape.size() != 2) reject(file, fmt::format("has shape {}; tokens must be (n, length)", text_of(shape)));
   } else if (x.type() != "<f4" && x.type() != "|u1") {
     const bool are_integers = x.type()[1] == 'i' || x.type()[1] == 'u';
     const std::string of_tokens =
         are_integers && shape.size() == 2 ? fmt::format(", or of tokens {}", way_to_save(file, "<i8")) : "";
-    fail(file, fmt::format("has elements of type {}; must be float32 or uint8, or int32 or int64 of tokens: {}{}",
-                           described_type(x.type()), way_to_save(file, "<f4"), of_tokens));
+    reject(file, fmt::format("has elements of type {}; must be float32 or uint8, or int32 or int64 of tokens: {}{}",
+                             described_type(x.type()), way_to_save(file, "<f4"), of_tokens));
   }
   if (shape.size() == 2) return {.channels = 1, .height = 1, .width = shape[1]};
   return {.channels = shape.size() == 4 ? shape[1] : 1, .height = shape.end()[-2], .width = shape.end()[-1]};
@@ -253,7 +216,7 @@ std::vector<std::int64_t> widened(const NpyArray& y) {
 }
 
 std::vector<std::int64_t> labels_in(const path& file, const NpyArray& y) {
-  if (y.shape().size() != 1) fail(file, fmt::format("has shape {}; must be (n,)", text_of(y.shape())));
+  if (y.shape().size() != 1) reject(file, fmt::format("has shape {}; must be (n,)", text_of(y.shape())));
   std::vector<std::int64_t> labels;
   if (y.type() == "|u1")
     labels = widened<std::uint8_t>(y);
@@ -262,19 +225,21 @@ std::vector<std::int64_t> labels_in(const path& file, const NpyArray& y) {
   else if (y.type() == "<i8")
     labels = widened<std::int64_t>(y);
   else
-    fail(file, fmt::format("has elements of type {}; must be uint8, int32 or int64 of classes, or float32 of numbers: "
-                           "{}, or {}",
-                           described_type(y.type()), way_to_save(file, "<i8"), way_to_save(file, "<f4")));
+    reject(file,
+           fmt::format("has elements of type {}; must be uint8, int32 or int64 of classes, or float32 of numbers: "
+                       "{}, or {}",
+                       described_type(y.type()), way_to_save(file, "<i8"), way_to_save(file, "<f4")));
   const auto wrong = std::ranges::find_if(labels, [](auto label) { return label < 0 || label >= most_classes; });
   if (wrong != labels.end())
-    fail(file, fmt::format("label {} = {}; must be in 0 .. {}", wrong - labels.begin(), *wrong, most_classes - 1));
+    reject(file, fmt::format("label {} = {}; must be in 0 .. {}", wrong - labels.begin(), *wrong, most_classes - 1));
   return labels;
 }
 
 struct SplitData {
+  SplitFiles files;
   NpyArray x, y;
   SampleShape shape;
-  std::vector<std::int64_t> labels;  // with targets, or with labels of tokens, all 0
+  std::vector<std::int64_t> labels{};  // with targets, or with labels of tokens, all 0
   std::int64_t targets = 0;
   std::vector<std::int32_t> token_labels{};  // (n * length,)
 };
@@ -284,12 +249,12 @@ SplitData read_split(const path& directory, Split split, std::int32_t padding) {
   NpyArray x = array_in(files.x);
   const SampleShape shape = shape_of(files.x, x);
   if (x.type() == "<f4") check_finite(files.x, x, shape.features(), "feature");
-  SplitData data{.x = std::move(x), .y = array_in(files.y), .shape = shape, .labels = {}, .targets = 0};
+  SplitData data{.files = files, .x = std::move(x), .y = array_in(files.y), .shape = shape};
   if (holds_targets(data.y)) {
     if (holds_tokens(data.x))
-      fail(files.y, fmt::format("has elements of type {}; must be uint8, int32 or int64: tokens have classes, not "
-                                "numbers: {}",
-                                described_type(data.y.type()), way_to_save(files.y, "<i8")));
+      reject(files.y, fmt::format("has elements of type {}; must be uint8, int32 or int64: tokens have classes, not "
+                                  "numbers: {}",
+                                  described_type(data.y.type()), way_to_save(files.y, "<i8")));
     data.targets = targets_of(files.y, data.y);
     data.labels.resize(static_cast<std::size_t>(data.y.shape()[0]));
   } else if (holds_tokens(data.x) && data.y.shape().size() == 2) {
@@ -299,8 +264,8 @@ SplitData read_split(const path& directory, Split split, std::int32_t padding) {
     data.labels = labels_in(files.y, data.y);
   }
   if (std::ssize(data.labels) != data.x.shape()[0])
-    fail(files.y, fmt::format("{} labels for the {} samples of {}; must be as many", data.labels.size(),
-                              data.x.shape()[0], files.x.filename().string()));
+    reject(files.y, fmt::format("{} labels for the {} samples of {}; must be as many", data.labels.size(),
+                                data.x.shape()[0], files.x.filename().string()));
   return data;
 }
 
@@ -311,20 +276,17 @@ struct BothSplits {
 BothSplits read_both(const path& directory, std::int32_t padding) {
   BothSplits splits{.train = read_split(directory, Split::train, padding),
                     .test = read_split(directory, Split::test, padding)};
-  const path file = files_of(directory, Split::test).x;
-  if (splits.test.shape != splits.train.shape && !(holds_tokens(splits.test.x) && holds_tokens(splits.train.x)))
-    fail(file, fmt::format("has shape {}; the training set's is {}", text_of(splits.test.x.shape()),
-                           text_of(splits.train.x.shape())));
-  if (splits.test.x.type() != splits.train.x.type())
-    fail(file,
-         fmt::format("has elements of type {}; the training set's are of {}: {}", described_type(splits.test.x.type()),
-                     described_type(splits.train.x.type()), way_to_save(file, splits.train.x.type())));
-  if (splits.test.targets != splits.train.targets ||
-      splits.test.token_labels.empty() != splits.train.token_labels.empty())
-    fail(files_of(directory, Split::test).y,
-         fmt::format("has shape {} and elements of type '{}'; the training set's are {} and '{}'",
-                     text_of(splits.test.y.shape()), splits.test.y.type(), text_of(splits.train.y.shape()),
-                     splits.train.y.type()));
+  const auto& [train, test] = splits;
+  if (test.shape != train.shape && !(holds_tokens(test.x) && holds_tokens(train.x)))
+    reject(test.files.x,
+           fmt::format("has shape {}; the training set's is {}", text_of(test.x.shape()), text_of(train.x.shape())));
+  if (test.x.type() != train.x.type())
+    reject(test.files.x,
+           fmt::format("has elements of type {}; the training set's are of {}: {}", described_type(test.x.type()),
+                       described_type(train.x.type()), way_to_save(test.files.x, train.x.type())));
+  if (test.targets != train.targets || test.token_labels.empty() != train.token_labels.empty())
+    reject(test.files.y, fmt::format("has shape {} and elements of type '{}'; the training set's are {} and '{}'",
+                                     text_of(test.y.shape()), test.y.type(), text_of(train.y.shape()), train.y.type()));
   return splits;
 }
 
@@ -388,11 +350,11 @@ struct BothTokens {
   TokenSequences train, test;
 };
 
-BothTokens tokens_of(const path& directory, const BothSplits& splits, std::int32_t padding) {
-  const auto read = [&](Split split, const SplitData& data) {
-    return read_rows(files_of(directory, split).x, data.x, {data.labels, data.token_labels}, padding);
+BothTokens tokens_of(const BothSplits& splits, std::int32_t padding) {
+  const auto read = [&](const SplitData& data) {
+    return read_rows(data.files.x, data.x, {data.labels, data.token_labels}, padding);
   };
-  return {.train = read(Split::train, splits.train), .test = read(Split::test, splits.test)};
+  return {.train = read(splits.train), .test = read(splits.test)};
 }
 
 // Padding is cut off at a row's end alone.
@@ -407,7 +369,7 @@ std::string note_of_padding(const path& file, const TokenSequences& rows, std::i
       file.string(), padded, rows.count(), padded == 1 ? "s" : "", padding);
 }
 
-DatasetSize size_of(const path& directory, const BothSplits& splits, const BothTokens& tokens, const NpyTokens& known) {
+DatasetSize size_of(const BothSplits& splits, const BothTokens& tokens, const NpyTokens& known) {
   DatasetSize size = size_of(splits);
   const std::int32_t largest = std::max({tokens.train.largest(), tokens.test.largest(), known.mask, known.padding});
   size.shape = {.width = std::max(tokens.train.longest(), tokens.test.longest()),
@@ -422,43 +384,32 @@ DatasetSize size_of(const path& directory, const BothSplits& splits, const BothT
   size.marks.mask = known.mask;
   size.marks.padding = known.padding;
   size.marks.never_masked.assign(known.never_masked.begin(), known.never_masked.end());
-  for (const auto& [split, rows] : {std::pair{Split::train, &tokens.train}, std::pair{Split::test, &tokens.test}})
-    if (std::string note = note_of_padding(files_of(directory, split).x, *rows, known.padding); !note.empty())
+  for (const auto& [data, rows] : {std::pair{&splits.train, &tokens.train}, std::pair{&splits.test, &tokens.test}})
+    if (std::string note = note_of_padding(data->files.x, *rows, known.padding); !note.empty())
       size.notes.push_back(std::move(note));
   return size;
-}
-
-// A fault where keys of tokens are given and there are none.
-void check_keys(const path& directory, const NpyTokens& known) {
-  if (known.padding < 0 && known.mask < 0 && known.never_masked.empty()) return;
-  fail(files_of(directory, Split::train).x,
-       "holds no tokens, of int32 or int64; padding, mask and never_masked must be left out");
 }
 
 }  // namespace
 
 DatasetSize npy_dataset_size(const path& directory, const NpyTokens& tokens) {
   const BothSplits splits = read_both(directory, tokens.padding);
-  if (holds_tokens(splits.train.x))
-    return size_of(directory, splits, tokens_of(directory, splits, tokens.padding), tokens);
-  check_keys(directory, tokens);
+  if (holds_tokens(splits.train.x)) return size_of(splits, tokens_of(splits, tokens.padding), tokens);
+  if (tokens.padding >= 0 || tokens.mask >= 0 || !tokens.never_masked.empty())
+    reject(splits.train.files.x, "holds no tokens, of int32 or int64; padding, mask and never_masked must be left out");
   return size_of(splits);
 }
 
 std::string npy_dataset_hash(const path& directory) {
-  std::string digests;
-  for (const Split split : {Split::train, Split::test}) {
-    const SplitFiles files = files_of(directory, split);
-    for (const path& file : {files.x, files.y}) digests += digest_cache().digest(file);
-  }
-  return content_hash(digests);
+  const SplitFiles train = files_of(directory, Split::train), test = files_of(directory, Split::test);
+  return digest_of_files(std::vector{train.x, train.y, test.x, test.y});
 }
 
 std::shared_ptr<const Dataset> load_npy_dataset(const path& directory, const NpyTokens& tokens) {
   BothSplits splits = read_both(directory, tokens.padding);
   if (!holds_tokens(splits.train.x)) return std::make_shared<NpyDataset>(std::move(splits));
-  BothTokens both = tokens_of(directory, splits, tokens.padding);
-  const DatasetSize size = size_of(directory, splits, both, tokens);
+  BothTokens both = tokens_of(splits, tokens.padding);
+  const DatasetSize size = size_of(splits, both, tokens);
   return make_token_dataset(size, std::move(both.train), std::move(both.test));
 }
 

@@ -5,46 +5,13 @@
 #include <algorithm>
 #include <boost/math/special_functions/gamma.hpp>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <numeric>
-#include <span>
-#include <string>
 #include <utility>
 
 #include "workers/base/process.hpp"
 #include "workers/base/random.hpp"
-#include "workers/data/dataset.hpp"
 
 namespace syncopate {
-
-BatchingOptions read_batching(Settings& training) {
-  BatchingOptions options;
-  options.kind = training.choice(
-      {"batching", "How sequences make a micro-batch: by number, padded, packed to a budget, or of about one length."},
-      {{"count", Batching::count},
-       {"padded", Batching::padded},
-       {"packed", Batching::packed},
-       {"bucketed", Batching::bucketed}},
-      options.kind);
-  const char* const name = "token_budget";
-  constexpr std::int64_t most = 1 << 30;
-  if (options.kind == Batching::packed)
-    options.token_budget = training.integer(
-        {name, "Most tokens of a packed micro-batch; a longer sequence stands alone.", "tokens"}, 1, most);
-  else
-    training.optional_integer(
-        {name, "Of batching = \"packed\" alone; no effect here, allowed so that batching can be swept.", "tokens"}, 1,
-        most);
-  return options;
-}
-
-bool suits_batching(const DatasetPlan& data, const BatchingOptions& batching, std::string_view dataset,
-                    Settings& training) {
-  if (batching.kind == Batching::count || data.size.shape.has_tokens()) return true;
-  training.fault("batching", fmt::format("must be \"count\": the samples of {} are no sequences", dataset));
-  return false;
-}
 
 namespace {
 
@@ -95,7 +62,7 @@ void deal(const Numbers& numbers, const Shares& shares, std::vector<Numbers>& wo
   }
 }
 
-// Those of one class, in an order drawn at random.
+// The samples of each class, in an order drawn at random.
 std::vector<Numbers> by_class(std::span<const std::int64_t> labels, std::int64_t classes, std::uint64_t seed) {
   std::vector<Numbers> classes_of(static_cast<std::size_t>(classes));
   for (const std::uint32_t number : permutation(stream_of(seed, order_stream, 0), labels.size()))
@@ -117,7 +84,79 @@ void divide_by_shards(const std::vector<Numbers>& classes, int shards, std::uint
   }
 }
 
+constexpr std::size_t most_bins = 8;
+
+// The longest length of each bin: where a bin is full, it ends with all samples of one length.
+std::vector<std::int32_t> bin_ends(std::vector<std::int32_t> lengths) {
+  std::ranges::sort(lengths);
+  std::vector<std::int32_t> ends;
+  for (std::size_t bin = 1; bin <= most_bins; ++bin) {
+    const std::int32_t end = lengths[bin * lengths.size() / most_bins - 1];
+    if (ends.empty() || end > ends.back()) ends.push_back(end);
+  }
+  return ends;
+}
+
+// Until this thread's next call.
+std::span<const std::uint32_t> samples_of(const Sampler& sampler, const MicroBatch& micro_batch) {
+  thread_local Numbers samples;
+  samples.clear();
+  sampler.append_samples(micro_batch, samples);
+  return samples;
+}
+
+class SampledLengths final : public BatchLengths {
+ public:
+  SampledLengths(std::shared_ptr<const Sampler> sampler, std::shared_ptr<const std::vector<std::int32_t>> lengths)
+      : sampler_(std::move(sampler)), lengths_(std::move(lengths)), shortest_(std::ranges::min(*lengths_)) {}
+
+  void append(const MicroBatch& micro_batch, std::vector<std::int32_t>& lengths) const override {
+    for (const std::uint32_t sample : samples_of(*sampler_, micro_batch)) lengths.push_back((*lengths_)[sample]);
+  }
+  int workers() const override { return sampler_->options().workers; }
+  int micro_batches() const override { return sampler_->options().micro_batches; }
+  std::int64_t steps_per_epoch() const override { return sampler_->steps_per_epoch(); }
+  bool differs_by_worker() const override { return !sampler_->options().shards.empty(); }
+  std::int64_t fewest_samples() const override {
+    return sampler_->options().batching == Batching::packed ? 1 : sampler_->options().micro_batch_size;
+  }
+  std::int32_t shortest() const override { return shortest_; }
+
+ private:
+  std::shared_ptr<const Sampler> sampler_;
+  std::shared_ptr<const std::vector<std::int32_t>> lengths_;
+  std::int32_t shortest_;
+};
+
 }  // namespace
+
+BatchingOptions read_batching(Settings& training) {
+  BatchingOptions options;
+  options.kind = training.choice(
+      {"batching", "How sequences make a micro-batch: by number, padded, packed to a budget, or of about one length."},
+      {{"count", Batching::count},
+       {"padded", Batching::padded},
+       {"packed", Batching::packed},
+       {"bucketed", Batching::bucketed}},
+      options.kind);
+  const char* const name = "token_budget";
+  constexpr std::int64_t most = 1 << 30;
+  if (options.kind == Batching::packed)
+    options.token_budget = training.integer(
+        {name, "Most tokens of a packed micro-batch; a longer sequence stands alone.", "tokens"}, 1, most);
+  else
+    training.optional_integer(
+        {name, "Of batching = \"packed\" alone; no effect here, allowed so that batching can be swept.", "tokens"}, 1,
+        most);
+  return options;
+}
+
+bool suits_batching(const DatasetPlan& data, const BatchingOptions& batching, std::string_view dataset,
+                    Settings& training) {
+  if (batching.kind == Batching::count || data.size.shape.has_tokens()) return true;
+  training.fault("batching", fmt::format("must be \"count\": the samples of {} are no sequences", dataset));
+  return false;
+}
 
 std::vector<Numbers> divide(std::span<const std::int64_t> labels, std::int64_t classes, int workers,
                             const PartitionOptions& options, std::uint64_t seed) {
@@ -141,7 +180,7 @@ std::vector<Numbers> divide(std::span<const std::int64_t> labels, std::int64_t c
   return result;
 }
 
-// A data set gives labels with the samples that they are of: some at a time.
+// A data set gives labels together with the samples' inputs, so they are read piece by piece.
 std::vector<std::int64_t> labels_of(const Dataset& dataset) {
   constexpr std::size_t most_at_once = 256;
   const DatasetSize& size = dataset.size();
@@ -176,28 +215,6 @@ std::optional<PartitionOptions> read_partition(Settings& training) {
   return options;
 }
 
-std::vector<std::vector<std::uint32_t>> divide(const Dataset& dataset, int workers, const PartitionOptions& options,
-                                               std::uint64_t seed) {
-  return divide(labels_of(dataset), dataset.size().classes, workers, options, seed);
-}
-
-namespace {
-
-constexpr std::size_t most_bins = 8;
-
-// Of lengths: where a bin is full, it ends with all samples of one length.
-std::vector<std::int32_t> bin_ends(std::vector<std::int32_t> lengths) {
-  std::ranges::sort(lengths);
-  std::vector<std::int32_t> ends;
-  for (std::size_t bin = 1; bin <= most_bins; ++bin) {
-    const std::int32_t end = lengths[bin * lengths.size() / most_bins - 1];
-    if (ends.empty() || end > ends.back()) ends.push_back(end);
-  }
-  return ends;
-}
-
-}  // namespace
-
 SampleKinds::SampleKinds(const Dataset& dataset, std::shared_ptr<const Sampler> sampler, const ComputedTokens& computed)
     : sampler_(std::move(sampler)), classes_(labels_of(dataset)), class_count_(dataset.size().classes) {
   if (!dataset.size().shape.has_tokens() || static_cast<std::size_t>(dataset.size().train) < most_bins) return;
@@ -213,16 +230,8 @@ SampleKinds::SampleKinds(const Dataset& dataset, std::shared_ptr<const Sampler> 
   }
 }
 
-KindCounts SampleKinds::none() const {
-  return {.by_class = std::vector<std::int64_t>(static_cast<std::size_t>(class_count_)),
-          .by_length = std::vector<std::int64_t>(longest_.size())};
-}
-
 void SampleKinds::add(const MicroBatch& micro_batch, KindCounts& counts) const {
-  thread_local std::vector<std::uint32_t> samples;
-  samples.clear();
-  sampler_->append_samples(micro_batch, samples);
-  for (const std::uint32_t sample : samples) {
+  for (const std::uint32_t sample : samples_of(*sampler_, micro_batch)) {
     if (class_count_ > 0) ++counts.by_class[static_cast<std::size_t>(classes_[sample])];
     if (!bins_.empty()) ++counts.by_length[bins_[sample]];
   }
@@ -243,36 +252,6 @@ KindCounts SampleKinds::of_first(std::span<const std::int64_t> micro_batches) co
     }
   return counts;
 }
-
-namespace {
-
-class SampledLengths final : public BatchLengths {
- public:
-  SampledLengths(std::shared_ptr<const Sampler> sampler, std::shared_ptr<const std::vector<std::int32_t>> lengths)
-      : sampler_(std::move(sampler)), lengths_(std::move(lengths)), shortest_(std::ranges::min(*lengths_)) {}
-
-  void append(const MicroBatch& micro_batch, std::vector<std::int32_t>& lengths) const override {
-    thread_local std::vector<std::uint32_t> samples;
-    samples.clear();
-    sampler_->append_samples(micro_batch, samples);
-    for (const std::uint32_t sample : samples) lengths.push_back((*lengths_)[sample]);
-  }
-  int workers() const override { return sampler_->options().workers; }
-  int micro_batches() const override { return sampler_->options().micro_batches; }
-  std::int64_t steps_per_epoch() const override { return sampler_->steps_per_epoch(); }
-  bool differs_by_worker() const override { return !sampler_->options().shards.empty(); }
-  std::int64_t fewest_samples() const override {
-    return sampler_->options().batching == Batching::packed ? 1 : sampler_->options().micro_batch_size;
-  }
-  std::int32_t shortest() const override { return shortest_; }
-
- private:
-  std::shared_ptr<const Sampler> sampler_;
-  std::shared_ptr<const std::vector<std::int32_t>> lengths_;
-  std::int32_t shortest_;
-};
-
-}  // namespace
 
 std::int32_t ComputedTokens::of(std::span<const std::int32_t> tokens) const {
   const std::int64_t shown = longest > 0 ? std::min<std::int64_t>(std::ssize(tokens), longest) : std::ssize(tokens);

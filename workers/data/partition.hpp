@@ -1,5 +1,5 @@
-// Training data that are divided among the workers once for a whole run, unequally: what federated learning compares
-// methods on.
+// How training data come to micro-batches: batching of sequences, lengths, and data that are divided among the workers
+// once for a whole run, unequally, as federated learning compares methods on.
 // Source: by Dirichlet shares of each class, Yurochkin et al. 2019; by label, McMahan et al. 2017; by size, Li et al.
 //         2022 ("quantity skew").
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace syncopate {
 
-// The keys of [training] that say how sequences make a micro-batch: batching, token_budget.
+// How sequences make a micro-batch: the keys batching and token_budget of [training].
 struct BatchingOptions {
   Batching kind = Batching::count;
   std::int64_t token_budget = 0;  // of packed ones
@@ -48,39 +48,36 @@ struct PartitionOptions {
 std::vector<std::vector<std::uint32_t>> divide(std::span<const std::int64_t> labels, std::int64_t classes, int workers,
                                                const PartitionOptions& options, std::uint64_t seed);
 
-// The table [training.partition], and what it makes of a data set.
-// None: workers take disjoint shards of each epoch.
+// The table [training.partition]. None: workers take disjoint shards of each epoch.
 std::optional<PartitionOptions> read_partition(Settings& training);
 
-// Of all training samples, (n,).
+// Labels of all training samples, (n,).
 std::vector<std::int64_t> labels_of(const Dataset& dataset);
 
 // The training samples of each worker; reads all labels.
-std::vector<std::vector<std::uint32_t>> divide(const Dataset& dataset, int workers, const PartitionOptions& options,
-                                               std::uint64_t seed);
-
-// The lengths of what a sampler gives, where the data set is one of sequences.
-class Dataset;
+inline std::vector<std::vector<std::uint32_t>> divide(const Dataset& dataset, int workers,
+                                                      const PartitionOptions& options, std::uint64_t seed) {
+  return divide(labels_of(dataset), dataset.size().classes, workers, options, seed);
+}
 
 // The length of a sequence, for all that goes by one: how many of its tokens a model computes.
 struct ComputedTokens {
   std::int64_t longest = 0;  // what sequences are cut to; 0: none is cut
-  // Each next token is asked for, so that the last is only an answer: of L tokens L - 1 are computed, and of one that
-  // one.
+  // Each next token is asked for, so that the last is only an answer: L - 1 of L tokens are computed, and one of one.
   bool last_is_answer = false;
 
   std::int32_t of(std::span<const std::int32_t> tokens) const;
 };
 
-// Of all training samples, (n,). Throws DataFault where the samples are no sequences.
+// Lengths of all training samples, (n,). Throws DataFault where the samples are no sequences.
 std::vector<std::int32_t> training_lengths(const Dataset& dataset, const ComputedTokens& computed = {});
 
 // `lengths` of all training samples; not empty.
 std::shared_ptr<const BatchLengths> sampled_lengths(std::shared_ptr<const Sampler> sampler,
                                                     std::shared_ptr<const std::vector<std::int32_t>> lengths);
 
-// What the samples of micro-batches are: their classes, and how long they are (ComputedTokens), in eight bins of about
-// as many training samples each. For what dropping does to the data.
+// The classes of the samples in micro-batches, and their lengths (ComputedTokens) in eight bins with about equal
+// numbers of training samples: shows which data dropped micro-batches take away.
 struct KindCounts {
   std::vector<std::int64_t> by_class;   // samples
   std::vector<std::int64_t> by_length;  // empty where samples have no length
@@ -90,21 +87,24 @@ class SampleKinds {
  public:
   SampleKinds(const Dataset& dataset, std::shared_ptr<const Sampler> sampler, const ComputedTokens& computed = {});
 
-  // [bin]: the longest that is in it; the bin before has the one below it.
+  // [bin]: the longest length in it.
   const std::vector<std::int32_t>& longest() const { return longest_; }
-  // [bin]: the test samples in it; in the last one also those that are longer than all training samples.
+  // [bin]: the test samples in it. The last one also has those that are longer than all training samples.
   const std::vector<std::vector<std::uint32_t>>& test_samples() const { return test_samples_; }
-  KindCounts none() const;
+  KindCounts none() const {
+    return {.by_class = std::vector<std::int64_t>(static_cast<std::size_t>(class_count_)),
+            .by_length = std::vector<std::int64_t>(longest_.size())};
+  }
   void add(const MicroBatch& micro_batch, KindCounts& counts) const;
-  // Of all micro-batches of the first so many steps of every worker.
+  // All micro-batches in the first so many steps of every worker.
   KindCounts of_steps(Step steps) const;
-  // Of so many micro-batches of each worker, its first ones; by worker.
+  // The first so many micro-batches of each worker.
   KindCounts of_first(std::span<const std::int64_t> micro_batches) const;
 
  private:
   std::shared_ptr<const Sampler> sampler_;
   std::vector<std::int64_t> classes_;  // by training sample
-  std::vector<std::uint8_t> bins_;     // likewise; empty: no lengths
+  std::vector<std::uint8_t> bins_;     // by training sample; empty: no lengths
   std::vector<std::int32_t> longest_;
   std::vector<std::vector<std::uint32_t>> test_samples_;
   std::int64_t class_count_ = 0;

@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <cstddef>
 #include <limits>
 #include <utility>
 
 #include "workers/base/files.hpp"
-#include "workers/base/random.hpp"
 
 namespace syncopate {
 
@@ -34,7 +32,7 @@ FormedEpoch bucketed(std::vector<std::uint32_t> order, std::span<const std::int3
   order.resize(static_cast<std::size_t>(samples));
   std::ranges::stable_sort(order, {}, [&](std::uint32_t sample) { return lengths[sample]; });
   const auto count = static_cast<std::size_t>(samples / size), length = static_cast<std::size_t>(size);
-  FormedEpoch formed{.order = {}, .begins = {0}};
+  FormedEpoch formed{.begins = {0}};
   formed.order.reserve(order.size());
   for (const std::uint32_t bucket : permutation(stream, count)) {
     const auto begin = order.begin() + static_cast<std::ptrdiff_t>(bucket * length);
@@ -44,22 +42,12 @@ FormedEpoch bucketed(std::vector<std::uint32_t> order, std::span<const std::int3
   return formed;
 }
 
-namespace {
-
-// Workers of one run are seldom more than an epoch apart, unless each has orders of its own.
-std::size_t remembered_epochs(int workers) { return static_cast<std::size_t>(std::clamp(workers + 1, 4, 33)); }
-
-}  // namespace
-
-std::int64_t SamplerOptions::steps_per_epoch() const {
-  return samples / (std::int64_t{workers} * micro_batches * micro_batch_size);
-}
-
 Sampler::Sampler(SamplerOptions options)
     : options_(std::move(options)),
       steps_per_epoch_(options_.steps_per_epoch()),
       samples_per_micro_batch_(options_.micro_batch_size),
-      remembered_(std::max(remembered_epochs(options_.workers), options_.shards.size())) {
+      // Workers of one run are seldom more than an epoch apart, unless each has orders of its own.
+      remembered_(std::max(static_cast<std::size_t>(std::clamp(options_.workers + 1, 4, 33)), options_.shards.size())) {
   if (options_.batching == Batching::packed) {
     const std::int64_t packed = order({}, 0, static_cast<std::size_t>(options_.samples))->micro_batches();
     steps_per_epoch_ = packed / (std::int64_t{options_.workers} * options_.micro_batches);
@@ -138,10 +126,6 @@ std::span<const std::uint32_t> Sampler::formed(const MicroBatch& micro_batch, Or
   return (*holder)[(own * options_.workers + micro_batch.worker.value) % holder->micro_batches()];
 }
 
-std::int64_t Sampler::micro_batches_of_pass(Rank worker) const {
-  return std::ssize(options_.shards[static_cast<std::size_t>(worker.value)]) / options_.micro_batch_size;
-}
-
 std::int64_t Sampler::epoch(const MicroBatch& micro_batch) const {
   const auto step = step_of(micro_batch);
   if (options_.shards.empty()) return step / steps_per_epoch_;
@@ -197,7 +181,7 @@ FormedEpoch Sampler::draw_order(Rank worker, std::int64_t epoch, std::size_t siz
   RandomStream stream{.seed = options_.seed, .purpose = Purpose::data_order, .worker = worker, .step = epoch};
   std::vector<std::uint32_t> drawn = permutation(stream, size);
   if (options_.batching == Batching::packed) return packed(std::move(drawn), *options_.lengths, options_.token_budget);
-  if (options_.batching != Batching::bucketed) return {.order = std::move(drawn), .begins = {}};
+  if (options_.batching != Batching::bucketed) return {.order = std::move(drawn)};
   stream.stream = 1;
   const std::int64_t samples = steps_per_epoch_ * options_.workers * options_.micro_batches * options_.micro_batch_size;
   return bucketed(std::move(drawn), *options_.lengths, samples, options_.micro_batch_size, stream);

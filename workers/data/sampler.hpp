@@ -1,14 +1,13 @@
 // Which samples a micro-batch holds: sampling without replacement, disjoint shards, anew each epoch.
 // Source: data order of the reference code of Gu et al. 2024 (repository hmgxr128/QSR).
 //
-// Every epoch has one permutation of the data set; worker k of K takes its elements k, k + K, k + 2K,
-// ...; what is left after the last whole step of the epoch is dropped. Where the data are divided among the workers for
-// the whole run (partition.hpp), each goes through its own again and again, every time in another order, and drops what
-// is left after its last whole micro-batch; so a worker with few samples sees them more often.
+// Every epoch has one permutation of the data set. Worker k of K takes its elements k, k + K, k + 2K, ...; the rest
+// after the epoch's last whole step is dropped. Where the data are divided among the workers for the whole run
+// (partition.hpp), each repeats its own, in new orders, and drops the rest after its last whole micro-batch.
 //
-// Sequences may be formed into micro-batches by their lengths: then worker k takes micro-batches k,
-// k + K, k + 2K, ... of the epoch. All epochs have as many steps as the first one has whole ones; where another is
-// packed into fewer micro-batches, those that lack are its first ones again.
+// Sequences may be formed into micro-batches by their lengths: then worker k takes micro-batches k, k + K, k + 2K, ...
+// of the epoch. All epochs have as many steps as the first one has whole ones. An epoch that is packed into fewer
+// micro-batches repeats its first ones.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@
 
 namespace syncopate {
 
-// How long the sequences of a micro-batch are: what its time may go by.
+// The lengths of a micro-batch's sequences, by which its time may go.
 class BatchLengths {
  public:
   virtual ~BatchLengths() = default;
@@ -30,7 +29,7 @@ class BatchLengths {
   // Appends the lengths of its samples, in their order, each at least 1.
   virtual void append(const MicroBatch& micro_batch, std::vector<std::int32_t>& lengths) const = 0;
 
-  // What micro-batches there are: K workers, M of each per step, S steps until the data have been gone through.
+  // K workers, M micro-batches of each per step, S steps per epoch.
   virtual int workers() const = 0;
   virtual int micro_batches() const = 0;
   virtual std::int64_t steps_per_epoch() const = 0;
@@ -42,14 +41,14 @@ class BatchLengths {
   virtual std::int32_t shortest() const = 0;
 };
 
-// An epoch's samples, formed into micro-batches by their lengths.
+// An epoch's samples, formed into micro-batches by their lengths: micro-batch i has samples order[begins[i]] to
+// order[begins[i + 1] - 1].
 // Source:  packing in order of arrival, as next-fit bin packing; bucketing as torchtext's and fairseq's batch
 //          iterators.
 // Shapes:  order (n,) sample numbers; lengths (n,) by sample number.
-// Micro-batch i has samples order[begins[i]] to order[begins[i + 1] - 1].
 struct FormedEpoch {
-  std::vector<std::uint32_t> order;
-  std::vector<std::size_t> begins;  // one more than there are micro-batches
+  std::vector<std::uint32_t> order{};
+  std::vector<std::size_t> begins{};  // one more than there are micro-batches
 
   std::int64_t micro_batches() const { return static_cast<std::int64_t>(begins.size()) - 1; }
   std::span<const std::uint32_t> operator[](std::int64_t i) const {
@@ -72,7 +71,7 @@ enum class Batching {
   count,     // B as they come, each of its own length
   padded,    // the same, each taking the time of one as long as the longest
   packed,    // as many as stay within a budget of tokens
-  bucketed,  // B of about equal lengths, likewise
+  bucketed,  // B of about equal lengths, each taking the time of one as long as the longest
 };
 
 struct SamplerOptions {
@@ -86,44 +85,42 @@ struct SamplerOptions {
   Batching batching = Batching::count;               // packed and bucketed ones need lengths, and have no shards
   std::int64_t token_budget = 0;                     // of a packed micro-batch
   std::shared_ptr<const std::vector<std::int32_t>> lengths{};  // (n,)
-  // Every micro-batch is its longest sequence, as often as it has samples: what computing it padded takes. Of each no
-  // more is asked than of the sample in whose place it stands. For timing alone; needs lengths.
+  // Every micro-batch repeats its longest sequence, once per sample, as computing it padded would take. Each copy is
+  // asked for no more than the sample in whose place it stands. For timing alone; needs lengths.
   bool repeats_longest = false;
 
   bool is_formed() const { return batching == Batching::packed || batching == Batching::bucketed; }
   // floor(n / (K M B)); 0: too few samples for one step. Not of packed micro-batches.
-  std::int64_t steps_per_epoch() const;
+  std::int64_t steps_per_epoch() const { return samples / (std::int64_t{workers} * micro_batches * micro_batch_size); }
 };
 
 // Thread-safe.
 class Sampler {
  public:
-  // Throws DataFault if the samples do not suffice for one step, or a worker's own not for a micro-batch, or are more
-  // than 2^32.
+  // Throws DataFault if the samples are too few for a step, or a worker's own for a micro-batch, or more than 2^32.
   explicit Sampler(SamplerOptions options);
 
   const SamplerOptions& options() const { return options_; }
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
 
-  // Of the data.
+  // The step in the data.
   std::int64_t step_of(const MicroBatch& micro_batch) const { return options_.first_step + micro_batch.step.value(); }
   MicroBatch in_data(const MicroBatch& micro_batch) const {
     return {.worker = micro_batch.worker, .step = step_of(micro_batch), .index = micro_batch.index};
   }
 
-  // The (B,) sample numbers of a micro-batch. One with index >= M takes the samples that follow in
-  // its worker's shard, from the shard's beginning again after its end. Not of packed micro-batches.
+  // The (B,) sample numbers of a micro-batch. With index >= M it takes the samples that follow in its worker's shard,
+  // and after the shard's end its first ones. Not for packed micro-batches.
   void sample_numbers(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
-  // Appends those of a micro-batch of any kind; packed ones have different numbers.
+  // Appends those of a micro-batch of any kind; packed ones differ in their number of samples.
   void append_samples(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const;
-  // Appends the lengths of its samples, where they are known: of each one's own, also with repeats_longest.
+  // Appends the lengths of its own samples, also with repeats_longest, where lengths are known.
   void append_lengths(const MicroBatch& micro_batch, std::vector<std::int32_t>& out) const;
 
   // B; of packed micro-batches the mean over the first epoch, rounded.
   std::int64_t samples_per_micro_batch() const { return samples_per_micro_batch_; }
 
-  // In which epoch they are met, from 0: how often the workers together, or this one with samples of its own, have seen
-  // their data before.
+  // How often the workers together, or this one with samples of its own, have seen their data before.
   std::int64_t epoch(const MicroBatch& micro_batch) const;
 
  private:
@@ -135,10 +132,12 @@ class Sampler {
   };
   void check() const;
   void append_own(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const;
-  std::int64_t micro_batches_of_pass(Rank worker) const;
+  std::int64_t micro_batches_of_pass(Rank worker) const {
+    return std::ssize(options_.shards[static_cast<std::size_t>(worker.value)]) / options_.micro_batch_size;
+  }
   void take_of_epoch(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
   void take_of_own(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
-  // Of `size` samples; remembered, for the next micro-batches ask for the same.
+  // The order of `size` samples; remembered, for the next micro-batches ask for the same.
   Order order(Rank worker, std::int64_t epoch, std::size_t size) const;
   FormedEpoch draw_order(Rank worker, std::int64_t epoch, std::size_t size) const;
   std::span<const std::uint32_t> formed(const MicroBatch& micro_batch, Order& holder) const;

@@ -1,26 +1,21 @@
+#define XXH_INLINE_ALL
+
 #include "workers/data/text_dataset.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
-#include <array>
 #include <cassert>
-#include <cstdint>
-#include <filesystem>
-#include <fstream>
+#include <charconv>
 #include <optional>
 #include <sstream>
-#include <stdexcept>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "workers/base/files.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/terminal_text.hpp"
 #include "workers/data/datasets.hpp"
-#include "workers/data/text.hpp"
 
 namespace syncopate {
 
@@ -28,8 +23,78 @@ namespace {
 
 using std::filesystem::path;
 
-[[noreturn]] void fail(const path& file, const std::string& what) {
-  throw DataFault(fmt::format("{}: {}", file.string(), what));
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // by which editors mark UTF-8; it is no part of the text
+constexpr std::uint64_t most_bytes = std::uint64_t{1} << 32;
+
+// Calls `line` with each line of a text file, without its end (\n or \r\n), and with its place, "FILE:LINE". Throws
+// DataFault for a file that cannot be read, is empty, or is not UTF-8, and names an encoding that its bytes show.
+void for_each_line(const path& file, const std::function<void(std::string_view line, const std::string& place)>& line) {
+  const std::string content = content_of(file, most_bytes);
+  if (content.empty()) reject(file, "is empty; must be a text, line by line");
+  if (const std::string form = foreign_form(content); !form.empty())
+    reject(file, fmt::format("is {}; must be a text in UTF-8, line by line", form));
+  const std::size_t valid = utf8_until(content);
+  if (valid < content.size())
+    throw DataFault(fmt::format(
+        "{}:{}: byte 0x{:02x} is no UTF-8; a text in Latin-1 is converted by iconv -f ISO-8859-1 -t UTF-8",
+        file.string(), 1 + std::count(content.begin(), content.begin() + static_cast<std::ptrdiff_t>(valid), '\n'),
+        static_cast<unsigned char>(content[valid])));
+  std::size_t number = 0;
+  std::string_view rest = content;
+  if (rest.starts_with(byte_order_mark)) rest.remove_prefix(byte_order_mark.size());
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view one = rest.substr(0, end);
+    if (one.ends_with('\r')) one.remove_suffix(1);
+    line(one, fmt::format("{}:{}", file.string(), ++number));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+}
+
+constexpr bool is_letter(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9') || byte >= 0x80;
+}
+constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+// Label and text of a line.
+std::pair<std::string_view, std::string_view> parts_of(std::string_view line, const std::string& place) {
+  const auto tab = line.find('\t');
+  if (tab == line.npos || tab == 0)
+    throw DataFault(place +
+                    ": has no label; must be a label, a tab and a text, or the file must be read without labels");
+  return {line.substr(0, tab), line.substr(tab + 1)};
+}
+
+// lexnames(5WN), whose table is no file of the package.
+constexpr std::array categories = {"adj.all",          "adj.pert",           "adv.all",
+                                   "noun.Tops",        "noun.act",           "noun.animal",
+                                   "noun.artifact",    "noun.attribute",     "noun.body",
+                                   "noun.cognition",   "noun.communication", "noun.event",
+                                   "noun.feeling",     "noun.food",          "noun.group",
+                                   "noun.location",    "noun.motive",        "noun.object",
+                                   "noun.person",      "noun.phenomenon",    "noun.plant",
+                                   "noun.possession",  "noun.process",       "noun.quantity",
+                                   "noun.relation",    "noun.shape",         "noun.state",
+                                   "noun.substance",   "noun.time",          "verb.body",
+                                   "verb.change",      "verb.cognition",     "verb.communication",
+                                   "verb.competition", "verb.consumption",   "verb.contact",
+                                   "verb.creation",    "verb.emotion",       "verb.motion",
+                                   "verb.perception",  "verb.possession",    "verb.social",
+                                   "verb.stative",     "verb.weather",       "adj.ppl"};
+
+std::string_view without_blanks(std::string_view text) {
+  const auto begin = text.find_first_not_of(' '), end = text.find_last_not_of(' ');
+  return begin == text.npos ? std::string_view() : text.substr(begin, end - begin + 1);
+}
+
+// The second of the fields at the line's beginning: the number of the lexicographer file, two digits.
+std::int32_t category_of(std::string_view line) {
+  const auto blank = line.find(' ');
+  std::int32_t number = -1;
+  if (blank != line.npos && line.size() >= blank + 3)
+    std::from_chars(line.data() + blank + 1, line.data() + blank + 3, number);
+  return number;
 }
 
 TextContents contents_of(const Corpus& corpus, const TextOptions& options, const path& file) {
@@ -53,11 +118,11 @@ TextContents contents_of(const Corpus& corpus, const TextOptions& options, const
     size.shortest = size.shortest == 0 ? length : std::min(size.shortest, length);
   }
   if (size.train == 0 || size.test == 0)
-    fail(file, fmt::format("test_share = {} leaves {} of its {} texts for training and {} for tests; both need some",
-                           options.test_share, size.train, corpus.texts.size(), size.test));
+    reject(file, fmt::format("test_share = {} leaves {} of its {} texts for training and {} for tests; both need some",
+                             options.test_share, size.train, corpus.texts.size(), size.test));
   contents.words = most_frequent(counts, static_cast<std::size_t>(options.words), options.least);
   if (contents.words.empty())
-    fail(file, fmt::format("no word stands {} times in the texts for training; must be fewer times", options.least));
+    reject(file, fmt::format("no word stands {} times in the texts for training; must be fewer times", options.least));
   size.classes = std::ssize(corpus.categories);
   size.shape.vocabulary = special_tokens + std::ssize(contents.words);
   return contents;
@@ -76,65 +141,29 @@ DatasetSize with_marks(DatasetSize size) {
   return size;
 }
 
-}  // namespace
+constexpr std::string_view format = "syncopate-vocabulary-3";
 
-std::string text_variant(const TextSource& source, const TextOptions& options) {
-  return fmt::format("{} {} {} {}", source.variant, options.test_share, options.words, options.least);
+// The first line is a digest of the rest: what is damaged is nothing.
+std::string text_of(const TextContents& contents) {
+  const DatasetSize& size = contents.size;
+  std::string rest =
+      fmt::format("{} {} {} {} {} {} {} {} {}\n", format, size.train, size.test, size.classes, size.shape.width,
+                  size.shortest, size.shape.vocabulary, contents.left_out, contents.words.size());
+  for (const std::string& word : contents.words) rest += word + "\n";
+  return content_hash(rest) + "\n" + rest;
 }
 
-DatasetSize text_dataset_size(const TextSource& source, const TextOptions& options, const path& file) {
-  const TextContents contents = known_contents(source, options, file);
-  DatasetSize size = with_marks(contents.size);
-  if (contents.left_out > 0)
-    size.notes.push_back(contents.left_out == 1 ? fmt::format("{}: 1 line has no word and is left out", file.string())
-                                                : fmt::format("{}: {} lines have no word and are left out",
-                                                              file.string(), contents.left_out));
-  return size;
+std::optional<TextContents> read(const path& file) {
+  std::istringstream text(text_or_nothing(file));
+  std::string digest, word;
+  std::size_t words = 0;
+  TextContents contents;
+  DatasetSize& size = contents.size;
+  text >> digest >> word >> size.train >> size.test >> size.classes >> size.shape.width >> size.shortest >>
+      size.shape.vocabulary >> contents.left_out >> words;
+  while (contents.words.size() < words && text >> word) contents.words.push_back(word);
+  return text_of(contents) == text.str() ? std::optional(std::move(contents)) : std::nullopt;
 }
-
-std::shared_ptr<const Dataset> load_text_dataset(const TextSource& source, const TextOptions& options,
-                                                 const path& file) {
-  TextContents contents = known_contents(source, options, file);
-  const Vocabulary vocabulary(std::move(contents.words));
-  const Corpus corpus = source.read(file);
-  std::array<TokenSequences, 2> splits;
-  std::vector<std::int32_t> tokens;
-  for (const LabelledText& one : corpus.texts) {
-    tokens.assign(1, token_of(SpecialToken::first));
-    for_each_word(one.text, [&](std::string_view word) { tokens.push_back(vocabulary.number_of(word)); });
-    tokens.push_back(token_of(SpecialToken::last));
-    splits[split_of(one.text, options.test_share) == Split::train ? 0 : 1].add(tokens, one.label);
-  }
-  if (splits[0].count() != contents.size.train || splits[1].count() != contents.size.test)
-    fail(file, "has changed while it was read; start again");
-  return make_token_dataset(with_marks(contents.size), std::move(splits[0]), std::move(splits[1]));
-}
-
-namespace {
-
-using std::filesystem::path;
-
-std::string glosses_hash(const path& directory) {
-  if (const std::string why = why_no_directory(directory); !why.empty())
-    throw DataFault(fmt::format("{}: {}; must be a directory with WordNet's files", directory.string(), why));
-  std::string digests;
-  for (const char* file : wordnet_files) digests += digest_cache().digest(directory / file);
-  return content_hash(digests);
-}
-
-}  // namespace
-
-TextSource text_lines(bool labelled) {
-  return {.variant = labelled ? "labelled lines" : "lines",
-          .read = [labelled](const path& file) { return read_text_lines(file, labelled); },
-          .hash = [](const path& file) { return digest_cache().digest(file); }};
-}
-
-TextSource wordnet_glosses() {
-  return {.variant = "wordnet glosses", .read = read_wordnet_glosses, .hash = glosses_hash};
-}
-
-namespace {
 
 class TokenDataset : public Dataset {
  public:
@@ -166,6 +195,140 @@ class TokenDataset : public Dataset {
 
 }  // namespace
 
+Split split_of(std::string_view text, double test_share) {
+  constexpr double hashes = 18446744073709551616.0;  // 2^64
+  return static_cast<double>(XXH3_64bits(text.data(), text.size())) < test_share * hashes ? Split::test : Split::train;
+}
+
+Corpus read_text_lines(const path& file, bool labelled) {
+  Corpus corpus;
+  std::vector<std::string> labels;
+  std::map<std::string, std::int32_t> numbers;
+  for_each_line(file, [&](std::string_view line, const std::string& place) {
+    if (line.empty()) return;
+    const auto [label, text] = labelled ? parts_of(line, place) : std::pair(std::string_view(), line);
+    if (std::ranges::none_of(text, is_letter)) {  // no word
+      ++corpus.left_out;
+      return;
+    }
+    corpus.texts.push_back({.text = std::string(text)});
+    labels.emplace_back(label);
+    numbers.emplace(label, 0);
+  });
+  if (corpus.texts.empty()) reject(file, "no line has a word");
+  for (auto& [label, number] : numbers) {
+    number = static_cast<std::int32_t>(corpus.categories.size());
+    corpus.categories.push_back(label);
+  }
+  for (std::size_t i = 0; i < labels.size(); ++i) corpus.texts[i].label = numbers.at(labels[i]);
+  return corpus;
+}
+
+std::vector<std::string> most_frequent(const ByWord<std::int64_t>& counts, std::size_t most, std::int64_t least) {
+  std::vector<std::pair<std::int64_t, std::string_view>> frequent;
+  for (const auto& [word, count] : counts)
+    if (count >= least) frequent.emplace_back(-count, word);
+  std::ranges::sort(frequent);
+  frequent.resize(std::min(frequent.size(), most));
+  std::vector<std::string> words;
+  for (const auto& [count, word] : frequent) words.emplace_back(word);
+  return words;
+}
+
+Vocabulary::Vocabulary(std::vector<std::string> words) : words_(std::move(words)) {
+  std::int32_t number = special_tokens;
+  for (const std::string& word : words_) numbers_.emplace(word, number++);
+}
+
+std::int32_t Vocabulary::number_of(std::string_view word) const {
+  const auto found = numbers_.find(word);
+  return found == numbers_.end() ? token_of(SpecialToken::unknown) : found->second;
+}
+
+Corpus read_wordnet_glosses(const path& directory) {
+  Corpus corpus;
+  corpus.categories.assign(categories.begin(), categories.end());
+  for (const char* name : wordnet_files) {
+    throw_if_interrupted();
+    for_each_line(directory / name, [&](std::string_view line, const std::string& place) {
+      if (line.starts_with("  ")) return;  // the licence
+      const auto bar = line.find('|');
+      const std::int32_t category = category_of(line);
+      if (bar == line.npos || category < 0 || category >= std::ssize(categories))
+        throw DataFault(place +
+                        ": no definition of WordNet 3.0: must have a category from 00 to 44, and a gloss behind |");
+      corpus.texts.push_back({.text = std::string(without_blanks(line.substr(bar + 1))), .label = category});
+    });
+  }
+  return corpus;
+}
+
+path find_wordnet() {
+  return found_directory("wordnet", "wordnet", "install the package wordnet-base, or name a directory with its files");
+}
+
+void for_each_word(std::string_view text, const std::function<void(std::string_view word)>& word) {
+  std::string letters;
+  for (std::size_t at = 0; at < text.size();) {
+    if (!is_letter(text[at])) {
+      ++at;
+      continue;
+    }
+    letters.clear();
+    while (at < text.size() &&
+           (is_letter(text[at]) || (text[at] == '\'' && at + 1 < text.size() && is_letter(text[at + 1]))))
+      letters += lower(text[at++]);
+    word(letters);
+  }
+}
+
+std::string text_variant(const TextSource& source, const TextOptions& options) {
+  return fmt::format("{} {} {} {}", source.variant, options.test_share, options.words, options.least);
+}
+
+DatasetSize text_dataset_size(const TextSource& source, const TextOptions& options, const path& file) {
+  const TextContents contents = known_contents(source, options, file);
+  DatasetSize size = with_marks(contents.size);
+  if (contents.left_out > 0)
+    size.notes.push_back(contents.left_out == 1 ? fmt::format("{}: 1 line has no word and is left out", file.string())
+                                                : fmt::format("{}: {} lines have no word and are left out",
+                                                              file.string(), contents.left_out));
+  return size;
+}
+
+std::shared_ptr<const Dataset> load_text_dataset(const TextSource& source, const TextOptions& options,
+                                                 const path& file) {
+  TextContents contents = known_contents(source, options, file);
+  const Vocabulary vocabulary(std::move(contents.words));
+  const Corpus corpus = source.read(file);
+  std::array<TokenSequences, 2> splits;
+  std::vector<std::int32_t> tokens;
+  for (const LabelledText& one : corpus.texts) {
+    tokens.assign(1, token_of(SpecialToken::first));
+    for_each_word(one.text, [&](std::string_view word) { tokens.push_back(vocabulary.number_of(word)); });
+    tokens.push_back(token_of(SpecialToken::last));
+    splits[split_of(one.text, options.test_share) == Split::train ? 0 : 1].add(tokens, one.label);
+  }
+  if (splits[0].count() != contents.size.train || splits[1].count() != contents.size.test)
+    reject(file, "has changed while it was read; start again");
+  return make_token_dataset(with_marks(contents.size), std::move(splits[0]), std::move(splits[1]));
+}
+
+TextSource text_lines(bool labelled) {
+  return {.variant = labelled ? "labelled lines" : "lines",
+          .read = [labelled](const path& file) { return read_text_lines(file, labelled); },
+          .hash = [](const path& file) { return digest_cache().digest(file); }};
+}
+
+TextSource wordnet_glosses() {
+  return {.variant = "wordnet glosses", .read = read_wordnet_glosses, .hash = [](const path& directory) {
+            require_directory(directory, "must be a directory with WordNet's files");
+            std::vector<path> files;
+            for (const char* file : wordnet_files) files.push_back(directory / file);
+            return digest_of_files(files);
+          }};
+}
+
 void TokenSequences::add(std::span<const std::int32_t> tokens, std::int64_t label) {
   assert(!tokens.empty());
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
@@ -182,81 +345,28 @@ void TokenSequences::add(std::span<const std::int32_t> tokens, std::span<const s
   add(tokens, 0);
 }
 
-std::span<const std::int32_t> TokenSequences::of(const std::vector<std::int32_t>& all, std::uint32_t sequence) const {
-  const std::size_t begin = sequence == 0 ? 0 : ends_[sequence - 1];
-  return std::span(all).subspan(begin, ends_[sequence] - begin);
-}
-
 std::shared_ptr<const Dataset> make_token_dataset(const DatasetSize& size, TokenSequences train, TokenSequences test) {
   return std::make_shared<TokenDataset>(size, std::move(train), std::move(test));
 }
 
-namespace {
-
-namespace fs = std::filesystem;
-
-constexpr std::string_view format = "syncopate-vocabulary-3";
-
-// The first line is a digest of the rest: what is damaged is nothing.
-std::string text_of(const TextContents& contents) {
-  const DatasetSize& size = contents.size;
-  std::string rest =
-      fmt::format("{} {} {} {} {} {} {} {} {}\n", format, size.train, size.test, size.classes, size.shape.width,
-                  size.shortest, size.shape.vocabulary, contents.left_out, contents.words.size());
-  for (const std::string& word : contents.words) rest += word + "\n";
-  return content_hash(rest) + "\n" + rest;
-}
-
-std::optional<TextContents> read(const fs::path& file) {
-  std::istringstream text;
-  try {
-    text.str(read_file(file).value_or(""));
-  } catch (const std::runtime_error&) {  // nothing of ours: it is built once more
-    return {};
-  }
-  std::string digest, word;
-  std::size_t words = 0;
-  TextContents contents;
-  DatasetSize& size = contents.size;
-  text >> digest >> word >> size.train >> size.test >> size.classes >> size.shape.width >> size.shortest >>
-      size.shape.vocabulary >> contents.left_out >> words;
-  while (contents.words.size() < words && text >> word) contents.words.push_back(word);
-  return text_of(contents) == text.str() ? std::optional(std::move(contents)) : std::nullopt;
-}
-
-// Aside and then renamed: whoever reads meanwhile has all of it or nothing.
-void write(const fs::path& file, const std::string& text) {
-  std::error_code ignored;
-  fs::create_directories(file.parent_path(), ignored);
-  std::string aside = file.string() + ".XXXXXX";
-  const int number = mkstemp(aside.data());
-  if (number < 0) return;
-  close(number);
-  std::ofstream out(aside, std::ios::binary);
-  out << text;
-  out.close();
-  if (out) fs::rename(aside, file, ignored);
-  if (!out || ignored) fs::remove(aside, ignored);
-}
-
-}  // namespace
-
-VocabularyCache::VocabularyCache(fs::path directory) : directory_(std::move(directory)) {}
-
 TextContents VocabularyCache::contents(const std::string& name, const std::function<TextContents()>& build) {
   const std::lock_guard lock(mutex_);
   if (const auto found = known_.find(name); found != known_.end()) return found->second;
-  const fs::path file = directory_.empty() ? fs::path() : directory_ / name;
+  const path file = directory_.empty() ? path() : directory_ / name;
   auto contents = file.empty() ? std::nullopt : read(file);
   if (!contents) {
     contents = build();
-    if (!file.empty()) write(file, text_of(*contents));
+    if (!file.empty()) {
+      std::error_code ignored;
+      std::filesystem::create_directories(directory_, ignored);
+      replace_file(file, text_of(*contents));
+    }
   }
   return known_.emplace(name, *std::move(contents)).first->second;
 }
 
 VocabularyCache& vocabulary_cache() {
-  static VocabularyCache cache(users_cache().empty() ? fs::path() : users_cache() / "vocabularies");
+  static VocabularyCache cache(users_cache().empty() ? path() : users_cache() / "vocabularies");
   return cache;
 }
 

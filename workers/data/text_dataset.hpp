@@ -1,10 +1,8 @@
-// Texts as a data set of tokens: words by number, between a first and a last token.
-//
-// The vocabulary is of the training texts alone; which texts are held out, a hash of each says (data/text.hpp). A
-// sample's label is its text's category. Numbers below `special_tokens` are no words (data/text.hpp).
+// Texts as a data set of tokens: words by number, between a first and a last token. The vocabulary is of the training
+// texts alone; a hash of each text says whether it is held out. A sample's label is its text's category.
 #pragma once
 
-#include <cstddef>
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -13,12 +11,83 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "workers/data/dataset.hpp"
-#include "workers/data/text.hpp"
 
 namespace syncopate {
+
+struct LabelledText {
+  std::string text;
+  std::int32_t label = 0;  // below the number of categories
+};
+
+struct Corpus {
+  std::vector<LabelledText> texts;
+  std::vector<std::string> categories;  // by label; one where there are no labels
+  std::int64_t left_out = 0;            // lines that are not empty and have no word
+};
+
+// Whether a text is held out, by a hash of what it says: equal texts are on one side, and a corpus that grows keeps its
+// split. `test_share` of all texts are in the test set, on average.
+Split split_of(std::string_view text, double test_share);
+
+// The user's own text: a UTF-8 file with one sequence a line, alone or behind a label and a tab. Labels are words,
+// numbered in the order of their bytes. Lines without words are left out, and counted if not empty. Throws DataFault.
+Corpus read_text_lines(const std::filesystem::path& file, bool labelled);
+
+// The first numbers of a vocabulary, which are no words.
+enum class SpecialToken : std::int32_t {
+  padding,  // behind the end of a sequence that is shorter than others
+  unknown,  // a word that the vocabulary lacks
+  mask,     // what a masked language model has to find
+  first,    // before a sequence's first word
+  last,     // behind its last one
+};
+inline constexpr std::int32_t special_tokens = 5;
+constexpr std::int32_t token_of(SpecialToken token) { return static_cast<std::int32_t>(token); }
+
+// Values by words, which are found by views too.
+struct WordHash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view word) const { return std::hash<std::string_view>()(word); }
+};
+template <typename Value>
+using ByWord = std::unordered_map<std::string, Value, WordHash, std::equal_to<>>;
+
+// The most frequent words, at most `most`, each seen at least `least` times. Equal counts come in the order of bytes.
+std::vector<std::string> most_frequent(const ByWord<std::int64_t>& counts, std::size_t most, std::int64_t least);
+
+class Vocabulary {
+ public:
+  explicit Vocabulary(std::vector<std::string> words);  // no word twice
+
+  std::int32_t size() const { return special_tokens + static_cast<std::int32_t>(words_.size()); }
+  std::int32_t number_of(std::string_view word) const;  // that of `unknown` for others
+  const std::vector<std::string>& words() const { return words_; }
+
+ private:
+  std::vector<std::string> words_;
+  ByWord<std::int32_t> numbers_;
+};
+
+// The files of WordNet's definitions, in the order in which they are read. Debian's package wordnet-base has them.
+inline constexpr std::array wordnet_files = {"data.noun", "data.verb", "data.adj", "data.adv"};
+
+// WordNet's definitions, with its lexicographer files as 45 categories: a real text of natural lengths. Texts are the
+// glosses, examples included, without the blanks around them. Throws DataFault, which names the file and the line.
+// Source:  Fellbaum (ed.) 1998, "WordNet: an electronic lexical database"; formats: wndb(5WN), lexnames(5WN).
+Corpus read_wordnet_glosses(const std::filesystem::path& directory);
+
+// found_directory of wordnet in $SYNCOPATE_DATA, or in share. Throws DataFault if there is none.
+std::filesystem::path find_wordnet();
+
+// Calls `word` with each word in turn: the longest runs of letters and digits, with apostrophes between them, in lower
+// case. Letters beyond ASCII stay as they are; punctuation is left out. `word` is valid during the call.
+void for_each_word(std::string_view text, const std::function<void(std::string_view word)>& word);
 
 struct TextOptions {
   double test_share = 0.1;     // of the texts, in (0, 1)
@@ -36,8 +105,7 @@ struct TextSource {
 // The source's variant with the options.
 std::string text_variant(const TextSource& source, const TextOptions& options);
 
-// Reads the text only if nothing of it is kept. Throws DataFault, also where the share leaves
-// one of the splits empty, or where no word is frequent enough.
+// Reads the text only if nothing of it is kept. Throws DataFault, also for an empty split or without a frequent word.
 DatasetSize text_dataset_size(const TextSource& source, const TextOptions& options, const std::filesystem::path& path);
 
 // Throws DataFault.
@@ -48,8 +116,7 @@ std::shared_ptr<const Dataset> load_text_dataset(const TextSource& source, const
 TextSource text_lines(bool labelled);  // of a file
 TextSource wordnet_glosses();          // of a directory
 
-// A data set of tokens, held in memory without padding.
-// Sequences one after another, each with its label, or with one for each token.
+// Sequences of tokens in memory without padding, one after another, each with its label, or with one for each token.
 class TokenSequences {
  public:
   void add(std::span<const std::int32_t> tokens, std::int64_t label);
@@ -67,7 +134,10 @@ class TokenSequences {
   }
 
  private:
-  std::span<const std::int32_t> of(const std::vector<std::int32_t>& all, std::uint32_t sequence) const;
+  std::span<const std::int32_t> of(const std::vector<std::int32_t>& all, std::uint32_t sequence) const {
+    const std::size_t begin = sequence == 0 ? 0 : ends_[sequence - 1];
+    return std::span(all).subspan(begin, ends_[sequence] - begin);
+  }
 
   std::vector<std::int32_t> tokens_;
   std::vector<std::size_t> ends_;  // in tokens_
@@ -81,8 +151,7 @@ class TokenSequences {
 // `size` must be that of the two.
 std::shared_ptr<const Dataset> make_token_dataset(const DatasetSize& size, TokenSequences train, TokenSequences test);
 
-// What reading a text shows, kept: how many sequences there are and how long, and its vocabulary. A command that trains
-// nothing needs no more, and need not read the text.
+// A text's numbers of sequences, their lengths, and its vocabulary: kept for commands that train nothing.
 struct TextContents {
   DatasetSize size;  // without marks and notes
   std::vector<std::string> words;
@@ -92,11 +161,10 @@ struct TextContents {
 // Thread-safe, and safe beside other processes with the same directory.
 class VocabularyCache {
  public:
-  // Kept in a file each in `directory`, and in this process alone where that is empty. A file that is damaged, or
-  // cannot be read or written, costs time and nothing else.
-  explicit VocabularyCache(std::filesystem::path directory);
+  // Each in a file of `directory`, or in this process alone if that is empty. A faulty file costs only time.
+  explicit VocabularyCache(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
-  // What `build` gives, or gave for the same name: hexadecimal digits that stand for all that decides it.
+  // The result of `build`, now or earlier for this name: hexadecimal digits of everything that decides the result.
   TextContents contents(const std::string& name, const std::function<TextContents()>& build);
 
  private:

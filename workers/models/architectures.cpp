@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
+#include <memory>
+#include <utility>
 
-#include "workers/models/models.hpp"
+#include "workers/base/process.hpp"
+#include "workers/base/random.hpp"
 
 namespace syncopate {
 
@@ -22,6 +24,12 @@ Model dense_network(const std::vector<std::int64_t>& hidden, double dropout) {
           .chunk_samples = dense_chunk};
 }
 
+// The misfit of images that are smaller than some layers need.
+std::optional<Misfit> misfit_of_image(const SampleShape& shape, std::int64_t smallest, const char* layers) {
+  if (std::min(shape.height, shape.width) >= smallest) return {};
+  return Misfit{.needed = fmt::format("the {1} need images of at least {0} x {0}", smallest, layers)};
+}
+
 CnnOptions read_cnn_options(Settings& cnn) {
   const CnnOptions usual;
   return {.channels = cnn.integers({"channels", "Channels of the convolutions, one number per convolution."}, 1,
@@ -33,83 +41,6 @@ CnnOptions read_cnn_options(Settings& cnn) {
           .dropout = cnn.number({"dropout", "Share of the dense layer's outputs that are zero in training."},
                                 dropout_range, usual.dropout)};
 }
-
-// What no convolution has would pass unseen, however wrong it is.
-void check_convolutions(Settings& cnn, const CnnOptions& options) {
-  if (!options.channels.empty()) return;
-  for (const char* key : {"kernel", "batch_norm"}) {
-    if (cnn.has(key))
-      cnn.fault(key, "must be left out: channels = [] leaves no convolution");
-    else
-      cnn.leave_out(key);
-  }
-}
-
-}  // namespace
-
-Network linear_network(const SampleShape& input, std::int64_t classes) {
-  return input.has_tokens() ? Network(input).bag_of_words(classes).lay_out() : mlp_network(input, classes, {});
-}
-
-Network mlp_network(const SampleShape& input, std::int64_t classes, const std::vector<std::int64_t>& hidden,
-                    double dropout) {
-  Network network(input);
-  for (const auto width : hidden) network.linear(width).relu().dropout(dropout);
-  return network.begin_head().linear(classes).lay_out();
-}
-
-Network cnn_network(const SampleShape& input, std::int64_t classes, const CnnOptions& options) {
-  Network network(input);
-  for (const auto channels : options.channels) {
-    network.convolution({.channels = channels, .kernel = options.kernel, .bias = !options.batch_norm});
-    if (options.batch_norm) network.batch_norm();
-    network.relu().max_pool();
-  }
-  return network.linear(options.dense).relu().dropout(options.dropout).begin_head().linear(classes).lay_out();
-}
-
-std::int64_t smallest_image(const CnnOptions& options) {
-  std::int64_t size = 1;
-  for (std::size_t stage = 0; stage < options.channels.size(); ++stage) size = 2 * size + options.kernel - 1;
-  return size;
-}
-
-Model read_linear(Settings&) {
-  Model model = dense_network({}, 0);
-  model.inputs = Model::Inputs::either;
-  model.misfit = [](const DatasetSize& data) -> std::optional<Misfit> {
-    if (data.classes >= 2) return {};
-    return Misfit{.key = "", .needed = "needs samples with labels, of at least two classes"};
-  };
-  model.network = [](const DatasetSize& data) { return linear_network(data.shape, data.classes); };
-  return model;
-}
-
-Model read_mlp(Settings& table) {
-  const auto hidden =
-      table.integers({"hidden", "Widths of the hidden layers."}, 1, largest_width, std::vector<std::int64_t>{256});
-  return dense_network(
-      hidden,
-      table.number({"dropout", "Share of the hidden layers' outputs that are zero in training."}, dropout_range, 0.0));
-}
-
-Model read_cnn(Settings& table) {
-  const CnnOptions options = read_cnn_options(table);
-  check_convolutions(table, options);
-  return {.misfit = [smallest = smallest_image(options)](const DatasetSize& data) -> std::optional<Misfit> {
-            if (std::min(data.shape.height, data.shape.width) >= smallest) return {};
-            return Misfit{.key = "",
-                          .needed = fmt::format("the convolutions of [models.cnn] need images of at least "
-                                                "{0} x {0}",
-                                                smallest)};
-          },
-          .network = [options](const DatasetSize& data) { return cnn_network(data.shape, data.classes, options); },
-          .chunk_samples = convolution_chunk};
-}
-
-namespace {
-
-constexpr std::int64_t smallest_image = 4;  // two strides of 2 leave one pixel
 
 void convolution(Network& network, std::int64_t channels, std::int64_t stride) {
   const auto fan_in = static_cast<double>(network.output().channels * 3 * 3);
@@ -169,47 +100,6 @@ ResnetOptions read_resnet_options(Settings& table) {
                    dropout_range, options.dropout);
   return options;
 }
-
-void check(const ResnetOptions& options, Settings& table) {
-  if (const auto above = (options.depth - 2) % 6; above != 0)
-    table.fault("depth",
-                fmt::format("must be 6 n + 2, such as {} and {}", options.depth - above, options.depth - above + 6));
-  if (options.norm == ResnetOptions::Norm::group && options.width % options.groups != 0)
-    table.fault("groups", fmt::format("must divide the width, {}", options.width));
-}
-
-std::optional<Misfit> misfit(const DatasetSize& data) {
-  if (std::min(data.shape.height, data.shape.width) >= smallest_image) return {};
-  return Misfit{
-      .key = "",
-      .needed = fmt::format("the strides of [models.resnet] need images of at least {0} x {0}", smallest_image)};
-}
-
-}  // namespace
-
-Network resnet_network(const SampleShape& input, std::int64_t classes, const ResnetOptions& options) {
-  Network network(input);
-  convolution(network, options.width, 1);
-  normalise(network, options);
-  activate(network, options);
-  for (const std::int64_t stage : {1, 2, 4}) {
-    for (std::int64_t i = 0; i < (options.depth - 2) / 6; ++i)
-      block(network, stage * options.width, stage > 1 && i == 0 ? 2 : 1, options);
-  }
-  return network.mean_pool().begin_head().linear(classes, {.deviation = 0.01}).lay_out();
-}
-
-Model read_resnet(Settings& table) {
-  const std::size_t faults = table.faults_so_far();
-  const ResnetOptions options = read_resnet_options(table);
-  if (table.faults_so_far() == faults) check(options, table);
-  if (table.faults_so_far() > faults) return {};
-  return {.misfit = misfit,
-          .network = [options](const DatasetSize& data) { return resnet_network(data.shape, data.classes, options); },
-          .chunk_samples = 32};
-}
-
-namespace {
 
 using Kind = TextTask::Kind;
 using Norm = TextTransformerOptions::Norm;
@@ -298,7 +188,107 @@ TextTransformerOptions read_text_transformer_options(Settings& table) {
   return options;
 }
 
+// Streams of Purpose::initial_parameters: networks use 0.
+constexpr std::uint8_t start_stream = 0;
+constexpr std::uint8_t optimum_stream = 1;
+
+std::vector<double> draw_parameters(std::uint64_t seed, std::uint8_t stream, std::size_t dimension) {
+  std::vector<double> values(dimension);
+  fill_standard_normal({.seed = seed, .purpose = Purpose::initial_parameters, .stream = stream}, 0, values);
+  return values;
+}
+
 }  // namespace
+
+Network linear_network(const SampleShape& input, std::int64_t classes) {
+  return input.has_tokens() ? Network(input).bag_of_words(classes).lay_out() : mlp_network(input, classes, {});
+}
+
+Network mlp_network(const SampleShape& input, std::int64_t classes, const std::vector<std::int64_t>& hidden,
+                    double dropout) {
+  Network network(input);
+  for (const auto width : hidden) network.linear(width).relu().dropout(dropout);
+  return network.begin_head().linear(classes).lay_out();
+}
+
+Network cnn_network(const SampleShape& input, std::int64_t classes, const CnnOptions& options) {
+  Network network(input);
+  for (const auto channels : options.channels) {
+    network.convolution({.channels = channels, .kernel = options.kernel, .bias = !options.batch_norm});
+    if (options.batch_norm) network.batch_norm();
+    network.relu().max_pool();
+  }
+  return network.linear(options.dense).relu().dropout(options.dropout).begin_head().linear(classes).lay_out();
+}
+
+std::int64_t smallest_image(const CnnOptions& options) {
+  std::int64_t size = 1;
+  for (std::size_t stage = 0; stage < options.channels.size(); ++stage) size = 2 * size + options.kernel - 1;
+  return size;
+}
+
+Model read_linear(Settings&) {
+  Model model = dense_network({}, 0);
+  model.inputs = Model::Inputs::either;
+  model.misfit = [](const DatasetSize& data) -> std::optional<Misfit> {
+    if (data.classes >= 2) return {};
+    return Misfit{.needed = "needs samples with labels, of at least two classes"};
+  };
+  model.network = [](const DatasetSize& data) { return linear_network(data.shape, data.classes); };
+  return model;
+}
+
+Model read_mlp(Settings& table) {
+  const auto hidden =
+      table.integers({"hidden", "Widths of the hidden layers."}, 1, largest_width, std::vector<std::int64_t>{256});
+  return dense_network(
+      hidden,
+      table.number({"dropout", "Share of the hidden layers' outputs that are zero in training."}, dropout_range, 0.0));
+}
+
+Model read_cnn(Settings& table) {
+  const CnnOptions options = read_cnn_options(table);
+  if (options.channels.empty())
+    for (const char* key : {"kernel", "batch_norm"})
+      forbid(table, key, "must be left out: channels = [] leaves no convolution");
+  return {.misfit =
+              [smallest = smallest_image(options)](const DatasetSize& data) {
+                return misfit_of_image(data.shape, smallest, "convolutions of [models.cnn]");
+              },
+          .network = [options](const DatasetSize& data) { return cnn_network(data.shape, data.classes, options); },
+          .chunk_samples = convolution_chunk};
+}
+
+Network resnet_network(const SampleShape& input, std::int64_t classes, const ResnetOptions& options) {
+  Network network(input);
+  convolution(network, options.width, 1);
+  normalise(network, options);
+  activate(network, options);
+  for (const std::int64_t stage : {1, 2, 4}) {
+    for (std::int64_t i = 0; i < (options.depth - 2) / 6; ++i)
+      block(network, stage * options.width, stage > 1 && i == 0 ? 2 : 1, options);
+  }
+  return network.mean_pool().begin_head().linear(classes, {.deviation = 0.01}).lay_out();
+}
+
+Model read_resnet(Settings& table) {
+  const std::size_t faults = table.faults_so_far();
+  const ResnetOptions options = read_resnet_options(table);
+  if (table.faults_so_far() == faults) {
+    if (const auto above = (options.depth - 2) % 6; above != 0)
+      table.fault("depth",
+                  fmt::format("must be 6 n + 2, such as {} and {}", options.depth - above, options.depth - above + 6));
+    if (options.norm == ResnetOptions::Norm::group && options.width % options.groups != 0)
+      table.fault("groups", fmt::format("must divide the width, {}", options.width));
+  }
+  if (table.faults_so_far() > faults) return {};
+  constexpr std::int64_t smallest = 4;  // two strides of 2 leave one pixel
+  return {
+      .misfit =
+          [](const DatasetSize& data) { return misfit_of_image(data.shape, smallest, "strides of [models.resnet]"); },
+      .network = [options](const DatasetSize& data) { return resnet_network(data.shape, data.classes, options); },
+      .chunk_samples = 32};
+}
 
 Network text_transformer_network(const SampleShape& input, std::int64_t classes,
                                  const TextTransformerOptions& options) {
@@ -331,34 +321,17 @@ Model read_text_transformer(Settings& table) {
       .chunk_samples = 64};
 }
 
-namespace {
-
-void attention(Network& network, const VisionTransformerOptions& options) {
-  const auto inner = options.heads * options.head_width;
-  network.begin_residual().layer_norm().linear(3 * inner, {.bias = false}).attention(options.heads);
-  network.linear(options.width, {.bias = false}).dropout(options.dropout).end_residual();
-}
-
-void perceptron(Network& network, const VisionTransformerOptions& options) {
-  network.begin_residual().layer_norm().linear(options.mlp_width).gelu().dropout(options.dropout);
-  network.linear(options.width).dropout(options.dropout).end_residual();
-}
-
-std::optional<Misfit> misfit(const SampleShape& shape, std::int64_t patch) {
-  if (shape.height % patch == 0 && shape.width % patch == 0) return {};
-  return Misfit{.key = "patch", .needed = "must divide the images' height and width"};
-}
-
-}  // namespace
-
 Network vision_transformer_network(const SampleShape& input, std::int64_t classes,
                                    const VisionTransformerOptions& options) {
   Network network(input);
   network.patches(options.patch).layer_norm().linear(options.width).layer_norm().sine_positions();
   network.dropout(options.dropout);
+  const auto inner = options.heads * options.head_width;
   for (std::int64_t i = 0; i < options.depth; ++i) {
-    attention(network, options);
-    perceptron(network, options);
+    network.begin_residual().layer_norm().linear(3 * inner, {.bias = false}).attention(options.heads);
+    network.linear(options.width, {.bias = false}).dropout(options.dropout).end_residual();
+    network.begin_residual().layer_norm().linear(options.mlp_width).gelu().dropout(options.dropout);
+    network.linear(options.width).dropout(options.dropout).end_residual();
   }
   return network.mean_tokens().layer_norm().begin_head().linear(classes).lay_out();
 }
@@ -384,10 +357,98 @@ Model read_vision_transformer(Settings& table) {
     table.fault("width", "must be a multiple of 4: sines and cosines of two coordinates");
   if (table.faults_so_far() > faults) return {};
   return {
-      .misfit = [patch = options.patch](const DatasetSize& data) { return misfit(data.shape, patch); },
+      .misfit = [patch = options.patch](const DatasetSize& data) -> std::optional<Misfit> {
+        if (data.shape.height % patch == 0 && data.shape.width % patch == 0) return {};
+        return Misfit{.key = "patch", .needed = "must divide the images' height and width"};
+      },
       .network =
           [options](const DatasetSize& data) { return vision_transformer_network(data.shape, data.classes, options); },
       .chunk_samples = 32};
+}
+
+Quadratic::Quadratic(const QuadraticOptions& options, std::uint64_t seed)
+    : options_(options),
+      seed_(seed),
+      curvatures_(static_cast<std::size_t>(options.dimension), 1.0),
+      optimum_(draw_parameters(seed, optimum_stream, static_cast<std::size_t>(options.dimension))) {
+  const auto last = static_cast<double>(curvatures_.size() - 1);
+  for (std::size_t i = 0; i + 1 < curvatures_.size(); ++i)
+    curvatures_[i] = std::pow(options.condition, static_cast<double>(i) / last - 1);
+}
+
+std::vector<float> Quadratic::initial_parameters(std::uint64_t seed) const {
+  const auto start = draw_parameters(seed, start_stream, optimum_.size());
+  return {start.begin(), start.end()};
+}
+
+PartialGradient Quadratic::gradient(const float* parameters, const float*,
+                                    std::span<const MicroBatch> micro_batches) const {
+  const std::size_t dimension = optimum_.size();
+  const auto count = static_cast<double>(micro_batches.size());
+  std::vector<double> sum(dimension);
+  for (std::size_t i = 0; i < dimension; ++i) sum[i] = count * curvatures_[i] * (parameters[i] - optimum_[i]);
+
+  PartialGradient result;
+  result.loss_sum = count * loss(parameters);
+  std::vector<double> z(options_.noise > 0 ? dimension : 0);
+  for (const MicroBatch& m : micro_batches) {
+    throw_if_interrupted();
+    // Micro-batches of one step follow each other in a stream of 2^32 numbers; settings bound both factors.
+    const auto first = static_cast<std::uint32_t>(static_cast<std::size_t>(m.index) * dimension);
+    fill_standard_normal(
+        {.seed = seed_, .purpose = Purpose::gradient_noise, .worker = m.worker, .step = options_.first_step + m.step},
+        first, z);
+    for (std::size_t i = 0; i < z.size(); ++i) {
+      sum[i] += options_.noise * z[i];
+      result.loss_sum += options_.noise * z[i] * (parameters[i] - optimum_[i]);
+    }
+  }
+
+  auto values = std::make_shared<const std::vector<float>>(sum.begin(), sum.end());
+  const float* data = values->data();
+  result.segments.push_back({.offset = 0, .size = dimension, .data = data, .owner = std::move(values)});
+  return result;
+}
+
+EvaluationSums Quadratic::evaluate(const float* parameters, const float*, Split, std::int64_t begin,
+                                   std::int64_t end) const {
+  return {.loss = static_cast<double>(end - begin) * loss(parameters), .correct = 0, .samples = end - begin};
+}
+
+std::vector<double> Quadratic::derivative(const float* parameters, const float*, Split, std::int64_t, std::int64_t,
+                                          std::span<const double> direction) const {
+  std::vector<double> result(optimum_.size());
+  for (std::size_t i = 0; i < result.size(); ++i)
+    result[i] = curvatures_[i] * (direction.empty() ? parameters[i] - optimum_[i] : direction[i]);
+  return result;
+}
+
+double Quadratic::loss(const float* parameters) const {
+  double sum = 0;
+  for (std::size_t i = 0; i < optimum_.size(); ++i) {
+    const double distance = parameters[i] - optimum_[i];
+    sum += 0.5 * curvatures_[i] * distance * distance;
+  }
+  return sum;
+}
+
+Model read_quadratic(Settings& table) {
+  const QuadraticOptions usual;
+  // The noise of a step's micro-batches shares a stream of 2^32 numbers.
+  const QuadraticOptions options = {
+      .dimension = table.integer({"dimension", "Number of parameters."}, 1, 1 << 16, usual.dimension),
+      .condition = table.number({"condition", "Ratio of the largest curvature to the smallest."}, Range::at_least(1),
+                                usual.condition),
+      .noise = table.number({"noise", "Standard deviation of a micro-batch's gradient, per parameter."},
+                            Range::at_least(0), usual.noise)};
+  return {.chunk_samples = Quadratic::chunk,
+          .objective =
+              [options](std::uint64_t seed, Step first_step) {
+                QuadraticOptions continued = options;
+                continued.first_step = first_step;
+                return std::make_shared<Quadratic>(continued, seed);
+              },
+          .parameters = options.dimension};
 }
 
 }  // namespace syncopate

@@ -1,19 +1,20 @@
-// The networks one can name: sizes as in the experiment file, for any input shape and class count.
+// The models one can name: networks for any input shape and class count, and a noisy quadratic.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "workers/models/models.hpp"
 #include "workers/models/network.hpp"
+#include "workers/training/objective.hpp"
 
 namespace syncopate {
 
 // Softmax regression; of texts on the shares of their words.
 Network linear_network(const SampleShape& input, std::int64_t classes);
 
-// Fully connected with ReLU between layers; `hidden` holds the widths of the hidden layers. Dropout is of what these
-// give.
+// Fully connected with ReLU between layers. `hidden`: widths of the hidden layers, whose outputs are dropped.
 Network mlp_network(const SampleShape& input, std::int64_t classes, const std::vector<std::int64_t>& hidden,
                     double dropout = 0);
 
@@ -26,16 +27,10 @@ struct CnnOptions {
 };
 
 // Per entry of `channels`: convolution (no padding), ReLU, 2 x 2 max-pooling; then two dense layers.
-// The images must be large enough: see smallest_image.
 Network cnn_network(const SampleShape& input, std::int64_t classes, const CnnOptions& options);
 
-// Smallest height and width of which the convolutions and poolings leave anything.
+// The images' smallest height and width of which the convolutions and poolings leave anything.
 std::int64_t smallest_image(const CnnOptions& options);
-
-// The tables [models.linear], [models.mlp] and [models.cnn].
-Model read_linear(Settings& table);
-Model read_mlp(Settings& table);
-Model read_cnn(Settings& table);
 
 // Residual networks of 6 n + 2 layers for small images: a convolution, three stages of n blocks of two convolutions, of
 // 1, 2 and 4 times the width, the second and third with a stride of 2; the mean over the pixels; a dense layer.
@@ -58,20 +53,17 @@ struct ResnetOptions {
 // Initial weights: normal of deviation sqrt(2 / fan-in) for convolutions (He et al. 2015), of 0.01 for the dense layer.
 Network resnet_network(const SampleShape& input, std::int64_t classes, const ResnetOptions& options);
 
-// The table [models.resnet].
-Model read_resnet(Settings& table);
-
 // The transformer of texts: words and places, embedded and added, blocks of attention and of a perceptron with exact
-// GELU, and what the task asks for.
+// GELU, and the task's head.
 //   classification: of the first token a dense layer and tanh, or the mean over the tokens; then a dense layer.
-//   masked-lm:      of each token that is hidden a dense layer, GELU and a normalisation; words by the embedding's own
-//                   weights, and a bias.
-//   causal-lm:      attention sees no later tokens; words by the embedding's own weights.
-// Post-norm normalises what is embedded, and each sum; pre-norm what enters each branch, and what leaves the last
-// block. Weights are drawn from the normal law of deviation 0.02, biases are zero.
+//   masked-lm:      of each hidden token a dense layer, GELU and a normalisation; words by the embedding's weights, and
+//                   a bias.
+//   causal-lm:      attention sees no later tokens; words by the embedding's weights.
+// Post-norm normalises the embedding and each sum; pre-norm the inputs of branches, and the output of the last block.
+// Weights are drawn from the normal law of deviation 0.02, biases are zero.
 // Source:  Devlin et al. 2019, "BERT" (post-norm; the first two tasks); Radford et al. 2019, "GPT-2" (pre-norm; the
 //          last one).
-// Dropout takes its share of what is embedded, of what each branch gives, and of what a text's class is read from.
+// Dropout takes its share of the embedding, of each branch's output, and of the features that give a text's class.
 // Differs: no segments, for a sequence is one text; normalisations add 1e-5 to variances, BERT's code 1e-12; dropout
 //          leaves attention's weights alone, of which BERT and GPT-2 drop the same share.
 struct TextTransformerOptions {
@@ -91,13 +83,10 @@ struct TextTransformerOptions {
 
 Network text_transformer_network(const SampleShape& input, std::int64_t classes, const TextTransformerOptions& options);
 
-// The table [models.text-transformer].
-Model read_text_transformer(Settings& table);
-
 // The simple vision transformer: patches, normalised, projected and normalised again, plus fixed positions; blocks of
 // attention and of a perceptron with exact GELU, each normalised first and added; the mean over the patches,
-// normalised; a dense layer. No class token; dropout is an option that the source does not have; queries, keys, values
-// and what heads give are projected without biases.
+// normalised; a dense layer. No class token. Queries, keys, values and the heads' outputs are projected without biases.
+// Dropout is an option that the source does not have.
 // Source:  Beyer et al. 2022, "Better plain ViT baselines for ImageNet-1k"; layers as in vit-pytorch's SimpleViT.
 // Differs: older versions of that code lack the two normalisations around the patches' projection.
 struct VisionTransformerOptions {
@@ -113,7 +102,61 @@ struct VisionTransformerOptions {
 Network vision_transformer_network(const SampleShape& input, std::int64_t classes,
                                    const VisionTransformerOptions& options);
 
-// The table [models.vit].
+// A noisy quadratic with a known optimum, for questions that have closed answers:
+//   L(theta) = 1/2 sum_i a_i (theta_i - theta*_i)^2,  a_i log-spaced from 1 / condition to 1,
+// and the loss of a micro-batch is L(theta) + noise z . (theta - theta*) with standard normal z, so
+// that its gradient is the true one plus `noise` per coordinate. No LibTorch, no data.
+struct QuadraticOptions {
+  std::int64_t dimension = 100;
+  double condition = 100;  // largest curvature over the smallest
+  double noise = 0.1;      // standard deviation of a micro-batch's gradient, per coordinate
+  Step first_step{};       // of the noise: so many steps lie before the run's first
+};
+
+class Quadratic : public Objective {
+ public:
+  // The seed fixes the optimum (standard normal) and the noise.
+  Quadratic(const QuadraticOptions& options, std::uint64_t seed);
+
+  std::size_t parameters() const override { return optimum_.size(); }
+  std::size_t weights() const override { return optimum_.size(); }
+  std::vector<float> initial_parameters(std::uint64_t seed) const override;  // standard normal
+
+  PartialGradient gradient(const float* parameters, const float* buffers,
+                           std::span<const MicroBatch> micro_batches) const override;
+
+  static constexpr std::int64_t chunk = 64;
+  std::int64_t chunk_samples() const override { return chunk; }
+  std::int64_t samples_per_micro_batch() const override { return 1; }
+  std::int64_t steps_per_epoch() const override { return 0; }
+
+  // The exact loss, as that of one sample in either split.
+  std::int64_t evaluation_samples(Split) const override { return 1; }
+  EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
+                          std::int64_t end) const override;
+  bool has_accuracy() const override { return false; }
+  std::vector<double> derivative(const float* parameters, const float* buffers, Split split, std::int64_t begin,
+                                 std::int64_t end, std::span<const double> direction) const override;
+
+  const std::vector<double>& curvatures() const { return curvatures_; }
+  const std::vector<double>& optimum() const { return optimum_; }
+
+ private:
+  double loss(const float* parameters) const;
+
+  QuadraticOptions options_;
+  std::uint64_t seed_;
+  std::vector<double> curvatures_;  // ascending
+  std::vector<double> optimum_;
+};
+
+// The tables [models.*] of these models.
+Model read_linear(Settings& table);
+Model read_mlp(Settings& table);
+Model read_cnn(Settings& table);
+Model read_resnet(Settings& table);
+Model read_text_transformer(Settings& table);
 Model read_vision_transformer(Settings& table);
+Model read_quadratic(Settings& table);
 
 }  // namespace syncopate

@@ -1,6 +1,5 @@
 #include "workers/models/forward.hpp"
 
-#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -11,15 +10,12 @@
 #include <boost/math/special_functions/beta.hpp>
 #include <cassert>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <mutex>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "workers/base/random.hpp"
 #include "workers/data/dataset.hpp"
@@ -27,155 +23,13 @@
 
 namespace syncopate {
 
-std::vector<at::Tensor> view_parameters(const Network& network, const float* flat) {
-  std::vector<at::Tensor> views;
-  views.reserve(network.parameters().size());
-  // from_blob takes no const memory; only who has passed memory that is not may write to a parameter.
-  float* data = const_cast<float*>(flat);
-  for (const auto& parameter : network.parameters())
-    views.push_back(at::from_blob(data + parameter.offset, parameter.shape, at::kFloat));
-  return views;
-}
-
-std::vector<at::Tensor> view_buffers(const Network& network, float* flat) {
-  std::vector<at::Tensor> views;
-  views.reserve(network.buffers().size());
-  for (const auto& buffer : network.buffers()) {
-    const std::vector<std::int64_t> vector = {static_cast<std::int64_t>(buffer.size)};
-    views.push_back(at::from_blob(flat + buffer.offset, buffer.given ? buffer.shape : vector, at::kFloat));
-  }
-  return views;
-}
-
-void ForwardPass::operator()(const layer::Flatten&) { x_ = x_.flatten(1); }
-
-void ForwardPass::operator()(const layer::Linear& layer) {
-  at::Tensor inputs = std::move(x_);
-  x_ = at::linear(inputs, parameter(layer.weight), parameter(layer.bias));
-  if (!passes_) return;
-  if (!x_.requires_grad()) x_.requires_grad_();  // the first one: parameters do not
-  passes_->push_back({.layer = layer, .inputs = inputs.detach(), .outputs = x_});
-}
-
-// In place where it can be: the layers before (linear, convolution, normalisation, sum) do not need their outputs
-// again, a branch that has just begun needs its input, and so does who records.
-void ForwardPass::operator()(const layer::Relu&) {
-  const bool is_kept = passes_ || (!residuals_.empty() && residuals_.back().is_same(x_));
-  x_ = is_kept ? at::relu(x_) : at::relu_(x_);
-}
-
-void ForwardPass::operator()(const layer::Tanh&) { x_ = at::tanh(x_); }
-
-// The other two need their inputs in the backward pass.
-void ForwardPass::operator()(const layer::Silu&) { x_ = at::silu(x_); }
-void ForwardPass::operator()(const layer::Gelu&) { x_ = at::gelu(x_); }
-
-at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters,
-                   const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, Mode mode, const Visits* visits) {
-  ForwardPass pass(network, parameters, buffers, inputs, mode, visits);
-  for (const Layer& layer : network.layers()) std::visit(pass, layer);
-  return pass.output();
-}
-
-at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const at::Tensor& inputs,
-                   const Visits* visits, std::vector<LinearPass>& passes) {
-  const std::vector<at::Tensor> no_buffers;
-  ForwardPass pass(network, parameters, no_buffers, inputs, Mode::train, visits);
-  pass.record(passes);
-  for (const Layer& layer : network.layers()) std::visit(pass, layer);
-  return pass.output();
-}
-
-at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const SequenceBatch& texts,
-                   Mode mode, const Visits* visits) {
-  ForwardPass pass(network, parameters, texts, mode, visits);
-  for (const Layer& layer : network.layers()) std::visit(pass, layer);
-  return pass.output();
-}
-
-// What dropout computes. Source: Srivastava et al. 2014, scaled in training instead of in evaluations.
-namespace {
-
-// 0 for the share of the features, and for the others what keeps their mean.
-void write_mask(const std::vector<double>& uniform, double share, float* mask) {
-  const auto kept = static_cast<float>(1 / (1 - share));
-  for (std::size_t i = 0; i < uniform.size(); ++i) mask[i] = uniform[i] < share ? 0.0f : kept;
-}
-
-}  // namespace
-
-void ForwardPass::operator()(const layer::Dropout& layer) {
-  if (mode_ == Mode::evaluate || layer.share == 0) return;
-  const at::Tensor mask = at::empty(x_.sizes(), at::kFloat);
-  float* row = mask.data_ptr<float>();
-  const std::vector<std::int64_t> rows = rows_of_samples();
-  const std::int64_t features = x_.numel() / x_.size(0);
-  thread_local std::vector<double> uniform;
-  for (std::size_t i = 0; i < rows.size(); row += uniform.size(), ++i) {
-    uniform.resize(static_cast<std::size_t>(rows[i] * features));
-    visits_->stream(Purpose::dropout, i).fill_uniform(static_cast<std::uint32_t>(layer.first_number), uniform);
-    write_mask(uniform, layer.share, row);
-  }
-  x_ = x_ * mask;
-}
-
-// One each, or of texts whose tokens are not yet brought together as many as they have tokens.
-std::vector<std::int64_t> ForwardPass::rows_of_samples() const {
-  assert(visits_ && (texts_ || visits_->size() == static_cast<std::size_t>(x_.size(0))));
-  std::vector<std::int64_t> rows(visits_->size(), 1);
-  if (!texts_ || x_.size(0) != texts_->tokens.numel()) return rows;
-  const std::int64_t* const begins = texts_->begins.data_ptr<std::int64_t>();
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    rows[i] = (i + 1 < rows.size() ? begins[i + 1] : texts_->tokens.numel()) - begins[i];
-  return rows;
-}
-
-// What layers of images compute.
 namespace {
 
 // Defaults of torch::nn::BatchNorm2d and GroupNorm.
 constexpr double batch_norm_momentum = 0.1;
 constexpr double epsilon = 1e-5;
 
-}  // namespace
-
-void ForwardPass::operator()(const layer::Convolution& layer) {
-  x_ = at::conv2d(x_, parameter(layer.weight), parameter(layer.bias), layer.stride, layer.padding);
-}
-
-void ForwardPass::operator()(const layer::BatchNorm& layer) {
-  const auto first = static_cast<std::size_t>(layer.buffers);
-  x_ = at::batch_norm(x_, parameter(layer.weight), parameter(layer.bias), buffers_[first], buffers_[first + 1],
-                      mode_ != Mode::evaluate, mode_ == Mode::measure ? 1.0 : batch_norm_momentum, epsilon,
-                      /*cudnn_enabled=*/false);
-}
-
-void ForwardPass::operator()(const layer::GroupNorm& layer) {
-  x_ = at::group_norm(x_, layer.groups, parameter(layer.weight), parameter(layer.bias), epsilon,
-                      /*cudnn_enabled=*/false);
-}
-
-void ForwardPass::operator()(const layer::MaxPool&) { x_ = at::max_pool2d(x_, {2, 2}); }
-void ForwardPass::operator()(const layer::MeanPool&) { x_ = x_.mean({2, 3}); }
-
-void ForwardPass::operator()(const layer::ResidualBegin&) { residuals_.push_back(x_); }
-
-void ForwardPass::operator()(const layer::ResidualEnd& layer) {
-  at::Tensor around = std::move(residuals_.back());
-  residuals_.pop_back();
-  if (layer.stride > 1) {
-    constexpr auto all = std::numeric_limits<std::int64_t>::max();
-    around = around.slice(2, 0, all, layer.stride).slice(3, 0, all, layer.stride);
-  }
-  if (layer.zeros_before > 0 || layer.zeros_after > 0)
-    around = at::constant_pad_nd(around, {0, 0, 0, 0, layer.zeros_before, layer.zeros_after});
-  x_ = x_ + around;
-}
-
-// What layers of texts compute: tensors (t, width), all tokens of a batch one after another (text_objective.hpp).
-namespace {
-
-// What is added to the scores (texts, heads, longest, longest) of a group; undefined: nothing.
+// The mask to add to the scores (texts, heads, longest, longest) of a group; undefined: none.
 at::Tensor forbidden(const TextGroup& group, bool causal, const at::Tensor& like) {
   constexpr double never = -std::numeric_limits<double>::infinity();
   // Whatever follows a text's end also follows each of its tokens.
@@ -202,7 +56,7 @@ at::Tensor attend(const TextGroup& group, const layer::TextAttention& layer, con
   return is_padded ? at::embedding(rows, group.slots_of_tokens) : rows;
 }
 
-// Of the named rows, those from each beginning to the next one: (n, width).
+// Means of the named rows from each beginning to the next one: (n, width).
 at::Tensor mean_of_each(const at::Tensor& rows, const at::Tensor& names, const at::Tensor& begins) {
   if (rows.scalar_type() == at::kDouble) {  // of an embedding bag LibTorch has no second derivatives
     const auto sizes = at::diff(at::cat({begins, at::full({1}, names.numel(), at::kLong)}));
@@ -215,78 +69,282 @@ at::Tensor mean_of_each(const at::Tensor& rows, const at::Tensor& names, const a
   return std::get<0>(at::embedding_bag(rows, names, begins, /*scale_grad_by_freq=*/false, mean));
 }
 
-}  // namespace
+// One forward pass, layer by layer: what each kind of layer computes.
+class ForwardPass {
+ public:
+  // All arguments must live as long as the pass.
+  ForwardPass(const Network& network, const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& buffers,
+              const at::Tensor& inputs, Mode mode, const Visits* visits)
+      : network_(network), parameters_(parameters), buffers_(buffers), mode_(mode), visits_(visits), x_(inputs) {}
+  // For texts, by a network without buffers.
+  ForwardPass(const Network& network, const std::vector<at::Tensor>& parameters, const SequenceBatch& texts, Mode mode,
+              const Visits* visits)
+      : network_(network),
+        parameters_(parameters),
+        buffers_(parameters),
+        texts_(&texts),
+        mode_(mode),
+        visits_(visits) {}
 
-void ForwardPass::operator()(const layer::BagOfWords& layer) {
-  x_ = mean_of_each(parameter(layer.weight), texts_->tokens, texts_->begins) + parameter(layer.bias);
-}
+  // Appends the inputs and outputs of each linear layer. The loss is to be differentiated by the outputs.
+  void record(std::vector<LinearPass>& passes) { passes_ = &passes; }
 
-void ForwardPass::operator()(const layer::WordEmbedding& layer) {
-  x_ = at::embedding(parameter(layer.words), texts_->tokens) + at::embedding(parameter(layer.places), texts_->places);
-}
+  const at::Tensor& output() {
+    for (const Layer& layer : network_.layers()) std::visit(*this, layer);
+    return x_;
+  }
 
-void ForwardPass::operator()(const layer::TextAttention& layer) {
-  std::vector<at::Tensor> parts;
-  for (const TextGroup& group : texts_->groups)
-    parts.push_back(attend(group, layer, x_.narrow(0, group.begin, group.tokens)));
-  x_ = parts.size() == 1 ? parts.front() : at::cat(parts);
-}
+  void operator()(const layer::Flatten&) { x_ = x_.flatten(1); }
 
-void ForwardPass::operator()(const layer::FirstTokens&) { x_ = at::embedding(x_, texts_->begins); }
+  void operator()(const layer::Linear& layer) {
+    at::Tensor inputs = std::move(x_);
+    x_ = at::linear(inputs, parameter(layer.weight), parameter(layer.bias));
+    if (!passes_) return;
+    if (!x_.requires_grad()) x_.requires_grad_();  // the first one: parameters do not
+    passes_->push_back({.layer = layer, .inputs = inputs.detach(), .outputs = x_});
+  }
 
-void ForwardPass::operator()(const layer::MeanOfTexts&) {
-  x_ = mean_of_each(x_, at::arange(x_.size(0), at::kLong), texts_->begins);
-}
+  // In place where nobody needs the input again, as a recorder or a branch that has just begun does. The layers before
+  // (linear, convolution, normalisation, sum) do not need their outputs.
+  void operator()(const layer::Relu&) {
+    const bool is_kept = passes_ || (!residuals_.empty() && residuals_.back().is_same(x_));
+    x_ = is_kept ? at::relu(x_) : at::relu_(x_);
+  }
 
-void ForwardPass::operator()(const layer::AskedTokens&) { x_ = at::embedding(x_, texts_->asked); }
+  void operator()(const layer::Tanh&) { x_ = at::tanh(x_); }
 
-// What layers of tokens compute: tensors (n, places, width).
-namespace {}  // namespace
+  // SiLU and GELU need their inputs in the backward pass.
+  void operator()(const layer::Silu&) { x_ = at::silu(x_); }
 
-void ForwardPass::operator()(const layer::Patches& layer) {
-  const auto n = x_.size(0), channels = x_.size(1), size = layer.size;
-  const auto rows = x_.size(2) / size, columns = x_.size(3) / size;
-  x_ = x_.reshape({n, channels, rows, size, columns, size})
-           .permute({0, 2, 4, 3, 5, 1})
-           .reshape({n, rows * columns, size * size * channels});
-}
+  void operator()(const layer::Gelu&) { x_ = at::gelu(x_); }
 
-void ForwardPass::operator()(const layer::Positions& layer) {
-  const std::vector<float>& table = network_.tables()[static_cast<std::size_t>(layer.table)];
-  // from_blob takes no const memory; nothing here writes to it.
-  x_ = x_ + at::from_blob(const_cast<float*>(table.data()), {x_.size(1), x_.size(2)}, at::kFloat);
-}
+  // Srivastava et al. 2014. Kept features are scaled in training, instead of all in evaluations.
+  void operator()(const layer::Dropout& layer) {
+    if (mode_ == Mode::evaluate || layer.share == 0) return;
+    const at::Tensor mask = at::empty(x_.sizes(), at::kFloat);
+    float* row = mask.data_ptr<float>();
+    const std::vector<std::int64_t> rows = rows_of_samples();
+    const std::int64_t features = x_.numel() / x_.size(0);
+    const auto kept = static_cast<float>(1 / (1 - layer.share));
+    thread_local std::vector<double> uniform;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      uniform.resize(static_cast<std::size_t>(rows[i] * features));
+      visits_->stream(Purpose::dropout, i).fill_uniform(static_cast<std::uint32_t>(layer.first_number), uniform);
+      row = std::ranges::transform(uniform, row, [&](double u) { return u < layer.share ? 0.0f : kept; }).out;
+    }
+    x_ = x_ * mask;
+  }
 
-void ForwardPass::operator()(const layer::LayerNorm& layer) {
-  x_ = at::layer_norm(x_, {x_.size(-1)}, parameter(layer.weight), parameter(layer.bias), epsilon);
-}
+  void operator()(const layer::Convolution& layer) {
+    x_ = at::conv2d(x_, parameter(layer.weight), parameter(layer.bias), layer.stride, layer.padding);
+  }
 
-// softmax(Q K^T / sqrt(d)) V, head by head.
-void ForwardPass::operator()(const layer::Attention& layer) {
-  const auto n = x_.size(0), places = x_.size(1), width = x_.size(2) / (3 * layer.heads);
-  const auto parts = x_.reshape({n, places, 3, layer.heads, width}).permute({2, 0, 3, 1, 4}).unbind();
-  const auto scale = 1 / std::sqrt(static_cast<double>(width));
-  const auto shares = at::softmax(at::matmul(parts[0] * scale, parts[1].transpose(2, 3)), 3);
-  x_ = at::matmul(shares, parts[2]).transpose(1, 2).reshape({n, places, layer.heads * width});
-}
+  void operator()(const layer::BatchNorm& layer) {
+    const auto first = static_cast<std::size_t>(layer.buffers);
+    x_ = at::batch_norm(x_, parameter(layer.weight), parameter(layer.bias), buffers_[first], buffers_[first + 1],
+                        mode_ != Mode::evaluate, mode_ == Mode::measure ? 1.0 : batch_norm_momentum, epsilon,
+                        /*cudnn_enabled=*/false);
+  }
 
-void ForwardPass::operator()(const layer::MeanTokens&) { x_ = x_.mean(1); }
+  void operator()(const layer::GroupNorm& layer) {
+    x_ = at::group_norm(x_, layer.groups, parameter(layer.weight), parameter(layer.bias), epsilon,
+                        /*cudnn_enabled=*/false);
+  }
 
-namespace {
+  void operator()(const layer::MaxPool&) { x_ = at::max_pool2d(x_, {2, 2}); }
+  void operator()(const layer::MeanPool&) { x_ = x_.mean({2, 3}); }
+  void operator()(const layer::ResidualBegin&) { residuals_.push_back(x_); }
 
-template <typename Kind, typename... Kinds>
-constexpr bool is_one_of = (std::is_same_v<Kind, Kinds> || ...);
+  void operator()(const layer::ResidualEnd& layer) {
+    at::Tensor around = std::move(residuals_.back());
+    residuals_.pop_back();
+    if (layer.stride > 1) {
+      constexpr auto all = std::numeric_limits<std::int64_t>::max();
+      around = around.slice(2, 0, all, layer.stride).slice(3, 0, all, layer.stride);
+    }
+    if (layer.zeros_before > 0 || layer.zeros_after > 0)
+      around = at::constant_pad_nd(around, {0, 0, 0, 0, layer.zeros_before, layer.zeros_after});
+    x_ = x_ + around;
+  }
+
+  void operator()(const layer::BagOfWords& layer) {
+    x_ = mean_of_each(parameter(layer.weight), texts_->tokens, texts_->begins) + parameter(layer.bias);
+  }
+
+  void operator()(const layer::WordEmbedding& layer) {
+    x_ = at::embedding(parameter(layer.words), texts_->tokens) + at::embedding(parameter(layer.places), texts_->places);
+  }
+
+  void operator()(const layer::TextAttention& layer) {
+    std::vector<at::Tensor> parts;
+    for (const TextGroup& group : texts_->groups)
+      parts.push_back(attend(group, layer, x_.narrow(0, group.begin, group.tokens)));
+    x_ = parts.size() == 1 ? parts.front() : at::cat(parts);
+  }
+
+  void operator()(const layer::FirstTokens&) { x_ = at::embedding(x_, texts_->begins); }
+
+  void operator()(const layer::MeanOfTexts&) {
+    x_ = mean_of_each(x_, at::arange(x_.size(0), at::kLong), texts_->begins);
+  }
+
+  void operator()(const layer::AskedTokens&) { x_ = at::embedding(x_, texts_->asked); }
+
+  void operator()(const layer::Patches& layer) {
+    const auto n = x_.size(0), channels = x_.size(1), size = layer.size;
+    const auto rows = x_.size(2) / size, columns = x_.size(3) / size;
+    x_ = x_.reshape({n, channels, rows, size, columns, size})
+             .permute({0, 2, 4, 3, 5, 1})
+             .reshape({n, rows * columns, size * size * channels});
+  }
+
+  void operator()(const layer::Positions& layer) {
+    const std::vector<float>& table = network_.tables()[static_cast<std::size_t>(layer.table)];
+    // from_blob takes no const memory; nothing here writes to it.
+    x_ = x_ + at::from_blob(const_cast<float*>(table.data()), {x_.size(1), x_.size(2)}, at::kFloat);
+  }
+
+  void operator()(const layer::LayerNorm& layer) {
+    x_ = at::layer_norm(x_, {x_.size(-1)}, parameter(layer.weight), parameter(layer.bias), epsilon);
+  }
+
+  // softmax(Q K^T / sqrt(d)) V, head by head.
+  void operator()(const layer::Attention& layer) {
+    const auto n = x_.size(0), places = x_.size(1), width = x_.size(2) / (3 * layer.heads);
+    const auto parts = x_.reshape({n, places, 3, layer.heads, width}).permute({2, 0, 3, 1, 4}).unbind();
+    const auto scale = 1 / std::sqrt(static_cast<double>(width));
+    const auto shares = at::softmax(at::matmul(parts[0] * scale, parts[1].transpose(2, 3)), 3);
+    x_ = at::matmul(shares, parts[2]).transpose(1, 2).reshape({n, places, layer.heads * width});
+  }
+
+  void operator()(const layer::MeanTokens&) { x_ = x_.mean(1); }
+
+  void operator()(const layer::Script& layer) {
+    x_ = forward_script(*layer.module, network_, parameters_, buffers_, x_, texts_, mode_);
+  }
+
+ private:
+  // One per sample, or one per token of a text as long as its tokens stand apart.
+  std::vector<std::int64_t> rows_of_samples() const {
+    assert(visits_ && (texts_ || visits_->size() == static_cast<std::size_t>(x_.size(0))));
+    std::vector<std::int64_t> rows(visits_->size(), 1);
+    if (!texts_ || x_.size(0) != texts_->tokens.numel()) return rows;
+    const std::int64_t* const begins = texts_->begins.data_ptr<std::int64_t>();
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      rows[i] = (i + 1 < rows.size() ? begins[i + 1] : texts_->tokens.numel()) - begins[i];
+    return rows;
+  }
+
+  at::Tensor parameter(int index) const {
+    return index < 0 ? at::Tensor() : parameters_[static_cast<std::size_t>(index)];
+  }
+
+  const Network& network_;
+  const std::vector<at::Tensor>& parameters_;
+  const std::vector<at::Tensor>& buffers_;
+  const SequenceBatch* texts_ = nullptr;
+  Mode mode_;
+  const Visits* visits_;               // null: nothing is drawn
+  at::Tensor x_;                       // after the layers so far
+  std::vector<at::Tensor> residuals_;  // before the branches that have begun
+  std::vector<LinearPass>* passes_ = nullptr;
+};
 
 bool treats_samples_apart(const Layer& layer) {
   return std::visit(
       [](const auto& of_kind) {
-        return is_one_of<std::decay_t<decltype(of_kind)>, layer::Flatten, layer::Linear, layer::Relu, layer::Silu,
-                         layer::Gelu, layer::Tanh, layer::Dropout>;
+        return OneOf<std::decay_t<decltype(of_kind)>, layer::Flatten, layer::Linear, layer::Relu, layer::Silu,
+                     layer::Gelu, layer::Tanh, layer::Dropout>;
       },
       layer);
 }
 
+// LibTorch's dispatcher asks a key that is switched on for a thread before all others. This one has no other use.
+constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+struct Draws {
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>();
+  std::uint64_t seed = 0;
+  std::uint64_t drawn = 0;
+  bool are_seeded = false;
+};
+
+Draws& draws() {
+  thread_local Draws of_this_thread;
+  return of_this_thread;
+}
+
+// Gives an operator that would take LibTorch's generator this thread's.
+void draw(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const auto& arguments = op.schema().arguments();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].name() != "generator") continue;
+    c10::IValue& value = (*stack)[stack->size() - arguments.size() + i];
+    if (value.isNone()) value = draws().generator;
+  }
+  ++draws().drawn;
+  const c10::impl::ExcludeDispatchKeyGuard as_usual(key);
+  op.callBoxed(stack);
+}
+
+// All of ATen's that draw in place; the others (dropout, rand, randn_like) call these.
+constexpr const char* drawing_operators[] = {"bernoulli_.float", "bernoulli_.Tensor", "uniform_",     "normal_",
+                                             "random_",          "random_.from",      "random_.to",   "exponential_",
+                                             "geometric_",       "log_normal_",       "cauchy_",      "multinomial",
+                                             "poisson",          "binomial",          "bernoulli.out"};
+
+// For the process: tests have these sources beside the library that has them too.
+void register_once() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    // Never unregistered: threads may still draw when the process ends.
+    static auto* const others = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+    others->fallback(torch::CppFunction::makeFallthrough());
+    static auto* const drawing = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    for (const char* const name : drawing_operators)
+      drawing->impl(name, torch::CppFunction::makeFromBoxedFunction<&draw>());
+  });
+}
+
 }  // namespace
+
+std::vector<at::Tensor> view_parameters(const Network& network, const float* flat) {
+  std::vector<at::Tensor> views;
+  views.reserve(network.parameters().size());
+  // from_blob takes no const memory; only who has passed memory that is not may write to a parameter.
+  float* data = const_cast<float*>(flat);
+  for (const auto& parameter : network.parameters())
+    views.push_back(at::from_blob(data + parameter.offset, parameter.shape, at::kFloat));
+  return views;
+}
+
+std::vector<at::Tensor> view_buffers(const Network& network, float* flat) {
+  std::vector<at::Tensor> views;
+  views.reserve(network.buffers().size());
+  for (const auto& buffer : network.buffers()) {
+    const std::vector<std::int64_t> vector = {static_cast<std::int64_t>(buffer.size)};
+    views.push_back(at::from_blob(flat + buffer.offset, buffer.given ? buffer.shape : vector, at::kFloat));
+  }
+  return views;
+}
+
+at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters,
+                   const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, Mode mode, const Visits* visits) {
+  return ForwardPass(network, parameters, buffers, inputs, mode, visits).output();
+}
+
+at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const at::Tensor& inputs,
+                   const Visits* visits, std::vector<LinearPass>& passes) {
+  const std::vector<at::Tensor> no_buffers;
+  ForwardPass pass(network, parameters, no_buffers, inputs, Mode::train, visits);
+  pass.record(passes);
+  return pass.output();
+}
+
+at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const SequenceBatch& texts,
+                   Mode mode, const Visits* visits) {
+  return ForwardPass(network, parameters, texts, mode, visits).output();
+}
 
 bool is_made_of_linear_layers(const Network& network) {
   return !network.input().has_tokens() && !network.parameters().empty() &&
@@ -340,57 +398,6 @@ void mix(const Mixture& mixture, std::span<float> inputs) {
     for (std::size_t f = 0; f < features; ++f) row[f] += mixture.share * (partner[f] - row[f]);
   }
 }
-
-namespace {
-
-// LibTorch's dispatcher asks a key that is switched on for a thread before all others. This one has no other use.
-constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericMode;
-
-struct Draws {
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>();
-  std::uint64_t seed = 0;
-  std::uint64_t drawn = 0;
-  bool are_seeded = false;
-};
-
-Draws& draws() {
-  thread_local Draws of_this_thread;
-  return of_this_thread;
-}
-
-// Gives an operator that would take LibTorch's generator this thread's.
-void draw(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  const auto& arguments = op.schema().arguments();
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].name() != "generator") continue;
-    c10::IValue& value = (*stack)[stack->size() - arguments.size() + i];
-    if (value.isNone()) value = draws().generator;
-  }
-  ++draws().drawn;
-  const c10::impl::ExcludeDispatchKeyGuard as_usual(key);
-  op.callBoxed(stack);
-}
-
-// All of ATen's that draw in place; the others (dropout, rand, randn_like) call these.
-constexpr const char* drawing_operators[] = {"bernoulli_.float", "bernoulli_.Tensor", "uniform_",     "normal_",
-                                             "random_",          "random_.from",      "random_.to",   "exponential_",
-                                             "geometric_",       "log_normal_",       "cauchy_",      "multinomial",
-                                             "poisson",          "binomial",          "bernoulli.out"};
-
-// For the process: tests have these sources beside the library that has them too.
-void register_once() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    // Never unregistered: threads may still draw when the process ends.
-    static auto* const others = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
-    others->fallback(torch::CppFunction::makeFallthrough());
-    static auto* const drawing = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
-    for (const char* const name : drawing_operators)
-      drawing->impl(name, torch::CppFunction::makeFromBoxedFunction<&draw>());
-  });
-}
-
-}  // namespace
 
 SeededDraws::SeededDraws(std::optional<std::uint64_t> seed) {
   if (!seed) return;

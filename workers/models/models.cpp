@@ -4,66 +4,17 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstdint>
 #include <limits>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include "workers/data/augmentation.hpp"
-#include "workers/data/dataset.hpp"
 #include "workers/data/datasets.hpp"
-#include "workers/data/partition.hpp"
 #include "workers/data/sampler.hpp"
 #include "workers/models/architectures.hpp"
-#include "workers/models/network.hpp"
-#include "workers/models/quadratic.hpp"
 #include "workers/models/script_model.hpp"
 #include "workers/models/torch_library.hpp"
 
 namespace syncopate {
-
-namespace {
-
-// What nothing looks at would pass unseen, however wrong it is.
-void forbid(Settings& table, std::string_view by) {
-  for (const char* key : {"masked_share", "most_masked", "masking", "mask_copies"}) {
-    if (table.has(key))
-      table.fault(key, fmt::format("must be left out: only {} looks at it", by));
-    else
-      table.leave_out(key);
-  }
-}
-
-}  // namespace
-
-MaskingOptions read_masking(Settings& table, bool is_asked_for, std::string_view by) {
-  MaskingOptions options;
-  options.share =
-      table.number({"masked_share", "Of masked language models: share of a text's tokens that are to be found."},
-                   {.low = 0, .high = 1, .low_open = true}, options.share);
-  options.most =
-      table.integer({"most_masked", "Of masked language models: most tokens of a text that are to be found."}, 1,
-                    1 << 20, options.most);
-  const bool is_static = table.choice(
-      {"masking", "Of masked language models: drawn anew at each visit, or fixed for each copy of a text."},
-      {{"dynamic", false}, {"static", true}}, false);
-  const std::int64_t copies = table.integer(
-      {"mask_copies", "Of static masking: copies of each text, masked once each, which take turns."}, 1, 1 << 20, 10);
-  if (is_static)
-    options.copies = copies;
-  else if (is_asked_for && table.has("mask_copies"))
-    table.fault("mask_copies", "must be left out: dynamic masking has no copies");
-  else
-    table.leave_out("mask_copies");
-  if (!is_asked_for) forbid(table, by);
-  return options;
-}
 
 namespace {
 
@@ -73,9 +24,7 @@ namespace {
 //          (k^2 C values per pixel), of attention its scores (places^2 per head). Sequences count as if each were as
 //          long as the longest.
 // Checks:  peaks of the program with and without a training (tests/experiments/memory_test.cpp).
-// None for a module of the user's own, of which only running it would tell.
-std::optional<std::int64_t> pass_bytes(const Network& network, std::int64_t samples);
-
+//
 // Replays shapes as Network's builders have left them, and adds up what each layer holds, in floats per sample.
 class Walk {
  public:
@@ -96,31 +45,37 @@ class Walk {
     held_ += filter[1] * filter[2] * filter[3] * shape_.height * shape_.width;  // unfolded
     give();
   }
-  void operator()(const layer::Relu&) { give(); }
-  void operator()(const layer::Silu&) { give(); }
-  void operator()(const layer::Gelu&) { give(); }
-  void operator()(const layer::Tanh&) { give(); }
+  template <OneOf<layer::Relu, layer::Silu, layer::Gelu, layer::Tanh, layer::BatchNorm, layer::GroupNorm,
+                  layer::LayerNorm, layer::ResidualEnd, layer::Positions, layer::AskedTokens>
+                Kind>
+  void operator()(const Kind&) {
+    give();  // as if all tokens were asked for
+  }
+  template <OneOf<layer::MeanPool, layer::MeanTokens, layer::FirstTokens, layer::MeanOfTexts> Kind>
+  void operator()(const Kind&) {
+    shape_ = {.channels = shape_.channels};
+    places_ = 1;
+    give();
+  }
+  template <OneOf<layer::Attention, layer::TextAttention> Kind>
+  void operator()(const Kind& layer) {
+    const std::int64_t tokens = shape_.height * shape_.width * places_, scores = layer.heads * tokens * tokens;
+    held_ += here() + 2 * scores;  // queries, keys and values apart, scores before and after the softmax
+    largest_ = std::max(largest_, scores);
+    give_channels(shape_.channels / 3);
+  }
   void operator()(const layer::Dropout&) { give(2); }  // and which are dropped
-  void operator()(const layer::BatchNorm&) { give(); }
-  void operator()(const layer::GroupNorm&) { give(); }
-  void operator()(const layer::LayerNorm&) { give(); }
   void operator()(const layer::MaxPool&) {
     shape_.height /= 2, shape_.width /= 2;
     give(3);  // and where the largest were, 8 bytes each
   }
-  void operator()(const layer::MeanPool&) { become_vector(); }
   void operator()(const layer::ResidualBegin&) {}
-  void operator()(const layer::ResidualEnd&) { give(); }
   void operator()(const layer::Patches& layer) {
     shape_ = {.channels = shape_.channels * layer.size * layer.size,
               .height = shape_.height / layer.size,
               .width = shape_.width / layer.size};
     give();
   }
-  void operator()(const layer::Positions&) { give(); }
-  void operator()(const layer::Attention& layer) { attend(layer.heads); }
-  void operator()(const layer::TextAttention& layer) { attend(layer.heads); }
-  void operator()(const layer::MeanTokens&) { become_vector(); }
   void operator()(const layer::BagOfWords& layer) {
     shape_ = {.channels = weight(layer.weight)[1]};
     places_ = 1;
@@ -130,9 +85,6 @@ class Walk {
     shape_ = {.channels = weight(layer.words)[1]};
     give(3);  // words, places, and their sum
   }
-  void operator()(const layer::FirstTokens&) { become_vector(); }
-  void operator()(const layer::MeanOfTexts&) { become_vector(); }
-  void operator()(const layer::AskedTokens&) { give(); }  // as if all were asked for
   void operator()(const layer::Script&) { is_known_ = false; }
 
   // While the backward pass goes back through a layer, gradients of what came in and went out are there too.
@@ -151,18 +103,6 @@ class Walk {
     shape_.channels = channels;
     give();
   }
-  void become_vector() {
-    shape_ = {.channels = shape_.channels};
-    places_ = 1;
-    give();
-  }
-  // Queries, keys and values apart, scores before and after the softmax, and what the heads give.
-  void attend(std::int64_t heads) {
-    const std::int64_t tokens = shape_.height * shape_.width * places_;
-    held_ += here() + 2 * heads * tokens * tokens;
-    largest_ = std::max(largest_, heads * tokens * tokens);
-    give_channels(shape_.channels / 3);
-  }
 
   const Network& network_;
   SampleShape shape_;
@@ -172,6 +112,7 @@ class Walk {
   bool is_known_ = true;
 };
 
+// None for a module of the user's own: only running it would tell.
 std::optional<std::int64_t> pass_bytes(const Network& network, std::int64_t samples) {
   Walk walk(network);
   for (const Layer& layer : network.layers()) std::visit(walk, layer);
@@ -180,16 +121,18 @@ std::optional<std::int64_t> pass_bytes(const Network& network, std::int64_t samp
   return static_cast<std::int64_t>(sizeof(float)) * samples * *floats;
 }
 
-// Sequences that a task asks for nothing: no label but -100, no token that may be hidden, no next token; of their own,
-// or of what `longest` leaves of them. In a micro-batch's mean each would count as a loss of 0, and a micro-batch of
-// such rows alone would divide a step's gradient by too much.
-// Some rows, the first of which is named as its file numbers it.
+// Sequences that a task asks for nothing: no label but -100, no token that may be hidden, no next token, at all or in
+// what `longest` leaves of them. In a micro-batch's mean each would count as a loss of 0, and a micro-batch of such
+// rows alone would divide a step's gradient by too much.
 struct UnaskedRows {
   Split split = Split::train;
-  std::uint32_t first = 0;
+  std::uint32_t first = 0;  // as its file numbers it
   std::int64_t others = 0;  // in both splits
 
-  std::string text() const;  // "row 2 of the training set and 3 others"
+  std::string text() const {  // "row 2 of the training set and 3 others"
+    const std::string named = fmt::format("row {} of the {} set", first, split == Split::train ? "training" : "test");
+    return others == 0 ? named : fmt::format("{} and {} other{}", named, others, others == 1 ? "" : "s");
+  }
 };
 
 struct UnaskedByTask {
@@ -197,12 +140,6 @@ struct UnaskedByTask {
   std::optional<UnaskedRows> cut;    // that would be asked for something if they were not cut
   std::int64_t longest = 0;          // the least that leaves all but the first kind something
 };
-
-// Whether there may be such rows, as far as the size says: looking at them takes the data set's contents.
-bool may_leave_unasked(const DatasetSize& data, const TextTask& task);
-
-// Of the training and the test set as the files have them. `task` is none of classes.
-UnaskedByTask unasked_rows(const Dataset& dataset, const TextTask& task);
 
 using Kind = TextTask::Kind;
 
@@ -228,11 +165,7 @@ void count(std::optional<UnaskedRows>& rows, Split split, std::uint32_t row) {
     rows = UnaskedRows{.split = split, .first = row};
 }
 
-std::string UnaskedRows::text() const {
-  const std::string named = fmt::format("row {} of the {} set", first, split == Split::train ? "training" : "test");
-  return others == 0 ? named : fmt::format("{} and {} other{}", named, others, others == 1 ? "" : "s");
-}
-
+// Whether there may be such rows, as far as the size says: looking at them takes the data set's contents.
 bool may_leave_unasked(const DatasetSize& data, const TextTask& task) {
   const std::int64_t shortest = data.shortest > 0 ? data.shortest : data.shape.width;
   const bool is_cut = task.longest > 0 && task.longest < data.shape.width;
@@ -251,6 +184,7 @@ bool may_leave_unasked(const DatasetSize& data, const TextTask& task) {
   return true;
 }
 
+// In the training and the test set as the files have them. `task` is not classification.
 UnaskedByTask unasked_rows(const Dataset& dataset, const TextTask& task) {
   assert(task.kind != Kind::classification);
   UnaskedByTask found;
@@ -281,16 +215,14 @@ std::string text_of(const DatasetSize& size) {
 std::optional<Misfit> misfit_of(const Model& model, const DatasetSize& size) {
   using Inputs = Model::Inputs;
   if (size.shape.has_tokens() && model.inputs == Inputs::numbers)
-    return Misfit{.key = "", .needed = "needs samples of numbers, such as images"};
+    return Misfit{.needed = "needs samples of numbers, such as images"};
   if (!size.shape.has_tokens() && model.inputs == Inputs::tokens)
-    return Misfit{.key = "", .needed = "needs texts, which are tokens"};
+    return Misfit{.needed = "needs texts, which are tokens"};
   if (auto found = model.misfit ? model.misfit(size) : std::nullopt) return found;
   if (size.targets > 0 && !model.learns_targets)
-    return Misfit{.key = "",
-                  .needed = "needs classes, as y of integers has; only torchscript with loss = \"mse\" learns numbers"};
+    return Misfit{.needed = "needs classes, as y of integers has; only torchscript with loss = \"mse\" learns numbers"};
   if (size.token_classes > 0 && !model.learns_token_labels)
-    return Misfit{.key = "",
-                  .needed =
+    return Misfit{.needed =
                       "needs one label of each sequence, y of (n,); only torchscript with loss = \"masked\" learns "
                       "those of tokens"};
   return {};
@@ -309,7 +241,7 @@ bool fits(const ModelRow& row, const Model& model, const DatasetRow& dataset, co
   return false;
 }
 
-// What is read of a network's training, beside the model and the data.
+// The keys of a network's training, beside the model and the data.
 struct NetworkTraining {
   double label_smoothing = 0;
   std::optional<PartitionOptions> partition;
@@ -333,10 +265,7 @@ ValidationOptions read_validation(Settings& training) {
        "samples"},
       1, std::int64_t{1} << 32);
   if (options.samples > 0 || options.subset) return options;
-  if (training.has("validation_seed"))
-    training.fault("validation_seed", "must be left out: there are neither validation_samples nor subset_samples");
-  else
-    training.leave_out("validation_seed");
+  forbid(training, "validation_seed", "must be left out: there are neither validation_samples nor subset_samples");
   return options;
 }
 
@@ -405,7 +334,7 @@ std::shared_ptr<const Dataset> load(const DatasetPlan& data, const ValidationOpt
   return validation.samples > 0 || validation.subset ? with_validation(std::move(dataset), validation) : dataset;
 }
 
-// What micro-batches are drawn with, once the data are there.
+// The options of the sampler, once the data are there.
 SamplerOptions sampling_of(const Dataset& dataset, const NetworkTraining& how) {
   SamplerOptions sampling = how.sampling;
   if (how.partition) sampling.shards = divide(dataset, sampling.workers, *how.partition, sampling.seed);
@@ -437,7 +366,7 @@ void check_partition(const DatasetPlan& data, const NetworkTraining& how, Settin
   }
 }
 
-// What a task asks of each row, and what its key could be instead.
+// The part that each row must have, for messages.
 const char* needed_by(const TextTask& task) {
   if (task.kind == TextTask::Kind::causal_lm) return "two tokens, of which the second is asked for";
   return task.own_labels ? "a label other than -100" : "a token that may be hidden, one that is not in never_masked";
@@ -464,11 +393,6 @@ void check_rows(const DatasetPlan& data, const TextTask& task, const ModelRow& r
   }
 }
 
-std::int64_t bytes_of_data(const DatasetSize& data) {
-  const std::int64_t values = data.shape.features() * (data.has_byte_images ? 1 : std::int64_t{sizeof(float)});
-  return (data.train + data.test) * values;
-}
-
 // A pass has the samples of a chunk: no more than all workers' in a step, and at least a micro-batch.
 ObjectiveMemory memory_of(const Model& model, const Network& built, const DatasetSize& data,
                           const NetworkTraining& how) {
@@ -476,7 +400,8 @@ ObjectiveMemory memory_of(const Model& model, const Network& built, const Datase
   const std::int64_t step = micro_batch * how.sampling.workers * how.sampling.micro_batches;
   const std::int64_t samples = built.fuses() ? std::max(micro_batch, std::min(model.chunk_samples, step)) : micro_batch;
   const auto pass = pass_bytes(built, samples);
-  return {.data_bytes = bytes_of_data(data),
+  const auto bytes_of_value = data.has_byte_images ? std::int64_t{1} : std::int64_t{sizeof(float)};
+  return {.data_bytes = (data.train + data.test) * data.shape.features() * bytes_of_value,
           .pass_bytes = pass.value_or(0),
           .is_known = pass.has_value(),
           .chunk_samples = model.chunk_samples,
@@ -498,14 +423,67 @@ void plan_network(const Model& model, const Network& built, const DatasetPlan& d
     SamplerOptions sampling = sampling_of(*dataset, how);
     sampling.repeats_longest = repeats_longest;
     if (how.augmentation.changes_images()) dataset = augmented(std::move(dataset), how.augmentation);
-    return make_torch_objective(network, std::move(dataset), sampling, chunk, how.label_smoothing,
-                                how.augmentation.mixup);
+    return make_torch_objective({.network = network,
+                                 .dataset = std::move(dataset),
+                                 .sampling = sampling,
+                                 .chunk_samples = chunk,
+                                 .label_smoothing = how.label_smoothing,
+                                 .mixup = how.augmentation.mixup});
   };
   plan.load = [loading] { return loading(false); };
   if (plan.pads && plan.lengths) plan.load_timed = [loading] { return loading(true); };
 }
 
+Model read_none(Settings&) { return {.time_only = true}; }
+
+constexpr ModelRow rows[] = {
+    {"linear", "softmax regression: one dense layer; of texts a bag of words", "", read_linear},
+    {"mlp", "fully connected layers with ReLU; [models.mlp] hidden gives the widths", "The multilayer perceptron",
+     read_mlp},
+    {"cnn", "convolutions with ReLU and max-pooling, then two dense layers; batch normalisation as an option",
+     "The convolutional network", read_cnn},
+    {"resnet", "residual network of 6 n + 2 layers for small images (ResNet-8, -14, -20); batch or group normalisation",
+     "The residual network", read_resnet},
+    {"vit", "simple vision transformer: fixed 2-d positions, pre-norm blocks, mean over the patches",
+     "The vision transformer", read_vision_transformer},
+    {"text-transformer",
+     "transformer of texts: their classes, hidden words (BERT's), or each next word; post- or pre-norm",
+     "The transformer of texts", read_text_transformer},
+    {"torchscript", "a module of one's own, as torch.jit.script saves it; its forward gives logits",
+     "A module of one's own", read_torchscript},
+    {"quadratic", "a noisy quadratic with a known optimum; needs no data", "The noisy quadratic", read_quadratic},
+    {"none", "no model: the same methods on virtual time alone", "", read_none},
+};
+
 }  // namespace
+
+void forbid(Settings& table, const char* key, const std::string& message) {
+  if (table.has(key))
+    table.fault(key, message);
+  else
+    table.leave_out(key);
+}
+
+MaskingOptions read_masking(Settings& table, bool is_asked_for, std::string_view by) {
+  MaskingOptions options;
+  options.share =
+      table.number({"masked_share", "Of masked language models: share of a text's tokens that are to be found."},
+                   {.low = 0, .high = 1, .low_open = true}, options.share);
+  options.most =
+      table.integer({"most_masked", "Of masked language models: most tokens of a text that are to be found."}, 1,
+                    1 << 20, options.most);
+  const bool is_static = table.choice(
+      {"masking", "Of masked language models: drawn anew at each visit, or fixed for each copy of a text."},
+      {{"dynamic", false}, {"static", true}}, false);
+  const std::int64_t copies = table.integer(
+      {"mask_copies", "Of static masking: copies of each text, masked once each, which take turns."}, 1, 1 << 20, 10);
+  if (is_static) options.copies = copies;
+  if (is_asked_for && !is_static) forbid(table, "mask_copies", "must be left out: dynamic masking has no copies");
+  if (!is_asked_for)
+    for (const char* key : {"masked_share", "most_masked", "masking", "mask_copies"})
+      forbid(table, key, fmt::format("must be left out: only {} looks at it", by));
+  return options;
+}
 
 ObjectivePlan plan_objective(Settings& training, Settings& root, const ObjectiveContext& context) {
   const bool dataset_named = training.has("dataset");
@@ -524,10 +502,8 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
         .parameters = model.parameters,
         .memory = {.chunk_samples = model.chunk_samples}};
 
-  ObjectivePlan plan{.load = {},
-                     .time_only = model.time_only,
-                     .samples_per_micro_batch = batch_size,
-                     .divides_data = how.partition.has_value()};
+  ObjectivePlan plan{
+      .time_only = model.time_only, .samples_per_micro_batch = batch_size, .divides_data = how.partition.has_value()};
   if (how.partition && how.batching.is_formed()) {
     training.fault("partition", "must be left out where batching is \"packed\" or \"bucketed\"");
     return plan;
@@ -595,31 +571,6 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   }
   return plan;
 }
-
-namespace {
-
-Model read_none(Settings&) { return {.time_only = true}; }
-
-constexpr ModelRow rows[] = {
-    {"linear", "softmax regression: one dense layer; of texts a bag of words", "", read_linear},
-    {"mlp", "fully connected layers with ReLU; [models.mlp] hidden gives the widths", "The multilayer perceptron",
-     read_mlp},
-    {"cnn", "convolutions with ReLU and max-pooling, then two dense layers; batch normalisation as an option",
-     "The convolutional network", read_cnn},
-    {"resnet", "residual network of 6 n + 2 layers for small images (ResNet-8, -14, -20); batch or group normalisation",
-     "The residual network", read_resnet},
-    {"vit", "simple vision transformer: fixed 2-d positions, pre-norm blocks, mean over the patches",
-     "The vision transformer", read_vision_transformer},
-    {"text-transformer",
-     "transformer of texts: their classes, hidden words (BERT's), or each next word; post- or pre-norm",
-     "The transformer of texts", read_text_transformer},
-    {"torchscript", "a module of one's own, as torch.jit.script saves it; its forward gives logits",
-     "A module of one's own", read_torchscript},
-    {"quadratic", "a noisy quadratic with a known optimum; needs no data", "The noisy quadratic", read_quadratic},
-    {"none", "no model: the same methods on virtual time alone", "", read_none},
-};
-
-}  // namespace
 
 std::span<const ModelRow> models() { return rows; }
 

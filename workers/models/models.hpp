@@ -20,21 +20,20 @@
 
 namespace syncopate {
 
-// The keys by which a masked language model's table says what is hidden: masked_share, most_masked, masking,
-// mask_copies.
-// `is_asked_for`: something is hidden at all; else each key that is given is a fault. `by`: what asks for it, such as
-// "the task \"masked-lm\"".
+// The keys of a masked language model's table: masked_share, most_masked, masking, mask_copies. Unless something is
+// hidden (`is_asked_for`), each key that is given is a fault. `by`: what asks for it, such as "the task \"masked-lm\"".
 MaskingOptions read_masking(Settings& table, bool is_asked_for, std::string_view by);
 
-// A model whose keys are read: what it needs, and how it is made. Each model has a reader that gives one, and a row of
-// registry.cpp that names the reader.
+// A fault where a key is given that has no effect, since nobody would notice a wrong value.
+void forbid(Settings& table, const char* key, const std::string& message);
+
 inline constexpr std::int64_t largest_width = 1 << 16;
 // A share of what is dropped: all of it would leave nothing to scale.
 inline constexpr Range dropout_range{.low = 0, .high = 1, .high_open = true};
 
 // Why samples of some shape do not suit a model.
 struct Misfit {
-  std::string key;     // of the model's table, that could be another; empty: none
+  std::string key{};   // of the model's table, that could be another; empty: none
   std::string needed;  // "the convolutions need images of at least 16 x 16"
 };
 
@@ -44,24 +43,22 @@ struct ModelFault : std::runtime_error {
   std::string key;
 };
 
-// A network on a data set, an objective without data, or neither. All functions are empty after a fault.
+// A model whose keys are read: a network on a data set, an objective without data, or neither. Each model has a reader
+// that gives one, and a row that names the reader (models.cpp). All functions are empty after a fault.
 struct Model {
   enum class Inputs { numbers, tokens, either };
   Inputs inputs = Inputs::numbers;
-  // What a data set of these inputs lacks for it, if it does; empty: nothing ever. The network is made of those that
-  // fit.
+  // Why a data set of these inputs does not fit; empty: all do. The network is made for those that fit.
   std::function<std::optional<Misfit>(const DatasetSize&)> misfit{};
-  // It may throw a ModelFault where that takes more than the shape. To be called while the settings live.
+  // Throws a ModelFault where no network can be made. To be called while the settings live.
   std::function<Network(const DatasetSize&)> network{};
-  // Throws a ModelFault where micro-batches of so many samples cannot be trained on. Empty: any can. Called as
-  // `network`.
+  // Throws a ModelFault where micro-batches of so many samples cannot be trained on. Empty: any can.
   std::function<void(const DatasetSize&, std::int64_t samples)> try_micro_batch{};
   bool learns_targets = false;       // numbers instead of classes
   bool learns_token_labels = false;  // a label of each token instead of one for all
   ComputedTokens computed{};         // of sequences
   std::string longest_key{};         // what they are cut by
-  // Samples of a network that are evaluated together, for the best speed on one core with the kernels that
-  // machine.hpp chooses.
+  // Samples that one core evaluates together for the best speed, with the kernels that machine.hpp chooses.
   std::int64_t chunk_samples = 0;
 
   std::function<std::shared_ptr<const Objective>(std::uint64_t seed, Step first_step)> objective{};
@@ -70,10 +67,7 @@ struct Model {
   bool time_only = false;
 };
 
-class BatchLengths;
-class SampleKinds;
-
-// What a run must know before its objective can be planned.
+// Facts about a run that the plan of its objective needs.
 struct ObjectiveContext {
   std::uint64_t seed = 0;  // of the data order and of generated data
   int workers = 1;
@@ -85,9 +79,8 @@ struct ObjectiveContext {
 
 // An objective whose keys are checked but whose data is not loaded yet.
 struct ObjectivePlan {
-  std::function<std::shared_ptr<const Objective>()> load;  // empty: time-only, or faults
-  // What is timed in its place, where micro-batches are padded: it computes each as its longest sequence so many times.
-  // Else empty.
+  std::function<std::shared_ptr<const Objective>()> load{};  // empty: time-only, or faults
+  // Timed in its place where micro-batches are padded (SamplerOptions::repeats_longest); else empty.
   std::function<std::shared_ptr<const Objective>()> load_timed{};
   bool time_only = false;                  // model = "none"
   std::int64_t parameters = 0;             // P; 0: time-only, or faults
@@ -104,8 +97,7 @@ struct ObjectivePlan {
   std::int64_t validation_samples = 0;
   std::function<std::shared_ptr<const SampleKinds>()> load_kinds{};  // as `load`; empty: no data set
   std::shared_ptr<const BatchLengths> lengths{};  // of micro-batches, where they are needed; null after a fault
-  // Virtual and emulated times are those of a micro-batch whose sequences are padded to its longest; what is computed
-  // of it has no padding, and is the same.
+  // Virtual and emulated times are those of padded micro-batches, which are computed without padding all the same.
   bool pads = false;
   bool asks_for_tokens = false;      // a language model's task: more is asked of a longer sequence
   std::vector<std::string> notes{};  // what is worth knowing of the data's and the model's files; a sentence each
@@ -113,10 +105,10 @@ struct ObjectivePlan {
 
 // Reads training.model, training.dataset, training.micro_batch_size and how sequences make micro-batches, and all
 // tables [models.*] and [datasets.*] of the root, also those of models not chosen, so that an override such as
-// training.model=cnn works. Reads the headers of the data files, and their contents for a digest; what is missing or
-// wrong is a fault of the settings. `load` throws DataFault (data/dataset.hpp) for faults only the contents show;
-// it may be called from any thread and outlives the settings. With model = "none" a data set that is named only gives
-// steps_per_epoch, and lengths where they are needed.
+// training.model=cnn works. Reads the headers of the data files, and their contents for a digest. What is missing or
+// wrong is a fault of the settings. `load` throws DataFault for faults that only the contents show; it may be called
+// from any thread and outlives the settings. With model = "none" a data set that is named only gives steps_per_epoch,
+// and lengths where they are needed.
 ObjectivePlan plan_objective(Settings& training, Settings& root, const ObjectiveContext& context);
 
 // The models one can name in an experiment file. No LibTorch here.
@@ -128,8 +120,7 @@ struct ModelRow {
 };
 std::span<const ModelRow> models();
 
-// Reads the tables [models.*] of the root, also those of models that are not chosen, so that an override such as
-// training.model=cnn works. `chosen` may be null.
+// Reads all tables [models.*] of the root (see plan_objective). `chosen` may be null.
 Model read_models(Settings& root, const ModelRow* chosen);
 
 // LibTorch's, such as "1.13.0".

@@ -1,13 +1,12 @@
-// A feed-forward network as data: a list of layers, with each parameter's shape, place in the flat
-// vector and way to be initialised. What the layers compute is in forward.hpp.
+// A feed-forward network as data: layers, and each parameter's shape, place and initial law. forward.hpp computes it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -17,41 +16,35 @@
 
 namespace syncopate {
 
-// The layers of a network, as data: which of its parameters they use, and with what numbers. How they are put together
-// is in network.hpp, what they compute in forward.hpp.
+class ScriptModule;
+}  // namespace syncopate
+
+// The layers of a network, as data: which of its parameters they use, and with what numbers.
 //
 // Between layers stand images (n, channels, height, width), tokens (n, places, width) or vectors (n, features). Texts
 // are numbers of words first, and then all their tokens one after another, (t, width) (text_objective.hpp).
 // Parameters, buffers and tables are numbered in the network's lists; -1: none.
-class ScriptModule;
-}  // namespace syncopate
-
 namespace syncopate::layer {
 
 struct Flatten {};
 struct Linear {  // of vectors, or of each token
-  int weight = -1;
-  int bias = -1;
+  int weight = -1, bias = -1;
 };
 struct Convolution {
-  int weight = -1;
-  int bias = -1;
+  int weight = -1, bias = -1;
   std::int64_t stride = 1;
   std::int64_t padding = 0;  // pixels of zero on each side
 };
 struct BatchNorm {
-  int weight = -1;
-  int bias = -1;
+  int weight = -1, bias = -1;
   int buffers = -1;  // running mean; the running variance follows
 };
 struct GroupNorm {
-  int weight = -1;
-  int bias = -1;
+  int weight = -1, bias = -1;
   std::int64_t groups = 1;
 };
 struct LayerNorm {  // over the last dimension
-  int weight = -1;
-  int bias = -1;
+  int weight = -1, bias = -1;
 };
 struct Tanh {};
 struct Relu {};
@@ -65,13 +58,12 @@ struct Dropout {
 struct MaxPool {};   // 2 x 2
 struct MeanPool {};  // over all pixels of an image
 
-// What stands between the two is added to what came in. Where the branch has fewer pixels and more channels, the way
+// The branch between the two is added to its input. Where the branch has fewer pixels and more channels, the way
 // around it takes every `stride`-th pixel, with channels of zero on both sides: shortcut A of He et al. 2016.
 struct ResidualBegin {};
 struct ResidualEnd {
   std::int64_t stride = 1;
-  std::int64_t zeros_before = 0;
-  std::int64_t zeros_after = 0;
+  std::int64_t zeros_before = 0, zeros_after = 0;
 };
 
 struct Patches {  // images to tokens: squares row by row, each pixel by pixel, each of those channel by channel
@@ -103,7 +95,7 @@ struct FirstTokens {};  // tokens to vectors: that of each text that begins it
 struct MeanOfTexts {};  // tokens to vectors
 struct AskedTokens {};  // tokens to vectors: those whose outputs the task asks for
 
-// A whole module of the user's own (torch_script.hpp): the only layer of its network, with all parameters and buffers.
+// A whole module of the user's own (torch_script.cpp): the only layer of its network, with all parameters and buffers.
 struct Script {
   std::shared_ptr<const ScriptModule> module;
 };
@@ -119,7 +111,10 @@ using Layer =
                  layer::MeanTokens, layer::BagOfWords, layer::WordEmbedding, layer::TextAttention, layer::FirstTokens,
                  layer::MeanOfTexts, layer::AskedTokens, layer::Tanh, layer::Dropout, layer::Script>;
 
-// What texts are asked for, and so what the outputs of a network mean.
+template <typename Kind, typename... Kinds>
+concept OneOf = (std::is_same_v<Kind, Kinds> || ...);
+
+// The task on texts, which gives the outputs of a network their meaning.
 struct TextTask {
   enum class Kind {
     classification,  // a text's class
@@ -130,12 +125,11 @@ struct TextTask {
   MaskingOptions masking{};  // of masked_lm
   bool own_labels = false;   // of masked_lm: nothing is hidden, and the data set's labels of tokens are the answers
   std::int64_t longest = 0;  // tokens that a text is cut to; 0: none is cut
-  // Of what sees texts of unlike length together:
+  // For modules that see texts of unlike length together:
   bool pads = true;          // whether it may; else those of one length alone stand together
   std::int32_t padding = 0;  // the token behind the shorter ones' ends
 };
 
-// Of a text.
 inline ComputedTokens computed_by(const TextTask& task) {
   return {.longest = task.longest, .last_is_answer = task.kind == TextTask::Kind::causal_lm};
 }
@@ -167,8 +161,8 @@ struct Buffer {
   std::shared_ptr<const std::vector<float>> given{};  // the first values, of a script module's
 };
 
-// Weights are drawn from the normal law of this deviation, and biases are zero. Without: as PyTorch's Linear and Conv2d
-// do by default, both uniform within 1 / sqrt(fan-in).
+// Weights are drawn from the normal law of this deviation, and biases are zero. Without it, both are uniform within
+// 1 / sqrt(fan-in), as in PyTorch's Linear and Conv2d.
 using NormalWeights = std::optional<double>;
 
 struct LinearOptions {
@@ -185,12 +179,12 @@ struct ConvolutionOptions {
   NormalWeights deviation{};
 };
 
-// What a module that was loaded from a file has, in its own order. Places in flat vectors follow.
+// The contents of a module that was loaded from a file, in its own order. Places in flat vectors follow.
 struct ScriptContents {
-  std::vector<Parameter> parameters;
-  std::vector<Buffer> buffers;  // those that a training step changes
-  bool mixes_samples = false;   // micro-batches that are evaluated together would disturb each other
-  bool draws = false;           // in training it asks for random numbers
+  std::vector<Parameter> parameters{};
+  std::vector<Buffer> buffers{};  // those that a training step changes
+  bool mixes_samples = false;     // micro-batches that are evaluated together would disturb each other
+  bool draws = false;             // in training it asks for random numbers
   std::string why_no_derivative{};
   std::string note{};  // what the user should know of it and is no fault
 };
@@ -206,31 +200,30 @@ class Network {
   Network& silu() { return append(layer::Silu{}); }
   Network& gelu() { return append(layer::Gelu{}); }
   Network& tanh() { return append(layer::Tanh{}); }
-  // Of anything but logits; a share of 0 appends nothing. Draws as many numbers as there are features by now.
+  // Not for logits. A share of 0 appends nothing. Draws one number per feature.
   Network& dropout(double share);
 
-  // Of images.
+  // For images.
   Network& convolution(const ConvolutionOptions& options);
   Network& batch_norm(double scale = 1);  // the initial value of its weights
   Network& group_norm(std::int64_t groups, double scale = 1);
   Network& max_pool();   // 2 x 2
   Network& mean_pool();  // leaves vectors
 
-  // What is appended between the two is added to what comes in; `stride`: that of the convolutions between them.
+  // The branch between the two is added to its input; `stride`: that of its convolutions.
   Network& begin_residual();
   Network& end_residual(std::int64_t stride = 1);
 
-  // Tokens: made of images, told apart, mixed, and brought together.
+  // For tokens: made from images, marked with places, mixed, averaged.
   Network& patches(std::int64_t size);  // must divide height and width
-  Network& sine_positions();            // a width that layers.hpp has them for
+  Network& sine_positions();            // of a width that sine_positions_2d takes
   Network& layer_norm();                // of vectors too
   Network& attention(std::int64_t heads);
   Network& mean_tokens();  // leaves vectors
 
   // Texts.
   Network& bag_of_words(std::int64_t outputs);  // leaves vectors
-  // Tokens of a width, told apart by their places, of which there are as many as the longest text has tokens; drawn
-  // from the normal law.
+  // Tokens of a width, by word and place; as many places as the longest text has tokens. Drawn from the normal law.
   Network& embed_words(std::int64_t width, std::int64_t places, double deviation);
   Network& text_attention(std::int64_t heads, bool causal);
   // Each leaves vectors.
@@ -246,14 +239,13 @@ class Network {
   // The only layer of its network.
   Network& script(std::shared_ptr<const ScriptModule> module, const ScriptContents& contents, std::int64_t outputs);
 
-  // What follows is the head: what turns what the body has found into answers to one task.
+  // The layers that follow are the head, which turns the body's features into answers to one task.
   Network& begin_head() {
     body_parameters_ = parameters_.size();
     return *this;
   }
 
-  // Fixes the flat layout: parameters of 2 and more dimensions first, then the others, each group in
-  // the order of the layers. Call last.
+  // Fixes the flat layout: parameters of 2 and more dimensions first, then the others, by layers. Call last.
   Network& lay_out();
 
   const SampleShape& input() const { return input_; }
@@ -264,11 +256,11 @@ class Network {
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // Indices into parameters(), by ascending offset.
   const std::vector<std::size_t>& flat_order() const { return flat_order_; }
-  std::vector<ParameterTensor> tensors() const;  // likewise
-  // Those of parameters() that come before its head; none where there is no head.
+  std::vector<ParameterTensor> tensors() const;  // in that order
+  // How many of parameters() come before the head; 0: there is no head.
   std::size_t body_parameters() const { return body_parameters_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
-  // What layers need besides and nobody trains.
+  // Numbers that layers need and nobody trains.
   const std::vector<std::vector<float>>& tables() const { return tables_; }
 
   // Whether samples of different micro-batches may stand in one batch, in training.
@@ -277,12 +269,12 @@ class Network {
   bool draws() const { return draws_; }
   // Why derivatives of an evaluation cannot be had; empty: they can.
   const std::string& why_no_derivative() const { return why_no_derivative_; }
-  // What the user should know of a module's file; empty: nothing.
+  // A note for the user about a module's file, or empty.
   const std::string& note() const { return note_; }
 
   std::size_t parameter_floats() const;
   std::size_t weight_floats() const;  // the first, decayed range of the flat vector
-  std::size_t buffer_floats() const;
+  std::size_t buffer_floats() const { return buffers_.empty() ? 0 : buffers_.back().offset + buffers_.back().size; }
 
  private:
   enum class Form { image, tokens, vector, words, texts };
@@ -315,8 +307,13 @@ class Network {
   std::string note_;
 };
 
-// Where the training of a network starts.
-// (P,) in the flat layout. Parameter p is drawn from stream p, so that its values do not depend on the others' sizes.
+// Where a training starts: (P,) in the flat layout. Parameter p is drawn from stream p, whatever the others' sizes.
 std::vector<float> initial_parameters(const Network& network, std::uint64_t seed);
+
+// Fixed positions of tokens on a grid: sines and cosines of both coordinates at geometrically spaced frequencies.
+// Source:  Vaswani et al. 2017 for one coordinate; for two, Beyer et al. 2022, "Better plain ViT baselines".
+// Shapes:  (height x width, dimension), row by row: sin x w_i, cos x w_i, sin y w_i, cos y w_i, each for
+//          i = 0 .. d / 4 - 1, with w_i = 10000^(-i / (d / 4 - 1)). The dimension d is a multiple of 4, and at least 8.
+std::vector<float> sine_positions_2d(std::int64_t height, std::int64_t width, std::int64_t dimension);
 
 }  // namespace syncopate

@@ -3,13 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
-#include <stdexcept>
-#include <string>
 
 #include "workers/data/datasets.hpp"
-#include "workers/models/models.hpp"
 #include "workers/models/torch_library.hpp"
 
 namespace syncopate {
@@ -24,7 +20,7 @@ std::string digest_of(const std::filesystem::path& file) {
   }
 }
 
-// What the file holds is known to LibTorch alone, which is loaded for it: where that fails, it is no fault of the file.
+// LibTorch alone knows what the file holds, and is loaded for it. Where that fails, it is no fault of the file.
 Network load_network(Settings& table, const DatasetSize& data, const ScriptOptions& options) {
   const std::filesystem::path file = table.file("file");
   if (file.empty()) return Network(data.shape);
@@ -45,17 +41,11 @@ Network load_network(Settings& table, const DatasetSize& data, const ScriptOptio
 enum class Loss { cross_entropy, masked, causal, squared_error };
 
 TextTask::Kind kind_of(Loss loss) {
-  switch (loss) {
-    case Loss::masked:
-      return TextTask::Kind::masked_lm;
-    case Loss::causal:
-      return TextTask::Kind::causal_lm;
-    default:
-      return TextTask::Kind::classification;
-  }
+  using enum TextTask::Kind;
+  return loss == Loss::masked ? masked_lm : loss == Loss::causal ? causal_lm : classification;
 }
 
-// What is asked of the data.
+// The model's demands on the data.
 struct Asked {
   Loss loss;
   std::int64_t longest;     // of sequences; 0: none is cut

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <stdexcept>
+#include <string>
 
 #include "workers/config/settings.hpp"
 #include "workers/models/models.hpp"
@@ -12,8 +14,7 @@ namespace syncopate {
 
 Model read_torchscript(Settings& table);
 
-// What is asked for of a module that is loaded from a file.
-// Why a file cannot be trained: what was found, and what would be right.
+// Why a module's file cannot be trained: what was found, and what would be right.
 struct ScriptFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -24,11 +25,16 @@ struct ScriptOptions {
   bool squared_error = false;  // the loss, of numbers; else cross-entropy
   TextTask task{};             // of tokens
 
-  // Whether it bears them is tried.
+  // How many samples at once are tried.
   struct Trial {
     std::int64_t trained = 0;    // samples of a micro-batch; 0: not tried
     std::int64_t evaluated = 0;  // samples that are evaluated together; 0: not tried
   } trial{};
 };
+
+// The network that a module is. Throws ScriptFault. The same file, data and options give the same once more. Only the
+// library with LibTorch has it (torch_script.cpp): the program calls load_script_network.
+Network script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
+                       const ScriptOptions& options);
 
 }  // namespace syncopate

@@ -1,21 +1,13 @@
 #include "workers/models/text_objective.hpp"
 
-#include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <cassert>
-#include <cstddef>
-#include <cstdint>
 #include <map>
 #include <numeric>
-#include <utility>
 
 #include "workers/base/process.hpp"
-#include "workers/data/dataset.hpp"
 #include "workers/models/forward.hpp"
-#include "workers/models/network.hpp"
-#include "workers/models/torch_objective.hpp"
 
 namespace syncopate {
 
@@ -23,8 +15,7 @@ namespace {
 
 using Texts = std::span<const std::span<const std::int32_t>>;
 
-// A group's slots are at most a third more than its longest text's tokens each would be, or than few: what is padded
-// costs less than another group.
+// Lengths that differ by little, or by at most a quarter: padding costs less than another group.
 bool may_join(std::int64_t length, std::int64_t other, bool pads) {
   if (!pads) return length == other;
   constexpr std::int64_t always = 3;
@@ -59,185 +50,21 @@ TextGroup group_of(Texts texts, std::int64_t begin) {
   return group;
 }
 
-}  // namespace
-
-SequenceBatch::SequenceBatch(const std::vector<std::span<const std::int32_t>>& texts, bool pads) {
-  std::int64_t count = 0;
-  for (const auto& text : texts) count += std::ssize(text);
-  tokens = indices(count);
-  places = indices(count);
-  begins = indices(std::ssize(texts));
-  std::int64_t begin = 0;
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    begins.data_ptr<std::int64_t>()[i] = begin;
-    std::ranges::copy(texts[i], tokens.data_ptr<std::int64_t>() + begin);
-    std::iota(places.data_ptr<std::int64_t>() + begin, places.data_ptr<std::int64_t>() + begin + std::ssize(texts[i]),
-              std::int64_t{0});
-    begin += std::ssize(texts[i]);
-  }
-  begin = 0;
-  for (std::size_t first = 0, end = 0; first < texts.size(); first = end) {
-    while (end < texts.size() && may_join(std::ssize(texts[end]), std::ssize(texts[first]), pads)) ++end;
-    groups.push_back(group_of(Texts(texts).subspan(first, end - first), begin));
-    begin += groups.back().tokens;
-  }
-}
-
-namespace {
-
-// Logits of one model; of an ensemble those of its members' mean probabilities, up to a constant, which a softmax does
-// not see.
-at::Tensor predict(const Network& network, std::span<const float* const> members, const SequenceBatch& texts) {
-  std::vector<at::Tensor> logits;
-  for (const float* const parameters : members)
-    logits.push_back(forward(network, view_parameters(network, parameters), texts, Mode::evaluate));
-  if (logits.size() == 1) return logits.front();
-  for (at::Tensor& each : logits) each = at::log_softmax(each, 1);
-  return at::logsumexp(at::stack(logits), 0);
-}
-
-}  // namespace
-
-TextObjective::TextObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
-                             std::int64_t chunk_samples, double label_smoothing)
-    : network_(std::move(network)),
-      dataset_(std::move(dataset)),
-      sampler_(sampling),
-      chunk_samples_(chunk_samples),
-      label_smoothing_(label_smoothing) {
-  assert(network_.input() == dataset_->size().shape && network_.buffers().empty());
-  assert(sampling.samples <= dataset_->size().train);
-}
-
-std::vector<float> TextObjective::initial_parameters(std::uint64_t seed) const {
-  return syncopate::initial_parameters(network_, seed);
-}
-
-std::vector<AskedText> TextObjective::texts_of(std::span<const MicroBatch> micro_batches) const {
-  std::vector<AskedText> texts;
-  std::vector<std::uint32_t> numbers;
-  std::vector<std::int32_t> lengths;
-  for (std::size_t m = 0; m < micro_batches.size(); ++m) {
-    numbers.clear();
-    sampler_.append_samples(micro_batches[m], numbers);
-    lengths.clear();
-    if (sampler_.options().repeats_longest) sampler_.append_lengths(micro_batches[m], lengths);
-    for (std::size_t i = 0; i < numbers.size(); ++i)
-      texts.push_back({.sample = numbers[i],
-                       .epoch = sampler_.epoch(micro_batches[m]),
-                       .micro_batch = static_cast<std::int64_t>(m),
-                       .asked = lengths.empty() ? 0 : lengths[i]});
-  }
-  return texts;
-}
-
-std::optional<std::uint64_t> TextObjective::seed_of_draws(const MicroBatch& micro_batch) const {
-  if (!network_.draws()) return std::nullopt;
-  return syncopate::seed_of_draws(seed(), sampler_.in_data(micro_batch));
-}
-
-PartialGradient TextObjective::gradient(const float* flat, const float*,
-                                        std::span<const MicroBatch> micro_batches) const {
-  assert(!micro_batches.empty());
-  use_one_thread();
-  const std::size_t together = fuses_micro_batches() ? micro_batches.size() : 1;
-
-  PartialGradient result;
-  std::vector<at::Tensor> sum;
-  for (std::size_t first = 0; first < micro_batches.size(); first += together) {
-    throw_if_interrupted();
-    const TextQuestions questions =
-        ask(*dataset_, Split::train, texts_of(micro_batches.subspan(first, together)), network_.task(), seed());
-    const SeededDraws draws(seed_of_draws(micro_batches[first]));
-    auto parameters = view_parameters(network_, flat);
-    for (auto& parameter : parameters) parameter.requires_grad_();
-    const Visits visits{.seed = seed(), .samples = questions.samples, .epochs = questions.epochs};
-    const auto logits = forward(network_, parameters, questions.texts, Mode::train, &visits);
-    const LossSums loss = cross_entropy(logits, questions.answers, label_smoothing_, questions.weights);
-    result.loss_sum += loss.reported.item<float>();
-    add_to(sum, gradients_of(loss.minimised, parameters));
-  }
-  result.segments = segments_of(network_, std::move(sum));
-  return result;
-}
-
-EvaluationSums TextObjective::evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
-                                       std::int64_t end) const {
-  return evaluate_ensemble({&parameters, 1}, {&buffers, 1}, split, begin, end);
-}
-
-EvaluationSums TextObjective::evaluate_samples(const float* parameters, const float*, Split split,
-                                               std::span<const std::uint32_t> samples) const {
-  return evaluate_texts({&parameters, 1}, split, samples);
-}
-
-EvaluationSums TextObjective::evaluate_ensemble(std::span<const float* const> parameters, std::span<const float* const>,
-                                                Split split, std::int64_t begin, std::int64_t end) const {
-  assert(0 <= begin && begin <= end && end <= evaluation_samples(split));
-  std::vector<std::uint32_t> samples(static_cast<std::size_t>(end - begin));
-  std::iota(samples.begin(), samples.end(), static_cast<std::uint32_t>(begin));
-  return evaluate_texts(parameters, split, samples);
-}
-
-EvaluationSums TextObjective::evaluate_texts(std::span<const float* const> parameters, Split split,
-                                             std::span<const std::uint32_t> samples) const {
-  assert(!parameters.empty());
-  use_one_thread();
-  const c10::InferenceMode guard;
-  EvaluationSums sums;
-  const auto chunk = static_cast<std::size_t>(chunk_samples_);
-  for (std::size_t first = 0; first < samples.size(); first += chunk) {
-    throw_if_interrupted();
-    std::vector<AskedText> texts;
-    for (const std::uint32_t sample : samples.subspan(first, std::min(chunk, samples.size() - first)))
-      texts.push_back({.sample = sample});
-    const TextQuestions questions = ask(*dataset_, split, std::move(texts), network_.task(), seed());
-    const auto logits = predict(network_, parameters, questions.texts);
-    sums.loss += at::cross_entropy_loss(logits, questions.answers, {}, at::Reduction::Sum).item<float>();
-    sums.correct += logits.argmax(1).eq(questions.answers).sum().item<std::int64_t>();
-    sums.samples += questions.answers.numel();
-  }
-  return sums;
-}
-
-// Where texts are asked for nothing there is no mean, and nothing to learn.
-std::vector<double> TextObjective::derivative(const float* parameters, const float*, Split split, std::int64_t begin,
-                                              std::int64_t end, std::span<const double> direction) const {
-  use_one_thread();
-  const c10::AutoGradMode differentiates(true);
-  Derivatives sum(network_, parameters, direction);
-  std::int64_t answers = 0;
-  for (std::int64_t first = begin; first < end; first += chunk_samples_) {
-    throw_if_interrupted();
-    std::vector<AskedText> texts;
-    for (std::int64_t sample = first; sample < std::min(first + chunk_samples_, end); ++sample)
-      texts.push_back({.sample = static_cast<std::uint32_t>(sample)});
-    const TextQuestions questions = ask(*dataset_, split, std::move(texts), network_.task(), seed());
-    if (questions.answers.numel() == 0) continue;
-    const auto logits = forward(network_, sum.parameters(), questions.texts, Mode::evaluate);
-    sum.add(at::cross_entropy_loss(logits, questions.answers, {}, at::Reduction::Sum));
-    answers += questions.answers.numel();
-  }
-  return sum.mean_over(std::max<std::int64_t>(answers, 1));
-}
-
-namespace {
-
 using Kind = TextTask::Kind;
 
-// As it is shown, and what of it is asked for.
+// A text as it is shown, and what of it is asked for.
 struct ShownText {
   std::span<const std::int32_t> tokens;
-  MaskedText masked;                 // what `tokens` is of, where something is hidden
-  std::vector<std::int64_t> places;  // of the outputs that are asked for; of a class none
-  std::vector<std::int64_t> answers;
+  MaskedText masked{};                 // what `tokens` is of, where something is hidden
+  std::vector<std::int64_t> places{};  // of the outputs that are asked for; none for a class
+  std::vector<std::int64_t> answers{};
 };
 
 std::span<const std::int32_t> cut(std::span<const std::int32_t> tokens, std::int64_t longest) {
   return longest > 0 ? tokens.first(std::min(tokens.size(), static_cast<std::size_t>(longest))) : tokens;
 }
 
-// The tokens as they are, which the data set's labels ask for.
+// Asks for the tokens that have a label in the data set.
 void ask_own_labels(std::span<const std::int32_t> labels, std::size_t asked, ShownText& shown) {
   for (std::size_t place = 0; place < asked; ++place) {
     if (labels[place] == ignored_label) continue;
@@ -250,7 +77,7 @@ void ask_own_labels(std::span<const std::int32_t> labels, std::size_t asked, Sho
 ShownText show(const Dataset& dataset, Split split, const AskedText& text, const TextTask& task, std::uint64_t seed) {
   const auto tokens = cut(dataset.tokens(split, text.sample), task.longest);
   const auto own = cut(tokens, text.asked);
-  ShownText shown{.tokens = tokens, .masked = {}, .places = {}, .answers = {}};
+  ShownText shown{.tokens = tokens};
   switch (task.kind) {
     case Kind::classification:
       shown.answers.resize(1);
@@ -286,6 +113,124 @@ at::Tensor tensor_of(const std::vector<std::int64_t>& values) {
 
 }  // namespace
 
+SequenceBatch::SequenceBatch(const std::vector<std::span<const std::int32_t>>& texts, bool pads) {
+  std::int64_t count = 0;
+  for (const auto& text : texts) count += std::ssize(text);
+  tokens = indices(count);
+  places = indices(count);
+  begins = indices(std::ssize(texts));
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    begins.data_ptr<std::int64_t>()[i] = begin;
+    std::ranges::copy(texts[i], tokens.data_ptr<std::int64_t>() + begin);
+    std::iota(places.data_ptr<std::int64_t>() + begin, places.data_ptr<std::int64_t>() + begin + std::ssize(texts[i]),
+              std::int64_t{0});
+    begin += std::ssize(texts[i]);
+  }
+  begin = 0;
+  for (std::size_t first = 0, end = 0; first < texts.size(); first = end) {
+    while (end < texts.size() && may_join(std::ssize(texts[end]), std::ssize(texts[first]), pads)) ++end;
+    groups.push_back(group_of(Texts(texts).subspan(first, end - first), begin));
+    begin += groups.back().tokens;
+  }
+}
+
+std::vector<AskedText> TextObjective::texts_of(std::span<const MicroBatch> micro_batches) const {
+  std::vector<AskedText> texts;
+  std::vector<std::uint32_t> numbers;
+  std::vector<std::int32_t> lengths;
+  for (std::size_t m = 0; m < micro_batches.size(); ++m) {
+    numbers.clear();
+    sampler_.append_samples(micro_batches[m], numbers);
+    lengths.clear();
+    if (sampler_.options().repeats_longest) sampler_.append_lengths(micro_batches[m], lengths);
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      texts.push_back({.sample = numbers[i],
+                       .epoch = sampler_.epoch(micro_batches[m]),
+                       .micro_batch = static_cast<std::int64_t>(m),
+                       .asked = lengths.empty() ? 0 : lengths[i]});
+  }
+  return texts;
+}
+
+PartialGradient TextObjective::gradient(const float* flat, const float*,
+                                        std::span<const MicroBatch> micro_batches) const {
+  assert(!micro_batches.empty());
+  use_one_thread();
+  const std::size_t together = fuses_micro_batches() ? micro_batches.size() : 1;
+
+  PartialGradient result;
+  std::vector<at::Tensor> sum;
+  for (std::size_t first = 0; first < micro_batches.size(); first += together) {
+    throw_if_interrupted();
+    const TextQuestions questions =
+        ask(*dataset_, Split::train, texts_of(micro_batches.subspan(first, together)), network_.task(), seed());
+    const SeededDraws draws(seed_of(micro_batches[first]));
+    auto parameters = view_parameters(network_, flat);
+    for (auto& parameter : parameters) parameter.requires_grad_();
+    const Visits visits{.seed = seed(), .samples = questions.samples, .epochs = questions.epochs};
+    const auto logits = forward(network_, parameters, questions.texts, Mode::train, &visits);
+    const LossSums loss = cross_entropy(logits, questions.answers, label_smoothing_, questions.weights);
+    result.loss_sum += loss.reported.item<float>();
+    add_to(sum, gradients_of(loss.minimised, parameters));
+  }
+  result.segments = segments_of(network_, std::move(sum));
+  return result;
+}
+
+EvaluationSums TextObjective::evaluate_ensemble(std::span<const float* const> parameters, std::span<const float* const>,
+                                                Split split, std::int64_t begin, std::int64_t end) const {
+  assert(0 <= begin && begin <= end && end <= evaluation_samples(split));
+  std::vector<std::uint32_t> samples(static_cast<std::size_t>(end - begin));
+  std::iota(samples.begin(), samples.end(), static_cast<std::uint32_t>(begin));
+  return evaluate_texts(parameters, split, samples);
+}
+
+EvaluationSums TextObjective::evaluate_texts(std::span<const float* const> parameters, Split split,
+                                             std::span<const std::uint32_t> samples) const {
+  assert(!parameters.empty());
+  use_one_thread();
+  const c10::InferenceMode guard;
+  EvaluationSums sums;
+  const auto chunk = static_cast<std::size_t>(chunk_samples_);
+  for (std::size_t first = 0; first < samples.size(); first += chunk) {
+    throw_if_interrupted();
+    std::vector<AskedText> texts;
+    for (const std::uint32_t sample : samples.subspan(first, std::min(chunk, samples.size() - first)))
+      texts.push_back({.sample = sample});
+    const TextQuestions questions = ask(*dataset_, split, std::move(texts), network_.task(), seed());
+    std::vector<at::Tensor> of_members;
+    for (const float* const member : parameters)
+      of_members.push_back(forward(network_, view_parameters(network_, member), questions.texts, Mode::evaluate));
+    const auto logits = ensemble_logits(std::move(of_members));
+    sums.loss += at::cross_entropy_loss(logits, questions.answers, {}, at::Reduction::Sum).item<float>();
+    sums.correct += logits.argmax(1).eq(questions.answers).sum().item<std::int64_t>();
+    sums.samples += questions.answers.numel();
+  }
+  return sums;
+}
+
+// Where texts are asked for nothing there is no mean, and nothing to learn.
+std::vector<double> TextObjective::derivative(const float* parameters, const float*, Split split, std::int64_t begin,
+                                              std::int64_t end, std::span<const double> direction) const {
+  use_one_thread();
+  const c10::AutoGradMode differentiates(true);
+  Derivatives sum(network_, parameters, direction);
+  std::int64_t answers = 0;
+  for (std::int64_t first = begin; first < end; first += chunk_samples_) {
+    throw_if_interrupted();
+    std::vector<AskedText> texts;
+    for (std::int64_t sample = first; sample < std::min(first + chunk_samples_, end); ++sample)
+      texts.push_back({.sample = static_cast<std::uint32_t>(sample)});
+    const TextQuestions questions = ask(*dataset_, split, std::move(texts), network_.task(), seed());
+    if (questions.answers.numel() == 0) continue;
+    const auto logits = forward(network_, sum.parameters(), questions.texts, Mode::evaluate);
+    sum.add(at::cross_entropy_loss(logits, questions.answers, {}, at::Reduction::Sum));
+    answers += questions.answers.numel();
+  }
+  return sum.mean_over(std::max<std::int64_t>(answers, 1));
+}
+
 TextQuestions ask(const Dataset& dataset, Split split, std::vector<AskedText> texts, const TextTask& task,
                   std::uint64_t seed) {
   std::ranges::stable_sort(texts, std::greater<>(), [&](const AskedText& text) {
@@ -307,9 +252,7 @@ TextQuestions ask(const Dataset& dataset, Split split, std::vector<AskedText> te
   }
   TextQuestions result{.texts = SequenceBatch(sequences, task.pads),
                        .answers = tensor_of(answers),
-                       .weights = at::empty({std::ssize(answers)}, at::kFloat),
-                       .samples = {},
-                       .epochs = {}};
+                       .weights = at::empty({std::ssize(answers)}, at::kFloat)};
   for (const AskedText& text : texts) {
     result.samples.push_back(text.sample);
     result.epochs.push_back(text.epoch);

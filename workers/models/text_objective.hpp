@@ -1,32 +1,28 @@
-// The objective of a network on a data set of tokens, with LibTorch's kernels and automatic differentiation. LibTorch
-// itself stays out of this header.
+// The objective of a network on a data set of tokens, with LibTorch. For sources with LibTorch alone.
 //
-// Texts are evaluated together without any padding, so that what a micro-batch gives does not
-// depend on the others that are evaluated with it. A module of the user's own may see padding, if that changes nothing
-// of what it gives. The loss of a micro-batch is the mean over what its texts are asked
-// for. Means of micro-batches are then averaged as of any objective: where some are asked for more than others, that is
-// not the mean over all that is asked for. The sums of an evaluation are over that.
+// Texts are evaluated together without padding, so that a micro-batch's result does not depend on the others that are
+// evaluated with it. A module of the user's own may see padding, if that leaves its outputs the same. The loss of a
+// micro-batch is the mean over what its texts are asked for. The mean of such means, which a step takes, is not the
+// mean over all questions where micro-batches have unlike numbers. An evaluation sums over all questions.
 #pragma once
 
 #include <ATen/ATen.h>
 
-#include <cstddef>
+#include <cassert>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "workers/data/dataset.hpp"
 #include "workers/data/sampler.hpp"
 #include "workers/models/network.hpp"
+#include "workers/models/torch_objective.hpp"
 #include "workers/training/objective.hpp"
 
 namespace syncopate {
 
-// Texts as LibTorch's kernels take them: all tokens of a batch one after another, without padding, so that a text's
-// result does not depend on those beside it. Only attention, where tokens of a text meet, pads: in groups of texts of
-// nearly one length. For sources with LibTorch alone.
 // Texts that attention takes together.
 struct TextGroup {
   std::int64_t begin = 0;   // in the batch's tokens
@@ -39,9 +35,10 @@ struct TextGroup {
   at::Tensor lengths;          // (texts,) int64
 };
 
+// Texts as LibTorch's kernels take them: all tokens of a batch one after another, without padding. Only attention,
+// where tokens of a text meet, pads: in groups of texts of nearly one length.
 struct SequenceBatch {
-  // In the order in which they are given; best by length, which makes groups large. `pads`: false: groups are of texts
-  // of one length.
+  // In the given order; sorted by length, groups are large. Without `pads` a group has texts of one length.
   explicit SequenceBatch(const std::vector<std::span<const std::int32_t>>& texts, bool pads = true);
 
   at::Tensor tokens;              // (t,) int64
@@ -53,56 +50,34 @@ struct SequenceBatch {
 
 struct AskedText;
 
-class TextObjective : public Objective, public DividedData {
+class TextObjective : public NetworkObjective {
  public:
-  // The arguments are TorchObjective's; the network has no buffers.
+  // The network has no buffers.
   TextObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
-                std::int64_t chunk_samples, double label_smoothing = 0);
-
-  std::size_t parameters() const override { return network_.parameter_floats(); }
-  std::size_t weights() const override { return network_.weight_floats(); }
-  std::vector<ParameterTensor> tensors() const override { return network_.tensors(); }
-  std::vector<float> initial_parameters(std::uint64_t seed) const override;
+                std::int64_t chunk_samples, double label_smoothing = 0)
+      : NetworkObjective(std::move(network), std::move(dataset), sampling, chunk_samples, label_smoothing) {
+    assert(network_.buffers().empty());
+  }
 
   PartialGradient gradient(const float* parameters, const float* buffers,
                            std::span<const MicroBatch> micro_batches) const override;
 
-  std::int64_t chunk_samples() const override { return chunk_samples_; }
-  bool fuses_micro_batches() const override { return network_.fuses(); }
-  std::int64_t samples_per_micro_batch() const override { return sampler_.samples_per_micro_batch(); }
-  std::int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
-  std::int64_t samples_of(Rank worker) const override { return samples_in(sampler_.options().shards, worker); }
-
-  std::int64_t evaluation_samples(Split split) const override { return dataset_->size().samples(split); }
-  std::int64_t validation_samples() const override { return dataset_->size().validation; }
-  EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
-                          std::int64_t end) const override;
-  EvaluationSums evaluate_samples(const float* parameters, const float* buffers, Split split,
-                                  std::span<const std::uint32_t> samples) const override;
+  EvaluationSums evaluate_samples(const float* parameters, const float*, Split split,
+                                  std::span<const std::uint32_t> samples) const override {
+    return evaluate_texts({&parameters, 1}, split, samples);
+  }
   EvaluationSums evaluate_ensemble(std::span<const float* const> parameters, std::span<const float* const> buffers,
                                    Split split, std::int64_t begin, std::int64_t end) const override;
 
   std::vector<double> derivative(const float* parameters, const float* buffers, Split split, std::int64_t begin,
                                  std::int64_t end, std::span<const double> direction) const override;
 
-  const Network& network() const { return network_; }
-
  private:
   EvaluationSums evaluate_texts(std::span<const float* const> parameters, Split split,
                                 std::span<const std::uint32_t> samples) const;
-  std::uint64_t seed() const { return sampler_.options().seed; }
-  // Of what LibTorch's operators draw in the forward pass of a micro-batch, where they do.
-  std::optional<std::uint64_t> seed_of_draws(const MicroBatch& micro_batch) const;
   std::vector<AskedText> texts_of(std::span<const MicroBatch> micro_batches) const;
-
-  Network network_;
-  std::shared_ptr<const Dataset> dataset_;
-  Sampler sampler_;
-  std::int64_t chunk_samples_;
-  double label_smoothing_;
 };
 
-// Texts with what they are asked for, put together for one evaluation. For sources with LibTorch alone.
 // A text that is asked, on one of its visits.
 struct AskedText {
   std::uint32_t sample = 0;
@@ -111,12 +86,13 @@ struct AskedText {
   std::int32_t asked = 0;        // tokens from its first on that it may be asked for; 0: all
 };
 
+// Texts with what they are asked for, put together for one evaluation.
 struct TextQuestions {
   SequenceBatch texts;
-  at::Tensor answers;                  // (questions,) int64: classes or tokens
-  at::Tensor weights;                  // (questions,): 1 / those of the same micro-batch
-  std::vector<std::uint32_t> samples;  // (texts,), in the order in which they stand
-  std::vector<std::int64_t> epochs;    // likewise
+  at::Tensor answers;                    // (questions,) int64: classes or tokens
+  at::Tensor weights;                    // (questions,): 1 / those of the same micro-batch
+  std::vector<std::uint32_t> samples{};  // (texts,), in the order in which they stand
+  std::vector<std::int64_t> epochs{};    // by text, in that order
 };
 
 // The texts stand by length, the longest first. `seed`: of what is hidden. There may be no question at all.

@@ -15,16 +15,10 @@
 #include "workers/models/text_objective.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/models/torch_objective.hpp"
-#include "workers/models/torch_script.hpp"
 
 namespace syncopate {
 
 namespace {
-
-// Which kernels LibTorch has chosen for this processor: they decide the last bits of what it computes.
-// Of ATen, and of oneDNN where it is found: "AVX512, oneDNN avx512_core". $ATEN_CPU_CAPABILITY and $ONEDNN_MAX_CPU_ISA
-// change them. In the library that has LibTorch; the program asks by torch_library.hpp.
-std::string kernels_of_torch();
 
 // LibTorch 1.13 has no other function for it.
 std::string capability_of_aten() {
@@ -49,6 +43,8 @@ std::string instructions_of_onednn() {
   return std::string(text);
 }
 
+// The kernels that ATen, and oneDNN if found, have chosen for this processor, which decide the last bits of results:
+// "AVX512, oneDNN avx512_core". $ATEN_CPU_CAPABILITY and $ONEDNN_MAX_CPU_ISA change them.
 std::string kernels_of_torch() {
   const std::string onednn = instructions_of_onednn();
   return capability_of_aten() + (onednn.empty() ? "" : fmt::format(", oneDNN {}", onednn));
@@ -67,8 +63,7 @@ extern "C" [[gnu::visibility("default")]] void syncopate_torch_functions(bool (*
   using namespace syncopate;  // NOLINT: their own namespace
   interrupted_program = interrupted;
   c10::initLogging();  // looks at which warnings are wanted (silence_torch_warnings)
-  // LibTorch then starts a pool's threads, and waits for ever for one that a limit on memory does not let begin: so now,
-  // as machine.hpp limits it later.
+  // Starts the threads of LibTorch's pool before machine.hpp limits memory: it would wait for ever for a missing one.
   use_one_thread();
   functions = {.make_objective = [](const TorchRequest& request) -> std::shared_ptr<const Objective> {
                  if (request.network.input().has_tokens())

@@ -7,12 +7,9 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <filesystem>
 #include <stdexcept>
-#include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "workers/base/machine.hpp"
 #include "workers/base/process.hpp"
@@ -87,15 +84,8 @@ void silence_torch_warnings() {
   for (const char* const level : {"GLOG_minloglevel", "TORCH_CPP_LOG_LEVEL"}) setenv(level, "2", /*overwrite=*/0);
 }
 
-std::shared_ptr<const Objective> make_torch_objective(const Network& network, std::shared_ptr<const Dataset> dataset,
-                                                      const SamplerOptions& sampling, std::int64_t chunk_samples,
-                                                      double label_smoothing, double mixup) {
-  return torch_functions().make_objective({.network = network,
-                                           .dataset = std::move(dataset),
-                                           .sampling = sampling,
-                                           .chunk_samples = chunk_samples,
-                                           .label_smoothing = label_smoothing,
-                                           .mixup = mixup});
+std::shared_ptr<const Objective> make_torch_objective(const TorchRequest& request) {
+  return torch_functions().make_objective(request);
 }
 
 Network load_script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,

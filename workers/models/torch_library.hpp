@@ -14,8 +14,7 @@
 
 namespace syncopate {
 
-// Loads the library that lies beside the program, with BLAS on one thread; later calls do nothing. Any thread may
-// call it. Throws std::runtime_error with the loader's reason.
+// Loads the library beside the program once, from any thread, with BLAS on one. Throws std::runtime_error.
 void load_torch();
 bool torch_is_loaded();
 // The path of libtorch_cpu, as the loader found it; empty before load_torch.
@@ -23,21 +22,11 @@ std::string loaded_torch_file();
 // Which kernels it has chosen for this processor (torch_entry.cpp); "none loaded" where it is not loaded.
 std::string torch_kernels();
 
-// LibTorch's warnings are for who writes its modules, and would stand between lines of progress. Called while there is
-// one thread; who sets $GLOG_minloglevel, or $TORCH_CPP_LOG_LEVEL, sees them.
+// LibTorch's warnings are for authors of its modules, and would stand between lines of progress. Call while there is
+// one thread. Users who set $GLOG_minloglevel or $TORCH_CPP_LOG_LEVEL see them.
 void silence_torch_warnings();
 
-// A TorchObjective (torch_objective.hpp, also for the arguments), or a TextObjective where the network takes tokens.
-// Loads the library first.
-std::shared_ptr<const Objective> make_torch_objective(const Network& network, std::shared_ptr<const Dataset> dataset,
-                                                      const SamplerOptions& sampling, std::int64_t chunk_samples,
-                                                      double label_smoothing, double mixup);
-
-// script_network (torch_script.hpp). Loads the library first.
-Network load_script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
-                            const ScriptOptions& options);
-
-// What the library is asked for.
+// The arguments of a TorchObjective (torch_objective.hpp).
 struct TorchRequest {
   const Network& network;
   std::shared_ptr<const Dataset> dataset;
@@ -46,7 +35,15 @@ struct TorchRequest {
   double label_smoothing;
   double mixup;
 };
-// What the library gives, and what it may call of the program's.
+
+// A TorchObjective, or a TextObjective where the network takes tokens. Loads the library first.
+std::shared_ptr<const Objective> make_torch_objective(const TorchRequest& request);
+
+// script_network (script_model.hpp). Loads the library first.
+Network load_script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
+                            const ScriptOptions& options);
+
+// The functions that the library gives the program.
 struct TorchFunctions {
   std::shared_ptr<const Objective> (*make_objective)(const TorchRequest& request);
   Network (*load_script)(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,

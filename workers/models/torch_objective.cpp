@@ -1,25 +1,15 @@
 #include "workers/models/torch_objective.hpp"
 
-#include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <cassert>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <numeric>
-#include <optional>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "workers/base/process.hpp"
-#include "workers/data/dataset.hpp"
-#include "workers/data/sampler.hpp"
 #include "workers/models/forward.hpp"
-#include "workers/models/network.hpp"
 #include "workers/training/flat_arithmetic.hpp"
 
 namespace syncopate {
@@ -29,6 +19,203 @@ namespace {
 at::Tensor losses_of(const at::Tensor& log_probabilities, const at::Tensor& labels, const MixedLabels* mixed) {
   const auto loss_of = [&](const at::Tensor& of) { return -log_probabilities.gather(1, of.unsqueeze(1)).squeeze(1); };
   return mixed ? at::lerp(loss_of(labels), loss_of(mixed->labels), mixed->shares) : loss_of(labels);
+}
+
+// Training samples in the memory of a SampleBatch.
+struct TrainingBatch {
+  Visits visits;
+  at::Tensor inputs;  // (n, channels, height, width)
+  at::Tensor labels;
+  at::Tensor targets{};  // defined: numbers instead of labels
+  std::optional<MixedLabels> mixed{};
+};
+
+at::Tensor vector_tensor(std::vector<std::int64_t>& of) {
+  return at::from_blob(of.data(), {std::ssize(of)}, at::kLong);
+}
+
+// Samples of a data set side by side in memory, as tensors that live until the next samples are taken.
+class SampleBatch {
+ public:
+  // A thread uses one again and again.
+  static SampleBatch& of_this_thread() {
+    thread_local SampleBatch batch;
+    return batch;
+  }
+
+  // Samples [first, first + count) of a split.
+  void take(const Dataset& dataset, Split split, std::int64_t first, std::int64_t count) {
+    numbers_.resize(static_cast<std::size_t>(count));
+    std::iota(numbers_.begin(), numbers_.end(), static_cast<std::uint32_t>(first));
+    make_room(dataset);
+    dataset.gather(split, numbers_, inputs_.data(), labels_.data());
+    if (!targets_.empty()) dataset.gather_targets(split, numbers_, targets_.data());
+  }
+
+  at::Tensor inputs(const Dataset& dataset) {
+    const SampleShape& shape = dataset.size().shape;
+    return at::from_blob(inputs_.data(), {std::ssize(numbers_), shape.channels, shape.height, shape.width}, at::kFloat);
+  }
+
+  at::Tensor labels() { return vector_tensor(labels_); }
+
+  at::Tensor targets() {  // (n, targets); undefined where samples have classes
+    if (targets_.empty()) return {};
+    const auto samples = std::ssize(numbers_);
+    return at::from_blob(targets_.data(), {samples, std::ssize(targets_) / samples}, at::kFloat);
+  }
+
+  // Micro-batch after micro-batch, as they are trained on. `mixup`: alpha; 0: none.
+  TrainingBatch take_training(const Dataset& dataset, const Sampler& sampler, std::span<const MicroBatch> micro_batches,
+                              double mixup) {
+    name_samples(sampler, micro_batches);
+    const Visits visits{.seed = sampler.options().seed, .samples = numbers_, .epochs = epochs_};
+    make_room(dataset);
+    dataset.gather_training(visits, inputs_.data(), labels_.data());
+    if (!targets_.empty()) dataset.gather_targets(Split::train, numbers_, targets_.data());
+    if (mixup > 0) mix_samples(sampler, micro_batches, mixup);
+    TrainingBatch batch{.visits = visits, .inputs = inputs(dataset), .labels = labels(), .targets = targets()};
+    if (mixup > 0)
+      batch.mixed = {.labels = vector_tensor(partner_labels_),
+                     .shares = at::from_blob(partner_shares_.data(), {std::ssize(partner_shares_)}, at::kFloat)};
+    return batch;
+  }
+
+ private:
+  void make_room(const Dataset& dataset) {
+    const std::size_t floats = numbers_.size() * static_cast<std::size_t>(dataset.size().shape.features());
+    if (inputs_.size() != floats) inputs_ = FlatVector(floats);
+    labels_.resize(numbers_.size());
+    targets_.resize(numbers_.size() * static_cast<std::size_t>(dataset.size().targets));
+  }
+
+  void name_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches) {
+    const auto size = static_cast<std::size_t>(sampler.options().micro_batch_size);
+    numbers_.resize(micro_batches.size() * size);
+    epochs_.resize(numbers_.size());
+    for (std::size_t m = 0; m < micro_batches.size(); ++m) {
+      sampler.sample_numbers(micro_batches[m], std::span(numbers_).subspan(m * size, size));
+      std::fill_n(epochs_.begin() + static_cast<std::ptrdiff_t>(m * size), size, sampler.epoch(micro_batches[m]));
+    }
+  }
+
+  void mix_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches, double alpha) {
+    const std::size_t size = numbers_.size() / micro_batches.size(), features = inputs_.size() / numbers_.size();
+    partner_labels_.resize(labels_.size());
+    partner_shares_.resize(labels_.size());
+    for (std::size_t m = 0; m < micro_batches.size(); ++m) {
+      const Mixture mixture = drawn_mixture(sampler.options().seed, sampler.in_data(micro_batches[m]), size, alpha);
+      mix(mixture, inputs_.span().subspan(m * size * features, size * features));
+      for (std::size_t i = 0; i < size; ++i) {
+        partner_labels_[m * size + i] = labels_[m * size + mixture.partners[i]];
+        partner_shares_[m * size + i] = mixture.share;
+      }
+    }
+  }
+
+  std::vector<std::uint32_t> numbers_;
+  std::vector<std::int64_t> epochs_;
+  FlatVector inputs_;
+  std::vector<std::int64_t> labels_;
+  std::vector<float> targets_;                // numbers instead of labels
+  std::vector<std::int64_t> partner_labels_;  // where samples are mixed with others
+  std::vector<float> partner_shares_;
+};
+
+// The mean-squared error: of a sample the mean of (output - target)^2 over its targets, as torch.nn.MSELoss has it of
+// all samples.
+// Shapes:  outputs and targets (n, targets); the sum over the samples.
+LossSums squared_error(const at::Tensor& outputs, const at::Tensor& targets) {
+  const auto of_each = static_cast<double>(targets.size(1));
+  const at::Tensor loss = at::mse_loss(outputs, targets, at::Reduction::Sum) / of_each;
+  return {.minimised = loss, .reported = loss};
+}
+
+// Gradients by parameter in the network's order, and the loss: sums over micro-batches of means over each.
+struct BackwardPass {
+  std::vector<at::Tensor> gradients;
+  double loss_sum = 0;
+};
+
+BackwardPass differentiate(const Network& network, const float* flat, const std::vector<at::Tensor>& buffers,
+                           const TrainingBatch& batch, std::int64_t micro_batch_size, double label_smoothing) {
+  auto parameters = view_parameters(network, flat);
+  for (auto& parameter : parameters) parameter.requires_grad_();
+  const auto outputs = forward(network, parameters, buffers, batch.inputs, Mode::train, &batch.visits);
+  const LossSums loss = batch.targets.defined() ? squared_error(outputs, batch.targets)
+                                                : cross_entropy(outputs, batch.labels, label_smoothing,
+                                                                batch.mixed ? &*batch.mixed : nullptr);
+  const double share = 1.0 / static_cast<double>(micro_batch_size);
+  return {.gradients = gradients_of(loss.minimised, parameters, share),
+          .loss_sum = loss.reported.item<float>() * share};
+}
+
+// A model to evaluate, with a copy of its statistics: forward takes no const ones.
+struct Member {
+  Member(const Network& network, const float* parameters, const float* buffers)
+      : parameters(view_parameters(network, parameters)),
+        copy(buffers, buffers + network.buffer_floats()),
+        buffers(view_buffers(network, copy.data())) {}
+
+  std::vector<at::Tensor> parameters;
+  std::vector<float> copy;
+  std::vector<at::Tensor> buffers;
+};
+
+std::vector<at::Tensor> outputs_of(const Network& network, const std::vector<Member>& members,
+                                   const at::Tensor& inputs) {
+  std::vector<at::Tensor> outputs;
+  for (const Member& member : members)
+    outputs.push_back(forward(network, member.parameters, member.buffers, inputs, Mode::evaluate));
+  return outputs;
+}
+
+// Rows of a batch by list, and each one's sum of losses, scaled as in a pass of its own.
+struct ListOfRows {
+  Rows rows;
+  double loss_sum = 0;
+};
+
+class ApartByProducts : public GradientsApart {
+ public:
+  ApartByProducts(const Network& network, std::unique_ptr<const SampleBatch> batch, LinearGradients gradients,
+                  std::vector<ListOfRows> lists)
+      : network_(network), batch_(std::move(batch)), gradients_(std::move(gradients)), lists_(std::move(lists)) {}
+
+  PartialGradient of(std::size_t list) const override {
+    use_one_thread();
+    const c10::InferenceMode guard;
+    PartialGradient result;
+    result.segments = segments_of(network_, gradients_.of(lists_[list].rows, network_.parameters().size()));
+    result.loss_sum = lists_[list].loss_sum;
+    return result;
+  }
+  double loss_sum(std::size_t list) const override { return lists_[list].loss_sum; }
+  void add_to(float* out, std::size_t list) const override {
+    use_one_thread();
+    const c10::InferenceMode guard;
+    gradients_.add_to(view_parameters(network_, out), lists_[list].rows);
+  }
+
+ private:
+  const Network& network_;
+  std::unique_ptr<const SampleBatch> batch_;  // the first layer's inputs are views of it
+  LinearGradients gradients_;
+  std::vector<ListOfRows> lists_;
+};
+
+std::vector<ListOfRows> lists_of_rows(std::span<const std::span<const MicroBatch>> lists, const at::Tensor& losses,
+                                      std::int64_t micro_batch_size) {
+  const float* loss = losses.data_ptr<float>();
+  std::vector<ListOfRows> result;
+  std::int64_t begin = 0;
+  for (const auto& list : lists) {
+    const std::int64_t count = std::ssize(list) * micro_batch_size;
+    const double sum = std::accumulate(loss + begin, loss + begin + count, 0.0);
+    result.push_back({.rows = {begin, count}, .loss_sum = sum / static_cast<double>(micro_batch_size)});
+    begin += count;
+  }
+  return result;
 }
 
 }  // namespace
@@ -57,6 +244,12 @@ LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, doubl
   if (smoothing == 0) return {.minimised = of_labels, .reported = of_labels};
   const auto of_all = -(log_probabilities.mean(1) * weights).sum();
   return {.minimised = (1 - smoothing) * of_labels + smoothing * of_all, .reported = of_labels};
+}
+
+at::Tensor ensemble_logits(std::vector<at::Tensor> of_members) {
+  if (of_members.size() == 1) return of_members.front();
+  for (at::Tensor& logits : of_members) logits = at::log_softmax(logits, 1);
+  return at::logsumexp(at::stack(of_members), 0);
 }
 
 Derivatives::Derivatives(const Network& network, const float* parameters, std::span<const double> direction)
@@ -127,257 +320,27 @@ std::vector<GradientSegment> segments_of(const Network& network, std::vector<at:
   return segments;
 }
 
-namespace {
-
-// Samples of a data set, side by side in memory, as LibTorch's tensors. For sources with LibTorch alone.
-// What is trained on, in the memory of a SampleBatch.
-struct TrainingBatch {
-  Visits visits;
-  at::Tensor inputs;  // (n, channels, height, width)
-  at::Tensor labels;
-  at::Tensor targets{};  // defined: numbers instead of labels
-  std::optional<MixedLabels> mixed{};
-};
-
-// Tensors live until the next samples are taken.
-class SampleBatch {
- public:
-  // That a thread uses again and again.
-  static SampleBatch& of_this_thread();
-
-  // Samples [first, first + count) of a split.
-  void take(const Dataset& dataset, Split split, std::int64_t first, std::int64_t count);
-  at::Tensor inputs(const Dataset& dataset);
-  at::Tensor labels();
-  at::Tensor targets();  // (n, targets); undefined where samples have classes
-
-  // Micro-batch after micro-batch, as they are trained on. `mixup`: alpha; 0: none.
-  TrainingBatch take_training(const Dataset& dataset, const Sampler& sampler, std::span<const MicroBatch> micro_batches,
-                              double mixup);
-
- private:
-  void make_room(const Dataset& dataset);
-  void name_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches);
-  void mix_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches, double alpha);
-
-  std::vector<std::uint32_t> numbers_;
-  std::vector<std::int64_t> epochs_;
-  FlatVector inputs_;
-  std::vector<std::int64_t> labels_;
-  std::vector<float> targets_;                // numbers instead of labels
-  std::vector<std::int64_t> partner_labels_;  // where samples are mixed with others
-  std::vector<float> partner_shares_;
-};
-
-at::Tensor vector_tensor(std::vector<std::int64_t>& of) {
-  return at::from_blob(of.data(), {std::ssize(of)}, at::kLong);
-}
-
-SampleBatch& SampleBatch::of_this_thread() {
-  thread_local SampleBatch batch;
-  return batch;
-}
-
-void SampleBatch::make_room(const Dataset& dataset) {
-  const std::size_t floats = numbers_.size() * static_cast<std::size_t>(dataset.size().shape.features());
-  if (inputs_.size() != floats) inputs_ = FlatVector(floats);
-  labels_.resize(numbers_.size());
-  targets_.resize(numbers_.size() * static_cast<std::size_t>(dataset.size().targets));
-}
-
-void SampleBatch::take(const Dataset& dataset, Split split, std::int64_t first, std::int64_t count) {
-  numbers_.resize(static_cast<std::size_t>(count));
-  std::iota(numbers_.begin(), numbers_.end(), static_cast<std::uint32_t>(first));
-  make_room(dataset);
-  dataset.gather(split, numbers_, inputs_.data(), labels_.data());
-  if (!targets_.empty()) dataset.gather_targets(split, numbers_, targets_.data());
-}
-
-at::Tensor SampleBatch::inputs(const Dataset& dataset) {
-  const SampleShape& shape = dataset.size().shape;
-  return at::from_blob(inputs_.data(), {std::ssize(numbers_), shape.channels, shape.height, shape.width}, at::kFloat);
-}
-
-at::Tensor SampleBatch::labels() { return vector_tensor(labels_); }
-
-at::Tensor SampleBatch::targets() {
-  if (targets_.empty()) return {};
-  const auto samples = std::ssize(numbers_);
-  return at::from_blob(targets_.data(), {samples, std::ssize(targets_) / samples}, at::kFloat);
-}
-
-TrainingBatch SampleBatch::take_training(const Dataset& dataset, const Sampler& sampler,
-                                         std::span<const MicroBatch> micro_batches, double mixup) {
-  name_samples(sampler, micro_batches);
-  const Visits visits{.seed = sampler.options().seed, .samples = numbers_, .epochs = epochs_};
-  make_room(dataset);
-  dataset.gather_training(visits, inputs_.data(), labels_.data());
-  if (!targets_.empty()) dataset.gather_targets(Split::train, numbers_, targets_.data());
-  if (mixup > 0) mix_samples(sampler, micro_batches, mixup);
-  TrainingBatch batch{.visits = visits, .inputs = inputs(dataset), .labels = labels(), .targets = targets()};
-  if (mixup > 0)
-    batch.mixed = {.labels = vector_tensor(partner_labels_),
-                   .shares = at::from_blob(partner_shares_.data(), {std::ssize(partner_shares_)}, at::kFloat)};
-  return batch;
-}
-
-void SampleBatch::name_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches) {
-  const auto size = static_cast<std::size_t>(sampler.options().micro_batch_size);
-  numbers_.resize(micro_batches.size() * size);
-  epochs_.resize(numbers_.size());
-  for (std::size_t m = 0; m < micro_batches.size(); ++m) {
-    sampler.sample_numbers(micro_batches[m], std::span(numbers_).subspan(m * size, size));
-    std::fill_n(epochs_.begin() + static_cast<std::ptrdiff_t>(m * size), size, sampler.epoch(micro_batches[m]));
-  }
-}
-
-void SampleBatch::mix_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches, double alpha) {
-  const std::size_t size = numbers_.size() / micro_batches.size(), features = inputs_.size() / numbers_.size();
-  partner_labels_.resize(labels_.size());
-  partner_shares_.resize(labels_.size());
-  for (std::size_t m = 0; m < micro_batches.size(); ++m) {
-    const Mixture mixture = drawn_mixture(sampler.options().seed, sampler.in_data(micro_batches[m]), size, alpha);
-    mix(mixture, inputs_.span().subspan(m * size * features, size * features));
-    for (std::size_t i = 0; i < size; ++i) {
-      partner_labels_[m * size + i] = labels_[m * size + mixture.partners[i]];
-      partner_shares_[m * size + i] = mixture.share;
-    }
-  }
-}
-
-// The mean-squared error: of a sample the mean of (output - target)^2 over its targets, as torch.nn.MSELoss has it of
-// all samples.
-// Shapes:  outputs and targets (n, targets); the sum over the samples.
-LossSums squared_error(const at::Tensor& outputs, const at::Tensor& targets);
-
-LossSums squared_error(const at::Tensor& outputs, const at::Tensor& targets) {
-  const auto of_each = static_cast<double>(targets.size(1));
-  const at::Tensor loss = at::mse_loss(outputs, targets, at::Reduction::Sum) / of_each;
-  return {.minimised = loss, .reported = loss};
-}
-
-// Gradients by parameter in the network's order, scaled by 1 / micro_batch_size, and the sum of losses
-// scaled likewise: sums over micro-batches of means over each.
-struct BackwardPass {
-  std::vector<at::Tensor> gradients;
-  double loss_sum = 0;
-};
-
-BackwardPass differentiate(const Network& network, const float* flat, const std::vector<at::Tensor>& buffers,
-                           const TrainingBatch& batch, std::int64_t micro_batch_size, double label_smoothing) {
-  auto parameters = view_parameters(network, flat);
-  for (auto& parameter : parameters) parameter.requires_grad_();
-  const auto outputs = forward(network, parameters, buffers, batch.inputs, Mode::train, &batch.visits);
-  const LossSums loss = batch.targets.defined() ? squared_error(outputs, batch.targets)
-                                                : cross_entropy(outputs, batch.labels, label_smoothing,
-                                                                batch.mixed ? &*batch.mixed : nullptr);
-  const double share = 1.0 / static_cast<double>(micro_batch_size);
-  return {.gradients = gradients_of(loss.minimised, parameters, share),
-          .loss_sum = loss.reported.item<float>() * share};
-}
-
-// A model to evaluate, with a copy of its statistics: forward takes no const ones.
-struct Member {
-  Member(const Network& network, const float* parameters, const float* buffers)
-      : parameters(view_parameters(network, parameters)),
-        copy(buffers, buffers + network.buffer_floats()),
-        buffers(view_buffers(network, copy.data())) {}
-
-  std::vector<at::Tensor> parameters;
-  std::vector<float> copy;
-  std::vector<at::Tensor> buffers;
-};
-
-// Logits of one model; of an ensemble those of its members' mean probabilities, up to a constant, which a
-// softmax does not see. Formed from logarithms, where small probabilities do not vanish.
-at::Tensor predict(const Network& network, const std::vector<Member>& members, const at::Tensor& inputs) {
-  std::vector<at::Tensor> logits;
-  for (const Member& member : members)
-    logits.push_back(forward(network, member.parameters, member.buffers, inputs, Mode::evaluate));
-  if (logits.size() == 1) return logits.front();
-  for (at::Tensor& each : logits) each = at::log_softmax(each, 1);
-  return at::logsumexp(at::stack(logits), 0);
-}
-
-// Of an ensemble the mean of what its members give.
-at::Tensor mean_output(const Network& network, const std::vector<Member>& members, const at::Tensor& inputs) {
-  std::vector<at::Tensor> outputs;
-  for (const Member& member : members)
-    outputs.push_back(forward(network, member.parameters, member.buffers, inputs, Mode::evaluate));
-  return outputs.size() == 1 ? outputs.front() : at::stack(outputs).mean(0);
-}
-
-// Rows of a batch by list, and each one's sum of losses, scaled as in a pass of its own.
-struct ListOfRows {
-  Rows rows;
-  double loss_sum = 0;
-};
-
-class ApartByProducts : public GradientsApart {
- public:
-  ApartByProducts(const Network& network, std::unique_ptr<const SampleBatch> batch, LinearGradients gradients,
-                  std::vector<ListOfRows> lists)
-      : network_(network), batch_(std::move(batch)), gradients_(std::move(gradients)), lists_(std::move(lists)) {}
-
-  PartialGradient of(std::size_t list) const override {
-    use_one_thread();
-    const c10::InferenceMode guard;
-    PartialGradient result;
-    result.segments = segments_of(network_, gradients_.of(lists_[list].rows, network_.parameters().size()));
-    result.loss_sum = lists_[list].loss_sum;
-    return result;
-  }
-  double loss_sum(std::size_t list) const override { return lists_[list].loss_sum; }
-  void add_to(float* out, std::size_t list) const override {
-    use_one_thread();
-    const c10::InferenceMode guard;
-    gradients_.add_to(view_parameters(network_, out), lists_[list].rows);
-  }
-
- private:
-  const Network& network_;
-  std::unique_ptr<const SampleBatch> batch_;  // the first layer's inputs are views of it
-  LinearGradients gradients_;
-  std::vector<ListOfRows> lists_;
-};
-
-std::vector<ListOfRows> lists_of_rows(std::span<const std::span<const MicroBatch>> lists, const at::Tensor& losses,
-                                      std::int64_t micro_batch_size) {
-  const float* loss = losses.data_ptr<float>();
-  std::vector<ListOfRows> result;
-  std::int64_t begin = 0;
-  for (const auto& list : lists) {
-    const std::int64_t count = std::ssize(list) * micro_batch_size;
-    const double sum = std::accumulate(loss + begin, loss + begin + count, 0.0);
-    result.push_back({.rows = {begin, count}, .loss_sum = sum / static_cast<double>(micro_batch_size)});
-    begin += count;
-  }
-  return result;
-}
-
-}  // namespace
-
-TorchObjective::TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
-                               std::int64_t chunk_samples, double label_smoothing, double mixup)
+NetworkObjective::NetworkObjective(Network network, std::shared_ptr<const Dataset> dataset,
+                                   const SamplerOptions& sampling, std::int64_t chunk_samples, double label_smoothing)
     : network_(std::move(network)),
       dataset_(std::move(dataset)),
       sampler_(sampling),
       chunk_samples_(chunk_samples),
-      label_smoothing_(label_smoothing),
-      mixup_(mixup),
-      has_gradients_apart_(is_made_of_linear_layers(network_) && dataset_->size().targets == 0) {
+      label_smoothing_(label_smoothing) {
   assert(network_.input() == dataset_->size().shape);
   assert(sampling.samples <= dataset_->size().train);
 }
 
-std::vector<float> TorchObjective::initial_parameters(std::uint64_t seed) const {
-  return syncopate::initial_parameters(network_, seed);
+std::optional<std::uint64_t> NetworkObjective::seed_of(const MicroBatch& micro_batch) const {
+  if (!network_.draws()) return std::nullopt;
+  return seed_of_draws(seed(), sampler_.in_data(micro_batch));
 }
 
-std::optional<std::uint64_t> TorchObjective::seed_of(const MicroBatch& micro_batch) const {
-  if (!network_.draws()) return std::nullopt;
-  return seed_of_draws(sampler_.options().seed, sampler_.in_data(micro_batch));
-}
+TorchObjective::TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
+                               std::int64_t chunk_samples, double label_smoothing, double mixup)
+    : NetworkObjective(std::move(network), std::move(dataset), sampling, chunk_samples, label_smoothing),
+      mixup_(mixup),
+      has_gradients_apart_(is_made_of_linear_layers(network_) && dataset_->size().targets == 0) {}
 
 std::vector<float> TorchObjective::initial_buffers() const {
   std::vector<float> flat;
@@ -436,11 +399,6 @@ std::unique_ptr<const GradientsApart> TorchObjective::gradients_apart(
       std::move(by_list));
 }
 
-EvaluationSums TorchObjective::evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
-                                        std::int64_t end) const {
-  return evaluate_ensemble({&parameters, 1}, {&buffers, 1}, split, begin, end);
-}
-
 EvaluationSums TorchObjective::evaluate_ensemble(std::span<const float* const> parameters,
                                                  std::span<const float* const> buffers, Split split, std::int64_t begin,
                                                  std::int64_t end) const {
@@ -457,13 +415,14 @@ EvaluationSums TorchObjective::evaluate_ensemble(std::span<const float* const> p
     const auto n = std::min(chunk_samples_, end - first);
     SampleBatch& batch = SampleBatch::of_this_thread();
     batch.take(*dataset_, split, first, n);
-    const at::Tensor inputs = batch.inputs(*dataset_);
+    std::vector<at::Tensor> outputs = outputs_of(network_, members, batch.inputs(*dataset_));
     if (const at::Tensor targets = batch.targets(); targets.defined()) {
-      sums.loss += squared_error(mean_output(network_, members, inputs), targets).reported.item<float>();
+      const at::Tensor mean = outputs.size() == 1 ? outputs.front() : at::stack(outputs).mean(0);
+      sums.loss += squared_error(mean, targets).reported.item<float>();
       continue;
     }
     const at::Tensor labels = batch.labels();
-    const auto logits = predict(network_, members, inputs);
+    const auto logits = ensemble_logits(std::move(outputs));
     sums.loss += at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<float>();
     sums.correct += logits.argmax(1).eq(labels).sum().item<std::int64_t>();
   }

@@ -1,8 +1,7 @@
-// The objective of a network on a data set, with LibTorch's kernels and automatic differentiation.
-// LibTorch itself stays out of this header.
+// The objective of a network on a data set, with LibTorch. For sources with LibTorch alone.
 //
-// A thread keeps only its input buffers. Parameters are views into the state's flat memory, and the
-// tensors of the backward pass become the segments of the gradient: neither is copied.
+// A thread keeps only its input buffers. Parameters are views into the state's flat memory, and the tensors of the
+// backward pass become the segments of the gradient: neither is copied.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -30,7 +29,7 @@ struct LossSums {
   at::Tensor reported;   // without it; the same tensor where there is none
 };
 
-// Where samples are mixed with others (forward.hpp): the others' labels (n,), and their shares (n,) of the losses.
+// For samples that are mixed with others (forward.hpp): the others' labels (n,), and their shares (n,) of the losses.
 struct MixedLabels {
   at::Tensor labels;
   at::Tensor shares;
@@ -39,22 +38,26 @@ struct MixedLabels {
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing,
                        const MixedLabels* mixed = nullptr);
 
-// What is reported, of each sample: (n,).
+// Each sample's reported loss: (n,).
 at::Tensor losses_of_samples(const at::Tensor& logits, const at::Tensor& labels, const MixedLabels* mixed = nullptr);
 
 // Each sample's loss times its weight; weights (n,).
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing, const at::Tensor& weights);
 
-// Derivatives of a sum of losses by a network's parameters, in double precision. For sources with LibTorch alone.
+// Logits of one model; of an ensemble those of its members' mean probabilities, up to a constant, which a softmax does
+// not see. Formed from logarithms, where small probabilities do not vanish.
+at::Tensor ensemble_logits(std::vector<at::Tensor> of_members);
+
+// Derivatives of a sum of losses by a network's parameters, in double precision.
 class Derivatives {
  public:
   // At parameters (P,). `direction` (P,): products of the Hessian with it; empty: gradients. It must outlive this.
   Derivatives(const Network& network, const float* parameters, std::span<const double> direction);
 
-  // What losses are computed of: one tensor per parameter in the network's order.
+  // The parameters to compute losses with: one tensor each, in the network's order.
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
 
-  // Of the Hessian by differentiating the gradient's product with the direction once more.
+  // For the Hessian it differentiates the gradient's product with the direction once more.
   void add(const at::Tensor& loss_sum);
 
   // (P,), of all that was added divided by so many samples.
@@ -63,63 +66,85 @@ class Derivatives {
  private:
   const Network& network_;
   std::vector<at::Tensor> parameters_;
-  std::vector<at::Tensor> directions_;  // likewise; none: gradients
+  std::vector<at::Tensor> directions_;  // one per parameter; none: gradients
   std::vector<double> sum_;
 };
 
-// A network's gradients as LibTorch leaves them, one tensor per parameter in the network's order. For sources with
-// LibTorch alone.
-// Of a loss times `share`; zeros where it does not depend on a parameter.
+// The gradients of a loss times `share`, one tensor per parameter in the network's order; zeros if it does not matter.
 std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<at::Tensor>& parameters,
                                      double share = 1);
 
-// In place, where nothing else has the memory; an empty sum becomes the summand.
+// In place where nothing else has the memory. An empty sum becomes the summand.
 void add_to(std::vector<at::Tensor>& sum, std::vector<at::Tensor> summand);
 
 // By ascending offset; they keep the tensors alive.
 std::vector<GradientSegment> segments_of(const Network& network, std::vector<at::Tensor> gradients);
 
-// For sources with LibTorch alone.
 // One intra-op thread per thread of ours: parallelism comes from independent gradients.
 inline void use_one_thread() {
   thread_local const bool done = (at::set_num_threads(1), true);
   static_cast<void>(done);
 }
 
-class TorchObjective : public Objective, public DividedData {
+// The common part of objectives of networks, whatever their samples are.
+class NetworkObjective : public Objective, public DividedData {
  public:
-  // The sampler's options count the data set's training samples. Throws DataFault if they do not
-  // suffice for one step. `chunk_samples`: samples evaluated together for the best speed. Labels are smoothed in
-  // gradients alone: all losses that are told are those without it. `mixup`: alpha (forward.hpp); 0: none. Where samples
-  // have numbers instead of classes, the loss is the squared error, and neither of the two may be.
-  TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
-                 std::int64_t chunk_samples, double label_smoothing = 0, double mixup = 0);
-
   std::size_t parameters() const override { return network_.parameter_floats(); }
   std::size_t weights() const override { return network_.weight_floats(); }
   std::vector<ParameterTensor> tensors() const override { return network_.tensors(); }
-  std::size_t buffers() const override { return network_.buffer_floats(); }
-  std::vector<float> initial_parameters(std::uint64_t seed) const override;
-  std::vector<float> initial_buffers() const override;
-
-  PartialGradient gradient(const float* parameters, const float* buffers,
-                           std::span<const MicroBatch> micro_batches) const override;
-
-  // Of networks that are made of linear layers (forward.hpp), with classes. Must not outlive the objective.
-  std::unique_ptr<const GradientsApart> gradients_apart(
-      const float* parameters, const float* buffers, std::span<const std::span<const MicroBatch>> lists) const override;
-  bool has_gradients_apart() const override { return has_gradients_apart_; }
+  std::vector<float> initial_parameters(std::uint64_t seed) const override {
+    return syncopate::initial_parameters(network_, seed);
+  }
 
   std::int64_t chunk_samples() const override { return chunk_samples_; }
   bool fuses_micro_batches() const override { return network_.fuses(); }
-  std::int64_t samples_per_micro_batch() const override { return sampler_.options().micro_batch_size; }
+  std::int64_t samples_per_micro_batch() const override { return sampler_.samples_per_micro_batch(); }
   std::int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
   std::int64_t samples_of(Rank worker) const override { return samples_in(sampler_.options().shards, worker); }
 
   std::int64_t evaluation_samples(Split split) const override { return dataset_->size().samples(split); }
   std::int64_t validation_samples() const override { return dataset_->size().validation; }
   EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
-                          std::int64_t end) const override;
+                          std::int64_t end) const override {
+    return evaluate_ensemble({&parameters, 1}, {&buffers, 1}, split, begin, end);
+  }
+
+  const Network& network() const { return network_; }
+
+ protected:
+  // The sampler's options count the data set's training samples. Throws DataFault if they do not suffice for one step.
+  // `chunk_samples`: samples evaluated together for the best speed. Labels are smoothed in gradients, not in losses.
+  NetworkObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
+                   std::int64_t chunk_samples, double label_smoothing);
+
+  std::uint64_t seed() const { return sampler_.options().seed; }
+  // The seed of LibTorch's operators in the forward pass of a micro-batch; none where none of them draws.
+  std::optional<std::uint64_t> seed_of(const MicroBatch& micro_batch) const;
+
+  Network network_;
+  std::shared_ptr<const Dataset> dataset_;
+  Sampler sampler_;
+  std::int64_t chunk_samples_;
+  double label_smoothing_;
+};
+
+class TorchObjective : public NetworkObjective {
+ public:
+  // `mixup`: alpha (forward.hpp); 0: none. For numbers instead of classes, with neither, the loss is the squared error.
+  TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
+                 std::int64_t chunk_samples, double label_smoothing = 0, double mixup = 0);
+
+  std::size_t buffers() const override { return network_.buffer_floats(); }
+  std::vector<float> initial_buffers() const override;
+
+  PartialGradient gradient(const float* parameters, const float* buffers,
+                           std::span<const MicroBatch> micro_batches) const override;
+
+  // For networks of linear layers (forward.hpp), with classes. Must not outlive the objective.
+  std::unique_ptr<const GradientsApart> gradients_apart(
+      const float* parameters, const float* buffers, std::span<const std::span<const MicroBatch>> lists) const override;
+  bool has_gradients_apart() const override { return has_gradients_apart_; }
+
   EvaluationSums evaluate_ensemble(std::span<const float* const> parameters, std::span<const float* const> buffers,
                                    Split split, std::int64_t begin, std::int64_t end) const override;
   std::vector<double> derivative(const float* parameters, const float* buffers, Split split, std::int64_t begin,
@@ -129,17 +154,7 @@ class TorchObjective : public Objective, public DividedData {
 
   bool has_accuracy() const override { return dataset_->size().targets == 0; }
 
-  const Network& network() const { return network_; }
-
  private:
-  // Of what LibTorch's operators draw in its forward pass, where they do.
-  std::optional<std::uint64_t> seed_of(const MicroBatch& micro_batch) const;
-
-  Network network_;
-  std::shared_ptr<const Dataset> dataset_;
-  Sampler sampler_;
-  std::int64_t chunk_samples_;
-  double label_smoothing_;
   double mixup_;
   bool has_gradients_apart_;
 };

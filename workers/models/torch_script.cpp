@@ -1,4 +1,7 @@
-#include "workers/models/torch_script.hpp"
+// A module that torch.jit.script or torch.jit.trace has saved: how it is loaded, tried before a training, and computed.
+//
+// Operators run one by one as in C++. LibTorch's executors would rewrite a module for the shapes and gradients that
+// they have seen: that costs more than it gains here, and changes the arithmetic of each thread in the middle of a run.
 
 #include <ATen/ATen.h>
 #include <c10/util/StringUtil.h>
@@ -12,13 +15,12 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -31,14 +33,486 @@
 #include "workers/base/random.hpp"
 #include "workers/data/dataset.hpp"
 #include "workers/models/forward.hpp"
-#include "workers/models/network.hpp"
 #include "workers/models/script_model.hpp"
 #include "workers/models/text_objective.hpp"
 
 namespace syncopate {
 
-// What a module of the user's own computes.
 namespace {
+
+using torch::jit::Module;
+
+// The reason in what LibTorch says, without its traceback.
+std::string reason_of(const std::exception& problem) {
+  const std::string whole = problem.what();
+  const std::string mark = "\nRuntimeError: ";
+  const auto at = whole.rfind(mark);
+  std::istringstream lines(at == std::string::npos ? whole : whole.substr(at + mark.size()));
+  std::string first;
+  std::getline(lines, first);
+  // An exception that the module raises itself comes last: "builtins.ValueError: ...".
+  if (first.starts_with("The following operation failed"))
+    for (std::string line; std::getline(lines, line);)
+      if (!line.empty()) first = line;
+  return first;
+}
+
+// Throws ScriptFault where it is no module with a forward.
+Module load_module(const std::filesystem::path& file) {
+  try {
+    Module module = torch::jit::load(file.string(), at::kCPU);
+    if (module.find_method("forward")) return module;
+  } catch (const std::exception& problem) {
+    throw ScriptFault(
+        fmt::format("is no module that torch.jit.script or torch.jit.trace has saved: {}", reason_of(problem)));
+  }
+  throw ScriptFault("is a module without forward");
+}
+
+// Whether forward has a second argument that takes the lengths of sequences: a tensor, or one that may be None.
+bool takes_lengths(const Module& module) {
+  const auto& arguments = module.get_method("forward").function().getSchema().arguments();  // the first is the module
+  return arguments.size() > 2 && at::TensorType::get()->isSubtypeOf(*arguments[2].type());
+}
+
+// The tensor that forward gives. Without `lengths` it has one argument. Throws ScriptFault.
+at::Tensor call(Module& module, const at::Tensor& inputs, const at::Tensor& lengths = {}) {
+  const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // of this thread
+  std::vector<c10::IValue> arguments{inputs};
+  if (lengths.defined()) arguments.emplace_back(lengths);
+  c10::IValue output;
+  try {
+    output = module.forward(std::move(arguments));
+  } catch (const std::exception& problem) {
+    throw ScriptFault(
+        fmt::format("its forward fails on inputs of shape {}: {}", c10::str(inputs.sizes()), reason_of(problem)));
+  }
+  if (!output.isTensor())
+    throw ScriptFault(fmt::format("its forward returns {}; must return a tensor of logits", output.tagKind()));
+  return output.toTensor();
+}
+
+// The same on copies of inputs and lengths, which forward may change in place.
+at::Tensor call_on_copies(Module& module, const at::Tensor& inputs, const at::Tensor& lengths = {}) {
+  return call(module, inputs.clone(), lengths.defined() ? lengths.clone() : lengths);
+}
+
+// The demands of the data and the loss on a module.
+struct ScriptDemand {
+  SampleShape shape;
+  std::int64_t outputs = 0;    // per sample; of language models per token; of labels of tokens at least as many
+  bool squared_error = false;  // what it returns are no logits
+  TextTask task{};             // of tokens
+  bool has_padding = false;    // that stands behind shorter sequences, where those of unlike lengths stand together
+  std::int64_t shortest = 0;   // tokens of the shortest sequence; 0: not known
+
+  bool asks_for_tokens() const { return shape.has_tokens() && task.kind != TextTask::Kind::classification; }
+};
+
+// Samples of a demand, as they come to forward.
+struct ProbeInputs {
+  at::Tensor inputs;
+  at::Tensor lengths{};  // undefined: forward takes none
+};
+
+at::Tensor call_on_copies(Module& module, const ProbeInputs& samples) {
+  return call_on_copies(module, samples.inputs, samples.lengths);
+}
+
+// The result of `compute`, whose ScriptFault gets a hint, unless this is empty.
+template <typename Compute>
+auto with_hint(const std::string& hint, const Compute& compute) {
+  try {
+    return compute();
+  } catch (const ScriptFault& problem) {
+    if (hint.empty()) throw;
+    throw ScriptFault(fmt::format("{}; {}", problem.what(), hint));
+  }
+}
+
+// Enough to see whether samples disturb each other.
+constexpr std::int64_t probed_samples = 4;
+constexpr RandomStream probe_stream{.purpose = Purpose::module_draws};
+
+bool are_finite(const at::Tensor& numbers) { return numbers.isfinite().all().item<bool>(); }
+
+bool are_near(const at::Tensor& one, const at::Tensor& other) {
+  // Kernels for other sizes of batches round otherwise.
+  constexpr double rounding = 1e-4;
+  if (!are_finite(one) || !are_finite(other)) return false;
+  return one.allclose(other, rounding, rounding * one.abs().max().item<double>());
+}
+
+// How many of a sequence's `length` tokens come to forward.
+std::int64_t shown_of(std::int64_t length, const TextTask& task) {
+  if (task.longest > 0) length = std::min(length, task.longest);
+  if (task.kind == TextTask::Kind::causal_lm) --length;  // the last token is only an answer
+  return std::max<std::int64_t>(length, 1);
+}
+
+at::Tensor random_tokens(const ScriptDemand& demand) {
+  const std::int64_t length = shown_of(demand.shape.width, demand.task), vocabulary = demand.shape.vocabulary;
+  std::vector<double> uniform(static_cast<std::size_t>(probed_samples * length));
+  probe_stream.fill_uniform(0, uniform);
+  const at::Tensor tokens = at::empty({probed_samples, length}, at::kLong);
+  std::ranges::transform(uniform, tokens.data_ptr<std::int64_t>(), [&](double value) {
+    const auto token = static_cast<std::int64_t>(value * static_cast<double>(vocabulary));
+    const bool is_padding = demand.has_padding && token == demand.task.padding;
+    return is_padding ? (token + 1) % vocabulary : token;
+  });
+  const bool is_last_padding = demand.has_padding && demand.task.padding == vocabulary - 1;
+  *tokens.data_ptr<std::int64_t>() = std::max<std::int64_t>(vocabulary - (is_last_padding ? 2 : 1), 0);  // the last row
+  return tokens;
+}
+
+// The sizes of a batch of inputs: vectors are (n, features), images (n, channels, height, width).
+std::vector<std::int64_t> input_sizes(std::int64_t samples, const SampleShape& shape) {
+  if (shape.channels == 1 && shape.height == 1) return {samples, shape.width};
+  return {samples, shape.channels, shape.height, shape.width};
+}
+
+at::Tensor random_numbers(const SampleShape& shape) {
+  std::vector<double> values(static_cast<std::size_t>(probed_samples * shape.features()));
+  fill_standard_normal(probe_stream, 0, values);
+  const at::Tensor inputs = at::empty(static_cast<std::int64_t>(values.size()), at::kFloat);
+  std::ranges::transform(values, inputs.data_ptr<float>(), [](double value) { return static_cast<float>(value); });
+  return inputs.view(input_sizes(probed_samples, shape));
+}
+
+at::Tensor lengths_of(bool wanted, std::int64_t length) {
+  return wanted ? at::full({probed_samples}, length, at::kLong) : at::Tensor();
+}
+
+// Sequences are as long as the longest that there are.
+ProbeInputs probe_inputs(const ScriptDemand& demand, bool with_lengths) {
+  if (!demand.shape.has_tokens()) return {.inputs = random_numbers(demand.shape)};
+  const at::Tensor tokens = random_tokens(demand);
+  return {.inputs = tokens, .lengths = lengths_of(with_lengths, tokens.size(1))};
+}
+
+// So many samples, the same few again and again. Sequences are as short as the shortest that there are, if known.
+ProbeInputs repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::int64_t samples) {
+  at::Tensor few = probe_inputs(demand, /*with_lengths=*/false).inputs;
+  if (demand.shape.has_tokens() && demand.shortest > 0)
+    few = few.narrow(1, 0, std::min(shown_of(demand.shortest, demand.task), few.size(1)));
+  const at::Tensor numbers = at::arange(samples, at::kLong).remainder(probed_samples);
+  const bool are_sequences = demand.shape.has_tokens();
+  return {.inputs = few.index_select(0, numbers),
+          .lengths = are_sequences && with_lengths ? at::full({samples}, few.size(1), at::kLong) : at::Tensor()};
+}
+
+// Whether forward writes to its inputs, or to the lengths.
+bool changes_inputs(Module& module, const ProbeInputs& samples) {
+  // Whatever writes to a tensor counts its version up, also where these samples stay as they are.
+  const at::Tensor inputs = samples.inputs.clone();
+  const at::Tensor lengths = samples.lengths.defined() ? samples.lengths.clone() : at::Tensor();
+  const auto version_of = [](const at::Tensor& tensor) { return tensor.defined() ? tensor._version() : 0; };
+  const auto of_inputs = version_of(inputs), of_lengths = version_of(lengths);
+  call(module, inputs, lengths);
+  return version_of(inputs) != of_inputs || version_of(lengths) != of_lengths;
+}
+
+// Operators that act differently in training and in evaluation, and their input that says which it is.
+struct ModalOperator {
+  const char* name;
+  const char* says_training;
+};
+constexpr ModalOperator dropouts[] = {{"aten::dropout", "train"},
+                                      {"aten::dropout_", "train"},
+                                      {"aten::feature_dropout", "train"},
+                                      {"aten::feature_dropout_", "train"},
+                                      {"aten::alpha_dropout", "train"},
+                                      {"aten::alpha_dropout_", "train"},
+                                      {"aten::feature_alpha_dropout", "train"},
+                                      {"aten::feature_alpha_dropout_", "train"}};
+constexpr ModalOperator normalisations[] = {{"aten::batch_norm", "training"},
+                                            {"aten::native_batch_norm", "training"},
+                                            {"aten::instance_norm", "use_input_stats"}};
+
+// Whether a constant makes one of these operators always act as in training, or always as in evaluation.
+bool is_fixed(const torch::jit::Node& node, std::span<const ModalOperator> operators, bool in_training) {
+  const std::string name = node.kind().toQualString();
+  const auto found = std::ranges::find_if(operators, [&](const ModalOperator& one) { return name == one.name; });
+  if (found == operators.end()) return false;
+  const auto says = torch::jit::toIValue(node.namedInput(found->says_training));
+  return says && says->isBool() && says->toBool() == in_training;
+}
+
+std::int64_t count_fixed(const torch::jit::Block& block, std::span<const ModalOperator> operators, bool in_training) {
+  std::int64_t count = 0;
+  for (const torch::jit::Node* node : block.nodes()) {
+    if (is_fixed(*node, operators, in_training)) ++count;
+    for (const torch::jit::Block* inner : node->blocks()) count += count_fixed(*inner, operators, in_training);
+  }
+  return count;
+}
+
+std::int64_t count_fixed(const Module& module, std::span<const ModalOperator> operators, bool in_training) {
+  std::int64_t count = 0;
+  for (const Module& part : module.modules())
+    for (const torch::jit::Method& method : part.get_methods())
+      count += count_fixed(*method.graph()->block(), operators, in_training);
+  return count;
+}
+
+std::string counted(std::int64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+// A sentence on dropouts and statistics of normalisations that torch.jit.trace has fixed for both modes, or nothing.
+std::string fixed_by_trace(const Module& module, bool in_training) {
+  const std::int64_t of_dropouts = count_fixed(module, dropouts, in_training);
+  const std::int64_t of_norms = count_fixed(module, normalisations, in_training);
+  std::vector<std::string> parts;
+  if (of_dropouts > 0)
+    parts.push_back(counted(of_dropouts, "dropout") + (in_training ? " in effect" : " without effect"));
+  if (of_norms > 0)
+    parts.push_back(counted(of_norms, "normalisation") +
+                    (in_training ? " by each batch's statistics" : " by the file's statistics"));
+  if (parts.empty()) return {};
+  return fmt::format(
+      "its code has {}, in training and in evaluation alike, as torch.jit.trace of a module in {}() writes "
+      "it; torch.jit.script keeps both modes",
+      fmt::join(parts, " and "), in_training ? "train" : "eval");
+}
+
+// Throws ScriptFault where outputs lack the demand's shape or type.
+void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const ScriptDemand& demand) {
+  const std::int64_t samples = inputs.size(0);
+  std::vector<std::int64_t> right = {samples, demand.outputs};
+  std::string needed = fmt::format("({}, {}), ", samples, demand.outputs);
+  if (demand.asks_for_tokens()) {
+    right = {samples, inputs.size(1), demand.outputs};
+    needed = fmt::format("({}, {}, {}), logits of all tokens at each place", samples, inputs.size(1), demand.outputs);
+    if (demand.task.own_labels) {
+      needed = fmt::format("({}, {}, {} or more), logits of the classes at each place", samples, inputs.size(1),
+                           demand.outputs);
+      if (outputs.dim() == 3) right.back() = std::max(demand.outputs, outputs.size(2));
+    }
+  } else {
+    needed += demand.squared_error ? "as many numbers as y has" : "logits of the classes";
+  }
+  if (outputs.sizes() != right)
+    throw ScriptFault(fmt::format("its forward returns shape {} for inputs of shape {}; must return {}",
+                                  c10::str(outputs.sizes()), c10::str(inputs.sizes()), needed));
+  if (outputs.scalar_type() != at::kFloat)
+    throw ScriptFault(fmt::format("its forward returns elements of type {}; must return float32",
+                                  at::toString(outputs.scalar_type())));
+}
+
+// Adds random numbers to parameters, in place: a layer that starts at zero hides what a module does with its samples.
+void move_parameters(const std::vector<at::Tensor>& parameters) {
+  const at::NoGradGuard no_gradients;
+  constexpr RandomStream stream{.seed = 1, .purpose = Purpose::module_draws};
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    std::vector<double> values(static_cast<std::size_t>(parameters[p].numel()));
+    RandomStream own = stream;
+    own.step = Step{static_cast<Step::Rep>(p)};
+    fill_standard_normal(own, 0, values);
+    const auto inputs_of_each = parameters[p].dim() < 2 ? 100 : parameters[p].numel() / parameters[p].size(0);
+    const double deviation = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(inputs_of_each, 1)));
+    const at::Tensor moves = at::from_blob(values.data(), parameters[p].sizes(), at::kDouble) * deviation;
+    parameters[p].add_(moves.to(parameters[p].scalar_type()));
+  }
+}
+
+// Throws ScriptFault where a parameter has no gradient that can be summed, but a sparse one.
+void check_gradients(const at::Tensor& outputs, const std::vector<at::Tensor>& parameters,
+                     const std::vector<std::string>& names) {
+  if (!outputs.requires_grad())
+    throw ScriptFault("its forward in training does not depend on its parameters in a way that has gradients");
+  std::vector<at::Tensor> gradients;
+  try {
+    gradients = torch::autograd::grad({outputs.sum()}, parameters, {}, {}, /*create_graph=*/false,
+                                      /*allow_unused=*/true);
+  } catch (const std::exception& problem) {
+    throw ScriptFault(fmt::format("the backward pass of its forward fails: {}", reason_of(problem)));
+  }
+  for (std::size_t p = 0; p < gradients.size(); ++p)
+    if (gradients[p].defined() && gradients[p].layout() != at::kStrided)
+      throw ScriptFault(
+          fmt::format("its parameter {} has a gradient that is sparse; must be dense, as "
+                      "torch.nn.Embedding's is without sparse=True",
+                      names[p]));
+}
+
+// Numbers and flags that a module keeps besides tensors.
+std::vector<std::pair<std::string, c10::IValue>> scalars_of(const Module& module) {
+  std::vector<std::pair<std::string, c10::IValue>> scalars;
+  for (const auto& attribute : module.named_attributes()) {
+    const bool is_mode = attribute.name == "training" || attribute.name.ends_with(".training");
+    if (!is_mode && (attribute.value.isScalar() || attribute.value.isBool()))
+      scalars.emplace_back(attribute.name, attribute.value);
+  }
+  return scalars;
+}
+
+// Throws ScriptFault where numbers or flags that are no tensors have changed.
+void check_scalars(const Module& before, const Module& after) {
+  const auto old = scalars_of(before), now = scalars_of(after);
+  for (std::size_t i = 0; i < old.size(); ++i)
+    if (old[i].second != now[i].second)
+      throw ScriptFault(fmt::format("its forward changes the number {}; it may change buffers alone", old[i].first));
+}
+
+// Whether samples disturb each other: four together give something else than two and two.
+bool mixes(Module& module, const ProbeInputs& samples) {
+  const at::Tensor together = call_on_copies(module, samples);
+  std::vector<at::Tensor> apart;
+  for (const std::int64_t begin : {std::int64_t{0}, probed_samples / 2}) {
+    const auto half = [&](const at::Tensor& of) {
+      return of.defined() ? of.narrow(0, begin, probed_samples / 2) : at::Tensor();
+    };
+    apart.push_back(call_on_copies(module, half(samples.inputs), half(samples.lengths)));
+  }
+  return !are_near(together, at::cat(apart));
+}
+
+// For causal tasks, in evaluation: throws ScriptFault where outputs depend on later tokens.
+void check_causality(Module& module, const ProbeInputs& longest) {
+  const std::int64_t length = longest.inputs.size(1), earlier = (length + 1) / 2;
+  if (earlier == length) return;
+  // Other tokens, not fewer: what needs all sequences to be as long as each other may be causal.
+  const at::Tensor later = longest.inputs.narrow(1, earlier, length - earlier).flip({0});
+  const at::Tensor changed = at::cat({longest.inputs.narrow(1, 0, earlier), later}, 1);
+  const at::Tensor before = call_on_copies(module, longest).narrow(1, 0, earlier);
+  if (!are_near(before, call_on_copies(module, changed, longest.lengths).narrow(1, 0, earlier)))
+    throw ScriptFault(
+        "its logits at a place depend on later tokens; with loss = \"causal\" they must follow from those up to it");
+}
+
+// For sequences, in evaluation: throws ScriptFault where forward fails on shorter ones, down to the shortest. Returns
+// whether padding behind a sequence leaves its outputs the same.
+bool bears_padding(Module& module, const ScriptDemand& demand, const ProbeInputs& longest) {
+  const std::int64_t length = longest.inputs.size(1);
+  std::set<std::int64_t> shorter;
+  if (demand.shortest > 0) shorter.insert(shown_of(demand.shortest, demand.task));
+  if (demand.has_padding) shorter.insert((length + 1) / 2);
+  const std::string hint =
+      demand.shortest > 0 ? fmt::format("the data set's shortest sequence has {} tokens", demand.shortest) : "";
+  bool bears = true;
+  for (const std::int64_t own : shorter) {
+    if (own >= length) continue;
+    const at::Tensor lengths = lengths_of(longest.lengths.defined(), own);
+    const at::Tensor tokens = longest.inputs.narrow(1, 0, own).contiguous();
+    const at::Tensor alone = with_hint(hint, [&] { return call_on_copies(module, tokens, lengths); });
+    check_outputs(alone, tokens, demand);
+    if (!demand.has_padding) continue;
+    const at::Tensor padding = at::full({probed_samples, length - own}, std::int64_t{demand.task.padding}, at::kLong);
+    const at::Tensor padded = call_on_copies(module, at::cat({tokens, padding}, 1), lengths);
+    bears = bears && are_near(alone, demand.asks_for_tokens() ? padded.narrow(1, 0, own) : padded);
+  }
+  return bears;
+}
+
+// Why a module in evaluation, of float64, has no gradient or no product with its Hessian; empty: it has both.
+std::string why_no_derivative(Module& module, const std::vector<at::Tensor>& parameters, const ProbeInputs& samples) {
+  try {
+    const at::Tensor loss = call_on_copies(module, samples.inputs.to(at::kDouble)).square().sum();
+    const auto gradients = torch::autograd::grad({loss}, parameters, {}, {}, /*create_graph=*/true,
+                                                 /*allow_unused=*/true);
+    at::Tensor product = at::zeros({}, at::kDouble);
+    for (const at::Tensor& gradient : gradients)
+      if (gradient.defined()) product = product + gradient.square().sum();
+    if (product.requires_grad())
+      torch::autograd::grad({product}, parameters, {}, {}, /*create_graph=*/false, /*allow_unused=*/true);
+    return "";
+  } catch (const std::exception& problem) {
+    return reason_of(problem);
+  }
+}
+
+bool gives_numbers(Module& module, const ProbeInputs& samples) {
+  try {
+    return are_finite(call_on_copies(module, samples));
+  } catch (const ScriptFault&) {
+    return false;
+  }
+}
+
+using Parts = std::vector<torch::jit::ObjectPtr>;  // a module and all within it
+
+// A tensor of a module: attribute `slot` of part number `part`.
+struct Place {
+  std::size_t part = 0;
+  std::size_t slot = 0;
+};
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor value;
+  std::vector<Place> places;  // more than one where parts share it
+
+  at::Tensor in(const Parts& parts) const {
+    return parts[places.front().part]->getSlot(places.front().slot).toTensor();
+  }
+};
+
+// With parts of its own and the same tensors: LibTorch's copy() would share the parts too.
+torch::jit::ObjectPtr copy_of(const torch::jit::ObjectPtr& original) {
+  torch::jit::ObjectPtr copy = original->copy();
+  for (std::size_t slot = 0; slot < copy->slots().size(); ++slot) {
+    const c10::IValue value = copy->getSlot(slot);
+    if (value.isModule()) copy->setSlot(slot, copy_of(value.toObject()));
+  }
+  return copy;
+}
+
+Parts parts_of(const Module& module) {
+  Parts parts;
+  for (const Module& part : module.modules()) parts.push_back(part._ivalue());
+  return parts;
+}
+
+std::vector<at::Tensor> tensors_in(const Parts& parts, const std::vector<NamedTensor>& named) {
+  std::vector<at::Tensor> tensors;
+  for (const NamedTensor& each : named) tensors.push_back(each.in(parts));
+  return tensors;
+}
+
+std::shared_ptr<const std::vector<float>> values_of(const at::Tensor& tensor) {
+  const at::Tensor values = tensor.detach().to(at::kFloat).contiguous();
+  const float* const begin = values.data_ptr<float>();
+  return std::make_shared<const std::vector<float>>(begin, begin + values.numel());
+}
+
+Parameter description_of(const NamedTensor& parameter, bool drawn) {
+  const at::Tensor value = parameter.value.detach();
+  Parameter result{
+      .name = parameter.name, .shape = value.sizes().vec(), .size = static_cast<std::size_t>(value.numel())};
+  if (drawn && value.dim() >= 2)
+    result.initial = {.centre = value.to(at::kDouble).mean().item<double>(),
+                      .spread = value.to(at::kDouble).std(/*unbiased=*/false).item<double>(),
+                      .law = Initial::Law::normal};
+  else
+    result.given = values_of(value);
+  return result;
+}
+
+// One thread's, for as long as it needs it.
+class ModuleCopy {
+ public:
+  explicit ModuleCopy(const Module& original) : module_(copy_of(original._ivalue())), parts_(parts_of(module_)) {}
+
+  void bind(const std::vector<NamedTensor>& named, const std::vector<at::Tensor>& values) {
+    for (std::size_t i = 0; i < named.size(); ++i)
+      for (const Place& place : named[i].places) {
+        const c10::IValue value(values[i]);
+        parts_[place.part]->setSlot(place.slot, value);
+      }
+  }
+  at::Tensor value(const NamedTensor& named) const { return named.in(parts_); }
+  at::Tensor forward(const at::Tensor& inputs, const at::Tensor& lengths, bool in_training) {
+    if (is_training_ != in_training) module_.train(in_training);
+    is_training_ = in_training;
+    return call(module_, inputs, lengths);
+  }
+
+ private:
+  Module module_;
+  Parts parts_;
+  std::optional<bool> is_training_;
+};
 
 // The statistics of the batch itself. A module moves a buffer from v to (1 - m) v + m s, with a momentum m of its own:
 // from 0 it comes to m s, from 1 to 1 - m + m s.
@@ -80,8 +554,7 @@ at::Tensor lengths_of(const TextGroup& group) {
   return group.lengths.defined() ? group.lengths : at::full({group.texts}, group.longest, at::kLong);
 }
 
-// Of what a group's places give, (texts, longest, outputs), the rows that are asked for: those of its own tokens, which
-// ascend.
+// Outputs (texts, longest, outputs) of a group's places: the rows of its own tokens that are asked for, in their order.
 at::Tensor asked_of(const TextGroup& group, const SequenceBatch& texts, const at::Tensor& outputs) {
   const std::span<const std::int64_t> asked(texts.asked.data_ptr<std::int64_t>(),
                                             static_cast<std::size_t>(texts.asked.numel()));
@@ -94,813 +567,253 @@ at::Tensor asked_of(const TextGroup& group, const SequenceBatch& texts, const at
 
 }  // namespace
 
-std::vector<std::int64_t> script_input_sizes(std::int64_t samples, const SampleShape& shape) {
-  if (shape.channels == 1 && shape.height == 1) return {samples, shape.width};
-  return {samples, shape.channels, shape.height, shape.width};
-}
-
-void ForwardPass::operator()(const layer::Script& layer) {
-  if (texts_)
-    forward_texts(layer);
-  else
-    forward_images(layer);
-}
-
-void ForwardPass::forward_texts(const layer::Script& layer) {
-  const std::vector<at::Tensor> no_buffers;
-  std::vector<at::Tensor> parts;
-  for (const TextGroup& group : texts_->groups) {
-    const at::Tensor lengths = lengths_of(group);
-    const at::Tensor outputs = layer.module->forward(
-        parameters_, no_buffers, tokens_of(group, *texts_, network_.task().padding), mode_, &lengths);
-    parts.push_back(texts_->asked.defined() ? asked_of(group, *texts_, outputs) : outputs);
-  }
-  x_ = parts.size() == 1 ? parts.front() : at::cat(parts);
-}
-
-void ForwardPass::forward_images(const layer::Script& layer) {
-  const at::Tensor inputs = x_.view(script_input_sizes(x_.size(0), network_.input()));
-  const auto forward = [&] { x_ = layer.module->forward(parameters_, buffers_, inputs, mode_); };
-  if (mode_ == Mode::measure && !buffers_.empty())
-    measure(forward, network_, buffers_);
-  else
-    forward();
-}
-
-namespace {
-
-// Loading a module that was saved as TorchScript, and calling it: what LibTorch throws becomes a ScriptFault. For
-// sources with LibTorch alone.
-//
-// Operators run one by one as in C++. LibTorch's executors would rewrite a module for the shapes and the gradients that
-// they have seen: that costs more than it gains here, and changes the arithmetic in the middle of a run, thread by
-// thread.
-// Of what LibTorch says: the reason, without the way that the program took.
-std::string reason_of(const std::exception& problem);
-
-// Throws ScriptFault where it is no module with a forward.
-torch::jit::Module load_module(const std::filesystem::path& file);
-
-// Whether forward has a second argument that takes the lengths of sequences: a tensor, or one that may be None.
-bool takes_lengths(const torch::jit::Module& module);
-
-// What forward gives, one tensor. `lengths`: its second argument; undefined: it has none. Throws ScriptFault.
-at::Tensor call(torch::jit::Module& module, const at::Tensor& inputs, const at::Tensor& lengths = {});
-
-// The same on copies of inputs and lengths, which forward may change in place.
-at::Tensor call_on_copies(torch::jit::Module& module, const at::Tensor& inputs, const at::Tensor& lengths = {});
-
-std::string reason_of(const std::exception& problem) {
-  const std::string whole = problem.what();
-  const std::string mark = "\nRuntimeError: ";
-  const auto at = whole.rfind(mark);
-  std::istringstream lines(at == std::string::npos ? whole : whole.substr(at + mark.size()));
-  std::string first;
-  std::getline(lines, first);
-  // What a module raises itself comes last: "builtins.ValueError: ...".
-  if (first.starts_with("The following operation failed"))
-    for (std::string line; std::getline(lines, line);)
-      if (!line.empty()) first = line;
-  return first;
-}
-
-torch::jit::Module load_module(const std::filesystem::path& file) {
-  try {
-    torch::jit::Module module = torch::jit::load(file.string(), at::kCPU);
-    if (module.find_method("forward")) return module;
-  } catch (const std::exception& problem) {
-    throw ScriptFault(
-        fmt::format("is no module that torch.jit.script or torch.jit.trace has saved: {}", reason_of(problem)));
-  }
-  throw ScriptFault("is a module without forward");
-}
-
-bool takes_lengths(const torch::jit::Module& module) {
-  const auto& arguments = module.get_method("forward").function().getSchema().arguments();  // the first is the module
-  return arguments.size() > 2 && at::TensorType::get()->isSubtypeOf(*arguments[2].type());
-}
-
-at::Tensor call(torch::jit::Module& module, const at::Tensor& inputs, const at::Tensor& lengths) {
-  const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // of this thread
-  std::vector<c10::IValue> arguments{inputs};
-  if (lengths.defined()) arguments.emplace_back(lengths);
-  c10::IValue output;
-  try {
-    output = module.forward(std::move(arguments));
-  } catch (const std::exception& problem) {
-    throw ScriptFault(
-        fmt::format("its forward fails on inputs of shape {}: {}", c10::str(inputs.sizes()), reason_of(problem)));
-  }
-  if (!output.isTensor())
-    throw ScriptFault(fmt::format("its forward returns {}; must return a tensor of logits", output.tagKind()));
-  return output.toTensor();
-}
-
-at::Tensor call_on_copies(torch::jit::Module& module, const at::Tensor& inputs, const at::Tensor& lengths) {
-  return call(module, inputs.clone(), lengths.defined() ? lengths.clone() : lengths);
-}
-
-}  // namespace
-
-// What a module makes of a few random samples, before anything is trained: faults, and how it may be evaluated. For
-// sources with LibTorch alone.
-// What the data and the loss ask of a module.
-struct ScriptDemand {
-  SampleShape shape;
-  std::int64_t outputs = 0;    // per sample; of language models per token; of labels of tokens at least as many
-  bool squared_error = false;  // what it returns are no logits
-  TextTask task{};             // of tokens
-  bool has_padding = false;    // that stands behind shorter sequences, where those of unlike lengths stand together
-  std::int64_t shortest = 0;   // tokens of the shortest sequence; 0: not known
-
-  bool asks_for_tokens() const { return shape.has_tokens() && task.kind != TextTask::Kind::classification; }
-};
-
-// Samples of a demand, as they come to forward.
-struct ProbeInputs {
-  at::Tensor inputs;
-  at::Tensor lengths;  // undefined: forward takes none
-};
-
-// The longest that there are.
-ProbeInputs probe_inputs(const ScriptDemand& demand, bool with_lengths);
-
-// So many, the same few again and again; of sequences the shortest that there are, if known.
-ProbeInputs repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::int64_t samples);
-
-// Whether forward writes to its inputs, or to the lengths.
-bool changes_inputs(torch::jit::Module& module, const ProbeInputs& samples);
-
-// What the module's code does always as in training, or always as in evaluation, because it was traced so: its
-// dropouts, and what its normalisations go by. A sentence; empty: nothing of the kind.
-std::string fixed_by_trace(const torch::jit::Module& module, bool in_training);
-
-// Throws ScriptFault where these are not what the demand asks for. Of a loss: numbers with a gradient.
-void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const ScriptDemand& demand);
-
-// Throws ScriptFault where numbers are not finite.
-void check_finite(const at::Tensor& outputs, const at::Tensor& inputs);
-
-// Adds random numbers to parameters, in place: a layer that starts at zero hides what a module does with its samples.
-void move_parameters(const std::vector<at::Tensor>& parameters);
-
-// Throws ScriptFault where a parameter's gradient is none that can be summed: one that is sparse.
-void check_gradients(const at::Tensor& outputs, const std::vector<at::Tensor>& parameters,
-                     const std::vector<std::string>& names);
-
-// Throws ScriptFault where numbers or flags that are no tensors have changed.
-void check_scalars(const torch::jit::Module& before, const torch::jit::Module& after);
-
-// Whether samples disturb each other: four are not what two and two are.
-bool mixes(torch::jit::Module& module, const ProbeInputs& samples);
-
-// Of a causal task's sequences, in evaluation: throws ScriptFault where outputs depend on later tokens.
-void check_causality(torch::jit::Module& module, const ProbeInputs& longest);
-
-// Of sequences, in evaluation: throws ScriptFault where forward fails on shorter ones, down to the shortest. Returns
-// whether a sequence's outputs are the same with padding behind it.
-bool bears_padding(torch::jit::Module& module, const ScriptDemand& demand, const ProbeInputs& longest);
-
-// Why there is no gradient or no product of the Hessian and a vector, of a module in evaluation whose numbers are
-// float64; empty: there are.
-std::string why_no_derivative(torch::jit::Module& module, const std::vector<at::Tensor>& parameters,
-                              const ProbeInputs& samples);
-
-namespace {
-
-// Enough to see whether samples disturb each other.
-constexpr std::int64_t probed_samples = 4;
-constexpr RandomStream probe_stream{.purpose = Purpose::module_draws};
-
-bool are_finite(const at::Tensor& numbers) { return numbers.isfinite().all().item<bool>(); }
-
-bool are_near(const at::Tensor& one, const at::Tensor& other) {
-  // Kernels for other sizes of batches round otherwise.
-  constexpr double rounding = 1e-4;
-  if (!are_finite(one) || !are_finite(other)) return false;
-  return one.allclose(other, rounding, rounding * one.abs().max().item<double>());
-}
-
-// Of a sequence of `length` tokens, as it comes to forward.
-std::int64_t shown_of(std::int64_t length, const TextTask& task) {
-  if (task.longest > 0) length = std::min(length, task.longest);
-  if (task.kind == TextTask::Kind::causal_lm) --length;  // the last token is only an answer
-  return std::max<std::int64_t>(length, 1);
-}
-
-at::Tensor random_tokens(const ScriptDemand& demand) {
-  const std::int64_t length = shown_of(demand.shape.width, demand.task), vocabulary = demand.shape.vocabulary;
-  std::vector<double> uniform(static_cast<std::size_t>(probed_samples * length));
-  probe_stream.fill_uniform(0, uniform);
-  const at::Tensor tokens = at::empty({probed_samples, length}, at::kLong);
-  std::ranges::transform(uniform, tokens.data_ptr<std::int64_t>(), [&](double value) {
-    const auto token = static_cast<std::int64_t>(value * static_cast<double>(vocabulary));
-    const bool is_padding = demand.has_padding && token == demand.task.padding;
-    return is_padding ? (token + 1) % vocabulary : token;
-  });
-  const bool is_last_padding = demand.has_padding && demand.task.padding == vocabulary - 1;
-  *tokens.data_ptr<std::int64_t>() = std::max<std::int64_t>(vocabulary - (is_last_padding ? 2 : 1), 0);  // the last row
-  return tokens;
-}
-
-at::Tensor random_numbers(const SampleShape& shape) {
-  std::vector<double> values(static_cast<std::size_t>(probed_samples * shape.features()));
-  fill_standard_normal(probe_stream, 0, values);
-  const at::Tensor inputs = at::empty(static_cast<std::int64_t>(values.size()), at::kFloat);
-  std::ranges::transform(values, inputs.data_ptr<float>(), [](double value) { return static_cast<float>(value); });
-  return inputs.view(script_input_sizes(probed_samples, shape));
-}
-
-at::Tensor lengths_of(bool wanted, std::int64_t length) {
-  return wanted ? at::full({probed_samples}, length, at::kLong) : at::Tensor();
-}
-
-// What a module keeps besides tensors: numbers and flags.
-std::vector<std::pair<std::string, c10::IValue>> scalars_of(const torch::jit::Module& module) {
-  std::vector<std::pair<std::string, c10::IValue>> scalars;
-  for (const auto& attribute : module.named_attributes()) {
-    const bool is_mode = attribute.name == "training" || attribute.name.ends_with(".training");
-    if (!is_mode && (attribute.value.isScalar() || attribute.value.isBool()))
-      scalars.emplace_back(attribute.name, attribute.value);
-  }
-  return scalars;
-}
-
-at::Tensor call_on_shorter(torch::jit::Module& module, const at::Tensor& tokens, const at::Tensor& lengths,
-                           const ScriptDemand& demand) {
-  try {
-    return call_on_copies(module, tokens, lengths);
-  } catch (const ScriptFault& problem) {
-    if (demand.shortest == 0) throw;
-    throw ScriptFault(
-        fmt::format("{}; the data set's shortest sequence has {} tokens", problem.what(), demand.shortest));
-  }
-}
-
-}  // namespace
-
-ProbeInputs probe_inputs(const ScriptDemand& demand, bool with_lengths) {
-  if (!demand.shape.has_tokens()) return {.inputs = random_numbers(demand.shape), .lengths = {}};
-  const at::Tensor tokens = random_tokens(demand);
-  return {.inputs = tokens, .lengths = lengths_of(with_lengths, tokens.size(1))};
-}
-
-ProbeInputs repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::int64_t samples) {
-  at::Tensor few = probe_inputs(demand, /*with_lengths=*/false).inputs;
-  if (demand.shape.has_tokens() && demand.shortest > 0)
-    few = few.narrow(1, 0, std::min(shown_of(demand.shortest, demand.task), few.size(1)));
-  const at::Tensor numbers = at::arange(samples, at::kLong).remainder(probed_samples);
-  const bool are_sequences = demand.shape.has_tokens();
-  return {.inputs = few.index_select(0, numbers),
-          .lengths = are_sequences && with_lengths ? at::full({samples}, few.size(1), at::kLong) : at::Tensor()};
-}
-
-bool changes_inputs(torch::jit::Module& module, const ProbeInputs& samples) {
-  // Whatever writes to a tensor counts its version up, also where these samples stay as they are.
-  const at::Tensor inputs = samples.inputs.clone();
-  const at::Tensor lengths = samples.lengths.defined() ? samples.lengths.clone() : at::Tensor();
-  const auto version_of = [](const at::Tensor& tensor) { return tensor.defined() ? tensor._version() : 0; };
-  const auto of_inputs = version_of(inputs), of_lengths = version_of(lengths);
-  call(module, inputs, lengths);
-  return version_of(inputs) != of_inputs || version_of(lengths) != of_lengths;
-}
-
-namespace {
-
-// Operators that do something else in training than in evaluation, and which of their inputs says so.
-struct ModalOperator {
-  const char* name;
-  const char* says_training;
-};
-constexpr ModalOperator dropouts[] = {{"aten::dropout", "train"},
-                                      {"aten::dropout_", "train"},
-                                      {"aten::feature_dropout", "train"},
-                                      {"aten::feature_dropout_", "train"},
-                                      {"aten::alpha_dropout", "train"},
-                                      {"aten::alpha_dropout_", "train"},
-                                      {"aten::feature_alpha_dropout", "train"},
-                                      {"aten::feature_alpha_dropout_", "train"}};
-constexpr ModalOperator normalisations[] = {{"aten::batch_norm", "training"},
-                                            {"aten::native_batch_norm", "training"},
-                                            {"aten::instance_norm", "use_input_stats"}};
-
-// Whether a constant has one of these operators always act as in training, or always as in evaluation.
-bool is_fixed(const torch::jit::Node& node, std::span<const ModalOperator> operators, bool in_training) {
-  const std::string name = node.kind().toQualString();
-  const auto found = std::ranges::find_if(operators, [&](const ModalOperator& one) { return name == one.name; });
-  if (found == operators.end()) return false;
-  const auto says = torch::jit::toIValue(node.namedInput(found->says_training));
-  return says && says->isBool() && says->toBool() == in_training;
-}
-
-std::int64_t count_fixed(const torch::jit::Block& block, std::span<const ModalOperator> operators, bool in_training) {
-  std::int64_t count = 0;
-  for (const torch::jit::Node* node : block.nodes()) {
-    if (is_fixed(*node, operators, in_training)) ++count;
-    for (const torch::jit::Block* inner : node->blocks()) count += count_fixed(*inner, operators, in_training);
-  }
-  return count;
-}
-
-std::int64_t count_fixed(const torch::jit::Module& module, std::span<const ModalOperator> operators, bool in_training) {
-  std::int64_t count = 0;
-  for (const torch::jit::Module& part : module.modules())
-    for (const torch::jit::Method& method : part.get_methods())
-      count += count_fixed(*method.graph()->block(), operators, in_training);
-  return count;
-}
-
-std::string counted(std::int64_t count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
-}  // namespace
-
-std::string fixed_by_trace(const torch::jit::Module& module, bool in_training) {
-  const std::int64_t of_dropouts = count_fixed(module, dropouts, in_training);
-  const std::int64_t of_norms = count_fixed(module, normalisations, in_training);
-  std::vector<std::string> parts;
-  if (of_dropouts > 0)
-    parts.push_back(counted(of_dropouts, "dropout") + (in_training ? " in effect" : " without effect"));
-  if (of_norms > 0)
-    parts.push_back(counted(of_norms, "normalisation") +
-                    (in_training ? " by each batch's statistics" : " by the file's statistics"));
-  if (parts.empty()) return {};
-  return fmt::format(
-      "its code has {}, in training and in evaluation alike, as torch.jit.trace of a module in {}() writes "
-      "it; torch.jit.script keeps both modes",
-      fmt::join(parts, " and "), in_training ? "train" : "eval");
-}
-
-void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const ScriptDemand& demand) {
-  const std::int64_t samples = inputs.size(0);
-  std::vector<std::int64_t> right = {samples, demand.outputs};
-  std::string needed = fmt::format("({}, {}), ", samples, demand.outputs);
-  if (demand.asks_for_tokens()) {
-    right = {samples, inputs.size(1), demand.outputs};
-    needed = fmt::format("({}, {}, {}), logits of all tokens at each place", samples, inputs.size(1), demand.outputs);
-    if (demand.task.own_labels) {
-      needed = fmt::format("({}, {}, {} or more), logits of the classes at each place", samples, inputs.size(1),
-                           demand.outputs);
-      if (outputs.dim() == 3) right.back() = std::max(demand.outputs, outputs.size(2));
-    }
-  } else {
-    needed += demand.squared_error ? "as many numbers as y has" : "logits of the classes";
-  }
-  if (outputs.sizes() != right)
-    throw ScriptFault(fmt::format("its forward returns shape {} for inputs of shape {}; must return {}",
-                                  c10::str(outputs.sizes()), c10::str(inputs.sizes()), needed));
-  if (outputs.scalar_type() != at::kFloat)
-    throw ScriptFault(fmt::format("its forward returns elements of type {}; must return float32",
-                                  at::toString(outputs.scalar_type())));
-}
-
-void check_finite(const at::Tensor& outputs, const at::Tensor& inputs) {
-  if (!are_finite(outputs))
-    throw ScriptFault(fmt::format("its forward gives numbers that are not finite for random inputs of shape {}",
-                                  c10::str(inputs.sizes())));
-}
-
-void move_parameters(const std::vector<at::Tensor>& parameters) {
-  const at::NoGradGuard no_gradients;
-  constexpr RandomStream stream{.seed = 1, .purpose = Purpose::module_draws};
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    std::vector<double> values(static_cast<std::size_t>(parameters[p].numel()));
-    RandomStream own = stream;
-    own.step = Step{static_cast<Step::Rep>(p)};
-    fill_standard_normal(own, 0, values);
-    const auto inputs_of_each = parameters[p].dim() < 2 ? 100 : parameters[p].numel() / parameters[p].size(0);
-    const double deviation = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(inputs_of_each, 1)));
-    const at::Tensor moves = at::from_blob(values.data(), parameters[p].sizes(), at::kDouble) * deviation;
-    parameters[p].add_(moves.to(parameters[p].scalar_type()));
-  }
-}
-
-void check_gradients(const at::Tensor& outputs, const std::vector<at::Tensor>& parameters,
-                     const std::vector<std::string>& names) {
-  if (!outputs.requires_grad())
-    throw ScriptFault("its forward in training does not depend on its parameters in a way that has gradients");
-  std::vector<at::Tensor> gradients;
-  try {
-    gradients = torch::autograd::grad({outputs.sum()}, parameters, {}, {}, /*create_graph=*/false,
-                                      /*allow_unused=*/true);
-  } catch (const std::exception& problem) {
-    throw ScriptFault(fmt::format("the backward pass of its forward fails: {}", reason_of(problem)));
-  }
-  for (std::size_t p = 0; p < gradients.size(); ++p)
-    if (gradients[p].defined() && gradients[p].layout() != at::kStrided)
-      throw ScriptFault(
-          fmt::format("its parameter {} has a gradient that is sparse; must be dense, as "
-                      "torch.nn.Embedding's is without sparse=True",
-                      names[p]));
-}
-
-void check_scalars(const torch::jit::Module& before, const torch::jit::Module& after) {
-  const auto old = scalars_of(before), now = scalars_of(after);
-  for (std::size_t i = 0; i < old.size(); ++i)
-    if (old[i].second != now[i].second)
-      throw ScriptFault(fmt::format("its forward changes the number {}; it may change buffers alone", old[i].first));
-}
-
-bool mixes(torch::jit::Module& module, const ProbeInputs& samples) {
-  const at::Tensor together = call_on_copies(module, samples.inputs, samples.lengths);
-  std::vector<at::Tensor> apart;
-  for (const std::int64_t begin : {std::int64_t{0}, probed_samples / 2}) {
-    const auto half = [&](const at::Tensor& of) {
-      return of.defined() ? of.narrow(0, begin, probed_samples / 2) : at::Tensor();
-    };
-    apart.push_back(call_on_copies(module, half(samples.inputs), half(samples.lengths)));
-  }
-  return !are_near(together, at::cat(apart));
-}
-
-void check_causality(torch::jit::Module& module, const ProbeInputs& longest) {
-  const std::int64_t length = longest.inputs.size(1), earlier = (length + 1) / 2;
-  if (earlier == length) return;
-  // Other tokens, not fewer: what needs all sequences to be as long as each other may be causal.
-  const at::Tensor later = longest.inputs.narrow(1, earlier, length - earlier).flip({0});
-  const at::Tensor changed = at::cat({longest.inputs.narrow(1, 0, earlier), later}, 1);
-  const at::Tensor before = call_on_copies(module, longest.inputs, longest.lengths).narrow(1, 0, earlier);
-  if (!are_near(before, call_on_copies(module, changed, longest.lengths).narrow(1, 0, earlier)))
-    throw ScriptFault(
-        "its logits at a place depend on later tokens; with loss = \"causal\" they must follow from those up to it");
-}
-
-bool bears_padding(torch::jit::Module& module, const ScriptDemand& demand, const ProbeInputs& longest) {
-  const std::int64_t length = longest.inputs.size(1);
-  std::set<std::int64_t> shorter;
-  if (demand.shortest > 0) shorter.insert(shown_of(demand.shortest, demand.task));
-  if (demand.has_padding) shorter.insert((length + 1) / 2);
-  bool bears = true;
-  for (const std::int64_t own : shorter) {
-    if (own >= length) continue;
-    const at::Tensor lengths = lengths_of(longest.lengths.defined(), own);
-    const at::Tensor tokens = longest.inputs.narrow(1, 0, own).contiguous();
-    const at::Tensor alone = call_on_shorter(module, tokens, lengths, demand);
-    check_outputs(alone, tokens, demand);
-    if (!demand.has_padding) continue;
-    const at::Tensor padding = at::full({probed_samples, length - own}, std::int64_t{demand.task.padding}, at::kLong);
-    const at::Tensor padded = call_on_copies(module, at::cat({tokens, padding}, 1), lengths);
-    bears = bears && are_near(alone, demand.asks_for_tokens() ? padded.narrow(1, 0, own) : padded);
-  }
-  return bears;
-}
-
-std::string why_no_derivative(torch::jit::Module& module, const std::vector<at::Tensor>& parameters,
-                              const ProbeInputs& samples) {
-  try {
-    const at::Tensor loss = call_on_copies(module, samples.inputs.to(at::kDouble)).square().sum();
-    const auto gradients = torch::autograd::grad({loss}, parameters, {}, {}, /*create_graph=*/true,
-                                                 /*allow_unused=*/true);
-    at::Tensor product = at::zeros({}, at::kDouble);
-    for (const at::Tensor& gradient : gradients)
-      if (gradient.defined()) product = product + gradient.square().sum();
-    if (product.requires_grad())
-      torch::autograd::grad({product}, parameters, {}, {}, /*create_graph=*/false, /*allow_unused=*/true);
-    return "";
-  } catch (const std::exception& problem) {
-    return reason_of(problem);
-  }
-}
-
-namespace {
-
-using torch::jit::Module;
-
-// A tensor of the module: attribute `slot` of its `module`-th part.
-struct SlotOfPart {
-  std::size_t module = 0;
-  std::size_t slot = 0;
-};
-
-// With parts of its own and the same tensors: LibTorch's copy() would share the parts too.
-torch::jit::ObjectPtr copy_of(const torch::jit::ObjectPtr& original) {
-  torch::jit::ObjectPtr copy = original->copy();
-  for (std::size_t slot = 0; slot < copy->slots().size(); ++slot) {
-    const c10::IValue value = copy->getSlot(slot);
-    if (value.isModule()) copy->setSlot(slot, copy_of(value.toObject()));
-  }
-  return copy;
-}
-
-struct NamedTensor {
-  std::string name;
-  at::Tensor value;
-  std::vector<SlotOfPart> places;  // more than one where parts share it
-};
-
-std::vector<torch::jit::ObjectPtr> parts_of(const Module& module) {
-  std::vector<torch::jit::ObjectPtr> parts;
-  for (const Module& part : module.modules()) parts.push_back(part._ivalue());
-  return parts;
-}
-
-std::vector<float> floats_of(const at::Tensor& tensor) {
-  const at::Tensor values = tensor.detach().to(at::kFloat).contiguous();
-  return {values.data_ptr<float>(), values.data_ptr<float>() + values.numel()};
-}
-
-std::shared_ptr<const std::vector<float>> given(const at::Tensor& tensor) {
-  return std::make_shared<const std::vector<float>>(floats_of(tensor));
-}
-
-Parameter description_of(const NamedTensor& parameter, bool drawn) {
-  const at::Tensor value = parameter.value.detach();
-  Parameter result{
-      .name = parameter.name, .shape = value.sizes().vec(), .size = static_cast<std::size_t>(value.numel())};
-  if (drawn && value.dim() >= 2)
-    result.initial = {.centre = value.to(at::kDouble).mean().item<double>(),
-                      .spread = value.to(at::kDouble).std(/*unbiased=*/false).item<double>(),
-                      .law = Initial::Law::normal};
-  else
-    result.given = given(value);
-  return result;
-}
-
-}  // namespace
-
-struct ScriptModule::Tensors {
-  Module module;
-  std::vector<NamedTensor> parameters;  // that are trained
-  std::vector<NamedTensor> buffers;     // that training changes; before the probe all that are not trained
-  std::vector<NamedTensor> fixed;       // the others
-  bool takes_lengths = false;
-  bool mixes_samples = false;
-  bool draws = false;
-  bool bears_padding = true;
-  bool changes_inputs = false;  // in place
-  std::string note{};           // what the user should know and is no fault
-  std::int64_t outputs = 0;
-  std::string why_no_derivative{};
-  std::mutex mutex;
-  std::vector<std::unique_ptr<Copy>> free_copies{};
-
-  explicit Tensors(const Module& loaded) : module(loaded) {}
-  void add(const std::string& name, const at::Tensor& value, bool is_parameter, const SlotOfPart& place);
-  // Of all that is not trained, what training has changed stays a buffer; the rest is fixed.
-  void sort_buffers(const std::vector<torch::jit::ObjectPtr>& parts_after_training);
-  std::vector<at::Tensor> parameters_of(const std::vector<torch::jit::ObjectPtr>& parts) const;
-  std::unique_ptr<Copy> take();
-  void give_back(std::unique_ptr<Copy> copy);
-};
-
-// One thread's, for as long as it needs it.
-class ScriptModule::Copy {
+// Copies share untrained tensors; parameters and buffers are views of flat memory. Thread-safe after probe().
+class ScriptModule {
  public:
-  explicit Copy(const Module& original) : module_(copy_of(original._ivalue())), parts_(parts_of(module_)) {}
-
-  void bind(const std::vector<NamedTensor>& named, const std::vector<at::Tensor>& values) {
-    for (std::size_t i = 0; i < named.size(); ++i)
-      for (const SlotOfPart& place : named[i].places) {
-        const c10::IValue value(values[i]);
-        parts_[place.module]->setSlot(place.slot, value);
+  // Loads it, with its values. Throws ScriptFault if the file is no module, or its tensors cannot be trained.
+  explicit ScriptModule(const std::filesystem::path& file)
+      : module_(load_module(file)), takes_lengths_(takes_lengths(module_)) {
+    std::size_t number = 0;
+    for (const auto& part : module_.named_modules()) {
+      const auto& type = *part.value.type();
+      for (std::size_t slot = 0; slot < type.numAttributes(); ++slot) {
+        const c10::IValue value = part.value._ivalue()->getSlot(slot);
+        if (!value.isTensor() || !value.toTensor().defined()) continue;
+        const std::string name = (part.name.empty() ? "" : part.name + ".") + type.getAttributeName(slot);
+        add(name, value.toTensor(), type.is_parameter(slot), {number, slot});
       }
+      ++number;
+    }
+    if (parameters_.empty())
+      throw ScriptFault("has no parameters that are trained (frozen modules have none, torch.jit.freeze)");
   }
-  at::Tensor value(const NamedTensor& named) const {
-    const SlotOfPart& place = named.places.front();
-    return parts_[place.module]->getSlot(place.slot).toTensor();
+
+  // The outputs for these inputs. In training it writes the module's new values to the float and integer buffers among
+  // `buffers`; in evaluation it may write there as well. Parameters and buffers are in the order of contents(); if they
+  // are float64, the whole module is. `lengths`: (n,) int64, for a forward that takes them. Throws ScriptFault.
+  at::Tensor forward(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& buffers,
+                     const at::Tensor& inputs, Mode mode, const at::Tensor* lengths = nullptr) const {
+    std::unique_ptr<ModuleCopy> copy = take_copy();
+    std::vector<at::Tensor> bound;
+    for (std::size_t b = 0; b < buffers.size(); ++b) {
+      const auto type = buffers_[b].value.scalar_type();
+      bound.push_back(type == at::kFloat ? buffers[b] : buffers[b].round().to(type));
+    }
+    copy->bind(parameters_, parameters);
+    copy->bind(buffers_, bound);
+    // Tensors that nobody trains are as precise as the parameters.
+    const bool in_doubles = parameters.front().scalar_type() == at::kDouble;
+    std::vector<at::Tensor> fixed;
+    std::vector<std::uint32_t> versions;
+    for (const NamedTensor& each : fixed_) {
+      const bool is_converted = in_doubles && each.value.scalar_type() == at::kFloat;
+      fixed.push_back(is_converted ? each.value.to(at::kDouble) : each.value);
+      versions.push_back(fixed.back()._version());
+    }
+    if (in_doubles) copy->bind(fixed_, fixed);
+    const bool with_lengths = takes_lengths_ && lengths != nullptr;
+    // An ensemble's members, and measured statistics, take the same inputs one after another.
+    const auto own = [&](const at::Tensor& given) { return changes_inputs_ ? given.clone() : given; };
+    at::Tensor outputs =
+        copy->forward(own(inputs), with_lengths ? own(*lengths) : at::Tensor(), mode != Mode::evaluate);
+    for (std::size_t b = 0; b < buffers.size(); ++b) {
+      const at::Tensor after = copy->value(buffers_[b]);
+      if (!after.is_same(buffers[b])) at::Tensor(buffers[b]).copy_(after.detach());
+    }
+    for (std::size_t f = 0; f < fixed.size(); ++f)
+      if (fixed[f]._version() != versions[f] || !copy->value(fixed_[f]).is_same(fixed[f]))
+        throw ScriptFault(
+            fmt::format("its tensor {} changes, which it did not when the file was read", fixed_[f].name));
+    if (in_doubles) return outputs;
+    const std::lock_guard lock(mutex_);
+    free_copies_.push_back(std::move(copy));
+    return outputs;
   }
-  at::Tensor forward(const at::Tensor& inputs, const at::Tensor& lengths, bool in_training) {
-    if (is_training_ != in_training) module_.train(in_training);
-    is_training_ = in_training;
-    return call(module_, inputs, lengths);
+
+  // Computes a few random samples, and throws ScriptFault where the demand is not met. Call once, before all forwards.
+  void probe(const ScriptDemand& demand) {
+    Module trial = module_.deepcopy();
+    const ProbeInputs samples = probe_inputs(demand, takes_lengths_);
+    const SeededDraws draws(0);
+    std::string why_traced = fixed_by_trace(module_, /*in_training=*/true);
+    if (!why_traced.empty()) why_traced = ": " + why_traced;
+    trial.eval();
+    const auto drawn_before = SeededDraws::drawn();
+    const std::string hint =
+        demand.shape.has_tokens()
+            ? fmt::format("the {0} tokens of the data set are below {0}, and its longest sequence has {1}",
+                          demand.shape.vocabulary, demand.shape.width)
+            : "";
+    const at::Tensor first = with_hint(hint, [&] { return call_on_copies(trial, samples); });
+    check_outputs(first, samples.inputs, demand);
+    outputs_ = first.size(-1);
+    if (!are_finite(first))
+      throw ScriptFault(fmt::format("its forward gives numbers that are not finite for random inputs of shape {}",
+                                    c10::str(samples.inputs.sizes())));
+    if (SeededDraws::drawn() > drawn_before)
+      throw ScriptFault("its forward draws random numbers in evaluation; it may in training alone" + why_traced);
+    Module moved = module_.deepcopy();
+    moved.eval();
+    move_parameters(tensors_in(parts_of(moved), parameters_));
+    if (!gives_numbers(moved, samples)) moved = trial.deepcopy();
+    changes_inputs_ = changes_inputs(moved, samples);
+    if (mixes(moved, samples))
+      throw ScriptFault(
+          (demand.shape.has_tokens()
+               ? "its outputs for a sequence depend on those that stand beside it; they must not"
+               : "its outputs for a sample depend in evaluation on those that stand beside it; they may in "
+                 "training alone") +
+          why_traced);
+    if (demand.shape.has_tokens()) {
+      if (demand.task.kind == TextTask::Kind::causal_lm) check_causality(moved, samples);
+      bears_padding_ = syncopate::bears_padding(moved, demand, samples);
+    }
+
+    trial.train();
+    moved.train();
+    const auto drawn = SeededDraws::drawn();
+    const at::Tensor outputs = call_on_copies(trial, samples);
+    check_outputs(outputs, samples.inputs, demand);
+    draws_ = SeededDraws::drawn() > drawn;
+    std::vector<std::string> names;
+    for (const NamedTensor& parameter : parameters_) names.push_back(parameter.name);
+    check_gradients(outputs, tensors_in(parts_of(trial), parameters_), names);
+    check_scalars(module_, trial);
+    sort_buffers(parts_of(trial));
+    if (demand.shape.has_tokens() && !buffers_.empty())
+      throw ScriptFault(fmt::format("its buffer {} changes in training; a module of tokens must have none that does",
+                                    buffers_.front().name));
+    changes_inputs_ = changes_inputs(moved, samples) || changes_inputs_;
+    note_ = fixed_by_trace(module_, /*in_training=*/false);
+    mixes_samples_ = draws_ || !buffers_.empty() || mixes(moved, samples);
+    if (demand.shape.has_tokens()) {
+      why_no_derivative_ = "those of a module of one's own are not there for texts";
+      return;
+    }
+
+    Module doubles = module_.deepcopy();
+    doubles.to(at::kDouble);
+    doubles.eval();
+    why_no_derivative_ = why_no_derivative(doubles, tensors_in(parts_of(doubles), parameters_), samples);
+  }
+
+  // Computes as many samples at once as a run will, without their gradients. After probe(). Throws ScriptFault.
+  void try_batches(const ScriptDemand& demand, const ScriptOptions::Trial& trial) const {
+    const SeededDraws draws(0);
+    const auto with = [&](std::int64_t samples, bool in_training, const char* meaning) {
+      if (samples == 0) return;
+      const at::NoGradGuard no_gradients;
+      const ProbeInputs inputs = repeated_inputs(demand, takes_lengths_, samples);
+      Module module = module_.deepcopy();
+      module.train(in_training);
+      with_hint(fmt::format("{} = {}", meaning, samples),
+                [&] { check_outputs(call_on_copies(module, inputs), inputs.inputs, demand); });
+    };
+    with(trial.trained, true, "in training a micro-batch has as many samples, training.micro_batch_size");
+    with(trial.evaluated, false, "so many samples are evaluated together, chunk_samples");
+  }
+
+  // How many numbers it gives, per sample or per token. After probe().
+  std::int64_t outputs() const { return outputs_; }
+
+  // Whether what it gives for a sequence does not change with padding behind it. After probe().
+  bool bears_padding() const { return bears_padding_; }
+
+  // Without buffers before probe().
+  ScriptContents contents(const ScriptOptions& options) const {
+    ScriptContents contents{.mixes_samples = !options.fused || mixes_samples_,
+                            .draws = draws_,
+                            .why_no_derivative = why_no_derivative_,
+                            .note = note_};
+    for (const NamedTensor& parameter : parameters_)
+      contents.parameters.push_back(description_of(parameter, options.drawn));
+    for (const NamedTensor& buffer : buffers_)
+      contents.buffers.push_back({.size = static_cast<std::size_t>(buffer.value.numel()),
+                                  .shape = buffer.value.sizes().vec(),
+                                  .counts = buffer.value.scalar_type() != at::kFloat,
+                                  .given = values_of(buffer.value)});
+    return contents;
   }
 
  private:
+  void add(const std::string& name, const at::Tensor& value, bool is_parameter, const Place& place) {
+    if (is_parameter && value.scalar_type() != at::kFloat)
+      throw ScriptFault(
+          fmt::format("its parameter {} has elements of type {}; must have float32, as module.float() gives", name,
+                      at::toString(value.scalar_type())));
+    auto& list = is_parameter && value.requires_grad() ? parameters_ : buffers_;
+    const auto known = std::ranges::find_if(list, [&](const NamedTensor& other) {
+      return value.numel() > 0 && other.value.data_ptr() == value.data_ptr() && other.value.sizes() == value.sizes();
+    });
+    if (known != list.end())
+      known->places.push_back(place);
+    else
+      list.push_back({name, value, {place}});
+  }
+
+  // Buffers that training has changed stay buffers; the others are fixed.
+  void sort_buffers(const Parts& parts_after_training) {
+    for (NamedTensor& tensor : std::exchange(buffers_, {})) {
+      const bool changes = !tensor.in(parts_after_training).equal(tensor.value);
+      const auto type = tensor.value.scalar_type();
+      if (changes && type != at::kFloat && !at::isIntegralType(type, /*includeBool=*/true))
+        throw ScriptFault(
+            fmt::format("its buffer {}, which training changes, has elements of type {}; must have float32 or integers",
+                        tensor.name, at::toString(type)));
+      (changes ? buffers_ : fixed_).push_back(std::move(tensor));
+    }
+  }
+
+  std::unique_ptr<ModuleCopy> take_copy() const {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!free_copies_.empty()) {
+        auto copy = std::move(free_copies_.back());
+        free_copies_.pop_back();
+        return copy;
+      }
+    }
+    return std::make_unique<ModuleCopy>(module_);
+  }
+
   Module module_;
-  std::vector<torch::jit::ObjectPtr> parts_;
-  std::optional<bool> is_training_;
+  std::vector<NamedTensor> parameters_;  // that are trained
+  std::vector<NamedTensor> buffers_;     // that training changes; before the probe all that are not trained
+  std::vector<NamedTensor> fixed_;       // the others
+  bool takes_lengths_;
+  bool mixes_samples_ = false;
+  bool draws_ = false;
+  bool bears_padding_ = true;
+  bool changes_inputs_ = false;  // in place
+  std::string note_;             // what the user should know and is no fault
+  std::int64_t outputs_ = 0;
+  std::string why_no_derivative_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<ModuleCopy>> free_copies_;
 };
 
-void ScriptModule::Tensors::add(const std::string& name, const at::Tensor& value, bool is_parameter,
-                                const SlotOfPart& place) {
-  if (is_parameter && value.scalar_type() != at::kFloat)
-    throw ScriptFault(
-        fmt::format("its parameter {} has elements of type {}; must have float32, as module.float() gives", name,
-                    at::toString(value.scalar_type())));
-  auto& list = is_parameter && value.requires_grad() ? parameters : buffers;
-  const auto known = std::ranges::find_if(list, [&](const NamedTensor& other) {
-    return value.numel() > 0 && other.value.data_ptr() == value.data_ptr() && other.value.sizes() == value.sizes();
-  });
-  if (known != list.end())
-    known->places.push_back(place);
-  else
-    list.push_back({name, value, {place}});
-}
-
-std::unique_ptr<ScriptModule::Copy> ScriptModule::Tensors::take() {
-  {
-    const std::lock_guard lock(mutex);
-    if (!free_copies.empty()) {
-      auto copy = std::move(free_copies.back());
-      free_copies.pop_back();
-      return copy;
-    }
+at::Tensor forward_script(const ScriptModule& module, const Network& network, const std::vector<at::Tensor>& parameters,
+                          const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, const SequenceBatch* texts,
+                          Mode mode) {
+  if (!texts) {
+    const at::Tensor samples = inputs.view(input_sizes(inputs.size(0), network.input()));
+    at::Tensor outputs;
+    const auto forward = [&] { outputs = module.forward(parameters, buffers, samples, mode); };
+    if (mode == Mode::measure && !buffers.empty())
+      measure(forward, network, buffers);
+    else
+      forward();
+    return outputs;
   }
-  return std::make_unique<Copy>(module);
-}
-
-void ScriptModule::Tensors::give_back(std::unique_ptr<Copy> copy) {
-  const std::lock_guard lock(mutex);
-  free_copies.push_back(std::move(copy));
-}
-
-ScriptModule::ScriptModule(const std::filesystem::path& file) : tensors_(std::make_unique<Tensors>(load_module(file))) {
-  const Module& module = tensors_->module;
-  tensors_->takes_lengths = takes_lengths(module);
-  std::size_t number = 0;
-  for (const auto& part : module.named_modules()) {
-    const auto& type = *part.value.type();
-    for (std::size_t slot = 0; slot < type.numAttributes(); ++slot) {
-      const c10::IValue value = part.value._ivalue()->getSlot(slot);
-      if (!value.isTensor() || !value.toTensor().defined()) continue;
-      const std::string name = (part.name.empty() ? "" : part.name + ".") + type.getAttributeName(slot);
-      tensors_->add(name, value.toTensor(), type.is_parameter(slot), {number, slot});
-    }
-    ++number;
+  std::vector<at::Tensor> parts;
+  for (const TextGroup& group : texts->groups) {
+    const at::Tensor lengths = lengths_of(group);
+    const at::Tensor outputs =
+        module.forward(parameters, {}, tokens_of(group, *texts, network.task().padding), mode, &lengths);
+    parts.push_back(texts->asked.defined() ? asked_of(group, *texts, outputs) : outputs);
   }
-  if (tensors_->parameters.empty())
-    throw ScriptFault("has no parameters that are trained (frozen modules have none, torch.jit.freeze)");
+  return parts.size() == 1 ? parts.front() : at::cat(parts);
 }
-
-ScriptModule::~ScriptModule() = default;
-
-at::Tensor ScriptModule::forward(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& buffers,
-                                 const at::Tensor& inputs, Mode mode, const at::Tensor* lengths) const {
-  std::unique_ptr<Copy> copy = tensors_->take();
-  std::vector<at::Tensor> bound;
-  for (std::size_t b = 0; b < buffers.size(); ++b) {
-    const auto type = tensors_->buffers[b].value.scalar_type();
-    bound.push_back(type == at::kFloat ? buffers[b] : buffers[b].round().to(type));
-  }
-  copy->bind(tensors_->parameters, parameters);
-  copy->bind(tensors_->buffers, bound);
-  // What nobody trains is as precise as what is trained.
-  const bool in_doubles = parameters.front().scalar_type() == at::kDouble;
-  std::vector<at::Tensor> fixed;
-  std::vector<std::uint32_t> versions;
-  for (const NamedTensor& each : tensors_->fixed) {
-    const bool is_converted = in_doubles && each.value.scalar_type() == at::kFloat;
-    fixed.push_back(is_converted ? each.value.to(at::kDouble) : each.value);
-    versions.push_back(fixed.back()._version());
-  }
-  if (in_doubles) copy->bind(tensors_->fixed, fixed);
-  const bool with_lengths = tensors_->takes_lengths && lengths != nullptr;
-  // An ensemble's members, and measured statistics, take the same inputs one after another.
-  const auto own = [&](const at::Tensor& given) { return tensors_->changes_inputs ? given.clone() : given; };
-  at::Tensor outputs = copy->forward(own(inputs), with_lengths ? own(*lengths) : at::Tensor(), mode != Mode::evaluate);
-  for (std::size_t b = 0; b < buffers.size(); ++b) {
-    const at::Tensor after = copy->value(tensors_->buffers[b]);
-    if (!after.is_same(buffers[b])) at::Tensor(buffers[b]).copy_(after.detach());
-  }
-  for (std::size_t f = 0; f < fixed.size(); ++f)
-    if (fixed[f]._version() != versions[f] || !copy->value(tensors_->fixed[f]).is_same(fixed[f]))
-      throw ScriptFault(
-          fmt::format("its tensor {} changes, which it did not when the file was read", tensors_->fixed[f].name));
-  if (!in_doubles) tensors_->give_back(std::move(copy));
-  return outputs;
-}
-
-ScriptContents ScriptModule::contents(const ScriptOptions& options) const {
-  ScriptContents contents{.parameters = {},
-                          .buffers = {},
-                          .mixes_samples = !options.fused || tensors_->mixes_samples,
-                          .draws = tensors_->draws,
-                          .why_no_derivative = tensors_->why_no_derivative,
-                          .note = tensors_->note};
-  for (const NamedTensor& parameter : tensors_->parameters)
-    contents.parameters.push_back(description_of(parameter, options.drawn));
-  for (const NamedTensor& buffer : tensors_->buffers)
-    contents.buffers.push_back({.size = static_cast<std::size_t>(buffer.value.numel()),
-                                .shape = buffer.value.sizes().vec(),
-                                .counts = buffer.value.scalar_type() != at::kFloat,
-                                .given = given(buffer.value)});
-  return contents;
-}
-
-void ScriptModule::Tensors::sort_buffers(const std::vector<torch::jit::ObjectPtr>& parts_after_training) {
-  for (NamedTensor& tensor : std::exchange(buffers, {})) {
-    const SlotOfPart& place = tensor.places.front();
-    const bool changes = !parts_after_training[place.module]->getSlot(place.slot).toTensor().equal(tensor.value);
-    const auto type = tensor.value.scalar_type();
-    if (changes && type != at::kFloat && !at::isIntegralType(type, /*includeBool=*/true))
-      throw ScriptFault(
-          fmt::format("its buffer {}, which training changes, has elements of type {}; must have float32 or integers",
-                      tensor.name, at::toString(type)));
-    (changes ? buffers : fixed).push_back(std::move(tensor));
-  }
-}
-
-std::vector<at::Tensor> ScriptModule::Tensors::parameters_of(const std::vector<torch::jit::ObjectPtr>& parts) const {
-  std::vector<at::Tensor> result;
-  for (const NamedTensor& parameter : parameters) {
-    const SlotOfPart& place = parameter.places.front();
-    result.push_back(parts[place.module]->getSlot(place.slot).toTensor());
-  }
-  return result;
-}
-
-namespace {
-
-at::Tensor first_call(Module& module, const ProbeInputs& samples, const SampleShape& shape) {
-  try {
-    return call_on_copies(module, samples.inputs, samples.lengths);
-  } catch (const ScriptFault& problem) {
-    if (!shape.has_tokens()) throw;
-    throw ScriptFault(fmt::format("{}; the {} tokens of the data set are below {}, and its longest sequence has {}",
-                                  problem.what(), shape.vocabulary, shape.vocabulary, shape.width));
-  }
-}
-
-bool gives_numbers(Module& module, const ProbeInputs& samples) {
-  try {
-    return call_on_copies(module, samples.inputs, samples.lengths).isfinite().all().item<bool>();
-  } catch (const ScriptFault&) {
-    return false;
-  }
-}
-
-}  // namespace
-
-void ScriptModule::probe(const ScriptDemand& demand) {
-  Module trial = tensors_->module.deepcopy();
-  const ProbeInputs samples = probe_inputs(demand, tensors_->takes_lengths);
-  const SeededDraws draws(0);
-  std::string why_traced = fixed_by_trace(tensors_->module, /*in_training=*/true);
-  if (!why_traced.empty()) why_traced = ": " + why_traced;
-  trial.eval();
-  const auto drawn_before = SeededDraws::drawn();
-  const at::Tensor first = first_call(trial, samples, demand.shape);
-  check_outputs(first, samples.inputs, demand);
-  tensors_->outputs = first.size(-1);
-  check_finite(first, samples.inputs);
-  if (SeededDraws::drawn() > drawn_before)
-    throw ScriptFault("its forward draws random numbers in evaluation; it may in training alone" + why_traced);
-  Module moved = tensors_->module.deepcopy();
-  moved.eval();
-  move_parameters(tensors_->parameters_of(parts_of(moved)));
-  if (!gives_numbers(moved, samples)) moved = trial.deepcopy();
-  tensors_->changes_inputs = changes_inputs(moved, samples);
-  if (mixes(moved, samples))
-    throw ScriptFault((demand.shape.has_tokens()
-                           ? "its outputs for a sequence depend on those that stand beside it; they must not"
-                           : "its outputs for a sample depend in evaluation on those that stand beside it; they may in "
-                             "training alone") +
-                      why_traced);
-  if (demand.shape.has_tokens()) {
-    if (demand.task.kind == TextTask::Kind::causal_lm) check_causality(moved, samples);
-    tensors_->bears_padding = syncopate::bears_padding(moved, demand, samples);
-  }
-
-  trial.train();
-  moved.train();
-  const auto drawn = SeededDraws::drawn();
-  const at::Tensor outputs = call_on_copies(trial, samples.inputs, samples.lengths);
-  check_outputs(outputs, samples.inputs, demand);
-  tensors_->draws = SeededDraws::drawn() > drawn;
-  std::vector<std::string> names;
-  for (const NamedTensor& parameter : tensors_->parameters) names.push_back(parameter.name);
-  check_gradients(outputs, tensors_->parameters_of(parts_of(trial)), names);
-  check_scalars(tensors_->module, trial);
-  tensors_->sort_buffers(parts_of(trial));
-  if (demand.shape.has_tokens() && !tensors_->buffers.empty())
-    throw ScriptFault(fmt::format("its buffer {} changes in training; a module of tokens must have none that does",
-                                  tensors_->buffers.front().name));
-  tensors_->changes_inputs = changes_inputs(moved, samples) || tensors_->changes_inputs;
-  tensors_->note = fixed_by_trace(tensors_->module, /*in_training=*/false);
-  tensors_->mixes_samples = tensors_->draws || !tensors_->buffers.empty() || mixes(moved, samples);
-  if (demand.shape.has_tokens()) {
-    tensors_->why_no_derivative = "those of a module of one's own are not there for texts";
-    return;
-  }
-
-  Module doubles = tensors_->module.deepcopy();
-  doubles.to(at::kDouble);
-  doubles.eval();
-  tensors_->why_no_derivative = why_no_derivative(doubles, tensors_->parameters_of(parts_of(doubles)), samples);
-}
-
-void ScriptModule::try_batches(const ScriptDemand& demand, const ScriptOptions::Trial& trial) const {
-  const SeededDraws draws(0);
-  const auto with = [&](std::int64_t samples, bool in_training, const char* meaning) {
-    if (samples == 0) return;
-    const at::NoGradGuard no_gradients;
-    const ProbeInputs inputs = repeated_inputs(demand, tensors_->takes_lengths, samples);
-    Module module = tensors_->module.deepcopy();
-    module.train(in_training);
-    try {
-      check_outputs(call_on_copies(module, inputs.inputs, inputs.lengths), inputs.inputs, demand);
-    } catch (const ScriptFault& problem) {
-      throw ScriptFault(fmt::format("{}; {}", problem.what(), fmt::format(fmt::runtime(meaning), samples)));
-    }
-  };
-  with(trial.trained, true, "in training a micro-batch has as many samples, training.micro_batch_size = {}");
-  with(trial.evaluated, false, "so many samples are evaluated together, chunk_samples = {}");
-}
-
-std::int64_t ScriptModule::outputs() const { return tensors_->outputs; }
-
-bool ScriptModule::bears_padding() const { return tensors_->bears_padding; }
 
 Network script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
                        const ScriptOptions& options) {

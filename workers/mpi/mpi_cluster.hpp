@@ -1,22 +1,18 @@
-// The cluster of real processes: one worker per MPI rank, wall clock, delays injected as sleeps.
-// Ranks 0 .. N-1 are workers; the ranks from N on serve a method that has servers; ranks that a method does
-// not need stay idle until its run ends, so that one experiment may mix methods with and without servers.
+// The cluster of real processes: one worker per MPI rank, wall clock, delays injected as sleeps. Ranks 0 .. N-1 are
+// workers; the ranks from N on serve a method that has servers. Ranks that a method does not need stay idle until its
+// run ends, so that one experiment may mix methods with and without servers.
 //
-// Accounts: a participant's wall time is booked without gaps. Everything between two cluster calls
-// (optimizer steps, the algorithm itself) is compute; waiting for the last arrival is wait, the
-// reduction itself communicate.
+// Accounts: a participant's wall time is booked without gaps. Everything between two cluster calls (optimizer steps,
+// the algorithm itself) is compute; waiting for the last arrival is wait, the reduction itself communicate.
 #pragma once
 
 #include <mpi.h>
-#include <time.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,7 +22,7 @@
 #include "workers/cluster/accounting.hpp"
 #include "workers/cluster/calls.hpp"
 #include "workers/cluster/cluster.hpp"
-#include "workers/mpi/mpi_post.hpp"
+#include "workers/mpi/mpi_messages.hpp"
 #include "workers/mpi/mpi_session.hpp"
 #include "workers/time/compute_time.hpp"
 #include "workers/time/outages.hpp"
@@ -34,38 +30,33 @@
 
 namespace syncopate {
 
-// Where the ranks of a run leave checkpoints, and take them up: what an MPI cluster needs of a disk.
-class StateArchive;
-
-// One rank's part in it. A checkpoint is common to all ranks: it is one once all of them have written their part.
+// One rank's access to the checkpoints of a run. A checkpoint is valid once all ranks have written their part.
 class RankStore {
  public:
   virtual ~RankStore() = default;
 
-  // Rank 0 alone, again and again while the run goes on: the number of the checkpoint that is to be written now.
+  // The number of the checkpoint that is to be written now. Rank 0 alone asks, again and again while the run goes on.
   virtual std::optional<std::int64_t> due() = 0;
 
-  // What comes of a part: the digest of what was written; nothing where it could not be, and why.
   struct Written {
-    std::optional<std::uint64_t> digest{};
-    std::string problem{};
+    std::optional<std::uint64_t> digest{};  // of the part; none: it could not be written
+    std::string problem{};                  // then: why
   };
   virtual Written write(std::int64_t number, const std::function<void(ByteSink&)>& contents) = 0;
-  // On all ranks, once all have written: of each, by rank, the digest, or nothing. The run goes on; true: it leaves
-  // (LeftAtCheckpoint).
+  // Called on all ranks once all have written. `digests`: by rank. True: the run ends here (LeftAtCheckpoint).
   virtual bool written(std::int64_t number, const std::vector<std::optional<std::uint64_t>>& digests) = 0;
 
-  // Whether the run goes on from one, on all ranks alike; and a participant's part of that.
+  // Whether the run resumes from a checkpoint, on all ranks alike; and this participant's part of it.
   virtual bool goes_on() const = 0;
   virtual ByteSource& part() = 0;
-  // It has gone on.
+  // Called once the run has resumed.
   virtual void gone_on() = 0;
 
-  // What the caller keeps besides, of this rank's part in the run.
+  // Archives the caller's own state of this rank's run.
   virtual void keep(StateArchive& archive) = 0;
 };
 
-// Thrown through the programs of all ranks where the store wants the run to end at a checkpoint.
+// Thrown through the programs of all ranks where the store ends the run at a checkpoint.
 struct LeftAtCheckpoint {};
 
 class MpiCluster : public Cluster {
@@ -81,7 +72,7 @@ class MpiCluster : public Cluster {
     const OutagePlan* outages = nullptr;  // alike on all ranks; null: there are none. They are slept through
     const MpiSession& session;
     MPI_Comm communicator = MPI_COMM_NULL;  // null: all ranks of the session
-    // Called on a rank that fails, before all ranks end: the last chance to save what there is.
+    // Called on a rank that fails, before all ranks end: the last chance to save data.
     std::function<void(const std::string& what)> before_abort = {};
     // Null on all ranks: there are no checkpoints. Else this thread keeps a CourseLog (CourseLog::Here) from before
     // `training` is used until the run has ended.
@@ -95,10 +86,10 @@ class MpiCluster : public Cluster {
   int workers() const override;
   Servers servers() const override;
 
-  // Collective: every rank of the communicator calls it, idle ones too. The totals are complete on
-  // every rank. An exception of a program does not come back: it ends all ranks through
-  // MpiSession::abort with one message that names this rank. Only AnotherCourse and LeftAtCheckpoint do, on all ranks
-  // alike: of a run that cannot go on from the checkpoint in the store, and of one that the store ends at another.
+  // Collective: every rank of the communicator calls it, idle ones too. The totals are complete on every rank. An
+  // exception of a program ends all ranks through MpiSession::abort with one message that names this rank. Only two are
+  // thrown on, on all ranks alike: AnotherCourse (the run cannot resume from the checkpoint in the store) and
+  // LeftAtCheckpoint (the store ends the run at another).
   RunTotals run(const Program& work, const Program& serve) override;
 
   Time now(Rank self) const override;
@@ -123,44 +114,10 @@ class MpiCluster : public Cluster {
   std::unique_ptr<Process> process_;
 };
 
-// Waiting that leaves the core to those who compute: MPI's own blocking calls poll without pause,
-// which starves the other ranks as soon as there are more of them than cores.
-// Nanoseconds of the machine's monotonic clock, the same for all processes of a node.
-inline std::int64_t monotonic_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
-}
-
-inline void sleep_until_monotonic(std::int64_t at_ns) {
-  const timespec at{.tv_sec = at_ns / 1'000'000'000, .tv_nsec = at_ns % 1'000'000'000};
-  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);  // an interrupt ends it early, which callers allow
-}
-
-// Calls `done` until it returns true. When every rank has a core of its own, the first millisecond
-// is spun through, so that the latency is that of a blocking call; after that, and at once when
-// cores are short, it sleeps between calls: a hundredth of what was waited so far, from 20 to 100
-// us, so that the sleep costs a wait at most one per cent, and never beyond `until_ns`. Throws Interrupted.
-template <typename Done>
-void wait_politely(bool cores_suffice, Done done, std::int64_t until_ns = std::numeric_limits<std::int64_t>::max()) {
-  constexpr std::int64_t spin_ns = 1'000'000;
-  if (done()) return;
-  const std::int64_t begin = monotonic_ns();
-  while (true) {
-    if (done()) return;
-    const std::int64_t now = monotonic_ns();
-    if (cores_suffice && now - begin < spin_ns) continue;
-    if (interrupted()) throw Interrupted();
-    const std::int64_t pause = std::clamp<std::int64_t>((now - begin) / 100, 20'000, 100'000);
-    sleep_until_monotonic(std::min(now + pause, std::max(now, until_ns)));
-  }
-}
-
-// A participant's book by the wall clock: what lies between two bookings belongs to the second.
+// A participant's book by the wall clock: the time between two bookings belongs to the second.
 class WallAccount {
  public:
-  // Time counts from `start_ns` of the machine's monotonic clock.
-  // `spans` (may be null) are told of all bookings from then on, as those of `self`.
+  // Time counts from `start_ns` of the monotonic clock. `spans` (may be null) records all bookings as `self`'s.
   void restart(std::int64_t start_ns, SpanRecorder* spans, Rank self) { *this = WallAccount(start_ns, spans, self); }
 
   Time now() const { return Time{Duration{monotonic_ns() - start_ns_}}; }
@@ -170,8 +127,7 @@ class WallAccount {
   void book(Activity activity, const SpanLabel& label = {}) { book_until(activity, now(), label); }
   void book_until(Activity activity, Time end, const SpanLabel& label) { book_.pass(activity, end, label); }
 
-  // A call begins that may wait: what lies between the last one and this is compute. False where the call had begun
-  // before the run was taken up, and goes on: that is booked already.
+  // Begins a call that may wait: the time since the last one is compute. False, unbooked, if the run resumes in it.
   bool enter() {
     if (std::exchange(goes_on_, false)) return false;
     book(Activity::compute);
@@ -179,14 +135,14 @@ class WallAccount {
   }
   void enter_unbooked() { goes_on_ = false; }
 
-  // From here on time counts from another start: while the run stood still, or was not there, none has passed.
+  // From here on time counts from another start: none passes while the run stands still or waits to be resumed.
   void go_on_from(std::int64_t start_ns, bool inside_a_call) {
     start_ns_ = start_ns;
     goes_on_ = inside_a_call;
   }
   void stood_still(std::int64_t for_ns) { start_ns_ += for_ns; }
 
-  // Makes the account end at T, see Book::take_back; what is missing was spent waiting.
+  // Makes the account end at T, see Book::take_back; a missing rest counts as waiting.
   Duration close(Time end) {
     book_until(Activity::wait, end, {"end of the run"});
     return book_.take_back(end);
@@ -204,13 +160,11 @@ class WallAccount {
       : start_ns_(start_ns), book_(self, start_time, spans) {}
 
   std::int64_t start_ns_ = 0;
-  bool goes_on_ = false;  // the call in which the run was taken up
+  bool goes_on_ = false;  // the call in which the run has resumed
   Book book_;
 };
 
-// What the parts of an MPI rank share: who it is, its post, its clock and book, and what has been counted so far.
-class StateArchive;
-
+// The state that the parts of an MPI rank share: who it is, its post, its clock and book, and its counts.
 class MpiStage {
  public:
   MpiStage(const MpiCluster::Options& options, MpiCommunicators& communicators);
@@ -228,29 +182,36 @@ class MpiStage {
   int participants() const { return options.workers + options.servers; }
   Ranks workers() const { return Ranks(options.workers); }
   Ranks servers() const { return Ranks(Rank{options.workers}, options.servers); }
-  // Those whose leaving a server is told of: workers, and where servers have servers all.
+  // A server is told when these leave: workers, and with regional servers all participants.
   Ranks told_of() const { return Ranks(options.servers.regions > 0 ? participants() : options.workers); }
   int number_told_of() const { return options.servers.regions > 0 ? participants() - 1 : options.workers; }
-  std::string name_of(Rank rank) const;
+  std::string name_of(Rank rank) const { return options.servers.name_of(rank, options.workers); }
 
   Time now() const { return clock.now(); }
-  // This rank's own, with its clock, or what it knows of another worker's work; summed over the ranks at the end.
+  // This rank's own book, with its clock, or what it knows of another worker's work; summed over the ranks at the end.
   Book& book_of(Rank worker) { return worker == self ? clock.book() : books_[worker]; }
   DecidedBy decided_by() const { return options.servers > 0 ? DecidedBy::servers : DecidedBy::workers; }
 
-  bool has_ended(Rank worker) const;
-  // Whether all servers have ended.
-  bool servers_are_gone() const;
+  bool has_ended(Rank worker) const {
+    return worker == self ? program_has_ended : post.has_announced(MpiPost::News::ended, worker);
+  }
+  // Whether all of them have ended.
+  bool servers_are_gone() const {
+    return options.servers > 0 && is_worker() &&
+           post.count_announced(MpiPost::News::ended, options.workers, participants()) == options.servers;
+  }
   // Whether all other workers have ended, or never will.
   bool others_are_through() const;
 
-  // Each participant counts what it has sent, and tells so in its messages; a worker adds what it has got
-  // from other servers than the receiver, so that a server knows of all.
-  Bytes bytes_sent() const;
+  // Each participant counts what it has sent, and says so in its messages. A worker adds what it has got from other
+  // servers than the receiver, so that a server knows of all.
+  Bytes bytes_sent() const {
+    return std::accumulate(bytes_told.begin(), bytes_told.end(), collective_bytes + sent_bytes);
+  }
   Bytes collective_bytes{};      // of all workers, known to each
   Bytes sent_bytes{};            // of this rank, and of collectives that only it counts
-  ByRank<Bytes> bytes_told;      // by rank: what the others said last
-  std::int64_t collectives = 0;  // that this rank counts
+  ByRank<Bytes> bytes_told;      // as the others said last
+  std::int64_t collectives = 0;  // counted by this rank
   std::int64_t meetings = 0;     // collectives of all workers that it has come to
   std::int64_t kept_in_collectives = 0;
   std::int64_t kept_in_partial_sums = 0;  // worker 0
@@ -263,7 +224,7 @@ class MpiStage {
   bool program_has_ended = false;
   bool is_lost = false;  // in a micro-batch that never ends
 
-  // All but the clock, and where it writes to.
+  // Archives all but the clock and its recorder.
   void keep(StateArchive& archive);
 
  private:

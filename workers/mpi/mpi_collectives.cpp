@@ -2,23 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cassert>
-#include <cstdint>
-#include <cstring>
-#include <limits>
 #include <memory>
-#include <stdexcept>
 #include <string_view>
-#include <utility>
 
 #include "workers/time/network.hpp"
-#include "workers/training/checkpoint_log.hpp"
-#include "workers/training/flat_arithmetic.hpp"
 
 namespace syncopate {
 
 namespace {
+
+using Kind = Collective::Kind;
+using News = MpiPost::News;
 
 std::string describe(const Arrival& arrival) {
   if (!arrival.terms) return "has ended";
@@ -35,31 +30,20 @@ std::string who_has_left(const std::vector<Arrival>& arrivals) {
   return count == 1 ? fmt::format("worker {} has left", ranks) : fmt::format("workers {} have left", ranks);
 }
 
-}  // namespace
-
-Contribution contribution_of(const Arrival& arrival) {
-  return {.kept = arrival.kept, .planned = arrival.planned, .step = Step{arrival.step}, .period = Step{arrival.period}};
-}
-
 void set_place(Arrival& arrival, const Place& place) {
   const std::string_view path = place.at.file_name();
-  const auto slash = path.rfind('/');
-  const std::string text =
-      fmt::format("{}:{}", slash == std::string_view::npos ? path : path.substr(slash + 1), place.at.line());
-  std::strncpy(arrival.place, text.c_str(), sizeof(arrival.place) - 1);
+  const std::string text = fmt::format("{}:{}", path.substr(path.rfind('/') + 1), place.at.line());
+  text.copy(arrival.place, sizeof(arrival.place) - 1);
 }
 
 Time last_arrival(const std::vector<Arrival>& arrivals) {
-  std::int64_t last = 0;
-  for (const Arrival& arrival : arrivals) last = std::max(last, arrival.time_ns);
-  return Time{Duration{last}};
+  return std::ranges::max_element(arrivals, {}, &Arrival::time)->time;
 }
 
+// Empty if all came for the same; else who stands where, one line each. The first arrival is that of worker `first`.
 std::string explain_mismatch(const std::vector<Arrival>& arrivals, int first) {
   const Arrival& front = arrivals.front();
-  const bool equal =
-      std::all_of(arrivals.begin(), arrivals.end(), [&](const Arrival& other) { return other.terms == front.terms; });
-  if (equal) return {};
+  if (std::ranges::all_of(arrivals, [&](const Arrival& other) { return other.terms == front.terms; })) return {};
   const std::string left = who_has_left(arrivals);
   std::string text = left.empty() ? "the workers wait for different things and none can go on:"
                                   : left + ", and the others wait for what needs every worker:";
@@ -68,11 +52,13 @@ std::string explain_mismatch(const std::vector<Arrival>& arrivals, int first) {
   return text;
 }
 
+// Why `own` cannot go on without a worker that will not come.
 std::string explain_absence(const Arrival& own, Rank absent, const char* why) {
   return fmt::format("worker {} {}, and {} at {} needs it", absent.value, why, properties_of(own.terms->kind).name,
                      own.place);
 }
 
+// This worker's part of a weighted mean; nothing if all have the same part.
 std::optional<double> share_of(const Arrival& own, const std::vector<Arrival>& arrivals) {
   double sum = 0;
   bool equal = true;
@@ -84,6 +70,7 @@ std::optional<double> share_of(const Arrival& own, const std::vector<Arrival>& a
   return own.weight / sum;
 }
 
+// The age of the mean of all workers' moments.
 MomentAges age_of_mean(const Training& training, const std::vector<Arrival>& arrivals) {
   std::vector<MomentAges> ages;
   std::vector<double> weights;
@@ -95,13 +82,77 @@ MomentAges age_of_mean(const Training& training, const std::vector<Arrival>& arr
   return training.age_of_mean(ages, is_weighted ? std::span<const double>(weights) : std::span<const double>());
 }
 
-// Collectives of an MPI rank. First every member says that it has arrived, when, and with what; then values are
-// reduced. Both are non-blocking and go on wherever this rank lets MPI progress: in every wait, in the sleep of a
-// delay and before each micro-batch, not within one. Only where all members do nothing else until the end, which their
-// arrivals say, the reduction is MPI's blocking one. Arrivals and reductions have communicators of
-// their own: on each, all ranks come to the same operations in the same order, that in which collectives are started.
-using Kind = Collective::Kind;
-using News = MpiPost::News;
+// Parameters and buffers travel; every rank keeps its own moments.
+constexpr AveragePolicy broadcast_policy{.buffers = StatePolicy::average};
+
+// A piece of a broadcast moves within a millisecond, and is long enough for the bandwidth of any network. What is not
+// longer MPI sums by itself, with fewer messages one after another than a ring has.
+constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+constexpr std::size_t pieces_at_once = 4;
+
+std::size_t element_bytes(MPI_Datatype type) { return type == MPI_DOUBLE ? sizeof(double) : sizeof(float); }
+
+// Tags of sums that are under way at the same time; MPI has at least 2^15.
+constexpr std::int64_t most_under_way = 1024;
+
+// Keeps the zeros that time-only collectives of this process move, for the next one of that size. Sums of zeros are
+// zeros, and writing them anew would take time that no model costs.
+class SpareZeros {
+ public:
+  FlatVector take(Bytes bytes) {
+    const auto found =
+        std::ranges::find(spare_, static_cast<std::size_t>(bytes.value()) / sizeof(float), &FlatVector::size);
+    if (found == spare_.end()) return zeros_of(bytes);
+    FlatVector zeros = std::move(*found);
+    spare_.erase(found);
+    return zeros;
+  }
+  void put_back(FlatVector&& zeros) {
+    if (zeros.empty()) return;
+    if (spare_.size() == most_kept) spare_.erase(spare_.begin());
+    spare_.push_back(std::move(zeros));
+  }
+
+ private:
+  static constexpr std::size_t most_kept = 4;
+  std::vector<FlatVector> spare_;
+};
+
+SpareZeros spare_zeros;
+
+// A chunk is moved and added within a millisecond, and long enough for the bandwidth of any network.
+constexpr std::size_t most_chunk_bytes = std::size_t{1} << 19;
+
+std::byte* at(const RingSums::Values& values, std::size_t element) {
+  return static_cast<std::byte*>(values.data) + element * element_bytes(values.type);
+}
+
+void add_to(const RingSums::Values& sum, const std::byte* summand) {
+  if (sum.type == MPI_FLOAT)
+    return add(static_cast<float*>(sum.data), reinterpret_cast<const float*>(summand), sum.count);
+  double* const out = static_cast<double*>(sum.data);
+  const auto* const in = reinterpret_cast<const double*>(summand);
+  for (std::size_t i = 0; i < sum.count; ++i) out[i] += in[i];
+}
+
+struct Bounds {
+  std::size_t begin;
+  std::size_t size;
+};
+
+Bounds bounds_of(const Slice& slice, std::size_t parameters) {
+  const auto count = static_cast<std::int64_t>(parameters);
+  const auto begin = static_cast<std::size_t>(slice.begin(count));
+  return {begin, static_cast<std::size_t>(slice.end(count)) - begin};
+}
+
+}  // namespace
+
+FlatVector zeros_of(Bytes bytes) {
+  FlatVector values(static_cast<std::size_t>(bytes.value()) / sizeof(float));
+  std::fill_n(values.data(), values.size(), 0.0f);
+  return values;
+}
 
 StartedCollective MpiCollectives::start(Collective&& what, const Contribution& contribution, const Place& place) {
   StartedCollective started = arrive(std::move(what), false, contribution, place);
@@ -121,13 +172,13 @@ StartedCollective MpiCollectives::arrive(Collective&& what, bool blocks, const C
   MpiAssembly& assembly = assembly_of(what);
   MpiCollective& collective = assembly.open.emplace_back();
   collective.number = assembly.started++;
-  if (!assembly.is_group) stage_.meetings = assembly.started;
+  if (!is_group(assembly)) stage_.meetings = assembly.started;
   collective.place = place;
   collective.own = arrival_at(what, contribution, place);
   collective.own.blocks = blocks;
   collective.what = std::move(what);
   collective.arrivals.assign(assembly.members.size(), collective.own);
-  if (assembly.is_group) {
+  if (is_group(assembly)) {
     for (const Rank member : assembly.members.ranks()) {
       if (member == stage_.self) continue;
       stage_.post.send(MpiPost::Kind::arrival, member, bytes_of(collective.own));
@@ -136,8 +187,13 @@ StartedCollective MpiCollectives::arrive(Collective&& what, bool blocks, const C
   } else {
     gather(collective);
   }
-  const std::optional<Members> group = assembly.is_group ? std::optional(assembly.members) : std::nullopt;
-  return {collective.what.kind, group, collective.number, contribution.step};
+  return handle_of(assembly, collective, contribution.step);
+}
+
+StartedCollective MpiCollectives::handle_of(const MpiAssembly& assembly, const MpiCollective& collective,
+                                            Step step) const {
+  const std::optional<Members> group = is_group(assembly) ? std::optional(assembly.members) : std::nullopt;
+  return {collective.what.kind, group, collective.number, step};
 }
 
 void MpiCollectives::gather(MpiCollective& collective) {
@@ -148,7 +204,7 @@ void MpiCollectives::gather(MpiCollective& collective) {
 MpiAssembly& MpiCollectives::assembly_of(const Collective& what) {
   if (!what.group_size) return all_;
   const Members members = members_of(what, stage_.self, stage_.options.workers);
-  return groups_.try_emplace(members, members, true).first->second;
+  return groups_.try_emplace(members, MpiAssembly{.members = members}).first->second;
 }
 
 Arrival MpiCollectives::arrival_at(const Collective& what, const Contribution& contribution, const Place& place) {
@@ -157,41 +213,23 @@ Arrival MpiCollectives::arrival_at(const Collective& what, const Contribution& c
               .weight = what.weight,
               .ages = what.model ? ages_of(*what.model) : MomentAges(),
               .micro_batches = what.gradient.micro_batches(),
-              .kept = contribution.kept,
-              .planned = contribution.planned,
-              .step = contribution.step.value(),
-              .period = contribution.period.value(),
-              .packet_bytes = what.packet.size.value()};
+              .part = contribution,
+              .packet_bytes = what.packet.size};
+  own.part.compute_time = {};
   stamp(own, place);
   return own;
 }
 
 void MpiCollectives::stamp(Arrival& own, const Place& place) {
-  // After its program a worker waits for the others: what of it lies beyond the run's end is taken back as waiting.
+  // After its program a worker waits for the others: time beyond the run's end is taken back as waiting.
   if (own.terms)
     stage_.clock.book(Activity::compute);
   else if (!stage_.is_lost)
     stage_.clock.book(Activity::wait, {"end of the run"});
-  own.time_ns = stage_.clock.booked().time_since_epoch().count();
-  own.message_bytes = stage_.sent_bytes.value();
+  own.time = stage_.clock.booked();
+  own.message_bytes = stage_.sent_bytes;
   own.partial_kept = stage_.kept_in_partial_sums;
   set_place(own, place);
-}
-
-bool MpiCollectives::are_under_way() const {
-  if (!stage_.is_worker()) return false;
-  return all_.has_one_under_way() ||
-         std::ranges::any_of(groups_, [](const auto& entry) { return entry.second.has_one_under_way(); });
-}
-
-bool MpiCollectives::are_moving() const {
-  return all_.has_one_moving() ||
-         std::ranges::any_of(groups_, [](const auto& entry) { return entry.second.has_one_moving(); });
-}
-
-void MpiCollectives::advance_all() {
-  advance(all_);
-  for (auto& [members, assembly] : groups_) advance(assembly);
 }
 
 // In the order in which they were started: the reduction of none begins before that of the one before.
@@ -199,14 +237,8 @@ void MpiCollectives::advance(MpiAssembly& assembly) {
   for (MpiCollective& collective : assembly.open) {
     if (collective.has_ended) continue;
     if (!collective.is_complete) {
-      if (assembly.is_group) {
-        gather_letters(assembly, collective);
-        collective.is_complete = collective.awaited.empty();
-      } else {
-        int done = 0;
-        MPI_Test(&collective.gathering, &done, MPI_STATUS_IGNORE);
-        collective.is_complete = done != 0;
-      }
+      if (is_group(assembly)) gather_letters(assembly, collective);
+      collective.is_complete = is_group(assembly) ? collective.awaited.empty() : is_done(collective.gathering);
       if (!collective.is_complete) return;
       conclude_arrivals(assembly, collective);
       if (!collective.blocks && collective.reduction) collective.reduction->begin();
@@ -216,7 +248,7 @@ void MpiCollectives::advance(MpiAssembly& assembly) {
   }
 }
 
-// The members alone take part, and who has left is known from the same sender's news.
+// The members alone take part. Letters of one sender come in order, so that its news say whether it has left before.
 void MpiCollectives::gather_letters(MpiAssembly& assembly, MpiCollective& collective) {
   std::erase_if(collective.awaited, [&](Rank member) {
     if (const auto letter = stage_.post.take(MpiPost::Kind::arrival, member)) {
@@ -232,7 +264,7 @@ void MpiCollectives::gather_letters(MpiAssembly& assembly, MpiCollective& collec
   });
 }
 
-// What all arrivals say together. In the order in which collectives are started, and so the same on all members.
+// Concludes what all arrivals say together. Collectives come here in the order of their starts, on all members alike.
 void MpiCollectives::conclude_arrivals(MpiAssembly& assembly, MpiCollective& collective) {
   const auto& arrivals = collective.arrivals;
   const auto& [first, count] = assembly.members;
@@ -243,15 +275,15 @@ void MpiCollectives::conclude_arrivals(MpiAssembly& assembly, MpiCollective& col
   collective.blocks = true;
   StepRow& row = collective.row;
   Bytes message_bytes{};
-  stage_.clock.book().contribute(contribution_of(collective.own), row);
+  stage_.clock.book().contribute(collective.own.part, row);
   for (const Rank member : assembly.members.ranks()) {
     const Arrival& arrival = arrivals[assembly.members.place_of(member)];
     agreed.micro_batches += arrival.micro_batches;
-    agreed.wide |= arrival.wide != 0;
-    collective.blocks = collective.blocks && arrival.blocks != 0;
-    message_bytes += Bytes{arrival.message_bytes};
-    if (collective.what.gathers_packets()) agreed.packets.emplace_back(arrival.packet_bytes);
-    if (member != stage_.self) row.add(contribution_of(arrival));
+    agreed.wide |= arrival.wide;
+    collective.blocks = collective.blocks && arrival.blocks;
+    message_bytes += arrival.message_bytes;
+    if (collective.what.gathers_packets()) agreed.packets.push_back(arrival.packet_bytes);
+    if (member != stage_.self) row.add(arrival.part);
   }
 
   Collective& what = collective.what;
@@ -261,7 +293,7 @@ void MpiCollectives::conclude_arrivals(MpiAssembly& assembly, MpiCollective& col
   const Bytes moved = collective_bytes({.operation = properties_of(what.kind).operation,
                                         .members = count,
                                         .payload = payload_of(all, stage_.options.training, count)});
-  if (assembly.is_group) {
+  if (is_group(assembly)) {
     // The first member counts it for the group, as its own bytes: the other workers do not know of it.
     collective.agreement = {.time = last_arrival(arrivals)};
     if (stage_.self == first) ++stage_.collectives, stage_.sent_bytes += moved;
@@ -275,26 +307,23 @@ void MpiCollectives::conclude_arrivals(MpiAssembly& assembly, MpiCollective& col
   }
   if (what.kind == Kind::barrier) return;
   const MPI_Comm ranks =
-      assembly.is_group ? stage_.communicators.group(first.value, count) : stage_.communicators.reductions();
+      is_group(assembly) ? stage_.communicators.group(first.value, count) : stage_.communicators.reductions();
   collective.reduction.emplace(stage_.options.training, std::move(what), agreed, ranks, collective.number);
 }
 
 void MpiCollectives::end_collective(const MpiAssembly& assembly, MpiCollective& collective) {
   collective.has_ended = true;
-  if (!collective.own.terms || assembly.is_group || stage_.self != Rank{0}) return;
-  record_arrivals(collective);
-  stage_.rows.close(collective.own.terms->kind, collective.row, stage_.now(), collective.agreement.bytes);
-}
-
-// Of a round that becomes a row, which begins where the row before has ended.
-void MpiCollectives::record_arrivals(const MpiCollective& collective) const {
+  if (!collective.own.terms || is_group(assembly) || stage_.self != Rank{0}) return;
+  const Kind kind = collective.own.terms->kind;
   std::vector<GradientArrival>* const recorded = arrivals_of(stage_.options.record);
-  if (!recorded || !StepRows::is_row(collective.own.terms->kind, collective.row)) return;
-  const Time begin = stage_.rows.begin();
-  for (const Rank worker : stage_.workers()) {
-    const Duration at{collective.arrivals[static_cast<std::size_t>(worker.value)].time_ns};
-    recorded->push_back({begin, collective.row.step, worker, Time{at} - begin});
+  if (recorded && StepRows::is_row(kind, collective.row)) {
+    const Time begin = stage_.rows.begin();  // where the row before has ended
+    for (const Rank worker : stage_.workers()) {
+      const Time at = collective.arrivals[static_cast<std::size_t>(worker.value)].time;
+      recorded->push_back({begin, collective.row.step, worker, at - begin});
+    }
   }
+  stage_.rows.close(kind, collective.row, stage_.now(), collective.agreement.bytes);
 }
 
 CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place& place) {
@@ -302,7 +331,13 @@ CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place
   const auto found = std::ranges::find(assembly.open, started.number, &MpiCollective::number);
   MpiCollective& collective = *found;
   stage_.clock.enter();
-  wait_for_arrivals(assembly, collective, place);
+  const Awaited awaited{.place = &place,
+                        .meeting = collective.number + 1,
+                        .what = is_group(assembly) ? WaitReport::For::letters : WaitReport::For::meeting};
+  waiting_.wait(awaited, [&] {
+    if (!collective.is_complete && !is_group(assembly)) fail_for_lost(collective);
+    return collective.is_complete;
+  });
   stage_.clock.book_until(Activity::wait, std::min(last_arrival(collective.arrivals), stage_.now()), {place.operation});
   if (collective.blocks && !collective.has_ended) {
     if (collective.reduction) collective.reduction->run();
@@ -325,17 +360,7 @@ CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place
   return result;
 }
 
-void MpiCollectives::wait_for_arrivals(const MpiAssembly& assembly, MpiCollective& collective, const Place& place) {
-  const Awaited awaited{.place = &place,
-                        .meeting = collective.number + 1,
-                        .what = assembly.is_group ? WaitReport::For::letters : WaitReport::For::meeting};
-  waiting_.wait(awaited, [&] {
-    if (!collective.is_complete && !assembly.is_group) fail_for_lost(collective);
-    return collective.is_complete;
-  });
-}
-
-// Not if it was here and has gone on since.
+// A worker that is lost now may have come here before.
 void MpiCollectives::fail_for_lost(const MpiCollective& collective) const {
   const std::int64_t needed = collective.number + 1;
   for (const Rank worker : stage_.workers())
@@ -343,8 +368,7 @@ void MpiCollectives::fail_for_lost(const MpiCollective& collective) const {
       throw RunFailure(explain_absence(collective.own, worker, "is in a micro-batch that never ends"));
 }
 
-// After what this worker has started and not finished: the others may need it. Who is lost in a micro-batch that never
-// ends comes too.
+// Comes after unfinished collectives of this worker, which the others may need. Lost workers come too.
 void MpiCollectives::meet_at_the_end() {
   if (stage_.ending < MpiStage::Ending::of_collectives) {
     waiting_.begin();
@@ -364,14 +388,13 @@ void MpiCollectives::meet_at_the_end() {
   stage_.clock.book_until(Activity::wait, std::min(last_arrival(end.arrivals), stage_.now()), {"end of the run"});
 }
 
-// Collectives of an MPI rank where all ranks stand still, and after that in another process.
 void MpiCollectives::drive() {
   advance_all();
   drive(all_);
   for (auto& [members, assembly] : groups_) drive(assembly);
 }
 
-// Ranks that have not stopped stand in it, or will: it ends for all of them.
+// Ranks that have not stopped wait in it, or will: it ends for all of them.
 void MpiCollectives::drive(MpiAssembly& assembly) {
   for (MpiCollective& collective : assembly.open) {
     if (collective.has_ended || !collective.is_complete || !collective.blocks) continue;
@@ -402,8 +425,7 @@ StartedCollective MpiCollectives::started_before(Collective&& what, Step step) {
   MpiCollective& collective = assembly.open.emplace_back();
   collective.number = assembly.started++;
   collective.what = std::move(what);
-  const std::optional<Members> group = assembly.is_group ? std::optional(assembly.members) : std::nullopt;
-  return {collective.what.kind, group, collective.number, step};
+  return handle_of(assembly, collective, step);
 }
 
 CollectiveResult MpiCollectives::finished_before(StartedCollective&& started, Finished told) {
@@ -424,7 +446,7 @@ CollectiveResult MpiCollectives::finished_before(StartedCollective&& started, Fi
 }
 
 void MpiCollectives::keep(StateArchive& archive) {
-  if (archive.reads() && stage_.ending >= MpiStage::Ending::of_collectives) {  // what is left of the program's is gone
+  if (archive.reads() && stage_.ending >= MpiStage::Ending::of_collectives) {  // the program's are gone
     all_.open.clear();
     groups_.clear();
   }
@@ -443,7 +465,7 @@ void MpiCollectives::keep(StateArchive& archive) {
 void MpiCollectives::keep(MpiAssembly& assembly, StateArchive& archive) {
   std::uint64_t open = assembly.open.size();
   archive(assembly.started, open);
-  // The last one of all is none of the program's.
+  // The program has not started the last one of all.
   if (archive.reads() && stage_.ending >= MpiStage::Ending::of_collectives) assembly.open.resize(open);
   if (open != assembly.open.size()) throw AnotherCourse("it has other collectives under way");
   for (MpiCollective& collective : assembly.open) keep(assembly, collective, archive);
@@ -468,88 +490,20 @@ void MpiCollectives::keep(const MpiAssembly& assembly, MpiCollective& collective
   collective.reduction->keep(archive);
 }
 
-void MpiCollectives::go_on() {
-  for (MpiCollective& collective : all_.open)
-    if (!collective.is_complete) gather(collective);
-}
-
-using Kind = Collective::Kind;
-
-int mpi_count(std::size_t elements) {
-  if (elements > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    throw std::length_error(fmt::format("{} values are more than one MPI call can move", elements));
-  return static_cast<int>(elements);
-}
-
-FlatVector zeros_of(Bytes bytes) {
-  FlatVector values(static_cast<std::size_t>(bytes.value()) / sizeof(float));
-  std::fill_n(values.data(), values.size(), 0.0f);
-  return values;
-}
-
-namespace {
-
-// Parameters and buffers travel; everybody keeps moments of its own.
-constexpr AveragePolicy broadcast_policy{.buffers = StatePolicy::average};
-
-// Moved within a millisecond, and long enough for the bandwidth of any network: of a broadcast, and the longest that
-// MPI sums by itself, with fewer messages one after another than a ring has.
-constexpr std::size_t piece_bytes = std::size_t{1} << 20;
-constexpr std::size_t pieces_at_once = 4;
-
-std::size_t element_bytes(MPI_Datatype type) { return type == MPI_DOUBLE ? sizeof(double) : sizeof(float); }
-
-// Tags of sums that are under way at the same time; MPI has at least 2^15.
-constexpr std::int64_t most_under_way = 1024;
-
-// What time-only collectives of this process move, for the next one of that size: sums of zeros are zeros, so that no
-// collective takes the time to write them, which nobody's model costs.
-class SpareZeros {
- public:
-  FlatVector take(Bytes bytes) {
-    const auto found =
-        std::ranges::find(spare_, static_cast<std::size_t>(bytes.value()) / sizeof(float), &FlatVector::size);
-    if (found == spare_.end()) return zeros_of(bytes);
-    FlatVector zeros = std::move(*found);
-    spare_.erase(found);
-    return zeros;
-  }
-  void put_back(FlatVector&& zeros) {
-    if (zeros.empty()) return;
-    if (spare_.size() == most_kept) spare_.erase(spare_.begin());
-    spare_.push_back(std::move(zeros));
-  }
-
- private:
-  static constexpr std::size_t most_kept = 4;
-  std::vector<FlatVector> spare_;
-};
-
-SpareZeros& spare_zeros() {
-  static SpareZeros zeros;
-  return zeros;
-}
-
-bool has_values(const Collective& what) { return what.kind != Kind::all_gather && what.kind != Kind::barrier; }
-
-}  // namespace
-
 MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks,
                            std::int64_t number)
     : training_(training), what_(std::move(what)), agreed_(agreed), ranks_(ranks), number_(number) {
-  int rank = 0;
-  MPI_Comm_rank(ranks, &rank);
-  MPI_Comm_size(ranks, &size_);
-  is_root_ = rank == what_.root.value;
+  size_ = ranks_of(ranks);
+  is_root_ = rank_in(ranks) == what_.root.value;
   carried_ = carried();
   numbers_ = what_.numbers;
   if (what_.kind == Kind::all_gather) numbers_.resize(what_.numbers.size() * static_cast<std::size_t>(size_));
-  if (has_values(what_)) write();
+  if (what_.kind != Kind::all_gather && what_.kind != Kind::barrier) write();
   if ((what_.kind == Kind::all_reduce || what_.is_exchange()) && !numbers_.empty()) add(std::span(numbers_));
 }
 
 MpiReduction::~MpiReduction() {
-  if (training_.time_only()) spare_zeros().put_back(std::move(values_));
+  if (training_.time_only()) spare_zeros.put_back(std::move(values_));
 }
 
 MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& agreed, const Ended& members)
@@ -570,7 +524,7 @@ void MpiReduction::keep(StateArchive& archive) {
   if (archive.reads() && what_.kind == Kind::average && !training_.time_only()) add_slice();
 }
 
-// Of this rank, where somebody wants to know, and in the first slice alone.
+// This rank's, where somebody wants to know, and in the first slice alone.
 std::vector<MicroBatch> MpiReduction::carried() const {
   if (training_.time_only()) return {};
   if (what_.kind == Kind::all_reduce && what_.slice.index == 0) return training_.travelling(what_.gradient);
@@ -579,11 +533,11 @@ std::vector<MicroBatch> MpiReduction::carried() const {
 }
 
 void MpiReduction::write() {
-  const CourseLog::Away unnoted;  // when it comes to that is a matter of time, and nothing of it is kept
+  const CourseLog::Away unnoted;  // this happens at times that no replay repeats, and nothing of it is kept
   if (training_.time_only()) {
     Collective without_numbers{
         .kind = what_.kind, .packet = what_.packet, .policy = what_.policy, .slice = what_.slice};
-    values_ = spare_zeros().take(payload_of(without_numbers, training_));
+    values_ = spare_zeros.take(payload_of(without_numbers, training_));
     if (gathers()) return begin_gathering();
     return add(values_.span());
   }
@@ -623,7 +577,7 @@ void MpiReduction::write() {
   }
 }
 
-// Chunks are of one size. Behind the words of a packet each rank has as much else.
+// Chunks are of one size. What stands behind the words of a packet is of one size too.
 void MpiReduction::begin_gathering() {
   const std::size_t behind = values_.size() - static_cast<std::size_t>(what_.packet.size.value()) / sizeof(float);
   std::size_t all = 0;
@@ -638,7 +592,7 @@ void MpiReduction::begin_gathering() {
   gathered_ = FlatVector(all);
 }
 
-// The whole, or a slice of the parameters, the first one with all that follows them.
+// Adds the whole, or a slice of the parameters; the first slice with all that follows the parameters.
 void MpiReduction::add_slice() {
   if (what_.slice.count == 1) return add(values_.span());
   const auto parameters = static_cast<std::int64_t>(training_.objective().parameters());
@@ -648,7 +602,7 @@ void MpiReduction::add_slice() {
   if (what_.slice.index == 0) add(values_.span().subspan(static_cast<std::size_t>(parameters)));
 }
 
-// In double precision, of which the values have the high and the low part.
+// Sums in double precision; the values have the high and the low parts.
 void MpiReduction::widen() {
   what_.gradient.use_double_precision();
   const std::size_t parameters = training_.objective().parameters();
@@ -730,10 +684,9 @@ void MpiReduction::begin_pieces(std::size_t end) {
 }
 
 bool MpiReduction::test() {
-  int done = 0;
-  MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
-  if (sums_) return sums_->test() && done != 0;
-  if (done == 0 || begun_ == pieces_.size()) return done != 0;
+  const bool done = are_done(requests_);
+  if (sums_) return sums_->test() && done;
+  if (!done || begun_ == pieces_.size()) return done;
   requests_.clear();
   begin_pieces(begun_ + pieces_at_once);
   return false;
@@ -766,7 +719,7 @@ Gradient MpiReduction::sum() {
   return total;
 }
 
-// What has flowed into the others' packets is theirs to tell.
+// This rank knows what has flowed into its own packet; others say the same of theirs.
 SharedPackets MpiReduction::packets() {
   if (training_.time_only()) return nullptr;
   std::vector<Packet> packets;
@@ -775,10 +728,7 @@ SharedPackets MpiReduction::packets() {
     cell->value = std::move(words);
     packets.push_back({.words = std::move(cell), .size = what_.packet.size, .carried = std::move(carried)});
   };
-  if (!gathers()) {
-    add_packet(std::move(values_), std::move(carried_));
-    return std::make_shared<const std::vector<Packet>>(std::move(packets));
-  }
+  if (!gathers()) add_packet(std::move(values_), std::move(carried_));
   for (std::size_t rank = 0; rank < words_.size(); ++rank) {
     FlatVector words(static_cast<std::size_t>(words_[rank]));
     std::ranges::copy(gathered_.span().subspan(static_cast<std::size_t>(begins_[rank]), words.size()), words.data());
@@ -793,35 +743,12 @@ ModelStatePtr MpiReduction::mean() {
   return training_.from_averaged(what_.model, what_.policy, values_.data(), agreed_.ages);
 }
 
-namespace {
-
-// Moved and added within a millisecond, and long enough for the bandwidth of any network.
-constexpr std::size_t most_chunk_bytes = std::size_t{1} << 19;
-
-std::size_t bytes_of(MPI_Datatype type) { return type == MPI_DOUBLE ? sizeof(double) : sizeof(float); }
-
-std::byte* at(const RingSums::Values& values, std::size_t element) {
-  return static_cast<std::byte*>(values.data) + element * bytes_of(values.type);
-}
-
-void add_to(const RingSums::Values& sum, const std::byte* summand) {
-  if (sum.type == MPI_FLOAT)
-    return add(static_cast<float*>(sum.data), reinterpret_cast<const float*>(summand), sum.count);
-  double* const out = static_cast<double*>(sum.data);
-  const auto* const in = reinterpret_cast<const double*>(summand);
-  for (std::size_t i = 0; i < sum.count; ++i) out[i] += in[i];
-}
-
-}  // namespace
-
 RingSums::RingSums(const std::vector<Values>& values, MPI_Comm ranks, int first_tag)
-    : ranks_(ranks), first_tag_(first_tag) {
-  MPI_Comm_rank(ranks, &rank_);
-  MPI_Comm_size(ranks, &size_);
+    : ranks_(ranks), first_tag_(first_tag), rank_(rank_in(ranks)), size_(ranks_of(ranks)) {
   if (size_ == 1) return;
   std::size_t lane = 0;
   for (const Values& all : values) {
-    const std::size_t most = static_cast<std::size_t>(size_) * most_chunk_bytes / bytes_of(all.type);
+    const std::size_t most = static_cast<std::size_t>(size_) * most_chunk_bytes / element_bytes(all.type);
     for (std::size_t first = 0; first < all.count; first += most, ++lane)
       waiting_[lane % lanes].push_back({at(all, first), std::min(most, all.count - first), all.type});
   }
@@ -835,9 +762,7 @@ bool RingSums::test() {
 
 bool RingSums::is_over(Lane& lane) {
   if (lane.step >= 0) {
-    int done = 0;
-    MPI_Testall(2, lane.requests.data(), &done, MPI_STATUSES_IGNORE);
-    if (done == 0) return false;
+    if (!are_done(lane.requests)) return false;
     end_step(lane);
   }
   if (lane.step < 0) {
@@ -855,7 +780,7 @@ void RingSums::begin_step(Lane& lane) {
   const Values sent = chunk(lane.piece, chunk_sent(lane.step));
   Values received = chunk(lane.piece, chunk_received(lane.step));
   if (is_adding(lane.step)) {
-    lane.received.resize(received.count * bytes_of(received.type));
+    lane.received.resize(received.count * element_bytes(received.type));
     received.data = lane.received.data();
   }
   MPI_Irecv(received.data, static_cast<int>(received.count), received.type, (rank_ + size_ - 1) % size_, tag_of(lane),
@@ -869,30 +794,15 @@ void RingSums::end_step(Lane& lane) {
   if (++lane.step == 2 * (size_ - 1)) lane.step = -1;
 }
 
-// Whole ones after another, of a piece that all ranks know the length of.
+// Chunks of whole elements, of a piece whose length all ranks know.
 RingSums::Values RingSums::chunk(const Values& piece, int number) const {
   const auto place = static_cast<std::size_t>((number % size_ + size_) % size_), of = static_cast<std::size_t>(size_);
   const std::size_t begin = piece.count * place / of, end = piece.count * (place + 1) / of;
   return {at(piece, begin), end - begin, piece.type};
 }
 
-// First its own, and then what it has added to; at last what is complete.
+// First its own, then those that it has added to, at last those that are complete.
 int RingSums::chunk_sent(int step) const { return is_adding(step) ? rank_ - step : rank_ + size_ - step; }
-
-namespace {
-
-struct Bounds {
-  std::size_t begin;
-  std::size_t size;
-};
-
-Bounds bounds_of(const Slice& slice, std::size_t parameters) {
-  const auto count = static_cast<std::int64_t>(parameters);
-  const auto begin = static_cast<std::size_t>(slice.begin(count));
-  return {begin, static_cast<std::size_t>(slice.end(count)) - begin};
-}
-
-}  // namespace
 
 FlatVector cut(const FlatVector& whole, const ValueLayout& layout, const Slice& slice) {
   assert(whole.size() == layout.size());

@@ -12,68 +12,39 @@
 #include <map>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "workers/cluster/accounting.hpp"
-#include "workers/cluster/calls.hpp"
 #include "workers/mpi/mpi_waiting.hpp"
-#include "workers/training/flat_arithmetic.hpp"
-#include "workers/training/gradient.hpp"
-#include "workers/training/training.hpp"
 
 namespace syncopate {
 
-// Before a collective moves data, every worker says that it has arrived, when, and with what: the
-// wait for the last one is polite, all agree on totals, and a mismatch is explained, not hung on.
+// Every worker's message before a collective moves data: waits are polite, totals agreed, and mismatches explained.
 struct Arrival {
-  std::int64_t time_ns = 0;
+  Time time{};
   std::optional<Collective::Terms> terms{};  // none: the worker's program has ended
-  std::int32_t wide = 0;                     // whether the gradient is
-  std::int32_t blocks = 0;                   // whether the worker does nothing else until the collective has ended
+  bool wide = false;                         // the gradient is in double precision
+  bool blocks = false;                       // the worker does nothing else until the collective has ended
   double weight = 0;                         // of the model in an average
   MomentAges ages{};                         // of its moments
   std::int64_t micro_batches = 0;            // in the gradient that is reduced
-  std::int64_t kept = 0;                     // the worker's contribution, as in calls.hpp
-  std::int64_t planned = 0;
-  std::int64_t step = 0;
-  std::int64_t period = 0;
-  std::int64_t packet_bytes = 0;   // of the packet that is exchanged
-  std::int64_t message_bytes = 0;  // sent by this worker so far
-  std::int64_t partial_kept = 0;   // worker 0: micro-batches kept in partial all-reduces so far
-  char place[64] = {};             // where in the algorithm, for the explanation
+  Contribution part{};                       // without its time
+  Bytes packet_bytes{};                      // of the packet that is exchanged
+  Bytes message_bytes{};                     // sent by this worker so far
+  std::int64_t partial_kept = 0;             // worker 0: micro-batches kept in partial all-reduces so far
+  char place[64] = {};                       // where in the algorithm, for the explanation
 };
 
-Contribution contribution_of(const Arrival& arrival);
-
-void set_place(Arrival& arrival, const Place& place);
-
-Time last_arrival(const std::vector<Arrival>& arrivals);
-
-// Empty if all came for the same; else who stands where, one line each. The first arrival is that of
-// worker `first`.
-std::string explain_mismatch(const std::vector<Arrival>& arrivals, int first = 0);
-
-// Why `own` cannot go on without a worker that will not come.
-std::string explain_absence(const Arrival& own, Rank absent, const char* why);
-
-// This worker's part of a weighted mean; nothing if all have the same part.
-std::optional<double> share_of(const Arrival& own, const std::vector<Arrival>& arrivals);
-// Of the mean of all workers' moments.
-MomentAges age_of_mean(const Training& training, const std::vector<Arrival>& arrivals);
-
-// Sums of values over the ranks of a communicator, in place, that go on while their ranks do something else: wherever
-// they let MPI progress, a step goes on.
+// Sums of values over the ranks of a communicator, in place, that go on wherever their ranks let MPI progress.
 //
-// Piece by piece around the ring, a few pieces at a time: a rank hands a chunk, a piece's share of a rank, to the next
-// one, which adds its own; after N - 1 steps each rank has the sum of one chunk, and after N - 1 more all have all of
-// them. Each rank sends 2 (N - 1) / N of the values, as the network model's ring does. The first summand of chunk i is
-// rank i's, the next one rank i + 1's: the order of summation depends on nothing else. All ranks add at the same time,
-// where a sum of MPI's own that does not block may bring all values to one of them (Open MPI does, in place).
+// The sum goes piece by piece around the ring, a few pieces at a time. A rank hands a chunk (its share of a piece) to
+// the next one, which adds its own; after N - 1 steps each rank has the sum of one chunk, and after N - 1 more all have
+// all of them. Each rank sends 2 (N - 1) / N of the values, as the network model's ring does. The first summand of
+// chunk i is rank i's, the next one rank i + 1's: the order of summation depends on nothing else. All ranks add at the
+// same time; MPI's own non-blocking sum may bring all values to one of them (Open MPI does, in place).
 class RingSums {
  public:
-  // What is reduced: `count` floats or doubles (`type`), the same number on all ranks.
+  // Values to reduce: `count` floats or doubles (`type`), the same number on all ranks.
   struct Values {
     void* data;
     std::size_t count;
@@ -81,13 +52,13 @@ class RingSums {
   };
   static constexpr int lanes = 8;  // pieces at a time, each with a tag of its own
 
-  // On all ranks of `ranks` in the same order. Tags first_tag to first_tag + lanes - 1 must be nobody else's there
-  // until the sums are done.
+  // All ranks of `ranks` give the same values in the same order. Nobody else may use tags first_tag to
+  // first_tag + lanes - 1 there until the sums are done.
   RingSums(const std::vector<Values>& values, MPI_Comm ranks, int first_tag);
   RingSums(const RingSums&) = delete;
   RingSums& operator=(const RingSums&) = delete;
 
-  // Does what can be done now; whether all sums are there.
+  // Does what can be done now. Returns whether all sums are there.
   bool test();
 
  private:
@@ -109,46 +80,38 @@ class RingSums {
 
   MPI_Comm ranks_;
   int first_tag_;
-  int rank_ = 0;
-  int size_ = 1;
-  std::array<std::deque<Values>, lanes> waiting_;  // whose lane is fixed, so that all ranks have the same
+  int rank_;
+  int size_;
+  std::array<std::deque<Values>, lanes> waiting_;  // by lane, on all ranks alike
   std::array<Lane, lanes> lanes_;
 };
 
-// The values of one collective on one rank: what it brings, in buffers that MPI reduces in place, and what comes of it.
-class StateArchive;
-
-// A number of elements as MPI counts them. Throws std::length_error beyond 2^31 - 1.
-int mpi_count(std::size_t elements);
-
-// What a time-only run moves instead of values, so that its messages load the real network too.
+// The values that a time-only run moves, so that its messages load the real network too.
 FlatVector zeros_of(Bytes bytes);
 
+// The values of one collective on one rank: its part, in buffers that MPI reduces in place, and the result.
 class MpiReduction {
  public:
-  // What the arrivals of all say together.
+  // The conclusion from all arrivals.
   struct Agreed {
     std::int64_t micro_batches = 0;  // in the sum
     bool wide = false;               // in double precision
-    std::optional<double> share{};   // of this rank's model in a mean; none, on all ranks alike: equal shares
+    std::optional<double> share{};   // of this rank's model in a mean; none (on all ranks): equal shares
     std::vector<Bytes> packets{};    // of each rank, where all are gathered
     MomentAges ages{};               // of the mean's moments
 
-    template <typename Archive>
-    void keep(Archive& archive) {
-      archive(micro_batches, wide, share, packets, ages);
-    }
+    void keep(StateArchive& archive) { archive(micro_batches, wide, share, packets, ages); }
   };
-  // Who takes part in what has ended.
+  // The members of a collective that has ended.
   struct Ended {
     int size = 1;
     bool is_root = false;
   };
 
-  // `ranks`: of the members, where collectives alone go; the same order of them on all ranks. `number`: of this one
+  // `ranks` has the members, for collectives alone, in the same order on all of them. `number`: of this collective
   // among theirs, of which several may be under way.
   MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks, std::int64_t number);
-  // One that has ended in another process. Its values come with those of the whole course (CourseLog), or by `keep`.
+  // A collective that has ended before the checkpoint. Its values come with the log (CourseLog), or by `keep`.
   MpiReduction(Training& training, Collective&& what, const Agreed& agreed, const Ended& members);
   ~MpiReduction();
   MpiReduction(const MpiReduction&) = delete;
@@ -156,21 +119,20 @@ class MpiReduction {
 
   // Blocks until the values are there.
   void run();
-  // Returns at once; then `test` until it is true. Values go piece by piece, so that no call takes long that lets them
-  // go on: what their rank does meanwhile is held up by it.
+  // Returns at once; then call `test` until it is true. Values go piece by piece, so that no call takes long.
   void begin();
   bool test();
-  // All pieces of a broadcast at once: this rank does nothing else from here on.
+  // Begins all pieces of a broadcast: this rank does nothing else from here on.
   void begin_rest() { begin_pieces(pieces_.size()); }
 
   const Agreed& agreed() const { return agreed_; }
   const std::vector<double>& numbers() const { return numbers_; }
   void set_numbers(std::vector<double> numbers) { numbers_ = std::move(numbers); }
 
-  // Once.
+  // Call it once.
   CollectiveResult result();
 
-  // The values of one that has ended.
+  // Archives the values of a collective that has ended.
   void keep(StateArchive& archive);
 
  private:
@@ -204,20 +166,19 @@ class MpiReduction {
   bool is_root_ = false;
   FlatVector values_;
   std::vector<MicroBatch> carried_;  // this rank's, where somebody wants to know
-  FlatVector gathered_;              // everybody's packets, or chunks; of each rank:
-  std::vector<int> words_;           // how many words
-  std::vector<int> begins_;          // and where they begin
+  FlatVector gathered_;              // everybody's packets, or chunks
+  std::vector<int> words_;           // of each rank there
+  std::vector<int> begins_;          // where they begin
   std::vector<double> exact_;        // of a wide sum
   std::vector<double> numbers_;      // summed, or everybody's
-  std::vector<Part> parts_;          // of the buffers: what is reduced
+  std::vector<Part> parts_;          // of the buffers, which are reduced
   std::optional<RingSums> sums_;     // of the long ones, where they do not block
   std::vector<Part> pieces_;         // of the parts of a broadcast, which begin one after another
-  std::size_t begun_ = 0;            // of them
+  std::size_t begun_ = 0;            // pieces
   std::vector<MPI_Request> requests_;
 };
 
-// A collective that a rank has come to, until the rank has its result: first everybody arrives, then values are
-// reduced. Both go on without the rank, wherever it lets MPI progress.
+// A collective, from this rank's arrival until the rank has its result.
 struct MpiCollective {
   std::int64_t number = 0;  // among those of its members
   Collective what{};
@@ -225,7 +186,7 @@ struct MpiCollective {
   Arrival own{};
   std::vector<Arrival> arrivals{};  // by member; read once all are there
   MPI_Request gathering = MPI_REQUEST_NULL;
-  std::vector<Rank> awaited{};  // of a group: members whose letters have not come
+  std::vector<Rank> awaited{};  // a group's members whose letters have not come
   bool is_complete = false;     // all have arrived
   bool blocks = false;          // all of them do nothing else until it has ended
   std::optional<MpiReduction> reduction{};
@@ -233,36 +194,27 @@ struct MpiCollective {
   AgreedProgress agreement{};
   StepRow row{};
 
-  // Values are on their way, whatever their ranks do meanwhile.
+  // Whether values are on their way, whatever their ranks do meanwhile.
   bool is_moving() const { return is_complete && !blocks && reduction && !has_ended; }
 };
 
-// Those who have collectives among themselves: all workers, or a group.
+// Workers that have collectives among themselves: all, or a group.
 struct MpiAssembly {
-  MpiAssembly(Members members, bool is_group) : members(members), is_group(is_group) {}
-
   Members members;
-  bool is_group;
   std::int64_t started = 0;
   // In the order in which they were started, which is the same on all members. MPI writes to them: they do not move.
   std::list<MpiCollective> open{};
-
-  bool has_one_under_way() const;
-  bool has_one_moving() const {
-    return std::ranges::any_of(open, [](const MpiCollective& collective) { return collective.is_moving(); });
-  }
 };
 
-inline bool MpiAssembly::has_one_under_way() const {
-  for (const MpiCollective& collective : open)
-    if (!collective.has_ended) return true;
-  return false;
-}
-
+// Collectives of an MPI rank. First every member says that it has arrived, when, and with what; then values are
+// reduced. Both are non-blocking and go on wherever this rank lets MPI progress: in every wait, in the sleep of a delay
+// and before each micro-batch, not within one. Only where the arrivals say that all members do nothing else until the
+// end, the reduction is MPI's blocking one. Arrivals and reductions have communicators of their own: on each, all ranks
+// come to the same operations in the same order, that in which collectives are started.
 class MpiCollectives {
  public:
   MpiCollectives(MpiStage& stage, MpiWaiting& waiting)
-      : stage_(stage), waiting_(waiting), all_(Members{Rank{0}, stage.options.workers}, false) {}
+      : stage_(stage), waiting_(waiting), all_{.members = {Rank{0}, stage.options.workers}} {}
 
   // See Cluster.
   StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place);
@@ -270,42 +222,53 @@ class MpiCollectives {
   // Both halves of Cluster::perform: it arrives, and `finish` waits.
   StartedCollective arrive(Collective&& what, bool blocks, const Contribution& contribution, const Place& place);
 
-  // What of a collective an earlier process was told when it finished it, and the same from that.
+  // Everything a program was told when it finished a collective; a replay makes the same result of it.
   struct Finished {
     MpiReduction::Agreed agreed;
     std::vector<double> numbers;
     AgreedProgress agreement;
 
-    template <typename Archive>
-    void keep(Archive& archive) {
-      archive(agreed, numbers, agreement);
-    }
+    void keep(StateArchive& archive) { archive(agreed, numbers, agreement); }
   };
   const Finished& last_finished() const { return last_finished_; }
   StartedCollective started_before(Collective&& what, Step step);
   CollectiveResult finished_before(StartedCollective&& started, Finished told);
 
-  bool are_under_way() const;
-  bool are_moving() const;  // values of one that is under way, as fast as this rank lets MPI progress
-  // What can go on without its worker does.
-  void advance_all();
-  // Where this rank stands still: what all members have come to goes on to its end, also where one waits for it in MPI's
-  // own call.
+  bool are_under_way() const {
+    return stage_.is_worker() && any_is([](const MpiCollective& collective) { return !collective.has_ended; });
+  }
+  // Whether values are on their way, as fast as this rank lets MPI progress.
+  bool are_moving() const { return any_is(&MpiCollective::is_moving); }
+  // Moves on what can go on without its worker.
+  void advance_all() {
+    advance(all_);
+    for (auto& [members, assembly] : groups_) advance(assembly);
+  }
+  // Call it while this rank stands still. Ends collectives that all members have come to, blocking ones too.
   void drive();
-  // Of all workers, so many have been started here; and whether the first `number` of them have ended, and all of
-  // groups that can.
+  // How many of all workers have been started here; whether the first `number`, and those of groups, have ended.
   std::int64_t started() const { return all_.started; }
   bool have_ended(std::int64_t number) const;
   // The last one of all workers, after their programs.
   void meet_at_the_end();
 
-  // What is open, while the ranks stand still; read, it completes what `started_before` has put there.
+  // Archives open collectives, while the ranks stand still. Reading completes what `started_before` has put there.
   void keep(StateArchive& archive);
-  // Of what has been read, what not all have come to begins again.
-  void go_on();
+  // After reading: begins again the arrivals of collectives that not all have come to.
+  void go_on() {
+    for (MpiCollective& collective : all_.open)
+      if (!collective.is_complete) gather(collective);
+  }
 
  private:
+  bool is_group(const MpiAssembly& assembly) const { return &assembly != &all_; }
   MpiAssembly& assembly_of(const Collective& what);
+  template <typename Is>
+  bool any_is(const Is& is) const {
+    return std::ranges::any_of(all_.open, is) ||
+           std::ranges::any_of(groups_, [&](const auto& group) { return std::ranges::any_of(group.second.open, is); });
+  }
+  StartedCollective handle_of(const MpiAssembly& assembly, const MpiCollective& collective, Step step) const;
   Arrival arrival_at(const Collective& what, const Contribution& contribution, const Place& place);
   void stamp(Arrival& own, const Place& place);
   void advance(MpiAssembly& assembly);
@@ -317,8 +280,6 @@ class MpiCollectives {
   void gather_letters(MpiAssembly& assembly, MpiCollective& collective);
   void conclude_arrivals(MpiAssembly& assembly, MpiCollective& collective);
   void end_collective(const MpiAssembly& assembly, MpiCollective& collective);
-  void record_arrivals(const MpiCollective& collective) const;
-  void wait_for_arrivals(const MpiAssembly& assembly, MpiCollective& collective, const Place& place);
   void fail_for_lost(const MpiCollective& collective) const;
 
   MpiStage& stage_;
@@ -328,8 +289,8 @@ class MpiCollectives {
   Finished last_finished_;
 };
 
-// How the values of a gradient or a model lie in one flat vector: the parameters; what those lack of the
-// exact values, if the vector is wide; the normalisation buffers.
+// How the values of a gradient or a model lie in one flat vector: the parameters; if the vector is wide, the low parts
+// of their double-precision values; the normalisation buffers.
 struct ValueLayout {
   std::size_t parameters = 0;
   std::size_t buffers = 0;
@@ -339,12 +300,12 @@ struct ValueLayout {
   std::size_t size() const { return parts() * parameters + buffers; }
 };
 
-// What of `whole` a slice stands for: its parameters, and the buffers with the first slice.
+// The part of `whole` in a slice: its parameters, and the buffers with the first slice.
 FlatVector cut(const FlatVector& whole, const ValueLayout& layout, const Slice& slice);
-// A whole vector again; what the slice does not stand for is zero.
+// A whole vector again, with zeros outside the slice.
 FlatVector spread(const FlatVector& part, const ValueLayout& layout, const Slice& slice);
 
-// A vector of the layout, which is not wide, as a wide one.
+// A wide vector of one that is not; `layout`: of the latter.
 FlatVector widened(const FlatVector& narrow, const ValueLayout& layout);
 
 FlatVector copy_of(const FlatVector& values);
@@ -352,7 +313,7 @@ FlatVector copy_of(const FlatVector& values);
 // total += values, both of the layout; wide ones in double precision.
 void add_values(FlatVector& total, const FlatVector& values, const ValueLayout& layout);
 
-// What a double-precision value is as two floats, and back.
+// A double-precision value as two floats, and back.
 inline void split(double value, float& high, float& low) {
   high = static_cast<float>(value);
   low = static_cast<float>(value - high);

@@ -3,26 +3,157 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
-#include <utility>
-#include <vector>
+#include <numeric>
 
 #include "workers/base/process.hpp"
 #include "workers/mpi/mpi_collectives.hpp"
-#include "workers/training/checkpoint_log.hpp"
 
 namespace syncopate {
 
+namespace {
+
 using News = MpiPost::News;
 
-// To the program somebody has left once there is nothing more to receive from there.
+// One tag per part: MPI keeps the order of messages between two ranks with one tag, so the n-th envelope of a sender
+// that announces a body belongs to its n-th body.
+constexpr int envelope_tag = 1;
+constexpr int body_tag = 2;
+
+// A model travels as parameters and normalisation buffers; the receiver keeps its own moments.
+constexpr AveragePolicy travels{.buffers = StatePolicy::average};
+
+// The beginning of a message's letter. Behind it stand the gradient's known micro-batches, then the numbers.
+struct Head {
+  Step step{};
+  std::int64_t micro_batches = 0;
+  Duration compute_time{};
+  std::int64_t kept = 0;
+  Time sent{};   // since the common start
+  Time heard{};  // when the sender had last taken a message from the receiver
+  Bytes bytes{};
+  std::int64_t carried = 0;
+  Bytes packet{};
+  Slice slice;
+  Message::Kind kind{};
+  bool wide = false;
+  bool is_packed = false;
+  std::uint16_t answers = 0;
+};
+
+}  // namespace
+
+MpiPost::MpiPost(MPI_Comm communicator, int participants)
+    : communicator_(communicator), self_(rank_in(communicator)), participants_(participants) {
+  for (auto& ranks : said_) ranks.assign(participants, std::nullopt);
+  for (auto* const counts : {&sent_to_, &received_from_}) counts->assign(participants, 0);
+}
+
+void MpiPost::announce(News news, std::int64_t value) {
+  const auto kind = static_cast<std::int32_t>(kinds + index(news));
+  for (int rank = 0; rank < participants_; ++rank)
+    if (rank != self_.value) post(kind, Rank{rank}, bytes_of(value), nullptr);
+}
+
+void MpiPost::post(std::int32_t kind, Rank to, std::span<const std::byte> contents,
+                   std::shared_ptr<const FlatVector> body) {
+  ++letters_sent_;
+  ++sent_to_[to];
+  const Header header{.kind = kind, .from = self_.value, .floats = body ? static_cast<std::int64_t>(body->size()) : 0};
+  Outgoing& letter = outbox_.emplace_back(Outgoing{.envelope = bytes_of(header), .body = std::move(body)});
+  append_bytes(letter.envelope, contents);
+  MPI_Isend(letter.envelope.data(), mpi_count(letter.envelope.size()), MPI_BYTE, to.value, envelope_tag, communicator_,
+            &letter.requests[0]);
+  if (header.floats > 0)
+    MPI_Isend(letter.body->data(), mpi_count(letter.body->size()), MPI_FLOAT, to.value, body_tag, communicator_,
+              &letter.requests[1]);
+}
+
+void MpiPost::progress() {
+  while (true) {
+    int arrived = 0;
+    MPI_Status status;
+    MPI_Iprobe(MPI_ANY_SOURCE, envelope_tag, communicator_, &arrived, &status);
+    if (!arrived) break;
+    accept(status);
+  }
+  outbox_.remove_if([](Outgoing& letter) { return are_done(letter.requests); });
+}
+
+void MpiPost::accept(const MPI_Status& status) {
+  ++letters_received_;
+  ++received_from_[Rank{status.MPI_SOURCE}];
+  int size = 0;
+  MPI_Get_count(&status, MPI_BYTE, &size);
+  std::vector<std::byte> envelope(static_cast<std::size_t>(size));
+  MPI_Recv(envelope.data(), size, MPI_BYTE, status.MPI_SOURCE, envelope_tag, communicator_, MPI_STATUS_IGNORE);
+  const auto header = read_bytes<Header>(envelope);
+  const auto kind = static_cast<std::size_t>(header.kind);
+  if (kind >= kinds) {
+    said_.at(kind - kinds)[Rank{header.from}] = read_bytes<std::int64_t>(std::span(envelope).subspan(sizeof(Header)));
+    return;
+  }
+  Incoming& incoming = inboxes_[kind].emplace_back();
+  incoming.letter.from = Rank{header.from};
+  incoming.letter.contents.assign(envelope.begin() + sizeof(Header), envelope.end());
+  if (header.floats == 0) return;
+  FlatVector& body = incoming.letter.body = FlatVector(static_cast<std::size_t>(header.floats));
+  MPI_Irecv(body.data(), mpi_count(body.size()), MPI_FLOAT, header.from, body_tag, communicator_, &incoming.request);
+}
+
+std::optional<MpiPost::Letter> MpiPost::take(Kind kind, std::optional<Rank> from) {
+  auto& inbox = inboxes_[index(kind)];
+  const auto first = std::ranges::find_if(inbox, [&](const Incoming& i) { return !from || i.letter.from == *from; });
+  if (first == inbox.end() || !is_done(first->request)) return std::nullopt;
+  Letter letter = std::move(first->letter);
+  inbox.erase(first);
+  return letter;
+}
+
+bool MpiPost::is_arriving(Kind kind, std::optional<Rank> from) const {
+  const auto& inbox = inboxes_[index(kind)];
+  return std::ranges::any_of(inbox, [&](const Incoming& i) { return !from || i.letter.from == *from; });
+}
+
+void MpiPost::keep(StateArchive& archive) {
+  for (auto& inbox : inboxes_) {
+    std::uint64_t letters = inbox.size();
+    archive(letters);
+    if (archive.reads()) inbox.clear();
+    for (std::uint64_t i = 0; i < letters; ++i) {
+      Letter& letter = archive.reads() ? inbox.emplace_back().letter : inbox[i].letter;
+      archive(letter.from, letter.contents, letter.body);
+    }
+  }
+  for (auto& ranks : said_) archive(ranks);
+}
+
+bool MpiPost::has_nothing_half_way() {
+  return outbox_.empty() && std::ranges::all_of(inboxes_, [](auto& inbox) {
+           return std::ranges::all_of(inbox, [](Incoming& incoming) { return is_done(incoming.request); });
+         });
+}
+
+MpiMail::MpiMail(MpiStage& stage, MpiWaiting& waiting)
+    : stage_(stage),
+      waiting_(waiting),
+      training_(stage.options.training),
+      bytes_received_(stage.participants(), Bytes{0}),
+      heard_(stage.participants(), start_time) {}
+
+Bytes MpiMail::counted_bytes() const { return stage_.sent_bytes - bytes_to_servers_ + bytes_from_workers_; }
+
+Bytes MpiMail::bytes_to_and_fro() const {
+  return std::accumulate(bytes_received_.begin(), bytes_received_.end(), stage_.sent_bytes);
+}
+
+// A program sees that another has left once nothing more can be received from there.
 bool MpiMail::has_left(Rank other) const {
   return stage_.has_ended(other) && !stage_.post.is_arriving(MpiPost::Kind::message, other);
 }
 
 int MpiMail::gone(Ranks ranks) const {
   int gone = 0;
-  for (const Rank rank : ranks) gone += has_left(rank) ? 1 : 0;
+  for (const Rank rank : ranks) gone += has_left(rank);
   return gone;
 }
 
@@ -34,8 +165,8 @@ int MpiMail::workers_left() {
   return servers.number_served_by(stage_.self, workers) - gone(servers.served_by(stage_.self, workers));
 }
 
-// What this rank knows to have been sent, except what the receiver itself tells or has sent. A worker adds what it has
-// got from other servers; a region's server tells the global one of its workers.
+// The bytes that this rank knows to have been sent, without what the receiver tells or has sent itself. A worker adds
+// what it has got from other servers; a region's server tells the global one of its workers.
 Bytes MpiMail::known_bytes(Rank receiver) const {
   Bytes known = stage_.sent_bytes;
   for (const Rank server : stage_.servers())
@@ -54,15 +185,17 @@ void MpiMail::send(Rank to, Message&& message) {
   stage_.clock.book(Activity::compute);
   waiting_.progress();
   message.from = stage_.self;
-  const Bytes bytes = message_bytes(message, stage_.options.training.parameter_bytes());
+  const Bytes bytes = message_bytes(message, training_.parameter_bytes());
   stage_.sent_bytes += bytes;
   if (stage_.is_worker() && to.value >= stage_.options.workers)
     bytes_to_servers_ += bytes;
   else
     ++messages_;
-  // What is sent to somebody who has ended is sent all the same, as far as the counts are concerned.
-  if (to == stage_.self || !stage_.post.has_announced(News::ended, to))
-    mailbox_.send(to, message, {stage_.clock.booked(), heard_[to], known_bytes(to)});
+  // A message to somebody who has ended is not sent, but counts.
+  if (to == stage_.self || !stage_.post.has_announced(News::ended, to)) {
+    std::vector<std::byte> contents = contents_of(to, message);
+    stage_.post.send(MpiPost::Kind::message, to, std::move(contents), body_of(message));
+  }
   stage_.clock.book(Activity::communicate, {"send"});
 }
 
@@ -76,15 +209,18 @@ bool MpiMail::nobody_can_send(std::optional<Rank> from) const {
   return stage_.post.count_announced(News::ended, 0, participants) == participants - 1;
 }
 
-// Communication until the sender has taken what it was sent from here, then waiting until it has sent the message, and
-// from then on communication.
+// Books communication until the sender has taken this rank's messages, waiting until it has sent its own, then
+// communication.
 ReceivedMessage MpiMail::receive(std::optional<Rank> from, Time until, const Place& place) {
   stage_.clock.enter();
-  std::optional<MpiMailbox::Delivery> delivery;
+  std::optional<Delivery> delivery;
   waiting_.wait(
       {.place = &place, .from = from},
       [&] {
-        delivery = mailbox_.take(from);
+        if (auto letter = stage_.post.take(MpiPost::Kind::message, from)) {
+          const bool has_values = !letter->body.empty();
+          delivery = open({letter->from, std::move(letter->contents), has_values}, std::move(letter->body));
+        }
         if (delivery || stage_.now() >= until) return true;
         const bool has_news = stage_.is_server() && gone(stage_.told_of()) > gone_told_;
         return nobody_can_send(from) || (has_news && !stage_.post.is_arriving(MpiPost::Kind::message, from));
@@ -104,7 +240,7 @@ ReceivedMessage MpiMail::receive(std::optional<Rank> from, Time until, const Pla
   const Rank sender = message.from;
   heard_[sender] = stage_.now();
   stage_.bytes_told[sender] = delivery->bytes;
-  const Bytes bytes = message_bytes(message, stage_.options.training.parameter_bytes());
+  const Bytes bytes = message_bytes(message, training_.parameter_bytes());
   if (message.from.value >= stage_.options.workers) {
     bytes_received_[sender] += bytes;
   } else if (stage_.is_server()) {
@@ -115,47 +251,11 @@ ReceivedMessage MpiMail::receive(std::optional<Rank> from, Time until, const Pla
   return ReceivedMessage(new Message(std::move(delivery->message)));
 }
 
-ReceivedMessage MpiMail::received_before(MpiMailbox::Slip&& slip) {
-  return ReceivedMessage(new Message(mailbox_.open(std::move(slip), {}).message));
-}
-
-namespace {
-
-// A model travels as parameters and normalisation buffers; the receiver keeps its own moments.
-constexpr AveragePolicy travels{.buffers = StatePolicy::average};
-
-// What the gradient is known to be of follows it, and then the numbers.
-struct Head {
-  std::int64_t step = 0;
-  std::int64_t micro_batches = 0;
-  std::int64_t compute_ns = 0;
-  std::int64_t kept = 0;
-  std::int64_t sent_ns = 0;   // since the common start
-  std::int64_t heard_ns = 0;  // likewise
-  std::int64_t bytes = 0;
-  std::int64_t carried = 0;
-  std::int64_t packet_bytes = 0;
-  Slice slice;
-  Message::Kind kind{};
-  bool wide = false;
-  bool is_packed = false;
-  std::uint16_t answers = 0;
-};
-
-template <typename T>
-std::vector<T> values_of(std::span<const std::byte> bytes) {
-  std::vector<T> values(bytes.size() / sizeof(T));
-  if (!values.empty()) std::memcpy(static_cast<void*>(values.data()), bytes.data(), bytes.size());
-  return values;
-}
-
-}  // namespace
-
-ValueLayout MpiMailbox::layout_of(bool wide) const {
+ValueLayout MpiMail::layout_of(bool wide) const {
   return {.parameters = training_.objective().parameters(), .buffers = training_.objective().buffers(), .wide = wide};
 }
 
-std::shared_ptr<const FlatVector> MpiMailbox::body_of(const Message& message) {
+std::shared_ptr<const FlatVector> MpiMail::body_of(const Message& message) {
   if (!message.has_values()) return nullptr;
   if (training_.time_only()) {
     const Bytes bytes = message_bytes(message, training_.parameter_bytes());
@@ -164,10 +264,7 @@ std::shared_ptr<const FlatVector> MpiMailbox::body_of(const Message& message) {
   }
   if (message.is_packed) {
     training_.executor().wait(message.model->parameters->producer);
-    const auto words = std::as_const(message.model->parameters->value).span();
-    auto body = std::make_shared<FlatVector>(words.size());
-    std::ranges::copy(words, body->data());
-    return body;
+    return std::make_shared<FlatVector>(copy_of(message.model->parameters->value));
   }
   if (message.has_model() && message.model->id == last_model_id_ && message.slice == last_slice_) return last_body_;
   const bool wide = !message.has_model() && message.gradient.wide();
@@ -186,20 +283,20 @@ std::shared_ptr<const FlatVector> MpiMailbox::body_of(const Message& message) {
   return last_body_ = std::move(body);
 }
 
-void MpiMailbox::send(Rank to, const Message& message, const Stamps& stamps) {
+std::vector<std::byte> MpiMail::contents_of(Rank to, const Message& message) const {
   if (message.has_model() && !message.gradient.terms().empty())
     throw RunFailure("a message carries a gradient or a model, not both");
   const std::vector<MicroBatch> carried =
       message.is_packed ? message.packet().carried : training_.travelling(message.gradient);
-  std::vector<std::byte> contents = bytes_of(Head{.step = message.step.value(),
+  std::vector<std::byte> contents = bytes_of(Head{.step = message.step,
                                                   .micro_batches = message.gradient.micro_batches(),
-                                                  .compute_ns = message.gradient.compute_time().count(),
+                                                  .compute_time = message.gradient.compute_time(),
                                                   .kept = message.kept,
-                                                  .sent_ns = stamps.sent.time_since_epoch().count(),
-                                                  .heard_ns = stamps.heard.time_since_epoch().count(),
-                                                  .bytes = stamps.bytes.value(),
+                                                  .sent = stage_.clock.booked(),
+                                                  .heard = heard_[to],
+                                                  .bytes = known_bytes(to),
                                                   .carried = std::ssize(carried),
-                                                  .packet_bytes = message.is_packed ? message.packet().size.value() : 0,
+                                                  .packet = message.is_packed ? message.packet().size : Bytes{},
                                                   .slice = message.slice,
                                                   .kind = message.kind,
                                                   .wide = message.gradient.wide(),
@@ -207,34 +304,27 @@ void MpiMailbox::send(Rank to, const Message& message, const Stamps& stamps) {
                                                   .answers = message.answers});
   append_bytes<MicroBatch>(contents, carried);
   append_bytes<double>(contents, message.numbers);
-  post_.send(MpiPost::Kind::message, to, std::move(contents), body_of(message));
+  return contents;
 }
 
-std::optional<MpiMailbox::Delivery> MpiMailbox::take(std::optional<Rank> from) {
-  auto letter = post_.take(MpiPost::Kind::message, from);
-  if (!letter) return std::nullopt;
-  const bool has_values = !letter->body.empty();
-  return open({letter->from, std::move(letter->contents), has_values}, std::move(letter->body));
-}
-
-MpiMailbox::Delivery MpiMailbox::open(Slip&& slip, FlatVector&& values) {
+MpiMail::Delivery MpiMail::open(Slip&& slip, FlatVector&& values) const {
   const auto head = read_bytes<Head>(slip.contents);
   const auto after_head = std::span<const std::byte>(slip.contents).subspan(sizeof(Head));
   const auto carried_bytes = static_cast<std::size_t>(head.carried) * sizeof(MicroBatch);
-  Message message{.step = Step{head.step},
+  const auto carried = [&] { return read_all<MicroBatch>(after_head.first(carried_bytes)); };
+  Message message{.step = head.step,
                   .kind = head.kind,
                   .is_packed = head.is_packed,
                   .answers = head.answers,
                   .from = slip.from,
-                  .numbers = values_of<double>(after_head.subspan(carried_bytes)),
+                  .numbers = read_all<double>(after_head.subspan(carried_bytes)),
                   .kept = head.kept,
                   .slice = head.slice};
-  const Duration compute{head.compute_ns};
-  if (head.micro_batches > 0) message.gradient = Gradient(nullptr, head.micro_batches, compute);
+  if (head.micro_batches > 0) message.gradient = Gradient(nullptr, head.micro_batches, head.compute_time);
   if (head.is_packed) {
     auto packet = std::make_shared<SentPacket>();
-    packet->size = Bytes{head.packet_bytes};
-    packet->carried = values_of<MicroBatch>(after_head.first(carried_bytes));
+    packet->size = head.packet;
+    packet->carried = carried();
     if (!training_.time_only()) {
       packet->parameters = new_cell();
       packet->parameters->value = std::move(values);
@@ -247,12 +337,11 @@ MpiMailbox::Delivery MpiMailbox::open(Slip&& slip, FlatVector&& values) {
     if (message.has_model())
       message.model = training_.from_averaged(std::make_shared<ModelState>(), travels, whole.data());
     else
-      message.gradient = training_.gradient_from(std::move(whole), head.micro_batches, compute, wide,
-                                                 values_of<MicroBatch>(after_head.first(carried_bytes)));
+      message.gradient =
+          training_.gradient_from(std::move(whole), head.micro_batches, head.compute_time, wide, carried());
   }
   if (head.wide) message.gradient.use_double_precision();
-  return {std::move(message), Time{Duration{head.sent_ns}}, Time{Duration{head.heard_ns}}, Bytes{head.bytes},
-          std::move(slip)};
+  return {std::move(message), head.sent, head.heard, head.bytes, std::move(slip)};
 }
 
 }  // namespace syncopate

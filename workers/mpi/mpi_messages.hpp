@@ -1,22 +1,171 @@
-// Messages as letters: what a message says is the letter's contents, its gradient or model the body.
+// Messages between MPI ranks: letters, and the messages of a method as letters.
 #pragma once
 
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <deque>
+#include <list>
 #include <memory>
 #include <optional>
+#include <span>
+#include <type_traits>
 #include <vector>
 
+#include "workers/base/units.hpp"
 #include "workers/cluster/calls.hpp"
-#include "workers/mpi/mpi_collectives.hpp"
-#include "workers/mpi/mpi_post.hpp"
-#include "workers/mpi/mpi_waiting.hpp"
+#include "workers/mpi/mpi_session.hpp"
+#include "workers/training/checkpoint_log.hpp"
+#include "workers/training/flat_arithmetic.hpp"
 
 namespace syncopate {
 
-class MpiMailbox {
+class MpiStage;
+class MpiWaiting;
+struct ValueLayout;
+
+// Letters between ranks: non-blocking sends whose buffers live until MPI has taken them, and one inbox per kind in
+// order of arrival. A letter is a few bytes of contents and, if it carries values, one flat body. All letters of one
+// sender, announcements too, arrive in the order in which it sent them.
+class MpiPost {
  public:
-  MpiMailbox(MpiPost& post, Training& training) : post_(post), training_(training) {}
+  enum class Kind : std::int32_t { message, arrival, partial_arrival, partial_result };
+  // A participant tells all others each of these once.
+  enum class News : std::int32_t {
+    ended,   // its program has
+    lost,    // it is in a micro-batch that never ends
+    closed,  // it sends nothing any more
+  };
+  struct Letter {
+    Rank from{};
+    std::vector<std::byte> contents;
+    FlatVector body;
+  };
+
+  // `communicator` belongs to the post alone. Participants are ranks 0 .. participants-1 of it.
+  MpiPost(MPI_Comm communicator, int participants);
+  MpiPost(const MpiPost&) = delete;
+  MpiPost& operator=(const MpiPost&) = delete;
+
+  // Start a send and return.
+  void send(Kind kind, Rank to, std::vector<std::byte> contents, std::shared_ptr<const FlatVector> body = nullptr) {
+    post(static_cast<std::int32_t>(kind), to, contents, std::move(body));
+  }
+  void announce(News news, std::int64_t value = 0);
+
+  // Lets MPI work: takes in what has arrived and releases what has been sent. Cheap; call it whenever this rank waits.
+  void progress();
+
+  // The first letter of its kind, of `from` alone if that is given, once it is complete.
+  std::optional<Letter> take(Kind kind, std::optional<Rank> from = {});
+  // Whether take would give something now.
+  bool has_first(Kind kind) {
+    auto& inbox = inboxes_[index(kind)];
+    return !inbox.empty() && is_done(inbox.front().request);
+  }
+  // Whether a letter has arrived, even partly.
+  bool is_arriving(Kind kind, std::optional<Rank> from = {}) const;
+
+  // The value that came with it; nothing if there was no such news. A rank hears nothing of itself.
+  std::optional<std::int64_t> announced(News news, Rank rank) const { return said_[index(news)][rank]; }
+  bool has_announced(News news, Rank rank) const { return announced(news, rank).has_value(); }
+  // Counts the ranks from `begin` to before `end`.
+  int count_announced(News news, int begin, int end) const {
+    const auto& ranks = said_[index(news)];
+    return static_cast<int>(
+        std::count_if(ranks.begin() + begin, ranks.begin() + end, [](const auto& said) { return said.has_value(); }));
+  }
+
+  bool nothing_under_way() const {
+    return outbox_.empty() && std::ranges::all_of(inboxes_, [](const auto& inbox) { return inbox.empty(); });
+  }
+  // Whether no letter is half sent or half received here.
+  bool has_nothing_half_way();
+  bool sending() const { return !outbox_.empty(); }
+  // Letters so far, announcements too.
+  std::int64_t letters_sent() const { return letters_sent_; }
+  std::int64_t letters_received() const { return letters_received_; }
+  const ByRank<std::int64_t>& sent_to() const { return sent_to_; }
+  const ByRank<std::int64_t>& received_from() const { return received_from_; }
+
+  // Archives what has come and is not taken yet; nothing is half way. After reading, counts begin at zero on all ranks.
+  void keep(StateArchive& archive);
+
+ private:
+  static constexpr std::size_t kinds = 4;
+  struct Header {
+    std::int32_t kind = 0;  // a Kind, or kinds + a News
+    std::int32_t from = 0;
+    std::int64_t floats = 0;  // of the body that follows; 0: none
+  };
+  struct Outgoing {
+    std::vector<std::byte> envelope;  // header and contents
+    std::shared_ptr<const FlatVector> body;
+    std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  };
+  struct Incoming {
+    Letter letter;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
+  template <typename T>
+  static std::size_t index(T value) {
+    return static_cast<std::size_t>(value);
+  }
+  void post(std::int32_t kind, Rank to, std::span<const std::byte> contents, std::shared_ptr<const FlatVector> body);
+  void accept(const MPI_Status& status);
+
+  MPI_Comm communicator_;
+  Rank self_;
+  int participants_;
+  std::int64_t letters_sent_ = 0;
+  std::int64_t letters_received_ = 0;
+  ByRank<std::int64_t> sent_to_;
+  ByRank<std::int64_t> received_from_;
+  std::list<Outgoing> outbox_;
+  std::array<std::deque<Incoming>, kinds> inboxes_;
+  std::array<ByRank<std::optional<std::int64_t>>, 3> said_;  // by news
+};
+
+// Contents of a letter: a value, and the values that follow it.
+template <typename T>
+void append_bytes(std::vector<std::byte>& bytes, std::span<const T> values) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const auto added = std::as_bytes(values);
+  bytes.insert(bytes.end(), added.begin(), added.end());
+}
+
+template <typename T>
+std::vector<std::byte> bytes_of(const T& value) {
+  std::vector<std::byte> bytes;
+  append_bytes(bytes, std::span<const T>(&value, 1));
+  return bytes;
+}
+
+template <typename T>
+T read_bytes(std::span<const std::byte> bytes) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  T value;
+  std::memcpy(static_cast<void*>(&value), bytes.data(), sizeof(T));
+  return value;
+}
+
+template <typename T>
+std::vector<T> read_all(std::span<const std::byte> bytes) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(static_cast<void*>(values.data()), bytes.data(), bytes.size());
+  return values;
+}
+
+// Messages of an MPI rank, who can still send any, and how they count. The letter's body is the gradient or model.
+class MpiMail {
+ public:
+  MpiMail(MpiStage& stage, MpiWaiting& waiting);
 
   // A letter without its values.
   struct Slip {
@@ -24,96 +173,63 @@ class MpiMailbox {
     std::vector<std::byte> contents;
     bool has_values = false;
 
-    template <typename Archive>
-    void keep(Archive& archive) {
-      archive(from, contents, has_values);
-    }
-  };
-  struct Delivery {
-    Message message;
-    Time sent;
-    Time heard;   // when the sender had last taken a message from here
-    Bytes bytes;  // what the sender said
-    Slip slip;
+    void keep(StateArchive& archive) { archive(from, contents, has_values); }
   };
 
-  // Starts a send and returns. Gradients are evaluated here, models copied, so the caller may go on.
-  // What travels along: when it is sent, when this rank has last taken a message from there, and what has been sent so
-  // far, as the sender knows it.
-  struct Stamps {
-    Time sent{};
-    Time heard{};
-    Bytes bytes{};
-  };
-  void send(Rank to, const Message& message, const Stamps& stamps);
-
-  // The first message that is complete, in order of arrival, or the first from one sender.
-  std::optional<Delivery> take(std::optional<Rank> from);
-  // Of a letter with these values, or, where the course is gone through anew, without.
-  Delivery open(Slip&& slip, FlatVector&& values);
-
- private:
-  ValueLayout layout_of(bool wide) const;
-  std::shared_ptr<const FlatVector> body_of(const Message& message);
-
-  MpiPost& post_;
-  Training& training_;
-  // A server sends one model to many workers: its body is written once.
-  std::uint64_t last_model_id_ = 0;
-  Slice last_slice_;
-  std::shared_ptr<const FlatVector> last_body_;
-};
-
-// Messages of an MPI rank, who can still send any, and how they count.
-class MpiMail {
- public:
-  MpiMail(MpiStage& stage, MpiWaiting& waiting)
-      : stage_(stage),
-        waiting_(waiting),
-        mailbox_(stage.post, stage.options.training),
-        bytes_received_(stage.participants(), Bytes{0}),
-        heard_(stage.participants(), start_time) {}
-
-  // See Cluster.
+  // See Cluster. Sending evaluates gradients and copies models, so that the caller may go on.
   void send(Rank to, Message&& message);
   ReceivedMessage receive(std::optional<Rank> from, Time until, const Place& place);
-  // Of what was received last, unless it was nothing, its slip; and the message to which it belongs, in another process.
-  const MpiMailbox::Slip& last_slip() const { return last_slip_; }
-  ReceivedMessage received_before(MpiMailbox::Slip&& slip);
+  // The slip of the last message received, unless there was none; and its message, in another process.
+  const Slip& last_slip() const { return last_slip_; }
+  ReceivedMessage received_before(Slip&& slip) {
+    return ReceivedMessage(new Message(open(std::move(slip), {}).message));
+  }
   int workers_left();
   bool has_left(Rank other) const;
 
   bool nobody_can_send(std::optional<Rank> from) const;
 
-  template <typename Archive>
-  void keep(Archive& archive) {
+  void keep(StateArchive& archive) {
     archive(bytes_received_, heard_, bytes_to_servers_, bytes_from_workers_, messages_, gone_told_);
   }
 
   // Messages count where the simulated cluster counts them: those to a server once it has taken them, others when sent.
   std::int64_t messages() const { return messages_; }
-  Bytes counted_bytes() const { return stage_.sent_bytes - bytes_to_servers_ + bytes_from_workers_; }
+  Bytes counted_bytes() const;
   // Sent by this worker, and to it by servers.
-  Bytes bytes_to_and_fro() const {
-    Bytes bytes = stage_.sent_bytes;
-    for (const Bytes received : bytes_received_) bytes += received;
-    return bytes;
-  }
+  Bytes bytes_to_and_fro() const;
 
  private:
+  struct Delivery {
+    Message message;
+    Time sent;
+    Time heard;   // when the sender had last taken a message from here
+    Bytes bytes;  // sent so far, as the sender knows it
+    Slip slip;
+  };
+
   int gone(Ranks ranks) const;
   Bytes known_bytes(Rank receiver) const;
+  std::vector<std::byte> contents_of(Rank to, const Message& message) const;
+  ValueLayout layout_of(bool wide) const;
+  std::shared_ptr<const FlatVector> body_of(const Message& message);
+  // The message of a letter with these values. A replayed one (MpiCourse) has none.
+  Delivery open(Slip&& slip, FlatVector&& values) const;
 
   MpiStage& stage_;
   MpiWaiting& waiting_;
-  MpiMailbox mailbox_;
+  Training& training_;
   ByRank<Bytes> bytes_received_;  // from each server
   ByRank<Time> heard_;            // when the last message of each was taken
   Bytes bytes_to_servers_{};      // of what this rank has sent: as a worker
   Bytes bytes_from_workers_{};    // taken as a server
   std::int64_t messages_ = 0;
   int gone_told_ = 0;  // a server: of those that have ended
-  MpiMailbox::Slip last_slip_;
+  Slip last_slip_;
+  // A server sends one model to many workers: its body is written once.
+  std::uint64_t last_model_id_ = 0;
+  Slice last_slice_;
+  std::shared_ptr<const FlatVector> last_body_;
 };
 
 }  // namespace syncopate

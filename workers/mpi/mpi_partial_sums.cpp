@@ -3,22 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <span>
-#include <utility>
-#include <vector>
 
-#include "workers/mpi/mpi_collectives.hpp"
 #include "workers/time/network.hpp"
-#include "workers/training/checkpoint_log.hpp"
 
 namespace syncopate {
 
-// Partial all-reduces of an MPI rank. Every worker sends what it brings to worker 0, whose background
-// progress coordinates the rounds: it adds in order of arrival, and sends each round's result to all.
-// While worker 0 is in real arithmetic, the others wait for its next progress.
+namespace {
+
 using Kind = MpiPost::Kind;
 using News = MpiPost::News;
+
+int count(const ByRank<char>& flags) { return static_cast<int>(std::ranges::count(flags, 1)); }
+
+}  // namespace
 
 MpiPartialSums::MpiPartialSums(MpiStage& stage, MpiWaiting& waiting)
     : stage_(stage),
@@ -30,17 +27,6 @@ MpiPartialSums::MpiPartialSums(MpiStage& stage, MpiWaiting& waiting)
   if (!training.time_only())
     layout = {.parameters = training.objective().parameters(), .buffers = training.objective().buffers()};
   rounds_.emplace(stage.options.workers, layout);
-}
-
-StartedCollective MpiPartialSums::start(Collective&& what, const Contribution& contribution, const Place& place) {
-  StartedCollective started = begin(std::move(what), contribution);
-  stage_.clock.book(Activity::communicate, {place.operation});
-  return started;
-}
-
-CollectiveResult MpiPartialSums::finish(const Place& place) {
-  stage_.clock.enter();
-  return wait_for_result(place);
 }
 
 StartedCollective MpiPartialSums::begin(Collective&& what, const Contribution& contribution) {
@@ -74,13 +60,13 @@ StartedCollective MpiPartialSums::begin(Collective&& what, const Contribution& c
   return {what.kind, std::nullopt, next_round_, contribution.step};
 }
 
-// The result of the round says whether this worker came to it in time; if not, later ones may be there.
+// The result of the round says whether this worker came to it in time. If not, later results may be there too.
 CollectiveResult MpiPartialSums::wait_for_result(const Place& place) {
   stage_.clock.enter_unbooked();
   waiting_.wait({.place = &place}, [&] { return !results_.empty(); });
   const Started own = *std::exchange(own_, std::nullopt);
   if (!own.knows_it_is_late)
-    stage_.clock.book_until(Activity::wait, std::min(results_.front().of.agreement.time, stage_.now()),
+    stage_.clock.book_until(Activity::wait, std::min(results_.front().of.told.agreement.time, stage_.now()),
                             {place.operation});
   stage_.clock.book(Activity::communicate, {place.operation});
   const bool in_time = results_.front().of.in_time;
@@ -89,12 +75,7 @@ CollectiveResult MpiPartialSums::wait_for_result(const Place& place) {
   CollectiveResult result;
   last_told_.clear();
   for (std::size_t count = in_time ? 1 : results_.size(); count > 0; --count) {
-    const RoundResult& of = results_.front().of;
-    last_told_.push_back({.micro_batches = of.micro_batches,
-                          .contributors = of.contributors,
-                          .arrived = of.arrived,
-                          .wide = of.wide,
-                          .agreement = of.agreement});
+    last_told_.push_back(results_.front().of.told);
     result.sums.push_back(sum_of(last_told_.back(), std::move(results_.front().sum)));
     results_.pop_front();
   }
@@ -147,7 +128,11 @@ void MpiPartialSums::arrive(const PartialArrival& arrival, FlatVector values, st
 
 void MpiPartialSums::progress() {
   if (stage_.is_coordinator()) coordinate();
-  if (stage_.is_worker()) take_results();
+  if (!stage_.is_worker()) return;
+  while (auto letter = stage_.post.take(Kind::partial_result)) {
+    stage_.has_partial_sums = true;
+    add_result(read_bytes<RoundResult>(letter->contents), std::move(letter->body));
+  }
 }
 
 void MpiPartialSums::coordinate() {
@@ -155,10 +140,8 @@ void MpiPartialSums::coordinate() {
     stage_.has_partial_sums = true;
     const std::span<const std::byte> contents = letter->contents;
     stage_.bytes_told[letter->from] = read_bytes<Bytes>(contents.subspan(sizeof(PartialArrival)));
-    const auto carried_bytes = contents.subspan(sizeof(PartialArrival) + sizeof(Bytes));
-    std::vector<MicroBatch> carried(carried_bytes.size() / sizeof(MicroBatch));
-    if (!carried.empty()) std::memcpy(static_cast<void*>(carried.data()), carried_bytes.data(), carried_bytes.size());
-    arrive(read_bytes<PartialArrival>(contents), std::move(letter->body), carried);
+    arrive(read_bytes<PartialArrival>(contents), std::move(letter->body),
+           read_all<MicroBatch>(contents.subspan(sizeof(PartialArrival) + sizeof(Bytes))));
   }
   if (!stage_.has_partial_sums) return;
   ByRank<char> lost(stage_.options.workers, 0);
@@ -168,10 +151,6 @@ void MpiPartialSums::coordinate() {
   }
   conclude_rounds();
   if (const std::string reason = rounds_->explain_standstill(lost); !reason.empty()) throw RunFailure(reason);
-}
-
-void MpiPartialSums::conclude_rounds() {
-  while (rounds_->takes_place()) conclude(rounds_->take());
 }
 
 void MpiPartialSums::conclude(PartialRound round) {
@@ -185,12 +164,11 @@ void MpiPartialSums::conclude(PartialRound round) {
   stage_.rows.close(round.row, stage_.now(), agreement.bytes);
   arrived_.begin_next(agreement.time);
   if (arrived_.begun() > 0) rounds_began_.push_back(agreement.time);
-  RoundResult result{.micro_batches = round.micro_batches,
-                     .contributors = round.contributors,
-                     .arrived = static_cast<std::int32_t>(std::ranges::count(round.arrived, 1)),
-                     .in_time = false,
-                     .wide = round.wide,
-                     .agreement = agreement};
+  RoundResult result{.told = {.micro_batches = round.micro_batches,
+                              .contributors = round.contributors,
+                              .arrived = count(round.arrived),
+                              .wide = round.wide,
+                              .agreement = agreement}};
   std::shared_ptr<const FlatVector> body;
   if (round.micro_batches > 0)
     body = std::make_shared<const FlatVector>(
@@ -204,23 +182,10 @@ void MpiPartialSums::conclude(PartialRound round) {
   add_result(result, std::move(round.sum));
 }
 
-void MpiPartialSums::take_results() {
-  while (auto letter = stage_.post.take(Kind::partial_result)) {
-    stage_.has_partial_sums = true;
-    add_result(read_bytes<RoundResult>(letter->contents), std::move(letter->body));
-  }
-}
-
 void MpiPartialSums::add_result(const RoundResult& result, FlatVector sum) {
   if (stage_.program_has_ended || stage_.is_lost) return;  // nobody will ask for it
   results_.push_back({.of = result, .sum = std::move(sum)});
 }
-
-namespace {
-
-int count(const ByRank<char>& flags) { return static_cast<int>(std::count(flags.begin(), flags.end(), 1)); }
-
-}  // namespace
 
 PartialRounds::PartialRounds(int workers, ValueLayout layout)
     : workers_(workers), layout_(layout), arrived_(workers, 0), left_(workers, 0), tallies_(workers) {}
@@ -232,7 +197,11 @@ void PartialRounds::arrive(const PartialArrival& arrival, FlatVector values, std
     return;
   }
   Part& part = parts_[arrival.worker];
-  add(part, arrival, std::move(values));
+  add_values_to(part.values, part.wide, std::move(values), arrival.wide);
+  part.micro_batches += arrival.micro_batches;
+  part.kept += arrival.kept;
+  part.planned += arrival.planned;
+  part.compute_time += arrival.compute_time;
   part.carried.insert(part.carried.end(), carried.begin(), carried.end());
   if (!in_time) return;
   if (!activation_) activation_ = arrival.activation;
@@ -245,20 +214,7 @@ void PartialRounds::arrive(const PartialArrival& arrival, FlatVector values, std
   arrived_[arrival.worker] = 1;
 }
 
-void PartialRounds::add(Part& part, const PartialArrival& arrival, FlatVector values) const {
-  add_values_to(part.values, part.wide, std::move(values), arrival.wide);
-  part.micro_batches += arrival.micro_batches;
-  part.kept += arrival.kept;
-  part.planned += arrival.planned;
-  part.compute_time += arrival.compute_time;
-}
-
-void PartialRounds::book(Rank worker, const Contribution& part) {
-  tallies_[worker].contribute(part);
-  row_.add(part);
-}
-
-// Where one of the two is wide the sum is.
+// The sum is wide if one of the two is.
 void PartialRounds::add_values_to(FlatVector& total, bool& total_is_wide, FlatVector values, bool wide) const {
   if (values.empty()) return;
   if (total.empty()) {
@@ -273,8 +229,6 @@ void PartialRounds::add_values_to(FlatVector& total, bool& total_is_wide, FlatVe
   layout.wide = total_is_wide;
   add_values(total, values, layout);
 }
-
-void PartialRounds::leave(Rank worker) { left_[worker] = 1; }
 
 bool PartialRounds::takes_place() const {
   if (!activation_) return false;  // nobody has arrived
@@ -300,10 +254,6 @@ PartialRound PartialRounds::take() {
   return round;
 }
 
-void PartialRounds::keep(StateArchive& archive) {
-  archive(open_, activation_, arrived_, parts_, row_, left_, tallies_);
-}
-
 std::string PartialRounds::explain_standstill(const ByRank<char>& lost) const {
   if (!activation_ || takes_place()) return {};
   std::string who;
@@ -313,11 +263,6 @@ std::string PartialRounds::explain_standstill(const ByRank<char>& lost) const {
     who += fmt::format("{}{}", who.empty() ? "" : ", ", worker.value);
   }
   return fmt::format("partial all-reduce {} waits for workers in a micro-batch that never ends: {}", open_ + 1, who);
-}
-
-Duration PartialRounds::pending_of(Rank worker) const {
-  const auto waiting = parts_.find(worker);
-  return waiting == parts_.end() ? Duration{} : waiting->second.compute_time;
 }
 
 Tally PartialRounds::tally_of(Rank worker) const {

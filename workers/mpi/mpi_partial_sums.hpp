@@ -1,7 +1,6 @@
 // Partial all-reduces of an MPI rank; worker 0 coordinates those of all.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -10,21 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "workers/base/process.hpp"
-#include "workers/base/units.hpp"
-#include "workers/cluster/accounting.hpp"
-#include "workers/cluster/calls.hpp"
 #include "workers/mpi/mpi_collectives.hpp"
 #include "workers/mpi/mpi_waiting.hpp"
-#include "workers/training/objective.hpp"
 
 namespace syncopate {
 
-// Which gradients go into which partial all-reduce: worker 0 keeps this for all workers. It takes what
-// they bring in order of arrival; it sends nothing and knows no clock.
-class StateArchive;
-
-// What a worker says that comes to a round.
+// A worker's message when it comes to a round.
 struct PartialArrival {
   Rank worker{};
   std::int64_t round = 0;  // the first whose result it lacks
@@ -43,41 +33,43 @@ struct PartialRound {
   FlatVector sum;           // by rank; empty without values
   bool wide = false;
   std::int64_t micro_batches = 0;   // in the sum
-  std::vector<MicroBatch> carried;  // these, as far as they are known
-  ByRank<char> arrived;             // whether it came in time
-  int contributors = 0;             // those, and others whose late gradient is in the sum
+  std::vector<MicroBatch> carried;  // in the sum, as far as they are known
+  ByRank<char> arrived;             // by worker: in time
+  int contributors = 0;             // those in time, and others whose late gradient is in the sum
   StepRow row;
 };
 
+// Decides which gradients go into which partial all-reduce: on worker 0, in order of arrival. It sends nothing and
+// knows no clock.
 class PartialRounds {
  public:
-  // Values are as `layout` says, or wide.
+  // Values have this layout, or are wide.
   PartialRounds(int workers, ValueLayout layout);
 
-  // `values` may be empty: nothing was computed, or it will not be needed; `carried`: which micro-batches they are
-  // known to be of. The worker waits for the round's result, or gets those of earlier rounds if it is late. Throws
-  // RunFailure where workers differ about the activation.
+  // `values` may be empty: not computed, or not needed; `carried`: their micro-batches, as far as known. The worker
+  // waits for the round's result, or if late gets those of earlier rounds. Throws RunFailure if activations differ.
   void arrive(const PartialArrival& arrival, FlatVector values, std::span<const MicroBatch> carried = {});
-  void leave(Rank worker);
+  void leave(Rank worker) { left_[worker] = 1; }
 
-  // Whether the round that workers arrive at now takes place, and what comes out. take() may be called if so;
-  // the next round begins.
+  // Whether the open round takes place now. If so, take() gives its result and begins the next round.
   bool takes_place() const;
   PartialRound take();
 
   // Why the round can never take place if the workers of `lost` never arrive; else empty.
   std::string explain_standstill(const ByRank<char>& lost) const;
 
-  // What became of a worker's gradients so far: those that wait for a round are lost. The time of those that have been
-  // dropped is the worker's own to book, which learns of it.
+  // A worker's gradients so far; those that wait for a round count as lost. The worker books dropped time itself.
   Tally tally_of(Rank worker) const;
-  // The time that was spent on what waits for a round.
-  Duration pending_of(Rank worker) const;
+  // The time spent on gradients that wait for a round.
+  Duration pending_of(Rank worker) const {
+    const auto waiting = parts_.find(worker);
+    return waiting == parts_.end() ? Duration{} : waiting->second.compute_time;
+  }
 
-  void keep(StateArchive& archive);
+  void keep(StateArchive& archive) { archive(open_, activation_, arrived_, parts_, row_, left_, tallies_); }
 
  private:
-  // What one worker contributes to the round that is open.
+  // One worker's contribution to the open round.
   struct Part {
     FlatVector values;
     std::vector<MicroBatch> carried;
@@ -87,14 +79,13 @@ class PartialRounds {
     std::int64_t planned = 0;
     Duration compute_time{};
 
-    template <typename Archive>
-    void keep(Archive& archive) {
-      archive(values, carried, wide, micro_batches, kept, planned, compute_time);
-    }
+    void keep(StateArchive& archive) { archive(values, carried, wide, micro_batches, kept, planned, compute_time); }
   };
 
-  void add(Part& part, const PartialArrival& arrival, FlatVector values) const;
-  void book(Rank worker, const Contribution& part);
+  void book(Rank worker, const Contribution& part) {
+    tallies_[worker].contribute(part);
+    row_.add(part);
+  }
   void add_values_to(FlatVector& total, bool& total_is_wide, FlatVector values, bool wide) const;
 
   int workers_;
@@ -108,18 +99,28 @@ class PartialRounds {
   ByRank<Tally> tallies_;
 };
 
+// Partial all-reduces of an MPI rank. Every worker sends its gradient to worker 0, whose background progress
+// coordinates the rounds: it adds in order of arrival, and sends results to all. All wait while it is in real
+// arithmetic.
 class MpiPartialSums {
  public:
   MpiPartialSums(MpiStage& stage, MpiWaiting& waiting);
 
   // See Cluster.
-  StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place);
-  CollectiveResult finish(const Place& place);
+  StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place) {
+    StartedCollective started = begin(std::move(what), contribution);
+    stage_.clock.book(Activity::communicate, {place.operation});
+    return started;
+  }
+  CollectiveResult finish(const Place& place) {
+    stage_.clock.enter();
+    return wait_for_result(place);
+  }
   // Both halves of Cluster::perform.
   StartedCollective begin(Collective&& what, const Contribution& contribution);
   CollectiveResult wait_for_result(const Place& place);
 
-  // What was told when one was finished, and the same from that, in another process.
+  // Everything a program was told when it finished one; a replay makes the same result of it.
   struct Told {
     std::int64_t micro_batches = 0;
     std::int32_t contributors = 0;
@@ -133,22 +134,18 @@ class MpiPartialSums {
   void keep(StateArchive& archive);
 
   void progress();
-  // Nobody here will ask for more.
+  // Call it once nobody here will ask for more.
   void drop_results() { results_.clear(); }
 
-  // At the end, on worker 0: what became of a worker's gradients, and the time of those that nobody took.
+  // At the end, on worker 0: the fate of a worker's gradients, and the time of those that nobody took.
   Tally tally_of(Rank worker) const { return rounds_ ? rounds_->tally_of(worker) : Tally(); }
   Duration pending_of(Rank worker) const { return rounds_->pending_of(worker); }
 
  private:
-  // What the coordinator says of a round; the sum is the letter's body.
+  // The coordinator's message about a round; the sum is the letter's body.
   struct RoundResult {
-    std::int64_t micro_batches = 0;
-    std::int32_t contributors = 0;
-    std::int32_t arrived = 0;
+    Told told;
     bool in_time = false;  // whether this worker was
-    bool wide = false;
-    AgreedProgress agreement;
   };
   struct Started {
     bool knows_it_is_late;
@@ -159,25 +156,23 @@ class MpiPartialSums {
     RoundResult of;
     FlatVector sum;
 
-    template <typename Archive>
-    void keep(Archive& archive) {
-      archive(of, sum);
-    }
+    void keep(StateArchive& archive) { archive(of, sum); }
   };
 
   PartialSum sum_of(const Told& told, FlatVector values) const;
   void arrive(const PartialArrival& arrival, FlatVector values, std::span<const MicroBatch> carried);
   void coordinate();
-  void conclude_rounds();
+  void conclude_rounds() {
+    while (rounds_->takes_place()) conclude(rounds_->take());
+  }
   void conclude(PartialRound round);
-  void take_results();
   void add_result(const RoundResult& result, FlatVector sum);
 
   MpiStage& stage_;
   MpiWaiting& waiting_;
   std::optional<PartialRounds> rounds_;  // worker 0
-  NumberedRounds arrived_;               // likewise, for the record of arrivals: as worker 0 learns of them
-  std::vector<Time> rounds_began_;       // since the first, likewise
+  NumberedRounds arrived_;               // worker 0, for the record of arrivals: as it learns of them
+  std::vector<Time> rounds_began_;       // worker 0: since the first
   std::optional<Started> own_;           // the one that this worker has under way
   std::int64_t next_round_ = 0;          // the first whose result this worker has not got
   std::deque<Result> results_;           // from next_round_ on

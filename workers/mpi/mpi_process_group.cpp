@@ -2,14 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstdint>
-#include <utility>
 
-#include "workers/base/process.hpp"
-#include "workers/mpi/mpi_cluster.hpp"
-#include "workers/mpi/mpi_collectives.hpp"
 #include "workers/training/flat_arithmetic.hpp"
 
 namespace syncopate {
@@ -17,15 +11,13 @@ namespace syncopate {
 namespace {
 
 constexpr int tag_of_end = 0;
-// What the text of an end that is none of the best begins with.
+// The text of a failure begins with one of these: the process's own, or another's.
 const std::string own = "o", told = "t";
-// Exchanges come to their end nearly in their order: so many are looked for at a time. The first of them that is open
-// always is, so that all go on.
+// Exchanges end nearly in their order, so the thread looks for this many at a time. The first open one is among them.
 constexpr int looked_for_at_once = 64;
+constexpr std::chrono::milliseconds look_at_interrupts{50};
 
-int floats_of(std::size_t bytes) { return mpi_count(bytes / sizeof(float)); }
-
-// Longer the longer nothing has come, so that it costs a wait one per cent at most.
+// The pause grows with the time in which nothing has come, so that it costs a wait one per cent at most.
 std::int64_t pause_ns(std::int64_t waited_ns) { return std::clamp<std::int64_t>(waited_ns / 100, 20'000, 500'000); }
 
 }  // namespace
@@ -79,14 +71,13 @@ void MpiProcessGroup::settle() {
   std::unique_lock lock(mutex_);
   is_settling_ = true;
   changed_.notify_one();
-  constexpr std::chrono::milliseconds look_at_interrupts{50};
   while (is_settling_) {
     settled_.wait_for(lock, look_at_interrupts, [this] { return !is_settling_; });
     if (interrupted()) throw Interrupted();
   }
 }
 
-// True if it has let somebody go on.
+// True if it has ended a settle().
 bool MpiProcessGroup::settle_if_idle() {
   const std::lock_guard lock(mutex_);
   const bool is_idle = handed_in_.empty() && awaited_.empty() && sendings_.empty() && receivings_.empty();
@@ -122,7 +113,7 @@ std::string MpiProcessGroup::close(const std::string& failure) {
   return result;
 }
 
-// The reason of the first that has one; who it was, unless it is that of all.
+// The failure of the first process that has one. It names the process unless all have the same.
 std::string MpiProcessGroup::failure_of_all() const {
   for (std::size_t process = 0; process < ends_.size(); ++process) {
     const End& why = *ends_[process];
@@ -138,10 +129,6 @@ MpiProcessGroup::End MpiProcessGroup::end_of(const std::string& text) {
   return {.is_own = text.starts_with(own), .failure = text.substr(own.size())};
 }
 
-int MpiProcessGroup::tag_of(std::uint64_t number) const {
-  return 1 + static_cast<int>(number % static_cast<std::uint64_t>(highest_tag_));
-}
-
 void MpiProcessGroup::serve() {
   std::int64_t last_ns = monotonic_ns();
   while (!finish_closing()) {
@@ -154,7 +141,7 @@ void MpiProcessGroup::serve() {
     has_come |= look_for_messages();
     has_come |= receive_what_has_come();
     has_come |= end_sendings();
-    has_come |= look_for_ends();
+    has_come |= take_any(tag_of_end);
     has_come |= settle_if_idle();
     look_for_lost();
     if (has_anybody_failed()) drain();
@@ -176,7 +163,6 @@ bool MpiProcessGroup::take_handed_in() {
   {
     std::unique_lock lock(mutex_);
     const bool is_idle = awaited_.empty() && sendings_.empty() && receivings_.empty() && !has_sent_end_;
-    constexpr std::chrono::milliseconds look_at_interrupts{50};
     if (is_idle)
       changed_.wait_for(lock, look_at_interrupts,
                         [this] { return !handed_in_.empty() || is_settling_ || is_closing_ || is_left_; });
@@ -194,8 +180,8 @@ void MpiProcessGroup::start(Exchange&& exchange) {
   std::vector<MPI_Request> requests;
   for (int process = 0; process < size(); ++process) {
     if (!receivers.has(process)) continue;
-    MPI_Isend(exchange.mine.data, floats_of(exchange.mine.bytes), MPI_FLOAT, process, tag_of(exchange.number),
-              communicator(), &requests.emplace_back());
+    MPI_Isend(exchange.mine.data, mpi_count(exchange.mine.bytes / sizeof(float)), MPI_FLOAT, process,
+              tag_of(exchange.number), communicator(), &requests.emplace_back());
   }
   const Payload mine = exchange.mine;
   if (sources.empty() && requests.empty()) {
@@ -248,9 +234,7 @@ bool MpiProcessGroup::look_for(Awaited& awaited, int process) {
 
 bool MpiProcessGroup::receive_what_has_come() {
   const auto is_received = [this](Receiving& receiving) {
-    int done = 0;
-    MPI_Test(&receiving.request, &done, MPI_STATUS_IGNORE);
-    if (!done) return false;
+    if (!is_done(receiving.request)) return false;
     const auto found = awaited_.find(receiving.number);
     if (found == awaited_.end()) return true;
     Awaited& awaited = found->second;
@@ -268,28 +252,28 @@ bool MpiProcessGroup::receive_what_has_come() {
 
 bool MpiProcessGroup::end_sendings() {
   const auto is_sent = [this](Sending& sending) {
-    int done = 0;
-    MPI_Testall(static_cast<int>(sending.requests.size()), sending.requests.data(), &done, MPI_STATUSES_IGNORE);
+    const bool done = are_done(sending.requests);
     if (done && sending.ends_with_it) call_back([&] { sending.exchange.done({}); });
-    return done != 0;
+    return done;
   };
   return std::erase_if(sendings_, is_sent) > 0;
 }
 
-bool MpiProcessGroup::look_for_ends() {
-  int is_there = 0, size_of_text = 0;
+// Takes a message with this tag, if there is one. Ends of processes are noted, all else is dropped.
+bool MpiProcessGroup::take_any(int tag) {
+  int is_there = 0, count = 0;
   MPI_Message message = MPI_MESSAGE_NULL;
   MPI_Status status{};
-  MPI_Improbe(MPI_ANY_SOURCE, tag_of_end, communicator(), &is_there, &message, &status);
+  MPI_Improbe(MPI_ANY_SOURCE, tag, communicator(), &is_there, &message, &status);
   if (!is_there) return false;
-  MPI_Get_count(&status, MPI_CHAR, &size_of_text);
-  std::string text(static_cast<std::size_t>(size_of_text), ' ');
-  MPI_Mrecv(text.data(), size_of_text, MPI_CHAR, &message, MPI_STATUS_IGNORE);
-  ends_[static_cast<std::size_t>(status.MPI_SOURCE)] = end_of(text);
+  MPI_Get_count(&status, MPI_BYTE, &count);
+  std::string bytes(static_cast<std::size_t>(count), ' ');
+  MPI_Mrecv(bytes.data(), count, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+  if (status.MPI_TAG == tag_of_end) ends_[static_cast<std::size_t>(status.MPI_SOURCE)] = end_of(bytes);
   return true;
 }
 
-// Messages of one process come in their order: what one that has ended has not sent before never comes.
+// Messages of one process come in their order: one that has not come before the process's end never comes.
 void MpiProcessGroup::look_for_lost() {
   if (has_failed_ || awaited_.empty()) return;
   Awaited& awaited = awaited_.begin()->second;
@@ -304,24 +288,14 @@ void MpiProcessGroup::look_for_lost() {
   }
 }
 
-// Where the run has failed nobody else asks for what is still to come; its senders wait for it to be taken.
+// After a failure nobody asks for the messages still to come, but their senders wait until they are taken.
 void MpiProcessGroup::drain() {
   if (!has_sent_end_) return;
   awaited_.clear();
-  while (true) {
-    int is_there = 0, count = 0;
-    MPI_Message message = MPI_MESSAGE_NULL;
-    MPI_Status status{};
-    MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator(), &is_there, &message, &status);
-    if (!is_there) return;
-    MPI_Get_count(&status, MPI_BYTE, &count);
-    std::string bytes(static_cast<std::size_t>(count), ' ');
-    MPI_Mrecv(bytes.data(), count, MPI_BYTE, &message, MPI_STATUS_IGNORE);
-    if (status.MPI_TAG == tag_of_end) ends_[static_cast<std::size_t>(status.MPI_SOURCE)] = end_of(bytes);
-  }
+  while (take_any(MPI_ANY_TAG)) continue;
 }
 
-// Says that this process has ended, once it has nothing more to send, and waits for the others.
+// Announces this process's end once it has nothing more to send, and waits for the others.
 bool MpiProcessGroup::finish_closing() {
   {
     const std::lock_guard lock(mutex_);
@@ -340,14 +314,7 @@ bool MpiProcessGroup::finish_closing() {
   const bool have_all_ended = std::ranges::all_of(ends_, [](const auto& end) { return end.has_value(); });
   if (have_all_ended && has_anybody_failed()) drain();  // what they had sent before is here
   if (!have_all_ended || !sendings_.empty() || !receivings_.empty()) return false;
-  int done = 0;
-  MPI_Testall(static_cast<int>(end_requests_.size()), end_requests_.data(), &done, MPI_STATUSES_IGNORE);
-  return done != 0;
-}
-
-void MpiProcessGroup::call_back(const std::function<void()>& what) {
-  const std::lock_guard lock(calling_);
-  if (!is_forgotten_) what();
+  return are_done(end_requests_);
 }
 
 void MpiProcessGroup::fail(std::exception_ptr why) {

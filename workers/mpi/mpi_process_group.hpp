@@ -1,13 +1,12 @@
-// Processes that divide a simulation and were started by one launcher: exchanges as messages of MPI.
+// Processes that divide a simulation and were started by one launcher: exchanges are messages of MPI.
 //
-// One thread speaks MPI while a run is under way, and nobody else does: it sends what is handed in, looks for what is
-// to come, and sleeps in between, so that the cores are left to those who compute. A vector is received when it is
-// there, into memory that is taken then; what is not asked for yet stays with its sender.
+// While a run is under way, one thread alone speaks MPI: it sends vectors that are handed in, looks for those to come,
+// and sleeps in between, so that the cores are left to those who compute. A vector is received once it is there, into
+// memory taken at that time; until it is asked for it stays with its sender.
 #pragma once
 
 #include <mpi.h>
 
-#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -21,7 +20,7 @@
 
 namespace syncopate {
 
-// Empty if the session's processes can divide simulations.
+// Why the session's processes cannot divide simulations; empty if they can.
 std::string why_not_divided(const MpiSession& session);
 
 class MpiProcessGroup : public ProcessGroup {
@@ -45,12 +44,12 @@ class MpiProcessGroup : public ProcessGroup {
     Exchange exchange;
     std::vector<std::optional<Payload>> from;  // by process
     int missing = 0;
-    ProcessSet received;  // or on their way
+    ProcessSet received;  // or being received
   };
   struct Sending {
     Exchange exchange;
     std::vector<MPI_Request> requests;
-    bool ends_with_it = false;  // nothing is to come
+    bool ends_with_it = false;  // nothing is to come back
   };
   struct Receiving {
     std::uint64_t number;
@@ -66,43 +65,48 @@ class MpiProcessGroup : public ProcessGroup {
   bool look_for(Awaited& awaited, int process);
   bool receive_what_has_come();
   bool end_sendings();
-  bool look_for_ends();
+  bool take_any(int tag);
   bool has_anybody_failed() const;
   bool settle_if_idle();
   void look_for_lost();
   void drain();
   bool finish_closing();
-  void call_back(const std::function<void()>& what);
+  void call_back(const std::function<void()>& what) {
+    const std::lock_guard lock(calling_);
+    if (!is_forgotten_) what();
+  }
   void fail(std::exception_ptr why);
-  int tag_of(std::uint64_t number) const;
+  int tag_of(std::uint64_t number) const {
+    return 1 + static_cast<int>(number % static_cast<std::uint64_t>(highest_tag_));
+  }
   MPI_Comm communicator() const { return communicators_[runs_ % 2]; }
   std::string failure_of_all() const;
 
   const MpiSession& session_;
-  // In turn, so that what is left of a run that has failed is not taken for a part of the next one.
+  // Used in turn, so that leftovers of a failed run are not taken for a part of the next one.
   MPI_Comm communicators_[2] = {MPI_COMM_NULL, MPI_COMM_NULL};
   int highest_tag_ = 32767;
 
-  std::mutex mutex_;  // of these
+  std::mutex mutex_;  // guards these
   std::condition_variable changed_, settled_;
   std::vector<Exchange> handed_in_;
   bool is_closing_ = false;
   bool is_settling_ = false;
-  bool is_left_ = false;  // the group goes, in the middle of a run
+  bool is_left_ = false;  // the group is destroyed in the middle of a run
   std::string own_failure_;
 
-  std::mutex calling_;  // held while something that was given to the run is called; of these:
+  std::mutex calling_;  // held while a callback of the run is called; guards these
   bool is_forgotten_ = true;
   std::function<void(std::exception_ptr)> on_failure_;
 
-  // The serving thread's.
+  // The serving thread's own.
   std::size_t runs_ = 0;
   std::map<std::uint64_t, Awaited> awaited_;
   std::vector<Sending> sendings_;
   std::vector<Receiving> receivings_;
   // How a process has ended the run.
   struct End {
-    bool is_own = false;  // its failure, and not that of one that it has waited for
+    bool is_own = false;  // its own failure, not that of a process that it has waited for
     std::string failure;  // empty: none
     bool operator==(const End&) const = default;
   };
@@ -111,7 +115,7 @@ class MpiProcessGroup : public ProcessGroup {
   bool has_sent_end_ = false;
   std::vector<MPI_Request> end_requests_;
   std::string end_text_;
-  bool has_failed_ = false;  // another's failure has been said
+  bool has_failed_ = false;  // it has reported another's failure
   std::thread thread_;
 };
 

@@ -6,7 +6,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -16,41 +15,82 @@
 #include <stdexcept>
 #include <thread>
 
-#include "workers/base/process.hpp"
 #include "workers/base/terminal_text.hpp"
 #include "workers/cluster/calls.hpp"
-#include "workers/mpi/mpi_cluster.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// Cores that the processes of a node may use together: launchers bind each rank to its own.
-int cores_of(MPI_Comm node) {
-  cpu_set_t own;
-  CPU_ZERO(&own);
-  sched_getaffinity(0, sizeof(own), &own);
-  cpu_set_t together;
-  MPI_Allreduce(&own, &together, sizeof(own), MPI_BYTE, MPI_BOR, node);
-  return CPU_COUNT(&together);
-}
-
 void meet_politely(MPI_Comm communicator, bool cores_suffice) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Ibarrier(communicator, &request);
-  wait_politely(cores_suffice, [&] {
-    int done = 0;
-    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    return done != 0;
-  });
+  wait_politely_for(request, cores_suffice);
 }
+
+int number_in_environment(const char* name) {
+  const char* const text = std::getenv(name);
+  return text ? std::atoi(text) : 0;
+}
+
+// Processes that the launcher has started; 0: unknown, or none. Open MPI's mpirun may be a task of Slurm's.
+int launched_processes() {
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"})
+    if (const int number = number_in_environment(name); number > 0) return number;
+  return 0;
+}
+
+cpu_set_t own_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof(cores), &cores) == 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &cores);  // there are more than the set has room for
+  return cores;
+}
+
+// Cores that the processes of a node may use together: launchers bind each rank to its own.
+int cores_of(MPI_Comm node) {
+  cpu_set_t cores = own_cores();
+  MPI_Allreduce(MPI_IN_PLACE, &cores, sizeof(cores), MPI_BYTE, MPI_BOR, node);
+  return CPU_COUNT(&cores);
+}
+
+// Lets waiting ranks of Open MPI give their core away. mpirun does so itself only if it knows the number of cores.
+void wait_in_turn() {
+  const cpu_set_t cores = own_cores();
+  if (number_in_environment("OMPI_COMM_WORLD_LOCAL_SIZE") > CPU_COUNT(&cores))
+    setenv("OMPI_MCA_mpi_yield_when_idle", "1", /*overwrite=*/0);
+}
+
+std::string this_host() {
+  char name[MPI_MAX_PROCESSOR_NAME + 1] = {};
+  int length = 0;
+  MPI_Get_processor_name(name, &length);
+  return name;
+}
+
+// Whoever else speaks, or the launcher, ends this process too.
+[[noreturn]] void be_ended(int status) {
+  std::this_thread::sleep_for(std::chrono::seconds(30));
+  _exit(status);
+}
+
+// Set by Slurm for every task of a step; an interactive `srun --pty` shell is a step of one task.
+int slurm_tasks() { return number_in_environment("SLURM_STEP_NUM_TASKS"); }
+
+bool is_there(int process) { return kill(process, 0) == 0 || errno != ESRCH; }
 
 }  // namespace
 
+int mpi_count(std::size_t elements) {
+  if (elements > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+    throw std::length_error(fmt::format("{} values are more than one MPI call can move", elements));
+  return static_cast<int>(elements);
+}
+
 MpiCommunicators::MpiCommunicators(MPI_Comm all, int participants, int workers, bool has_checkpoints) {
-  int size = 0;
-  MPI_Comm_rank(all, &rank_);
-  MPI_Comm_size(all, &size);
+  rank_ = rank_in(all);
+  const int size = ranks_of(all);
   if (size < participants)
     throw std::invalid_argument(
         fmt::format("{} workers and {} servers do not fit on {} ranks", workers, participants - workers, size));
@@ -62,9 +102,7 @@ MpiCommunicators::MpiCommunicators(MPI_Comm all, int participants, int workers, 
   if (workers_ != MPI_COMM_NULL) MPI_Comm_dup(workers_, &reductions_);
   if (has_checkpoints) MPI_Comm_split(all, rank_ < participants ? 0 : MPI_UNDEFINED, rank_, &checkpoints_);
   MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_);
-  int on_node = 0;
-  MPI_Comm_size(node_, &on_node);
-  cores_suffice_ = on_node <= cores_of(node_);
+  cores_suffice_ = ranks_of(node_) <= cores_of(node_);
 }
 
 MpiCommunicators::~MpiCommunicators() {
@@ -93,55 +131,6 @@ long long MpiCommunicators::common_start_ns() const {
   return start;
 }
 
-namespace {
-
-int number_in_environment(const char* name) {
-  const char* const text = std::getenv(name);
-  return text ? std::atoi(text) : 0;
-}
-
-// Processes that this one's launcher has started; 0: it does not say, or there is none. Open MPI's mpirun may itself be
-// a task of Slurm's.
-int launched_processes() {
-  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"})
-    if (const int number = number_in_environment(name); number > 0) return number;
-  return 0;
-}
-
-cpu_set_t own_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (sched_getaffinity(0, sizeof(cores), &cores) == 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &cores);  // there are more than the set has room for
-  return cores;
-}
-
-// Open MPI's ranks that wait for each other give their core away, which mpirun arranges by itself only where it has
-// been told how many cores there are.
-void wait_in_turn() {
-  const cpu_set_t cores = own_cores();
-  if (number_in_environment("OMPI_COMM_WORLD_LOCAL_SIZE") > CPU_COUNT(&cores))
-    setenv("OMPI_MCA_mpi_yield_when_idle", "1", /*overwrite=*/0);
-}
-
-std::string this_host() {
-  char name[MPI_MAX_PROCESSOR_NAME + 1] = {};
-  int length = 0;
-  MPI_Get_processor_name(name, &length);
-  return name;
-}
-
-// Whoever else speaks, or the launcher, ends this process too.
-[[noreturn]] void be_ended(int status) {
-  std::this_thread::sleep_for(std::chrono::seconds(30));
-  _exit(status);
-}
-
-// Set by Slurm for every task of a step; an interactive `srun --pty` shell is a step of one task.
-int slurm_tasks() { return number_in_environment("SLURM_STEP_NUM_TASKS"); }
-
-}  // namespace
-
 bool launched_by_mpi() {
   if (std::getenv("OMPI_COMM_WORLD_SIZE")) return true;                                   // mpirun of Open MPI
   if (slurm_tasks() > 0) return slurm_tasks() > 1;                                        // srun
@@ -157,20 +146,16 @@ MpiSession::MpiSession(bool wanted) {
   active_ = true;
   serves_other_threads_ = level >= MPI_THREAD_SERIALIZED;
   communicator_ = MPI_COMM_WORLD;
-  MPI_Comm_rank(communicator_, &rank_);
-  MPI_Comm_size(communicator_, &size_);
+  rank_ = rank_in(communicator_);
+  size_ = ranks_of(communicator_);
   // Waits sleep for tens of microseconds; the kernel's default slack of 50 would double them.
   prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
 
   MPI_Comm node = MPI_COMM_NULL;
   MPI_Comm_split_type(communicator_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node);
-  int rank_on_node = 0;
-  MPI_Comm_rank(node, &rank_on_node);
-  MPI_Comm_size(node, &ranks_on_node_);
-  cpu_set_t cores = own_cores();
-  MPI_Allreduce(MPI_IN_PLACE, &cores, sizeof(cores), MPI_BYTE, MPI_BOR, node);
-  cores_on_node_ = CPU_COUNT(&cores);
-  const int leads_node = rank_on_node == 0 ? 1 : 0;
+  ranks_on_node_ = ranks_of(node);
+  cores_on_node_ = cores_of(node);
+  const int leads_node = rank_in(node) == 0 ? 1 : 0;
   MPI_Exscan(&leads_node, &node_, 1, MPI_INT, MPI_SUM, communicator_);
   if (rank_ == 0) node_ = 0;  // the scan leaves rank 0's result undefined
   MPI_Bcast(&node_, 1, MPI_INT, 0, node);
@@ -205,10 +190,6 @@ void MpiSession::abort(const std::string& message, int status) const {
   _exit(status);
 }
 
-void MpiSession::expect_to_stay() const {
-  if (active_) board_.expect_to_stay();
-}
-
 // Launchers end the ranks of other nodes in the same way, and only the node of a lost rank knows of it: it speaks
 // first. Of the others one is enough, within the time that last acts have.
 void MpiSession::abort_as_told(const std::string& what_stays) const {
@@ -225,15 +206,12 @@ void MpiSession::abort_as_told(const std::string& what_stays) const {
         exit_interrupted);
 }
 
-int most_ranks_for(int cores) { return std::max(16, 4 * cores); }
-
 std::string too_many_ranks(int ranks_on_node, int cores_on_node) {
-  const int most = most_ranks_for(cores_on_node);
+  const int most = std::max(16, 4 * cores_on_node);
   if (ranks_on_node <= most) return {};
   return fmt::format(
       "{} ranks on one machine, which has {} {} for them; must be at most {}, or `run --oversubscribe ...`, if they "
-      "are "
-      "to wait for each other",
+      "are to wait for each other",
       ranks_on_node, cores_on_node, cores_on_node == 1 ? "core" : "cores", most);
 }
 
@@ -266,16 +244,9 @@ std::string wrong_number_of_ranks(int found, int workers, int servers) {
   return text;
 }
 
-namespace {
-
-bool is_there(int process) { return kill(process, 0) == 0 || errno != ESRCH; }
-
-}  // namespace
-
 void NodeBoard::open(MPI_Comm node, int rank) {
-  int size = 1;
-  MPI_Comm_rank(node, &own_);
-  MPI_Comm_size(node, &size);
+  own_ = rank_in(node);
+  const int size = ranks_of(node);
   const auto bytes = sizeof(Board) + static_cast<std::size_t>(size - 1) * sizeof(Entry);
   void* part = nullptr;
   MPI_Win_allocate_shared(own_ == 0 ? static_cast<MPI_Aint>(bytes) : 0, 1, MPI_INFO_NULL, node, &part, &window_);
@@ -300,12 +271,6 @@ void NodeBoard::close() {
   tell_of_interrupt(nullptr, 0);
   board_->entries[own_].state = not_expected;
   MPI_Win_free(&window_);
-}
-
-void NodeBoard::expect_to_stay() const {
-  std::atomic<int>& state = board_->entries[own_].state;
-  state = expected;
-  tell_of_interrupt(&state, told_to_end);
 }
 
 std::vector<int> NodeBoard::lost() const {

@@ -1,24 +1,90 @@
-// MPI from the first call to the last: initialised if and only if a launcher (mpirun, srun) started
-// this process, and ended on all ranks together when one of them fails.
+// MPI from the first call to the last: only under a launcher (mpirun, srun), and ended on all ranks when one fails.
 #pragma once
 
 #include <mpi.h>
+#include <time.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "workers/base/process.hpp"
+
 namespace syncopate {
 
-// Who talks to whom in one run: communicators of their own, so that collectives and messages of a
-// method never meet those of anybody else.
+// A number of elements as MPI counts them. Throws std::length_error beyond 2^31 - 1.
+int mpi_count(std::size_t elements);
+
+inline int rank_in(MPI_Comm communicator) {
+  int rank = 0;
+  MPI_Comm_rank(communicator, &rank);
+  return rank;
+}
+inline int ranks_of(MPI_Comm communicator) {
+  int ranks = 0;
+  MPI_Comm_size(communicator, &ranks);
+  return ranks;
+}
+
+// Let MPI progress; true once all is done.
+inline bool is_done(MPI_Request& request) {
+  int done = 0;
+  MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+  return done != 0;
+}
+inline bool are_done(std::span<MPI_Request> requests) {
+  int done = 0;
+  MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
+  return done != 0;
+}
+
+// Nanoseconds of the machine's monotonic clock, the same for all processes of a node.
+inline std::int64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
+}
+
+inline void sleep_until_monotonic(std::int64_t at_ns) {
+  const timespec at{.tv_sec = at_ns / 1'000'000'000, .tv_nsec = at_ns % 1'000'000'000};
+  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);  // an interrupt ends it early, which callers allow
+}
+
+// Waits until `done` returns true, and leaves the core to those who compute: MPI's own blocking calls poll without
+// pause, which starves the other ranks as soon as there are more of them than cores. When every rank has a core of its
+// own, the first millisecond is spun through, so that the latency is that of a blocking call. After that, and at once
+// when cores are short, it sleeps between calls: a hundredth of what was waited so far, from 20 to 100 us, so that the
+// sleep costs a wait at most one per cent, and never beyond `until_ns`. Throws Interrupted.
+template <typename Done>
+void wait_politely(bool cores_suffice, Done done, std::int64_t until_ns = std::numeric_limits<std::int64_t>::max()) {
+  constexpr std::int64_t spin_ns = 1'000'000;
+  if (done()) return;
+  const std::int64_t begin = monotonic_ns();
+  while (true) {
+    if (done()) return;
+    const std::int64_t now = monotonic_ns();
+    if (cores_suffice && now - begin < spin_ns) continue;
+    if (interrupted()) throw Interrupted();
+    const std::int64_t pause = std::clamp<std::int64_t>((now - begin) / 100, 20'000, 100'000);
+    sleep_until_monotonic(std::min(now + pause, std::max(now, until_ns)));
+  }
+}
+inline void wait_politely_for(MPI_Request& request, bool cores_suffice) {
+  wait_politely(cores_suffice, [&request] { return is_done(request); });
+}
+
+// The communicators of one run: collectives and messages of a method never meet those of anybody else.
 class MpiCommunicators {
  public:
-  // Collective over `all`. Ranks 0 .. workers-1 are workers; the first `participants` ranks are needed.
-  // Waits politely for the last rank. Throws std::invalid_argument, on all ranks, if they are too few.
-  // `has_checkpoints`: alike on all ranks.
+  // Collective over `all`, with the same arguments on all ranks. Ranks 0 .. workers-1 are workers; the first
+  // `participants` ranks are needed. Waits politely for all. Throws std::invalid_argument if they are too few.
   MpiCommunicators(MPI_Comm all, int participants, int workers, bool has_checkpoints = false);
   ~MpiCommunicators();
   MpiCommunicators(const MpiCommunicators&) = delete;
@@ -32,15 +98,13 @@ class MpiCommunicators {
   MPI_Comm checkpoints() const { return checkpoints_; }  // the participants; MPI_COMM_NULL elsewhere, or without any
   int rank() const { return rank_; }
 
-  // The workers `first` .. `first` + `count` - 1. Collective over these alone, and blocking, when they
-  // ask for the first time.
+  // The workers `first` .. `first` + `count` - 1. The first call is collective over these alone, and blocks.
   MPI_Comm group(int first, int count);
 
   // Whether each rank of this node can have a core of its own; if not, waits must not spin.
   bool cores_suffice() const { return cores_suffice_; }
 
-  // A time that all ranks have in common, in nanoseconds of this process's monotonic clock: the same
-  // number on all ranks of a node, taken after a barrier of everyone. Collective over everyone.
+  // A time common to all ranks, in nanoseconds of the node's monotonic clock. Collective over everyone, with a barrier.
   long long common_start_ns() const;
 
  private:
@@ -56,9 +120,8 @@ class MpiCommunicators {
   bool cores_suffice_ = true;
 };
 
-// What the ranks of one node know of each other beside MPI, in memory that they share: who has spoken first when
-// several fail, and whose process is gone. A launcher ends all ranks with the same signal whether one of them was
-// killed or the user has interrupted the program; here the two can be told apart.
+// Memory that the ranks of one node share beside MPI: it says who failed first, and whose process is gone. A launcher
+// sends all ranks the same signal after a killed rank and after the user's interrupt; the board tells these apart.
 class NodeBoard {
  public:
   NodeBoard() = default;
@@ -72,9 +135,12 @@ class NodeBoard {
   // True for the first rank of the node that asks.
   bool first_to_fail() const { return board_->failed.exchange(1) == 0; }
 
-  // From now on this process is expected to be there until it is told to end, or closes the board. Call it once
-  // interrupts are handled.
-  void expect_to_stay() const;
+  // From now on this process is lost if it is missing, unless it is told to end. Call it once interrupts are handled.
+  void expect_to_stay() const {
+    std::atomic<int>& state = board_->entries[own_].state;
+    state = expected;
+    tell_of_interrupt(&state, told_to_end);
+  }
 
   // Ranks of this node that should still be there and are not, in ascending order.
   std::vector<int> lost() const;
@@ -101,17 +167,12 @@ class NodeBoard {
 // Whether mpirun, mpiexec or srun started this process, judged by the environment they set.
 bool launched_by_mpi();
 
-// Ranks that wait do so in turn, but not for nothing: beyond so many on a machine with so many cores an experiment
-// takes minutes to begin. Four for each core, and sixteen on any machine, since those of small experiments mostly
-// sleep.
-int most_ranks_for(int cores);
-
-// Construct once per process, early in main (after use_best_blas_kernel, which re-executes the
-// program). Without a launcher everything stays off: active() is false, rank() 0, size() 1.
+// Construct once per process, early in main, but after use_best_blas_kernel, which re-executes the program. Without a
+// launcher everything stays off: active() is false, rank() 0, size() 1.
 class MpiSession {
  public:
   // Throws std::runtime_error if MPI cannot be initialised with MPI_THREAD_FUNNELED.
-  // `wanted`: false for a process of a launch that has nothing to say to the others.
+  // `wanted`: false for a launched process that has nothing to say to the others.
   explicit MpiSession(bool wanted = true);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
@@ -122,20 +183,21 @@ class MpiSession {
   int size() const { return size_; }
   MPI_Comm communicator() const { return communicator_; }
   int ranks_on_node() const { return ranks_on_node_; }
-  // That the ranks of this node may use, all together: a launcher may have bound each of them to some.
+  // That the ranks of this node may use together: a launcher may have bound each of them to some.
   int cores_on_node() const { return cores_on_node_; }
   // Whether another thread than the main one may speak MPI while that does not.
   bool serves_other_threads() const { return serves_other_threads_; }
 
-  // Ends all ranks with exit status `status` and one message on standard error, "rank 2: <message>":
-  // when several ranks of a node fail together only the first one speaks. Without MPI the message
-  // is printed and this process ends.
+  // Ends all ranks with exit status `status` and one message on standard error, "rank 2: <message>". When several ranks
+  // of a node fail together only the first one speaks. Without MPI this process prints the message and ends.
   [[noreturn]] void abort(const std::string& message, int status = 1) const;
 
-  // Once interrupts are handled; without MPI nothing happens.
-  void expect_to_stay() const;
-  // Ends all ranks of which a launcher has told this one to end: with status 130 where the program was interrupted,
-  // but 1 where a rank was lost, which is then named. `what_stays` follows.
+  // Call it once interrupts are handled; without MPI nothing happens.
+  void expect_to_stay() const {
+    if (active_) board_.expect_to_stay();
+  }
+  // Ends all ranks when a launcher has told this one to end: with status 130 where the program was interrupted, but 1
+  // where a rank was lost, which the message names. `what_stays` ends the message.
   [[noreturn]] void abort_as_told(const std::string& what_stays) const;
 
  private:
@@ -151,18 +213,17 @@ class MpiSession {
   NodeBoard board_;
 };
 
-// Where a launcher has started several processes of which each finds itself alone: why, and what helps; else empty.
-// Each of them would make the whole experiment.
+// Where a launcher's processes do not see each other, and each would run the whole experiment: why; else empty.
 std::string why_alone(const MpiSession& session);
 
-// Where a machine has more ranks than most_ranks_for() its cores: what would be right; else empty.
+// Where a machine has too many ranks for its cores: what would be right; else empty. Ranks wait for each other in turn,
+// but beyond four for each core an experiment takes minutes to begin. Sixteen are allowed anywhere: they mostly sleep.
 std::string too_many_ranks(int ranks_on_node, int cores_on_node);
 
 // Ranks an experiment needs: one per worker, and one per server of the method that has most.
 int ranks_needed(int workers, int servers);
 
-// Empty if `found` ranks are right; else what is wrong and the command that would be right, for
-// rank 0 to print (exit status 2).
+// Empty if `found` ranks are right; else the fault and the right command, for rank 0 to print (exit status 2).
 std::string wrong_number_of_ranks(int found, int workers, int servers);
 
 }  // namespace syncopate

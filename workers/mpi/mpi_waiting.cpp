@@ -1,126 +1,16 @@
 #include "workers/mpi/mpi_waiting.hpp"
 
-#include <algorithm>
 #include <array>
-#include <type_traits>
-
-#include "workers/cluster/cluster.hpp"
-#include "workers/mpi/mpi_cluster.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// How much these are decides how soon a standstill is found and what looking costs, not whether it is one.
+// These decide how soon a deadlock is found and what looking costs, not whether it is one.
 constexpr std::int64_t patience_ns = 500'000'000;
 constexpr std::int64_t pause_ns = 50'000'000;
 
 static_assert(std::is_trivially_copyable_v<WaitReport>, "it travels as bytes");
-
-void wait_for(MPI_Request& request, bool cores_suffice) {
-  wait_politely(cores_suffice, [&request] {
-    int done = 0;
-    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    return done != 0;
-  });
-}
-
-}  // namespace
-
-MpiWaitRounds::MpiWaitRounds(MPI_Comm communicator) : communicator_(communicator) {
-  MPI_Comm_size(communicator, &size_);
-  reports_.resize(static_cast<std::size_t>(size_));
-}
-
-bool MpiWaitRounds::is_due(std::int64_t since_ns) const {
-  return !is_over_ && monotonic_ns() >= std::max(next_look_ns_, since_ns + patience_ns);
-}
-
-bool MpiWaitRounds::join(const WaitReport& own) {
-  next_look_ns_ = monotonic_ns() + pause_ns;
-  if (round_ == MPI_REQUEST_NULL) {
-    join_next(own);
-    return false;
-  }
-  int done = 0;
-  MPI_Test(&round_, &done, MPI_STATUS_IGNORE);
-  if (!done) return false;
-  // The next one is joined at the next call, when the rank has looked for letters again.
-  is_over_ = nobody_can_go_on(last_reports_, reports_);
-  last_reports_ = reports_;
-  return is_over_;
-}
-
-void MpiWaitRounds::join_next(const WaitReport& own) {
-  ++joined_;
-  own_ = own;
-  MPI_Iallgather(&own_, sizeof(WaitReport), MPI_BYTE, reports_.data(), sizeof(WaitReport), MPI_BYTE, communicator_,
-                 &round_);
-}
-
-std::vector<std::string> MpiWaitRounds::gather(const std::string& own) const {
-  using Text = std::array<char, 256>;
-  Text text{};
-  own.copy(text.data(), text.size() - 1);
-  int rank = 0;
-  MPI_Comm_rank(communicator_, &rank);
-  std::vector<Text> all(rank == 0 ? static_cast<std::size_t>(size_) : 0);
-  MPI_Gather(text.data(), sizeof(Text), MPI_BYTE, all.data(), sizeof(Text), MPI_BYTE, 0, communicator_);
-  std::vector<std::string> texts;
-  for (const Text& said : all) texts.emplace_back(said.data());
-  return texts;
-}
-
-void MpiWaitRounds::finish(MPI_Comm everyone, bool cores_suffice) {
-  std::int64_t most = joined_;
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallreduce(MPI_IN_PLACE, &most, 1, MPI_INT64_T, MPI_MAX, everyone, &request);
-  wait_for(request, cores_suffice);
-  wait_for(round_, cores_suffice);
-  while (joined_ < most) {
-    join_next({});
-    wait_for(round_, cores_suffice);
-  }
-  last_reports_.clear();
-}
-
-void MpiWaiting::begin() {
-  ++waits_;
-  waiting_since_ns_ = monotonic_ns();
-}
-
-// Rank 0 knows what each of them waits for, and fails. The others wait on until it ends them: its last chance to save
-// what there is must not be cut short.
-void MpiWaiting::look_for_standstill(const Awaited& awaited) {
-  MpiPost& post = stage_.post;
-  if (!rounds_.is_due(waiting_since_ns_) || !post.has_nothing_half_way()) return;
-  const bool is_over =
-      rounds_.join({.wait = waits_,
-                    .letters_sent = post.letters_sent(),
-                    .letters_received = post.letters_received(),
-                    .meetings = stage_.is_worker() ? stage_.meetings : WaitReport::needed_at_no_meeting,
-                    .meeting = awaited.meeting,
-                    .what = awaited.what});
-  if (!is_over) return;
-  const auto states = rounds_.gather(state_of(awaited));
-  if (stage_.self == Rank{0}) throw RunFailure(explain_standstill(states));
-}
-
-std::string MpiWaiting::explain_standstill(const std::vector<std::string>& states) const {
-  Deadlock deadlock{.at = stage_.now()};
-  auto state = states.begin();
-  for (const Rank worker : stage_.workers()) deadlock.workers_by_state[*state++].push_back(worker.value);
-  for (const Rank server : stage_.servers())
-    deadlock.servers.emplace_back(stage_.options.servers == 1 ? "server" : stage_.name_of(server), *state++);
-  return explain(deadlock);
-}
-
-std::string MpiWaiting::state_of(const Awaited& awaited) const {
-  if (awaited.state) return awaited.state;
-  return what_it_waits_for(awaited.place, awaited.from ? stage_.name_of(*awaited.from) : "");
-}
-
-namespace {
 
 bool no_letter_is_under_way(const std::vector<WaitReport>& reports) {
   std::int64_t under_way = 0;
@@ -128,7 +18,7 @@ bool no_letter_is_under_way(const std::vector<WaitReport>& reports) {
   return under_way == 0;
 }
 
-// Messages of MPI's own collectives are no letters: one to which all have come is completed, whoever has noticed.
+// Messages of MPI's own collectives are no letters: a collective that all have come to ends, noticed or not.
 bool will_take_place(const WaitReport& wait, const std::vector<WaitReport>& reports) {
   switch (wait.what) {
     case WaitReport::For::letters:
@@ -145,6 +35,76 @@ bool will_take_place(const WaitReport& wait, const std::vector<WaitReport>& repo
 }
 
 }  // namespace
+
+MpiWaitRounds::MpiWaitRounds(MPI_Comm communicator)
+    : communicator_(communicator), reports_(static_cast<std::size_t>(ranks_of(communicator))) {}
+
+bool MpiWaitRounds::is_due(std::int64_t since_ns) const {
+  return !is_over_ && monotonic_ns() >= std::max(next_look_ns_, since_ns + patience_ns);
+}
+
+bool MpiWaitRounds::join(const WaitReport& own) {
+  next_look_ns_ = monotonic_ns() + pause_ns;
+  if (round_ == MPI_REQUEST_NULL) {
+    join_next(own);
+    return false;
+  }
+  if (!is_done(round_)) return false;
+  // The next one is joined at the next call, when the rank has looked for letters again.
+  is_over_ = nobody_can_go_on(last_reports_, reports_);
+  last_reports_ = reports_;
+  return is_over_;
+}
+
+std::vector<std::string> MpiWaitRounds::gather(const std::string& own) const {
+  using Text = std::array<char, 256>;
+  Text text{};
+  own.copy(text.data(), text.size() - 1);
+  std::vector<Text> all(rank_in(communicator_) == 0 ? reports_.size() : 0);
+  MPI_Gather(text.data(), sizeof(Text), MPI_BYTE, all.data(), sizeof(Text), MPI_BYTE, 0, communicator_);
+  std::vector<std::string> texts;
+  for (const Text& said : all) texts.emplace_back(said.data());
+  return texts;
+}
+
+void MpiWaitRounds::finish(MPI_Comm everyone, bool cores_suffice) {
+  std::int64_t most = joined_;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(MPI_IN_PLACE, &most, 1, MPI_INT64_T, MPI_MAX, everyone, &request);
+  wait_politely_for(request, cores_suffice);
+  wait_politely_for(round_, cores_suffice);
+  while (joined_ < most) {
+    join_next({});
+    wait_politely_for(round_, cores_suffice);
+  }
+  last_reports_.clear();
+}
+
+// Rank 0 learns what all wait for, and fails. The others wait until it ends them: it may still save data.
+void MpiWaiting::look_for_standstill(const Awaited& awaited) {
+  MpiPost& post = stage_.post;
+  if (!rounds_.is_due(waiting_since_ns_) || !post.has_nothing_half_way()) return;
+  const bool is_over =
+      rounds_.join({.wait = waits_,
+                    .letters_sent = post.letters_sent(),
+                    .letters_received = post.letters_received(),
+                    .meetings = stage_.is_worker() ? stage_.meetings : WaitReport::needed_at_no_meeting,
+                    .meeting = awaited.meeting,
+                    .what = awaited.what});
+  if (!is_over) return;
+  const std::string from = awaited.from ? stage_.name_of(*awaited.from) : "";
+  const auto states = rounds_.gather(awaited.state ? awaited.state : what_it_waits_for(awaited.place, from));
+  if (stage_.self == Rank{0}) throw RunFailure(explain_standstill(states));
+}
+
+std::string MpiWaiting::explain_standstill(const std::vector<std::string>& states) const {
+  Deadlock deadlock{.at = stage_.now()};
+  auto state = states.begin();
+  for (const Rank worker : stage_.workers()) deadlock.workers_by_state[*state++].push_back(worker.value);
+  for (const Rank server : stage_.servers())
+    deadlock.servers.emplace_back(stage_.options.servers == 1 ? "server" : stage_.name_of(server), *state++);
+  return explain(deadlock);
+}
 
 bool nobody_can_go_on(const std::vector<WaitReport>& before, const std::vector<WaitReport>& after) {
   return before == after && no_letter_is_under_way(after) &&

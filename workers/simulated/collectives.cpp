@@ -1,11 +1,6 @@
-#include "workers/simulated/collectives.hpp"
-
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <utility>
-
-#include "workers/cluster/cluster.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
 
@@ -44,7 +39,7 @@ AgreedProgress Gatherings::all_reduce_sum(Rank rank, Gradient& gradient, std::sp
   return agreed;
 }
 
-// Apart, so that the usual case needs no stack for it.
+// A function of its own, so that the usual case needs no stack for it.
 void Gatherings::check_sum(const Gathering& gathering, Rank rank, std::span<const double> numbers,
                            const Place& place) const {
   check_alike(gathering, rank, Collective::all_reduce({}, numbers), gathering.what.numbers.size(), place);
@@ -98,13 +93,13 @@ Gathering& Gatherings::add_gathering(Assembly& assembly, const Place& place) {
   return gathering;
 }
 
-// A worker that has left without coming to this one.
+// Fails if a worker has left without coming to this one.
 void Gatherings::fail_if_left(Assembly& assembly, std::int64_t number, const Place& place) {
   for (const Rank member : assembly.members.ranks())
     if (stage_[member].ended && started_by(assembly, member) <= number) fail_for_who_left(place);
 }
 
-// Adds what the worker brings. All bring alike.
+// Adds the worker's part.
 void Gatherings::join(Gathering& gathering, const Assembly& assembly, Rank rank, Collective&& what,
                       const Place& place) {
   const std::size_t members = assembly.members.size(), member = assembly.members.place_of(rank);
@@ -202,7 +197,12 @@ void Gatherings::end_collective(Assembly& assembly) {
   gathering.has_ended = true;
   gathering.end = assembly.free_at = stage_.now();
   assembly.under_way = false;
-  form_result(gathering, assembly.members.first);
+  Collective& what = gathering.what;
+  what.gradient = stage_.options.training.share(what.gradient);
+  what.gradient.mark_reduced();
+  if (!what.numbers.empty()) gathering.numbers = std::make_shared<const std::vector<double>>(std::move(what.numbers));
+  if (what.kind == Kind::average) gathering.states = mean_of(gathering, assembly.members.first);
+  if (what.is_exchange()) gathering.packets = exchanged(gathering);
   if (&assembly == &all_) {
     stage_.kept += gathering.row.kept;
     met_at_ = stage_.now();
@@ -224,23 +224,14 @@ void Gatherings::end_collective(Assembly& assembly) {
   }
 }
 
-// Of a round that becomes a row, which begins where the row before has ended.
+// Records the arrivals of a round that becomes a row; it begins where the row before has ended.
 void Gatherings::record_arrivals(const Gathering& gathering) {
   if (!StepRows::is_row(gathering.what.kind, gathering.row)) return;
   for (const auto& [worker, at] : gathering.arrivals)
     recorded_->push_back({stage_.rows.begin(), gathering.row.step, worker, at - stage_.rows.begin()});
 }
 
-void Gatherings::form_result(Gathering& gathering, Rank first) {
-  Collective& what = gathering.what;
-  what.gradient = stage_.options.training.share(what.gradient);
-  what.gradient.mark_reduced();
-  if (!what.numbers.empty()) gathering.numbers = std::make_shared<const std::vector<double>>(std::move(what.numbers));
-  if (what.kind == Kind::average) gathering.states = mean_of(gathering, first);
-  if (what.is_exchange()) gathering.packets = exchanged(gathering);
-}
-
-// All packets, the root's, or their sum. None where nothing is computed.
+// All packets, the root's, or their sum; none in time-only runs.
 SharedPackets Gatherings::exchanged(Gathering& gathering) const {
   Training& training = stage_.options.training;
   std::vector<Packet> packets = std::exchange(gathering.brought, {});
@@ -259,7 +250,7 @@ SharedPackets Gatherings::exchanged(Gathering& gathering) const {
   return std::make_shared<const std::vector<Packet>>(1, std::move(sum));
 }
 
-// Weights that are all equal, 0 too, are none. `first`: of the members.
+// Equal weights, zeros too, count as none. `first`: of the members.
 std::vector<ModelStatePtr> Gatherings::mean_of(const Gathering& gathering, Rank first) const {
   const auto& [policy, slice] = std::pair(gathering.what.policy, gathering.what.slice);
   const auto& weights = gathering.weights;
@@ -282,24 +273,6 @@ CollectiveResult Gatherings::finish(Rank rank, StartedCollective&& started, cons
   wait_for_end(rank, gathering, place);
   --stage_[rank].collectives_under_way;
   if (!started.group) pauses_.end(rank);
-  return take_result(assembly, gathering, rank);
-}
-
-// What lies before the last arrival is waiting; what has passed while the worker computed costs it nothing.
-inline void Gatherings::wait_for_end(Rank rank, const Gathering& gathering, const Place& place) {
-  SimulatedParticipant& participant = stage_[rank];
-  while (!gathering.has_ended) {
-    participant.awaits = gathering.id;
-    Stage::suspend(participant, place);
-    participant.awaits = 0;
-  }
-  Book& book = participant.book;
-  book.pass(Activity::wait, gathering.last_arrival, {place.operation});
-  book.pass(Activity::communicate, gathering.end, {place.operation});
-  book.meet();
-}
-
-CollectiveResult Gatherings::take_result(Assembly& assembly, Gathering& gathering, Rank rank) {
   const Collective& what = gathering.what;
   CollectiveResult result{.gradient = what.gradient,
                           .numbers = gathering.numbers,
@@ -315,7 +288,21 @@ CollectiveResult Gatherings::take_result(Assembly& assembly, Gathering& gatherin
   return result;
 }
 
-// After the last one nobody asks any more, and what nobody else holds may be updated in place.
+// Time before the last arrival is waiting. Time that has passed while the worker computed costs it nothing.
+inline void Gatherings::wait_for_end(Rank rank, const Gathering& gathering, const Place& place) {
+  SimulatedParticipant& participant = stage_[rank];
+  while (!gathering.has_ended) {
+    participant.awaits = gathering.id;
+    Stage::suspend(participant, place);
+    participant.awaits = 0;
+  }
+  Book& book = participant.book;
+  book.pass(Activity::wait, gathering.last_arrival, {place.operation});
+  book.pass(Activity::communicate, gathering.end, {place.operation});
+  book.meet();
+}
+
+// After the last one nobody asks any more. Values that nobody else holds may then be updated in place.
 inline void Gatherings::take_leave(const Assembly& assembly, Gathering& gathering) {
   if (++gathering.finished == assembly.members.count) release(gathering);
 }
@@ -325,11 +312,6 @@ void Gatherings::release(Gathering& gathering) {
   gathering.states.clear();
   gathering.numbers = nullptr;
   gathering.packets = nullptr;
-}
-
-void Gatherings::tell_of_leave(Rank left) {
-  fail_if_awaited(all_, left);
-  for (auto& [members, assembly] : groups_) fail_if_awaited(assembly, left);
 }
 
 void Gatherings::fail_if_awaited(Assembly& assembly, Rank left) {
@@ -354,7 +336,7 @@ void Gatherings::fail_for_who_left(const Place& place) const {
                                short_path(place.at.file_name()), place.at.line()));
 }
 
-// Who has not gone on yet has not booked the collective.
+// Workers that have not gone on yet have not booked the collective.
 ProgressSoFar Gatherings::progress() const {
   ProgressSoFar progress{.end = met_at_,
                          .books = ByRank<Book>(stage_.options.workers),
@@ -417,7 +399,12 @@ CollectiveResult PartialSums::finish(Rank self, const Place& place) {
     book.pass(Activity::communicate, stage_.now(), {place.operation});
     book.meet();
   }
-  CollectiveResult result{.sums = results_for(own)};
+  // The result of its own sum, or of all since the last that this worker has got.
+  const Step first = own.next;
+  own.next = own.in_time ? first + 1 : open_.number;
+  const auto end = open_.results.end();
+  const auto from_end = [&](Step number) { return static_cast<std::ptrdiff_t>((open_.number - number).value()); };
+  CollectiveResult result{.sums = {end - from_end(first), end - from_end(own.next)}};
   result.agreement = result.sums.back().agreement;
   return result;
 }
@@ -426,16 +413,6 @@ CollectiveResult PartialSums::finish(Rank self, const Place& place) {
 void PartialSums::meet_the_others(Rank worker, const Place& place) {
   stage_.schedule(stage_[worker].book.now(), Event::Kind::arrive_partial, worker);
   Stage::suspend(stage_[worker], place);
-}
-
-void PartialSums::contribute(Rank worker, Gradient gradient, const Contribution& part) {
-  stage_[worker].book.contribute(part, open_.row);
-  open_.sum += std::move(gradient);
-}
-
-void PartialSums::contribute_late(Rank worker) {
-  Late late = std::exchange(by_worker_[worker].late, {});
-  contribute(worker, std::move(late.gradient), late.part);
 }
 
 void PartialSums::begin_if_due() {
@@ -493,15 +470,6 @@ void PartialSums::end_sum() {
   for (const Rank worker : stage_.workers())
     if (!stage_[worker].ended && !stage_[worker].lost) needed = std::min(needed, by_worker_[worker].next);
   while (open_.number - Step{static_cast<Step::Rep>(open_.results.size())} < needed) open_.results.pop_front();
-}
-
-// Its own, or all since the last one that this worker has got.
-std::vector<PartialSum> PartialSums::results_for(OfWorker& worker) {
-  const Step first = worker.next;
-  worker.next = worker.in_time ? first + 1 : open_.number;
-  const auto end = open_.results.end();
-  const auto from_end = [&](Step number) { return static_cast<std::ptrdiff_t>((open_.number - number).value()); };
-  return {end - from_end(first), end - from_end(worker.next)};
 }
 
 }  // namespace syncopate

@@ -1,6 +1,4 @@
-// The earliest of very many events first. A heap of a million events takes a miss of the cache at each of its ten
-// levels for each event. Here those that are far away lie unsorted in buckets by time, which get finer the closer they
-// are (a radix heap), and only the next few are sorted: memory is gone through in order, and who comes next is known.
+// The calendar of the simulated cluster: queues of events and timers, and inboxes.
 #pragma once
 
 #include <algorithm>
@@ -17,58 +15,85 @@
 namespace syncopate {
 
 // The earliest of some events first: a heap in which each has four followers, so that it is half as deep as a binary
-// one.
-// An Event is small and has a strict order, `bool before(const Event&) const`.
+// one. Events are small and have a strict order, `bool before(const Event&) const`. `placed(event, place)`: of moves.
 template <typename Event>
 class EventHeap {
   static_assert(std::is_trivially_copyable_v<Event>);
 
  public:
-  bool empty() const { return heap_.empty(); }
-  // Of a heap that is not empty.
-  const Event& first() const { return heap_.front(); }
+  static constexpr std::size_t followers = 4;
 
-  void push(const Event& event) {
-    std::size_t hole = heap_.size();
+  bool empty() const { return heap_.empty(); }
+  // Call first() and pop() only if there is an event.
+  const Event& first() const { return heap_.front(); }
+  // The first event, and behind it the few among which the second one is.
+  std::span<const Event> next_few() const { return {heap_.data(), std::min(heap_.size(), followers + 1)}; }
+
+  template <typename Placed>
+  void push(const Event& event, const Placed& placed) {
     heap_.push_back(event);
-    while (hole > 0) {
-      const std::size_t parent = (hole - 1) / followers;
-      if (!event.before(heap_[parent])) break;
-      heap_[hole] = heap_[parent];
-      hole = parent;
-    }
-    heap_[hole] = event;
+    rise(heap_.size() - 1, event, placed);
+  }
+  void push(const Event& event) { push(event, nobody_asks); }
+
+  template <typename Placed>
+  void replace(std::size_t place, const Event& event, const Placed& placed) {
+    if (event.before(heap_[place]))
+      rise(place, event, placed);
+    else
+      sink(place, event, placed);
   }
 
-  // Of a heap that is not empty.
-  Event pop() {
+  template <typename Placed>
+  Event pop(const Placed& placed) {
     const Event first = heap_.front();
     const Event last = heap_.back();
     heap_.pop_back();
-    if (!heap_.empty()) sink(last);
+    if (!heap_.empty()) sink(0, last, placed);
     return first;
   }
+  Event pop() { return pop(nobody_asks); }
 
  private:
-  static constexpr std::size_t followers = 4;
+  static constexpr auto nobody_asks = [](const Event&, std::size_t) {};
 
-  // Puts the event in the place of the first.
-  void sink(const Event& event) {
-    std::size_t hole = 0;
-    for (std::size_t child = 1; child < heap_.size(); child = followers * hole + 1) {
+  template <typename Placed>
+  void put(std::size_t place, const Event& event, const Placed& placed) {
+    heap_[place] = event;
+    placed(event, place);
+  }
+
+  template <typename Placed>
+  void rise(std::size_t hole, const Event& event, const Placed& placed) {
+    while (hole > 0) {
+      const std::size_t parent = (hole - 1) / followers;
+      if (!event.before(heap_[parent])) break;
+      put(hole, heap_[parent], placed);
+      hole = parent;
+    }
+    put(hole, event, placed);
+  }
+
+  template <typename Placed>
+  void sink(std::size_t hole, const Event& event, const Placed& placed) {
+    for (std::size_t child = followers * hole + 1; child < heap_.size(); child = followers * hole + 1) {
       const std::size_t end = std::min(child + followers, heap_.size());
       for (std::size_t other = child + 1; other < end; ++other)
         if (heap_[other].before(heap_[child])) child = other;
       if (!heap_[child].before(event)) break;
-      heap_[hole] = heap_[child];
+      put(hole, heap_[child], placed);
       hole = child;
     }
-    heap_[hole] = event;
+    put(hole, event, placed);
   }
 
   std::vector<Event> heap_;
 };
 
+// The earliest of very many events first. A heap of a million events takes a miss of the cache at each of its ten
+// levels for each event. Here events that are far away lie unsorted in buckets by time, which get finer the closer they
+// are (a radix heap), and only the next few are sorted: memory is gone through in order, and the next events are known.
+//
 // An Event has its time, `std::uint64_t ticks() const`, and a strict order in which time comes first,
 // `bool before(const Event&) const`.
 template <typename Event>
@@ -84,7 +109,7 @@ class EventQueue {
       put(event);
   }
 
-  // Of a queue that is not empty; so also pop.
+  // Call first() and pop() only if there is an event.
   const Event& first() {
     if (next_.empty() && inserted_.empty()) sort_next();
     return inserted_is_first() ? inserted_.first() : next_.back();
@@ -99,7 +124,7 @@ class EventQueue {
     return event;
   }
 
-  // The next events, in reverse order; without those that have been pushed since these were sorted.
+  // The next events, in reverse order, without those pushed since these were sorted.
   std::span<const Event> next() const { return next_; }
 
  private:
@@ -108,7 +133,7 @@ class EventQueue {
   static constexpr std::size_t most_kept_room = 4'096;  // of a bucket that is empty
   static constexpr int digit_bits = 4, digits = 16, levels = 64 / digit_bits;
 
-  // Of two that are not both empty.
+  // Not both are empty.
   bool inserted_is_first() const {
     return next_.empty() || (!inserted_.empty() && inserted_.first().before(next_.back()));
   }
@@ -164,9 +189,8 @@ class EventQueue {
   std::uint32_t filled_levels_ = 0;
 };
 
-// What has arrived and has not been received, in order.
-// Most are empty most of the time. Items are linked in a ring by their member `next`: one pointer, and no memory
-// beside the items.
+// Items that have arrived and have not been received, in order. Most inboxes are empty most of the time. Items are
+// linked in a ring by their member `next`: an inbox is one pointer, and takes no memory beside the items.
 template <typename Item>
 class Inbox {
  public:
@@ -186,7 +210,8 @@ class Inbox {
     do {
       Item* const item = before->next;
       if (fits(item)) {
-        take_after(before);
+        before->next = item->next;
+        if (item == last_) last_ = item == before ? nullptr : before;
         return item;
       }
       before = item;
@@ -195,18 +220,11 @@ class Inbox {
   }
 
  private:
-  void take_after(Item* before) {
-    Item* const item = before->next;
-    before->next = item->next;
-    if (item == last_) last_ = item == before ? nullptr : before;
-  }
-
   Item* last_ = nullptr;  // whose next is the first
 };
 
-// When those wake who wait for a time, or for something that may come before: one time each. A wait that something else
-// has ended leaves its time behind until it comes, or until the next wait's replaces it where it stands, so that work
-// which is cancelled and begun anew costs no further place.
+// When a participant wakes that waits for a time, or for something that may come before. If something else ends the
+// wait, its timer stays until its time, or until the next wait's replaces it: cancelled work takes no further place.
 struct Timer {
   Time at;
   std::uint64_t number;  // of two at one time the smaller one comes first
@@ -215,74 +233,43 @@ struct Timer {
   bool before(const Timer& other) const { return at != other.at ? at < other.at : number < other.number; }
 };
 
-// A heap in which each timer has four followers, as in EventQueue, and is found by its rank.
+// A heap of timers, in which each is found by its rank.
 class Timers {
  public:
   explicit Timers(int participants) : participants_(participants) {}
 
   bool empty() const { return heap_.empty(); }
-  // Of those that are not empty.
-  const Timer& first() const { return heap_.front(); }
+  // Call first() and pop() only if there is a timer.
+  const Timer& first() const { return heap_.first(); }
   // The first, and behind it the few among which the second one is.
-  std::span<const Timer> next_few() const { return {heap_.data(), std::min(heap_.size(), followers + 1)}; }
+  std::span<const Timer> next_few() const { return heap_.next_few(); }
 
   // In place of the one that this rank has, if it has one.
   void set(const Timer& timer) {
     if (places_.empty()) places_ = ByRank<std::uint32_t>(participants_, none);
-    std::size_t place = places_[timer.rank];
-    if (place == none) {
-      place = heap_.size();
-      heap_.push_back(timer);
-      rise(place, timer);
-    } else if (timer.before(heap_[place])) {
-      rise(place, timer);
-    } else {
-      sink(place, timer);
-    }
+    if (const std::size_t place = places_[timer.rank]; place == none)
+      heap_.push(timer, Placed{places_});
+    else
+      heap_.replace(place, timer, Placed{places_});
   }
 
   Timer pop() {
-    const Timer first = heap_.front();
-    const Timer last = heap_.back();
-    heap_.pop_back();
+    const Timer first = heap_.pop(Placed{places_});
     places_[first.rank] = none;
-    if (!heap_.empty()) sink(0, last);
     return first;
   }
 
  private:
-  static constexpr std::size_t followers = 4;
   static constexpr std::uint32_t none = 0xffffffff;
-
-  void put(std::size_t place, const Timer& timer) {
-    heap_[place] = timer;
-    places_[timer.rank] = static_cast<std::uint32_t>(place);
-  }
-
-  void rise(std::size_t hole, const Timer& timer) {
-    while (hole > 0) {
-      const std::size_t parent = (hole - 1) / followers;
-      if (!timer.before(heap_[parent])) break;
-      put(hole, heap_[parent]);
-      hole = parent;
+  struct Placed {
+    ByRank<std::uint32_t>& places;
+    void operator()(const Timer& timer, std::size_t place) const {
+      places[timer.rank] = static_cast<std::uint32_t>(place);
     }
-    put(hole, timer);
-  }
-
-  void sink(std::size_t hole, const Timer& timer) {
-    for (std::size_t child = followers * hole + 1; child < heap_.size(); child = followers * hole + 1) {
-      const std::size_t end = std::min(child + followers, heap_.size());
-      for (std::size_t other = child + 1; other < end; ++other)
-        if (heap_[other].before(heap_[child])) child = other;
-      if (!heap_[child].before(timer)) break;
-      put(hole, heap_[child]);
-      hole = child;
-    }
-    put(hole, timer);
-  }
+  };
 
   int participants_;
-  std::vector<Timer> heap_;
+  EventHeap<Timer> heap_;
   ByRank<std::uint32_t> places_;  // in the heap; empty until there is one
 };
 

@@ -4,23 +4,22 @@
 #include <unistd.h>
 
 #include <new>
-#include <utility>
 
 namespace syncopate {
 
 namespace {
 
 constexpr std::size_t guarded_stack_bytes = frame_growth * 128 * 1024;
-// An odd number of cache lines, which spreads the tops over all sets of the caches.
+// An odd number of cache lines spreads the tops over all sets of the caches.
 constexpr std::size_t dense_stack_bytes = frame_growth * 32 * 1024 + 64;
-// More fibers than that have dense stacks: guards split a mapping, whose parts the kernel counts, and the page tables
-// of tops that lie far apart are what a switch then waits for.
+// More fibers have dense stacks: guards split a mapping, whose parts the kernel counts, and a switch would wait for the
+// page tables of tops that lie far apart.
 constexpr std::size_t most_guarded_fibers = 1024;
-// So many dense stacks are few enough to lie in huge pages, which are there as a whole, however deep fibers go: 256 MB.
-// A switch then does not wait for page tables, which is a sixth of an event's time among 4,096 workers.
+// So many dense stacks may lie in huge pages, which are there as a whole, however deep fibers go: 256 MB. A switch then
+// does not wait for page tables, which is a sixth of an event's time among 4,096 workers.
 constexpr std::size_t most_in_huge_pages = 8192;
 
-// Hands out a slice of the pool; the pool frees the memory.
+// A stack of the pool, which frees the memory.
 struct PooledStack {
   boost::context::stack_context context;
   boost::context::stack_context allocate() const { return context; }
@@ -51,7 +50,7 @@ StackPool::~StackPool() { munmap(memory_, count_ * stride_); }
 boost::context::stack_context StackPool::stack(std::size_t fiber) const {
   boost::context::stack_context context;
   if (shared_) fiber = 0;
-  // Stacks grow downwards. Guarded ones have tops that are spread over a page, for the same reason as above.
+  // Stacks grow downwards. The tops of guarded ones are spread over a page, and so over the sets of the caches.
   const std::size_t offset = guarded_ ? fiber % 32 * 128 : 0;
   context.size = stack_bytes_ - offset;
   context.sp = memory_ + (fiber + 1) * stride_ - offset;

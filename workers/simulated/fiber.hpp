@@ -1,6 +1,5 @@
-// A stackful fiber: a plain function that can stop in the middle and be continued (Boost.Context).
-// Fibers and not C++20 coroutines: g++ 12 silently miscompiles temporaries in statements with co_await,
-// and a plain function is easier to read and to debug.
+// A stackful fiber: a plain function that can stop in the middle and be continued (Boost.Context). Fibers and not C++20
+// coroutines: g++ 12 silently miscompiles temporaries in statements with co_await, and debugging is easier.
 #pragma once
 
 #include <boost/context/fiber.hpp>
@@ -22,10 +21,6 @@
 
 namespace syncopate {
 
-// Tells AddressSanitizer and ThreadSanitizer which stack the thread is on; without it they take a fiber's frames for
-// stray writes. Empty in a build without them.
-//
-// Source: <sanitizer/asan_interface.h>, <sanitizer/common_interface_defs.h>, <sanitizer/tsan_interface.h>.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 // Instrumented frames are several times as large.
 constexpr std::size_t frame_growth = 8;
@@ -35,7 +30,9 @@ constexpr std::size_t frame_growth = 1;
 constexpr bool is_sanitized = false;
 #endif
 
-// A fiber's stack, and what is known of the one that it was entered from.
+// A fiber's stack. Tells AddressSanitizer and ThreadSanitizer which stack the thread is on; without it they take a
+// fiber's frames for stray writes. Empty in a build without them. Source: <sanitizer/asan_interface.h>,
+// <sanitizer/common_interface_defs.h>, <sanitizer/tsan_interface.h>.
 class AnnouncedStack {
  public:
   explicit AnnouncedStack([[maybe_unused]] const boost::context::stack_context& stack) {
@@ -59,8 +56,7 @@ class AnnouncedStack {
   AnnouncedStack& operator=(const AnnouncedStack&) = delete;
 
   // Outside: around the switch to the fiber, until it switches back. ThreadSanitizer counts calls and returns per
-  // stack, so that both ends of a switch must be told here, where the calls and returns of the switch itself cancel
-  // out.
+  // stack, so it must hear of both ends of a switch here, where the calls and returns of the switch itself cancel out.
   void enter() {
 #if defined(__SANITIZE_ADDRESS__)
     left_ = false;
@@ -123,8 +119,8 @@ class AnnouncedStack {
 
 // Memory for the stacks of many fibers. Up to 1,024 have 128 KB each behind a guard page; more have 32 KB each without
 // guards, close to each other. Pages are touched only as deep as a fiber goes. Above `most_with_own_stacks` all run on
-// one stack in turn, and what a suspended one has there lies elsewhere, densely, as pages of its own would be mostly
-// empty; not with sanitizers, which know stacks by their places.
+// one stack in turn, and a suspended one's part is kept elsewhere, densely, as pages of its own would be mostly empty.
+// Not so with sanitizers, which know stacks by their places.
 class StackPool {
  public:
   StackPool(std::size_t fibers, std::size_t most_with_own_stacks);
@@ -147,15 +143,13 @@ class StackPool {
 class Fiber {
  public:
   // The body must not let exceptions out, except Boost's forced unwinding of a fiber that is destroyed before its end
-  // (a `catch (...)` in it must rethrow). While it is suspended nobody may look at its variables: its stack may be that
-  // of others.
+  // (a `catch (...)` in it must rethrow). Nobody may look at a suspended one's variables: others may use its stack.
   Fiber(const StackPool& pool, std::size_t number, std::function<void()> body);
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();  // unwinds an unfinished body
 
-  // The two switches are inline, as are their callers: after a switch the processor mispredicts the
-  // return of every function in between.
+  // Both switches and their callers are inline: after a switch the processor mispredicts each return in between.
   void resume() {  // from outside; returns when the fiber suspends or ends
     if (kept_) [[unlikely]]
       return resume_on_shared_stack();
@@ -171,8 +165,8 @@ class Fiber {
     outside_ = std::move(outside_).resume();
   }
 
-  // Starts to fetch the suspended stack, to be called a little before resume: with thousands of fibers these lines
-  // are neither in L1 nor in L2: what the next calls will reach, and the frames of the program.
+  // Starts to fetch the suspended stack; call it a little before resume. It fetches the lines that the next calls will
+  // reach, and the frames of the program; with thousands of fibers they are neither in L1 nor in L2.
   void prefetch() const {
     if (kept_) [[unlikely]]
       return prefetch_kept();
@@ -181,15 +175,15 @@ class Fiber {
   }
 
  private:
-  // While another stack runs; it also ends by the unwinding of the fiber.
+  // Lives while another stack runs, or until the fiber is unwound.
   struct Absence {
     explicit Absence(AnnouncedStack& stack) : stack(stack) { stack.leave(); }
     ~Absence() { stack.entered(); }
     AnnouncedStack& stack;
   };
 
-  // What the fiber has on a shared stack, while it is suspended: behind this header, in one piece with it, so that all of
-  // it can be fetched without a look at it.
+  // The fiber's part of a shared stack, while it is suspended. It stands behind this header, in one piece with it, so
+  // that all of it can be fetched without reading the header.
   struct alignas(64) Kept {
     boost::context::stack_context stack;
     std::function<void()> body;  // until the fiber begins

@@ -2,13 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <stdexcept>
-#include <utility>
 
 #include "workers/base/machine.hpp"
-#include "workers/base/process.hpp"
-#include "workers/cluster/cluster.hpp"
 #include "workers/training/vector_clones.hpp"
 
 namespace syncopate {
@@ -18,7 +14,41 @@ namespace {
 // Ends the run on fibers, where worker 0 has gone on for all to the end of its program.
 struct WentOnInLockstep {};
 
-constexpr std::int64_t bytes_in_lockstep = 250, bytes_on_shared_stack = 2000, bytes_on_own_stack = 5000;
+// The least memory that the workers of a run take, with their part of its results. In lockstep it is half of the
+// measured 470 bytes each. On fibers it is nearly as measured: 6,600 with stacks of their own (mostly pages of these),
+// on one stack in turn 2,900 with asynchronous SGD and 3,700 with D-PSGD.
+std::int64_t least_bytes_of_workers(const SimulatedOptions& options, std::optional<Step> alike_from) {
+  constexpr std::int64_t bytes_in_lockstep = 250, bytes_on_shared_stack = 2000, bytes_on_own_stack = 5000;
+  const bool in_lockstep = alike_from == Step{0} && LockstepCluster::can_simulate(options);
+  if (in_lockstep) return options.workers * bytes_in_lockstep;
+  const bool have_own_stacks = static_cast<std::size_t>(options.workers) <= options.most_own_stacks;
+  return options.workers * (have_own_stacks ? bytes_on_own_stack : bytes_on_shared_stack);
+}
+
+Rank rank_at(std::size_t place) { return Rank{static_cast<int>(place)}; }
+
+void poll_interrupt() {
+  if (interrupted()) throw Interrupted();
+}
+
+// LockstepCluster::add_times for a deadline that loses running micro-batches, `limit` after the last meeting:
+// DropCompute's inner loop. Without branches, so that it is vectorised.
+SYNCOPATE_VECTOR_CLONES
+bool add_until(std::int64_t limit, std::size_t workers, const Duration* times, Duration* spent, Duration* discarded,
+               std::int64_t* computed, std::int64_t* stopped) {
+  std::int64_t kept_by_any = 0;
+  for (std::size_t i = 0; i < workers; ++i) {
+    const std::int64_t start = spent[i].count(), end = start + times[i].count();
+    const std::int64_t is_going = 1 - stopped[i], kept = end < limit ? is_going : 0;
+    const std::int64_t stops_at = start < limit && is_going ? limit : start;
+    spent[i] = Duration{kept ? end : stops_at};
+    discarded[i] += Duration{kept ? 0 : stops_at - start};
+    computed[i] += kept;
+    stopped[i] = 1 - kept;
+    kept_by_any |= kept;
+  }
+  return kept_by_any != 0;
+}
 
 }  // namespace
 
@@ -53,13 +83,6 @@ void FibersThenLockstep::go_on_in_lockstep_after(Rank self, Step step) {
   if (!lockstep_ && self == Rank{0} && step > alike_from_) lockstep_.emplace(options_, fibers_.progress());
 }
 
-std::int64_t least_bytes_of_workers(const SimulatedOptions& options, std::optional<Step> alike_from) {
-  const bool in_lockstep = alike_from == Step{0} && LockstepCluster::can_simulate(options);
-  if (in_lockstep) return options.workers * bytes_in_lockstep;
-  const bool have_own_stacks = static_cast<std::size_t>(options.workers) <= options.most_own_stacks;
-  return options.workers * (have_own_stacks ? bytes_on_own_stack : bytes_on_shared_stack);
-}
-
 std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedOptions& options, std::optional<Step> alike_from) {
   const std::int64_t needed = least_bytes_of_workers(options, alike_from), free = free_memory_bytes();
   if (needed > free)
@@ -72,26 +95,6 @@ std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedOptions& options,
   if (*alike_from == Step{0}) return std::make_unique<LockstepCluster>(options);
   return std::make_unique<FibersThenLockstep>(options, *alike_from);
 }
-
-namespace {
-
-// Workers whose durations are drawn together: fewer where a row is so long that nothing is gained.
-std::size_t rows_at_once(std::size_t length) {
-  constexpr std::size_t most_rows = 32, most_durations = 1 << 20;
-  return std::clamp(most_durations / std::max<std::size_t>(length, 1), std::size_t{1}, most_rows);
-}
-
-[[noreturn]] void fail_for_unlike(const Place& place) {
-  throw std::logic_error(fmt::format("workers that act alike do not call {}", place.operation));
-}
-
-Rank rank_at(std::size_t place) { return Rank{static_cast<int>(place)}; }
-
-void poll_interrupt() {
-  if (interrupted()) throw Interrupted();
-}
-
-}  // namespace
 
 bool LockstepCluster::can_simulate(const SimulatedOptions& options) {
   return options.training.time_only() && options.servers == 0 && !options.record && !options.outages &&
@@ -120,29 +123,41 @@ RunTotals LockstepCluster::run(const Program& work, const Program&) {
   return totals();
 }
 
-Gradient LockstepCluster::compute_gradients(Rank, const ModelStatePtr& at, const MicroBatch& first, int count) {
-  poll_interrupt();
+// Calls `take(begin, workers, rows)` for one block of workers after another: durations of micro-batches first.index ..
+// first.index + count - 1, a row for each worker.
+template <typename Take>
+void LockstepCluster::draw_rows(const MicroBatch& first, int count, const Take& take) {
   const auto length = static_cast<std::size_t>(count);
-  const std::size_t most = rows_at_once(length);
+  // Fewer workers at once where a row is so long that nothing is gained.
+  constexpr std::size_t most_rows = 32, most_durations = 1 << 20;
+  const std::size_t most = std::clamp(most_durations / std::max<std::size_t>(length, 1), std::size_t{1}, most_rows);
   drawn_rows_.resize(most * length);
-  const Duration room = never - met_at_;
   for (std::size_t begin = 0; begin < size(); begin += most) {
     const std::size_t workers = std::min(most, size() - begin);
     const std::span<Duration> rows(drawn_rows_.data(), workers * length);
     options_.compute_time.durations({.worker = rank_at(begin), .step = first.step, .count = workers},
                                     static_cast<std::uint32_t>(first.index), rows);
+    take(begin, workers, rows);
+  }
+}
+
+Gradient LockstepCluster::compute_gradients(Rank, const ModelStatePtr& at, const MicroBatch& first, int count) {
+  poll_interrupt();
+  const Duration room = never - met_at_;
+  const auto length = static_cast<std::size_t>(count);
+  draw_rows(first, count, [&](std::size_t begin, std::size_t workers, std::span<const Duration> rows) {
     for (std::size_t i = 0; i < workers; ++i) {
-      const Duration time = sum_of(rows.subspan(i * length, length));
+      const auto row = rows.subspan(i * length, length);
+      const Duration time = sum_of(row);
       Duration& spent = spent_[begin + i];
       spent = time > room - spent ? room : spent + time;
       // Where only the sum is so long, its micro-batches do end.
       if (!last_micro_batch_.empty())
-        last_micro_batch_[begin + i] =
-            first.index + count >= options_.micro_batches ? rows[i * length + length - 1] : Duration{};
-      if (time >= longest_duration && std::ranges::max(rows.subspan(i * length, length)) >= longest_duration)
+        last_micro_batch_[begin + i] = first.index + count >= options_.micro_batches ? row.back() : Duration{};
+      if (time >= longest_duration && std::ranges::max(row) >= longest_duration)
         is_lost_[rank_at(begin + i)] = any_lost_ = true;
     }
-  }
+  });
   if (!any_lost_) check_clock();
   computed_by_all_ += count;
   return Gradient(at, first, count, {});
@@ -150,7 +165,7 @@ Gradient LockstepCluster::compute_gradients(Rank, const ModelStatePtr& at, const
 
 std::optional<Gradient> LockstepCluster::compute_gradient(Rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                           const MicroBatch& samples, const Deadline& deadline) {
-  if (deadline.at_message) fail_for_unlike({.operation = "compute_gradient until a message", .at = {}});
+  if (deadline.at_message) fail_for_unlike("compute_gradient until a message");
   poll_interrupt();
   const bool is_drawn = drawn_.step == slot.step && slot.index >= drawn_.first && slot.index < drawn_.end();
   if (!is_drawn) draw(slot);
@@ -158,7 +173,9 @@ std::optional<Gradient> LockstepCluster::compute_gradient(Rank, const ModelState
   const Duration limit = deadline.at - met_at_;
   const bool ends = deadline.at != never && limit < longest_duration;
   const bool is_plain = ends && deadline.preempt == Preempt::discard;
-  const bool is_kept_by_any = is_plain ? add_times_until(limit, times) : add_times(deadline, times);
+  const bool is_kept_by_any = is_plain ? add_until(limit.count(), size(), times.data(), spent_.data(),
+                                                   discarded_.data(), computed_.data(), is_stopped_.data())
+                                       : add_times(deadline, times);
   const bool ends_step = slot.index + 1 >= options_.micro_batches;
   for (std::size_t i = 0; i < last_micro_batch_.size(); ++i)
     last_micro_batch_[i] = ends_step && !is_stopped_[i] ? times[i] : Duration{};
@@ -166,35 +183,7 @@ std::optional<Gradient> LockstepCluster::compute_gradient(Rank, const ModelState
   return Gradient(at, samples, {});
 }
 
-namespace {
-
-// See LockstepCluster::add_times. Without branches, so that it is vectorised.
-SYNCOPATE_VECTOR_CLONES
-bool add_until(std::int64_t limit, std::size_t workers, const Duration* times, Duration* spent, Duration* discarded,
-               std::int64_t* computed, std::int64_t* stopped) {
-  std::int64_t kept_by_any = 0;
-  for (std::size_t i = 0; i < workers; ++i) {
-    const std::int64_t start = spent[i].count(), end = start + times[i].count();
-    const std::int64_t is_going = 1 - stopped[i], kept = end < limit ? is_going : 0;
-    const std::int64_t stops_at = start < limit && is_going ? limit : start;
-    spent[i] = Duration{kept ? end : stops_at};
-    discarded[i] += Duration{kept ? 0 : stops_at - start};
-    computed[i] += kept;
-    stopped[i] = 1 - kept;
-    kept_by_any |= kept;
-  }
-  return kept_by_any != 0;
-}
-
-}  // namespace
-
-// The same where what is running is lost at the deadline, `limit` after the last meeting: DropCompute's inner loop.
-bool LockstepCluster::add_times_until(Duration limit, std::span<const Duration> times) {
-  return add_until(limit.count(), size(), times.data(), spent_.data(), discarded_.data(), computed_.data(),
-                   is_stopped_.data());
-}
-
-// Each worker that is still going takes its time. Whether somebody has computed the micro-batch to its end.
+// Each worker that is still going takes its time. Returns whether somebody has computed the micro-batch to its end.
 bool LockstepCluster::add_times(const Deadline& deadline, std::span<const Duration> times) {
   bool is_computed = false;
   for (std::size_t i = 0; i < size(); ++i) {
@@ -214,7 +203,7 @@ bool LockstepCluster::add_times(const Deadline& deadline, std::span<const Durati
   return is_computed;
 }
 
-// From this one to the end of a usual step, for all workers.
+// Draws from this one to the end of a usual step, for all workers.
 void LockstepCluster::draw(const MicroBatch& first) {
   constexpr int most_ahead = 64;
   drawn_.step = first.step;
@@ -222,16 +211,10 @@ void LockstepCluster::draw(const MicroBatch& first) {
   drawn_.count = std::clamp(options_.micro_batches - first.index, 1, most_ahead);
   const auto count = static_cast<std::size_t>(drawn_.count);
   drawn_.times.resize(count * size());
-  const std::size_t most = rows_at_once(count);
-  drawn_rows_.resize(most * count);
-  for (std::size_t begin = 0; begin < size(); begin += most) {
-    const std::size_t workers = std::min(most, size() - begin);
-    const std::span<Duration> rows(drawn_rows_.data(), workers * count);
-    options_.compute_time.durations({.worker = rank_at(begin), .step = first.step, .count = workers},
-                                    static_cast<std::uint32_t>(first.index), rows);
+  draw_rows(first, drawn_.count, [&](std::size_t begin, std::size_t workers, std::span<const Duration> rows) {
     for (std::size_t m = 0; m < count; ++m)
       for (std::size_t i = 0; i < workers; ++i) drawn_.times[m * size() + begin + i] = rows[i * count + m];
-  }
+  });
 }
 
 void LockstepCluster::check_clock() const {
@@ -242,11 +225,10 @@ void LockstepCluster::check_clock() const {
 
 StartedCollective LockstepCluster::start(Rank, Collective&& what, const Contribution& contribution, Place place) {
   using Kind = Collective::Kind;
-  if (!what.numbers.empty() || what.kind == Kind::all_gather)
-    fail_for_unlike({.operation = "collectives with numbers of their own", .at = place.at});
-  if (what.kind == Kind::partial_all_reduce) fail_for_unlike(place);
-  if (what.group_size) fail_for_unlike({.operation = "average in groups", .at = place.at});
-  if (started_) fail_for_unlike({.operation = "two collectives under way", .at = place.at});
+  if (!what.numbers.empty() || what.kind == Kind::all_gather) fail_for_unlike("collectives with numbers of their own");
+  if (what.kind == Kind::partial_all_reduce) fail_for_unlike(place.operation);
+  if (what.group_size) fail_for_unlike("average in groups");
+  if (started_) fail_for_unlike("two collectives under way");
   const bool has_part = what.kind != Kind::broadcast && !what.is_first_exchange();
   const AgreedProgress agreement = meet(what, has_part ? &contribution : nullptr, place);
   started_ = {.gradient = std::move(what.gradient), .model = nullptr, .agreement = agreement};
@@ -254,9 +236,8 @@ StartedCollective LockstepCluster::start(Rank, Collective&& what, const Contribu
   return {what.kind, std::nullopt, collectives_, contribution.step};
 }
 
-CollectiveResult LockstepCluster::finish(Rank, StartedCollective&&, Place place) {
-  if (!started_ || spent_.front() > Duration{})
-    fail_for_unlike({.operation = "finish with work since the start", .at = place.at});
+CollectiveResult LockstepCluster::finish(Rank, StartedCollective&&, Place) {
+  if (!started_ || spent_.front() > Duration{}) fail_for_unlike("finish with work since the start");
   return *std::exchange(started_, std::nullopt);
 }
 
@@ -292,7 +273,7 @@ Time LockstepCluster::end_of(const Collective& what, const CollectiveCall& call,
   return buckets.end(options_.network, call, met_at_);
 }
 
-// All that the workers bring, as one contribution.
+// Books the contributions of all workers as one.
 void LockstepCluster::book(const Contribution& part, StepRow& row) {
   std::int64_t kept_by_all = 0;
   for (std::size_t i = 0; i < size(); ++i) {
@@ -328,7 +309,7 @@ RunTotals LockstepCluster::totals() const {
   return totals;
 }
 
-// The order of its spans is not known any more, only what they come to.
+// Only the sums of its times are known, not their order.
 Book LockstepCluster::book_of(Rank worker, Duration since_meeting) const {
   const auto i = static_cast<std::size_t>(worker.value);
   const Duration busy = busy_[i] + spent_[i];
@@ -337,17 +318,13 @@ Book LockstepCluster::book_of(Rank worker, Duration since_meeting) const {
   book.pass(Activity::wait, book.now() + (until_arrivals_ + since_meeting - busy), {});
   book.pass(Activity::communicate, book.now() + communicating_, {});
   book.lose(discarded_[i]);
-  StepRow all_rows;  // closed long since
+  StepRow all_rows;  // closed before
   book.contribute({.kept = kept_[i], .planned = planned_}, all_rows);
   return book;
 }
 
-void LockstepCluster::report_steps(Rank, const Contribution&) {
-  fail_for_unlike({.operation = "report_steps", .at = {}});
+void LockstepCluster::fail_for_unlike(const char* operation) {
+  throw std::logic_error(fmt::format("workers that act alike do not call {}", operation));
 }
-void LockstepCluster::send(Rank, Rank, Message&&, Place place) { fail_for_unlike(place); }
-ReceivedMessage LockstepCluster::receive(Rank, std::optional<Rank>, Time, Place place) { fail_for_unlike(place); }
-void LockstepCluster::discard(Rank, const Work&) { fail_for_unlike({.operation = "discard", .at = {}}); }
-void LockstepCluster::keep(Rank, const Work&, Step) { fail_for_unlike({.operation = "keep", .at = {}}); }
 
 }  // namespace syncopate

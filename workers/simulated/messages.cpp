@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cassert>
 #include <stdexcept>
-#include <utility>
 
 namespace syncopate {
 
@@ -36,7 +34,7 @@ ReceivedMessage Mail::receive(Rank self, std::optional<Rank> from, Time until, c
   return take_first(receiver, from);
 }
 
-// Models are let go of at once, so that steps may go on in place.
+// Models are released at once, so that steps may go on in place.
 void Mail::take_back(Message* message) {
   message->model = nullptr;
   if (!message->gradient.terms().empty()) message->gradient = {};
@@ -53,7 +51,7 @@ void Mail::deliver(Rank to, Delivery* delivery) {
   SimulatedParticipant& receiver = stage_[to];
   const Message& message = *delivery;
   --receiver.in_flight;
-  // Who sends to a server that has ended has run ahead beyond the end of the run.
+  // A sender to a server that has ended has run ahead beyond the end of the run.
   const bool in_time = !(stage_.is_server(to) && receiver.ended);
   if (in_time && !stage_.is_server(message.from)) {
     stage_.bytes += message_bytes(message, stage_.options.training.parameter_bytes());
@@ -77,8 +75,7 @@ bool Mail::nobody_can_send_to(Rank rank, std::optional<Rank> from) const {
   return true;
 }
 
-// All are asked only where it may concern them: thousands of workers that leave one after another would be millions of
-// questions.
+// Asks all participants only if it may concern them: thousands of leaving workers would take millions of questions.
 void Mail::tell_of_leave(Rank left) {
   const bool concerns_all =
       stage_.is_server(left) || stage_[left].awaited > 0 || stage_.leaves + stage_.servers_left >= stage_.size() - 1;
@@ -95,13 +92,8 @@ void Mail::wake_if_in_vain(Rank rank) {
   stage_.resume(rank);  // also from a timed wait, whose event is then stale
 }
 
-void Mail::give_up(Rank rank) {
-  book_wait(rank, stage_.now());
-  stage_.resume(rank);
-}
-
-// Of a receiver until now. While what it has sent itself is under way, or in a queue in front of a link, it communicates,
-// and again from the time that what it receives now was sent. After the end of the run time passes without being booked.
+// Books a receiver's time until now. It communicates while its own messages are under way, or in a queue in front of a
+// link, and again from the time that the message it receives was sent. Time after the end of the run is not booked.
 void Mail::book_wait(Rank rank, Time sent) const {
   SimulatedParticipant& receiver = stage_[rank];
   if (stage_.now() <= receiver.book.now()) return;
@@ -140,7 +132,7 @@ void Traffic::begin_collective(Time at, const CollectiveCall& call, Event::Kind 
 void Traffic::enter_links(Assembly* assembly) {
   Crossing& crossing = crossings_[assembly];
   Route route = stage_.options.network.route(crossing.call);
-  // What is left of it occupies the links for the part that it is of the whole.
+  // A part that is left occupies the links for that part of the time.
   if (const Duration whole = length_of(route); crossing.length != whole && whole > Duration{}) {
     const double part = static_cast<double>(crossing.length.count()) / static_cast<double>(whole.count());
     for (Hop& hop : route) {
@@ -155,7 +147,7 @@ void Traffic::enter_links(Assembly* assembly) {
     stage_.schedule_end(crossing.transit.progress.head, Event::Kind::enter_links, assembly);
 }
 
-// Where the network is not plain: messages may wait on links, and their costs may vary.
+// For networks that are not plain: messages may wait on links, and their costs may vary.
 void Traffic::send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery) {
   Transit& transit = delivery->transit = {.payload = bytes};
   transit.progress.tail = delivery->sent;
@@ -178,12 +170,6 @@ void Traffic::send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery)
     advance(to, delivery, delivery->sent);
 }
 
-MessageCall Traffic::call_of(Rank to, const Delivery& delivery) const {
-  MessageCall call{.from = delivery.from, .to = to, .payload = delivery.transit.payload, .regions = regions_};
-  if (varies_) call.number = delivery.transit.number;
-  return call;
-}
-
 void Traffic::advance(Rank to, Delivery* delivery, Time at) {
   Transit& transit = delivery->transit;
   const Ends ends{delivery->from, to};
@@ -199,7 +185,7 @@ void Traffic::advance(Rank to, Delivery* delivery, Time at) {
       Time& next = is_through ? transit.progress.tail : transit.progress.head;
       next = in_order(delivery->from, to, transit.stages, next);
     } else if (transit.stages + 1 == route.size()) {
-      // What one server sends comes to a worker in the order in which it was sent, and nothing else does.
+      // A worker gets messages of one server alone, in the order of sending.
       if (has_one_source_ && !stage_.is_server(to))
         is_through = pass(transit, route, transit.progress.head, ends);
       else
@@ -224,7 +210,7 @@ bool Traffic::pass(Transit& transit, const Route& route, Time at, std::optional<
   return transit.stages == route.size();
 }
 
-// On one connection nothing overtakes what was sent before it, however costs vary.
+// On one connection no message overtakes an earlier one, however costs vary.
 Time Traffic::in_order(Rank from, Rank to, std::size_t stages, Time at) {
   Time& last = sent_until_[{from, to, stages}];
   return last = std::max(last, at);

@@ -1,7 +1,4 @@
-// Collectives and messages on the network of the simulated cluster. Where links are shared, what comes to one that
-// several use does so in an event of its own: fibers run ahead of each other in virtual time, and a link serves in its
-// order. A sender's own way out needs none, since a fiber is in order with itself; only what it sends while a
-// collective of its own is under way may come to its link after that.
+// The network and the messages of the simulated cluster.
 #pragma once
 
 #include <algorithm>
@@ -13,20 +10,21 @@
 #include <vector>
 
 #include "workers/simulated/simulation_state.hpp"
-#include "workers/time/network.hpp"
 
 namespace syncopate {
 
+// Collectives and messages on the network. Fibers run ahead of each other in virtual time, but a shared link serves in
+// the order of time, so each arrival at it is an event. A sender's own way out needs none, since a fiber is in order
+// with itself; only messages sent while a collective of its own is under way may come to its link after that.
 class Traffic {
  public:
   explicit Traffic(Stage& stage);
 
-  // The event `end` comes once a collective that begins at `at` is over. An assembly has one at a time; null: of partial
-  // sums, which have one at a time too.
+  // The event `end` ends a collective that begins at `at`. An assembly has one at a time; so have partial sums (null).
   void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Assembly* assembly) {
     begin_collective(at, call, end, assembly, stage_.options.network.collective(call));
   }
-  // The same where part of it has overlapped what was before: it takes `length` from `at` on.
+  // The same for one that has partly overlapped computation: it takes `length` from `at` on.
   void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Assembly* assembly, Duration length);
   // The number of the next collective of all workers: costs may vary by it.
   std::int64_t next_collective() { return collectives_begun_++; }
@@ -44,7 +42,7 @@ class Traffic {
     stage_.schedule(arrival, Event::Kind::deliver, to, delivery);
   }
 
-  // When the last message that this participant has sent so far has arrived; while that is not known, later than now.
+  // When the participant's last message so far has arrived; `never` while that is not known.
   Time last_arrival(Rank of) const {
     if (own_.empty()) return stage_[of].last_arrival;
     const Own& own = own_[static_cast<std::size_t>(of.value)];
@@ -55,21 +53,20 @@ class Traffic {
   void enter_link(Rank to, Delivery* delivery) { advance(to, delivery, stage_.now()); }
   void enter_links(Assembly* assembly);
 
-  // Of who has ended: after the last of its messages has arrived; while some are on links, that is not known.
+  // A participant that has ended leaves after its last message; nothing is scheduled while some are on links.
   void schedule_leave(Rank rank);
 
  private:
-  // A participant's own links, and what it has sent. Half a cache line: with thousands of participants fetching these is
-  // what an event on a link costs.
+  // A participant's own links, and its messages. Half a cache line: fetching it is the cost of an event on a link.
   struct Own {
-    Time free[2] = {};        // the way out and the way in: the end of what they have taken on
-    Time last_arrival{};      // of what it has sent
+    Time free[2] = {};        // when the way out and the way in are free
+    Time last_arrival{};      // of its messages
     std::int32_t on_way = 0;  // messages whose arrival is not known yet
   };
   struct Ends {
     Rank from{}, to{};
   };
-  // A collective on its way, and the event at its end.
+  // A collective on links, and the event at its end.
   struct Crossing {
     CollectiveCall call;
     Event::Kind end{};
@@ -82,13 +79,16 @@ class Traffic {
     if (own_.empty()) own_.resize(static_cast<std::size_t>(std::max(stage_.size(), stage_.options.workers + 1)));
   }
   [[gnu::noinline]] void send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery);
-  MessageCall call_of(Rank to, const Delivery& delivery) const;
-  // Takes the next stage of a way that has one at this time; whether it was the last.
+  MessageCall call_of(Rank to, const Delivery& delivery) const {
+    MessageCall call{.from = delivery.from, .to = to, .payload = delivery.transit.payload, .regions = regions_};
+    if (varies_) call.number = delivery.transit.number;
+    return call;
+  }
+  // Enters the next stage of a route at this time. Returns whether it was the last.
   bool pass(Transit& transit, const Route& route, Time at, std::optional<Ends> ends = std::nullopt);
   void advance(Rank to, Delivery* delivery, Time at);
   Time in_order(Rank from, Rank to, std::size_t stages, Time at);
-  // When all links of a stage are free for who comes to them now. They are then taken for as long as it says. `ends`: of
-  // a message; a collective has none.
+  // Occupies all links of a stage, and returns from when on. `ends`: of a message; a collective has none.
   Time occupy(const Hop& hop, Time at);
   Time occupy_own(int link, Duration occupied, Time at, std::optional<Ends> ends);
 
@@ -97,25 +97,24 @@ class Traffic {
   const bool has_links_;
   const bool varies_;
   const bool is_plain_;             // the cost of a message depends on nothing but its ends and size
-  const bool has_one_source_;       // what comes to a worker comes from one server alone
+  const bool has_one_source_;       // a worker gets messages from one server alone
   std::vector<Own> own_;            // by rank, once something is sent over links
-  std::vector<Time> uplinks_;       // likewise by group, the way up and the way down
-  Time latest_{};                   // of what all links of workers and groups have taken on
-  Time all_until_{};                // the end of what they have taken on all together
-  std::vector<std::int64_t> sent_;  // by rank: messages; none where costs do not vary
+  std::vector<Time> uplinks_;       // when they are free, by group, the way up and the way down
+  Time latest_{};                   // when all links of workers and groups are free
+  Time all_until_{};                // the end of what they carry all together
+  std::vector<std::int64_t> sent_;  // messages by rank; empty where costs do not vary
   std::map<Assembly*, Crossing> crossings_;
-  std::map<std::tuple<Rank, Rank, std::size_t>, Time> sent_until_;  // from, to, hop: the latest on this connection
+  std::map<std::tuple<Rank, Rank, std::size_t>, Time> sent_until_;  // the latest by connection (from, to, hop)
   std::int64_t collectives_begun_ = 0;                              // of all workers
 };
 
-// Messages of the simulated cluster. They arrive at send time plus the network's cost, in (time, number) order; sending
-// does not block.
+// Messages arrive at send time plus the network's cost, in (time, number) order; sending does not block.
 class Mail final : private MessagePool {
  public:
   Mail(Stage& stage, Traffic& traffic, DurationsAhead& durations)
       : stage_(stage), traffic_(traffic), durations_(durations) {}
 
-  // Inlined, as is all that a message passes: calls would reach deeper into a cold stack.
+  // Inlined, like all functions that a message passes: calls would reach deeper into a cold stack.
   void send(Rank from, Rank to, Message&& message, const Place& place) {
     if (to.value < 0 || to.value >= stage_.size()) fail_for_rank(from, to, place);
     message.from = from;
@@ -126,19 +125,20 @@ class Mail final : private MessagePool {
       ++stage_.messages;
     }
     ++stage_[to].in_flight;
-    // Models for the result alone come after the run, as evaluations do: they keep their place on the links, and take
-    // no transfer.
+    // Models for the result alone come after the run, as evaluations do: they pass the links in no time.
     const Bytes transferred = message.kind == Message::Kind::last_model ? Bytes{} : bytes;
     traffic_.send(from, to, transferred, make_delivery(std::move(message), stage_[from].book.now()));
   }
   // See Cluster::receive.
   ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, const Place& place);
 
-  // An event: what was sent has arrived.
+  // Events: a message has arrived; nothing came in the time that a receiver would wait.
   void deliver(Rank to, Delivery* delivery);
-  // An event: nothing came in the time that a receiver would wait.
-  void give_up(Rank rank);
-  // Somebody has left: those who waited for a message from there, and servers, learn of it now.
+  void give_up(Rank rank) {
+    book_wait(rank, stage_.now());
+    stage_.resume(rank);
+  }
+  // Tells servers, and those who wait for a message from there, that somebody has left.
   void tell_of_leave(Rank left);
 
  private:

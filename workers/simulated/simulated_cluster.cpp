@@ -2,11 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <utility>
-
-#include "workers/cluster/cluster.hpp"
-
 namespace syncopate {
 
 MicroBatches::MicroBatches(Stage& stage, DurationsAhead& durations, PausesUnderWay& pauses)
@@ -23,18 +18,6 @@ MicroBatches::MicroBatches(Stage& stage, DurationsAhead& durations, PausesUnderW
                         .may_lose_state = stage.options.outages->loses_state(worker),
                         .has_lost_state = false,
                         .met = {}};
-}
-
-bool MicroBatches::may_lose_state(Rank rank) const {
-  return !outages_.empty() && !stage_.is_server(rank) && outages_[rank].may_lose_state;
-}
-
-bool MicroBatches::has_lost_state(Rank rank) {
-  return !outages_.empty() && std::exchange(outages_[rank].has_lost_state, false);
-}
-
-Duration MicroBatches::down_beyond(Rank worker, Time time) const {
-  return outages_.empty() ? Duration{} : outages_[worker].down_beyond(time);
 }
 
 std::optional<Gradient> MicroBatches::compute(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
@@ -88,7 +71,7 @@ Gradient MicroBatches::compute_each(Rank rank, const ModelStatePtr& at, const Mi
   return sum;
 }
 
-// A message that is there when the time is up has ended it.
+// A message that is there when the time is up ends it.
 std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                             const MicroBatch& samples, const Deadline& deadline) {
   SimulatedParticipant& participant = stage_[rank];
@@ -122,7 +105,7 @@ std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const Mod
   return Gradient(at, samples, spent);
 }
 
-// Micro-batches that meet outages. Nothing where no outage begins before the micro-batch would end.
+// Nothing if no outage begins before the micro-batch would end.
 std::optional<Passage> MicroBatches::meet_outages(Rank rank, const MicroBatch& slot, const MicroBatch& samples,
                                                   const Deadline& deadline) {
   SimulatedParticipant& participant = stage_[rank];
@@ -136,7 +119,7 @@ std::optional<Passage> MicroBatches::meet_outages(Rank rank, const MicroBatch& s
   return deadline.at_message ? wait_for_message(rank, planned) : planned;
 }
 
-// Books the whole passage at once: what was worked on is known to be kept or lost only at its end.
+// Books the whole passage at once: only at its end it is known whether the work is kept or lost.
 std::optional<Gradient> MicroBatches::pass_through(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                    const MicroBatch& samples, const Passage& passage) {
   SimulatedParticipant& participant = stage_[rank];
@@ -157,13 +140,18 @@ std::optional<Gradient> MicroBatches::pass_through(Rank rank, const ModelStatePt
   return Gradient(at, samples, passage.worked);
 }
 
-// What comes of the planned passage if a message may end it.
+// The planned passage as it goes if a message may end it.
 Passage MicroBatches::wait_for_message(Rank rank, const Passage& planned) {
   SimulatedParticipant& participant = stage_[rank];
   Passage passage{.end = participant.book.now()};
   for (const auto& [end, down] : planned.pieces) {
     const Time begin = passage.end;
-    if (down || participant.inbox.empty()) wait_until(rank, end, !down);
+    if (down || participant.inbox.empty()) {
+      participant.computing = true;
+      participant.interruptible = !down;
+      stage_.suspend_until(rank, end, {down ? "an outage" : "a micro-batch", SourceLine::current()});
+      participant.computing = participant.interruptible = false;
+    }
     const bool is_cancelled = !down && !participant.inbox.empty();
     // A message that was there before is older than the worker's clock.
     passage.end = is_cancelled ? std::clamp(stage_.now(), begin, end) : end;
@@ -179,14 +167,6 @@ Passage MicroBatches::wait_for_message(Rank rank, const Passage& planned) {
   return passage;
 }
 
-void MicroBatches::wait_until(Rank rank, Time until, bool interruptible) {
-  SimulatedParticipant& participant = stage_[rank];
-  participant.computing = true;
-  participant.interruptible = interruptible;
-  stage_.suspend_until(rank, until, {interruptible ? "a micro-batch" : "an outage", SourceLine::current()});
-  participant.computing = participant.interruptible = false;
-}
-
 void OpenRows::contribute(Rank worker, const Contribution& part) {
   last_[worker] = part.step;
   auto& [row, workers] = open_[part.step];
@@ -197,12 +177,7 @@ void OpenRows::contribute(Rank worker, const Contribution& part) {
   close_complete();
 }
 
-void OpenRows::leave(Rank worker) {
-  ++ended_after_[last_[worker]];
-  close_complete();
-}
-
-// Those to which nobody will add any more, in the order of the steps.
+// Closes rows to which nobody will add any more, in the order of the steps.
 void OpenRows::close_complete() {
   while (!open_.empty()) {
     const auto& [step, open] = *open_.begin();
@@ -229,7 +204,7 @@ SimulatedCluster::SimulatedCluster(const SimulatedOptions& options)
   if (servers().regions > 0) served_left_ = ByRank<int>(stage_.size());
 }
 
-// The programs that have not ended hold what the parts have given them.
+// Programs that have not ended hold objects of the parts.
 SimulatedCluster::~SimulatedCluster() { stage_.clear(); }
 
 RunTotals SimulatedCluster::run(const Program& work, const Program& serve) {
@@ -258,19 +233,14 @@ void SimulatedCluster::begin(Rank rank, const Program& program) {
     if (!is_server(rank)) {
       ++stage_.ended_workers;
       open_rows_.leave(rank);
-    } else {
-      end_run_with_servers();
+    } else {  // the run ends with the last server
+      Time end = start_time;
+      for (const Rank server : stage_.servers())
+        end = stage_[server].ended ? std::max(end, stage_[server].book.now()) : never;
+      stage_.run_ended_at = end;
     }
     traffic_.schedule_leave(rank);
   });
-}
-
-// If all of them have ended.
-void SimulatedCluster::end_run_with_servers() {
-  Time end = start_time;
-  for (const Rank server : stage_.servers())
-    end = stage_[server].ended ? std::max(end, stage_[server].book.now()) : never;
-  stage_.run_ended_at = end;
 }
 
 void SimulatedCluster::event_loop() {
@@ -284,8 +254,7 @@ void SimulatedCluster::event_loop() {
     stage_.poll_interrupt();
     handle(event);
   }
-  // When the servers have ended the run is over, whatever workers are still lost in. Without a server it
-  // is over when all have ended who are not lost.
+  // The run is over when the servers have ended; without a server, when all workers have ended that are not lost.
   bool has_ended = true, has_anybody_ended = false;
   for (const Rank rank : servers() > 0 ? stage_.servers() : stage_.workers()) {
     has_ended &= stage_[rank].ended || stage_[rank].lost;
@@ -296,9 +265,9 @@ void SimulatedCluster::event_loop() {
   stage_.clear();
 }
 
-// With thousands of workers nothing of the next one is in a near cache. While the present event is handled, the
-// stack of the fiber of an event soon after it comes, and what has to be looked at to find those of later ones.
-// In one piece: a function that does nothing but fetch has no effect for the compiler, which leaves out calls of it.
+// With thousands of workers nothing of the next one is in a near cache. This fetches the stack of the fiber of an event
+// soon after the present one, and the memory that leads to the stacks of later ones. It is one function with a local
+// lambda: the compiler leaves out calls of functions that do nothing but fetch.
 void SimulatedCluster::fetch_what_comes_next() const {
   constexpr std::size_t soon = 2, later = 4;  // so many events ahead
   const auto fetch = [](const void* from, int lines) {
@@ -326,39 +295,27 @@ void SimulatedCluster::fetch_what_comes_next() const {
 }
 
 void SimulatedCluster::handle(const Event& event) {
-  switch (event.kind) {
-    case Event::Kind::resume: {
-      SimulatedParticipant& participant = stage_[event.rank];
-      if (participant.wake != event.number) return;  // something else has ended that wait
-      if (participant.computing)                     // and books its time itself
-        stage_.resume(event.rank);
-      else
-        mail_.give_up(event.rank);
-      break;
-    }
-    case Event::Kind::deliver:
-      mail_.deliver(event.rank, event.delivery);
-      break;
-    case Event::Kind::finish_collective:
-      gatherings_.end_collective(*event.assembly);
-      break;
-    case Event::Kind::arrive_partial:
-      stage_.resume(event.rank);
-      break;
-    case Event::Kind::finish_partial:
-      partial_sums_.end_sum();
-      break;
-    case Event::Kind::enter_link:
-      traffic_.enter_link(event.rank, event.delivery);
-      break;
-    case Event::Kind::enter_links:
-      traffic_.enter_links(event.assembly);
-      break;
-    case Event::Kind::leave:
-      leave(event.rank);
-      break;
-  }
+  const Rank rank = event.rank;
+  if (event.kind == Event::Kind::resume && stage_[rank].wake != event.number) return;  // that wait has ended before
   ++events_;
+  switch (event.kind) {
+    case Event::Kind::resume:  // a computing worker books its time itself
+      return stage_[rank].computing ? stage_.resume(rank) : mail_.give_up(rank);
+    case Event::Kind::deliver:
+      return mail_.deliver(rank, event.delivery);
+    case Event::Kind::finish_collective:
+      return gatherings_.end_collective(*event.assembly);
+    case Event::Kind::arrive_partial:
+      return stage_.resume(rank);
+    case Event::Kind::finish_partial:
+      return partial_sums_.end_sum();
+    case Event::Kind::enter_link:
+      return traffic_.enter_link(rank, event.delivery);
+    case Event::Kind::enter_links:
+      return traffic_.enter_links(event.assembly);
+    case Event::Kind::leave:
+      return leave(rank);
+  }
 }
 
 void SimulatedCluster::leave(Rank rank) {
@@ -374,24 +331,12 @@ void SimulatedCluster::leave(Rank rank) {
   mail_.tell_of_leave(rank);
 }
 
-int SimulatedCluster::workers_left(Rank rank) {
-  stage_[rank].leaves_told = stage_.leaves_to_tell();
-  if (served_left_.empty()) return workers() - stage_.leaves;
-  return servers().number_served_by(rank, workers()) - served_left_[rank];
-}
-
-void SimulatedCluster::report_steps(Rank rank, const Contribution& contribution) {
-  open_rows_.contribute(rank, contribution);
-}
-
 void SimulatedCluster::keep(Rank, const Work& work, Step staleness) {
   const auto steps = static_cast<std::size_t>(staleness.value());
   if (staleness_.size() <= steps) staleness_.resize(steps + 1);
   ++staleness_[steps];
   stage_[work.worker].book.keep(work);
 }
-
-void SimulatedCluster::discard(Rank, const Work& work) { stage_[work.worker].book.lose(work.time); }
 
 std::string SimulatedCluster::explain_deadlock() const {
   Deadlock deadlock{.at = stage_.now()};
@@ -407,9 +352,9 @@ std::string SimulatedCluster::explain_deadlock() const {
   return explain(deadlock);
 }
 
-// T is the end of the last worker. With servers it is their end, or the last collective of workers after it; what they
-// have sent may still be under way. With partial all-reduces it is the last time that workers met. Who is beyond has run
-// ahead with a computation that came too late, and is cut off at T.
+// T is the end of the last worker. With servers it is their end, or the last collective of workers after it; messages
+// of workers may still be under way. With partial all-reduces it is the last time that workers met. A worker beyond T
+// has run ahead with a computation that came too late, and is cut off at T.
 RunTotals SimulatedCluster::totals() {
   RunTotals totals;
   const bool with_servers = servers() > 0;

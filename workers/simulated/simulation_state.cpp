@@ -1,13 +1,14 @@
 #include "workers/simulated/simulation_state.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <utility>
-
 #include "workers/cluster/cluster.hpp"
 
 namespace syncopate {
+
+namespace {
+
+constexpr int long_step = 1 << 15;  // micro-batches: drawing several such steps at once gains nothing and takes memory
+
+}  // namespace
 
 Stage::Stage(const SimulatedOptions& given)
     : options(given),
@@ -20,27 +21,12 @@ Stage::Stage(const SimulatedOptions& given)
   for (const Rank rank : everybody()) participants_[rank].book = Book(rank, start_time, spans);
 }
 
-std::string Stage::name(Rank rank) const {
-  if (!is_server(rank)) return fmt::format("worker {}", rank.value);
-  return options.servers.name_of(rank, options.workers);
-}
-
 void Stage::fail_for_end_of_clock(Rank rank) const { throw RunFailure(explain_end_of_clock(name(rank))); }
 
 void Stage::add_duration(Rank rank, const MicroBatch& slot, Duration duration) {
   const Duration added = options.compute_time.added(rank, slot.step, static_cast<std::uint32_t>(slot.index));
   options.record->durations->push_back({rank, slot.step, slot.index, duration, added});
 }
-
-void Stage::clear() {
-  for (SimulatedParticipant& participant : participants_) participant.fiber.reset();
-}
-
-namespace {
-
-constexpr int long_step = 1 << 15;  // micro-batches: drawing several such steps at once gains nothing and takes memory
-
-}  // namespace
 
 Duration DurationsAhead::of_step(const MicroBatch& first, int count) {
   SameStep& ahead = same_;
@@ -57,7 +43,7 @@ Duration DurationsAhead::of_step(const MicroBatch& first, int count) {
   return ahead.times[0];
 }
 
-// For this worker and those after it.
+// Draws for this worker and those after it.
 void DurationsAhead::draw_same_step(const MicroBatch& first, int count) {
   SameStep& ahead = same_;
   ahead.first_worker = first.worker.value;
@@ -77,7 +63,7 @@ Duration DurationsAhead::of_own_step(const MicroBatch& first, int count) {
   }
   if (own_.empty()) own_ = ByRank<OwnSteps>(workers_);
   OwnSteps& ahead = own_[first.worker];
-  // Of a worker that has not asked for the step before, it is not known whether it goes on like this.
+  // A worker that has not asked for the step before may not go on like this.
   const bool goes_on = first.step == ahead.asked + 1 && !compute_time_.can_run_out() && count <= long_step;
   ahead.asked = first.step;
   const Step::Rep place = (first.step - (ahead.end - most)).value();
@@ -132,19 +118,14 @@ void DurationsAhead::draw_one_by_one(OneByOne& ahead, const MicroBatch& first, i
   compute_time_.durations(first.worker, first.step, index, ahead.times);
 }
 
-Duration PausesUnderWay::sleep_after(const MicroBatch& slot) const {
-  if (none()) return {};
-  return stage_.options.pauses->sleep(slot.worker, slot.step, static_cast<std::uint32_t>(slot.index));
-}
-
 void PausesUnderWay::begin_one(Rank worker, const MicroBatch& slot, const Deadline& deadline) {
   pauses_[worker] = {.sleep = sleep_after(slot),
                      .cut_at = deadline.at,
                      .trailing_until = later(stage_[worker].book.now(), stage_.options.pauses->trailing())};
 }
 
-// The sleep, of which the deadline leaves what lies before it, and the trailing work beside it. A sleep that is cut
-// ends past the deadline, as real ones do, so that no check takes it for in time.
+// The deadline cuts the sleep; trailing work goes on beside it. A cut sleep ends past the deadline, as real ones do, so
+// that no check takes it for in time.
 void PausesUnderWay::end_one(Rank worker) {
   const Time now = stage_[worker].book.now();
   const Pause pause = std::exchange(pauses_[worker], {});

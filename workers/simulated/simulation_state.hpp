@@ -1,5 +1,4 @@
-// What the parts of the simulated cluster share: the participants and their fibers, the calendar of what is going to
-// happen, and what the run has come to so far.
+// The state that the parts of the simulated cluster share: participants with their fibers, events, and counts.
 //
 // Each participant runs ahead in its own virtual time (its book's) and meets the others in events alone, which come in
 // the order of time, then of their numbers.
@@ -28,11 +27,11 @@
 
 namespace syncopate {
 
-// What a simulated cluster is made of. The references outlive it.
+// The references outlive the cluster.
 struct SimulatedOptions {
   int workers = 1;
   Servers servers{};
-  int micro_batches = 1;  // usual number per step: so many durations are drawn at once
+  int micro_batches = 1;  // usual number per step, whose durations are drawn at once
   const ComputeTime& compute_time;
   const NetworkModel& network;
   Training& training;
@@ -40,22 +39,21 @@ struct SimulatedOptions {
   RunRecord* record = nullptr;          // null: nothing is recorded
   const OutagePlan* outages = nullptr;  // null: there are none
   const Pauses* pauses = nullptr;       // null: there are none; not together with servers or outages
-  // There are neither collectives nor messages between workers, which are refused then: what comes to a worker comes from
-  // servers, and of one server in the order of sending, which saves an event for each message.
+  // Promises that there are neither collectives nor messages between workers; they are refused then. Messages of one
+  // server come to a worker in the order of sending, which saves an event for each.
   bool only_servers_send_to_workers = false;
-  // More participants than that run on one stack in turn (StackPool): to copy what a suspended one has there costs less
-  // than the page tables of stacks that lie far apart. An event of asynchronous SGD among 16,384 takes 0.8 times as long.
+  // More participants run on one stack in turn (StackPool): copying a suspended one's part costs less than the page
+  // tables of stacks that lie far apart. An event of asynchronous SGD among 16,384 takes 0.8 times as long.
   std::size_t most_own_stacks = 8192;
 };
 
-// A worker or server of the simulated cluster: its fiber, what it waits for, what has arrived, and its book.
-// How far something has come on its way over links.
+// The progress of a transfer over links.
 struct Transit {
   TransferTimes progress{};
   Bytes payload{};
-  std::size_t stages = 0;                   // of its way, that it has entered
+  std::size_t stages = 0;                   // entered so far
   std::int64_t number = 0;                  // among its sender's messages, where costs vary
-  std::optional<Duration> last_occupied{};  // of its last stage, the receiver's way in, where that alone is left
+  std::optional<Duration> last_occupied{};  // by the last stage, the receiver's way in, where that alone is left
 };
 
 // A message on its way. Two cache lines, and a third one where links are shared.
@@ -71,8 +69,8 @@ static_assert(sizeof(Delivery) == 192);
 // Whether a participant waits for a message, and whose.
 enum class Receiving : std::uint8_t { nothing, of_anybody, of_one };
 
-// With thousands of workers the cost of a step is that of fetching their memory, so what is touched together stands
-// in one cache line.
+// A worker or server of the simulated cluster. With thousands of workers the cost of a step is that of fetching their
+// memory, so members that are touched together stand in one cache line.
 struct alignas(64) SimulatedParticipant {
   std::optional<Fiber> fiber;
   std::optional<Place> waits_for{};  // none: it runs
@@ -84,13 +82,13 @@ struct alignas(64) SimulatedParticipant {
   bool left : 1 = false;           // and the clock has come to that
   bool lost : 1 = false;           // in a micro-batch that never ends
   std::uint16_t awaits = 0;        // the collective whose end it waits for (Gathering::id); 0: none
-  Time last_arrival{};             // of what it has sent: it leaves after that
+  Time last_arrival{};             // of its messages: it leaves after that
   Inbox<Delivery> inbox;           // in (time, number) order
   int in_flight = 0;               // messages sent to it, not yet arrived
-  int awaited = 0;                 // who waits for a message from here alone
+  int awaited = 0;                 // others that wait for a message from here alone
   int leaves_told = 0;             // a server: of those that have left
   int started = 0;                 // collectives of all workers
-  int collectives_under_way = 0;   // of any, that it has started and not finished, without waiting in them since
+  int collectives_under_way = 0;   // of any members, that it has started and not finished
   Book book;
   std::uint64_t wake = 0;  // number of the event that ends its present wait; 0: none
 
@@ -136,12 +134,11 @@ class Stage {
   int size() const { return participants_.size(); }
   Ranks everybody() const { return Ranks(size()); }
   Ranks workers() const { return Ranks(options.workers); }
-  // Those who can send to a worker of a method with servers; of one without: all.
   Ranks servers() const { return Ranks(Rank{options.workers}, options.servers); }
   bool is_server(Rank rank) const { return rank.value >= options.workers; }
-  std::string name(Rank rank) const;
+  std::string name(Rank rank) const { return options.servers.name_of(rank, options.workers); }
 
-  // The time of the event that is handled; programs that run may have run ahead of it.
+  // The time of the present event; programs may have run ahead of it.
   Time now() const { return now_; }
   std::uint64_t schedule(Time at, Event::Kind kind, Rank rank, Delivery* delivery = nullptr) {
     events_.push({at, next_event_, {delivery}, rank, kind});
@@ -167,13 +164,13 @@ class Stage {
   }
   void advance_to(Time now) { now_ = now; }
 
-  // From within a participant's program: waits until somebody resumes it.
+  // Called from within a participant's program: waits until somebody resumes it.
   static void suspend(SimulatedParticipant& participant, const Place& place) {
     participant.waits_for = place;
     participant.fiber->suspend();
     participant.waits_for.reset();
   }
-  // The same; goes on at `at`, unless something else ends the wait before.
+  // The same, until `at` at the latest.
   void suspend_until(Rank rank, Time at, const Place& place) {
     SimulatedParticipant& participant = participants_[rank];
     participant.wake = next_event_++;
@@ -195,21 +192,23 @@ class Stage {
     constexpr int calls_between_polls = 256;
     if (++calls_since_poll_ % calls_between_polls == 0 && interrupted()) throw Interrupted();
   }
-  // How long a micro-batch has taken, where that is recorded. Inlined, it costs a branch where it is not.
+  // Inlined, it costs a branch where nothing is recorded.
   void record_duration(Rank rank, const MicroBatch& slot, Duration duration) {
     if (options.record && options.record->durations) add_duration(rank, slot, duration);
   }
-  // Destroys the fibers, which unwinds the programs that have not ended.
-  void clear();
+  // Destroys the fibers, which unwinds programs that have not ended.
+  void clear() {
+    for (SimulatedParticipant& participant : participants_) participant.fiber.reset();
+  }
 
-  // Where exchanges overlap the backward pass: of each worker, its last micro-batch that was kept.
+  // Where exchanges overlap the backward pass: each worker's last micro-batch that was kept.
   struct LastMicroBatch {
     Time end{};
     Duration duration{};
     bool ends_step = false;  // it was the last one planned
   };
   ByRank<LastMicroBatch> last_micro_batches;  // else empty
-  // How long the last micro-batch of a step took that the worker has come out of just now; 0: it has not.
+  // How long the last micro-batch of a step took, if the worker has come out of it just now; else 0.
   Duration last_micro_batch_of(Rank rank) const {
     const LastMicroBatch& last = last_micro_batches[rank];
     return last.ends_step && last.end == participants_[rank].book.now() ? last.duration : Duration{};
@@ -224,7 +223,7 @@ class Stage {
   int leaves = 0;         // workers that have left
   int servers_left = 0;
   Time run_ended_at = never;  // by its servers, when the last of them has ended
-  // Those that servers are told of: where servers have servers, of them too.
+  // Servers are told of these; with regional servers, of servers too.
   int leaves_to_tell() const { return leaves + (options.servers.regions > 0 ? servers_left : 0); }
   std::exception_ptr failure;  // of a program
   StackPool stacks;
@@ -241,21 +240,20 @@ class Stage {
   ByRank<SimulatedParticipant> participants_;  // destroyed before the stacks of its fibers
 };
 
-// Durations of micro-batches on the simulated cluster. Each is a pure function of its place, so that those that are
-// going to be asked for may be drawn together, which is several times cheaper. Three habits of asking are known:
-// workers that ask one after another for the same whole step, a worker that asks for one whole step after another, and
-// one that asks for the micro-batches of a step one by one.
+// Durations of micro-batches on the simulated cluster. Each is a pure function of its place, so that those needed next
+// may be drawn together, which is several times cheaper. It knows three patterns: workers that ask one after another
+// for the same whole step, a worker that asks for one whole step after another, or for micro-batches one by one.
 class DurationsAhead {
  public:
-  // micro_batches: usual number per step.
+  // `micro_batches`: usual number per step.
   DurationsAhead(const ComputeTime& compute_time, int workers, int micro_batches)
       : compute_time_(compute_time), workers_(workers), micro_batches_(micro_batches) {}
 
   Duration of(const MicroBatch& micro_batch);
-  // Of micro-batches first.index .. first.index + count - 1 of a step; longest_duration if one of them never ends.
+  // The sum over micro-batches first.index .. first.index + count - 1; longest_duration if one of them never ends.
   Duration of_step(const MicroBatch& first, int count);
 
-  // To be called where a worker is likely to ask for its next step soon.
+  // Call it where a worker is likely to ask for its next step soon.
   void draw_before_asked(Rank worker) {
     if (!own_.empty()) draw_next_steps(worker);
   }
@@ -267,7 +265,7 @@ class DurationsAhead {
   // A whole step of some workers in a row.
   struct SameStep {
     static constexpr int most_workers = 32;
-    MicroBatch asked;  // last
+    MicroBatch asked;  // asked for last
     int count = 0;
     int first_worker = 0;
     int workers = 0;
@@ -276,8 +274,8 @@ class DurationsAhead {
   // The next whole steps of one worker. One cache line.
   struct alignas(64) OwnSteps {
     static constexpr int most_steps = 6;
-    Step end{-1};                              // of those that are drawn
-    Step asked{-1};                            // for last
+    Step end{-1};                              // of the drawn ones
+    Step asked{-1};                            // asked for last
     std::array<Duration, most_steps> times{};  // of steps end - 6 .. end - 1; 0: not drawn
   };
   // Micro-batches of one step of one worker.
@@ -299,18 +297,21 @@ class DurationsAhead {
   int micro_batches_;
   SameStep same_;
   ByRank<OwnSteps> own_;         // empty until somebody asks
-  ByRank<OneByOne> one_by_one_;  // likewise
+  ByRank<OneByOne> one_by_one_;  // empty until somebody asks
   std::vector<Duration> drawn_;  // scratch
 };
 
-// Pauses of the simulated cluster (workers/time/compute_time.hpp): a micro-batch leaves one behind, and what the worker
-// does next waits for it. The time counts as computing: it belongs to the micro-batch before.
+// Pauses of the simulated cluster (workers/time/compute_time.hpp): a micro-batch leaves one behind, and the worker's
+// next action waits for it. The time counts as computing: it belongs to the micro-batch before.
 class PausesUnderWay {
  public:
   explicit PausesUnderWay(Stage& stage) : stage_(stage), pauses_(stage.options.pauses ? stage.options.workers : 0) {}
 
   bool none() const { return pauses_.empty(); }
-  Duration sleep_after(const MicroBatch& slot) const;
+  Duration sleep_after(const MicroBatch& slot) const {
+    if (none()) return {};
+    return stage_.options.pauses->sleep(slot.worker, slot.step, static_cast<std::uint32_t>(slot.index));
+  }
 
   // These do nothing where there are no pauses.
   void begin(Rank worker, const MicroBatch& slot, const Deadline& deadline) {
@@ -324,10 +325,9 @@ class PausesUnderWay {
   }
 
  private:
-  // What a micro-batch has left behind.
   struct Pause {
     Duration sleep{};
-    Time cut_at{};  // it does not go on beyond that
+    Time cut_at{};  // the end at the latest
     Time trailing_until{};
   };
   void begin_one(Rank worker, const MicroBatch& slot, const Deadline& deadline);

@@ -21,7 +21,7 @@ void check(int k, int workers) {
 
 double normal_quantile(double p) { return boost::math::quantile(boost::math::normal(), p); }
 
-// Where the k-th of M normal scores lies, after Blom.
+// The k-th of M normal scores, after Blom.
 double blom_score(int k, int workers) {
   check(k, workers);
   return normal_quantile((k - 0.375) / (workers + 0.25));
@@ -35,7 +35,7 @@ double harmonic_tail(int k, int workers, int power) {
   return sum;
 }
 
-// Below `low` somebody is certain to be still at work, above `high` nobody is.
+// Before `low` a worker is certainly still at work, after `high` none is.
 struct Reach {
   double low;
   double high;
@@ -51,7 +51,7 @@ Reach reach_of_maximum(std::span<const NormalTime> times) {
   return reach;
 }
 
-// The probability that all are done by t.
+// The probability that all workers are done by t.
 double all_done(std::span<const NormalTime> times, double t) {
   double probability = 1;
   for (const NormalTime& time : times) {
@@ -77,8 +77,8 @@ double integral(const Function& function, double low, double high) {
 double expected_order_statistic(const Quantile& quantile, int k, int workers) {
   check(k, workers);
   const boost::math::beta_distribution<double> place(k, workers - k + 1);
-  // In the score z of the uniform number the integrand falls off smoothly on both sides, however far the law's
-  // tail reaches; beyond 8.2 the probability is below the precision of a double.
+  // As a function of the score z of the uniform number the integrand falls off smoothly on both sides, whatever the
+  // law's tail. Beyond 8.2 the probability is below the precision of a double.
   constexpr double limit = 8.2;
   const boost::math::normal score;
   const auto integrand = [&](double z) {
@@ -87,7 +87,7 @@ double expected_order_statistic(const Quantile& quantile, int k, int workers) {
     const double weight = boost::math::pdf(place, u) * boost::math::pdf(score, z);
     return weight > 0 ? quantile(u) * weight : 0.0;
   };
-  // With thousands of workers the peak is narrow: an adaptive rule on both sides of it cannot step over it.
+  // With thousands of workers the peak is narrow: adaptive rules on both sides of it cannot miss it.
   const double peak = normal_quantile(k / (workers + 1.0));
   using Rule = boost::math::quadrature::gauss_kronrod<double, 31>;
   constexpr unsigned depth = 15;
@@ -103,7 +103,7 @@ double expected_order_statistic(std::span<const double> ascending, int k, int wo
   if (ascending.empty()) throw std::invalid_argument("an order statistic needs at least one value of the law");
   const boost::math::beta_distribution<double> place(k, workers - k + 1);
   const auto values = static_cast<double>(ascending.size());
-  // The i-th smallest value is the result where the place lies between (i - 1) and i of so many.
+  // The i-th smallest of n values is the result if the place lies between (i - 1) / n and i / n.
   double sum = 0, above = 1;
   for (std::size_t i = ascending.size(); i-- > 0 && above > 1e-15;) {
     const double below = i == 0 ? 0 : boost::math::cdf(place, static_cast<double>(i) / values);
@@ -168,7 +168,7 @@ NormalTime law_until(const NormalTime& time, double limit) {
   const double z = (limit - time.mean) / time.deviation;
   const double before = boost::math::cdf(normal, z), after = boost::math::cdf(boost::math::complement(normal, z));
   const double density = boost::math::pdf(normal, z);
-  // Of (min(limit, time) - mean) / deviation.
+  // First and second moment of (min(limit, time) - mean) / deviation.
   const double first = z * after - density;
   const double second = before - z * density + z * z * after;
   return {time.mean + time.deviation * first, time.deviation * std::sqrt(std::max(0.0, second - first * first))};

@@ -1,7 +1,7 @@
-// Order statistics: how long one waits for the k-th of M workers whose times are independent and alike.
+// Order statistics: the time of the k-th fastest of M workers with independent times of one law.
 // Source:  standard results; Blom 1958 (normal scores); Bailey et al. 2014 as quoted by Giladi et al. 2023, Eq. 4.
 // Units:   that of the law. k counts from 1 (the fastest) to M (the maximum).
-// Errors:  std::invalid_argument where k is not in 1..M, a parameter is out of range, or the mean does not exist.
+// Errors:  std::invalid_argument if k is not in 1..M, a parameter is out of range, or the mean does not exist.
 #pragma once
 
 #include <functional>
@@ -18,12 +18,11 @@ inline double expected_maximum(const Quantile& quantile, int workers) {
   return expected_order_statistic(quantile, workers, workers);
 }
 
-// The same of the law that a sample stands for, each of its values equally likely: exact, without quadrature.
-// `ascending` is sorted and not empty. Of the extremes of many workers a sample tells little: give many times
-// as many values as there are workers.
+// The same for a sample whose values are equally likely: exact, without quadrature. `ascending` is sorted and not
+// empty. Extremes of many workers need a sample of many times as many values.
 double expected_order_statistic(std::span<const double> ascending, int k, int workers);
 
-// One exact draw of X_(k:M) out of one uniform number: Q(U) with U the Beta(k, M - k + 1) quantile of `uniform`.
+// One exact draw of X_(k:M) from one uniform number: Q(U) with U the Beta(k, M - k + 1) quantile of `uniform`.
 double draw_order_statistic(const Quantile& quantile, int k, int workers, double uniform);
 
 // Closed forms of E[X_(k:M)].
@@ -34,16 +33,16 @@ double expected_uniform(int k, int workers, double low, double high);
 double blom_normal(int k, int workers, double mean, double deviation);  // approximation
 double blom_lognormal(int k, int workers, double mu, double sigma);     // of the underlying normal; biased low
 
-// A normal time of one worker, or of several that are alike.
+// A normal time of one worker, or of several with one law.
 struct NormalTime {
   double mean = 0;
   double deviation = 0;
   int workers = 1;
 };
-// E[max] of independent normal times that need not be alike, exact up to quadrature: how the simulated curve of
-// Giladi et al. 2023, Figure 2, takes workers that differ for good. At least one.
+// E[max] of at least one independent normal time, which can differ, exact up to quadrature: as in the simulated curve
+// of Giladi et al. 2023, Figure 2, for persistently different workers.
 double expected_maximum(std::span<const NormalTime> times);
-// E[min(limit, max)]: of workers that all stop at the limit.
+// E[min(limit, max)], for workers that all stop at the limit.
 double expected_maximum(std::span<const NormalTime> times, double limit);
 // Mean and deviation of the maximum.
 NormalTime law_of_maximum(std::span<const NormalTime> times);
@@ -53,7 +52,7 @@ NormalTime law_until(const NormalTime& time, double limit);
 // Bailey's approximation of the maximum of N normal times, N >= 2 (Eq. 4 of Giladi et al. 2023).
 double bailey_normal_maximum(int workers, double mean, double deviation);
 
-// The probability that at least k of the workers have finished, when each has with its own probability.
+// The probability that at least k workers have finished, each with its own probability.
 double probability_of_at_least(int k, std::span<const double> finished);
 
 }  // namespace syncopate

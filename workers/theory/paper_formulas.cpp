@@ -4,16 +4,53 @@
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/tools/minima.hpp>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
 
-#include "workers/theory/order_statistics.hpp"
-
 namespace syncopate {
+
+namespace {
+
+// One recorded step, over all workers.
+struct StepProfile {
+  double computing = 0;              // T: the slowest worker's end
+  std::vector<std::int64_t> ending;  // [k]: micro-batches that end before threshold k, or take no time
+  std::vector<double> last;          // [k]: the last end before threshold k; 0: none
+};
+
+// The place of the first threshold that keeps a micro-batch which ends then.
+std::size_t first_kept(std::span<const double> thresholds, double end) {
+  if (end <= 0) return 0;  // what takes no time is kept under any
+  return static_cast<std::size_t>(std::ranges::upper_bound(thresholds, end) - thresholds.begin());
+}
+
+std::vector<StepProfile> profiles_of(const MicroBatchTimes& recorded, std::span<const double> thresholds) {
+  const std::size_t count = thresholds.size();
+  // The last element counts what ends before no threshold.
+  const StepProfile empty{.ending = std::vector<std::int64_t>(count + 1), .last = std::vector<double>(count + 1)};
+  std::vector<StepProfile> profiles(static_cast<std::size_t>(recorded.steps), empty);
+  visit_ends(recorded, [&](int step, int, double end) {
+    StepProfile& profile = profiles[static_cast<std::size_t>(step)];
+    const std::size_t first = first_kept(thresholds, end);
+    ++profile.ending[first];
+    profile.last[first] = std::max(profile.last[first], end);
+    profile.computing = std::max(profile.computing, end);
+  });
+  for (StepProfile& profile : profiles)
+    for (std::size_t k = 1; k < count; ++k) {
+      profile.ending[k] += profile.ending[k - 1];
+      profile.last[k] = std::max(profile.last[k], profile.last[k - 1]);
+    }
+  return profiles;
+}
+
+// The ratio of two durations; 1 if both are 0.
+double ratio(double a, double b) { return a == b ? 1 : a / b; }
+
+}  // namespace
 
 StepsNeeded steps_on_a_line(int quorum_a, double steps_a, int quorum_b, double steps_b) {
   if (quorum_a == quorum_b) throw std::invalid_argument("a line needs two different numbers of gradients");
@@ -60,8 +97,8 @@ BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double
   const auto speedup = [&](double threshold) {
     return effective_speedup(micro_batches * (1 - drop_rate(threshold)), micro_batches, threshold, slowest, serial);
   };
-  // The function has several local maxima, one behind each m mu, where micro-batches vary little: a grid finds the
-  // best, Brent's method its top.
+  // If micro-batches vary little, the function has a local maximum behind each m mu: a grid finds the best one, Brent's
+  // method its top.
   constexpr int grid = 400;
   const double step = slowest / grid;
   double best = std::numeric_limits<double>::infinity();
@@ -126,46 +163,6 @@ CommunicationEstimate estimate_communication(double data_parallel_total, double 
   return estimate;
 }
 
-namespace {
-
-// One recorded step, over all workers.
-struct StepProfile {
-  double computing = 0;              // T: the slowest worker's end
-  std::vector<std::int64_t> ending;  // [k]: micro-batches that end before threshold k, or take no time
-  std::vector<double> last;          // [k]: the last end before threshold k; 0: none
-};
-
-// The place of the first threshold under which it is kept.
-std::size_t first_kept(std::span<const double> thresholds, double end) {
-  if (end <= 0) return 0;  // what takes no time is kept under any
-  return static_cast<std::size_t>(std::ranges::upper_bound(thresholds, end) - thresholds.begin());
-}
-
-std::vector<StepProfile> profiles_of(const MicroBatchTimes& recorded, std::span<const double> thresholds) {
-  const std::size_t count = thresholds.size();
-  // The last element takes what ends before no threshold.
-  const StepProfile empty{.ending = std::vector<std::int64_t>(count + 1), .last = std::vector<double>(count + 1)};
-  std::vector<StepProfile> profiles(static_cast<std::size_t>(recorded.steps), empty);
-  visit_ends(recorded, [&](int step, int, double end) {
-    StepProfile& profile = profiles[static_cast<std::size_t>(step)];
-    const std::size_t first = first_kept(thresholds, end);
-    ++profile.ending[first];
-    profile.last[first] = std::max(profile.last[first], end);
-    profile.computing = std::max(profile.computing, end);
-  });
-  for (StepProfile& profile : profiles)
-    for (std::size_t k = 1; k < count; ++k) {
-      profile.ending[k] += profile.ending[k - 1];
-      profile.last[k] = std::max(profile.last[k], profile.last[k - 1]);
-    }
-  return profiles;
-}
-
-// Of two durations; what takes no time takes as long with as without a threshold.
-double ratio(double a, double b) { return a == b ? 1 : a / b; }
-
-}  // namespace
-
 std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
                                                std::span<const double> thresholds) {
   const std::vector<StepProfile> profiles = profiles_of(recorded, thresholds);
@@ -177,7 +174,7 @@ std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, 
     for (const StepProfile& step : profiles) {
       const double kept = static_cast<double>(step.ending[k]) / micro_batches;
       const double without = step.computing + serial_time;
-      // Nothing is infinitely fast: where all that is kept takes no time, the step lasts until the threshold.
+      // If all that is kept takes no time, the step lasts until the threshold: nothing is infinitely fast.
       const bool until_last = form == SpeedupForm::reference && (step.last[k] > 0 || step.ending[k] == 0);
       const double computing = until_last ? step.last[k] : std::min(thresholds[k], step.computing);
       const double with = computing + serial_time;

@@ -1,7 +1,4 @@
-// What a threshold would have done to micro-batch times that were recorded without one.
-// Source:  Giladi et al. 2023, "DropCompute", Eq. 6, and its reference code.
-// Shapes:  times (N, I, M): workers, steps, micro-batches.   Units: any one unit of time for all.
-// Cost:    O(N I M log G) on one worker's processor, for G thresholds.
+// Formulas of papers: backup workers, DropCompute, Local SGD. Times are in any unit, the same for all.
 #pragma once
 
 #include <functional>
@@ -13,13 +10,13 @@
 
 namespace syncopate {
 
-// How many backup workers are best: fewer gradients per step cost more steps, but each step waits for fewer.
+// The best number of backup workers: fewer gradients per step need more steps, but each step waits for fewer workers.
 // Source:  Chen et al. 2016, section 3.1 (time to converge = steps needed x expected time of the N-th arrival).
-// Units:   step times in the unit of the law.
-// Steps to converge when N gradients make a step.
+
+// Steps to converge with N gradients per step.
 using StepsNeeded = std::function<double(int quorum)>;
 
-// The straight line through two measured points, as in the paper.
+// The line through two measured points, as in the paper.
 StepsNeeded steps_on_a_line(int quorum_a, double steps_a, int quorum_b, double steps_b);
 
 struct BestQuorum {
@@ -28,17 +25,15 @@ struct BestQuorum {
   double total_time = 0;  // steps needed x (step_time + communication)
 };
 
-// The best N in lowest..machines. Each step's late work is cancelled, or its expected time would be longer.
+// The best N in lowest..machines, if each step's late work is cancelled.
 BestQuorum best_quorum(int machines, int lowest, const Quantile& worker_time, const StepsNeeded& steps,
                        double communication = 0);
 
-// What theory says of DropCompute: how many micro-batches are done by the threshold, and what that gains.
+// DropCompute: the micro-batches that are done by the threshold, and the gain.
 // Source:  Giladi et al. 2023, Equations 4 (with the central limit for M micro-batches), 5 and 6.
-// Units:   seconds, or any other, the same for all times. Micro-batches are independent, mean `mean` (mu) and
-//          standard deviation `deviation` (sigma) each.
-struct MicroBatchLaw {
-  double mean = 0;
-  double deviation = 0;
+struct MicroBatchLaw {   // micro-batches are independent
+  double mean = 0;       // mu
+  double deviation = 0;  // sigma
 };
 
 // E[M~] of Eq. 5: micro-batches of M that are done before `threshold`, by the central limit.
@@ -47,7 +42,7 @@ double expected_micro_batches(int micro_batches, double threshold, const MicroBa
 // E[T] by Eq. 4: the slowest of N workers' sums of M micro-batches, taken as normal. At least 2 workers.
 double expected_slowest_worker(int workers, int micro_batches, const MicroBatchLaw& law);
 
-// Eq. 6 with expectations put in: E[M~] (E[T] + T^c) / (M (min(threshold, E[T]) + T^c)).
+// Eq. 6 of expectations: E[M~] (E[T] + T^c) / (M (min(threshold, E[T]) + T^c)).
 // `completed` is E[M~], `slowest` E[T] without a threshold, `serial` T^c.
 double effective_speedup(double completed, int micro_batches, double threshold, double slowest, double serial);
 
@@ -57,43 +52,42 @@ struct BestThreshold {
   double drop_rate = 0;  // 1 - E[M~] / M
 };
 
-// The threshold that maximises the analytical S_eff, given E[T], among those that drop at most
-// `maximum_drop_rate`; an infinite one where none gains anything. None is below `shortest`, before which no micro-batch
-// ends: the normal law goes on below it, and finds its best there where the real one has a long tail.
+// The threshold that maximises the analytical S_eff, given E[T], among those that drop at most `maximum_drop_rate`;
+// infinite if none gains anything. It is at least `shortest`, before which no micro-batch ends: if the real law has a
+// long tail, the normal law would find its best threshold below.
 BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial,
                              double maximum_drop_rate = 1, double shortest = 0);
 
-// Quantiles of times of which some were cut off.
+// Quantiles of times, some of which were cut off.
 // Source:  Kaplan and Meier 1958, "Nonparametric Estimation from Incomplete Observations".
 struct CensoredTime {
   double seconds = 0;
-  bool at_least = false;  // it was cut off then, and is only known to be longer
+  bool at_least = false;  // cut off: only known to be longer
 };
 
-// The first time that no more than 1 - quantile exceed; times are at least one. The share that takes longer than t is
-// the product, over all times up to t that are known exactly, of 1 - 1 / (how many took at least as long). Where too
-// many were cut off to tell, it lies above the longest by the share that is in excess.
+// The first time that a share of at most 1 - quantile exceeds; needs at least one time. The share that exceeds t is the
+// product, over all exact times up to t, of 1 - 1 / (number of times that are at least as long). If too many were cut
+// off, the result lies above the longest time by the share in excess.
 double kaplan_meier_quantile(std::vector<CensoredTime> times, double quantile);
 
-// What Local SGD's rounds cost: waiting for the slowest sum of H steps, and communication once per round.
-// Source:  Gu et al. 2024 for the estimate of communication from two measured totals; the round time is the
-//          expected maximum of N sums.
-// Units:   times in seconds, hours, or any other unit, the same for all.
-// Expected time of a round of `period` local steps, each of mean and deviation as given, on N workers: the maximum
-// of N normal sums (exact for the normal law), plus the synchronisation.
+// Local SGD: rounds wait for the slowest sum of H steps, and communicate once.
+// Source:  Gu et al. 2024 for the estimate of communication from two measured totals.
+
+// Expected time of a round of `period` local steps on N workers: the maximum of N normal sums (exact for normal steps),
+// plus the synchronisation.
 double expected_round_time(int workers, int period, double step_mean, double step_deviation, double synchronisation);
 
-// The totals of a data-parallel run and of Local SGD on the same recorded step times [worker][step]: the sum over
-// steps of the slowest worker's step, and the sum over rounds of `period` steps of the slowest worker's sum, each
-// with a synchronisation; what is left at the end is a round of its own. How much less the second is, beside the
-// communication, is the benefit of averaging straggling out within rounds.
+// Totals of a data-parallel run and of Local SGD on the same recorded step times [worker][step]: the sum over steps of
+// the slowest worker's step, and the sum over rounds of `period` steps of the slowest worker's sum, each with a
+// synchronisation. Steps left at the end are one more round. Apart from communication, the second total is smaller
+// because straggling averages out within rounds.
 double parallel_total(std::span<const double> step_times, int workers, double synchronisation);
 double local_total(std::span<const double> step_times, int workers, int period, double synchronisation);
 
-// Communication and computation of a whole training, told apart by the totals of the data-parallel run (a
+// Communication and computation of a whole training, separated by the totals of the data-parallel run (a
 // synchronisation after each step) and of one with a constant period H > 1:
 //   T_dp = C + P,  T_H = C / H + P.
-// What straggling costs less with a longer period is thereby booked as communication.
+// Communication then includes the cost of straggling that a longer period saves.
 struct CommunicationEstimate {
   double communication = 0;  // C, of the data-parallel run
   double computation = 0;    // P
@@ -106,6 +100,10 @@ struct CommunicationEstimate {
 // `volume` is 1 / H of the second run. Throws std::invalid_argument unless it is in [0, 1).
 CommunicationEstimate estimate_communication(double data_parallel_total, double other_total, double volume);
 
+// The effect of a threshold on micro-batch times that were recorded without one.
+// Source:  Giladi et al. 2023, "DropCompute", Eq. 6, and its reference code.
+// Shapes:  times (N, I, M): workers, steps, micro-batches.
+// Cost:    O(N I M log G) on one worker's processor, for G thresholds.
 struct MicroBatchTimes {
   std::span<const double> times;  // row-major [worker][step][micro-batch]
   int workers = 1;
@@ -113,18 +111,17 @@ struct MicroBatchTimes {
   int micro_batches = 1;
 };
 
-// By what a threshold is judged.
+// The measure of a threshold.
 enum class SpeedupForm {
   // Micro-batches per time, over all recorded steps. A step that the threshold cuts lasts until the threshold.
   throughput,
   // Eq. 6: the mean over the recorded steps of each step's effective speed-up.
   effective,
-  // The reference code: as Eq. 6, but a step lasts until the last micro-batch that ends before the threshold; where all
-  // that is kept takes no time, until the threshold.
+  // The reference code: as Eq. 6, but a step lasts until the last micro-batch that ends before the threshold, or until
+  // the threshold if all that is kept takes no time.
   reference,
 };
 
-// What a threshold would have done.
 struct ThresholdEffect {
   double threshold = 0;          // tau, infinite: none
   double drop_rate = 0;          // share of the micro-batches that do not end before it
@@ -132,21 +129,21 @@ struct ThresholdEffect {
   double effective_speedup = 1;  // micro-batches per time, in multiples of those without a threshold
 };
 
-// The effect of each threshold, given in ascending order. serial_time: T^c, what a step takes besides computing.
-// What takes no time is kept under any threshold, and a step of no duration is neither faster nor slower with one.
+// The effect of each threshold; thresholds ascend. serial_time: T^c, a step's time besides computing. Any threshold
+// keeps micro-batches that take no time, and does not change steps of no duration.
 std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
                                                std::span<const double> thresholds);
 
-// The worker that would have dropped most, the first of several, and its share of what all would have dropped.
+// The worker that drops most, the first of several, and its share of all drops.
 struct LargestDropper {
   int worker = 0;
   double share = 0;  // 0: nothing is dropped
 };
 
-// Of each threshold, given in ascending order: whether drops fall on one worker's samples.
+// For each threshold; thresholds ascend. Shows whether drops concentrate on one worker's samples.
 std::vector<LargestDropper> largest_droppers(const MicroBatchTimes& recorded, std::span<const double> thresholds);
 
-// Calls visit(step, micro-batch, end) with each micro-batch's end since its step began.
+// Calls visit(step, micro-batch, end), with each micro-batch's end counted from the begin of its step.
 template <typename Visit>
 void visit_ends(const MicroBatchTimes& recorded, const Visit& visit) {
   const double* time = recorded.times.data();

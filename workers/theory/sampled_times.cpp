@@ -3,17 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <numeric>
-#include <optional>
-#include <span>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
 #include "workers/base/linear_algebra.hpp"
 
@@ -21,11 +15,11 @@ namespace syncopate {
 
 namespace {
 
-using Row = std::array<double, 4>;  // 1, tokens, padded tokens, squares
+using Row = std::array<double, 4>;  // 1, tokens, padded tokens, squares; or their costs
 
 Row row_of(const TimedLengths& one) { return {1, one.tokens, one.padded_tokens, one.squares}; }
 
-// Least squares over the named columns; nothing where these are not told apart.
+// Least squares over the named columns; nothing if these are not independent.
 std::optional<Row> solve(std::span<const TimedLengths> timed, const std::vector<std::size_t>& columns) {
   if (timed.size() < columns.size()) return {};
   Row scale{};
@@ -41,7 +35,7 @@ std::optional<Row> solve(std::span<const TimedLengths> timed, const std::vector<
   const std::vector<double> x = PivotedQr(std::move(a)).solve(b);
   Row costs{};
   for (std::size_t k = 0; k < columns.size(); ++k) {
-    constexpr double too_large = 1e6;  // times the largest time: columns that are nearly alike
+    constexpr double too_large = 1e6;  // times the largest time: columns are nearly dependent
     const double largest_s = std::ranges::max(b);
     if (!std::isfinite(x[k]) || std::abs(x[k]) > too_large * largest_s) return {};
     costs[columns[k]] = x[k] / scale[columns[k]];
@@ -60,8 +54,8 @@ double squared_residuals(const Row& costs, std::span<const TimedLengths> timed) 
   return sum;
 }
 
-// Of all choices of columns with costs that are not negative, the one that leaves least; of equal ones the shortest, so
-// that lengths which are all alike have no cost. Equal: but for the rounding of the solutions.
+// The choice of columns that leaves the smallest residuals among those without negative costs. Of equal choices, up to
+// rounding, the shortest, so that equal lengths have no cost.
 Row best_costs(std::span<const TimedLengths> timed, Computed computed) {
   const std::vector<std::vector<std::size_t>> choices = {{0},       {1},       {2},       {3},       {0, 1},
                                                          {0, 2},    {0, 3},    {1, 2},    {1, 3},    {2, 3},
@@ -84,32 +78,9 @@ Row best_costs(std::span<const TimedLengths> timed, Computed computed) {
   return best.value_or(Row{});
 }
 
-}  // namespace
-
-LengthFit fit_lengths(std::span<const TimedLengths> timed, Computed computed) {
-  const Row costs = best_costs(timed, computed);
-  LengthFit fit{.cost = {.base_s = costs[0],
-                         .per_token_s = costs[1],
-                         .per_padded_token_s = costs[2],
-                         .per_squared_length_s = costs[3]},
-                .points = static_cast<int>(timed.size())};
-  double mean = 0, variance = 0;
-  for (const TimedLengths& one : timed) mean += one.seconds / fit.points;
-  for (const TimedLengths& one : timed) {
-    variance += std::pow(one.seconds - mean, 2) / fit.points;
-    fit.largest_residual_s = std::max(fit.largest_residual_s, std::abs(one.seconds - line(costs, one)));
-  }
-  const double left = squared_residuals(costs, timed) / fit.points;
-  fit.typical_residual_s = std::sqrt(left);
-  if (variance > 0) fit.r_squared = 1 - left / variance;
-  return fit;
-}
-
-namespace {
-
 constexpr std::int64_t most_draws = 1'000'000;
 constexpr std::int64_t fewest_steps = 16;
-constexpr int most_drawn_workers = 4096;       // of more only some are drawn
+constexpr int most_drawn_workers = 4096;       // of more workers a sample is drawn
 constexpr std::int64_t most_kept = 4'000'000;  // micro-batches
 
 struct Moments {
@@ -132,16 +103,16 @@ MicroBatchLaw law_of(const Moments& step, int micro_batches) {
 
 Moments moments_of(const StepLaw& step) { return {step.mean_s, std::sqrt(step.variance_s2)}; }
 
-// What is known of the steps of a group of workers.
+// Moments of the steps of a group of workers.
 struct GroupMoments {
   int workers = 1;
   Moments drawn{};
   Moments declared{};
-  Moments law{};  // the one of both that counts
+  Moments law{};  // one of these two
 };
 
-// Whether the workers' means differ by more than chance: the variance between them over that within, which is
-// around 1 with a deviation of sqrt(2 / (workers - 1)) where they are alike.
+// Whether the workers' means differ by more than chance. The variance between workers over that within is about 1, with
+// a deviation of sqrt(2 / (workers - 1)), if they are alike.
 bool differ(std::span<const GroupMoments> workers, double steps) {
   if (workers.size() < 2) return false;
   std::vector<double> means;
@@ -158,8 +129,7 @@ bool differ(std::span<const GroupMoments> workers, double steps) {
   return !(ratio <= 1 + deviations * std::sqrt(2 / static_cast<double>(workers.size() - 1)));
 }
 
-// Whether the law of a worker's steps that its processes declare is finite, and such that these steps may be its:
-// a drift's is that of a run without end.
+// Whether a worker's declared law is finite and agrees with its steps. (A drift declares the law of an endless run.)
 bool may_be_of(const Moments& declared, const Moments& sampled, double steps) {
   if (!std::isfinite(declared.mean) || !std::isfinite(declared.deviation)) return false;
   constexpr double deviations = 6, rounding = 1e-9;
@@ -171,7 +141,7 @@ bool have_one_law(std::span<const GroupMoments> groups) {
   return std::ranges::all_of(groups, [&](const GroupMoments& group) { return group.law == groups.front().law; });
 }
 
-// Of a step of any worker of any group.
+// Moments of a step of any worker of all groups.
 Moments together(std::span<const GroupMoments> groups) {
   std::vector<LawOfPart> parts;
   for (const GroupMoments& group : groups)
@@ -179,7 +149,7 @@ Moments together(std::span<const GroupMoments> groups) {
   return moments_of(together(parts));
 }
 
-// Steps 0, length / steps, ... of those who are drawn.
+// Draws steps 0, length / steps, ... of each drawn worker.
 struct Drawing {
   std::int64_t steps;
   std::int64_t length;
@@ -197,7 +167,7 @@ Drawing plan_drawing(std::span<const WorkerGroup> groups, bool all_drawn, int mi
           .keeps_micro_batches = all_drawn && drawn * steps * micro_batches <= most_kept};
 }
 
-// Appends a worker's steps to what is drawn.
+// Appends a worker's steps to the result.
 void draw_steps(const ComputeTime& compute_time, Rank worker, const Drawing& drawing, SampledTimes& result,
                 std::vector<double>& slowest) {
   std::vector<Duration> durations(static_cast<std::size_t>(result.micro_batches));
@@ -217,7 +187,146 @@ NormalTime normal_sum(const SampledTimes& times, const MicroBatchLaw& law, doubl
   return {summed * law.mean, std::sqrt(summed) * law.deviation, workers};
 }
 
+// Workers with one declared law.
+struct Kind {
+  StepLaw law{};
+  std::vector<int> ranks{};
+};
+
+// Ascending by mean, then by variance.
+std::vector<Kind> kinds_of(const ComputeTime& compute_time, int workers, int micro_batches) {
+  std::map<std::pair<double, double>, Kind> kinds;
+  for (int n = 0; n < workers; ++n) {
+    const StepLaw law = compute_time.step_law(Rank{n}, micro_batches);
+    // NaN, where a process declares no variance, has no place in an order.
+    const double variance_s2 = std::isnan(law.variance_s2) ? std::numeric_limits<double>::infinity() : law.variance_s2;
+    Kind& kind = kinds[{law.mean_s, variance_s2}];
+    kind.law = law;
+    kind.ranks.push_back(n);
+  }
+  std::vector<Kind> ascending;
+  for (auto& [key, kind] : kinds) ascending.push_back(std::move(kind));
+  return ascending;
+}
+
+Kind merged(std::vector<Kind>::iterator begin, std::vector<Kind>::iterator end) {
+  Kind all;
+  std::vector<LawOfPart> parts;
+  for (; begin != end; ++begin) {
+    parts.push_back({begin->law, static_cast<int>(begin->ranks.size())});
+    all.ranks.insert(all.ranks.end(), begin->ranks.begin(), begin->ranks.end());
+  }
+  all.law = together(parts);
+  return all;
+}
+
+// The last to finish is among the slowest: half of the groups have one kind each, for these.
+std::vector<Kind> merge_faster_ones(std::vector<Kind> ascending, std::size_t most) {
+  const std::size_t apart = most / 2, groups = most - apart, faster = ascending.size() - apart;
+  std::vector<Kind> result;
+  const auto at = [&](std::size_t group) {
+    return ascending.begin() + static_cast<std::ptrdiff_t>(group * faster / groups);
+  };
+  for (std::size_t group = 0; group < groups; ++group) result.push_back(merged(at(group), at(group + 1)));
+  std::move(at(groups), ascending.end(), std::back_inserter(result));
+  return result;
+}
+
+constexpr std::size_t fewest_rounds = 8;
+
+// Number of rounds in the drawn steps; 0 if they are too few.
+std::size_t rounds_in(std::size_t steps, std::int64_t period) {
+  const std::size_t rounds = steps / static_cast<std::size_t>(period);
+  return rounds < fewest_rounds ? 0 : rounds;
+}
+
+// One worker's part of a round.
+struct Part {
+  Duration time{};
+  std::int64_t kept = 0;
+};
+
+// `durations`: of its micro-batches, step by step.
+Part part_of(std::span<const Duration> durations, std::size_t micro_batches, Duration step_limit,
+             Duration round_limit) {
+  Part part;
+  for (; !durations.empty(); durations = durations.subspan(micro_batches)) {
+    Duration end{};
+    for (const Duration duration : durations.first(micro_batches)) {
+      end = std::min(end + duration, longest_duration);
+      if (end < step_limit && part.time + end < round_limit) ++part.kept;
+    }
+    part.time = std::min(part.time + std::min(end, step_limit), round_limit);
+  }
+  return part;
+}
+
+struct Update {
+  double time_s = 0;
+  double kept = 0;  // share of the K
+};
+
+// The K-th arrival of trials, or the first gradient if that is later. Each worker does one trial after the other from
+// drawn step `first` on. None if a worker would begin more than `count` trials before that.
+std::optional<Update> update_of(const SampledTimes& times, const TrialEnds& ends, std::size_t gradients,
+                                std::size_t first, std::size_t count) {
+  struct Arrival {
+    double at_s = 0;
+    bool is_gradient = false;
+  };
+  std::vector<Arrival> arrivals;
+  double first_gradient_s = std::numeric_limits<double>::infinity(), all_known_until = first_gradient_s;
+  for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker) {
+    double end_s = 0;
+    for (const double step_s : std::span(times.step_times).subspan(worker * times.drawn_steps() + first, count)) {
+      const bool is_done = step_s < ends.limit_s;
+      end_s += std::min(step_s, ends.limit_s);
+      arrivals.push_back({end_s + (is_done ? ends.gradient_s : ends.note_s), is_done});
+      if (is_done) first_gradient_s = std::min(first_gradient_s, arrivals.back().at_s);
+    }
+    all_known_until = std::min(all_known_until, end_s + std::min(ends.gradient_s, ends.limit_s + ends.note_s));
+  }
+  if (arrivals.size() < gradients) return std::nullopt;
+  const auto kth = arrivals.begin() + static_cast<std::ptrdiff_t>(gradients - 1);
+  std::ranges::nth_element(arrivals, kth, {}, &Arrival::at_s);
+  const double time_s = std::max(kth->at_s, first_gradient_s);
+  if (time_s > all_known_until) return std::nullopt;
+  const auto done = std::ranges::count_if(arrivals.begin(), kth + 1, &Arrival::is_gradient);
+  return Update{time_s, std::max(static_cast<double>(done), 1.0) / static_cast<double>(gradients)};
+}
+
 }  // namespace
+
+StepLaw together(const std::vector<LawOfPart>& parts) {
+  double workers = 0;
+  for (const LawOfPart& part : parts) workers += part.workers;
+  StepLaw all;
+  for (const auto& [law, count] : parts) all.mean_s += count / workers * law.mean_s;
+  for (const auto& [law, count] : parts) {
+    const double off_s = law.mean_s - all.mean_s;
+    all.variance_s2 += count / workers * (law.variance_s2 + off_s * off_s);
+  }
+  return all;
+}
+
+LengthFit fit_lengths(std::span<const TimedLengths> timed, Computed computed) {
+  const Row costs = best_costs(timed, computed);
+  LengthFit fit{.cost = {.base_s = costs[0],
+                         .per_token_s = costs[1],
+                         .per_padded_token_s = costs[2],
+                         .per_squared_length_s = costs[3]},
+                .points = static_cast<int>(timed.size())};
+  double mean = 0, variance = 0;
+  for (const TimedLengths& one : timed) mean += one.seconds / fit.points;
+  for (const TimedLengths& one : timed) {
+    variance += std::pow(one.seconds - mean, 2) / fit.points;
+    fit.largest_residual_s = std::max(fit.largest_residual_s, std::abs(one.seconds - line(costs, one)));
+  }
+  const double left = squared_residuals(costs, timed) / fit.points;
+  fit.typical_residual_s = std::sqrt(left);
+  if (variance > 0) fit.r_squared = 1 - left / variance;
+  return fit;
+}
 
 SampledTimes sample_times(const ComputeTime& compute_time, int workers, int micro_batches,
                           std::optional<Step> planned) {
@@ -328,54 +437,6 @@ SampledMean sampled_order_statistic(const SampledTimes& times, int k) {
   return mean_of(of_place);
 }
 
-namespace {
-
-struct Kind {
-  StepLaw law{};
-  std::vector<int> ranks{};
-};
-
-// By mean, then by variance.
-std::vector<Kind> kinds_of(const ComputeTime& compute_time, int workers, int micro_batches) {
-  std::map<std::pair<double, double>, Kind> kinds;
-  for (int n = 0; n < workers; ++n) {
-    const StepLaw law = compute_time.step_law(Rank{n}, micro_batches);
-    // What a process does not say has no place in an order.
-    const double variance_s2 = std::isnan(law.variance_s2) ? std::numeric_limits<double>::infinity() : law.variance_s2;
-    Kind& kind = kinds[{law.mean_s, variance_s2}];
-    kind.law = law;
-    kind.ranks.push_back(n);
-  }
-  std::vector<Kind> ascending;
-  for (auto& [key, kind] : kinds) ascending.push_back(std::move(kind));
-  return ascending;
-}
-
-Kind merged(std::vector<Kind>::iterator begin, std::vector<Kind>::iterator end) {
-  Kind all;
-  std::vector<LawOfPart> parts;
-  for (; begin != end; ++begin) {
-    parts.push_back({begin->law, static_cast<int>(begin->ranks.size())});
-    all.ranks.insert(all.ranks.end(), begin->ranks.begin(), begin->ranks.end());
-  }
-  all.law = together(parts);
-  return all;
-}
-
-// Who is waited for is among the slowest: half of the groups are theirs alone.
-std::vector<Kind> merge_faster_ones(std::vector<Kind> ascending, std::size_t most) {
-  const std::size_t apart = most / 2, groups = most - apart, faster = ascending.size() - apart;
-  std::vector<Kind> result;
-  const auto at = [&](std::size_t group) {
-    return ascending.begin() + static_cast<std::ptrdiff_t>(group * faster / groups);
-  };
-  for (std::size_t group = 0; group < groups; ++group) result.push_back(merged(at(group), at(group + 1)));
-  std::move(at(groups), ascending.end(), std::back_inserter(result));
-  return result;
-}
-
-}  // namespace
-
 std::vector<WorkerGroup> group_workers(const ComputeTime& compute_time, int workers, int micro_batches, int most) {
   std::vector<WorkerGroup> groups;
   if (workers <= most) {
@@ -395,51 +456,6 @@ std::vector<WorkerGroup> group_workers(const ComputeTime& compute_time, int work
   }
   return groups;
 }
-
-StepLaw together(const std::vector<LawOfPart>& parts) {
-  double workers = 0;
-  for (const LawOfPart& part : parts) workers += part.workers;
-  StepLaw all;
-  for (const auto& [law, count] : parts) all.mean_s += count / workers * law.mean_s;
-  for (const auto& [law, count] : parts) {
-    const double off_s = law.mean_s - all.mean_s;
-    all.variance_s2 += count / workers * (law.variance_s2 + off_s * off_s);
-  }
-  return all;
-}
-
-namespace {
-
-constexpr std::size_t fewest_rounds = 8;
-
-// How many rounds the drawn steps make; 0 where they are too few.
-std::size_t rounds_in(std::size_t steps, std::int64_t period) {
-  const std::size_t rounds = steps / static_cast<std::size_t>(period);
-  return rounds < fewest_rounds ? 0 : rounds;
-}
-
-// One worker's part of a round.
-struct Part {
-  Duration time{};
-  std::int64_t kept = 0;
-};
-
-// `durations`: of its micro-batches, step after step.
-Part part_of(std::span<const Duration> durations, std::size_t micro_batches, Duration step_limit,
-             Duration round_limit) {
-  Part part;
-  for (; !durations.empty(); durations = durations.subspan(micro_batches)) {
-    Duration end{};
-    for (const Duration duration : durations.first(micro_batches)) {
-      end = std::min(end + duration, longest_duration);
-      if (end < step_limit && part.time + end < round_limit) ++part.kept;
-    }
-    part.time = std::min(part.time + std::min(end, step_limit), round_limit);
-  }
-  return part;
-}
-
-}  // namespace
 
 double slowest_sum(const SampledTimes& times, int begin, int end, std::size_t first, std::size_t count) {
   double slowest_s = 0;
@@ -497,44 +513,6 @@ std::optional<SampledRounds> sample_rounds(const SampledTimes& times, std::int64
   result.kept.error = std::max(result.kept.error, 1 / (of_round * static_cast<double>(kept.size())));
   return result;
 }
-
-namespace {
-
-struct Update {
-  double time_s = 0;
-  double kept = 0;  // share of the K
-};
-
-// The K-th arrival of a step's trials, or the first gradient if that is later. Each worker does one trial after the
-// other from drawn step `first` on. None where some worker would begin one more than `count` before that.
-std::optional<Update> update_of(const SampledTimes& times, const TrialEnds& ends, std::size_t gradients,
-                                std::size_t first, std::size_t count) {
-  struct Arrival {
-    double at_s = 0;
-    bool is_gradient = false;
-  };
-  std::vector<Arrival> arrivals;
-  double first_gradient_s = std::numeric_limits<double>::infinity(), all_known_until = first_gradient_s;
-  for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker) {
-    double end_s = 0;
-    for (const double step_s : std::span(times.step_times).subspan(worker * times.drawn_steps() + first, count)) {
-      const bool is_done = step_s < ends.limit_s;
-      end_s += std::min(step_s, ends.limit_s);
-      arrivals.push_back({end_s + (is_done ? ends.gradient_s : ends.note_s), is_done});
-      if (is_done) first_gradient_s = std::min(first_gradient_s, arrivals.back().at_s);
-    }
-    all_known_until = std::min(all_known_until, end_s + std::min(ends.gradient_s, ends.limit_s + ends.note_s));
-  }
-  if (arrivals.size() < gradients) return std::nullopt;
-  const auto kth = arrivals.begin() + static_cast<std::ptrdiff_t>(gradients - 1);
-  std::ranges::nth_element(arrivals, kth, {}, &Arrival::at_s);
-  const double time_s = std::max(kth->at_s, first_gradient_s);
-  if (time_s > all_known_until) return std::nullopt;
-  const auto done = std::ranges::count_if(arrivals.begin(), kth + 1, &Arrival::is_gradient);
-  return Update{time_s, std::max(static_cast<double>(done), 1.0) / static_cast<double>(gradients)};
-}
-
-}  // namespace
 
 std::optional<SampledUpdates> sample_updates(const SampledTimes& times, const TrialEnds& ends, std::size_t gradients) {
   for (std::size_t count = 1; count <= times.drawn_steps(); count *= 2) {

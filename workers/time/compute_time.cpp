@@ -4,15 +4,10 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstddef>
-#include <limits>
 #include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "workers/base/process.hpp"
-#include "workers/base/random.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -22,8 +17,8 @@ namespace syncopate {
 
 namespace {
 
-// To the nearest nanosecond and at least one. The loop over a batch is inlined, and vectorised, where
-// from_seconds would call llround: adding 1.5 x 2^52 leaves the rounded integer in the low mantissa bits.
+// To the nearest nanosecond, at least one. Adding 1.5 x 2^52 leaves the rounded integer in the low mantissa bits: a
+// loop can be vectorised, while from_seconds would call llround.
 constexpr double shift = 0x1.8p52;
 constexpr double exact_below_ns = 0x1p51;
 
@@ -32,7 +27,7 @@ Duration round_ns(double nanoseconds) {
 }
 
 #if defined(__x86_64__)
-// Four at a time, as from_seconds would round them; returns how many, and clears all_exact where one is too large.
+// Rounds four at a time as from_seconds does. Returns how many; sets all_exact to false if one is too large.
 [[gnu::target("avx2")]] std::size_t round_by_fours(double declared_s, std::span<const double> added_s,
                                                    std::span<Duration> out, bool& all_exact) {
   const __m256d declared = _mm256_set1_pd(declared_s), shifted = _mm256_set1_pd(shift);
@@ -65,13 +60,105 @@ void round_all(double declared_s, std::span<const double> added_s, std::span<Dur
   if (all_exact) return;
   for (std::size_t i = 0; i < out.size(); ++i) {
     const double seconds = declared_s + added_s[i];
-    if (!(seconds * 1e9 < exact_below_ns)) out[i] = from_seconds(seconds);  // huge, infinite, or not a number
+    if (!(seconds * 1e9 < exact_below_ns)) out[i] = from_seconds(seconds);  // huge, infinite, or NaN
   }
 }
 
 constexpr std::size_t most_at_once = 512;
 
 bool positive(double value) { return value > 0 && std::isfinite(value); }
+
+constexpr std::int64_t most_looked_at = 200'000;  // micro-batches
+
+// Mean and variance from sums of values and squares.
+class SumOfSteps {
+ public:
+  void add(double value) {
+    ++count_;
+    sum_ += value;
+    squares_ += value * value;
+  }
+  StepLaw law() const {
+    const double mean = sum_ / static_cast<double>(count_);
+    return {mean, std::max(squares_ / static_cast<double>(count_) - mean * mean, 0.0)};
+  }
+
+ private:
+  std::int64_t count_ = 0;
+  double sum_ = 0;
+  double squares_ = 0;
+};
+
+class ContentTime final : public DelayProcess {
+ public:
+  ContentTime(const ContentCost& cost, std::shared_ptr<const BatchLengths> lengths)
+      : cost_(cost), lengths_(std::move(lengths)) {
+    look_at_first_epoch();
+    const std::vector<std::int32_t> least(static_cast<std::size_t>(lengths_->fewest_samples()), lengths_->shortest());
+    minimum_s_ = seconds_of(cost_, least);
+  }
+
+  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
+    for (std::size_t i = 0; i < added_s.size(); ++i)
+      added_s[i] += seconds({stream.worker, stream.step, static_cast<int>(first + i)});
+  }
+  double mean_s() const override { return of_micro_batch_.mean_s; }
+  double variance_s2() const override { return of_micro_batch_.variance_s2; }
+  double minimum_s() const override { return minimum_s_; }
+  bool follows_samples() const override { return true; }
+
+  StepLaw step_law(const RandomStream& stream, int micro_batches) const override {
+    const auto worker = static_cast<std::size_t>(stream.worker.value);
+    const auto& laws = micro_batches == lengths_->micro_batches() ? of_step_ : of_one_;
+    const StepLaw law = laws.size() > 1 ? laws.at(worker) : laws.front();
+    if (micro_batches == lengths_->micro_batches()) return law;
+    return {micro_batches * law.mean_s, micro_batches * law.variance_s2};
+  }
+
+ private:
+  double seconds(const MicroBatch& micro_batch) const {
+    thread_local std::vector<std::int32_t> lengths;
+    lengths.clear();
+    lengths_->append(micro_batch, lengths);
+    return seconds_of(cost_, lengths);
+  }
+
+  // Finds the laws of all workers together, or of each.
+  void look_at_first_epoch() {
+    const int all = lengths_->workers(), micro_batches = lengths_->micro_batches();
+    const bool apart = lengths_->differs_by_worker();
+    const int workers =
+        apart ? all : static_cast<int>(std::clamp<std::int64_t>(most_looked_at / micro_batches, 1, all));
+    const std::int64_t steps = std::clamp<std::int64_t>(most_looked_at / (std::int64_t{workers} * micro_batches), 1,
+                                                        lengths_->steps_per_epoch());
+    std::vector<SumOfSteps> of_steps(apart ? static_cast<std::size_t>(all) : 1), of_ones(of_steps.size());
+    SumOfSteps of_all;
+    for (Step step = 0; step < steps; ++step) {
+      throw_if_interrupted();
+      for (int worker = 0; worker < workers; ++worker) {
+        const std::size_t place = apart ? static_cast<std::size_t>(worker) : 0;
+        double step_s = 0;
+        for (int m = 0; m < micro_batches; ++m) {
+          const double time_s = seconds({Rank{worker}, step, m});
+          of_all.add(time_s);
+          of_ones[place].add(time_s);
+          step_s += time_s;
+        }
+        of_steps[place].add(step_s);
+      }
+    }
+    of_micro_batch_ = of_all.law();
+    for (const SumOfSteps& sum : of_steps) of_step_.push_back(sum.law());
+    for (const SumOfSteps& sum : of_ones) of_one_.push_back(sum.law());
+  }
+
+  ContentCost cost_;
+  std::shared_ptr<const BatchLengths> lengths_;
+  StepLaw of_micro_batch_;
+  std::vector<StepLaw> of_step_;  // of the sum over a step's micro-batches, by worker, or one for all
+  std::vector<StepLaw> of_one_;   // of a micro-batch, in the same way
+  double minimum_s_ = 0;
+};
 
 }  // namespace
 
@@ -85,9 +172,8 @@ Duration sum_of(std::span<const Duration> durations) {
 ComputeTime::ComputeTime(std::uint64_t seed, double base_s, std::vector<double> worker_factors,
                          std::vector<std::shared_ptr<const DelayProcess>> delays)
     : seed_(seed), base_s_(base_s), worker_factors_(std::move(worker_factors)), delays_(std::move(delays)) {
-  if (!positive(base_s_)) {
+  if (!positive(base_s_))
     throw std::invalid_argument("a micro-batch must take more than 0 s, found " + std::to_string(base_s_));
-  }
   check();
 }
 
@@ -103,17 +189,13 @@ ComputeTime::ComputeTime(std::uint64_t seed, std::shared_ptr<const DelayProcess>
 }
 
 void ComputeTime::check() const {
-  for (const double factor : worker_factors_) {
-    if (!positive(factor)) {
+  for (const double factor : worker_factors_)
+    if (!positive(factor))
       throw std::invalid_argument("a worker's factor must be greater than 0, found " + std::to_string(factor));
-    }
-  }
-  if (delays_.size() > std::numeric_limits<std::uint8_t>::max()) {
+  if (delays_.size() > std::numeric_limits<std::uint8_t>::max())
     throw std::invalid_argument("at most 255 delays compose, found " + std::to_string(delays_.size()));
-  }
-  if (std::ranges::any_of(delays_, [](const auto& delay) { return delay == nullptr; })) {
+  if (std::ranges::find(delays_, nullptr) != delays_.end())
     throw std::invalid_argument("a delay of the list is missing");
-  }
 }
 
 void ComputeTime::durations(Rank worker, Step step, std::uint32_t first, std::span<Duration> out) const {
@@ -132,14 +214,14 @@ void ComputeTime::durations(const Steps& steps, std::uint32_t first, std::span<D
     else
       part.step += static_cast<Step::Rep>(begin);
     const auto rows = out.subspan(begin * length, part.count * length);
-    for (std::size_t done = 0; done < rows.size(); done += most_at_once)  // more than once for one long row alone
+    for (std::size_t done = 0; done < rows.size(); done += most_at_once)  // more than once only for one long row
       few_durations(part, first + static_cast<std::uint32_t>(done),
                     rows.subspan(done, std::min(most_at_once, rows.size() - done)));
   }
 }
 
 void ComputeTime::few_durations(const Steps& steps, std::uint32_t first, std::span<Duration> out) const {
-  throw_if_interrupted();                                 // whoever draws much gets here often
+  throw_if_interrupted();                                 // every long drawing comes through here
   thread_local std::array<double, most_at_once> added_s;  // not on a fiber's stack, so that it stays in the cache
   const std::span<double> sums_s(added_s.data(), out.size());
   add_delays(steps, first, sums_s);
@@ -211,11 +293,6 @@ bool ComputeTime::has_finite_mean() const {
   return std::ranges::all_of(delays_, [](const auto& delay) { return std::isfinite(delay->mean_s()); });
 }
 
-double ComputeTime::declared(Rank worker) const {
-  if (worker_factors_.empty()) return base_s_;
-  return base_s_ * worker_factors_.at(static_cast<std::size_t>(worker.value));
-}
-
 void ComputeTime::add_delays(const Steps& steps, std::uint32_t first, std::span<double> sums_s) const {
   std::ranges::fill(sums_s, 0.0);
   for (std::size_t position = 0; position < delays_.size(); ++position) {
@@ -237,101 +314,6 @@ void ComputeTime::add_base(const Steps& steps, std::uint32_t first, std::span<do
     for (std::size_t i = row * length; i < (row + 1) * length; ++i) sums_s[i] += of_worker * base_s[i];
   }
 }
-
-namespace {
-
-constexpr std::int64_t most_looked_at = 200'000;  // micro-batches
-
-class SumOfSteps {
- public:
-  void add(double value) {
-    ++count_;
-    sum_ += value;
-    squares_ += value * value;
-  }
-  StepLaw law() const {
-    const double mean = sum_ / static_cast<double>(count_);
-    return {mean, std::max(squares_ / static_cast<double>(count_) - mean * mean, 0.0)};
-  }
-
- private:
-  std::int64_t count_ = 0;
-  double sum_ = 0;
-  double squares_ = 0;
-};
-
-class ContentTime final : public DelayProcess {
- public:
-  ContentTime(const ContentCost& cost, std::shared_ptr<const BatchLengths> lengths)
-      : cost_(cost), lengths_(std::move(lengths)) {
-    look_at_first_epoch();
-    const std::vector<std::int32_t> least(static_cast<std::size_t>(lengths_->fewest_samples()), lengths_->shortest());
-    minimum_s_ = seconds_of(cost_, least);
-  }
-
-  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
-    for (std::size_t i = 0; i < added_s.size(); ++i)
-      added_s[i] += seconds({stream.worker, stream.step, static_cast<int>(first + i)});
-  }
-  double mean_s() const override { return of_micro_batch_.mean_s; }
-  double variance_s2() const override { return of_micro_batch_.variance_s2; }
-  double minimum_s() const override { return minimum_s_; }
-  bool follows_samples() const override { return true; }
-
-  StepLaw step_law(const RandomStream& stream, int micro_batches) const override {
-    const auto worker = static_cast<std::size_t>(stream.worker.value);
-    const auto& laws = micro_batches == lengths_->micro_batches() ? of_step_ : of_one_;
-    const StepLaw law = laws.size() > 1 ? laws.at(worker) : laws.front();
-    if (micro_batches == lengths_->micro_batches()) return law;
-    return {micro_batches * law.mean_s, micro_batches * law.variance_s2};
-  }
-
- private:
-  double seconds(const MicroBatch& micro_batch) const {
-    thread_local std::vector<std::int32_t> lengths;
-    lengths.clear();
-    lengths_->append(micro_batch, lengths);
-    return seconds_of(cost_, lengths);
-  }
-
-  // Of all workers together, or of each.
-  void look_at_first_epoch() {
-    const int all = lengths_->workers(), micro_batches = lengths_->micro_batches();
-    const bool apart = lengths_->differs_by_worker();
-    const int workers =
-        apart ? all : static_cast<int>(std::clamp<std::int64_t>(most_looked_at / micro_batches, 1, all));
-    const std::int64_t steps = std::clamp<std::int64_t>(most_looked_at / (std::int64_t{workers} * micro_batches), 1,
-                                                        lengths_->steps_per_epoch());
-    std::vector<SumOfSteps> of_steps(apart ? static_cast<std::size_t>(all) : 1), of_ones(of_steps.size());
-    SumOfSteps of_all;
-    for (Step step = 0; step < steps; ++step) {
-      throw_if_interrupted();
-      for (int worker = 0; worker < workers; ++worker) {
-        const std::size_t place = apart ? static_cast<std::size_t>(worker) : 0;
-        double step_s = 0;
-        for (int m = 0; m < micro_batches; ++m) {
-          const double time_s = seconds({Rank{worker}, step, m});
-          of_all.add(time_s);
-          of_ones[place].add(time_s);
-          step_s += time_s;
-        }
-        of_steps[place].add(step_s);
-      }
-    }
-    of_micro_batch_ = of_all.law();
-    for (const SumOfSteps& sum : of_steps) of_step_.push_back(sum.law());
-    for (const SumOfSteps& sum : of_ones) of_one_.push_back(sum.law());
-  }
-
-  ContentCost cost_;
-  std::shared_ptr<const BatchLengths> lengths_;
-  StepLaw of_micro_batch_;
-  std::vector<StepLaw> of_step_;  // by worker, or one of all; these are sums over a whole step's micro-batches,
-  std::vector<StepLaw> of_one_;   // and these of one
-  double minimum_s_ = 0;
-};
-
-}  // namespace
 
 double seconds_of(const ContentCost& cost, std::span<const std::int32_t> lengths) {
   double tokens = 0, squares = 0, longest = 0;
@@ -358,7 +340,7 @@ Pauses::Pauses(std::uint64_t seed, double trailing_s, std::vector<std::shared_pt
     throw std::invalid_argument("trailing work must take at least 0 s, found " + std::to_string(trailing_s));
   if (first_stream_ + sleeps_.size() > std::numeric_limits<std::uint8_t>::max())
     throw std::invalid_argument("at most 255 delays compose");
-  if (std::ranges::any_of(sleeps_, [](const auto& sleep) { return sleep == nullptr; }))
+  if (std::ranges::find(sleeps_, nullptr) != sleeps_.end())
     throw std::invalid_argument("a sleep of the list is missing");
   trailing_ = from_seconds(trailing_s);
 }
@@ -397,7 +379,7 @@ Duration forward_pass(Duration duration, const Deadline& deadline) {
   return Duration{static_cast<Duration::rep>(deadline.forward_share * static_cast<double>(duration.count()))};
 }
 
-// Equal shares of time and of elements are equal doubles, since both are quotients of whole numbers.
+// A quotient of whole numbers, as shares of elements are, so that equal shares are equal doubles.
 double backward_share(Duration worked, Duration duration, const Deadline& deadline) {
   const Duration forward = forward_pass(duration, deadline);
   if (deadline.preempt != Preempt::layer || deadline.at_message || worked <= forward) return 0;

@@ -8,9 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "workers/time/compute_time.hpp"
 #include "workers/time/distributions.hpp"
 
 namespace syncopate {
@@ -54,85 +52,6 @@ bool Bursts::is_on(RandomStream stream) const {
   state ^= changed;
   if (memory) memory->store(2 * (step + 1) + state, std::memory_order_relaxed);
   return state;
-}
-
-namespace {
-
-// Families whose quantities are all in units.
-template <auto read>
-std::shared_ptr<const DelayProcess> in_units(Settings& settings, const DelayContext& context) {
-  return read(settings, context.unit_s);
-}
-
-std::shared_ptr<const DelayProcess> read_trace_delay(Settings& settings, const DelayContext& context) {
-  std::vector<TraceLimit> nobody;
-  TraceReplay replay;
-  auto trace = read_trace(settings, replay, context.traces ? *context.traces : nobody);
-  replay.scale =
-      settings.number({"scale", "What the durations are multiplied by."}, Range::between(0, longest_delay), 1.0);
-  replay.shift_s = context.unit_s * settings.number({"shift", "What is added to them.", of_unit},
-                                                    Range::between(-longest_delay, longest_delay), 0.0);
-  if (!trace) return constant_delay(0);
-  return trace_delay(std::move(trace), std::move(replay));
-}
-
-constexpr std::array delay_rows = {
-    DelayRow{"constant", "The same delay for every micro-batch: value.", in_units<read_constant_delay>},
-    DelayRow{"uniform", "Uniform between low and high.", in_units<read_uniform_delay>},
-    DelayRow{"normal", "Normal with mean and standard_deviation; may be negative.", in_units<read_normal_delay>},
-    DelayRow{"exponential", "Exponential with mean.", in_units<read_exponential_delay>},
-    DelayRow{"shifted-exponential", "shift plus an exponential with mean: shift + mean on average.",
-             in_units<read_shifted_exponential_delay>},
-    DelayRow{"gamma", "Gamma with shape and scale: mean shape x scale.", in_units<read_gamma_delay>},
-    DelayRow{"weibull", "Weibull with shape and scale: mean scale x Gamma(1 + 1 / shape).",
-             in_units<read_weibull_delay>},
-    DelayRow{"pareto", "Pareto with shape and minimum: the heaviest tail; no finite mean up to shape 1.",
-             in_units<read_pareto_delay>},
-    DelayRow{"bernoulli", "value with a probability, else nothing.", in_units<read_bernoulli_delay>},
-    DelayRow{"lognormal", "scale x exp(mu + sigma Z), Z standard normal.", in_units<read_lognormal_delay>},
-    DelayRow{"bounded-lognormal",
-             "DropCompute's simulated stragglers: scale x a bounded log-normal, form = \"table\" or \"formula\".",
-             in_units<read_bounded_lognormal_delay>},
-    DelayRow{"histogram",
-             "Drawn from a histogram, times scale, plus shift: a file with bin_left_s, bin_right_s, density, or data = "
-             "\"dropcompute-160\", \"dropcompute-192\".",
-             in_units<read_histogram_delay>},
-    DelayRow{"drift", "Grows by per_step with each step, up to maximum.", in_units<read_drift_delay>, true},
-    DelayRow{
-        "trace",
-        "Recorded durations from a file with worker, step, micro_batch, duration_s, times scale, plus shift; end = "
-        "\"error\", \"stop\", \"wrap\", or stretch.",
-        read_trace_delay, true},
-};
-
-// The workers, or groups, of the cluster that a trace has no rows for, and micro-batches beyond its own.
-void check_size_of_trace(Settings& settings, const DelayReach& reach, const DelayContext& context) {
-  const TraceLimit& limit = context.traces->back();
-  if (reach.scope == DelayScope::micro_batch && context.micro_batches > limit.micro_batches)
-    settings.fault("file", fmt::format("the steps of the trace have {} micro-batches; cluster.micro_batches, {}, must "
-                                       "be at most that, unless scope = \"step\"",
-                                       limit.micro_batches, context.micro_batches));
-  const int last = reach.workers.empty() ? context.workers - 1 : std::ranges::max(reach.workers);
-  if (last / reach.group_size < limit.workers) return;
-  settings.fault("file",
-                 fmt::format("the trace has no rows for {} {}: it has {} workers",
-                             reach.group_size > 1 ? "group" : "worker", last / reach.group_size, limit.workers));
-}
-
-}  // namespace
-
-std::span<const DelayRow> delays() { return delay_rows; }
-
-std::shared_ptr<const DelayProcess> make_delay(Settings& settings, DelayContext context) {
-  const DelayRow* row = settings.row({"kind", "The distribution, or where the delay comes from."}, delay_rows);
-  const Key unit{"unit", "What the delay's numbers are in: seconds, or times of micro_batch_s."};
-  if (settings.choice(unit, {{"seconds", false}, {"micro_batch", true}}, false)) context.unit_s = context.base_s;
-  const std::size_t traces = context.traces ? context.traces->size() : 0;
-  auto process = row ? row->make(settings, context) : constant_delay(0);
-  const DelayReach reach = read_delay_reach(settings, context.workers, row && row->follows_steps);
-  if (context.workers > 0 && context.traces && context.traces->size() > traces)
-    check_size_of_trace(settings, reach, context);
-  return scoped_delay(std::move(process), reach);
 }
 
 namespace {
@@ -239,14 +158,175 @@ class ScopedDelay final : public DelayProcess {
   std::optional<Bursts> bursts_;
 };
 
-}  // namespace
+using Delay = std::shared_ptr<const DelayProcess>;
 
-std::shared_ptr<const DelayProcess> scoped_delay(std::shared_ptr<const DelayProcess> process, DelayReach reach) {
-  if (reach.everything()) return process;
-  return std::make_shared<ScopedDelay>(std::move(process), reach);
+constexpr Range durations = Range::between(0, longest_delay);
+// The unit of a quantity: seconds, or times of a micro-batch without delay.
+constexpr const char* of_unit = "its `unit`";
+
+// Reads a quantity in the entry's unit; the result is in seconds.
+double read_s(Settings& settings, const DelayContext& context, std::string_view name, std::string_view sentence,
+              const std::optional<Stated<double>>& fallback = {}) {
+  return context.unit_s * settings.number({name, sentence, of_unit}, durations, fallback);
 }
 
-// What is absent is left out of the resolved configuration.
+double read_shape(Settings& settings, double least) {
+  return settings.number({"shape", "The shape of the distribution."}, Range::between(least, 1e6));
+}
+
+// The factor of a recording's durations, and the seconds that are added to them.
+struct Adjustment {
+  double scale, shift_s;
+};
+Adjustment read_adjustment(Settings& settings, const DelayContext& context) {
+  const double scale = settings.number({"scale", "What the durations are multiplied by."}, durations, 1.0);
+  const double shift =
+      settings.number({"shift", "What is added to them.", of_unit}, Range::between(-longest_delay, longest_delay), 0.0);
+  return {scale, context.unit_s * shift};
+}
+
+Delay read_constant(Settings& settings, const DelayContext& context) {
+  return constant_delay(read_s(settings, context, "value", "The delay."));
+}
+
+Delay read_uniform(Settings& settings, const DelayContext& context) {
+  const double low = settings.number({"low", "The shortest delay.", of_unit}, durations, 0.0);
+  const double high = settings.number({"high", "The longest delay, at least low.", of_unit}, durations);
+  if (settings.has("high") && high < low) settings.fault("high", "must be at least low");
+  return uniform_delay(context.unit_s * low, context.unit_s * high);
+}
+
+Delay read_normal(Settings& settings, const DelayContext& context) {
+  const double mean =
+      settings.number({"mean", "The mean delay.", of_unit}, Range::between(-longest_delay, longest_delay), 0.0);
+  return normal_delay(context.unit_s * mean,
+                      read_s(settings, context, "standard_deviation", "Its standard deviation."));
+}
+
+Delay read_exponential(Settings& settings, const DelayContext& context) {
+  return exponential_delay(read_s(settings, context, "mean", "The mean delay."));
+}
+
+Delay read_shifted_exponential(Settings& settings, const DelayContext& context) {
+  const double shift_s =
+      read_s(settings, context, "shift", "The shortest delay, to which the exponential one is added.");
+  return shifted_exponential_delay(shift_s, read_s(settings, context, "mean", "The mean of the exponential part."));
+}
+
+Delay read_gamma(Settings& settings, const DelayContext& context) {
+  const double shape = read_shape(settings, 0.01);
+  return gamma_delay(shape, read_s(settings, context, "scale", "The scale of the distribution."));
+}
+
+Delay read_weibull(Settings& settings, const DelayContext& context) {
+  const double shape = read_shape(settings, 0.05);
+  return weibull_delay(shape, read_s(settings, context, "scale", "The scale of the distribution."));
+}
+
+Delay read_pareto(Settings& settings, const DelayContext& context) {
+  const double shape =
+      settings.number({"shape", "The exponent of the tail; the mean is finite above 1, the variance above 2."},
+                      Range::between(0.1, 1e6));
+  // Not a key of this law, and known only where it is written.
+  if (std::ranges::count(settings.keys(), "scale") > 0 && settings.has("scale"))
+    settings.fault("scale", "must be left out: a Pareto law has shape and minimum, which is its scale");
+  return pareto_delay(shape, read_s(settings, context, "minimum", "The shortest delay."));
+}
+
+Delay read_bernoulli(Settings& settings, const DelayContext& context) {
+  const double probability = settings.number({"probability", "How likely the delay is."}, Range::between(0, 1));
+  return bernoulli_delay(probability, read_s(settings, context, "value", "The delay, where there is one."));
+}
+
+Delay read_lognormal(Settings& settings, const DelayContext& context) {
+  const double mu = settings.number({"mu", "The mean of the logarithm."}, Range::between(-50, 50));
+  const double sigma =
+      settings.number({"sigma", "The standard deviation of the logarithm."}, Range::between(0.001, 10));
+  return lognormal_delay(mu, sigma,
+                         read_s(settings, context, "scale", "What the log-normal number is multiplied by.", 1.0));
+}
+
+// The table is the default, as the form with evidence. Both defaults of `scale` give half a unit on average.
+Delay read_bounded_lognormal(Settings& settings, const DelayContext& context) {
+  const bool by_formula =
+      settings.choice({"form", "The reference code's table of lengths, or min(Z / alpha, beta) with Z log-normal."},
+                      {{"table", false}, {"formula", true}}, false);
+  if (!by_formula) return tabulated_lognormal_delay(read_s(settings, context, "scale", "The mean delay.", 0.5));
+  BoundedLogNormal form;
+  form.mu = settings.number({"mu", "The mean of Z's logarithm."}, Range::between(-50, 50), form.mu);
+  form.sigma =
+      settings.number({"sigma", "The standard deviation of Z's logarithm."}, Range::between(0.001, 10), form.sigma);
+  form.alpha = settings.number({"alpha", "What Z is divided by."}, Range::between(1e-30, 1e30), form.alpha);
+  form.beta = settings.number({"beta", "The bound."}, Range::between(1e-30, longest_delay), form.beta);
+  return bounded_lognormal_delay(form,
+                                 read_s(settings, context, "scale", "What the bounded number is multiplied by.", 1.0));
+}
+
+// Null after a fault.
+std::shared_ptr<const Histogram> read_histogram_data(Settings& settings) {
+  const Key data{"data", "A histogram that comes with the program, instead of a file."};
+  if (settings.has("data")) {
+    if (settings.has("file")) settings.fault("data", "must not be given together with file");
+    const auto* const file = settings.row(data, embedded_histograms());
+    return file ? std::make_shared<const Histogram>(std::string(file->name), file->content) : nullptr;
+  }
+  if (!settings.has("file")) {
+    settings.fault("file", "must be given, or data = \"dropcompute-160\" or \"dropcompute-192\"");
+    return nullptr;
+  }
+  return read_data_file<Histogram>(settings);
+}
+
+Delay read_histogram(Settings& settings, const DelayContext& context) {
+  auto histogram = read_histogram_data(settings);
+  const auto [scale, shift_s] = read_adjustment(settings, context);
+  return histogram ? histogram_delay(std::move(histogram), scale, shift_s) : constant_delay(0);
+}
+
+Delay read_drift(Settings& settings, const DelayContext& context) {
+  const double per_step_s = read_s(settings, context, "per_step", "By how much the delay grows with each step.");
+  return drift_delay(per_step_s, read_s(settings, context, "maximum", "The longest delay, at which it stays."));
+}
+
+Delay read_trace_delay(Settings& settings, const DelayContext& context) {
+  std::vector<TraceLimit> nobody;
+  TraceReplay replay;
+  auto trace = read_trace(settings, replay, context.traces ? *context.traces : nobody);
+  const auto [scale, shift_s] = read_adjustment(settings, context);
+  replay.scale = scale;
+  replay.shift_s = shift_s;
+  return trace ? trace_delay(std::move(trace), std::move(replay)) : constant_delay(0);
+}
+
+constexpr std::array delay_rows = {
+    DelayRow{"constant", "The same delay for every micro-batch: value.", read_constant},
+    DelayRow{"uniform", "Uniform between low and high.", read_uniform},
+    DelayRow{"normal", "Normal with mean and standard_deviation; may be negative.", read_normal},
+    DelayRow{"exponential", "Exponential with mean.", read_exponential},
+    DelayRow{"shifted-exponential", "shift plus an exponential with mean: shift + mean on average.",
+             read_shifted_exponential},
+    DelayRow{"gamma", "Gamma with shape and scale: mean shape x scale.", read_gamma},
+    DelayRow{"weibull", "Weibull with shape and scale: mean scale x Gamma(1 + 1 / shape).", read_weibull},
+    DelayRow{"pareto", "Pareto with shape and minimum: the heaviest tail; no finite mean up to shape 1.", read_pareto},
+    DelayRow{"bernoulli", "value with a probability, else nothing.", read_bernoulli},
+    DelayRow{"lognormal", "scale x exp(mu + sigma Z), Z standard normal.", read_lognormal},
+    DelayRow{"bounded-lognormal",
+             "DropCompute's simulated stragglers: scale x a bounded log-normal, form = \"table\" or \"formula\".",
+             read_bounded_lognormal},
+    DelayRow{"histogram",
+             "Drawn from a histogram, times scale, plus shift: a file with bin_left_s, bin_right_s, density, or data = "
+             "\"dropcompute-160\", \"dropcompute-192\".",
+             read_histogram},
+    DelayRow{"drift", "Grows by per_step with each step, up to maximum.", read_drift, true},
+    DelayRow{
+        "trace",
+        "Recorded durations from a file with worker, step, micro_batch, duration_s, times scale, plus shift; end = "
+        "\"error\", \"stop\", \"wrap\", or stretch.",
+        read_trace_delay, true},
+};
+
+// Keys that are absent stay out of the resolved configuration. With `follows_steps` a draw for the whole run makes no
+// sense.
 DelayReach read_delay_reach(Settings& settings, int workers, bool follows_steps) {
   constexpr Range lengths = Range::between(1, 1e6);
   DelayReach reach{.cluster_size = workers};
@@ -286,6 +366,41 @@ DelayReach read_delay_reach(Settings& settings, int workers, bool follows_steps)
                     .mean_off_steps = bursts.number({"mean_off_steps", "Mean time between two.", "steps"}, lengths)};
   }
   return reach;
+}
+
+// Faults for workers, groups or micro-batches of the cluster that the trace has no rows for.
+void check_size_of_trace(Settings& settings, const DelayReach& reach, const DelayContext& context) {
+  const TraceLimit& limit = context.traces->back();
+  if (reach.scope == DelayScope::micro_batch && context.micro_batches > limit.micro_batches)
+    settings.fault("file", fmt::format("the steps of the trace have {} micro-batches; cluster.micro_batches, {}, must "
+                                       "be at most that, unless scope = \"step\"",
+                                       limit.micro_batches, context.micro_batches));
+  const int last = reach.workers.empty() ? context.workers - 1 : std::ranges::max(reach.workers);
+  if (last / reach.group_size < limit.workers) return;
+  settings.fault("file",
+                 fmt::format("the trace has no rows for {} {}: it has {} workers",
+                             reach.group_size > 1 ? "group" : "worker", last / reach.group_size, limit.workers));
+}
+
+}  // namespace
+
+std::shared_ptr<const DelayProcess> scoped_delay(std::shared_ptr<const DelayProcess> process, DelayReach reach) {
+  if (reach.everything()) return process;
+  return std::make_shared<ScopedDelay>(std::move(process), reach);
+}
+
+std::span<const DelayRow> delays() { return delay_rows; }
+
+std::shared_ptr<const DelayProcess> make_delay(Settings& settings, DelayContext context) {
+  const DelayRow* row = settings.row({"kind", "The distribution, or where the delay comes from."}, delay_rows);
+  const Key unit{"unit", "What the delay's numbers are in: seconds, or times of micro_batch_s."};
+  if (settings.choice(unit, {{"seconds", false}, {"micro_batch", true}}, false)) context.unit_s = context.base_s;
+  const std::size_t traces = context.traces ? context.traces->size() : 0;
+  auto process = row ? row->make(settings, context) : constant_delay(0);
+  const DelayReach reach = read_delay_reach(settings, context.workers, row && row->follows_steps);
+  if (context.workers > 0 && context.traces && context.traces->size() > traces)
+    check_size_of_trace(settings, reach, context);
+  return scoped_delay(std::move(process), reach);
 }
 
 }  // namespace syncopate

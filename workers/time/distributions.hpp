@@ -1,34 +1,59 @@
-// Delays drawn from a histogram: bins with a density, uniform within each.
+// Distributions that delays are drawn from. Each function makes a process; `_s` and scales without a unit are seconds.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "workers/config/settings.hpp"
 #include "workers/time/compute_time.hpp"
 
 namespace syncopate {
 
-// Delays that are there or not: value with a probability, else 0.
-// 0 <= probability <= 1.
+// The same delay for every micro-batch.
+std::shared_ptr<const DelayProcess> constant_delay(double value_s);
+
+// Uniform; low_s <= high_s.
+std::shared_ptr<const DelayProcess> uniform_delay(double low_s, double high_s);
+
+// Normal. A draw can be negative; ComputeTime keeps the whole micro-batch above 0.
+std::shared_ptr<const DelayProcess> normal_delay(double mean_s, double standard_deviation_s);
+
+// Exponential, and shifted: the mean of the latter is shift_s + mean_s.
+std::shared_ptr<const DelayProcess> exponential_delay(double mean_s);
+std::shared_ptr<const DelayProcess> shifted_exponential_delay(double shift_s, double mean_s);
+
+// Gamma: mean shape x scale, variance shape x scale^2. shape > 0. Below about 0.1 the quantile is too steep for
+// polynomials, and a draw takes microseconds.
+std::shared_ptr<const DelayProcess> gamma_delay(double shape, double scale_s);
+
+// Weibull: P(X > x) = exp(-(x / scale)^shape). shape > 0. Below about 0.2 the quantile is too steep for polynomials,
+//          and
+// a draw takes longer.
+std::shared_ptr<const DelayProcess> weibull_delay(double shape, double scale_s);
+
+// Pareto: P(X > x) = (minimum / x)^shape, the heaviest tail of all. shape > 0; the mean is infinite up to shape 1, the
+// variance up to shape 2.
+std::shared_ptr<const DelayProcess> pareto_delay(double shape, double minimum_s);
+
+// A value with a probability in [0, 1], else 0.
 std::shared_ptr<const DelayProcess> bernoulli_delay(double probability, double value_s);
 
-// Keys: 0 <= probability <= 1, value >= 0.
-std::shared_ptr<const DelayProcess> read_bernoulli_delay(Settings& settings, double unit_s);
+// Log-normal: scale x exp(mu + sigma Z), Z standard normal. sigma > 0. The median is scale_s exp(mu).
+std::shared_ptr<const DelayProcess> lognormal_delay(double mu, double sigma, double scale_s);
 
 // Bounded log-normal delays, the simulated environment of DropCompute, in two forms.
-// Source: Giladi et al. 2023 and its reference code; what is known of either is told with each form.
+// Source: Giladi et al. 2023 and its reference code.
 // The reference code's generator: an integer length l = 1..999 with weight (1/l) exp(-(ln l - 4)^2 / 2),
 // the delay scale x l / mean(l). Its mean is scale_s, its largest value 11.4 scale_s.
 std::shared_ptr<const DelayProcess> tabulated_lognormal_delay(double scale_s);
 
 // min(Z / alpha, beta) x scale with ln Z ~ N(mu, sigma^2). sigma, alpha, beta > 0.
 struct BoundedLogNormal {
-  // The defaults are hearsay about the paper's appendix that nobody confirmed; they are not quoted from
-  // the paper. They fit the code's table: the mean is 0.8 % lower, the variance 8 % higher.
+  // The defaults are hearsay about the paper's appendix that nobody has confirmed, not quotations. They fit the code's
+  // table: the mean is 0.8 % lower, the variance 8 % higher.
   double mu = 4;
   double sigma = 1;
   double alpha = 180.034262601043628;  // 2 e^4.5
@@ -40,55 +65,14 @@ struct BoundedLogNormal {
 };
 std::shared_ptr<const DelayProcess> bounded_lognormal_delay(const BoundedLogNormal& distribution, double scale_s);
 
-// Keys: form = "table" (the default, being the one with evidence) or "formula"; scale >= 0 (0.5 for the
-// table, 1 for the formula, which both mean half a unit on average); mu, sigma, alpha, beta of the formula.
-std::shared_ptr<const DelayProcess> read_bounded_lognormal_delay(Settings& settings, double unit_s);
-
-// The same delay for every micro-batch.
-std::shared_ptr<const DelayProcess> constant_delay(double value_s);
-
-// Keys: value >= 0.
-std::shared_ptr<const DelayProcess> read_constant_delay(Settings& settings, double unit_s);
-
-// A delay that grows with the steps: min(per_step x step, maximum), as a machine that slowly heats up or fills.
+// A delay that grows with the steps: min(per_step x step, maximum), as on a machine that slowly heats up or fills.
 // Its mean, variance and infimum are those of a long run: the maximum, 0, and 0 at the first step.
 std::shared_ptr<const DelayProcess> drift_delay(double per_step_s, double maximum_s);
 
-// Keys: per_step >= 0, maximum >= 0.
-std::shared_ptr<const DelayProcess> read_drift_delay(Settings& settings, double unit_s);
-
-// Files that are part of the program, so that they are found wherever it stands.
-struct EmbeddedFile {
-  std::string_view name;
-  std::string_view sentence;
-  std::string_view content;
-};
-
-// See workers/time/data/README.md.
-std::span<const EmbeddedFile> embedded_histograms();
-
-// Exponential delays, from zero or from a shift on.
-std::shared_ptr<const DelayProcess> exponential_delay(double mean_s);
-
-// shift_s plus an exponential of mean mean_s: shift_s + mean_s on average.
-std::shared_ptr<const DelayProcess> shifted_exponential_delay(double shift_s, double mean_s);
-
-// Key: mean >= 0.
-std::shared_ptr<const DelayProcess> read_exponential_delay(Settings& settings, double unit_s);
-
-// Keys: shift >= 0; mean >= 0 of the exponential part.
-std::shared_ptr<const DelayProcess> read_shifted_exponential_delay(Settings& settings, double unit_s);
-
-// Gamma delays: mean shape x scale, variance shape x scale^2.
-// shape > 0. Below about 0.1 the quantile is too steep for polynomials and a draw takes microseconds.
-std::shared_ptr<const DelayProcess> gamma_delay(double shape, double scale_s);
-
-// Keys: 0.01 <= shape <= 1e6, scale >= 0.
-std::shared_ptr<const DelayProcess> read_gamma_delay(Settings& settings, double unit_s);
-
+// Bins with a density, uniform within each.
 class Histogram {
  public:
-  // What a file holds, compressed or not: comma-separated bin_left_s, bin_right_s, density; the density need not
+  // Parses a file's content, compressed or not: comma-separated bin_left_s, bin_right_s, density. The density need not
   // integrate to 1. Bins ascend and do not overlap; there may be gaps. Throws FileFault, which names `file` and the
   // line.
   Histogram(const std::string& file, std::string_view content);
@@ -115,46 +99,18 @@ class Histogram {
   double variance_s2_ = 0;
 };
 
-// scale x a draw + shift_s; scale >= 0, shift_s may be negative.
+// scale x a draw + shift_s; scale >= 0, shift_s can be negative.
 std::shared_ptr<const DelayProcess> histogram_delay(std::shared_ptr<const Histogram> histogram, double scale,
                                                     double shift_s);
 
-// Keys: file, or data, the name of a histogram that is part of the program; scale (of the file's seconds, 1 if
-// absent); shift (0 if absent), in units. The hash of a file's content becomes part of the configuration.
-std::shared_ptr<const DelayProcess> read_histogram_delay(Settings& settings, double unit_s);
+// Files compiled into the program, which needs no path to find them.
+struct EmbeddedFile {
+  std::string_view name;
+  std::string_view sentence;
+  std::string_view content;
+};
 
-// Log-normal delays: scale x exp(mu + sigma Z), Z standard normal.
-// sigma > 0. Its median is scale_s exp(mu).
-std::shared_ptr<const DelayProcess> lognormal_delay(double mu, double sigma, double scale_s);
-
-// Keys: mu and sigma of the logarithm; scale >= 0, 1 if absent.
-std::shared_ptr<const DelayProcess> read_lognormal_delay(Settings& settings, double unit_s);
-
-// Normal delays. They may be negative; ComputeTime keeps the whole micro-batch above 0.
-std::shared_ptr<const DelayProcess> normal_delay(double mean_s, double standard_deviation_s);
-
-// Keys: mean (0 if absent), standard_deviation >= 0.
-std::shared_ptr<const DelayProcess> read_normal_delay(Settings& settings, double unit_s);
-
-// Pareto delays: P(X > x) = (minimum / x)^shape, the heaviest tail of all.
-// shape > 0; the mean is infinite up to shape 1, the variance up to shape 2.
-std::shared_ptr<const DelayProcess> pareto_delay(double shape, double minimum_s);
-
-// Keys: 0.1 <= shape <= 1e6, minimum >= 0.
-std::shared_ptr<const DelayProcess> read_pareto_delay(Settings& settings, double unit_s);
-
-// Delays uniform between two bounds.
-// low_s <= high_s.
-std::shared_ptr<const DelayProcess> uniform_delay(double low_s, double high_s);
-
-// Keys: 0 <= low <= high; low is 0 if absent.
-std::shared_ptr<const DelayProcess> read_uniform_delay(Settings& settings, double unit_s);
-
-// Weibull delays: P(X > x) = exp(-(x / scale)^shape).
-// shape > 0. Below about 0.2 the quantile is too steep for polynomials and a draw takes longer.
-std::shared_ptr<const DelayProcess> weibull_delay(double shape, double scale_s);
-
-// Keys: 0.05 <= shape <= 1e6, scale >= 0.
-std::shared_ptr<const DelayProcess> read_weibull_delay(Settings& settings, double unit_s);
+// See workers/time/data/README.md.
+std::span<const EmbeddedFile> embedded_histograms();
 
 }  // namespace syncopate

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "workers/base/random.hpp"
-#include "workers/time/compute_time.hpp"
 
 namespace syncopate {
 
@@ -43,11 +42,10 @@ Time BucketArrivals::end(const NetworkModel& network, const CollectiveCall& call
   return end;
 }
 
-double ring_s(const Link& link, Operation operation, int members, Bytes payload) {
-  if (operation == Operation::broadcast) return doubling_rounds(members) * link.message_s(payload);
-  const double rounds = (operation == Operation::all_reduce ? 2.0 : 1.0) * (members - 1);
-  return rounds * link.latency_s + rounds / members * link.transfer_s(payload);
-}
+namespace {
+
+// ceil(log2 members): rounds until all members know, if their number doubles in each.
+int doubling_rounds(int members) { return std::bit_width(static_cast<unsigned>(members - 1)); }
 
 double tree_s(const Link& link, Operation operation, int members, Bytes payload) {
   const int rounds = doubling_rounds(members);
@@ -60,15 +58,13 @@ double tree_s(const Link& link, Operation operation, int members, Bytes payload)
     case Operation::broadcast:
       return down_s;
     case Operation::all_to_all: {
-      std::int64_t passed_on = 0;  // parts, each as often as it is
+      std::int64_t passed_on = 0;  // transfers of parts
       for (unsigned way = 1; way < static_cast<unsigned>(members); ++way) passed_on += std::popcount(way);
       return rounds * link.latency_s + static_cast<double>(passed_on) / members * link.transfer_s(payload);
     }
   }
   throw std::logic_error("unknown collective");
 }
-
-namespace {
 
 class FixedNetwork final : public NetworkModel {
  public:
@@ -86,19 +82,19 @@ Link checked(const Link& link) {
   return link;
 }
 
-// Of both the worse: what a transfer through both takes.
+// The worse of both in each respect, for a transfer through both.
 Link slower(const Link& a, const Link& b) {
   return {std::max(a.latency_s, b.latency_s), std::min(a.bandwidth_bytes_per_s, b.bandwidth_bytes_per_s)};
 }
 
-// The stage that is a participant's own link, and a group's uplink.
+// Stages of one link: a participant's own, or a group's uplink.
 Hop own_hop(int link, Duration occupied) { return {.link = link, .links = 1, .occupied = occupied}; }
 Hop uplink_hop(int uplink, Duration occupied) { return {.uplink = uplink, .uplinks = 1, .occupied = occupied}; }
 
-// What the kinds with links share: everybody's own and the groups', and how collectives and messages occupy them.
+// Base of all models with links: own links and uplinks, and how collectives and messages occupy them.
 class LinkedNetwork : public NetworkModel {
  public:
-  // `server_alone`: of a server that stands in no group, where nothing else is said.
+  // `server_alone`: default link of a server that stands in no group.
   LinkedNetwork(const Link& usual, const Link& server_alone, const LinkOptions& options)
       : workers_(options.workers),
         group_size_(options.group_size),
@@ -154,7 +150,7 @@ class LinkedNetwork : public NetworkModel {
   };
   virtual double collective_s(const CollectiveCall& call) const = 0;
 
-  // The groups that the members of a collective are in; one where there are none.
+  // The groups that the members of a collective are in; one if there are no groups.
   Groups groups_of(const CollectiveCall& call) const {
     if (group_size_ == 0) return {};
     const int first = call.first.value / group_size_, last = (call.first.value + call.members - 1) / group_size_;
@@ -163,13 +159,13 @@ class LinkedNetwork : public NetworkModel {
   // The most members in one group.
   int fullest(const CollectiveCall& call) const {
     const int first = call.first.value, last = first + call.members - 1;
-    const int end_of_first = (first / group_size() + 1) * group_size();  // rank behind its group
+    const int end_of_first = (first / group_size_ + 1) * group_size_;  // rank behind its group
     if (last < end_of_first) return last - first + 1;
-    const int in_last = last % group_size() + 1;
-    const bool has_whole_between = last / group_size() - first / group_size() > 1;
-    return has_whole_between ? group_size() : std::max(end_of_first - first, in_last);
+    const int in_last = last % group_size_ + 1;
+    const bool has_whole_between = last / group_size_ - first / group_size_ > 1;
+    return has_whole_between ? group_size_ : std::max(end_of_first - first, in_last);
   }
-  // Of the members' own links the slowest.
+  // The slowest of the members' own links.
   Link slowest_of(const CollectiveCall& call) const {
     const auto begin = static_cast<std::size_t>(call.first.value);
     const std::size_t end = begin + static_cast<std::size_t>(call.members);
@@ -179,7 +175,7 @@ class LinkedNetwork : public NetworkModel {
     for (std::size_t i = begin; i < std::min(end, own_.size()); ++i) slowest = slower(slowest, own_[i]);
     return slowest;
   }
-  // From the sender's link to the receiver's, and over uplinks where they are in different groups.
+  // From the sender's link to the receiver's, over uplinks if they are in different groups.
   virtual Route way_of(const MessageCall& call) const {
     const Ends ends = ends_of(call);
     const auto transfer = [&](const Link& link) { return from_seconds(link.transfer_s(call.payload)); };
@@ -194,9 +190,11 @@ class LinkedNetwork : public NetworkModel {
     route.add(own_hop(way_in(call.to.value), transfer(ends.to_link)));
     return route;
   }
-  int workers() const { return workers_; }
-  int group_size() const { return group_size_; }
-  const Link& uplink() const { return uplink_; }
+
+  int workers_;
+  int group_size_;  // 0: no groups
+  Link usual_;
+  Link uplink_;
 
  private:
   struct Ends {
@@ -211,13 +209,13 @@ class LinkedNetwork : public NetworkModel {
     if (from != to) latency_s = std::max(latency_s, uplink_.latency_s);
     return {from, to, first, last, latency_s};
   }
-  // What a message passes, as if it were one link.
+  // All links of a message as if they were one.
   Link whole_way(const MessageCall& call) const {
     const Ends ends = ends_of(call);
     const Link both = slower(ends.from_link, ends.to_link);
     return ends.from_group == ends.to_group ? both : slower(both, uplink_);
   }
-  // Below 0: of a server that stands by itself. One group is all where there are none.
+  // Below 0: a server that stands by itself. Without groups all are in group 0.
   int group_of(Rank rank, int regions) const {
     if (group_size_ == 0) return 0;
     const int server = rank.value - workers_;
@@ -231,13 +229,9 @@ class LinkedNetwork : public NetworkModel {
     return index < own_.size() ? own_[index] : usual_;
   }
 
-  int workers_;
-  int group_size_;  // 0: no groups
-  Link usual_;
-  Link uplink_;
   Link server_;
   Link server_alone_;      // in no group
-  std::vector<Link> own_;  // by worker, up to the last unlike the others; empty: all are alike
+  std::vector<Link> own_;  // by worker, up to the last that differs; empty: none does
   Link slowest_;           // of all workers'
   std::optional<Overlap> overlap_;
   bool contention_;
@@ -257,13 +251,13 @@ class FlatNetwork final : public LinkedNetwork {
   double collective_s(const CollectiveCall& call) const override {
     const Link own = slowest_of(call);
     if (groups_of(call).count == 1) return flat_s(shape_, own, call.operation, call.members, call.payload);
-    const Link both = slower(own, uplink());
+    const Link both = slower(own, uplink_);
     const double s = flat_s(shape_, both, call.operation, call.members, call.payload);
     if (call.operation != Operation::all_to_all) return s;
-    // Of each of a group's members what is for those outside it, over one uplink.
+    // One uplink carries what all of a group's members have for those outside.
     const double inside = fullest(call), members = call.members;
     return std::max(s, flat_s(shape_, both, call.operation, call.members, Bytes{0}) +
-                           inside * (members - inside) / members * uplink().transfer_s(call.payload));
+                           inside * (members - inside) / members * uplink_.transfer_s(call.payload));
   }
 
   Shape shape_;
@@ -273,7 +267,7 @@ class TwoLevelNetwork final : public LinkedNetwork {
  public:
   TwoLevelNetwork(const Link& inside, Shape leaders, const LinkOptions& options)
       : LinkedNetwork(inside, options.uplink, options), leaders_(leaders) {
-    if (group_size() < 1) throw std::invalid_argument("a group must have at least one worker");
+    if (group_size_ < 1) throw std::invalid_argument("a group must have at least one worker");
   }
 
  private:
@@ -282,14 +276,14 @@ class TwoLevelNetwork final : public LinkedNetwork {
     const int groups = groups_of(call).count;
     const int of_fullest = fullest(call);
     const int rounds = doubling_rounds(of_fullest);
-    const auto leaders_s = [&](Bytes payload) { return flat_s(leaders_, uplink(), call.operation, groups, payload); };
+    const auto leaders_s = [&](Bytes payload) { return flat_s(leaders_, uplink_, call.operation, groups, payload); };
     if (call.operation == Operation::all_to_all) {
       const double one_way_s = rounds * inside.latency_s + (of_fullest - 1.0) * inside.transfer_s(call.payload);
       return 2 * one_way_s + leaders_s(Bytes{of_fullest * call.payload.value()});
     }
     if (call.operation != Operation::all_gather)
       return tree_s(inside, call.operation, of_fullest, call.payload) + leaders_s(call.payload);
-    const double share = static_cast<double>(of_fullest) / call.members;  // of what is gathered
+    const double share = static_cast<double>(of_fullest) / call.members;  // of the gathered vector
     const double up_s = rounds * inside.latency_s + (of_fullest - 1.0) / call.members * inside.transfer_s(call.payload);
     const double down_s = rounds * inside.message_s(call.payload);
     const Bytes gathered{std::llround(groups * share * static_cast<double>(call.payload.value()))};
@@ -306,7 +300,7 @@ class ParameterServerNetwork final : public LinkedNetwork {
 
   Duration collective(const CollectiveCall& call) const override { return length_of(route(call)); }
 
-  // Into the first server's link, and out of it, the slowest member's transfer at most beside the others'.
+  // Into the first server's link and out of it. The slowest member's transfer runs beside the others'.
   Route route(const CollectiveCall& call) const override {
     Route route;
     if (call.members == 1) return route;
@@ -321,8 +315,8 @@ class ParameterServerNetwork final : public LinkedNetwork {
       hop.is_stored = true;
       route.add(hop);
     };
-    add(way_in(workers()), in, in / members);
-    add(way_out(workers()), out, 1);
+    add(way_in(workers_), in, in / members);
+    add(way_out(workers_), out, 1);
     return route;
   }
 
@@ -330,7 +324,7 @@ class ParameterServerNetwork final : public LinkedNetwork {
   struct Vectors {
     double in, out;
   };
-  // How many payloads pass the server's link.
+  // Number of payloads that pass the server's link.
   static Vectors vectors_of(Operation operation, double members) {
     switch (operation) {
       case Operation::all_reduce:
@@ -346,9 +340,9 @@ class ParameterServerNetwork final : public LinkedNetwork {
 
   double collective_s(const CollectiveCall& call) const override { return to_seconds(collective(call)); }
   Route way_of(const MessageCall& call) const override {
-    if (call.from.value >= workers() || call.to.value >= workers()) return LinkedNetwork::way_of(call);
+    if (call.from.value >= workers_ || call.to.value >= workers_) return LinkedNetwork::way_of(call);
     MessageCall up = call, down = call;
-    up.to = down.from = Rank{workers()};
+    up.to = down.from = Rank{workers_};
     Route route = LinkedNetwork::way_of(up);
     route.back().is_stored = true;
     for (const Hop& hop : LinkedNetwork::way_of(down)) route.add(hop);
@@ -360,20 +354,33 @@ class ParameterServerNetwork final : public LinkedNetwork {
 
 Duration scaled(Duration cost, double factor) { return from_seconds(to_seconds(cost) * factor); }
 
-class JitteryNetwork final : public NetworkModel {
+// Base of models that change the costs of another.
+class ChangedNetwork : public NetworkModel {
+ public:
+  explicit ChangedNetwork(std::unique_ptr<NetworkModel> network) : network_(std::move(network)) {}
+
+  bool has_shared_links() const override { return network_->has_shared_links(); }
+  bool has_unshared_links() const override { return network_->has_unshared_links(); }
+  std::optional<Overlap> overlap() const override { return network_->overlap(); }
+
+ protected:
+  const NetworkModel& network() const { return *network_; }
+
+ private:
+  std::unique_ptr<NetworkModel> network_;
+};
+
+class JitteryNetwork final : public ChangedNetwork {
  public:
   JitteryNetwork(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed)
-      : network_(std::move(network)), jitter_(jitter), seed_(seed) {
+      : ChangedNetwork(std::move(network)), jitter_(jitter), seed_(seed) {
     if (!(jitter >= 0) || std::isinf(jitter)) throw std::invalid_argument("a jitter must be at least 0 and finite");
   }
 
   Duration collective(const CollectiveCall& call) const override {
-    return scaled(network_->collective(call), factor_of(call));
+    return scaled(network().collective(call), factor_of(call));
   }
-  Duration message(const MessageCall& call) const override { return scaled(network_->message(call), factor_of(call)); }
-  bool has_shared_links() const override { return network_->has_shared_links(); }
-  bool has_unshared_links() const override { return network_->has_unshared_links(); }
-  std::optional<Overlap> overlap() const override { return network_->overlap(); }
+  Duration message(const MessageCall& call) const override { return scaled(network().message(call), factor_of(call)); }
   Route route(const CollectiveCall& call) const override { return scaled_route(call); }
   Route route(const MessageCall& call) const override { return scaled_route(call); }
   bool varies() const override { return true; }
@@ -383,7 +390,7 @@ class JitteryNetwork final : public NetworkModel {
 
   template <typename Call>
   Route scaled_route(const Call& call) const {
-    Route route = network_->route(call);
+    Route route = network().route(call);
     const double factor = factor_of(call);
     for (Hop& hop : route) {
       hop.occupied = scaled(hop.occupied, factor);
@@ -403,79 +410,36 @@ class JitteryNetwork final : public NetworkModel {
     return 1 - jitter_ * std::log(random.uniform(index));
   }
 
-  std::unique_ptr<NetworkModel> network_;
   double jitter_;
   std::uint64_t seed_;
 };
 
-class SerialLatency final : public NetworkModel {
+class SerialLatency final : public ChangedNetwork {
  public:
   SerialLatency(std::unique_ptr<NetworkModel> network, double serial_s)
-      : network_(std::move(network)), serial_(from_seconds(serial_s)) {}
+      : ChangedNetwork(std::move(network)), serial_(from_seconds(serial_s)) {}
 
-  Duration collective(const CollectiveCall& call) const override { return plus_serial(network_->collective(call)); }
-  Duration message(const MessageCall& call) const override { return network_->message(call); }
-  bool has_shared_links() const override { return network_->has_shared_links(); }
-  bool has_unshared_links() const override { return network_->has_unshared_links(); }
-  std::optional<Overlap> overlap() const override { return network_->overlap(); }
+  Duration collective(const CollectiveCall& call) const override { return plus_serial(network().collective(call)); }
+  Duration message(const MessageCall& call) const override { return network().message(call); }
   Route route(const CollectiveCall& call) const override {
-    Route route = network_->route(call);
+    Route route = network().route(call);
     if (!route.empty()) route.back().latency = plus_serial(route.back().latency);
     return route;
   }
-  Route route(const MessageCall& call) const override { return network_->route(call); }
-  bool varies() const override { return network_->varies(); }
+  Route route(const MessageCall& call) const override { return network().route(call); }
+  bool varies() const override { return network().varies(); }
 
  private:
   Duration plus_serial(Duration cost) const { return std::min(cost + serial_, longest_duration); }
 
-  std::unique_ptr<NetworkModel> network_;
   Duration serial_;
 };
-
-}  // namespace
-
-std::unique_ptr<NetworkModel> make_fixed_network(double latency_s) { return std::make_unique<FixedNetwork>(latency_s); }
-
-std::unique_ptr<NetworkModel> make_ring_network(double latency_s, double bandwidth_bytes_per_s,
-                                                const LinkOptions& options) {
-  return std::make_unique<FlatNetwork>(Shape::ring, Link{latency_s, bandwidth_bytes_per_s}, options);
-}
-
-std::unique_ptr<NetworkModel> make_tree_network(double latency_s, double bandwidth_bytes_per_s,
-                                                const LinkOptions& options) {
-  return std::make_unique<FlatNetwork>(Shape::tree, Link{latency_s, bandwidth_bytes_per_s}, options);
-}
-
-std::unique_ptr<NetworkModel> make_two_level_network(int workers, const TwoLevelOptions& levels, LinkOptions options) {
-  options.workers = workers;
-  options.group_size = levels.group_size;
-  options.uplink = levels.between;
-  const Shape leaders = levels.leaders == TwoLevelOptions::Between::tree ? Shape::tree : Shape::ring;
-  return std::make_unique<TwoLevelNetwork>(levels.inside, leaders, options);
-}
-
-std::unique_ptr<NetworkModel> make_parameter_server_network(int workers, const Link& server_link, LinkOptions options) {
-  options.workers = workers;
-  return std::make_unique<ParameterServerNetwork>(server_link, options);
-}
-
-std::unique_ptr<NetworkModel> with_jitter(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed) {
-  return std::make_unique<JitteryNetwork>(std::move(network), jitter, seed);
-}
-
-std::unique_ptr<NetworkModel> with_serial_latency(std::unique_ptr<NetworkModel> network, double serial_s) {
-  return std::make_unique<SerialLatency>(std::move(network), serial_s);
-}
-
-// What an experiment file says.
-namespace {
 
 constexpr double most_jitter = 1000;
 constexpr int most_workers_per_group = 1 << 20;
 
 Link read_link(Settings& settings) {
-  constexpr double positive = 1e-300;  // instead of a faulty 0
+  constexpr double positive = 1e-300;  // in place of a faulty 0
   const double latency_s =
       settings.number({"latency_s", "What a message takes, however short.", "s"}, Range::between(0, longest_delay));
   const double bandwidth_bytes_per_s =
@@ -483,7 +447,7 @@ Link read_link(Settings& settings) {
   return {.latency_s = latency_s, .bandwidth_bytes_per_s = std::max(bandwidth_bytes_per_s, positive)};
 }
 
-// A link that is like another one where it does not say otherwise.
+// A link whose missing keys have the values of `usual`.
 Link read_link_unlike(Settings& settings, const Link& usual) {
   Link link = usual;
   if (const auto latency_s = settings.optional_number(
@@ -496,7 +460,7 @@ Link read_link_unlike(Settings& settings, const Link& usual) {
   return link;
 }
 
-// Entries of `links`, of which no two name the same worker.
+// The entries of `links`.
 std::vector<OwnLink> read_own_links(Settings& settings, const NetworkContext& context, const Link& usual) {
   std::vector<OwnLink> own;
   const int last = context.workers.value_or(most_workers) - 1;
@@ -511,7 +475,7 @@ std::vector<OwnLink> read_own_links(Settings& settings, const NetworkContext& co
     const bool is_right = entry.faults_so_far() == faults;
     if (is_right && ranks.empty()) entry.fault("workers", "must name at least one worker");
     const Link link = read_link_unlike(entry, usual);
-    if (is_right && entry.keys().size() == 1)  // a key that is misspelt has a fault of its own
+    if (is_right && entry.keys().size() == 1)  // a misspelt key has its own fault
       entry.fault("workers", "must have a latency_s or a bandwidth_bytes_per_s of their own beside them");
     for (const std::int64_t rank : ranks) {
       const Rank worker{static_cast<int>(rank)};
@@ -524,7 +488,7 @@ std::vector<OwnLink> read_own_links(Settings& settings, const NetworkContext& co
   return own;
 }
 
-// Workers per group, each with an uplink. Where every group has one worker, or all are in one, no two share one.
+// Workers per group, from 2 to all but one: else nothing would share or pass an uplink.
 int read_group_size(Settings& settings, const NetworkContext& context) {
   const std::size_t faults = settings.faults_so_far();
   const auto size = static_cast<int>(settings.integer(
@@ -550,7 +514,7 @@ std::optional<Overlap> read_overlap(Settings& settings) {
   return overlap;
 }
 
-// `usual`: of a worker; `of_server`: of a server, where nothing else is said; null: it has keys of its own.
+// `usual`: a worker's link; `of_server`: a server's default link, null if the model has its own keys for that.
 LinkOptions read_link_options(Settings& settings, const NetworkContext& context, const Link& usual,
                               const Link* of_server) {
   LinkOptions options{.workers = context.workers.value_or(most_workers)};
@@ -611,7 +575,8 @@ std::unique_ptr<NetworkModel> read_fixed(Settings& settings, const NetworkContex
   return vary(settings, context, make_fixed_network(latency_s));
 }
 
-std::unique_ptr<NetworkModel> read_flat(Settings& settings, const NetworkContext& context, Shape shape) {
+template <Shape shape>
+std::unique_ptr<NetworkModel> read_flat(Settings& settings, const NetworkContext& context) {
   const Link link = read_link(settings);
   int group_size = 0;
   Link uplink = link;
@@ -626,15 +591,7 @@ std::unique_ptr<NetworkModel> read_flat(Settings& settings, const NetworkContext
   return vary_and_delay(settings, context, std::make_unique<FlatNetwork>(shape, link, options));
 }
 
-std::unique_ptr<NetworkModel> read_ring(Settings& settings, const NetworkContext& context) {
-  return read_flat(settings, context, Shape::ring);
-}
-
-std::unique_ptr<NetworkModel> read_tree(Settings& settings, const NetworkContext& context) {
-  return read_flat(settings, context, Shape::tree);
-}
-
-// latency_s and bandwidth_bytes_per_s are of the uplinks, as those of other models are of the workers' links.
+// latency_s and bandwidth_bytes_per_s are the uplinks'; in the other models they are the workers' links'.
 std::unique_ptr<NetworkModel> read_two_level(Settings& settings, const NetworkContext& context) {
   TwoLevelOptions levels;
   levels.group_size = read_group_size(settings, context);
@@ -660,8 +617,8 @@ constexpr std::array network_rows = {
     NetworkRow{"fixed", "Every collective and message takes latency_s, whatever its size.", read_fixed},
     NetworkRow{"ring",
                "A link of latency_s and bandwidth_bytes_per_s for each participant: ring all-reduce, direct messages.",
-               read_ring},
-    NetworkRow{"tree", "The same links: binomial reduce and broadcast, direct messages.", read_tree},
+               read_flat<Shape::ring>},
+    NetworkRow{"tree", "The same links: binomial reduce and broadcast, direct messages.", read_flat<Shape::tree>},
     NetworkRow{"two-level",
                "Groups of group_size workers with links inside = { latency_s, bandwidth_bytes_per_s }, each behind an "
                "uplink of latency_s and bandwidth_bytes_per_s; their leaders form a ring or a tree (between).",
@@ -674,6 +631,45 @@ constexpr std::array network_rows = {
 };
 
 }  // namespace
+
+double ring_s(const Link& link, Operation operation, int members, Bytes payload) {
+  if (operation == Operation::broadcast) return doubling_rounds(members) * link.message_s(payload);
+  const double rounds = (operation == Operation::all_reduce ? 2.0 : 1.0) * (members - 1);
+  return rounds * link.latency_s + rounds / members * link.transfer_s(payload);
+}
+
+std::unique_ptr<NetworkModel> make_fixed_network(double latency_s) { return std::make_unique<FixedNetwork>(latency_s); }
+
+std::unique_ptr<NetworkModel> make_ring_network(double latency_s, double bandwidth_bytes_per_s,
+                                                const LinkOptions& options) {
+  return std::make_unique<FlatNetwork>(Shape::ring, Link{latency_s, bandwidth_bytes_per_s}, options);
+}
+
+std::unique_ptr<NetworkModel> make_tree_network(double latency_s, double bandwidth_bytes_per_s,
+                                                const LinkOptions& options) {
+  return std::make_unique<FlatNetwork>(Shape::tree, Link{latency_s, bandwidth_bytes_per_s}, options);
+}
+
+std::unique_ptr<NetworkModel> make_two_level_network(int workers, const TwoLevelOptions& levels, LinkOptions options) {
+  options.workers = workers;
+  options.group_size = levels.group_size;
+  options.uplink = levels.between;
+  const Shape leaders = levels.leaders == TwoLevelOptions::Between::tree ? Shape::tree : Shape::ring;
+  return std::make_unique<TwoLevelNetwork>(levels.inside, leaders, options);
+}
+
+std::unique_ptr<NetworkModel> make_parameter_server_network(int workers, const Link& server_link, LinkOptions options) {
+  options.workers = workers;
+  return std::make_unique<ParameterServerNetwork>(server_link, options);
+}
+
+std::unique_ptr<NetworkModel> with_jitter(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed) {
+  return std::make_unique<JitteryNetwork>(std::move(network), jitter, seed);
+}
+
+std::unique_ptr<NetworkModel> with_serial_latency(std::unique_ptr<NetworkModel> network, double serial_s) {
+  return std::make_unique<SerialLatency>(std::move(network), serial_s);
+}
 
 std::span<const NetworkRow> networks() { return network_rows; }
 

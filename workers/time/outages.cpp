@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <boost/math/distributions/exponential.hpp>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 #include <utility>
-
-#include "workers/base/process.hpp"
 
 namespace syncopate {
 
@@ -34,8 +31,8 @@ void check(const OutageEntry& entry) {
   if (!right) throw std::invalid_argument("an outage needs a positive duration, and a time that is not negative");
 }
 
-// The same for the rest of a micro-batch of which `worked` has been done: the finer kinds of preemption ask whether it,
-// or its backward pass, has begun.
+// end_of_micro_batch() for the rest of a micro-batch of which `worked` has been done. The finer kinds of preemption
+// depend on whether it, or its backward pass, has begun.
 MicroBatchEnd end_of_rest(Time at, Duration duration, Duration worked, const Deadline& deadline) {
   const Duration rest = duration - worked;
   const bool stops = deadline.preempt == Preempt::discard || deadline.preempt == Preempt::layer;
@@ -47,7 +44,7 @@ MicroBatchEnd end_of_rest(Time at, Duration duration, Duration worked, const Dea
 }
 
 bool concerns(const OutageEntry& entry, Rank worker) {
-  return entry.workers.empty() || std::find(entry.workers.begin(), entry.workers.end(), worker) != entry.workers.end();
+  return entry.workers.empty() || std::ranges::find(entry.workers, worker) != entry.workers.end();
 }
 
 }  // namespace
@@ -85,11 +82,11 @@ WorkerOutages OutagePlan::of(Rank worker) const {
 }
 
 bool OutagePlan::loses_state(Rank worker) const {
-  return std::any_of(entries_.begin(), entries_.end(),
-                     [&](const OutageEntry& entry) { return entry.loses_state && concerns(entry, worker); });
+  return std::ranges::any_of(entries_,
+                             [&](const OutageEntry& entry) { return entry.loses_state && concerns(entry, worker); });
 }
 
-// The stream's step is the outage's number; number 0 of it is the time up before, number 1 the outage's.
+// The stream's step is the outage's number. Number 0 of the stream is the time up before, number 1 the outage's.
 void WorkerOutages::Source::advance() {
   if (!is_random) {
     next = {};
@@ -112,17 +109,14 @@ void WorkerOutages::give_up() const {
   throw RunFailure(fmt::format(
       "worker {} at {:.6f} s: it has met {} outages in one micro-batch, or since its last one; mean_time_between_s in "
       "[[outages]] must be longer, or the longest delays shorter: a Pareto law with a shape of about 1 or less, for "
-      "one, "
-      "has some that take more time than any run",
+      "one, has some that take more time than any run",
       worker_.value, to_seconds(current_.begin), most_met));
 }
 
 void WorkerOutages::advance() {
   throw_if_interrupted();
-  const auto earliest = [&] {
-    return std::min_element(sources_.begin(), sources_.end(),
-                            [](const Source& a, const Source& b) { return a.next.begin < b.next.begin; });
-  };
+  const auto begin_of = [](const Source& source) { return source.next.begin; };
+  const auto earliest = [&] { return std::ranges::min_element(sources_, {}, begin_of); };
   auto source = earliest();
   if (source == sources_.end() || source->next.begin == never) {
     current_ = {};

@@ -1,18 +1,19 @@
-// Outages: times in which a worker makes no progress. Scheduled ones, and random ones with exponential times up
-// and down, each a pure function of (seed, entry, worker, number), so that all methods on both clusters meet the
-// same. Those of one worker that overlap or touch are one; it takes the state if one of them does.
+// Outages: times in which a worker makes no progress. They are scheduled, or random with exponential times up and down.
+// Each is a pure function of (seed, entry, worker, number), so that all methods on both clusters meet the same ones.
+// Outages of one worker that overlap or touch are one; it loses the state if one of them does.
 //
-// An outage that begins while a worker computes stops its micro-batch; the time is booked as down.
+// An outage that begins while a worker computes stops its micro-batch. The time is booked as down.
 //   State kept: the micro-batch goes on afterwards.
-//   State lost: what was computed of the micro-batch is lost (discarded), and it is computed anew from the newest
-//     model (see Worker). Finished micro-batches of a step under way count all the same, except where the step is
-//     computed at a server's newer model.
-// One that begins while a worker waits or communicates takes effect when it next computes: it is down until the
-// outage's end; what has passed before stays wait, and one that has ended by then has had no effect: what a worker
-// has handed over before is not lost, and what it gets then is up to date.
-// A deadline that has passed when an outage ends stops the micro-batch there (one that Preempt::microbatch lets
-// finish, or whose backward pass Preempt::backward does, goes on then; what Preempt::layer has of one is what was done
-// before the outage, if that kept the state); a message that would end it waits as long.
+//   State lost: the part of the micro-batch that was computed is lost (discarded). The worker computes it again from
+//   the
+//     newest model (see Worker). Finished micro-batches of the current step still count, unless the step is computed at
+//     a server's newer model.
+// An outage that begins while a worker waits or communicates takes effect when the worker next computes: it is down
+// until the outage's end, and the time before stays wait. If the outage has ended by then, it has no effect: results
+// that the worker has sent are not lost, and what it receives is up to date. A deadline that has passed when an outage
+// ends stops the micro-batch there. A micro-batch that Preempt::microbatch lets finish, or whose backward pass
+// Preempt::backward does, goes on then. Preempt::layer keeps what was done before the outage, if that kept the state. A
+// message that would end the micro-batch waits for the outage's end, too.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@
 
 namespace syncopate {
 
-// Outages that a worker meets in one micro-batch, or from one to the next: the run fails at this number, after a tenth
-// of a second. Micro-batches of a heavy tail, without a mean above all, can be so long that a run would never end.
+// The run fails if a worker meets so many outages in one micro-batch, or from one to the next; it does so after a tenth
+// of a second. Micro-batches with a heavy tail, above all without a mean, can be so long that a run would never end.
 inline constexpr std::int64_t most_met = 1'000'000;
 inline constexpr const char* outage_name = "outage";  // of spans
 
@@ -57,10 +58,10 @@ struct OutageEntry {
 // The outages of one worker, one after another.
 class WorkerOutages {
  public:
-  // The first that ends after `time`, which must not decrease from call to call; a default Outage where none comes any
-  // more. Throws RunFailure where most_met others end before it.
+  // The first outage that ends after `time`, which must not decrease from call to call; a default Outage if none
+  // follows. Throws RunFailure if most_met others end before it.
   const Outage& next(Time time);
-  [[noreturn]] void give_up() const;  // most_met of them
+  [[noreturn]] void give_up() const;  // throws that RunFailure
 
  private:
   friend class OutagePlan;
@@ -94,25 +95,25 @@ class OutagePlan {
   std::vector<OutageEntry> entries_;
 };
 
-// What becomes of a micro-batch that takes `duration` when nothing stops it, from `start` on.
+// The course of a micro-batch through outages and a deadline.
 struct Passage {
   struct Piece {
     Time end;
     bool down;
   };
   std::vector<Piece> pieces{};  // in order and without gaps, from the start
-  Duration worked{};            // in those that are not down
+  Duration worked{};            // in pieces that are not down
   Time end{};
   bool kept = false;
   bool lost_state = false;    // an outage took it; the worker is up again at the end
-  bool is_timed_out = false;  // nor was it, though a message might have ended it before its deadline has
-  double backward = 0;        // else, if it is not kept: what counts of its backward pass (see backward_share)
+  bool is_timed_out = false;  // its deadline passed before a message that could have ended it
+  double backward = 0;        // if it is not kept and no outage took it: what counts of it (see backward_share)
 };
-// `outages` may be null. A micro-batch that never ends meets none, unless a deadline ends it. Throws RunFailure where
-// it meets most_met of them.
+// The micro-batch starts at `start` and takes `duration` if nothing stops it. `outages`: null for none. A micro-batch
+// that never ends meets none, unless a deadline ends it. Throws RunFailure if it meets most_met of them.
 Passage pass(const WorkerOutages* outages, Time start, Duration duration, const Deadline& deadline);
 
-// One worker's part in a simulation of them.
+// One worker's state in a simulation of outages.
 struct OutageProgress {
   WorkerOutages outages;
   bool may_lose_state = false;

@@ -1,10 +1,6 @@
 #include "workers/time/quantile_table.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
 #include <numbers>
-#include <utility>
 
 #include "workers/base/random.hpp"
 
@@ -17,13 +13,12 @@ namespace syncopate {
 QuantileTable::Reader QuantileTable::reader() const {
   std::call_once(fitted_, [this] {
     cells_.reserve(2 * cells_per_tail);
-    for (const Tail& tail : tails_) {
+    for (const Tail& tail : tails_)
       for (std::uint64_t number = first_cell; number < first_cell + cells_per_tail; ++number) {
         const auto low = std::bit_cast<double>(number << (52 - cell_bits));
         const auto high = std::bit_cast<double>((number + 1) << (52 - cell_bits));
         cells_.push_back(fit(tail, low, high - low));
       }
-    }
   });
   return Reader(*this);
 }
@@ -57,10 +52,21 @@ struct Square {
   return _mm256_add_pd(low, _mm256_mul_pd(high, t2));
 }
 
+// Keeps the compiler from holding an array in registers and extracting elements with shuffles: vector instructions read
+// single elements from memory at no cost.
+template <typename Array>
+inline void keep_in_memory(Array& array) {
+  asm("" : "+m"(array));
+}
+
+[[gnu::target("avx512f")]] inline __m512d linear(__m512d a, __m512d b, __m512d t) {
+  return _mm512_add_pd(a, _mm512_mul_pd(b, t));
+}
+
 }  // namespace
 
-// What operator() does, four at a time; returns how many it has done. Cells are loaded whole and turned round, which
-// is faster than gathering their coefficients.
+// operator() for four numbers at a time; returns how many are done. Loading whole cells and transposing them is faster
+// than gathering their coefficients.
 [[gnu::target("avx2")]] std::size_t QuantileTable::Reader::add_by_fours(std::span<const double> u,
                                                                         const Transformation& form,
                                                                         std::span<double> out) const {
@@ -75,7 +81,7 @@ struct Square {
     const __m256i p = _mm256_castpd_si256(_mm256_min_pd(at, _mm256_sub_pd(one, at)));
     const __m256i is_upper = _mm256_castpd_si256(_mm256_cmp_pd(at, half, _CMP_GT_OQ));
     const __m256i number = _mm256_srli_epi64(p, 52 - cell_bits);
-    const __m256i is_far = _mm256_cmpgt_epi64(first, number);  // out in the tail, where there are no cells
+    const __m256i is_far = _mm256_cmpgt_epi64(first, number);  // in the far tail, which has no cells
     const __m256i cell = _mm256_add_epi64(_mm256_sub_epi64(number, first), _mm256_and_si256(is_upper, tail));
     alignas(32) std::array<std::int64_t, 4> cells;
     _mm256_store_si256(reinterpret_cast<__m256i*>(cells.data()), _mm256_andnot_si256(is_far, cell));
@@ -105,30 +111,15 @@ struct Square {
   return i;
 }
 
-namespace {
-
-// Keeps the compiler from holding an array in registers and taking it apart with shuffles: vector instructions read
-// single elements from memory for nothing.
-template <typename Array>
-inline void keep_in_memory(Array& array) {
-  asm("" : "+m"(array));
-}
-
-[[gnu::target("avx512f")]] inline __m512d linear(__m512d a, __m512d b, __m512d t) {
-  return _mm512_add_pd(a, _mm512_mul_pd(b, t));
-}
-
-}  // namespace
-
-// The same with eight. Turning eight cells round takes long here, so `evaluate` is computed where the coefficients
-// stand: neighbours are combined, and only their sums change places. Lanes that must be asked for are not numbers.
+// The same for eight numbers. Transposing eight cells would be slow: `evaluate` combines neighbouring coefficients in
+// place, and only their sums change lanes. Lanes that need the tails become NaN.
 struct QuantileTable::Wide {
   [[gnu::target("avx512f"), gnu::always_inline]] static __m512d eight(const Cell* cells, __m512d u);
   [[gnu::target("avx512f")]] static __m512d ask(const Reader& reader, __m512d value, std::span<const double> u);
 };
 
 [[gnu::target("avx512f")]] inline __m512d QuantileTable::Wide::eight(const Cell* first_of_cells, __m512d u) {
-  // Cells are named by their distance from the first one in bytes.
+  // Cells are addressed by their distance from the first one in bytes.
   constexpr std::int64_t size = sizeof(Cell);
   constexpr int to_bytes = 52 - cell_bits - std::countr_zero(static_cast<std::uint64_t>(size));
   const __m512d one = _mm512_set1_pd(1);
@@ -151,7 +142,7 @@ struct QuantileTable::Wide {
   _mm512_store_pd(ts.data(), t);
   keep_in_memory(ts);
 
-  // Of two draws a and b: (c0 + c1 t) of a, of b; (c2 + c3 t) of a, of b; ...
+  // For two draws a and b: (c0 + c1 t) of a, of b; (c2 + c3 t) of a, of b; ...
   const auto* const cells = reinterpret_cast<const char*>(first_of_cells);
   __m512d sums[4];
 #pragma GCC unroll 4
@@ -161,7 +152,7 @@ struct QuantileTable::Wide {
     const __m512d t_in_turn = _mm512_castps_pd(_mm512_broadcast_f32x4(t_of_both));
     sums[pair] = linear(_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b), t_in_turn);
   }
-  // Of four draws: (c0 + c1 t) + (c2 + c3 t) t2 of a, b; (c4 + c5 t) + (c6 + c7 t) t2 of a, b; the same of c, d.
+  // For four draws: (c0 + c1 t) + (c2 + c3 t) t2 of a, b; (c4 + c5 t) + (c6 + c7 t) t2 of a, b; the same of c, d.
   constexpr int even_parts = 0x88, odd_parts = 0xdd;
   const __m512d four = linear(_mm512_shuffle_f64x2(sums[0], sums[1], even_parts),
                               _mm512_shuffle_f64x2(sums[0], sums[1], odd_parts), _mm512_shuffle_f64x2(t2, t2, 0x50));
@@ -172,7 +163,7 @@ struct QuantileTable::Wide {
   return _mm512_mask_mov_pd(_mm512_set1_pd(std::numeric_limits<double>::quiet_NaN()), is_near, value);
 }
 
-// What operator() does for those of eight values that are not numbers.
+// operator() for those of eight values that are NaN.
 [[gnu::target("avx512f")]] __m512d QuantileTable::Wide::ask(const Reader& reader, __m512d value,
                                                             std::span<const double> u) {
   alignas(64) std::array<double, 8> values;
@@ -199,7 +190,7 @@ struct QuantileTable::Wide {
 }
 #endif
 
-// Interpolates in the Chebyshev nodes of the cell, and checks where the interpolation is worst.
+// Interpolates at the Chebyshev nodes of the cell, and checks the places where the interpolation is worst.
 QuantileTable::Cell QuantileTable::fit(const Tail& tail, double low, double width) {
   constexpr int n = std::tuple_size_v<Cell::array>;
   const auto node = [](double j) { return std::cos(std::numbers::pi * j / n); };
@@ -249,7 +240,7 @@ void LengthTable::add(std::span<const double> u, double scale, std::span<double>
 }
 
 #if defined(__x86_64__)
-// The searches one by one, which is faster than gathering, and the arithmetic four at a time; returns how many.
+// Searches one by one, which is faster than gathering, and computes four at a time; returns how many are done.
 [[gnu::target("avx2")]] std::size_t LengthTable::add_by_fours(std::span<const double> u, double scale,
                                                               std::span<double> out) const {
   std::size_t i = 0;

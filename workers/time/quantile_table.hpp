@@ -1,5 +1,4 @@
-// A quantile function (inverse distribution function) as piecewise polynomials: drawing from any
-// smooth distribution then costs a few nanoseconds, where a library's iterations take up to a microsecond.
+// Quantile functions (inverse distribution functions) as tables.
 #pragma once
 
 #include <algorithm>
@@ -17,21 +16,23 @@
 
 namespace syncopate {
 
+// Piecewise polynomials: a draw from any smooth distribution costs a few nanoseconds, where a library's iterations take
+// up to a microsecond.
 class QuantileTable {
  public:
-  // lower(p) and upper(p), 0 < p <= 1/2: the quantile that has probability p below it, and above it.
-  // They stay in use for the far tails and wherever polynomials are not accurate enough.
+  // lower(p) and upper(p), 0 < p <= 1/2: the quantile with probability p below it, and above it. They stay in use for
+  // the far tails and wherever polynomials are not accurate enough.
   using Tail = std::function<double(double)>;
   QuantileTable(Tail lower, Tail upper) : tails_{std::move(lower), std::move(upper)} {}
 
   class Reader;
-  // The function to draw with; valid as long as the table. The first call fits the polynomials, some
-  // thousand values of the tails: tens of milliseconds for a gamma, which a mere check of a file is spared.
+  // The function to draw with, valid as long as the table. The first call fits the polynomials to some thousand values
+  // of the tails, in tens of milliseconds for a gamma. (Checking a file does not need them.)
   Reader reader() const;
 
  private:
-  // The octaves [1/4, 1/2), [1/8, 1/4), ... each in 16 cells. Every cell is then 16 of its own widths
-  // or more from the singularity at 0, which is what makes a polynomial of degree 7 exact to 1e-13.
+  // The octaves [1/4, 1/2), [1/8, 1/4), ... each in 16 cells. Every cell is at least 16 of its own widths from the
+  // singularity at 0, so that a polynomial of degree 7 is exact to 1e-13.
   static constexpr int cell_bits = 4;
   static constexpr int octaves = 15;
   static constexpr std::uint64_t cells_per_tail = octaves << cell_bits;
@@ -53,7 +54,7 @@ class QuantileTable {
 
 class QuantileTable::Reader {
  public:
-  // out[i] += min(shift + scale x the quantile of u[i], bound), with the widest instructions there are.
+  // out[i] += min(shift + scale x the quantile of u[i], bound), with the widest instructions of this processor.
   struct Transformation {
     double shift = 0;
     double scale = 1;
@@ -61,15 +62,15 @@ class QuantileTable::Reader {
   };
   void add(std::span<const double> u, const Transformation& form, std::span<double> out) const;
 
-  // The quantile of u, 0 < u < 1, u != 1/2 (RandomStream never gives 1/2): the tails' value to 1e-12
-  // of the largest magnitude within the cell, which reaches a sixteenth of u or less to either side.
+  // The quantile of u, 0 < u < 1, u != 1/2 (RandomStream never gives 1/2). It differs from the tails' value by at most
+  // 1e-12 of the largest magnitude in the cell, which reaches at most a sixteenth of u to either side.
   double operator()(double u) const {
     const bool is_upper = u > 0.5;
-    const double p = std::min(u, 1 - u);  // exact, and no branch: half of them would be mispredicted
+    const double p = std::min(u, 1 - u);  // exact; a branch would be mispredicted half of the time
     const auto bits = std::bit_cast<std::uint64_t>(p);
     const std::uint64_t number = bits >> (52 - cell_bits);  // a cell has its exponent and leading mantissa bits
     if (number < first_cell) return table_.exact(is_upper, p);
-    // The mantissa's other bits give the place in the cell, as a number in [1, 2).
+    // The other bits of the mantissa give the place in the cell, as a number in [1, 2).
     constexpr std::uint64_t mantissa = (std::uint64_t{1} << 52) - 1;
     const double place = std::bit_cast<double>((bits << cell_bits & mantissa) | std::bit_cast<std::uint64_t>(1.0));
     const double value = evaluate(cells_[is_upper * cells_per_tail + number - first_cell], 2 * place - 3);
@@ -86,8 +87,8 @@ class QuantileTable::Reader {
   const Cell* cells_;
 };
 
-// The discrete distribution behind DropCompute's reference noise: lengths 1..999 with weight
-// (1/l) exp(-(ln l - 4)^2 / 2), a log-normal density taken at the integers.
+// The discrete distribution of DropCompute's reference noise: lengths 1..999 with weight (1/l) exp(-(ln l - 4)^2 / 2),
+// a log-normal density at the integers.
 class LengthTable {
  public:
   static constexpr std::size_t lengths = 999;
@@ -97,19 +98,7 @@ class LengthTable {
   // The first length whose cumulative probability exceeds u, 0 < u < 1.
   double quantile(double u) const { return static_cast<double>(search(u) + 1); }
 
- private:
-  std::int64_t search(double u) const {
-    // The guide is never past the answer, and in 99 % of all cases there or one short of it.
-    // Signed integers throughout: the processor converts them without a branch.
-    std::int64_t index = guide_[static_cast<std::int64_t>(u * guides)];
-    const auto u_bits = std::bit_cast<std::int64_t>(u);
-    index += cumulative_bits_[index] <= u_bits;
-    while (cumulative_bits_[index] <= u_bits) ++index;
-    return index;
-  }
-
- public:
-  // out[i] += scale x the quantile of u[i], with the widest instructions there are.
+  // out[i] += scale x the quantile of u[i], with the widest instructions of this processor.
   void add(std::span<const double> u, double scale, std::span<double> out) const;
 
   double mean() const { return mean_; }
@@ -118,11 +107,19 @@ class LengthTable {
 
  private:
   LengthTable();
+  std::int64_t search(double u) const {
+    // The guide is never past the answer, and in 99 % of all cases at most one before it. Signed integers, since the
+    // processor converts them without a branch.
+    std::int64_t index = guide_[static_cast<std::int64_t>(u * guides)];
+    const auto u_bits = std::bit_cast<std::int64_t>(u);
+    index += cumulative_bits_[index] <= u_bits;
+    while (cumulative_bits_[index] <= u_bits) ++index;
+    return index;
+  }
   std::size_t add_by_fours(std::span<const double> u, double scale, std::span<double> out) const;
 
   static constexpr std::size_t guides = 4096;
-  // Positive doubles are ordered like their bits, which compare faster. The last one is raised to 1,
-  // which no u reaches.
+  // Positive doubles have the order of their bits, which compare faster. The last one is 1, above every u.
   std::array<std::int64_t, lengths> cumulative_bits_;
   std::array<std::uint16_t, guides> guide_;  // [g] = first index whose cumulative exceeds g / guides
   double mean_;

@@ -5,20 +5,15 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdint>
 #include <limits>
-#include <new>
 #include <numeric>
-#include <optional>
 #include <sstream>
 #include <system_error>
 #include <tuple>
 #include <utility>
 
-#include "workers/base/files.hpp"
 #include "workers/base/process.hpp"
 #include "workers/base/terminal_text.hpp"
-#include "workers/time/compute_time.hpp"
 
 namespace syncopate {
 
@@ -34,15 +29,15 @@ std::string_view trimmed(std::string_view text) {
 constexpr std::size_t longest_shown = 80;
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
-// The values of a line, one after another.
+// The values of a line, in order.
 class Values {
  public:
   Values(std::string_view line, bool has_quotes) : rest_(line), has_quotes_(has_quotes) {}
 
-  // The last value has no mark at its end.
+  // Whether the last value lacks its second quotation mark.
   bool is_left_open() const { return is_open_; }
 
-  // False at the end. A value between quotation marks is given without them; a mark in it stays doubled.
+  // False at the end. Removes quotation marks around a value; a mark inside stays doubled.
   bool next(std::string_view& value) {
     if (is_at_end_) return false;
     const std::size_t end = std::min(end_of_value(), rest_.size());
@@ -55,7 +50,7 @@ class Values {
   }
 
  private:
-  // Where the comma behind the next value stands. A doubled mark is two marks: it leaves the value open or closed.
+  // The place of the comma after the next value. A doubled mark counts as two: the value stays open or closed.
   std::size_t end_of_value() {
     if (!has_quotes_ || !trimmed(rest_).starts_with('"')) return rest_.find(',');
     is_open_ = false;
@@ -72,40 +67,214 @@ class Values {
   bool is_open_ = false;
 };
 
+constexpr std::int64_t most_steps = 1'000'000'000;
+constexpr std::int64_t most_micro_batches = 1 << 24;
+
+// Mean and variance of a series in one pass; NaN for an empty one.
+class Moments {
+ public:
+  void add(double value) {
+    const double before = value - mean_;
+    mean_ += before / static_cast<double>(++count_);
+    squares_ += before * (value - mean_);
+  }
+  StepLaw law() const {
+    if (count_ == 0) return {std::nan(""), std::nan("")};
+    return {mean_, squares_ / static_cast<double>(count_)};
+  }
+
+ private:
+  std::int64_t count_ = 0;
+  double mean_ = 0;
+  double squares_ = 0;
+};
+
+constexpr std::uint8_t stream_of_base = 255;                        // entries of [[delays]] have smaller numbers
+constexpr std::uint32_t number_of_begin = 0, number_of_worker = 1;  // in a block's stream
+
+RandomStream draws_of(const TraceStretch& stretch, const RandomStream& stream, Step block) {
+  return {.seed = stream.seed,
+          .purpose = Purpose::trace_block,
+          .stream = stretch.is_base ? stream_of_base : stream.stream,
+          .worker = stream.worker,
+          .step = block};
+}
+
+Step block_of(const TraceStretch& stretch, Step step) { return Step{step.value() / stretch.block_steps.value()}; }
+
+// One of `count` numbers from 0 on.
+std::int64_t drawn(const RandomStream& stream, std::uint32_t number, std::int64_t count) {
+  return static_cast<std::int64_t>(stream.uniform(number) * static_cast<double>(count));
+}
+
+// The recorded worker that this one follows in this step, all equally likely; without redraw_worker the same one in all
+// steps.
+int followed_worker(const TraceStretch& stretch, int recorded_workers, const RandomStream& stream) {
+  const Step block = stretch.redraw_worker ? block_of(stretch, stream.step) : Step{0};
+  return static_cast<int>(drawn(draws_of(stretch, stream, block), number_of_worker, recorded_workers));
+}
+
+struct RecordedPlace {
+  int worker = 0;
+  Step step{};
+};
+
+// The place of a worker's step in a recording of so many workers and steps: a pure function of the stream.
+RecordedPlace place_in_recording(const TraceStretch& stretch, int recorded_workers, Step recorded_steps,
+                                 const RandomStream& stream) {
+  RandomStream draws = draws_of(stretch, stream, block_of(stretch, stream.step));
+  if (stretch.together) draws.worker = Rank{0};
+  const std::int64_t begin = drawn(draws, number_of_begin, recorded_steps.value());
+  const std::int64_t within = stream.step.value() % stretch.block_steps.value();
+  return {followed_worker(stretch, recorded_workers, stream), Step{(begin + within) % recorded_steps.value()}};
+}
+
+class TraceDelay final : public DelayProcess {
+ public:
+  TraceDelay(std::shared_ptr<const Trace> trace, TraceReplay replay)
+      : trace_(std::move(trace)), replay_(std::move(replay)) {}
+
+  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
+    const auto recorded_s = find(stream, first, added_s.size());
+    if (recorded_s.size() < added_s.size())
+      fail_for_missing(stream, first + static_cast<std::uint32_t>(recorded_s.size()));
+    for (std::size_t i = 0; i < added_s.size(); ++i) added_s[i] += replay_.scale * recorded_s[i] + replay_.shift_s;
+  }
+
+  double mean_s() const override { return replay_.scale * trace_->mean_s() + replay_.shift_s; }
+  double variance_s2() const override { return replay_.scale * replay_.scale * trace_->variance_s2(); }
+  double minimum_s() const override { return replay_.scale * trace_->minimum_s() + replay_.shift_s; }
+
+  StepLaw step_law(const RandomStream& stream, int micro_batches) const override {
+    const StepLaw law = recorded_law(stream, micro_batches);
+    return {replay_.scale * law.mean_s + micro_batches * replay_.shift_s,
+            replay_.scale * replay_.scale * law.variance_s2};
+  }
+  double shortest_s(Rank worker) const override {
+    if (replay_.stretch) return minimum_s();  // any worker can be followed
+    return replay_.scale * trace_->minimum_s(rows_of(worker)) + replay_.shift_s;
+  }
+  std::size_t known_ahead(const RandomStream& stream, std::uint32_t first, std::size_t most) const override {
+    return std::max<std::size_t>(find(stream, first, most).size(), 1);
+  }
+  bool can_run_out() const override { return true; }
+
+ private:
+  // The recorded worker that this one follows without a stretch.
+  int rows_of(Rank worker) const {
+    const auto index = static_cast<std::size_t>(worker.value);
+    const int rows = index < replay_.rows_of.size() ? replay_.rows_of[index] : worker.value;
+    if (rows >= trace_->workers())
+      throw RunFailure(fmt::format("the trace {} has workers 0 to {}, none for worker {}", trace_->file(),
+                                   trace_->workers() - 1, worker.value));
+    return rows;
+  }
+  Step recorded(const RandomStream& stream) const {
+    const Step::Rep steps = trace_->steps().value(), step = stream.step.value();
+    if (step < steps) return step;
+    if (replay_.end == TraceEnd::wrap) return step % steps;
+    throw RunFailure(
+        fmt::format("worker {}, step {}: the trace {} ends after {} steps; choose end = \"wrap\" to start "
+                    "again, or a budget of at most {} steps",
+                    stream.worker.value, step, trace_->file(), steps, steps));
+  }
+  std::span<const double> find(const RandomStream& stream, std::uint32_t first, std::size_t most) const {
+    const RecordedPlace place = place_of(stream);
+    return trace_->durations_s(place.worker, place.step, first, most);
+  }
+  RecordedPlace place_of(const RandomStream& stream) const {
+    if (replay_.stretch) return place_in_recording(*replay_.stretch, trace_->workers(), trace_->steps(), stream);
+    return {rows_of(stream.worker), recorded(stream)};
+  }
+  StepLaw recorded_law(const RandomStream& stream, int micro_batches) const {
+    if (!replay_.stretch) return trace_->step_law(rows_of(stream.worker), micro_batches);
+    if (!replay_.stretch->redraw_worker)
+      return trace_->step_law(followed_worker(*replay_.stretch, trace_->workers(), stream), micro_batches);
+    return law_of_any_worker(micro_batches);
+  }
+  // All workers are equally likely: the variance of the mixture includes that of their means.
+  StepLaw law_of_any_worker(int micro_batches) const {
+    StepLaw sums;
+    double squares_s2 = 0;
+    for (int worker = 0; worker < trace_->workers(); ++worker) {
+      const StepLaw law = trace_->step_law(worker, micro_batches);
+      sums.mean_s += law.mean_s / trace_->workers();
+      sums.variance_s2 += law.variance_s2 / trace_->workers();
+      squares_s2 += law.mean_s * law.mean_s / trace_->workers();
+    }
+    sums.variance_s2 += std::max(squares_s2 - sums.mean_s * sums.mean_s, 0.0);
+    return sums;
+  }
+  [[noreturn]] void fail_for_missing(const RandomStream& stream, std::uint32_t micro_batch) const {
+    const RecordedPlace place = place_of(stream);
+    const bool beyond = micro_batch >= static_cast<std::uint32_t>(trace_->micro_batches());
+    throw RunFailure(fmt::format(
+        "worker {}, step {}, micro-batch {}: the trace {} has no duration for worker {}, step {}, micro-batch {}; {}",
+        stream.worker.value, stream.step.value(), micro_batch, trace_->file(), place.worker, place.step.value(),
+        micro_batch,
+        beyond ? fmt::format("its steps have at most {}", trace_->micro_batches())
+               : "the recorded run has probably dropped it: record one that drops nothing"));
+  }
+
+  std::shared_ptr<const Trace> trace_;
+  TraceReplay replay_;
+};
+
+std::optional<int> as_rank(const std::string& key, int workers) {
+  int rank = 0;
+  const auto [end, problem] = std::from_chars(key.data(), key.data() + key.size(), rank);
+  const bool is_rank = problem == std::errc() && end == key.data() + key.size() && std::to_string(rank) == key;
+  return is_rank && rank >= 0 && rank < workers ? std::optional(rank) : std::nullopt;
+}
+
+constexpr std::int64_t most_block_steps = 1'000'000'000;
+
+TraceStretch read_stretch(Settings& table, std::optional<Step> recorded) {
+  TraceStretch stretch;
+  Settings keys = table.section(
+      {"stretch", "For more workers than the recording has: each draws its steps from it, in blocks of steps."});
+  stretch.block_steps = keys.integer(
+      {"block_steps", "How many recorded steps stay together.", "steps"}, 1,
+      recorded ? Stated<std::int64_t>(recorded->value()) : Stated<std::int64_t>(most_block_steps, "those recorded"));
+  stretch.redraw_worker = keys.flag(
+      {"redraw_worker", "Whether every block may be of another recorded worker; else a worker follows one."}, false);
+  stretch.together = keys.flag(
+      {"together", "Whether all workers take the same recorded steps at a time, each of a worker of its."}, false);
+  return stretch;
+}
+
+void check_micro_batches(Settings& table, const Trace& trace, int micro_batches) {
+  if (micro_batches > trace.micro_batches())
+    table.fault("file", fmt::format("the steps of the trace have {} micro-batches; cluster.micro_batches, {}, must be "
+                                    "at most that",
+                                    trace.micro_batches(), micro_batches));
+}
+
 }  // namespace
 
 CsvRows::CsvRows(const std::string& file, std::string_view content, std::initializer_list<CsvColumn> columns)
     : file_(file), text_(content, file), wanted_(columns), values_(columns.size()) {
   taken_ = text_.next();
-  check_form(taken_);
+  if (const std::string form = foreign_form(taken_); !form.empty())
+    fault_at(1, fmt::format("the file is {}; must be a table of comma-separated values in UTF-8", form));
+  check();
   if (taken_.starts_with(byte_order_mark)) begin_ = byte_order_mark.size();
   if (!next_line()) {
     fault_at(1, "the file is empty; must have a header");
     check();
   }
-  columns_ = cells();
+  columns_ = cells().count;
   for (const CsvColumn& column : wanted_) find_column(column);
-  check();
-}
-
-void CsvRows::check_form(std::string_view begin) {
-  if (const std::string form = foreign_form(begin); !form.empty())
-    fault_at(1, fmt::format("the file is {}; must be a table of comma-separated values in UTF-8", form));
   check();
 }
 
 std::vector<std::size_t> CsvRows::places_of(std::string_view name) const {
   std::vector<std::size_t> found;
-  Values values(row_, has_quotes_);  // once: a damaged file's header may have millions of columns
+  Values values(row_, has_quotes_);  // one pass: a damaged file's header can have millions of columns
   std::string_view value;
   for (std::size_t position = 0; values.next(value); ++position)
     if (value == name) found.push_back(position);
   return found;
-}
-
-std::string CsvRows::header_in_messages() const {
-  const bool readable = std::ranges::all_of(row_, [](unsigned char c) { return c >= 0x20 && c < 0x7f; });
-  return readable ? std::string(row_.substr(0, longest_shown)) : "";
 }
 
 void CsvRows::find_column(const CsvColumn& column) {
@@ -113,8 +282,9 @@ void CsvRows::find_column(const CsvColumn& column) {
   positions_.push_back(found.empty() ? std::nullopt : std::optional(found.front()));
   if (found.size() > 1) fault(fmt::format("the column {} stands twice", column.name));
   if (!found.empty() || column.otherwise) return;
-  const std::string header = header_in_messages();
-  std::string hint = header.empty() ? "" : "; there are " + header;
+  const bool readable = std::ranges::all_of(row_, [](unsigned char c) { return c >= 0x20 && c < 0x7f; });
+  std::string hint;
+  if (readable && !row_.empty()) hint = fmt::format("; there are {}", row_.substr(0, longest_shown));
   for (const auto& [separator, name] : {std::pair{';', "semicolons"}, std::pair{'\t', "tabs"}})
     if (columns_ == 1 && row_.find(separator) != row_.npos)
       hint = fmt::format("; its header has {} between the columns; must have commas, and numbers decimal points", name);
@@ -155,20 +325,14 @@ std::string_view CsvRows::cell(std::size_t position) const {
   return {};
 }
 
-std::size_t CsvRows::cells() const {
-  if (!has_quotes_) return static_cast<std::size_t>(std::ranges::count(row_, ',')) + 1;
+CsvRows::Cells CsvRows::cells() const {
+  if (!has_quotes_) return {.count = static_cast<std::size_t>(std::ranges::count(row_, ',')) + 1};
   Values values(row_, has_quotes_);
   std::string_view value;
-  std::size_t count = 0;
-  while (values.next(value)) ++count;
-  return count;
-}
-
-bool CsvRows::is_left_open() const {
-  Values values(row_, has_quotes_);
-  std::string_view value;
-  while (values.next(value)) continue;
-  return values.is_left_open();
+  Cells cells;
+  while (values.next(value)) ++cells.count;
+  cells.is_left_open = values.is_left_open();
+  return cells;
 }
 
 bool CsvRows::read_value(std::size_t column) {
@@ -188,13 +352,14 @@ bool CsvRows::read_value(std::size_t column) {
 
 bool CsvRows::next() {
   while (next_line()) {
-    if (has_quotes_ && is_left_open()) {
+    const auto [count, is_left_open] = cells();
+    if (is_left_open) {
       fault("a quotation mark is left open; must be closed in the same line");
       continue;
     }
-    bool right = cells() <= columns_;
+    bool right = count <= columns_;
     if (!right)
-      fault(fmt::format("there are {} values for {} columns; a number must have no comma in it", cells(), columns_));
+      fault(fmt::format("there are {} values for {} columns; a number must have no comma in it", count, columns_));
     for (std::size_t column = 0; column < values_.size(); ++column) right = read_value(column) && right;
     if (right) return true;
   }
@@ -219,8 +384,7 @@ void CsvRows::fault_at(std::int64_t line, const std::string& what) {
 
 void CsvRows::check() const {
   if (faults_.empty()) return;
-  std::string all;
-  for (const std::string& line : faults_) all += (all.empty() ? "" : "\n") + line;
+  std::string all = fmt::format("{}", fmt::join(faults_, "\n"));
   if (faults_left_out_ > 0) all += fmt::format("\n{}: and {} more faults", file_, faults_left_out_);
   throw FileFault(all);
 }
@@ -229,7 +393,7 @@ std::optional<DataFile> find_data_file(Settings& settings) {
   const auto path = settings.file({"file", "A file, beside the experiment file or in the working directory."});
   const Key hash{"file_hash", "Written by the program: the digest of the file's content, which must still be that.", "",
                  "any content"};
-  static_cast<void>(settings.has(hash));  // known, also where there is no file
+  static_cast<void>(settings.has(hash));  // known, also if there is no file
   if (path.empty()) return std::nullopt;
   try {
     DataFile file{.name = path.string(), .content = file_content(path), .hash = {}};
@@ -279,7 +443,7 @@ TableText::TableText(std::string_view content, std::string file, std::uint64_t m
       }) {}
 
 std::string_view TableText::next() {
-  // A table whose durations are all the same is compressed to a tenth or so.
+  // Even a table of equal durations is compressed to no less than about a tenth.
   constexpr std::size_t most_times = 100, from_bytes = 64'000'000;
   throw_if_interrupted();
   try {
@@ -296,32 +460,6 @@ std::string_view TableText::next() {
     throw FileFault(fmt::format("{}: {}", file_, problem.what()));
   }
 }
-
-namespace {
-
-constexpr std::int64_t most_steps = 1'000'000'000;
-constexpr std::int64_t most_micro_batches = 1 << 24;
-
-// Mean and variance of a series, in one pass.
-class Moments {
- public:
-  void add(double value) {
-    const double before = value - mean_;
-    mean_ += before / static_cast<double>(++count_);
-    squares_ += before * (value - mean_);
-  }
-  StepLaw law() const {
-    if (count_ == 0) return {std::nan(""), std::nan("")};
-    return {mean_, squares_ / static_cast<double>(count_)};
-  }
-
- private:
-  std::int64_t count_ = 0;
-  double mean_ = 0;
-  double squares_ = 0;
-};
-
-}  // namespace
 
 Trace::Trace(std::string file, std::string_view content) : file_(std::move(file)) {
   CsvRows csv(file_, content, {"worker", "step", {"micro_batch", 0}, "duration_s"});
@@ -354,7 +492,7 @@ Trace::Trace(std::string file, std::string_view content) : file_(std::move(file)
                                      "column micro_batch, which numbers them from 0",
                                      row->worker, row->step, row->line));
 
-  // A number that none below has brought is a wrong one, or rows are missing altogether.
+  // Workers and steps are numbered from 0 without gaps.
   std::int64_t next_worker = 0;
   for (const Row& row : rows) {
     if (row.worker > next_worker)
@@ -399,7 +537,7 @@ double Trace::minimum_s() const { return std::ranges::min(minima_s_); }
 std::span<const double> Trace::durations_s(int worker, Step step, std::uint32_t first, std::size_t most) const {
   const std::size_t begin = begin_[step_of(worker, step)], end = begin_[step_of(worker, step) + 1];
   const auto numbers = std::span(numbers_).subspan(begin, end - begin);
-  // Where no row is missing, micro-batch m is the m-th.
+  // If no row is missing, micro-batch m is row m.
   std::size_t at = first;
   if (at >= numbers.size() || numbers[at] != first)
     at = static_cast<std::size_t>(std::ranges::lower_bound(numbers, first) - numbers.begin());
@@ -420,137 +558,9 @@ StepLaw Trace::step_law(int worker, int micro_batches) const {
   return sums.law();
 }
 
-namespace {
-
-class TraceDelay final : public DelayProcess {
- public:
-  TraceDelay(std::shared_ptr<const Trace> trace, TraceReplay replay)
-      : trace_(std::move(trace)), replay_(std::move(replay)) {}
-
-  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
-    const auto recorded_s = find(stream, first, added_s.size());
-    if (recorded_s.size() < added_s.size())
-      fail_for_missing(stream, first + static_cast<std::uint32_t>(recorded_s.size()));
-    for (std::size_t i = 0; i < added_s.size(); ++i) added_s[i] += replay_.scale * recorded_s[i] + replay_.shift_s;
-  }
-
-  double mean_s() const override { return replay_.scale * trace_->mean_s() + replay_.shift_s; }
-  double variance_s2() const override { return replay_.scale * replay_.scale * trace_->variance_s2(); }
-  double minimum_s() const override { return replay_.scale * trace_->minimum_s() + replay_.shift_s; }
-
-  StepLaw step_law(const RandomStream& stream, int micro_batches) const override {
-    const StepLaw law = recorded_law(stream, micro_batches);
-    return {replay_.scale * law.mean_s + micro_batches * replay_.shift_s,
-            replay_.scale * replay_.scale * law.variance_s2};
-  }
-  double shortest_s(Rank worker) const override {
-    if (replay_.stretch) return minimum_s();  // whom it follows is the seed's matter
-    return replay_.scale * trace_->minimum_s(rows_of(worker)) + replay_.shift_s;
-  }
-  std::size_t known_ahead(const RandomStream& stream, std::uint32_t first, std::size_t most) const override {
-    return std::max<std::size_t>(find(stream, first, most).size(), 1);
-  }
-  bool can_run_out() const override { return true; }
-
- private:
-  int rows_of(Rank worker) const {
-    const auto index = static_cast<std::size_t>(worker.value);
-    const int rows = index < replay_.rows_of.size() ? replay_.rows_of[index] : worker.value;
-    if (rows >= trace_->workers())
-      throw RunFailure(fmt::format("the trace {} has workers 0 to {}, none for worker {}", trace_->file(),
-                                   trace_->workers() - 1, worker.value));
-    return rows;
-  }
-  Step recorded(const RandomStream& stream) const {
-    const Step::Rep steps = trace_->steps().value(), step = stream.step.value();
-    if (step < steps) return step;
-    if (replay_.end == TraceEnd::wrap) return step % steps;
-    throw RunFailure(
-        fmt::format("worker {}, step {}: the trace {} ends after {} steps; choose end = \"wrap\" to start "
-                    "again, or a budget of at most {} steps",
-                    stream.worker.value, step, trace_->file(), steps, steps));
-  }
-  std::span<const double> find(const RandomStream& stream, std::uint32_t first, std::size_t most) const {
-    const RecordedPlace place = place_of(stream);
-    return trace_->durations_s(place.worker, place.step, first, most);
-  }
-  RecordedPlace place_of(const RandomStream& stream) const {
-    if (replay_.stretch) return place_in_recording(*replay_.stretch, trace_->workers(), trace_->steps(), stream);
-    return {rows_of(stream.worker), recorded(stream)};
-  }
-  StepLaw recorded_law(const RandomStream& stream, int micro_batches) const {
-    if (!replay_.stretch) return trace_->step_law(rows_of(stream.worker), micro_batches);
-    if (!replay_.stretch->redraw_worker)
-      return trace_->step_law(followed_worker(*replay_.stretch, trace_->workers(), stream), micro_batches);
-    return law_of_any_worker(micro_batches);
-  }
-  // Each as likely as any other: the mean over all, whose variances differences between their means add to.
-  StepLaw law_of_any_worker(int micro_batches) const {
-    StepLaw sums;
-    double squares_s2 = 0;
-    for (int worker = 0; worker < trace_->workers(); ++worker) {
-      const StepLaw law = trace_->step_law(worker, micro_batches);
-      sums.mean_s += law.mean_s / trace_->workers();
-      sums.variance_s2 += law.variance_s2 / trace_->workers();
-      squares_s2 += law.mean_s * law.mean_s / trace_->workers();
-    }
-    sums.variance_s2 += std::max(squares_s2 - sums.mean_s * sums.mean_s, 0.0);
-    return sums;
-  }
-  [[noreturn]] void fail_for_missing(const RandomStream& stream, std::uint32_t micro_batch) const {
-    const RecordedPlace place = place_of(stream);
-    const bool beyond = micro_batch >= static_cast<std::uint32_t>(trace_->micro_batches());
-    throw RunFailure(fmt::format(
-        "worker {}, step {}, micro-batch {}: the trace {} has no duration for worker {}, step {}, micro-batch {}; {}",
-        stream.worker.value, stream.step.value(), micro_batch, trace_->file(), place.worker, place.step.value(),
-        micro_batch,
-        beyond ? fmt::format("its steps have at most {}", trace_->micro_batches())
-               : "the recorded run has probably dropped it: record one that drops nothing"));
-  }
-
-  std::shared_ptr<const Trace> trace_;
-  TraceReplay replay_;
-};
-
-}  // namespace
-
 std::shared_ptr<const DelayProcess> trace_delay(std::shared_ptr<const Trace> trace, TraceReplay replay) {
   return std::make_shared<TraceDelay>(std::move(trace), std::move(replay));
 }
-
-namespace {
-
-std::optional<int> as_rank(const std::string& key, int workers) {
-  int rank = 0;
-  const auto [end, problem] = std::from_chars(key.data(), key.data() + key.size(), rank);
-  const bool is_rank = problem == std::errc() && end == key.data() + key.size() && std::to_string(rank) == key;
-  return is_rank && rank >= 0 && rank < workers ? std::optional(rank) : std::nullopt;
-}
-
-constexpr std::int64_t most_block_steps = 1'000'000'000;
-
-TraceStretch read_stretch(Settings& table, std::optional<Step> recorded) {
-  TraceStretch stretch;
-  Settings keys = table.section(
-      {"stretch", "For more workers than the recording has: each draws its steps from it, in blocks of steps."});
-  stretch.block_steps = keys.integer(
-      {"block_steps", "How many recorded steps stay together.", "steps"}, 1,
-      recorded ? Stated<std::int64_t>(recorded->value()) : Stated<std::int64_t>(most_block_steps, "those recorded"));
-  stretch.redraw_worker = keys.flag(
-      {"redraw_worker", "Whether every block may be of another recorded worker; else a worker follows one."}, false);
-  stretch.together = keys.flag(
-      {"together", "Whether all workers take the same recorded steps at a time, each of a worker of its."}, false);
-  return stretch;
-}
-
-void check_micro_batches(Settings& table, const Trace& trace, int micro_batches) {
-  if (micro_batches > trace.micro_batches())
-    table.fault("file", fmt::format("the steps of the trace have {} micro-batches; cluster.micro_batches, {}, must be "
-                                    "at most that",
-                                    trace.micro_batches(), micro_batches));
-}
-
-}  // namespace
 
 std::shared_ptr<const Trace> read_trace(Settings& table, TraceReplay& replay, std::vector<TraceLimit>& limits) {
   auto trace = read_data_file<Trace>(table);
@@ -608,42 +618,6 @@ std::shared_ptr<const DelayProcess> read_base_trace(Settings& table, int workers
   }
   check_micro_batches(table, *trace, micro_batches);
   return trace_delay(trace, std::move(replay));
-}
-
-namespace {
-
-constexpr std::uint8_t stream_of_base = 255;  // entries of [[delays]] have smaller numbers
-constexpr std::uint32_t number_of_begin = 0, number_of_worker = 1;
-
-RandomStream draws_of(const TraceStretch& stretch, const RandomStream& stream, Step block) {
-  return {.seed = stream.seed,
-          .purpose = Purpose::trace_block,
-          .stream = stretch.is_base ? stream_of_base : stream.stream,
-          .worker = stream.worker,
-          .step = block};
-}
-
-Step block_of(const TraceStretch& stretch, Step step) { return Step{step.value() / stretch.block_steps.value()}; }
-
-// Of `count`; uniform numbers are below 1.
-std::int64_t drawn(const RandomStream& stream, std::uint32_t number, std::int64_t count) {
-  return static_cast<std::int64_t>(stream.uniform(number) * static_cast<double>(count));
-}
-
-}  // namespace
-
-int followed_worker(const TraceStretch& stretch, int recorded_workers, const RandomStream& stream) {
-  const Step block = stretch.redraw_worker ? block_of(stretch, stream.step) : Step{0};
-  return static_cast<int>(drawn(draws_of(stretch, stream, block), number_of_worker, recorded_workers));
-}
-
-RecordedPlace place_in_recording(const TraceStretch& stretch, int recorded_workers, Step recorded_steps,
-                                 const RandomStream& stream) {
-  RandomStream draws = draws_of(stretch, stream, block_of(stretch, stream.step));
-  if (stretch.together) draws.worker = Rank{0};
-  const std::int64_t begin = drawn(draws, number_of_begin, recorded_steps.value());
-  const std::int64_t within = stream.step.value() % stretch.block_steps.value();
-  return {followed_worker(stretch, recorded_workers, stream), Step{(begin + within) % recorded_steps.value()}};
 }
 
 }  // namespace syncopate

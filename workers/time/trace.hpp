@@ -1,4 +1,5 @@
-// Recorded durations: a row for each micro-batch of each step of each worker.
+// Traces: recorded durations with a row for each micro-batch of each step of each worker, and the files of numbers that
+// hold them.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +24,17 @@
 
 namespace syncopate {
 
-// The text of a table in a file, plain or compressed with gzip.
-// What is wrong with a file, and where: "file:line: what", each fault one line.
+// The faults of a file, one per line: "file:line: what".
 struct FileFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 inline constexpr std::uint64_t most_text_bytes = 4'000'000'000;
 
-// A file's content as it is stored. Throws FileFault, also where there is more than most_text_bytes.
+// A file's content as it is stored. Throws FileFault, also for more than most_text_bytes.
 std::string file_content(const std::filesystem::path& file);
 
-// The table that a file's content is, piece by piece, so that it is never in memory as a whole.
+// The text of a file, plain or compressed with gzip, piece by piece, so that it is never in memory as a whole.
 class TableText {
  public:
   // `content`, compressed or not, outlives the object; faults name `file`.
@@ -42,8 +42,8 @@ class TableText {
   TableText(const TableText&) = delete;
   TableText& operator=(const TableText&) = delete;
 
-  // The next bytes, which stay until it is called again; none at the end. Throws FileFault for a damaged file, and
-  // where the table has more than most_bytes, or unpacks to more than a hundred times what it is compressed to.
+  // The next bytes, valid until the next call; none at the end. Throws FileFault for a damaged file, for more than
+  // most_bytes, and for text that unpacks to more than a hundred times its compressed size.
   std::string_view next();
 
  private:
@@ -56,8 +56,7 @@ class TableText {
   GzipStream stream_;
 };
 
-// Numbers in a file of comma-separated values, plain or compressed with gzip.
-// A column that is asked for: one that must be there, or one that has a value where it is missing.
+// A column to read: required, or with a value for files without it.
 struct CsvColumn {
   CsvColumn(const char* needed) : name(needed) {}  // NOLINT(google-explicit-constructor): a name is a column
   CsvColumn(const char* wanted, double value) : name(wanted), otherwise(value) {}
@@ -66,46 +65,48 @@ struct CsvColumn {
   std::optional<double> otherwise{};
 };
 
-// Reads row by row the columns that are asked for, in the order in which they are asked for; others are passed over.
-// The first line that is not empty and does not begin with # has the columns' names. A byte order mark and line ends
-// (\n or \r\n) are passed over. Any value, and any column's name, may stand between quotation marks, as RFC 4180 has
-// them, within one line. Faults are collected until somebody asks.
+// Reads numbers from comma-separated values, row by row. Columns are numbered as they are listed; others are skipped.
+// The first line that is not empty and does not begin with # is the header. A byte order mark and line ends (\n or
+// \r\n) are skipped. Values and names of columns can stand between quotation marks, as in RFC 4180, within one line.
+// Faults are collected until check().
 class CsvRows {
  public:
-  // `content`, compressed or not, outlives the object. Throws FileFault if a column is missing or stands twice, if the
-  // file is no text in UTF-8 or separates values by anything but commas, and as TableText does.
+  // `content`, compressed or not, outlives the object. Throws FileFault if a column is missing or repeated, if the file
+  // is no text in UTF-8 or separates values by anything but commas, and as TableText does.
   CsvRows(const std::string& file, std::string_view content, std::initializer_list<CsvColumn> columns);
 
-  // The next row whose numbers are all finite; false at the end. Other rows are faults. Throws as TableText does.
+  // Goes to the next row whose numbers are all finite; false at the end. Other rows are faults. Throws as TableText
+  // does.
   bool next();
   std::span<const double> values() const { return values_; }
-  // Value `column` of the row, an integer from 0 to `most`; nothing, and a fault, if it is none.
+  // The value if it is an integer from 0 to `most`; else a fault.
   std::optional<std::int64_t> integer(std::size_t column, std::int64_t most);
   double number(std::size_t column) const { return values_[column]; }
-  // In the header, whether it was asked for or not; before the first row is read.
+  // Whether the header has a column of any name. Call it before next().
   bool has_column(std::string_view name) const { return !places_of(name).empty(); }
 
   std::int64_t line() const { return line_; }
   void fault(const std::string& what) { fault_at(line_, what); }
   void fault_at(std::int64_t line, const std::string& what);
-  // Throws FileFault if there have been any; of very many the first ones.
+  // Throws FileFault with the first faults and the number of others, if there are any.
   void check() const;
 
  private:
   bool next_line();
   bool take_line();
-  std::size_t cells() const;
-  bool is_left_open() const;  // the line that is read now has a quotation mark without its second
+  struct Cells {
+    std::size_t count = 0;
+    bool is_left_open = false;  // there is a quotation mark without its second
+  };
+  Cells cells() const;  // of the current line
   std::string_view cell(std::size_t position) const;
   void find_column(const CsvColumn& column);
-  std::vector<std::size_t> places_of(std::string_view name) const;  // in the line that is read now
-  void check_form(std::string_view begin);                          // of the file: faults where it is no such table
-  std::string header_in_messages() const;  // the line that is read now; empty where it cannot be shown
-  bool read_value(std::size_t column);     // false after a fault
+  std::vector<std::size_t> places_of(std::string_view name) const;  // in the current line
+  bool read_value(std::size_t column);                              // false after a fault
 
   std::string file_;
   TableText text_;
-  std::string taken_;      // of the text: the line that is read now, and what follows it
+  std::string taken_;      // of the text: the current line, and what follows it
   std::size_t begin_ = 0;  // of the next line there
   std::string_view row_{};
   bool has_quotes_ = false;  // the row
@@ -118,24 +119,24 @@ class CsvRows {
   std::int64_t faults_left_out_ = 0;
 };
 
-// A file that an experiment names with the key `file`, parsed once however often the experiment is read.
+// A file that an experiment names with the key `file`.
 struct DataFile {
   std::string name;  // where it was found
   std::string content;
   std::string hash;
 };
 
-// Finds and reads the file; its hash becomes the key file_hash of the resolved configuration, and must be that if it
-// is written. Nothing after a fault. (The path becomes absolute there, so that a recorded configuration finds the
-// file.)
+// Finds and reads the file. The resolved configuration gets its absolute path and, as file_hash, its hash. A file_hash
+// that is written must be equal. Nothing after a fault.
 std::optional<DataFile> find_data_file(Settings& settings);
 
 void report_lack_of_memory(const std::filesystem::path& file, Settings& settings);
 
-// Each line of it becomes a fault of the settings.
+// Each line becomes a fault of the settings.
 void report(const FileFault& problem, Settings& settings);
 
-// The file as a Parsed(name, content), whose FileFault becomes a fault of the settings; null after a fault.
+// The file as a Parsed(name, content), which is kept while it is used, so that experiments that are read again share
+// it. FileFault becomes a fault of the settings; null after a fault.
 template <typename Parsed>
 std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
   static std::mutex mutex;
@@ -157,59 +158,46 @@ std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
   return nullptr;
 }
 
-// A recording stretched to any number of workers and steps: each worker puts its own run together from whole blocks of
-// recorded steps. Times within a block, and so how they hang together from step to step, stay as they were.
-// Source:  Politis and Romano 1992, the circular block bootstrap: a block may begin at any recorded step, and the
-//          recording's first step follows its last, so that every step is as likely as any other.
+// A recording stretched to any number of workers and steps: each worker's run is a sequence of whole blocks of recorded
+// steps. Within a block the correlation from step to step stays as it was.
+// Source:  Politis and Romano 1992, the circular block bootstrap: a block can begin at any recorded step, and the
+//          recording's first step follows its last, so that all steps are equally likely.
 // Shapes:  steps b L to b L + L - 1 of a worker are block b.
 struct TraceStretch {
-  Step block_steps{1};         // L, at least 1 and at most what the recording has
-  bool redraw_worker = false;  // true: every block may be of another recorded worker; false: all of a worker's are of
-                               // one, so that who is slow stays slow
-  bool together = false;       // all workers take the same recorded steps at a time: what hits all at once still does
-  bool is_base = false;        // of the base times, whose draws are none of those of [[delays]]
+  Step block_steps{1};  // L, at least 1 and at most the recording's steps
+  bool redraw_worker =
+      false;              // true: each block follows another recorded worker; false: one for all of a worker's blocks,
+                          // one, so that a slow worker stays slow
+  bool together = false;  // all workers take the same recorded steps at a time: common delays stay common
+  bool is_base = false;   // of the base times, whose draws differ from those of [[delays]]
 };
-
-struct RecordedPlace {
-  int worker = 0;
-  Step step{};
-};
-
-// The recorded worker that this one follows in this step, each as likely as any other; without redraw_worker the same
-// in all steps.
-int followed_worker(const TraceStretch& stretch, int recorded_workers, const RandomStream& stream);
-
-// Where its durations of this step stand, in a recording of so many workers and steps. A pure function of the stream.
-RecordedPlace place_in_recording(const TraceStretch& stretch, int recorded_workers, Step recorded_steps,
-                                 const RandomStream& stream);
 
 class Trace {
  public:
-  // What a file holds, compressed or not: comma-separated worker, step, micro_batch, duration_s, in any order, all from
-  // 0; other columns are passed over. Without the column micro_batch each step has one micro-batch. Every worker and
-  // every step has a row, no row stands twice, but rows may be missing. Throws FileFault, which names `file` and the
-  // line.
+  // Parses a file's content, compressed or not: comma-separated worker, step, micro_batch, duration_s in any order, all
+  // numbered from 0. Without the column micro_batch each step has one. Each worker and each step has a row; other rows
+  // can be missing, none is repeated. Throws FileFault, which names `file` and the line.
   Trace(std::string file, std::string_view content);
 
   const std::string& file() const { return file_; }
   int workers() const { return workers_; }
   Step steps() const { return steps_; }
-  int micro_batches() const { return micro_batches_; }  // the most that a step has
+  int micro_batches() const { return micro_batches_; }  // the most of a step
 
-  // One after the other from `first` on, as far as rows are there, and at most `most`.
+  // Durations of micro-batches from `first` on up to the first missing row, at most `most`.
   std::span<const double> durations_s(int worker, Step step, std::uint32_t first, std::size_t most) const;
 
-  // Over all rows, and of one worker's.
+  // Over all rows, and over one worker's.
   double mean_s() const { return law_.mean_s; }
   double variance_s2() const { return law_.variance_s2; }
   double minimum_s() const;
   double minimum_s(int worker) const { return minima_s_[static_cast<std::size_t>(worker)]; }
 
-  // Over the worker's steps that have at least so many micro-batches from 0 on; not a number if there are none.
+  // Over the worker's steps that have at least so many micro-batches from 0 on; NaN if there are none.
   StepLaw step_law(int worker, int micro_batches) const;
 
  private:
-  // Small, for there are many; a file of most_text_bytes has no more lines than `line` can count.
+  // Small, since there are many. `line` can count the lines of a file of most_text_bytes.
   struct Row {
     std::int32_t worker, step, micro_batch;
     std::uint32_t line;
@@ -230,27 +218,26 @@ class Trace {
   std::vector<double> minima_s_;  // per worker
 };
 
-// What comes after a trace's last step.
+// The behaviour after a trace's last step.
 enum class TraceEnd {
   error,  // a run that asks for more fails
-  stop,   // the run ends there: its budget is cut; whoever asks for more fails
-  wrap,   // it starts again
+  stop,   // the run's budget is cut there; asking for more fails
+  wrap,   // the trace starts again
 };
 
 struct TraceReplay {
   double scale = 1;  // >= 0
   double shift_s = 0;
   TraceEnd end = TraceEnd::error;
-  std::vector<int> rows_of{};  // [worker]: the worker of the trace that it follows; empty: that of its own number
-  std::optional<TraceStretch> stretch{};  // the two above mean nothing then
+  std::vector<int> rows_of{};             // [worker]: the worker of the trace that it follows; empty: its own number
+  std::optional<TraceStretch> stretch{};  // replaces the two above
 };
 
-// scale x the recorded duration + shift_s. What is not there throws RunFailure, which names worker, step and
-// micro-batch and says what to do.
+// scale x the recorded duration + shift_s. Throws RunFailure for a missing duration, with its worker, step and
+// micro-batch and with advice.
 std::shared_ptr<const DelayProcess> trace_delay(std::shared_ptr<const Trace> trace, TraceReplay replay);
 
-// How an experiment file names a trace: [cluster.trace], or an entry of [[delays]] with kind = "trace".
-// What a trace asks of the budget; checked once that is known, with faults at `table`.
+// Limits that a trace sets to the budget, checked once the budget is known, with faults at `table`.
 struct TraceLimit {
   Settings table;
   std::string file;
@@ -260,12 +247,12 @@ struct TraceLimit {
   int micro_batches = 0;
 };
 
-// Keys: file, end, and stretch = { block_steps, redraw_worker, together }, which has no end and takes its place. Null
-// after a fault; else `limits` is one longer.
+// Reads an entry of [[delays]] with kind = "trace". Keys: file, and end or stretch = { block_steps, redraw_worker,
+// together }. Null after a fault; else `limits` is one longer.
 std::shared_ptr<const Trace> read_trace(Settings& table, TraceReplay& replay, std::vector<TraceLimit>& limits);
 
-// [cluster.trace], whose durations are whole ones. Keys: those above, and like = { "3" = 0 }: worker 3 follows
-// worker 0's rows. `workers`, `micro_batches`: of the cluster; 0: not known. Null after a fault.
+// Reads [cluster.trace], with durations of whole micro-batches. Keys: those above, and like = { "3" = 0 }: worker 3
+// follows worker 0's rows. `workers`, `micro_batches`: of the cluster; 0: not known. Null after a fault.
 std::shared_ptr<const DelayProcess> read_base_trace(Settings& table, int workers, int micro_batches,
                                                     std::vector<TraceLimit>& limits);
 

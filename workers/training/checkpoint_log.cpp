@@ -2,10 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <iterator>
-#include <type_traits>
-#include <utility>
 
 #include "workers/base/process.hpp"
 #include "workers/training/gradient_sum.hpp"
@@ -13,8 +10,6 @@
 namespace syncopate {
 
 namespace {
-
-thread_local CourseLog* log_here = nullptr;
 
 template <typename Number>
 void put(ByteSink& out, Number number) {
@@ -40,7 +35,7 @@ void take_value(ByteSource& in, Cell& cell) {
   in.read(cell.value.data(), cell.value.size() * sizeof(float));
 }
 
-// Of each chunk what its evaluation has left. Sums in it are values of their own.
+// Each chunk's result. Nested sums are values of their own.
 void put_value(ByteSink& out, const GradientSum& sum) {
   put<std::uint64_t>(out, sum.chunks.size());
   for (const GradientSum::Chunk& chunk : sum.chunks) {
@@ -80,23 +75,13 @@ void take_value(ByteSource& in, GradientSum& sum) {
 
 }  // namespace
 
-CourseLog::Here::Here(CourseLog& log) { log_here = &log; }
-CourseLog::Here::~Here() { log_here = nullptr; }
-CourseLog* CourseLog::here() { return log_here; }
-
-CourseLog::Away::Away() : log_(std::exchange(log_here, nullptr)) {}
-CourseLog::Away::~Away() { log_here = log_; }
-
 void CourseLog::before_step() {
-  if (follows_) {
-    throw_if_interrupted();
-    ++steps_;
-  } else if (replays()) {
-    throw_if_interrupted();  // which tasks would have done
-    if (++steps_ < replayed_until_) return;
+  const bool replayed = replays();
+  if (replayed) throw_if_interrupted();  // as tasks would have done
+  ++steps_;
+  if (replayed && !follows_) {
+    if (steps_ < replayed_until_) return;
     if (at_position) at_position();
-  } else {
-    ++steps_;
   }
   if (between_steps) between_steps();
 }
@@ -109,20 +94,13 @@ std::vector<double> CourseLog::told_then(std::size_t count) {
   return {begin, begin + static_cast<std::ptrdiff_t>(count)};
 }
 
-void CourseLog::Forget::operator()(Cell* cell) const {
+template <typename Made>
+void CourseLog::Forget::operator()(Made* value) const {
   {
     const std::lock_guard lock(alive->mutex);
     alive->by_number.erase(number);
   }
-  delete cell;
-}
-
-void CourseLog::Forget::operator()(GradientSum* sum) const {
-  {
-    const std::lock_guard lock(alive->mutex);
-    alive->by_number.erase(number);
-  }
-  delete sum;  // which may be the last to hold others
+  delete value;  // without the lock, since it may be the last to hold others
 }
 
 template <typename Made>
@@ -144,18 +122,10 @@ CellPtr CourseLog::found(CellPtr cell) {
   const double now = static_cast<double>(number_of(cell));
   const double then = told(1, [&] { return std::vector<double>{now}; }).front();
   if (then == now) return cell;
-  // Tasks that are not run now have held it then: all that programs hold now they held then too.
+  // Tasks that are skipped now held it then. Whatever programs hold now, they held then too.
   if (cell) throw AnotherCourse("it finds a value that it did not find");
   return made<Cell>(static_cast<std::uint64_t>(then));
 }
-
-std::size_t CourseLog::live_values() const {
-  const std::lock_guard lock(alive_->mutex);
-  return alive_->by_number.size();
-}
-
-void CourseLog::write_course(ByteSink& out) const { write_course(out, last_number_); }
-void CourseLog::write_values(ByteSink& out) const { write_values(out, last_number_); }
 
 void CourseLog::write_course(ByteSink& out, std::uint64_t last) const {
   put(out, steps_);

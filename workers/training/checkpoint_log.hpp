@@ -1,31 +1,26 @@
-// What lets a run that trains a model be taken up where another process has left it.
+// Checkpoint log: lets another process resume a run that trains a model.
 //
-// Programs of workers cannot be saved, but they take the same course again: virtual time does not depend on this
-// machine. So a run is taken up by going through all of it anew without arithmetic (the executor skips its tasks) until
-// as many steps have been taken as the other process had taken, and then giving all values that are alive what they
-// held there. Three things make the course the same:
-// - numbers that have left the arithmetic into a program (a loss, a distance) are kept, and told again in their order;
-// - every value that tasks make (a Cell, a GradientSum) has a number, in the order in which the submitting thread makes
-//   them. What is alive at the position, once all tasks have been run, is decided by programs alone: whichever has the
-//   same number is the same value. If others are alive than there were, the run is not taken up;
-// - whether something that tasks may hold still exists is asked of no value but one whose answer is kept (`found`):
-//   tasks hold copies of the ModelStates that they read (`held_by_task`), so that a Memo's do not live on in them.
+// Programs of workers cannot be saved, but they behave the same again: virtual time does not depend on this machine. So
+// a resumed run replays everything without arithmetic (the executor skips its tasks) up to the step that the other
+// process had reached, and then restores all live values. Three things make the replay exact:
+// - Numbers that programs get from the arithmetic (a loss, a distance) are kept, and told again in their order.
+// - Every value that tasks make (a Cell, a GradientSum) has a number, in the order in which the submitting thread makes
+//   them. Programs alone decide which values are alive at the position, once all tasks have run: equal numbers are
+//   equal values. If other values are alive than there were, the run is not resumed.
+// - A program may ask whether a value that tasks may hold still exists only through `found`, which keeps the answer.
+//   Tasks hold copies of the ModelStates that they read (`held_by_task`), so that they do not keep a Memo's alive.
 //
-// A position lies before a step of a model, never between the tasks of one: what these share is no value.
+// A position lies before a step of a model, never between the tasks of one: these share things that are no values.
 // All members are for the submitting thread, which is the thread of all programs; values may end on any.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -41,7 +36,7 @@ namespace syncopate {
 
 struct GradientSum;
 
-// Where a checkpoint's bytes go, and come from. Both throw where they cannot.
+// Where a checkpoint's bytes go to and come from. Both throw on failure.
 class ByteSink {
  public:
   virtual ~ByteSink() = default;
@@ -53,7 +48,7 @@ class ByteSource {
   virtual void read(void* data, std::size_t size) = 0;
 };
 
-// The run has taken another course than the one that is to be taken up: what() says what differs.
+// The replay differs from the run that is to be resumed: what() says where.
 struct AnotherCourse : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -64,23 +59,21 @@ class CourseLog {
   CourseLog(const CourseLog&) = delete;
   CourseLog& operator=(const CourseLog&) = delete;
 
-  // The one that this thread's arithmetic is noted in, as long as it lives. Arithmetic is submitted in many places that
-  // know nothing of runs, and values are made in more.
+  // As long as it lives, this thread's arithmetic is logged there: many places that submit it know nothing of runs.
   class Here {
    public:
-    explicit Here(CourseLog& log);
-    ~Here();
+    explicit Here(CourseLog& log) { here_ = &log; }
+    ~Here() { here_ = nullptr; }
     Here(const Here&) = delete;
     Here& operator=(const Here&) = delete;
   };
-  static CourseLog* here();  // null: none
+  static CourseLog* here() { return here_; }  // null: none
 
-  // Until it goes, this thread's values and numbers are noted nowhere: for what nobody keeps, at moments that depend on
-  // this machine's time.
+  // As long as it lives, nothing is logged: for values that nobody keeps, at moments of this machine's time.
   class Away {
    public:
-    Away();
-    ~Away();
+    Away() : log_(std::exchange(here_, nullptr)) {}
+    ~Away() { here_ = log_; }
     Away(const Away&) = delete;
     Away& operator=(const Away&) = delete;
 
@@ -88,19 +81,17 @@ class CourseLog {
     CourseLog* log_;
   };
 
-  // Whether the course is still gone through anew, without arithmetic.
+  // Whether the run is still replayed, without arithmetic.
   bool replays() const { return follows_ || steps_ < replayed_until_; }
   static bool replays_here() { return here() && here()->replays(); }
   std::int64_t steps() const { return steps_; }  // that models have taken: the position
 
-  // Before each step of a model. Calls `at_position` once the replay has come to its end, and `between_steps` where
-  // nothing is replayed; both may throw.
+  // Before each step of a model. Calls `at_position` at a replay's end, and `between_steps` outside; both may throw.
   void before_step();
   std::function<void()> at_position;
   std::function<void()> between_steps;
 
-  // Numbers, as many as `count`, that a program is told: those that `compute` returns, or those that it returned then.
-  // What `compute` submits is submitted before.
+  // `count` numbers for a program: those that `compute` returns, or, in a replay, returned then. It submits no tasks.
   template <typename Compute>
   std::vector<double> told(std::size_t count, const Compute& compute) {
     if (replays()) return told_then(count);
@@ -111,26 +102,28 @@ class CourseLog {
 
   CellPtr new_cell();
   std::shared_ptr<GradientSum> new_sum();
-  // For a memo of cells: what has been found of one (null: nothing), which depends on how far the tasks are. Returned
-  // is what was found then.
+  // For a memo of cells, whose finds (null: nothing) depend on the progress of tasks: returns what was found then.
   CellPtr found(CellPtr cell);
 
-  // For who keeps checkpoints. All tasks that have been submitted must have been run when values are written.
-  void write_course(ByteSink& out) const;  // position, numbers
-  void write_values(ByteSink& out) const;
-  // At the beginning: the run replays that course from here on.
+  // For checkpoints. All submitted tasks must have run when values are written.
+  void write_course(ByteSink& out) const { write_course(out, last_number_); }  // position, numbers
+  void write_values(ByteSink& out) const { write_values(out, last_number_); }
+  // At the beginning: the run replays from here on.
   void replay(ByteSource& course);
   // At the position. Throws AnotherCourse where other values are alive.
   void read_values(ByteSource& in);
 
-  // For who goes by positions of his own, between any two values: those made by then have numbers up to `last`.
+  // For positions between any two values: those made by then have numbers up to `last`.
   std::uint64_t last_number() const { return last_number_; }
   void write_course(ByteSink& out, std::uint64_t last) const;
   void write_values(ByteSink& out, std::uint64_t last) const;
   void follow(ByteSource& course);  // replays from here on, until
   void end_replay() { follows_ = false; }
 
-  std::size_t live_values() const;
+  std::size_t live_values() const {
+    const std::lock_guard lock(alive_->mutex);
+    return alive_->by_number.size();
+  }
 
  private:
   using Value = std::variant<Cell*, GradientSum*>;
@@ -139,12 +132,12 @@ class CourseLog {
     mutable std::mutex mutex;
     std::map<std::uint64_t, Value> by_number;
   };
-  // Deletes a value and forgets it; found by its owners' pointers (std::get_deleter).
+  // Deletes a value and forgets it. std::get_deleter finds it from an owner's pointer.
   struct Forget {
     std::shared_ptr<Alive> alive;
     std::uint64_t number;
-    void operator()(Cell* cell) const;
-    void operator()(GradientSum* sum) const;
+    template <typename Made>
+    void operator()(Made* value) const;
   };
 
   template <typename Made>
@@ -159,9 +152,11 @@ class CourseLog {
   std::uint64_t numbers_then_ = 0;  // last_number_ at the position
   std::vector<double> told_;
   std::size_t told_again_ = 0;
+
+  static inline constinit thread_local CourseLog* here_ = nullptr;
 };
 
-// What `compute` returns, noted where this thread keeps a log.
+// The number that `compute` returns, logged where this thread keeps a log.
 template <typename Compute>
 double told_number(const Compute& compute) {
   CourseLog* const log = CourseLog::here();
@@ -176,7 +171,7 @@ std::shared_ptr<GradientSum> new_sum();
 ModelStatePtr held_by_task(const ModelStatePtr& state);
 
 // Writes the state of an object, or reads it back: one function of the object, `keep(StateArchive&)`, names its members
-// for both. What is on the disk is of this machine and build: bytes of numbers as they lie in memory.
+// for both. The bytes on the disk are those in memory, so they are for this machine and build alone.
 class StateArchive;
 
 template <typename Value>
@@ -195,7 +190,7 @@ class StateArchive {
 
   bool reads() const { return in_ != nullptr; }
 
-  // All of them, in this order. What is read replaces what was there.
+  // All of them, in this order. Reading replaces their former values.
   template <typename... Values>
   void operator()(Values&... values) {
     (one(values), ...);
@@ -258,7 +253,7 @@ class StateArchive {
   }
   void plain(std::string& text) {
     resize(text);
-    bytes(text.data(), text.size());
+    elements(text);
   }
   void plain(FlatVector& values) {
     std::uint64_t size = values.size();

@@ -1,21 +1,49 @@
-#include "workers/training/evaluation.hpp"
-
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <cstddef>
 #include <limits>
-#include <optional>
+#include <numeric>
 #include <utility>
 
+#include "workers/base/random.hpp"
 #include "workers/training/checkpoint_log.hpp"
 #include "workers/training/gradient_sum.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {
 
-// Evaluations of models and ensembles, and new statistics for their normalisation, as executor tasks.
 namespace {
+
+constexpr std::uint8_t start_stream = 0, sign_stream = 1;
+
+double dot(std::span<const double> a, std::span<const double> b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+bool is_settled(double before, double after, double tolerance) {
+  constexpr double nothing = 1e-12;
+  return std::abs(after - before) <= tolerance * std::abs(before) + nothing;
+}
+
+// The eigenvalue of the largest magnitude of H - shift.
+double dominant_eigenvalue(std::size_t size, const HessianProduct& product, double shift,
+                           const CurvatureOptions& options) {
+  std::vector<double> vector(size);
+  fill_standard_normal({.seed = options.seed, .purpose = Purpose::measurement, .stream = start_stream}, 0, vector);
+  double value = 0;
+  for (int i = 0; i < options.most_products; ++i) {
+    const double length = std::sqrt(dot(vector, vector));
+    if (length == 0 || !std::isfinite(length)) return length == 0 ? 0 : length;
+    for (double& element : vector) element /= length;
+    std::vector<double> next = product(vector);
+    for (std::size_t j = 0; j < size; ++j) next[j] -= shift * vector[j];
+    const double before = value;
+    value = dot(vector, next);
+    vector = std::move(next);
+    if (i > 0 && is_settled(before, value, options.tolerance)) break;
+  }
+  return value;
+}
 
 // Samples [begin, end) of a split, evaluated by one task.
 struct Part {
@@ -49,7 +77,7 @@ EvaluationSums sums_of(std::span<const Part> parts, Split split) {
   return total;
 }
 
-// Of the parts that have been evaluated here: which, loss, correct, samples.
+// Each part that was evaluated here as four numbers: index, loss, correct, samples.
 std::vector<double> numbers_of(std::span<const Part> parts, const std::vector<bool>& are_here) {
   std::vector<double> numbers;
   for (std::size_t i = 0; i < parts.size(); ++i)
@@ -86,7 +114,101 @@ Evaluation evaluation_of(std::span<const Part> parts, bool has_accuracy) {
   return evaluation;
 }
 
+double length_of(std::span<const double> vector) { return std::sqrt(dot(vector, vector)); }
+
+// One executor task: one model is measured while others train.
+ModelMeasures measures_of(const Objective& objective, const ModelState& state, const MeasureOptions& options) {
+  const auto samples = std::min(options.samples, objective.evaluation_samples(Split::train));
+  const float* const parameters = state.parameters->value.data();
+  const float* const buffers = state.buffers ? state.buffers->value.data() : nullptr;
+  const auto derivative = [&](std::span<const double> direction) {
+    return objective.derivative(parameters, buffers, Split::train, 0, samples, direction);
+  };
+  const std::size_t size = objective.parameters();
+  ModelMeasures measures;
+  if (options.gradient_norm) measures.gradient_norm = length_of(derivative({}));
+  if (options.noise_scale && samples > 1) {
+    const GradientNoise noise = gradient_noise(size, samples, [&](std::int64_t sample) {
+      return objective.derivative(parameters, buffers, Split::train, sample, sample + 1, {});
+    });
+    measures.gradient_variance = noise.variance;
+    measures.noise_scale = noise.scale;
+  }
+  const CurvatureOptions curvature{
+      .most_products = options.most_products, .tolerance = options.tolerance, .seed = options.seed};
+  if (options.largest_eigenvalue) measures.largest_eigenvalue = largest_eigenvalue(size, derivative, curvature);
+  if (options.hessian_trace) measures.hessian_trace = hessian_trace(size, derivative, curvature);
+  if (options.largest_eigenvalue || options.hessian_trace) {
+    const std::vector<double> values(parameters, parameters + size);
+    measures.parameter_norm = length_of(values);
+  }
+  return measures;
+}
+
+// Each as two numbers: 1 and the measure, or 0 and 0.
+std::vector<std::optional<double>*> all_of(ModelMeasures& measures) {
+  return {&measures.gradient_norm,      &measures.gradient_variance, &measures.noise_scale,
+          &measures.largest_eigenvalue, &measures.hessian_trace,     &measures.parameter_norm};
+}
+
+std::vector<double> numbers_of(ModelMeasures measures) {
+  std::vector<double> numbers;
+  for (const std::optional<double>* const measure : all_of(measures))
+    numbers.insert(numbers.end(), {measure->has_value() ? 1.0 : 0.0, measure->value_or(0)});
+  return numbers;
+}
+
+ModelMeasures measures_of(std::span<const double> numbers) {
+  ModelMeasures measures;
+  for (std::optional<double>* const measure : all_of(measures)) {
+    if (numbers[0] != 0) *measure = numbers[1];
+    numbers = numbers.subspan(2);
+  }
+  return measures;
+}
+
 }  // namespace
+
+double largest_eigenvalue(std::size_t size, const HessianProduct& product, const CurvatureOptions& options) {
+  const double value = dominant_eigenvalue(size, product, 0, options);
+  return value >= 0 || !std::isfinite(value) ? value : value + dominant_eigenvalue(size, product, value, options);
+}
+
+double hessian_trace(std::size_t size, const HessianProduct& product, const CurvatureOptions& options) {
+  std::vector<double> signs(size);
+  double mean = 0;
+  for (int draw = 0; draw < options.most_products; ++draw) {
+    const RandomStream stream{
+        .seed = options.seed, .purpose = Purpose::measurement, .stream = sign_stream, .step = Step{draw}};
+    stream.fill_uniform(0, signs);
+    for (double& sign : signs) sign = sign < 0.5 ? -1 : 1;
+    const double before = mean;
+    mean += (dot(signs, product(signs)) - mean) / (draw + 1);
+    if (draw > 0 && is_settled(before, mean, options.tolerance)) break;
+  }
+  return mean;
+}
+
+GradientNoise gradient_noise(std::size_t size, std::int64_t samples,
+                             const std::function<std::vector<double>(std::int64_t sample)>& gradient_of) {
+  assert(samples >= 2);
+  const auto n = static_cast<double>(samples);
+  std::vector<double> mean(size);
+  double mean_square = 0;  // of the samples' norms
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
+    const std::vector<double> gradient = gradient_of(sample);
+    for (std::size_t i = 0; i < size; ++i) {
+      mean[i] += gradient[i] / n;
+      mean_square += gradient[i] * gradient[i] / n;
+    }
+  }
+  double square_of_mean = 0;
+  for (const double element : mean) square_of_mean += element * element;
+  GradientNoise noise{.variance = (mean_square - square_of_mean) * n / (n - 1)};
+  const double square = square_of_mean - noise.variance / n;
+  if (square > 0) noise.scale = noise.variance / square;
+  return noise;
+}
 
 Evaluation mean_of(std::span<const Evaluation> evaluations) {
   const auto count = static_cast<double>(evaluations.size());
@@ -100,7 +222,7 @@ Evaluation mean_of(std::span<const Evaluation> evaluations) {
   return mean;
 }
 
-// Where all states are, or are brought to where it is asked for; processes that have them all divide the samples.
+// Where all states are, whose processes divide the samples, or else where it is asked for.
 std::shared_ptr<Task> Training::evaluate(std::vector<ModelStatePtr> states,
                                          std::function<void(const Evaluation&)> done) {
   assert(objective_ && !states.empty());
@@ -179,95 +301,12 @@ ModelStatePtr Training::recalibrated(const ModelStatePtr& state, std::span<const
   };
   const CellPtr read[] = {state->parameters};
   compute({.reads = {state->parameters}, .writes = {cell}, .work = measure}, place_of_reader(read));
-  auto result = std::make_shared<ModelState>(*state);
-  result->id = new_state_id();
+  auto result = new_state(*state);
   result->buffers = cell;
   return result;
 }
 
-GradientNoise gradient_noise(std::size_t size, std::int64_t samples,
-                             const std::function<std::vector<double>(std::int64_t sample)>& gradient_of) {
-  assert(samples >= 2);
-  const auto n = static_cast<double>(samples);
-  std::vector<double> mean(size);
-  double mean_square = 0;  // of the samples' norms
-  for (std::int64_t sample = 0; sample < samples; ++sample) {
-    const std::vector<double> gradient = gradient_of(sample);
-    for (std::size_t i = 0; i < size; ++i) {
-      mean[i] += gradient[i] / n;
-      mean_square += gradient[i] * gradient[i] / n;
-    }
-  }
-  double square_of_mean = 0;
-  for (const double element : mean) square_of_mean += element * element;
-  GradientNoise noise{.variance = (mean_square - square_of_mean) * n / (n - 1)};
-  const double square = square_of_mean - noise.variance / n;
-  if (square > 0) noise.scale = noise.variance / square;
-  return noise;
-}
-
-// What a model is measured by beside its losses, as one executor task: one model is measured while others train.
-namespace {
-
-double length_of(std::span<const double> vector) {
-  double squares = 0;
-  for (const double element : vector) squares += element * element;
-  return std::sqrt(squares);
-}
-
-ModelMeasures measures_of(const Objective& objective, const ModelState& state, const MeasureOptions& options) {
-  const auto samples = std::min(options.samples, objective.evaluation_samples(Split::train));
-  const float* const parameters = state.parameters->value.data();
-  const float* const buffers = state.buffers ? state.buffers->value.data() : nullptr;
-  const auto derivative = [&](std::span<const double> direction) {
-    return objective.derivative(parameters, buffers, Split::train, 0, samples, direction);
-  };
-  const std::size_t size = objective.parameters();
-  ModelMeasures measures;
-  if (options.gradient_norm) measures.gradient_norm = length_of(derivative({}));
-  if (options.noise_scale && samples > 1) {
-    const GradientNoise noise = gradient_noise(size, samples, [&](std::int64_t sample) {
-      return objective.derivative(parameters, buffers, Split::train, sample, sample + 1, {});
-    });
-    measures.gradient_variance = noise.variance;
-    measures.noise_scale = noise.scale;
-  }
-  const CurvatureOptions curvature{
-      .most_products = options.most_products, .tolerance = options.tolerance, .seed = options.seed};
-  if (options.largest_eigenvalue) measures.largest_eigenvalue = largest_eigenvalue(size, derivative, curvature);
-  if (options.hessian_trace) measures.hessian_trace = hessian_trace(size, derivative, curvature);
-  if (options.largest_eigenvalue || options.hessian_trace) {
-    const std::vector<double> values(parameters, parameters + size);
-    measures.parameter_norm = length_of(values);
-  }
-  return measures;
-}
-
-// As numbers, those that there are none of as NaN behind a 0.
-std::vector<std::optional<double>*> all_of(ModelMeasures& measures) {
-  return {&measures.gradient_norm,      &measures.gradient_variance, &measures.noise_scale,
-          &measures.largest_eigenvalue, &measures.hessian_trace,     &measures.parameter_norm};
-}
-
-std::vector<double> numbers_of(ModelMeasures measures) {
-  std::vector<double> numbers;
-  for (const std::optional<double>* const measure : all_of(measures))
-    numbers.insert(numbers.end(), {measure->has_value() ? 1.0 : 0.0, measure->value_or(0)});
-  return numbers;
-}
-
-ModelMeasures measures_of(std::span<const double> numbers) {
-  ModelMeasures measures;
-  for (std::optional<double>* const measure : all_of(measures)) {
-    if (numbers[0] != 0) *measure = numbers[1];
-    numbers = numbers.subspan(2);
-  }
-  return measures;
-}
-
-}  // namespace
-
-// By one of the processes that have the model, where several divide the work.
+// Where several processes divide the work, one of those that have the model measures it.
 void Training::measure(const ModelStatePtr& state, const MeasureOptions& options,
                        std::function<void(const ModelMeasures&)> done) {
   assert(objective_);
@@ -291,15 +330,10 @@ void Training::measure_norm(const Gradient& gradient, std::function<void(double)
   assert(objective_);
   double scale = 1;
   const auto sum = readable(fixed(gradient, scale), ProcessSet::everywhere());
-  executor_.submit(
-      [sum, scale, size = objective_->parameters(), done = std::move(done)] {
-        std::vector<float> values(size);
-        write_block(*sum, scale, 0, values);
-        double squares = 0;
-        for (const float value : values) squares += static_cast<double>(value) * value;
-        done(std::sqrt(squares));
-      },
-      sum->tasks);
+  const auto measure = [sum, scale, size = objective_->parameters(), done = std::move(done)] {
+    done(norm_of(*sum, scale, 0, size));
+  };
+  executor_.submit(measure, sum->tasks);
 }
 
 }  // namespace syncopate

@@ -17,13 +17,12 @@ namespace syncopate {
 
 namespace {
 
-// Enough for every worker's next round of local steps to be in the queue, few enough that the lists
-// of micro-batches waiting for evaluation stay small.
+// Enough for every worker's next round of local steps, few enough that lists of waiting micro-batches stay small.
 constexpr std::size_t most_outstanding = 2048;
-// Who has had to wait for less goes on with so many: to be woken after every task costs more than a small task does.
+// A blocked submit() resumes at this number: being woken after every task would cost more than a small task.
 constexpr std::size_t enough_room = most_outstanding - 16;
 
-// A successor may be so many tasks ahead of the first that is ready, and yet run before it.
+// A successor at most so many tasks ahead of the first ready one may run before it.
 constexpr std::uint64_t farthest_ahead = 128;
 
 constexpr std::chrono::microseconds patience{50};
@@ -39,13 +38,13 @@ void keep_large_blocks_in_the_heap() {
   (void)done;
 }
 
-// Another process has run what is submitted now.
+// In a replay another process has run what is submitted now.
 bool is_skipped() {
   const CourseLog* const log = CourseLog::here();
   return log && log->replays();
 }
 
-// Whoever waits is about to read what no task has written.
+// The caller of wait() is about to read values that no task has written.
 void fail_if_skipped() {
   if (is_skipped()) throw AnotherCourse("a value is read that is not kept (CourseLog::told)");
 }
@@ -59,13 +58,8 @@ Executor::Executor(int threads) {
   keep_large_blocks_in_the_heap();
   try {
     for (int i = 0; i < threads; ++i) pool_.emplace_back([this] { work_loop(); });
-  } catch (const std::system_error&) {  // those that run already would end the program where they are not waited for
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    work_available_.notify_all();
-    for (auto& thread : pool_) thread.join();
+  } catch (const std::system_error&) {
+    stop();  // threads that run already would end the program if nobody waited for them
     throw std::runtime_error(
         fmt::format("the memory does not suffice for the stacks of {} threads, or a limit on their number is reached; "
                     "must be more, or fewer --threads",
@@ -73,13 +67,17 @@ Executor::Executor(int threads) {
   }
 }
 
-Executor::~Executor() {
+void Executor::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   work_available_.notify_all();
   for (auto& thread : pool_) thread.join();
+}
+
+Executor::~Executor() {
+  stop();
   ready_.insert(ready_.end(), elsewhere_.begin(), elsewhere_.end());
   elsewhere_.clear();
   // A task holds the cell that it would have filled, and the cell its task: neither would ever be freed.
@@ -166,22 +164,10 @@ void Executor::wait_for(const Awaited& awaited, std::unique_lock<std::mutex>& lo
   if (failure_) std::rethrow_exception(failure_);
 }
 
-bool Executor::has_come(const Awaited& awaited) const {
-  return failure_ || (awaited.task ? awaited.task->done_ : outstanding_ <= awaited.outstanding);
-}
-
 void Executor::make_ready(std::shared_ptr<Task> task) {
   ready_.push_back(std::move(task));
   std::push_heap(ready_.begin(), ready_.end(), submitted_later);
   ready_count_ = ready_.size();
-}
-
-std::shared_ptr<Task> Executor::take_first_ready() {
-  std::pop_heap(ready_.begin(), ready_.end(), submitted_later);
-  auto task = std::move(ready_.back());
-  ready_.pop_back();
-  ready_count_ = ready_.size();
-  return task;
 }
 
 void Executor::work_loop() {
@@ -190,7 +176,10 @@ void Executor::work_loop() {
     if (ready_.empty() && !stopping_) look_for_work(lock);
     if (stopping_) return;
     if (ready_.empty()) continue;
-    auto task = take_first_ready();
+    std::pop_heap(ready_.begin(), ready_.end(), submitted_later);
+    auto task = std::move(ready_.back());
+    ready_.pop_back();
+    ready_count_ = ready_.size();
     while (task && !stopping_) task = run(task, lock);
     if (task) make_ready(std::move(task));
   }

@@ -1,16 +1,13 @@
 // Runs tensor work on a pool of threads as soon as its inputs exist, while the simulation goes on.
 //
-// Tasks are submitted by one thread, in an order in which every prerequisite was submitted before. A
-// task that becomes ready because another finished runs next on that same thread, which has its inputs
-// in the cache: the next local step, or the gradient at a model that has just been made. Of the others
-// the one that was submitted first comes first, also before a successor that is far ahead of it: what
-// is computed before its turn, and waits in memory, stays little. Results never depend on the number
-// of threads: a task's arithmetic is sequential, and sums are ordered by the task that forms them.
+// One thread submits the tasks, prerequisites first. A task that becomes ready because another finished runs next on
+// that same thread, which has its inputs in the cache: the next local step, or the gradient at a new model. Other tasks
+// run in the order of submission, also before a successor that is far ahead of them, so that few results wait in
+// memory. Results never depend on the number of threads: tasks are sequential, and a sum is ordered by its task.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -46,12 +43,11 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Null prerequisites are ignored. Blocks while too much work is outstanding, which keeps memory
-  // flat. Rethrows the first exception a task has thrown, which is Interrupted where one would begin after Ctrl-C.
+  // Null prerequisites are ignored. Blocks while too much work is outstanding, which keeps memory flat. Rethrows the
+  // first exception of a task, which is Interrupted where one would begin after Ctrl-C.
   std::shared_ptr<Task> submit(std::function<void()> work, std::span<const std::shared_ptr<Task>> prerequisites = {});
 
-  // A task that is only begun here: it has ended when somebody says so, once, from any thread, also before `begin`
-  // returns. Only with threads.
+  // A task that only begins here, and ends by one call of end() from any thread, even in `begin`. Only with threads.
   std::shared_ptr<Task> submit_elsewhere(std::function<void(const std::shared_ptr<Task>&)> begin,
                                          std::span<const std::shared_ptr<Task>> prerequisites = {});
   void end(const std::shared_ptr<Task>& task);
@@ -65,21 +61,23 @@ class Executor {
   int threads() const { return static_cast<int>(pool_.size()); }
 
  private:
-  // What the submitting thread waits for: the end of a task, or that no more than so many are outstanding.
+  // The submitting thread waits for the end of a task, or until no more than so many are outstanding.
   struct Awaited {
     const Task* task = nullptr;
     std::size_t outstanding = 0;
   };
 
+  void stop();
   std::shared_ptr<Task> submit(std::shared_ptr<Task> task, std::span<const std::shared_ptr<Task>> prerequisites);
   std::shared_ptr<Task> finish(const std::shared_ptr<Task>& task);
   void work_loop();
   void look_for_work(std::unique_lock<std::mutex>& lock);
   std::shared_ptr<Task> run(const std::shared_ptr<Task>& task, std::unique_lock<std::mutex>& lock);
   void make_ready(std::shared_ptr<Task> task);
-  std::shared_ptr<Task> take_first_ready();
   void wait_for(const Awaited& awaited, std::unique_lock<std::mutex>& lock);
-  bool has_come(const Awaited& awaited) const;
+  bool has_come(const Awaited& awaited) const {
+    return failure_ || (awaited.task ? awaited.task->done_ : outstanding_ <= awaited.outstanding);
+  }
 
   std::mutex mutex_;
   std::condition_variable work_available_;

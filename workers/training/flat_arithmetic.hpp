@@ -1,8 +1,6 @@
-// Sums of flat vectors, element by element, compiled for each instruction set (vector_clones.hpp). `in` and `out` are
-// disjoint.
+// Sums of flat vectors, element by element, for each instruction set (vector_clones.hpp). `in` and `out` are disjoint.
 #pragma once
 
-#include <cstddef>
 #include <cstdlib>
 #include <memory>
 #include <new>

@@ -1,10 +1,8 @@
 #include "workers/training/gradient.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <numeric>
-#include <utility>
 
 #include "workers/training/checkpoint_log.hpp"
 #include "workers/training/gradient_sum.hpp"
@@ -23,7 +21,7 @@ Gradient::Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches,
     : micro_batches_(micro_batches), compute_time_(compute_time) {
   if (!sum) return;
   if (sum->wide) use_double_precision();
-  terms_.push_back({.at = nullptr, .micro_batches = {}, .sum = std::move(sum), .scale = 1, .layers = {}});
+  terms_.push_back({.sum = std::move(sum)});
 }
 
 void Gradient::join(std::vector<Term>&& terms) {
@@ -53,6 +51,12 @@ CellPtr filled_cell(std::span<const float> values) {
 std::uint64_t new_state_id() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
+}
+
+std::shared_ptr<ModelState> new_state(const ModelState& like) {
+  auto state = std::make_shared<ModelState>(like);
+  state->id = new_state_id();
+  return state;
 }
 
 MomentAges ages_of(const ModelState& state) { return {state.moments[0].age, state.moments[1].age}; }

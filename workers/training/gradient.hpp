@@ -1,12 +1,10 @@
-// A gradient is a promise: which micro-batches, at which model, with which weight. Adding promises
-// joins lists; nothing is computed until a model descends along the sum or a value is read. What a
-// method drops is therefore never computed.
+// A gradient is a promise: which micro-batches, at which model, with which weight. Adding promises joins lists. They
+// are computed when a model descends along the sum or a value is read; gradients that a method drops never are.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <compare>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -23,12 +21,11 @@
 
 namespace syncopate {
 
-// What a backward pass has by the time that something stops it: the gradients of a model's last tensors.
+// The layers that a backward pass has done when something stops it: elements [weights_from, weights()) and
+// [others_from, P) of a flat vector; by default all.
 //
-// The backward pass goes through the tensors from the last that the model uses to the first, and its time is theirs in
-// proportion to their elements (an approximation: see Preempt::layer). In the flat vector, where the weights of all
-// layers come before what else they have, the last tensors are the end of either range.
-// Elements [weights_from, weights()) and [others_from, P) of a flat vector; by default all.
+// The pass goes from the last tensor that the model uses to the first, and spends time on each in proportion to its
+// elements (an approximation: see Preempt::layer). The last tensors are the end of the weights and of the others.
 struct LastLayers {
   std::size_t weights_from = 0;
   std::size_t others_from = 0;
@@ -43,11 +40,10 @@ class BackwardOrder {
  public:
   explicit BackwardOrder(const Objective& objective);
 
-  // What is done when `share` of the backward pass's time, in [0, 1), is over: a tensor is as soon as all elements up
-  // to its first one are. None: no tensor is.
+  // The layers that are wholly done after `share` of the backward pass's time, in [0, 1). None: no tensor is.
   std::optional<LastLayers> done_by(double share) const;
 
-  // Tensors with elements, in the order of the flat vector: where each ends, and whether it is one of those.
+  // Tensors with elements, in the order of the flat vector: where each ends, and whether it is among those layers.
   std::size_t tensors() const { return flat_.size(); }
   std::size_t end_of(std::size_t tensor) const { return flat_[tensor].offset + flat_[tensor].size; }
   bool is_done(std::size_t tensor, const LastLayers& done) const { return done.have(flat_[tensor].offset, weights_); }
@@ -63,20 +59,15 @@ class BackwardOrder {
   std::size_t parameters_;
 };
 
-// Leaves those layers of a gradient. The others' elements, which have no segments then, are zero.
+// Leaves those layers of a gradient. The other elements are zero, without segments.
 void leave_layers(std::vector<GradientSegment>& segments, const LastLayers& layers, std::size_t weights);
 
-// The state of a training: parameters, optimizer moments, normalisation buffers. A state is an
-// immutable, shared value that may still be on its way (its cells are filled by executor tasks).
-// Equal inputs give the same state object, so N workers in consensus share one replica; a cell that
-// nobody else holds is overwritten in place by the next step.
 // A flat vector that its producer task fills. Only tasks that come after the producer read it.
 struct Cell {
   FlatVector value;
   std::shared_ptr<Task> producer;  // null: filled from the start, or not here
   ProcessSet at;                   // where it is, of the processes that divide the work
-  // A step from it has been submitted, which may take over its memory: no memo hands it out any more.
-  // Only the submitting thread asks.
+  // A step from it may take over its memory, so no memo hands it out any more. Only the submitting thread asks.
   bool stepped_from = false;
 };
 using CellPtr = std::shared_ptr<Cell>;
@@ -84,11 +75,10 @@ using CellPtr = std::shared_ptr<Cell>;
 CellPtr filled_cell(std::span<const float> values);
 inline std::shared_ptr<Task> producer(const CellPtr& cell) { return cell ? cell->producer : nullptr; }
 
-// What the bias correction of a moment needs: how much of it is still the zero that it began with. After one more step
-// with a decay of beta that is left beta^(steps + 1).
+// For a moment's bias correction: at a decay of beta, left beta^steps of it is still the zero that it began with.
 struct MomentAge {
-  Step steps{};     // that have gone into it, since
-  double left = 1;  // so much was: 1 for a moment that was zero, less for a mean of moments that had unequal ages
+  Step steps{};     // that have gone into it since the share was `left`
+  double left = 1;  // 1 for a moment that was zero, less for a mean of moments with unequal ages
   bool operator==(const MomentAge&) const = default;
 };
 using MomentAges = std::array<MomentAge, 2>;
@@ -99,6 +89,8 @@ struct Moment {
   bool operator==(const Moment&) const = default;
 };
 
+// The state of a training: an immutable, shared value, whose cells executor tasks fill. Equal inputs give the same
+// object, so N workers in consensus share one replica. The next step overwrites cells in place that nobody else holds.
 struct ModelState {
   std::uint64_t id = 0;  // no two states ever share one, unlike their addresses
   CellPtr parameters;    // (P,)
@@ -128,44 +120,44 @@ struct WeightedState {
 };
 
 std::uint64_t new_state_id();
+// A copy with an id of its own.
+std::shared_ptr<ModelState> new_state(const ModelState& like);
 
 MomentAges ages_of(const ModelState& state);
-// Of the mean of moments with these ages and decays (Optimizer::decays). Equal ages stay as they are. Weights, one per
-// member, are divided by their sum; empty: equal.
+// Ages of the mean of moments with these ages and decays (Optimizer::decays). Equal ages stay as they are. Weights, one
+// per member, are divided by their sum; empty: equal.
 MomentAges age_of_mean(std::span<const MomentAges> ages, std::span<const double> weights,
                        std::span<const double> decays);
 
-// A sum that has been fixed (by a collective, or to be evaluated), so that all who hold it share
-// one evaluation. Defined by the training engine.
+// A sum that is fixed by a collective, or to be evaluated; its holders share one evaluation (gradient_sum.hpp).
 struct GradientSum;
 
 class Gradient {
  public:
   struct Term {
-    ModelStatePtr at;  // with micro_batches, or null with `sum`
-    std::vector<MicroBatch> micro_batches;
-    std::shared_ptr<GradientSum> sum;
+    ModelStatePtr at{};  // with micro_batches, or null with `sum`
+    std::vector<MicroBatch> micro_batches{};
+    std::shared_ptr<GradientSum> sum{};
     double scale = 1;     // 0: statistics alone
     LastLayers layers{};  // of the micro-batches' gradients; not all: they count for nothing else
   };
 
   Gradient() = default;
 
-  // The promise of one micro-batch; `at` is null in time-only runs. `compute_time` is what the
-  // worker spent on it, booked as discarded if the gradient is dropped.
+  // The promise of one micro-batch; `at` is null in time-only runs. If it is dropped, `compute_time` is discarded.
   Gradient(const ModelStatePtr& at, const MicroBatch& micro_batch, Duration compute_time)
       : micro_batches_(1), compute_time_(compute_time) {
     // Time-only runs count micro-batches and carry nothing: this is their inner loop.
-    if (at) terms_.push_back({.at = at, .micro_batches = {micro_batch}, .sum = nullptr, .scale = 1, .layers = {}});
+    if (at) terms_.push_back({.at = at, .micro_batches = {micro_batch}});
   }
 
   // The same for `count` micro-batches of a step, numbered from first.index; compute_time of all.
   Gradient(const ModelStatePtr& at, const MicroBatch& first, int count, Duration compute_time);
 
-  // What a deadline has left of one micro-batch (Preempt::layer): it counts as none.
+  // The layers of one micro-batch that a deadline has left (Preempt::layer). It counts as no micro-batch.
   static Gradient of_layers(const ModelStatePtr& at, const MicroBatch& micro_batch, const LastLayers& layers) {
     Gradient gradient;
-    gradient.terms_.push_back({.at = at, .micro_batches = {micro_batch}, .sum = nullptr, .scale = 1, .layers = layers});
+    gradient.terms_.push_back({.at = at, .micro_batches = {micro_batch}, .layers = layers});
     gradient.mark_cut();
     return gradient;
   }
@@ -173,13 +165,11 @@ class Gradient {
   // A sum that is already shared, such as the result of an all-reduce; wide if the sum is.
   Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches, Duration compute_time = {});
 
-  // It is summed in double precision from here on, and sent as such, twice as long: for codes whose large weights
-  // cancel.
+  // From here on it is summed and sent in double precision, twice as long: for codes whose large weights cancel.
   void use_double_precision() { marks_ |= is_wide; }
   bool wide() const { return (marks_ & is_wide) != 0; }
 
-  // From here on it moves no parameters and counts as no micro-batch: only what its forward passes make of
-  // normalisation statistics is left of it.
+  // From here on it moves no parameters and counts as no micro-batch: only its normalisation statistics are left.
   void keep_statistics_alone() {
     for (Term& term : terms_) term.scale = 0;
     micro_batches_ = 0;
@@ -190,7 +180,7 @@ class Gradient {
   void mark_reduced() { marks_ |= is_reduced; }
   bool reduced() const { return (marks_ & is_reduced) != 0; }
 
-  // Whether something in it is what a deadline has left of a micro-batch.
+  // Whether a deadline has cut a micro-batch in it.
   bool cut() const { return (marks_ & is_cut) != 0; }
   void mark_cut() { marks_ |= is_cut; }
 
@@ -226,7 +216,7 @@ class Gradient {
     compute_time_ = sum_or_longest(compute_time_, other.compute_time_);
     marks_ |= other.marks_;
   }
-  // Each worker's clock holds 292 years; the sum over many may be more. The check costs the inner loop no waiting.
+  // Each worker's clock holds 292 years; the sum over many may be more.
   static Duration sum_or_longest(Duration a, Duration b) {
     Duration::rep sum_ns = 0;
     return __builtin_add_overflow(a.count(), b.count(), &sum_ns) ? Duration::max() : Duration{sum_ns};
@@ -239,7 +229,7 @@ class Gradient {
   unsigned marks_ = 0;  // of this and all that was added; in one number, since adding is the inner loop of all runs
 };
 
-// Finds what equal inputs have given before, for as long as somebody holds it.
+// Finds the result of equal inputs, for as long as somebody holds it.
 template <typename Value>
 class Memo {
  public:
@@ -253,7 +243,7 @@ class Memo {
   }
 
   void remember(Key key, const std::shared_ptr<Value>& value) {
-    // Forgets what has gone once that may be half of it: a constant cost per value.
+    // Forgets expired values once they may be half of all: a constant cost per value.
     if (known_.size() >= prune_at_) {
       std::erase_if(known_, [](const auto& entry) { return entry.second.expired(); });
       prune_at_ = std::max(smallest_, 2 * known_.size());

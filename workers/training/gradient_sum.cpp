@@ -1,26 +1,54 @@
 #include "workers/training/gradient_sum.hpp"
 
-#include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
-#include <map>
-#include <memory>
 #include <mutex>
 #include <numeric>
 #include <optional>
 #include <set>
 #include <tuple>
-#include <utility>
-#include <vector>
 
 #include "workers/training/checkpoint_log.hpp"
 #include "workers/training/flat_arithmetic.hpp"
 
 namespace syncopate {
 
+// A chunk of a pass that several sums share.
+class KeptOfPass {
+ public:
+  // Shared by all chunks of the pass; without gradients until it is over.
+  struct Pass {
+    std::shared_ptr<const Objective> objective;
+    std::unique_ptr<const GradientsApart> gradients{};
+  };
+
+  KeptOfPass(std::shared_ptr<const Pass> pass, std::size_t list) : pass_(std::move(pass)), list_(list) {}
+
+  // Without the loss.
+  const std::vector<GradientSegment>& values() const {
+    std::call_once(made_, [&] { values_ = pass_->gradients->of(list_).segments; });
+    return values_;
+  }
+  void add_to(float* out) const { pass_->gradients->add_to(out, list_); }
+
+ private:
+  std::shared_ptr<const Pass> pass_;
+  std::size_t list_;
+  mutable std::once_flag made_;
+  mutable std::vector<GradientSegment> values_;
+};
+
+const std::vector<GradientSegment>& GradientSum::Chunk::segments() const {
+  return kept ? kept->values() : result.segments;
+}
+
 namespace {
+
+// The sum to read a nested chunk from: itself, or, where each process has a part of it, its values.
+const GradientSum& values_of(const GradientSum::Chunk& nested) {
+  return nested.nested->at.empty() ? *nested.nested->whole : *nested.nested;
+}
 
 // Where the model of a chunk is. Its normalisation statistics follow the parameters.
 ProcessSet places_of(const ModelState& model, DividedWork& divided) {
@@ -87,8 +115,6 @@ FlatVector part_of(GradientSum& sum, const Layout& layout, const DividedWork& di
   return values;
 }
 
-const float* floats(const Payload& payload) { return static_cast<const float*>(payload.data); }
-
 // In the order of the processes.
 FlatVector sum_of(const std::vector<Payload>& parts, const Layout& layout) {
   FlatVector values(layout.size());
@@ -107,12 +133,8 @@ FlatVector sum_of(const std::vector<Payload>& parts, const Layout& layout) {
   return values;
 }
 
-void fill(GradientSum& whole, std::vector<Payload> parts, const Layout& layout) {
-  Payload values = parts.front();
-  if (parts.size() > 1) {
-    const auto owner = std::make_shared<const FlatVector>(sum_of(parts, layout));
-    values = {.owner = owner, .data = owner->data(), .bytes = owner->size() * sizeof(float)};
-  }
+void fill(GradientSum& whole, const std::vector<Payload>& parts, const Layout& layout) {
+  const Payload values = parts.size() > 1 ? payload_of(sum_of(parts, layout)) : parts.front();
   const float* part = floats(values);
   for (GradientSum::Chunk& chunk : whole.chunks) {
     chunk.result.segments.push_back({.offset = 0, .size = layout.parameters, .data = part, .owner = values.owner});
@@ -121,12 +143,9 @@ void fill(GradientSum& whole, std::vector<Payload> parts, const Layout& layout) 
   whole.chunks.front().result.buffers_sum.assign(part, part + layout.buffers);
 }
 
-}  // namespace
-
-const GradientSum& values_of(const GradientSum::Chunk& nested) {
-  return nested.nested->at.empty() ? *nested.nested->whole : *nested.nested;
-}
-
+// Decides where each chunk is evaluated, and where the sum is then. A chunk is evaluated where its model is. At a model
+// that is everywhere its workers' process evaluates it, if the sum has workers of one process alone; else all processes
+// take turns. Nested sums are submitted, and brought everywhere where each process has a part.
 void place_chunks(GradientSum& sum, const std::shared_ptr<const Objective>& objective, Executor& executor,
                   DividedWork& divided) {
   const std::optional<int> only = only_process(sum, divided);
@@ -149,34 +168,6 @@ void place_chunks(GradientSum& sum, const std::shared_ptr<const Objective>& obje
   sum.at = ProcessSet::everywhere();
   for (const GradientSum::Chunk& chunk : sum.chunks) sum.at = sum.at & places_of(chunk, divided);
 }
-
-std::shared_ptr<GradientSum> sum_at(const std::shared_ptr<GradientSum>& sum, ProcessSet places,
-                                    const std::shared_ptr<const Objective>& objective, Executor& executor,
-                                    DividedWork* divided) {
-  submit_chunks(sum, objective, executor, divided);
-  if (!divided || sum->at.covers(places)) return sum;
-  if (sum->whole) return sum->whole;
-  const Layout layout{objective->parameters(), objective->buffers(), sum->wide};
-  ProcessSet givers = ProcessSet::none();
-  for (const GradientSum::Chunk& chunk : sum->chunks) givers = givers | ProcessSet::only(giver(chunk, *sum, *divided));
-  const auto whole = new_sum();
-  whole->submitted = true;
-  whole->wide = sum->wide;
-  whole->micro_batches = sum->micro_batches;
-  whole->chunks.resize(sum->wide ? 2 : 1);
-  const auto give = [sum, layout, divided]() -> Payload {
-    const auto owner = std::make_shared<const FlatVector>(part_of(*sum, layout, *divided));
-    return {.owner = owner, .data = owner->data(), .bytes = owner->size() * sizeof(float)};
-  };
-  const auto take = [whole = std::weak_ptr(whole), layout](std::vector<Payload> parts) {
-    if (const auto filled = whole.lock()) fill(*filled, std::move(parts), layout);
-  };
-  whole->tasks.push_back(divided->exchange(givers, ProcessSet::everywhere(), sum->tasks, give, take));
-  sum->whole = whole;
-  return whole;
-}
-
-namespace {
 
 struct Group {
   ModelStatePtr at;
@@ -208,31 +199,11 @@ std::vector<Group> group(std::span<const Gradient::Term> terms) {
   return groups;
 }
 
-}  // namespace
-
-void append_micro_batches(const GradientSum& sum, std::vector<MicroBatch>& out) {
-  out.insert(out.end(), sum.carried.begin(), sum.carried.end());
-  for (const GradientSum::Chunk& chunk : sum.chunks) {
-    if (chunk.scale == 0 || !chunk.layers.are_all()) continue;
-    out.insert(out.end(), chunk.micro_batches.begin(), chunk.micro_batches.end());
-    if (chunk.nested) append_micro_batches(*chunk.nested, out);
-  }
-}
-
-void append_micro_batches(const Gradient& gradient, std::vector<MicroBatch>& out) {
-  for (const Gradient::Term& term : gradient.terms()) {
-    if (term.scale == 0 || !term.layers.are_all()) continue;
-    out.insert(out.end(), term.micro_batches.begin(), term.micro_batches.end());
-    if (term.sum) append_micro_batches(*term.sum, out);
-  }
-}
-
+// One for small batches, else an even number of equal chunks of at most `chunk_samples`: two cores finish together.
 std::int64_t number_of_chunks(std::int64_t samples, std::int64_t chunk_samples) {
   if (4 * samples <= chunk_samples) return 1;
   return 2 * ((samples + 2 * chunk_samples - 1) / (2 * chunk_samples));
 }
-
-namespace {
 
 // Cut as evenly as for one process, and for each of several the same number.
 std::int64_t number_of_pieces(const Group& group, const Objective& objective, const DividedWork* divided) {
@@ -245,100 +216,12 @@ std::int64_t number_of_pieces(const Group& group, const Objective& objective, co
   return std::min(count, (pieces + processes - 1) / processes * processes);
 }
 
-}  // namespace
-
-std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale,
-                                     const DividedWork* divided) {
-  const auto& terms = gradient.terms();
-  scale = 1;
-  if (terms.size() == 1 && terms.front().sum && terms.front().sum->wide >= gradient.wide()) {
-    scale = terms.front().scale;
-    return terms.front().sum;
-  }
-  auto sum = new_sum();
-  sum->wide = gradient.wide();
-  sum->micro_batches = gradient.micro_batches();
-  std::vector<Gradient::Term> merged;
-  if (sum->wide) {
-    merged = merge_weights(terms);
-    sum->micro_batches = count_buffers(terms, merged);
-  }
-  for (Group& group : group(sum->wide ? merged : terms)) {
-    const auto count = static_cast<std::int64_t>(group.micro_batches.size());
-    const std::int64_t pieces = number_of_pieces(group, objective, divided);
-    for (std::int64_t i = 0; i < pieces; ++i) {
-      const auto begin = group.micro_batches.begin() + count * i / pieces;
-      const auto end = group.micro_batches.begin() + count * (i + 1) / pieces;
-      sum->chunks.push_back({.at = group.at,
-                             .micro_batches = {begin, end},
-                             .scale = group.scale,
-                             .layers = group.layers,
-                             .nested = {},
-                             .result = {}});
-    }
-  }
-  for (const Gradient::Term& term : terms)
-    if (term.sum)
-      sum->chunks.push_back(
-          {.at = {}, .micro_batches = {}, .scale = term.scale, .layers = {}, .nested = term.sum, .result = {}});
-  return sum;
-}
-
-namespace {
-
 void cut_chunk(GradientSum::Chunk& chunk, const Objective& objective) {
   chunk.result.segments = chunk.segments();
   chunk.kept = nullptr;
   leave_layers(chunk.result.segments, chunk.layers, objective.weights());
   chunk.result.buffers_sum.clear();
 }
-
-}  // namespace
-
-void cut_sum(GradientSum& sum, const LastLayers& layers, const Objective& objective) {
-  sum.micro_batches = 0;
-  for (auto& chunk : sum.chunks) {
-    chunk.layers = layers;
-    cut_chunk(chunk, objective);
-  }
-}
-
-void evaluate_chunk(GradientSum::Chunk& chunk, const ModelStatePtr& at, const Objective& objective) {
-  if (!at) return;
-  const bool is_for_statistics = chunk.scale == 0;
-  if (is_for_statistics && objective.buffers() == 0) return;
-  chunk.result = objective.gradient(at->parameters->value.data(), at->buffers ? at->buffers->value.data() : nullptr,
-                                    chunk.micro_batches);
-  if (is_for_statistics) chunk.result.segments.clear();
-  if (!chunk.layers.are_all()) cut_chunk(chunk, objective);
-}
-
-void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_ptr<const Objective>& objective,
-                   Executor& executor, DividedWork* divided) {
-  if (sum->submitted) return;
-  sum->submitted = true;
-  if (divided) place_chunks(*sum, objective, executor, *divided);
-  for (std::size_t i = 0; i < sum->chunks.size(); ++i) {
-    auto& chunk = sum->chunks[i];
-    if (chunk.nested) {
-      submit_chunks(chunk.nested, objective, executor, divided);
-      const auto& tasks = values_of(chunk).tasks;
-      sum->tasks.insert(sum->tasks.end(), tasks.begin(), tasks.end());
-    } else if (divided && chunk.evaluator != divided->self()) {
-      chunk.at = nullptr;
-    } else if (chunk.at) {
-      const std::shared_ptr<Task> inputs[] = {chunk.at->parameters->producer,
-                                              chunk.at->buffers ? chunk.at->buffers->producer : nullptr};
-      sum->tasks.push_back(executor.submit(
-          [sum, objective, i, at = held_by_task(std::exchange(chunk.at, nullptr))] {
-            evaluate_chunk(sum->chunks[i], at, *objective);
-          },
-          inputs));
-    }
-  }
-}
-
-namespace {
 
 // out += (or =, for the first) factor x the elements of one partial gradient.
 template <typename Real>
@@ -413,13 +296,212 @@ void for_wide_blocks(const GradientSum& sum, double scale, std::size_t begin, st
   }
 }
 
+// The model at which all of the sum is taken; null: there is none, or nothing is left to do.
+const Cell* only_model(const GradientSum& sum) {
+  if (sum.submitted || sum.chunks.empty()) return nullptr;
+  const ModelStatePtr& at = sum.chunks.front().at;
+  const auto is_usual = [&](const GradientSum::Chunk& chunk) {
+    return chunk.at && chunk.at->parameters == at->parameters && chunk.scale != 0 && chunk.layers.are_all();
+  };
+  return at && std::ranges::all_of(sum.chunks, is_usual) ? at->parameters.get() : nullptr;
+}
+
+std::int64_t micro_batches_in(const GradientSum& sum) {
+  std::int64_t count = 0;
+  for (const GradientSum::Chunk& chunk : sum.chunks) count += std::ssize(chunk.micro_batches);
+  return count;
+}
+
+std::unique_ptr<const GradientsApart> go_through(std::span<GradientSum::Chunk* const> chunks, const ModelState& at,
+                                                 const Objective& objective) {
+  std::vector<std::span<const MicroBatch>> lists;
+  for (const GradientSum::Chunk* chunk : chunks) lists.emplace_back(chunk->micro_batches);
+  return objective.gradients_apart(at.parameters->value.data(), at.buffers ? at.buffers->value.data() : nullptr, lists);
+}
+
+// A sum of weights below this part of their magnitudes is what rounding has left of zero.
+constexpr double rounding = 0x1p-44;
+// Weights that differ by less than this part of them are one.
+constexpr double agreement = 0x1p-30;
+
+double sum_of(std::vector<double>& weights) {
+  std::sort(weights.begin(), weights.end());  // the same sum in any order of addition
+  double sum = 0;
+  double magnitude = 0;
+  for (const double weight : weights) {
+    sum += weight;
+    magnitude += std::abs(weight);
+  }
+  return std::abs(sum) <= rounding * magnitude ? 0 : sum;
+}
+
+// Cuts the weights in ascending order into runs that agree; each gets the middle of its run.
+void unite_weights(std::span<Gradient::Term> terms) {
+  std::vector<Gradient::Term*> order;
+  for (Gradient::Term& term : terms) order.push_back(&term);
+  std::sort(order.begin(), order.end(),
+            [](const Gradient::Term* a, const Gradient::Term* b) { return a->scale < b->scale; });
+  for (auto begin = order.begin(); begin != order.end();) {
+    const double lowest = (*begin)->scale;
+    const auto end = std::find_if(begin, order.end(), [&](const Gradient::Term* term) {
+      return term->scale - lowest > agreement * std::abs(lowest);
+    });
+    const double middle = std::midpoint(lowest, (*(end - 1))->scale);
+    for (; begin != end; ++begin) (*begin)->scale = middle;
+  }
+}
+
+// Micro-batches whose normalisation buffers are in the sum: the merged ones, and those of sums among `terms`.
+std::int64_t count_buffers(std::span<const Gradient::Term> terms, std::span<const Gradient::Term> merged) {
+  auto count = std::ranges::count_if(merged, [](const Gradient::Term& term) { return term.layers.are_all(); });
+  for (const Gradient::Term& term : terms)
+    if (term.sum) count += term.sum->micro_batches;
+  return count;
+}
+
+DividedWork::Numbers numbers_of(const Payload& payload) {
+  DividedWork::Numbers numbers(payload.bytes / sizeof(double));
+  if (!numbers.empty()) std::memcpy(numbers.data(), payload.data, payload.bytes);
+  return numbers;
+}
+
 }  // namespace
+
+Payload payload_of(FlatVector values) {
+  const auto owner = std::make_shared<const FlatVector>(std::move(values));
+  return {.owner = owner, .data = owner->data(), .bytes = owner->size() * sizeof(float)};
+}
+
+void append_micro_batches(const GradientSum& sum, std::vector<MicroBatch>& out) {
+  out.insert(out.end(), sum.carried.begin(), sum.carried.end());
+  for (const GradientSum::Chunk& chunk : sum.chunks) {
+    if (chunk.scale == 0 || !chunk.layers.are_all()) continue;
+    out.insert(out.end(), chunk.micro_batches.begin(), chunk.micro_batches.end());
+    if (chunk.nested) append_micro_batches(*chunk.nested, out);
+  }
+}
+
+void append_micro_batches(const Gradient& gradient, std::vector<MicroBatch>& out) {
+  for (const Gradient::Term& term : gradient.terms()) {
+    if (term.scale == 0 || !term.layers.are_all()) continue;
+    out.insert(out.end(), term.micro_batches.begin(), term.micro_batches.end());
+    if (term.sum) append_micro_batches(*term.sum, out);
+  }
+}
+
+std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale,
+                                     const DividedWork* divided) {
+  const auto& terms = gradient.terms();
+  scale = 1;
+  if (terms.size() == 1 && terms.front().sum && terms.front().sum->wide >= gradient.wide()) {
+    scale = terms.front().scale;
+    return terms.front().sum;
+  }
+  auto sum = new_sum();
+  sum->wide = gradient.wide();
+  sum->micro_batches = gradient.micro_batches();
+  std::vector<Gradient::Term> merged;
+  if (sum->wide) {
+    merged = merge_weights(terms);
+    sum->micro_batches = count_buffers(terms, merged);
+  }
+  for (Group& group : group(sum->wide ? merged : terms)) {
+    const auto count = static_cast<std::int64_t>(group.micro_batches.size());
+    const std::int64_t pieces = number_of_pieces(group, objective, divided);
+    for (std::int64_t i = 0; i < pieces; ++i) {
+      const auto begin = group.micro_batches.begin() + count * i / pieces;
+      const auto end = group.micro_batches.begin() + count * (i + 1) / pieces;
+      sum->chunks.push_back(
+          {.at = group.at, .micro_batches = {begin, end}, .scale = group.scale, .layers = group.layers});
+    }
+  }
+  for (const Gradient::Term& term : terms)
+    if (term.sum) sum->chunks.push_back({.scale = term.scale, .nested = term.sum});
+  return sum;
+}
+
+void cut_sum(GradientSum& sum, const LastLayers& layers, const Objective& objective) {
+  sum.micro_batches = 0;
+  for (auto& chunk : sum.chunks) {
+    chunk.layers = layers;
+    cut_chunk(chunk, objective);
+  }
+}
+
+void evaluate_chunk(GradientSum::Chunk& chunk, const ModelStatePtr& at, const Objective& objective) {
+  if (!at) return;
+  const bool is_for_statistics = chunk.scale == 0;
+  if (is_for_statistics && objective.buffers() == 0) return;
+  chunk.result = objective.gradient(at->parameters->value.data(), at->buffers ? at->buffers->value.data() : nullptr,
+                                    chunk.micro_batches);
+  if (is_for_statistics) chunk.result.segments.clear();
+  if (!chunk.layers.are_all()) cut_chunk(chunk, objective);
+}
+
+void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_ptr<const Objective>& objective,
+                   Executor& executor, DividedWork* divided) {
+  if (sum->submitted) return;
+  sum->submitted = true;
+  if (divided) place_chunks(*sum, objective, executor, *divided);
+  for (std::size_t i = 0; i < sum->chunks.size(); ++i) {
+    auto& chunk = sum->chunks[i];
+    if (chunk.nested) {
+      submit_chunks(chunk.nested, objective, executor, divided);
+      const auto& tasks = values_of(chunk).tasks;
+      sum->tasks.insert(sum->tasks.end(), tasks.begin(), tasks.end());
+    } else if (divided && chunk.evaluator != divided->self()) {
+      chunk.at = nullptr;
+    } else if (chunk.at) {
+      const std::shared_ptr<Task> inputs[] = {chunk.at->parameters->producer,
+                                              chunk.at->buffers ? chunk.at->buffers->producer : nullptr};
+      sum->tasks.push_back(executor.submit(
+          [sum, objective, i, at = held_by_task(std::exchange(chunk.at, nullptr))] {
+            evaluate_chunk(sum->chunks[i], at, *objective);
+          },
+          inputs));
+    }
+  }
+}
+
+std::shared_ptr<GradientSum> sum_at(const std::shared_ptr<GradientSum>& sum, ProcessSet places,
+                                    const std::shared_ptr<const Objective>& objective, Executor& executor,
+                                    DividedWork* divided) {
+  submit_chunks(sum, objective, executor, divided);
+  if (!divided || sum->at.covers(places)) return sum;
+  if (sum->whole) return sum->whole;
+  const Layout layout{objective->parameters(), objective->buffers(), sum->wide};
+  ProcessSet givers = ProcessSet::none();
+  for (const GradientSum::Chunk& chunk : sum->chunks) givers = givers | ProcessSet::only(giver(chunk, *sum, *divided));
+  const auto whole = new_sum();
+  whole->submitted = true;
+  whole->wide = sum->wide;
+  whole->micro_batches = sum->micro_batches;
+  whole->chunks.resize(sum->wide ? 2 : 1);
+  const auto give = [sum, layout, divided] { return payload_of(part_of(*sum, layout, *divided)); };
+  const auto take = [whole = std::weak_ptr(whole), layout](const std::vector<Payload>& parts) {
+    if (const auto filled = whole.lock()) fill(*filled, parts, layout);
+  };
+  whole->tasks.push_back(divided->exchange(givers, ProcessSet::everywhere(), sum->tasks, give, take));
+  sum->whole = whole;
+  return whole;
+}
 
 void write_block(const GradientSum& sum, double scale, std::size_t begin, std::span<float> out) {
   if (!sum.wide) return fill_block(sum, scale, begin, out);
   for_wide_blocks(sum, scale, begin, out.size(), [&](std::size_t at, std::span<const double> block) {
     for (std::size_t i = 0; i < block.size(); ++i) out[at + i] = static_cast<float>(block[i]);
   });
+}
+
+double norm_of(const GradientSum& sum, double scale, std::size_t begin, std::size_t end) {
+  double sum_of_squares = 0;
+  float block[longest_block];
+  for (std::size_t at = begin; at < end; at += longest_block) {
+    const std::size_t n = std::min(longest_block, end - at);
+    write_block(sum, scale, at, {block, n});
+    for (std::size_t i = 0; i < n; ++i) sum_of_squares += static_cast<double>(block[i]) * block[i];
+  }
+  return std::sqrt(sum_of_squares);
 }
 
 bool is_kept_of_pass(const GradientSum& sum, double scale) {
@@ -490,56 +572,6 @@ std::vector<Stretch> stretches_of(const Objective& objective, const Optimizer& o
   return stretches;
 }
 
-namespace {
-
-// The model at which all of the sum is taken; null: there is none, or nothing is left to do.
-const Cell* only_model(const GradientSum& sum) {
-  if (sum.submitted || sum.chunks.empty()) return nullptr;
-  const ModelStatePtr& at = sum.chunks.front().at;
-  const auto is_usual = [&](const GradientSum::Chunk& chunk) {
-    return chunk.at && chunk.at->parameters == at->parameters && chunk.scale != 0 && chunk.layers.are_all();
-  };
-  return at && std::ranges::all_of(sum.chunks, is_usual) ? at->parameters.get() : nullptr;
-}
-
-std::int64_t micro_batches_in(const GradientSum& sum) {
-  std::int64_t count = 0;
-  for (const GradientSum::Chunk& chunk : sum.chunks) count += std::ssize(chunk.micro_batches);
-  return count;
-}
-
-std::unique_ptr<const GradientsApart> go_through(std::span<GradientSum::Chunk* const> chunks, const ModelState& at,
-                                                 const Objective& objective) {
-  std::vector<std::span<const MicroBatch>> lists;
-  for (const GradientSum::Chunk* chunk : chunks) lists.emplace_back(chunk->micro_batches);
-  return objective.gradients_apart(at.parameters->value.data(), at.buffers ? at.buffers->value.data() : nullptr, lists);
-}
-
-// What the chunks of one pass share.
-struct Pass {
-  std::shared_ptr<const Objective> objective;
-  std::unique_ptr<const GradientsApart> gradients{};  // once it is over
-};
-
-class KeptOfList : public KeptOfPass {
- public:
-  KeptOfList(std::shared_ptr<const Pass> pass, std::size_t list) : pass_(std::move(pass)), list_(list) {}
-
-  const std::vector<GradientSegment>& values() const override {
-    std::call_once(made_, [&] { values_ = pass_->gradients->of(list_).segments; });
-    return values_;
-  }
-  void add_to(float* out) const override { pass_->gradients->add_to(out, list_); }
-
- private:
-  std::shared_ptr<const Pass> pass_;
-  std::size_t list_;
-  mutable std::once_flag made_;
-  mutable std::vector<GradientSegment> values_;
-};
-
-}  // namespace
-
 std::vector<std::vector<std::size_t>> passes_of(std::span<const std::shared_ptr<GradientSum>> sums,
                                                 const Objective& objective) {
   std::vector<std::size_t> together;
@@ -589,12 +621,12 @@ void submit_pass(std::span<const std::shared_ptr<GradientSum>> sums, const std::
   const ModelStatePtr at = held_by_task(chunks.front()->at);
   for (GradientSum::Chunk* chunk : chunks) chunk->at = nullptr;  // the task alone holds it, until it has been run
   const std::vector<std::shared_ptr<Task>> inputs = {at->parameters->producer, producer(at->buffers)};
-  const auto pass = std::make_shared<Pass>(Pass{.objective = objective});
+  const auto pass = std::make_shared<KeptOfPass::Pass>(KeptOfPass::Pass{.objective = objective});
   const auto begin = [pass, chunks, at, held = std::vector(sums.begin(), sums.end())] {
     pass->gradients = go_through(chunks, *at, *pass->objective);
     for (std::size_t i = 0; i < chunks.size(); ++i) chunks[i]->result.loss_sum = pass->gradients->loss_sum(i);
   };
-  for (std::size_t i = 0; i < chunks.size(); ++i) chunks[i]->kept = std::make_shared<KeptOfList>(pass, i);
+  for (std::size_t i = 0; i < chunks.size(); ++i) chunks[i]->kept = std::make_shared<KeptOfPass>(pass, i);
   const std::shared_ptr<Task> gone_through = executor.submit(begin, inputs);
   for (std::size_t i = 0; i < sums.size(); ++i) {
     sums[i]->submitted = true;
@@ -602,42 +634,6 @@ void submit_pass(std::span<const std::shared_ptr<GradientSum>> sums, const std::
     submitted(i);
   }
 }
-
-namespace {
-
-// A sum of weights below this part of their magnitudes is what rounding has left of zero.
-constexpr double rounding = 0x1p-44;
-// Weights that differ by less than this part of them are one.
-constexpr double agreement = 0x1p-30;
-
-double sum_of(std::vector<double>& weights) {
-  std::sort(weights.begin(), weights.end());  // the same sum in any order of addition
-  double sum = 0;
-  double magnitude = 0;
-  for (const double weight : weights) {
-    sum += weight;
-    magnitude += std::abs(weight);
-  }
-  return std::abs(sum) <= rounding * magnitude ? 0 : sum;
-}
-
-// Cuts the weights in ascending order into runs that agree; each gets the middle of its run.
-void unite_weights(std::span<Gradient::Term> terms) {
-  std::vector<Gradient::Term*> order;
-  for (Gradient::Term& term : terms) order.push_back(&term);
-  std::sort(order.begin(), order.end(),
-            [](const Gradient::Term* a, const Gradient::Term* b) { return a->scale < b->scale; });
-  for (auto begin = order.begin(); begin != order.end();) {
-    const double lowest = (*begin)->scale;
-    const auto end = std::find_if(begin, order.end(), [&](const Gradient::Term* term) {
-      return term->scale - lowest > agreement * std::abs(lowest);
-    });
-    const double middle = std::midpoint(lowest, (*(end - 1))->scale);
-    for (; begin != end; ++begin) (*begin)->scale = middle;
-  }
-}
-
-}  // namespace
 
 std::vector<Gradient::Term> merge_weights(std::span<const Gradient::Term> terms) {
   std::vector<Gradient::Term> merged;
@@ -650,8 +646,7 @@ std::vector<Gradient::Term> merge_weights(std::span<const Gradient::Term> terms)
       const auto [found, is_new] = place.try_emplace(
           {term.at->parameters.get(), term.at->buffers.get(), term.layers, micro_batch}, merged.size());
       if (is_new) {
-        merged.push_back(
-            {.at = term.at, .micro_batches = {micro_batch}, .sum = nullptr, .scale = 0, .layers = term.layers});
+        merged.push_back({.at = term.at, .micro_batches = {micro_batch}, .scale = 0, .layers = term.layers});
         weights.emplace_back();
       }
       weights[found->second].push_back(term.scale);
@@ -662,28 +657,6 @@ std::vector<Gradient::Term> merge_weights(std::span<const Gradient::Term> terms)
   unite_weights(merged);
   return merged;
 }
-
-std::int64_t count_buffers(std::span<const Gradient::Term> terms, std::span<const Gradient::Term> merged) {
-  auto count = std::ranges::count_if(merged, [](const Gradient::Term& term) { return term.layers.are_all(); });
-  for (const Gradient::Term& term : terms)
-    if (term.sum) count += term.sum->micro_batches;
-  return count;
-}
-
-namespace {
-
-Payload payload_of(DividedWork::Numbers numbers) {
-  const auto owner = std::make_shared<const DividedWork::Numbers>(std::move(numbers));
-  return {.owner = owner, .data = owner->data(), .bytes = owner->size() * sizeof(double)};
-}
-
-DividedWork::Numbers numbers_of(const Payload& payload) {
-  DividedWork::Numbers numbers(payload.bytes / sizeof(double));
-  if (!numbers.empty()) std::memcpy(numbers.data(), payload.data, payload.bytes);
-  return numbers;
-}
-
-}  // namespace
 
 DividedWork::DividedWork(ProcessGroup& group, Executor& executor, int workers)
     : group_(group), executor_(executor), workers_(workers) {
@@ -697,14 +670,6 @@ int DividedWork::process_of(Rank worker) const {
   return static_cast<int>(((last + 1) * processes() - 1) / workers_);
 }
 
-ProcessSet DividedWork::place_of(Rank rank) const {
-  return rank.value < workers_ ? normalised(ProcessSet::only(process_of(rank))) : ProcessSet::everywhere();
-}
-
-ProcessSet DividedWork::normalised(ProcessSet places) const {
-  return places.covers(all()) ? ProcessSet::everywhere() : places;
-}
-
 std::vector<bool> DividedWork::dealt(std::size_t count, ProcessSet places) const {
   std::vector<bool> are_here(count, false);
   if (!is_here(places)) return are_here;
@@ -715,11 +680,11 @@ std::vector<bool> DividedWork::dealt(std::size_t count, ProcessSet places) const
 }
 
 std::shared_ptr<Task> DividedWork::exchange(ProcessSet from, ProcessSet to,
-                                            std::span<const std::shared_ptr<Task>> prerequisites, Give give,
-                                            Take take) {
+                                            std::span<const std::shared_ptr<Task>> prerequisites,
+                                            std::function<Payload()> give,
+                                            std::function<void(std::vector<Payload>)> take) {
   const std::uint64_t number = ++exchanges_;
-  if (CourseLog::replays_here())
-    return nullptr;  // all processes leave it out, and what it brought comes with all values
+  if (CourseLog::replays_here()) return nullptr;  // all processes leave it out: what it brought comes with all values
   from = from & all();
   to = to & all();
   const bool gives = is_here(from), takes = is_here(to);
@@ -747,7 +712,11 @@ std::shared_ptr<Task> DividedWork::exchange_numbers(ProcessSet from,
                                                     std::function<Numbers()> give,
                                                     std::function<void(const std::vector<Numbers>&)> take) {
   return exchange(
-      from, all(), prerequisites, [give = std::move(give)] { return payload_of(give()); },
+      from, all(), prerequisites,
+      [give = std::move(give)]() -> Payload {
+        const auto owner = std::make_shared<const Numbers>(give());
+        return {.owner = owner, .data = owner->data(), .bytes = owner->size() * sizeof(double)};
+      },
       [take = std::move(take)](const std::vector<Payload>& payloads) {
         std::vector<Numbers> all;
         for (const Payload& payload : payloads) all.push_back(numbers_of(payload));

@@ -32,8 +32,6 @@ void require_above(double value, double low, const char* name) {
                                                    std::to_string(low) + ", found " + std::to_string(value));
 }
 
-bool has_end(Shape shape) { return shape != Shape::constant && shape != Shape::step && shape != Shape::exponential; }
-
 double as_double(Step steps) { return static_cast<double>(steps.value()); }
 
 }  // namespace
@@ -51,7 +49,8 @@ LearningRate::LearningRate(Options options) : options_(std::move(options)) {
           "warmup_share and hold_share must be at least 0, and below 1 together");
   warmup_ = as_double(o.warmup_steps) + o.warmup_share * as_double(o.total_steps);
   held_ = warmup_ + as_double(o.hold_steps) + o.hold_share * as_double(o.total_steps);
-  require(!has_end(o.shape) || as_double(o.total_steps) > held_,
+  const bool is_endless = o.shape == Shape::constant || o.shape == Shape::step || o.shape == Shape::exponential;
+  require(is_endless || as_double(o.total_steps) > held_,
           "total_steps (" + std::to_string(o.total_steps.value()) + ") must be above warmup_steps (" +
               std::to_string(o.warmup_steps.value()) + "), with the hold");
   require_above(o.decay_factor, 0, "decay_factor");
@@ -89,6 +88,7 @@ double LearningRate::decayed(Step t) const {
   const double since = std::max(as_double(t) - held_, 0.0);
   const double N = as_double(o.total_steps) - held_;
   const double u = std::min(since, N);
+  const auto cosine = [&] { return o.final + 0.5 * (o.peak - o.final) * (1 + std::cos(std::numbers::pi * u / N)); };
   switch (o.shape) {
     case Shape::constant:
       return o.peak;
@@ -106,17 +106,13 @@ double LearningRate::decayed(Step t) const {
       return o.final + (o.peak - o.final) * std::pow((N - u) / N, o.power);
     case Shape::cosine:
     case Shape::modified_cosine:
-      return cosine(u, N);
+      return cosine();
     case Shape::cosine_step: {
-      const double exponent = std::log(cosine(u, N)) / std::log(o.base);
+      const double exponent = std::log(cosine()) / std::log(o.base);
       return std::pow(o.base, std::nearbyint(exponent));
     }
   }
   return o.peak;
-}
-
-double LearningRate::cosine(double u, double N) const {
-  return options_.final + 0.5 * (options_.peak - options_.final) * (1 + std::cos(std::numbers::pi * u / N));
 }
 
 }  // namespace syncopate

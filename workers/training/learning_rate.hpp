@@ -14,12 +14,11 @@
 //   cosine:           final + (peak - final) (1 + cos(pi u / N)) / 2
 //   modified cosine:  the same at min(t, constant_from)
 //   cosine-step:      base^round(log_base(cosine)), halves to even, after a warm-up to the peak as it is
-// Differs: codes count differently. t here is the number of steps done before the step (the papers' definition);
-//          Counter has the others.
+// Differs: codes count differently. t here is the number of steps before this one, as in the papers; Counter has
+// others.
 // Checks:  golden values of the recipes; the formulas; periods of QSR over whole trainings.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -31,22 +30,22 @@ class LearningRate {
  public:
   enum class Shape { constant, step, exponential, linear, polynomial, cosine, modified_cosine, cosine_step };
 
-  // What the step after t steps takes for t.
+  // The number that stands for t in the step after t steps.
   enum class Counter {
     done,       // t
-    next,       // t + 1: its own number, as schedules do that are stepped first
-    optimizer,  // max(t, 1): an optimizer's own counter, read before it is raised, as in DropCompute's BERT
+    next,       // t + 1: the step's number, as in schedules that are stepped first
+    optimizer,  // max(t, 1): an optimizer's counter, read before it is raised, as in DropCompute's BERT
   };
 
   struct Options {
     Shape shape = Shape::constant;
     double peak = 0.1;
-    double final = 0;                      // where those end that have an end
+    double final = 0;                      // the end of shapes that have one
     std::optional<double> warmup_start{};  // none: final
     Step warmup_steps{};
     Step hold_steps{};
     double warmup_share = 0;          // of total_steps, beside warmup_steps; it may end between two steps
-    double hold_share = 0;            // likewise
+    double hold_share = 0;            // of total_steps, beside hold_steps
     Step total_steps{};               // T; needed by shares, and by all but constant, step and exponential
     std::vector<Step> decay_steps{};  // step: where the rate falls, ascending
     double decay_factor = 0.1;        // of step and exponential
@@ -62,7 +61,7 @@ class LearningRate {
   // (T <= W + C), decay steps out of order, a factor, power or D that is not above 0, and a base that is not above 1.
   explicit LearningRate(Options options);
 
-  // The rate of the step after `steps_done` (at least 0) steps. What falls to `final` stays there from T on.
+  // The rate of the step after `steps_done` (at least 0) steps. Shapes that fall to `final` stay there from T on.
   double at(Step steps_done) const;
   // How many steps run at a rate of the warm-up.
   Step warmup() const;
@@ -71,7 +70,6 @@ class LearningRate {
  private:
   Step counted(Step steps_done) const;
   double decayed(Step t) const;
-  double cosine(double u, double N) const;
 
   Options options_;
   double start_ = 0;   // of the warm-up

@@ -1,6 +1,5 @@
 #include "workers/training/model_average.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cmath>
@@ -8,21 +7,13 @@
 #include <numeric>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "workers/training/checkpoint_log.hpp"
-#include "workers/training/flat_arithmetic.hpp"
-#include "workers/training/training.hpp"
 
 namespace syncopate {
 
-// Averages of the workers' states, and the part of a state that an average moves as bytes.
 namespace {
-
-bool averages(const AveragePolicy& policy, int moment) {
-  return policy.moments[static_cast<std::size_t>(moment)] == StatePolicy::average;
-}
 
 // Whoever has one of them needs their mean.
 ProcessSet places_of_any(std::span<const CellPtr> cells) {
@@ -34,6 +25,20 @@ ProcessSet places_of_any(std::span<const CellPtr> cells) {
 
 bool all_equal(const auto& values) {
   return std::all_of(values.begin(), values.end(), [&](const auto& value) { return value == values.front(); });
+}
+
+// With weights that sum to 1.
+template <typename Term>
+std::vector<Term> normalised(std::vector<Term> terms) {
+  double total = 0;
+  for (const Term& term : terms) total += term.weight;
+  for (Term& term : terms) term.weight /= total;
+  return terms;
+}
+
+bool is_embedding(const std::string& tensor) {
+  const auto has = [&](std::string_view part) { return tensor.find(part) != std::string::npos; };
+  return has("embedding") || has("words") || has("places");
 }
 
 }  // namespace
@@ -77,8 +82,7 @@ std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> stat
   const MomentAges age = age_of_mean(ages, weighted ? weights : std::span<const double>());
   std::vector<ModelStatePtr> result;
   for (const auto& old : states) {
-    auto state = std::make_shared<ModelState>(*old);
-    state->id = new_state_id();
+    auto state = new_state(*old);
     if (has_new_parameters) state->parameters = parameters;
     for (std::size_t i = 0; i < moments.size(); ++i) {
       if (policy.moments[i] == StatePolicy::average) state->moments[i] = {moments[i], age[i]};
@@ -120,11 +124,6 @@ CellPtr Training::submit_mean(std::vector<CellPtr> inputs, std::size_t size, Sli
   });
 }
 
-MomentAges Training::age_of_mean(std::span<const MomentAges> ages, std::span<const double> weights) const {
-  if (time_only()) return {};
-  return syncopate::age_of_mean(ages, weights, optimizer_->decays());
-}
-
 std::size_t Training::averaged_size(const AveragePolicy& policy) const {
   const auto declared = static_cast<std::size_t>(declared_bytes_.value()) / sizeof(float);
   const std::size_t parameters = objective_ ? objective_->parameters() : declared;
@@ -144,8 +143,8 @@ void Training::write_averaged(const ModelStatePtr& state, const AveragePolicy& p
     out += size;
   };
   if (policy.parameters == StatePolicy::average) write(state->parameters, objective_->parameters());
-  for (int i = 0; i < optimizer_->moments(); ++i)
-    if (averages(policy, i)) write(state->moments[static_cast<std::size_t>(i)].values, objective_->parameters());
+  for (std::size_t i = 0; i < static_cast<std::size_t>(optimizer_->moments()); ++i)
+    if (policy.moments[i] == StatePolicy::average) write(state->moments[i].values, objective_->parameters());
   if (policy.buffers == StatePolicy::average) write(state->buffers, objective_->buffers());
 }
 
@@ -158,8 +157,7 @@ ModelStatePtr Training::from_averaged(const ModelStatePtr& old, const AveragePol
     mean += size;
     return cell;
   };
-  auto state = std::make_shared<ModelState>(*old);
-  state->id = new_state_id();
+  auto state = new_state(*old);
   if (policy.parameters == StatePolicy::average) state->parameters = read(objective_->parameters());
   for (std::size_t i = 0; i < static_cast<std::size_t>(optimizer_->moments()); ++i)
     if (policy.moments[i] == StatePolicy::average) state->moments[i] = {read(objective_->parameters()), ages[i]};
@@ -170,14 +168,6 @@ ModelStatePtr Training::from_averaged(const ModelStatePtr& old, const AveragePol
     state->buffers = filled_cell(objective_->initial_buffers());
   return state;
 }
-
-double MovingAverageOptions::decay_of(std::int64_t update) const {
-  const auto n = static_cast<double>(update);
-  return num_updates ? std::min(decay, (1 + n) / (10 + n)) : decay;
-}
-
-MovingAverage::MovingAverage(const MovingAverageOptions& options, ModelStatePtr initial)
-    : options_(options), average_(std::move(initial)), last_(average_) {}
 
 ModelStatePtr MovingAverage::take_in(const ModelStatePtr& published, Training& training) {
   const bool lags = options_.of == MovingAverageOptions::Of::before_update;
@@ -210,24 +200,6 @@ std::optional<MovingAverageOptions> read_moving_average(Settings& settings, bool
   return options;
 }
 
-namespace {
-
-// With weights that sum to 1.
-template <typename Term>
-std::vector<Term> normalised(std::vector<Term> terms) {
-  double total = 0;
-  for (const Term& term : terms) total += term.weight;
-  for (Term& term : terms) term.weight /= total;
-  return terms;
-}
-
-bool is_embedding(const std::string& tensor) {
-  const auto has = [&](std::string_view part) { return tensor.find(part) != std::string::npos; };
-  return has("embedding") || has("words") || has("places");
-}
-
-}  // namespace
-
 void write_norm_preserving_mean(float* out, std::span<const WeightedVector> terms, std::size_t size) {
   const std::vector<WeightedVector> shares = normalised(std::vector(terms.begin(), terms.end()));
   std::vector<WeightedVector> directions;
@@ -252,8 +224,7 @@ ModelStatePtr norm_preserving_mean(Training& training, std::span<const WeightedS
   std::vector<CellPtr> read;
   std::vector<WeightedState> held(differences.begin(), differences.end());
   for (const WeightedState& difference : held) read.push_back(difference.state->parameters);
-  auto result = std::make_shared<ModelState>(*held.front().state);
-  result->id = new_state_id();
+  auto result = new_state(*held.front().state);
   result->parameters = new_cell();
   if (result->buffers) result->buffers = training.combine(normalised(held))->buffers;
   const Objective& objective = training.objective();

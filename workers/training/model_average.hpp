@@ -1,20 +1,22 @@
-// A moving average of the models that a method publishes, which is then what is evaluated: a <- d a + (1 - d) theta.
+// A moving average of the models that a method publishes, evaluated in their place: a <- d a + (1 - d) theta.
 // Source:  Chen et al. 2016, Algorithms 2 and 4 (d = alpha; theta as it was before the update, one step late);
 //          TensorFlow, ExponentialMovingAverage (theta after the update; with num_updates the decay of update n, from
 //          0, is min(d, (1 + n) / (10 + n)), so that 0.9999 holds from n = 89,990 on).
-// Shapes:  parameters, average: (P,) flat float32; BatchNorm statistics are averaged likewise.
+// Shapes:  parameters, average: (P,) flat float32; BatchNorm statistics are averaged the same way.
 // Cost:    one vector of P floats, one combination per publication; no time on either clock.
-// Differs: it takes in what is published: where workers step on their own that is their average, not each step. Chen et
-//          al.'s average is late by one update; where a publication ends a round of many, one publication would be a
-//          whole round, and the last model, which may be the only merge, would never count: there it is always the
-//          model after the update. It begins at the initial model. An ensemble has none.
+// Differs: it takes published models: where workers step on their own, their average, not each step. Chen et al.'s
+// average
+//          is late by one update. Where a publication ends a round of many updates, that would be a whole round, and
+//          the last model, perhaps the only merge, would never count: there it takes the model after the update. It
+//          begins at the initial model. An ensemble has none.
 // Checks:  golden sequence with num_updates; a decay of 0 is the model itself, one publication late "before-update".
 #pragma once
 
-#include <cstddef>
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "workers/config/settings.hpp"
 #include "workers/training/flat_arithmetic.hpp"
@@ -28,14 +30,18 @@ struct MovingAverageOptions {
   Of of = Of::before_update;
   bool num_updates = false;  // a small decay at first
 
-  double decay_of(std::int64_t update) const;  // from 0
+  double decay_of(std::int64_t update) const {  // from 0
+    const auto n = static_cast<double>(update);
+    return num_updates ? std::min(decay, (1 + n) / (10 + n)) : decay;
+  }
 };
 
 class MovingAverage {
  public:
-  MovingAverage(const MovingAverageOptions& options, ModelStatePtr initial);
+  MovingAverage(const MovingAverageOptions& options, ModelStatePtr initial)
+      : options_(options), average_(std::move(initial)), last_(average_) {}
 
-  // Takes in a model, or instead the one before; returns the average. Null in time-only runs.
+  // Takes a model, or instead the one before; returns the average. Null in time-only runs.
   ModelStatePtr take_in(const ModelStatePtr& published, Training& training);
 
  private:
@@ -45,8 +51,7 @@ class MovingAverage {
   std::int64_t updates_ = 0;
 };
 
-// Reads the table `average`; none if there is none. Whether each publication ends a round of many updates: then "of" is
-// "after-update", and the other a fault.
+// The table `average`, if there is one. `publishes_rounds`: after rounds of many updates; "of" must be "after-update".
 std::optional<MovingAverageOptions> read_moving_average(Settings& settings, bool publishes_rounds);
 
 // The norm-preserving mean of differences between models: the mean of their lengths along the mean of their directions,
@@ -64,17 +69,16 @@ std::optional<MovingAverageOptions> read_moving_average(Settings& settings, bool
 //          R / sqrt(m); a golden table of another implementation.
 inline constexpr double shortest_mean_direction = 1e-6;
 
-// Of one tensor.
+// For one tensor.
 void write_norm_preserving_mean(float* out, std::span<const WeightedVector> terms, std::size_t size);
 
-// What tables of embeddings have, known by "embedding", "words" or "places" in their names.
+// The mean of embedding tables, which have "embedding", "words" or "places" in their names.
 enum class OfEmbeddings {
-  mean,   // their weighted mean, as normalisation buffers do
-  alike,  // what all tensors have
+  mean,   // weighted, as for normalisation buffers
+  alike,  // as for all tensors
 };
 
-// Tensor by tensor of those in the slice; outside the slice it is 0. Moments are those of the first. Null in time-only
-// runs.
+// Tensor by tensor within the slice, and 0 outside. Moments are those of the first. Null in time-only runs.
 ModelStatePtr norm_preserving_mean(Training& training, std::span<const WeightedState> differences, Slice slice = {},
                                    OfEmbeddings embeddings = OfEmbeddings::mean);
 

@@ -2,25 +2,14 @@
 
 #include <cassert>
 #include <cmath>
-#include <stdexcept>
 
 #include "workers/training/training.hpp"
 
 namespace syncopate {
 
-std::vector<ParameterTensor> Objective::tensors() const {
-  return {{.name = "weights", .offset = 0, .size = weights()},
-          {.name = "others", .offset = weights(), .size = parameters() - weights()}};
-}
-
 void GradientsApart::add_to(float* out, std::size_t list) const {
   for (const GradientSegment& segment : of(list).segments)
     for (std::size_t i = 0; i < segment.size; ++i) out[segment.offset + i] += segment.data[i];
-}
-
-std::unique_ptr<const GradientsApart> Objective::gradients_apart(const float*, const float*,
-                                                                 std::span<const std::span<const MicroBatch>>) const {
-  throw std::logic_error("this objective has no gradients apart");
 }
 
 EvaluationSums Objective::evaluate_samples(const float* parameters, const float* buffers, Split split,
@@ -50,13 +39,6 @@ EvaluationSums Objective::evaluate_ensemble(std::span<const float* const> parame
     samples = sums.samples;
   }
   return {.loss = loss, .correct = std::llround(correct), .samples = samples};
-}
-
-std::vector<float> Objective::batch_statistics(const float*, std::span<const MicroBatch>) const { return {}; }
-
-std::vector<double> Objective::derivative(const float*, const float*, Split, std::int64_t, std::int64_t,
-                                          std::span<const double>) const {
-  throw std::logic_error("this objective has no derivatives of its evaluation");
 }
 
 double model_weight(double weight, const Training& training, Rank worker) {

@@ -1,12 +1,13 @@
-// What is minimised: a model with its data, or a noisy quadratic. An objective knows nothing of
-// workers' clocks or of synchronisation; it turns (parameters, micro-batches) into a gradient.
+// The function that is minimised: a model with its data, or a noisy quadratic. An objective knows nothing of workers'
+// clocks or of synchronisation; it turns (parameters, micro-batches) into a gradient.
 #pragma once
 
-#include <cstddef>
+#include <compare>
 #include <cstdint>
 #include <iterator>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -14,18 +15,12 @@
 
 namespace syncopate {
 
-// Names the samples of one micro-batch: the index-th of this worker's step. What it contains is a
-// pure function of (seed, worker, step, index).
+// The index-th micro-batch of a worker's step. Its samples are a pure function of (seed, worker, step, index).
 struct MicroBatch {
   Rank worker{};
   Step step{};
   int index = 0;
-  auto operator<=>(const MicroBatch& other) const {
-    if (auto order = worker <=> other.worker; order != 0) return order;
-    if (auto order = step <=> other.step; order != 0) return order;
-    return index <=> other.index;
-  }
-  bool operator==(const MicroBatch&) const = default;
+  auto operator<=>(const MicroBatch&) const = default;
 };
 
 // A piece of a flat gradient, kept where the backward pass left it to spare a copy.
@@ -47,9 +42,8 @@ struct PartialGradient {
 class GradientsApart {
  public:
   virtual ~GradientsApart() = default;
-  // Of the list of that number. From any thread; parameters may be gone by then.
+  // The gradient of one list. From any thread; parameters may be gone by then.
   virtual PartialGradient of(std::size_t list) const = 0;
-  // The loss_sum of that.
   virtual double loss_sum(std::size_t list) const = 0;
   // out (P,) += the same gradient, up to rounding, without a vector for it. By default with one.
   virtual void add_to(float* out, std::size_t list) const;
@@ -59,7 +53,7 @@ class GradientsApart {
 struct EvaluationSums {
   double loss = 0;
   std::int64_t correct = 0;
-  std::int64_t samples = 0;  // of a language model the tokens that it had to predict in them
+  std::int64_t samples = 0;  // for a language model: the tokens that it had to predict
 };
 
 enum class Split { train, test, validation };
@@ -83,29 +77,32 @@ class Objective {
   // others (biases, normalisation), so that weight decay applies to one contiguous range.
   virtual std::size_t parameters() const = 0;
   virtual std::size_t weights() const = 0;  // length of the first range, at most P
-  // By ascending offset, without gaps; none straddles the two ranges, within each of which places ascend too. By
-  // default each range is one.
-  virtual std::vector<ParameterTensor> tensors() const;
+  // By ascending offset, without gaps, each within a range, where places ascend too. By default one tensor per range.
+  virtual std::vector<ParameterTensor> tensors() const {
+    return {{.name = "weights", .offset = 0, .size = weights()},
+            {.name = "others", .offset = weights(), .size = parameters() - weights()}};
+  }
   virtual std::size_t buffers() const { return 0; }  // floats of normalisation statistics
 
   // (P,) starting point, the same for every worker; drawn from the counter-based streams.
   virtual std::vector<float> initial_parameters(std::uint64_t seed) const = 0;
   virtual std::vector<float> initial_buffers() const { return {}; }
 
-  // Sum over the micro-batches of the gradient of each one's mean loss, at parameters (P,).
-  // The micro-batches are evaluated as one large batch where the model allows it, so the caller
-  // bounds their number by chunk_samples().
+  // Sum over the micro-batches of the gradient of each one's mean loss, at parameters (P,). Where the model allows it,
+  // they are evaluated as one large batch, so the caller bounds their number by chunk_samples().
   virtual PartialGradient gradient(const float* parameters, const float* buffers,
                                    std::span<const MicroBatch> micro_batches) const = 0;
 
-  // The gradients of several lists, up to rounding as gradient() has each: for who needs them apart, such as compressed
-  // sums. By default std::logic_error: only where has_gradients_apart(), where that is faster than list by list.
+  // The gradients of several lists that are needed apart, as for compressed sums; equal to gradient() up to rounding.
+  // Only with has_gradients_apart(), where that is faster than list by list; else std::logic_error.
   virtual std::unique_ptr<const GradientsApart> gradients_apart(
-      const float* parameters, const float* buffers, std::span<const std::span<const MicroBatch>> lists) const;
+      const float* /*parameters*/, const float* /*buffers*/,
+      std::span<const std::span<const MicroBatch>> /*lists*/) const {
+    throw std::logic_error("this objective has no gradients apart");
+  }
   virtual bool has_gradients_apart() const { return false; }
 
-  // Samples evaluated together for the best speed; a fixed number per model, so that the order of
-  // summation does not depend on the machine.
+  // Samples evaluated together for the best speed; fixed per model, so that no machine changes the order of summation.
   virtual std::int64_t chunk_samples() const = 0;
   // False where fusing micro-batches would change their meaning (batch normalisation).
   virtual bool fuses_micro_batches() const { return true; }
@@ -115,41 +112,46 @@ class Objective {
   virtual std::int64_t steps_per_epoch() const = 0;
 
   virtual std::int64_t evaluation_samples(Split split) const = 0;
-  // Of Split::validation; 0: nothing was held out.
+  // The size of Split::validation; 0: nothing was held out.
   virtual std::int64_t validation_samples() const { return 0; }
   virtual EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
                                   std::int64_t end) const = 0;
-  // The same of these samples. By default one after the other.
+  // The same for these samples. By default one after the other.
   virtual EvaluationSums evaluate_samples(const float* parameters, const float* buffers, Split split,
                                           std::span<const std::uint32_t> samples) const;
-  // The same for an ensemble: the mean of the members' predicted probabilities. `buffers` as many as
-  // parameters, null where there are none. By default the mean of the members' sums.
+  // The same for an ensemble: the mean of the members' predicted probabilities. One `buffers` per member, null where
+  // there are none. By default the mean of the members' sums.
   virtual EvaluationSums evaluate_ensemble(std::span<const float* const> parameters,
                                            std::span<const float* const> buffers, Split split, std::int64_t begin,
                                            std::int64_t end) const;
 
-  // The gradient of the mean loss that evaluate has of these samples: with running statistics, without anything
-  // random and without smoothing. With a direction (P,): the product of its Hessian and the direction. In double
-  // precision, (P,). By default std::logic_error.
-  virtual std::vector<double> derivative(const float* parameters, const float* buffers, Split split, std::int64_t begin,
-                                         std::int64_t end, std::span<const double> direction) const;
+  // The gradient of evaluate's mean loss on these samples: with running statistics, without random draws or smoothing.
+  // With a direction (P,): the product of the Hessian and the direction. In double precision, (P,). By default
+  // std::logic_error.
+  virtual std::vector<double> derivative(const float* /*parameters*/, const float* /*buffers*/, Split /*split*/,
+                                         std::int64_t /*begin*/, std::int64_t /*end*/,
+                                         std::span<const double> /*direction*/) const {
+    throw std::logic_error("this objective has no derivatives of its evaluation");
+  }
 
-  // Normalisation statistics of the micro-batches themselves, at parameters (P,): the mean over them of
-  // each one's mean and (unbiased) variance. (buffers(),); empty where the model has none.
-  virtual std::vector<float> batch_statistics(const float* parameters, std::span<const MicroBatch> micro_batches) const;
+  // Normalisation statistics of the micro-batches themselves, at parameters (P,): the mean over them of each one's mean
+  // and (unbiased) variance. (buffers(),); empty where the model has none.
+  virtual std::vector<float> batch_statistics(const float* /*parameters*/,
+                                              std::span<const MicroBatch> /*micro_batches*/) const {
+    return {};
+  }
 
   // False where "accuracy" means nothing (a quadratic).
   virtual bool has_accuracy() const { return true; }
 };
 
-// What an objective will hold in memory, and how it cuts its work: known before its data are loaded, for whoever wants
-// to know whether a run fits.
+// How much memory an objective will need, and how it cuts its work: known before its data are loaded.
 struct ObjectiveMemory {
   std::int64_t data_bytes = 0;  // of the data set; sequences as if all were as long as the longest
-  // While a thread computes the gradient of a chunk: activations and what comes with them, beside parameters and
-  // gradient. 0: nothing worth mentioning, or not known, as of a module of the user's own.
+  // While a thread computes the gradient of a chunk: activations and the like, beside parameters and gradient. 0:
+  // negligible, or unknown, as for a module of the user's own.
   std::int64_t pass_bytes = 0;
-  bool is_known = true;            // false: only a model that is loaded says it
+  bool is_known = true;            // false: it takes a loaded model
   std::int64_t chunk_samples = 1;  // these two: see Objective
   bool fuses_micro_batches = true;
   std::int64_t buffers = 0;  // floats of normalisation statistics
@@ -157,11 +159,9 @@ struct ObjectiveMemory {
   bool operator==(const ObjectiveMemory&) const = default;
 };
 
-// Averages of models that count by their workers' numbers of training samples.
-// Source:  McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data" (FedAvg).
 class Training;
 
-// What an objective is as well whose training data may be divided among the workers for the whole run.
+// A second base of objectives whose training data may be divided among the workers for the whole run.
 class DividedData {
  public:
   virtual ~DividedData() = default;
@@ -169,16 +169,17 @@ class DividedData {
   virtual std::int64_t samples_of(Rank worker) const = 0;
 };
 
-// That of what a data set was divided into, by rank; empty: it is not.
+// samples_of, where a data set was divided into these, by rank; empty: it was not.
 inline std::int64_t samples_in(std::span<const std::vector<std::uint32_t>> shards, Rank worker) {
   return shards.empty() ? 0 : std::ssize(shards[static_cast<std::size_t>(worker.value)]);
 }
 
-// Averaging::weight of a model that counts by its worker's samples: the worker's collectives bring their number in its
-// place. All have equal weights where the data are not divided, and in runs without a model.
+// Averaging::weight of a model that counts by its worker's number of training samples, which the worker's collectives
+// put in its place. All weights are equal where the data are not divided, and in runs without a model.
+// Source:  McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data" (FedAvg).
 inline constexpr double by_samples = -1;
 
-// What stands for the weight, which may be by_samples.
+// The weight that counts, where `weight` may be by_samples.
 double model_weight(double weight, const Training& training, Rank worker);
 
 }  // namespace syncopate

@@ -1,37 +1,70 @@
 #include "workers/training/optimizers.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <stdexcept>
-#include <string>
+#include <utility>
 
 #include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/vector_clones.hpp"
 
 namespace syncopate {
 
-// AdamW (Loshchilov and Hutter 2019), and Adam with its decay in the gradient where that is asked for,
-// in one pass.
 namespace {
 
-// The step's scalars, computed in double and rounded to single precision once. With
-// c_i = 1 - beta_i^step, the step  lr (m / c_1) / (sqrt(s / c_2) + epsilon)  equals
-// rate m / (sqrt(s) + epsilon')  where  rate = lr sqrt(c_2) / c_1  and  epsilon' = epsilon sqrt(c_2):
-// one square root and one division per parameter.
+void require(bool holds, double value, const char* name, const char* must) {
+  if (!holds) throw std::invalid_argument(std::string(name) + " must be " + must + ", found " + std::to_string(value));
+}
+
+void require_share(double value, const char* name) { require(value >= 0 && value < 1, value, name, "in [0, 1)"); }
+
+void require_positive(double value, const char* name) {
+  require(value > 0 && std::isfinite(value), value, name, "above 0 and finite");
+}
+
+void require_at_least_zero(double value, const char* name) {
+  require(value >= 0 && std::isfinite(value), value, name, "at least 0 and finite");
+}
+
+// The share of a moment with this decay that is still what it began with; gradients have made the rest.
+double left_of_start(double beta, const MomentAge& age) {
+  return age.left * std::pow(beta, static_cast<double>(age.steps.value()));
+}
+
+template <typename Options>
+class OptimizerWith : public Optimizer {
+ public:
+  explicit OptimizerWith(const Options& options) : options_(options) {}
+  const WeightDecay& weight_decay() const override { return options_.weight_decay; }
+
+ protected:
+  Options options_;
+};
+
+template <typename Options>
+class AdamLike : public OptimizerWith<Options> {
+ public:
+  using OptimizerWith<Options>::OptimizerWith;
+  int moments() const override { return 2; }
+  std::vector<double> decays() const override { return {this->options_.beta1, this->options_.beta2}; }
+};
+
+// The scalars of a step are computed in double, and rounded to single precision once.
+//
+// AdamW (Loshchilov and Hutter 2019), and Adam with its decay in the gradient. With c_i = 1 - beta_i^step, the step
+// lr (m / c_1) / (sqrt(s / c_2) + epsilon)  equals  rate m / (sqrt(s) + epsilon')  where  rate = lr sqrt(c_2) / c_1
+// and epsilon' = epsilon sqrt(c_2): one square root and one division per parameter.
 struct AdamWScalars {
   float rate = 0;
   float epsilon = 0;
-  float beta1 = 0;
-  float beta2 = 0;
-  float rest1 = 0;   // 1 - beta1, rounded from double
-  float rest2 = 0;   // 1 - beta2
-  float l2 = 0;      // coupled decay: this times theta joins the gradient
-  float shrink = 1;  // decoupled decay: theta is multiplied by this
+  float beta1 = 0, beta2 = 0;
+  float rest1 = 0, rest2 = 0;  // 1 - beta, rounded from double
+  float l2 = 0;                // coupled decay: this times theta joins the gradient
+  float shrink = 1;            // decoupled decay: theta is multiplied by this
 };
 
 // A moment that starts from zero has no vector to read.
-template <bool first_from_zero, bool second_from_zero, bool keeps_second = false>
+template <bool first_from_zero, bool second_from_zero, bool keeps_second>
 [[gnu::always_inline]] inline void pass(const OptimizerBlock& block, const AdamWScalars s) {
   const float* const g = block.gradient;
   const float* const before = block.before;
@@ -54,35 +87,26 @@ template <bool first_from_zero, bool second_from_zero, bool keeps_second = false
   }
 }
 
-SYNCOPATE_VECTOR_CLONES
-void adamw_pass(const OptimizerBlock& block, const AdamWScalars s) {
+template <bool keeps_second>
+[[gnu::always_inline]] inline void adamw_pass_of(const OptimizerBlock& block, const AdamWScalars s) {
   if (block.moments_before[0] != nullptr) {
-    if (block.moments_before[1] != nullptr) return pass<false, false>(block, s);
-    return pass<false, true>(block, s);
+    if (block.moments_before[1] != nullptr) return pass<false, false, keeps_second>(block, s);
+    return pass<false, true, keeps_second>(block, s);
   }
-  if (block.moments_before[1] != nullptr) return pass<true, false>(block, s);
-  pass<true, true>(block, s);
+  if (block.moments_before[1] != nullptr) return pass<true, false, keeps_second>(block, s);
+  pass<true, true, keeps_second>(block, s);
 }
 
-// A second moment that has not been written yet is zero, and stays so. Where it is zero there is no scale for a step:
-// the first moment becomes zero too.
 SYNCOPATE_VECTOR_CLONES
-void frozen_pass(const OptimizerBlock& block, const AdamWScalars s) {
-  if (block.moments_before[0] != nullptr) {
-    if (block.moments_before[1] != nullptr) return pass<false, false, true>(block, s);
-    return pass<false, true, true>(block, s);
-  }
-  if (block.moments_before[1] != nullptr) return pass<true, false, true>(block, s);
-  pass<true, true, true>(block, s);
-}
+void adamw_pass(const OptimizerBlock& block, const AdamWScalars s) { adamw_pass_of<false>(block, s); }
 
-class AdamW final : public Optimizer {
+// An unwritten second moment is zero, and stays so. Where it is zero a step has no scale: the first becomes zero too.
+SYNCOPATE_VECTOR_CLONES
+void frozen_pass(const OptimizerBlock& block, const AdamWScalars s) { adamw_pass_of<true>(block, s); }
+
+class AdamW final : public AdamLike<AdamWOptions> {
  public:
-  explicit AdamW(const AdamWOptions& options) : options_(options) {}
-
-  int moments() const override { return 2; }
-  std::vector<double> decays() const override { return {options_.beta1, options_.beta2}; }
-  const WeightDecay& weight_decay() const override { return options_.weight_decay; }
+  using AdamLike::AdamLike;
 
   std::optional<double> beta1_of_frozen() const override {
     const bool decays_in_gradient = options_.weight_decay.form == DecayForm::coupled && options_.weight_decay.rate > 0;
@@ -98,42 +122,38 @@ class AdamW final : public Optimizer {
                          .beta2 = static_cast<float>(options_.beta2),
                          .rest1 = static_cast<float>(1 - options_.beta1),
                          .rest2 = static_cast<float>(1 - options_.beta2)};
-    if (options_.weight_decay.form == DecayForm::coupled) {
+    if (options_.weight_decay.form == DecayForm::coupled)
       scalars.l2 = static_cast<float>(context.decay);
-    } else {
+    else
       scalars.shrink = static_cast<float>(1 - context.learning_rate * context.decay);
-    }
     context.keeps_second ? frozen_pass(block, scalars) : adamw_pass(block, scalars);
   }
-
- private:
-  AdamWOptions options_;
 };
 
-}  // namespace
-
-std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options) {
-  require_share(options.beta1, "beta1");
-  require_share(options.beta2, "beta2");
-  require_positive(options.epsilon, "epsilon");
-  require_at_least_zero(options.weight_decay.rate, "weight decay");
-  return std::make_unique<AdamW>(options);
-}
-
-namespace {
-
-// The step's scalars, rounded to single precision once.
-struct LambScalars {
-  float clip = 1;  // what g is multiplied by
-  float l2 = 0;    // coupled decay
-  float beta1 = 0;
-  float beta2 = 0;
-  float rest1 = 0;        // 1 - beta1, rounded from double
-  float rest2 = 0;        // 1 - beta2
-  float correction1 = 1;  // 1 / (1 - beta1^t)
-  float correction2 = 1;  // 1 / (1 - beta2^t)
+// The scalars of LAMB and LANS.
+struct AdamScalars {
+  float beta1 = 0, beta2 = 0;
+  float rest1 = 0, rest2 = 0;              // 1 - beta, rounded from double
+  float correction1 = 1, correction2 = 1;  // 1 / (1 - beta^t)
   float epsilon = 0;
   float decay = 0;  // decoupled
+};
+
+template <typename Options>
+AdamScalars adam_scalars(const Options& options, const StepContext& context) {
+  return {.beta1 = static_cast<float>(options.beta1),
+          .beta2 = static_cast<float>(options.beta2),
+          .rest1 = static_cast<float>(1 - options.beta1),
+          .rest2 = static_cast<float>(1 - options.beta2),
+          .correction1 = static_cast<float>(1 / (1 - left_of_start(options.beta1, context.ages[0]))),
+          .correction2 = static_cast<float>(1 / (1 - left_of_start(options.beta2, context.ages[1]))),
+          .epsilon = static_cast<float>(options.epsilon),
+          .decay = static_cast<float>(context.decay)};
+}
+
+struct LambScalars : AdamScalars {
+  float clip = 1;  // the factor of g
+  float l2 = 0;    // coupled decay
 };
 
 // Writes the direction u over the gradient.
@@ -165,13 +185,9 @@ void step_pass(const OptimizerBlock& block, const float rate) {
   for (std::size_t i = 0; i < block.size; ++i) after[i] = before[i] - rate * u[i];
 }
 
-class Lamb final : public Optimizer {
+class Lamb final : public AdamLike<LambOptions> {
  public:
-  explicit Lamb(const LambOptions& options) : options_(options) {}
-
-  int moments() const override { return 2; }
-  std::vector<double> decays() const override { return {options_.beta1, options_.beta2}; }
-  const WeightDecay& weight_decay() const override { return options_.weight_decay; }
+  using AdamLike::AdamLike;
 
   int passes() const override { return clips() ? 2 : 1; }
   TensorSums measure(int pass, const OptimizerBlock& block, const StepContext& context) const override {
@@ -188,19 +204,13 @@ class Lamb final : public Optimizer {
   bool clips() const { return options_.max_norm > 0; }
 
   LambScalars scalars(const StepContext& context) const {
-    LambScalars scalars{.beta1 = static_cast<float>(options_.beta1),
-                        .beta2 = static_cast<float>(options_.beta2),
-                        .rest1 = static_cast<float>(options_.averages_gradients ? 1 - options_.beta1 : 1),
-                        .rest2 = static_cast<float>(1 - options_.beta2),
-                        .correction1 = static_cast<float>(1 / (1 - left_of_start(options_.beta1, context.ages[0]))),
-                        .correction2 = static_cast<float>(1 / (1 - left_of_start(options_.beta2, context.ages[1]))),
-                        .epsilon = static_cast<float>(options_.epsilon)};
+    LambScalars scalars{adam_scalars(options_, context)};
+    if (!options_.averages_gradients) scalars.rest1 = 1;
     if (clips()) {
       const double norm = std::sqrt((*context.model)[0][0]);
       scalars.clip = static_cast<float>(1 / std::max(1.0, norm / options_.max_norm));
     }
-    const bool is_coupled = options_.weight_decay.form == DecayForm::coupled;
-    (is_coupled ? scalars.l2 : scalars.decay) = static_cast<float>(context.decay);
+    if (options_.weight_decay.form == DecayForm::coupled) std::swap(scalars.l2, scalars.decay);
     return scalars;
   }
 
@@ -210,36 +220,11 @@ class Lamb final : public Optimizer {
     if (theta2 == 0 || u2 == 0) return 1;
     return std::clamp(std::sqrt(theta2 / u2), options_.ratio_min, options_.ratio_max);
   }
-
-  LambOptions options_;
 };
 
-}  // namespace
-
-std::unique_ptr<Optimizer> make_lamb(const LambOptions& options) {
-  require_share(options.beta1, "beta1");
-  require_share(options.beta2, "beta2");
-  require_positive(options.epsilon, "epsilon");
-  require_at_least_zero(options.max_norm, "max_norm");
-  require_at_least_zero(options.ratio_min, "ratio_min");
-  if (!(options.ratio_max >= options.ratio_min)) throw std::invalid_argument("ratio_max must be at least ratio_min");
-  require_at_least_zero(options.weight_decay.rate, "weight decay");
-  return std::make_unique<Lamb>(options);
-}
-
-namespace {
-
-// The step's scalars of one tensor, rounded to single precision once.
-struct LansScalars {
+// The scalars of one tensor.
+struct LansScalars : AdamScalars {
   float normalise = 1;  // h = normalise g
-  float beta1 = 0;
-  float beta2 = 0;
-  float rest1 = 0;        // 1 - beta1, rounded from double
-  float rest2 = 0;        // 1 - beta2
-  float correction1 = 1;  // 1 / (1 - beta1^t)
-  float correction2 = 1;  // 1 / (1 - beta2^t)
-  float epsilon = 0;
-  float decay = 0;
 };
 
 // The two directions at parameters theta.
@@ -252,7 +237,6 @@ struct Directions {
   return {k.correction1 * m / d + k.decay * theta, h / d + k.decay * theta};
 }
 
-//
 SYNCOPATE_VECTOR_CLONES
 void moments_pass(const OptimizerBlock& block, const LansScalars k, float* r, float* c) {
   const float* const g = block.gradient;
@@ -288,13 +272,9 @@ void step_pass(const OptimizerBlock& block, const LansScalars k, const float rat
   }
 }
 
-class Lans final : public Optimizer {
+class Lans final : public AdamLike<LansOptions> {
  public:
-  explicit Lans(const LansOptions& options) : options_(options) {}
-
-  int moments() const override { return 2; }
-  std::vector<double> decays() const override { return {options_.beta1, options_.beta2}; }
-  const WeightDecay& weight_decay() const override { return options_.weight_decay; }
+  using AdamLike::AdamLike;
 
   int passes() const override { return 2; }
   TensorSums measure(int pass, const OptimizerBlock& block, const StepContext& context) const override {
@@ -317,41 +297,14 @@ class Lans final : public Optimizer {
 
  private:
   LansScalars scalars(const StepContext& context) const {
-    return {.normalise = static_cast<float>(normalising_factor(context)),
-            .beta1 = static_cast<float>(options_.beta1),
-            .beta2 = static_cast<float>(options_.beta2),
-            .rest1 = static_cast<float>(1 - options_.beta1),
-            .rest2 = static_cast<float>(1 - options_.beta2),
-            .correction1 = static_cast<float>(1 / (1 - left_of_start(options_.beta1, context.ages[0]))),
-            .correction2 = static_cast<float>(1 / (1 - left_of_start(options_.beta2, context.ages[1]))),
-            .epsilon = static_cast<float>(options_.epsilon),
-            .decay = static_cast<float>(context.decay)};
-  }
-
-  double normalising_factor(const StepContext& context) const {
     double clip = 1;
     if (options_.max_norm > 0) clip = 1 / std::max(1.0, std::sqrt((*context.model)[0][0]) / options_.max_norm);
     const double norm = clip * std::sqrt((*context.tensor)[0][0]);
-    return norm == 0 ? 1 : clip / (norm + options_.epsilon);
+    return {adam_scalars(options_, context), static_cast<float>(norm == 0 ? 1 : clip / (norm + options_.epsilon))};
   }
-
-  LansOptions options_;
 };
 
-}  // namespace
-
-std::unique_ptr<Optimizer> make_lans(const LansOptions& options) {
-  require_share(options.beta1, "beta1");
-  require_share(options.beta2, "beta2");
-  require_positive(options.epsilon, "epsilon");
-  require_at_least_zero(options.max_norm, "max_norm");
-  require_at_least_zero(options.weight_decay.rate, "weight decay");
-  return std::make_unique<Lans>(options);
-}
-
-namespace {
-
-// The step's scalars of one tensor, rounded to single precision once.
+// The scalars of one tensor.
 struct LarsScalars {
   float momentum = 0;
   float of_gradient = 0;    // r, times the rate where the momentum is of updates
@@ -359,7 +312,6 @@ struct LarsScalars {
   float rate = 1;           // of the momentum
 };
 
-//
 SYNCOPATE_VECTOR_CLONES
 void lars_pass(const OptimizerBlock& block, const LarsScalars s) {
   const float* const g = block.gradient;
@@ -376,13 +328,12 @@ void lars_pass(const OptimizerBlock& block, const LarsScalars s) {
   }
 }
 
-class Lars final : public Optimizer {
+class Lars final : public OptimizerWith<LarsOptions> {
  public:
-  explicit Lars(const LarsOptions& options) : options_(options) {}
+  using OptimizerWith::OptimizerWith;
 
   int moments() const override { return 1; }
   std::vector<double> decays() const override { return {options_.momentum}; }
-  const WeightDecay& weight_decay() const override { return options_.weight_decay; }
 
   int passes() const override { return 1; }
   TensorSums measure(int, const OptimizerBlock& block, const StepContext&) const override {
@@ -410,53 +361,8 @@ class Lars final : public Optimizer {
     const double theta = std::sqrt(theta2);
     return options_.trust_coefficient * theta / (std::sqrt(g2) + context.decay * theta + options_.epsilon);
   }
-
-  LarsOptions options_;
 };
 
-}  // namespace
-
-std::unique_ptr<Optimizer> make_lars(const LarsOptions& options) {
-  require_share(options.momentum, "momentum");
-  require_positive(options.trust_coefficient, "trust_coefficient");
-  require_at_least_zero(options.epsilon, "epsilon");
-  require_at_least_zero(options.weight_decay.rate, "weight decay");
-  return std::make_unique<Lars>(options);
-}
-
-namespace {
-
-void require(bool holds, double value, const char* name, const char* must) {
-  if (!holds) throw std::invalid_argument(std::string(name) + " must be " + must + ", found " + std::to_string(value));
-}
-
-}  // namespace
-
-TensorSums Optimizer::measure(int, const OptimizerBlock&, const StepContext&) const { return {}; }
-
-const float* read_moment(const OptimizerBlock& block, std::size_t moment) {
-  if (block.moments_before[moment] != nullptr) return block.moments_before[moment];
-  std::fill_n(block.moments_after[moment], block.size, 0.0f);
-  return block.moments_after[moment];
-}
-
-double left_of_start(double beta, const MomentAge& age) {
-  return age.left * std::pow(beta, static_cast<double>(age.steps.value()));
-}
-
-void require_share(double value, const char* name) { require(value >= 0 && value < 1, value, name, "in [0, 1)"); }
-
-void require_positive(double value, const char* name) {
-  require(value > 0 && std::isfinite(value), value, name, "above 0 and finite");
-}
-
-void require_at_least_zero(double value, const char* name) {
-  require(value >= 0 && std::isfinite(value), value, name, "at least 0 and finite");
-}
-
-namespace {
-
-// The step's scalars, rounded to single precision once.
 struct RmsPropScalars {
   float rate = 0;
   float momentum = 0;
@@ -467,7 +373,6 @@ struct RmsPropScalars {
   float l2 = 0;
 };
 
-//
 template <bool has_momentum, RmsPropForm form>
 [[gnu::always_inline]] inline void pass(const OptimizerBlock& block, const RmsPropScalars s) {
   const float* const g = block.gradient;
@@ -484,11 +389,10 @@ template <bool has_momentum, RmsPropForm form>
     ms_after[i] = kept;
     const float ms = kept + s.start;
     float update = 0;
-    if constexpr (form == RmsPropForm::tensorflow) {
+    if constexpr (form == RmsPropForm::tensorflow)
       update = s.rate * gradient / std::sqrt(ms + s.epsilon);
-    } else {
+    else
       update = gradient / (std::sqrt(ms) + s.epsilon);
-    }
     if constexpr (has_momentum) {
       update = s.momentum * v_before[i] + update;
       v_after[i] = update;
@@ -498,26 +402,23 @@ template <bool has_momentum, RmsPropForm form>
 }
 
 SYNCOPATE_VECTOR_CLONES
-void tensorflow_pass(const OptimizerBlock& block, const RmsPropScalars s, bool has_momentum) {
-  if (has_momentum) return pass<true, RmsPropForm::tensorflow>(block, s);
-  pass<false, RmsPropForm::tensorflow>(block, s);
-}
-
-SYNCOPATE_VECTOR_CLONES
-void pytorch_pass(const OptimizerBlock& block, const RmsPropScalars s, bool has_momentum) {
+void rmsprop_pass(const OptimizerBlock& block, const RmsPropScalars s, bool has_momentum, RmsPropForm form) {
+  if (form == RmsPropForm::tensorflow) {
+    if (has_momentum) return pass<true, RmsPropForm::tensorflow>(block, s);
+    return pass<false, RmsPropForm::tensorflow>(block, s);
+  }
   if (has_momentum) return pass<true, RmsPropForm::pytorch>(block, s);
   pass<false, RmsPropForm::pytorch>(block, s);
 }
 
-class RmsProp final : public Optimizer {
+class RmsProp final : public OptimizerWith<RmsPropOptions> {
  public:
-  explicit RmsProp(const RmsPropOptions& options) : options_(options) {}
+  using OptimizerWith::OptimizerWith;
 
   int moments() const override { return options_.momentum == 0 ? 1 : 2; }
   std::vector<double> decays() const override {
     return options_.momentum == 0 ? std::vector{options_.rho} : std::vector{options_.momentum, options_.rho};
   }
-  const WeightDecay& weight_decay() const override { return options_.weight_decay; }
 
   void update(const OptimizerBlock& block, const StepContext& context) const override {
     const double left = left_of_start(options_.rho, context.ages[options_.momentum > 0 ? 1 : 0]);
@@ -528,32 +429,10 @@ class RmsProp final : public Optimizer {
                                  .start = static_cast<float>(options_.mean_square_start * left),
                                  .epsilon = static_cast<float>(options_.epsilon),
                                  .l2 = static_cast<float>(context.decay)};
-    if (options_.form == RmsPropForm::tensorflow) {
-      tensorflow_pass(block, scalars, options_.momentum > 0);
-    } else {
-      pytorch_pass(block, scalars, options_.momentum > 0);
-    }
+    rmsprop_pass(block, scalars, options_.momentum > 0, options_.form);
   }
-
- private:
-  RmsPropOptions options_;
 };
 
-}  // namespace
-
-std::unique_ptr<Optimizer> make_rmsprop(const RmsPropOptions& options) {
-  require_share(options.rho, "rho");
-  require_share(options.momentum, "momentum");
-  require_positive(options.epsilon, "epsilon");
-  require_at_least_zero(options.mean_square_start, "mean_square_start");
-  require_at_least_zero(options.weight_decay.rate, "weight decay");
-  return std::make_unique<RmsProp>(options);
-}
-
-// Stochastic gradient descent with momentum, Nesterov's look-ahead and weight decay, in one pass.
-namespace {
-
-// The step's scalars, rounded to single precision once.
 struct SgdScalars {
   float rate = 0;      // learning rate
   float momentum = 0;  // mu
@@ -563,10 +442,10 @@ struct SgdScalars {
 
 enum class Momentum { none, from_zero, running };
 
-// Decay that is off multiplies by 0 or 1, which changes no bit of a finite result and saves a loop per
-// form. `ivdep`: before and after are the same memory or disjoint, so no iteration depends on another;
-// without it the compiler takes equal pointers for an overlap and falls back to a scalar loop.
-template <Momentum momentum, bool nesterov, MomentumOf of = MomentumOf::gradients>
+// Decay that is off multiplies by 0 or 1, which changes no bit of a finite result and saves a loop per form. Before and
+// after are the same memory or disjoint, so iterations are independent: without the pragma the compiler takes equal
+// pointers for an overlap and falls back to a scalar loop.
+template <Momentum momentum, bool nesterov, MomentumOf of>
 [[gnu::always_inline]] inline void pass(const OptimizerBlock& block, const SgdScalars s) {
   const float* const g = block.gradient;
   const float* const before = block.before;
@@ -588,71 +467,104 @@ template <Momentum momentum, bool nesterov, MomentumOf of = MomentumOf::gradient
   }
 }
 
-SYNCOPATE_VECTOR_CLONES
-void plain_pass(const OptimizerBlock& block, const SgdScalars s) { pass<Momentum::none, false>(block, s); }
-
-SYNCOPATE_VECTOR_CLONES
-void momentum_pass(const OptimizerBlock& block, const SgdScalars s) {
-  if (block.moments_before[0] == nullptr) return pass<Momentum::from_zero, false>(block, s);
-  pass<Momentum::running, false>(block, s);
+template <bool nesterov, MomentumOf of>
+[[gnu::always_inline]] inline void momentum_pass(const OptimizerBlock& block, const SgdScalars s) {
+  if (block.moments_before[0] == nullptr) return pass<Momentum::from_zero, nesterov, of>(block, s);
+  pass<Momentum::running, nesterov, of>(block, s);
 }
 
 SYNCOPATE_VECTOR_CLONES
-void nesterov_pass(const OptimizerBlock& block, const SgdScalars s) {
-  if (block.moments_before[0] == nullptr) return pass<Momentum::from_zero, true>(block, s);
-  pass<Momentum::running, true>(block, s);
-}
-
-SYNCOPATE_VECTOR_CLONES
-void pass_of_updates(const OptimizerBlock& block, const SgdScalars s, bool nesterov) {
-  if (block.moments_before[0] == nullptr) {
-    if (nesterov) return pass<Momentum::from_zero, true, MomentumOf::updates>(block, s);
-    return pass<Momentum::from_zero, false, MomentumOf::updates>(block, s);
+void sgd_pass(const OptimizerBlock& block, const SgdScalars s, const SgdOptions& options) {
+  using enum MomentumOf;
+  if (options.momentum == 0) return pass<Momentum::none, false, gradients>(block, s);
+  if (options.momentum_of == gradients) {
+    if (options.nesterov) return momentum_pass<true, gradients>(block, s);
+    return momentum_pass<false, gradients>(block, s);
   }
-  if (nesterov) return pass<Momentum::running, true, MomentumOf::updates>(block, s);
-  pass<Momentum::running, false, MomentumOf::updates>(block, s);
+  if (options.nesterov) return momentum_pass<true, updates>(block, s);
+  momentum_pass<false, updates>(block, s);
 }
 
-class Sgd final : public Optimizer {
+class Sgd final : public OptimizerWith<SgdOptions> {
  public:
-  explicit Sgd(const SgdOptions& options) : options_(options) {}
+  using OptimizerWith::OptimizerWith;
 
   int moments() const override { return options_.momentum == 0 ? 0 : 1; }
   std::vector<double> decays() const override {
     return options_.momentum == 0 ? std::vector<double>() : std::vector{options_.momentum};
   }
-  const WeightDecay& weight_decay() const override { return options_.weight_decay; }
 
   void update(const OptimizerBlock& block, const StepContext& context) const override {
     SgdScalars scalars{.rate = static_cast<float>(context.learning_rate),
                        .momentum = static_cast<float>(options_.momentum)};
-    if (options_.weight_decay.form == DecayForm::coupled) {
+    if (options_.weight_decay.form == DecayForm::coupled)
       scalars.l2 = static_cast<float>(context.decay);
-    } else {
+    else
       scalars.shrink = static_cast<float>(1 - context.learning_rate * context.decay);
-    }
-    if (moments() == 0) {
-      plain_pass(block, scalars);
-    } else if (options_.momentum_of == MomentumOf::updates) {
-      pass_of_updates(block, scalars, options_.nesterov);
-    } else if (options_.nesterov) {
-      nesterov_pass(block, scalars);
-    } else {
-      momentum_pass(block, scalars);
-    }
+    sgd_pass(block, scalars, options_);
   }
-
- private:
-  SgdOptions options_;
 };
 
 }  // namespace
+
+TensorSums Optimizer::measure(int, const OptimizerBlock&, const StepContext&) const { return {}; }
+
+const float* read_moment(const OptimizerBlock& block, std::size_t moment) {
+  if (block.moments_before[moment] != nullptr) return block.moments_before[moment];
+  std::fill_n(block.moments_after[moment], block.size, 0.0f);
+  return block.moments_after[moment];
+}
 
 std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options) {
   require_share(options.momentum, "momentum");
   if (options.nesterov && options.momentum == 0) throw std::invalid_argument("nesterov needs a momentum above 0");
   require_at_least_zero(options.weight_decay.rate, "weight decay");
   return std::make_unique<Sgd>(options);
+}
+
+std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options) {
+  require_share(options.beta1, "beta1");
+  require_share(options.beta2, "beta2");
+  require_positive(options.epsilon, "epsilon");
+  require_at_least_zero(options.weight_decay.rate, "weight decay");
+  return std::make_unique<AdamW>(options);
+}
+
+std::unique_ptr<Optimizer> make_lamb(const LambOptions& options) {
+  require_share(options.beta1, "beta1");
+  require_share(options.beta2, "beta2");
+  require_positive(options.epsilon, "epsilon");
+  require_at_least_zero(options.max_norm, "max_norm");
+  require_at_least_zero(options.ratio_min, "ratio_min");
+  if (!(options.ratio_max >= options.ratio_min)) throw std::invalid_argument("ratio_max must be at least ratio_min");
+  require_at_least_zero(options.weight_decay.rate, "weight decay");
+  return std::make_unique<Lamb>(options);
+}
+
+std::unique_ptr<Optimizer> make_lans(const LansOptions& options) {
+  require_share(options.beta1, "beta1");
+  require_share(options.beta2, "beta2");
+  require_positive(options.epsilon, "epsilon");
+  require_at_least_zero(options.max_norm, "max_norm");
+  require_at_least_zero(options.weight_decay.rate, "weight decay");
+  return std::make_unique<Lans>(options);
+}
+
+std::unique_ptr<Optimizer> make_lars(const LarsOptions& options) {
+  require_share(options.momentum, "momentum");
+  require_positive(options.trust_coefficient, "trust_coefficient");
+  require_at_least_zero(options.epsilon, "epsilon");
+  require_at_least_zero(options.weight_decay.rate, "weight decay");
+  return std::make_unique<Lars>(options);
+}
+
+std::unique_ptr<Optimizer> make_rmsprop(const RmsPropOptions& options) {
+  require_share(options.rho, "rho");
+  require_share(options.momentum, "momentum");
+  require_positive(options.epsilon, "epsilon");
+  require_at_least_zero(options.mean_square_start, "mean_square_start");
+  require_at_least_zero(options.weight_decay.rate, "weight decay");
+  return std::make_unique<RmsProp>(options);
 }
 
 }  // namespace syncopate

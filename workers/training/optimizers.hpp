@@ -1,15 +1,12 @@
-// Optimizers as one pass over flat vectors, block by block so that a block stays in the first-level
-// cache. Checked step by step against torch::optim (tests/workers/optimizers_test.cpp).
+// Optimizers as one pass over flat vectors, block by block so that a block stays in the first-level cache. Checked step
+// by step against torch::optim (tests/workers/optimizers_test.cpp).
 // Shapes:  parameters, gradient, each moment: (P,) flat float32.
 #pragma once
 
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -27,36 +24,32 @@ struct WeightDecay {
   std::vector<std::string> exclude{};  // nor do tensors whose names contain one of these
 };
 
-// Which tensors a layer-wise optimizer scales by a trust ratio: those that decay may concern, or all.
+// The tensors that a layer-wise optimizer scales by a trust ratio: those that may decay, or all.
 enum class TrustScope { decayed, all };
 
-// What a momentum sums up. Both are one thing while the learning rate stays; after a change of it the second
-// still takes the old steps at the old rate.
+// The summands of a momentum. They agree until the learning rate changes: the second keeps old steps at their old rate.
 enum class MomentumOf {
   gradients,  // as PyTorch's:                v = mu v + g;     theta -= lr v
   updates,    // as TensorFlow's and MLPerf's: v = mu v + lr g;  theta -= v
 };
 
-// What a pass of a layer-wise step measures of a tensor: sums that its optimizer defines, most of them of squares.
+// Sums that a pass of a layer-wise step measures of a tensor: its optimizer defines them, most are of squares.
 using TensorSums = std::array<double, 3>;
 using PassSums = std::array<TensorSums, 2>;  // by pass
 
-// What one step needs beside the vectors.
 struct StepContext {
   double learning_rate = 0;
   MomentAges ages = {MomentAge{.steps = 1}, MomentAge{.steps = 1}};  // of each moment, with this step
   double decay = 0;  // weight-decay rate of this block, 0 for parameters that do not decay
-  // The second moment stays as it is, where `beta1_of_frozen` says that it can; where it is 0, the first becomes 0.
+  // The second moment stays as it is (beta1_of_frozen); where it is 0, the first becomes 0.
   bool keeps_second = false;
-  // Layer-wise: decay does not concern this block's tensor, at whatever rate; and what the passes so far have
-  // measured of the tensor, and of all tensors together.
+  // Layer-wise: this block's tensor never decays; and the passes' sums so far, of the tensor and of all tensors.
   bool excluded = false;
   const PassSums* tensor = nullptr;
   const PassSums* model = nullptr;
 };
 
-// A block of the vectors. `before` and `after` may be the same memory (in place) or different (the
-// old state is still in use); so may each moment. A null `moments_before[i]` means all zeros.
+// A block of the vectors. `before` and `after`, and each moment's, may be one memory or two. Null moments are zeros.
 struct OptimizerBlock {
   std::size_t size = 0;
   const float* gradient = nullptr;
@@ -74,31 +67,27 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
   virtual int moments() const = 0;  // 0, 1 or 2 vectors of state
-  // What a step keeps of each of these: momentum, or beta1 and beta2.
+  // The share of each moment that a step keeps: momentum, or beta1 and beta2.
   virtual std::vector<double> decays() const = 0;
   virtual void update(const OptimizerBlock& block, const StepContext& context) const = 0;
   virtual const WeightDecay& weight_decay() const = 0;
-  // Of an optimizer whose second moment may stay as it is while the first goes on, the first one's decay; none: it
-  // cannot. The first moment then makes the step, without bias correction or a decay in the gradient. A parameter whose
-  // second moment is exactly 0 takes no step but its decay.
+  // The first moment's decay, if the second moment may stay as it is while the first goes on; else none. Steps then
+  // have no bias correction or decay in the gradient. Where the second moment is exactly 0, a step is decay alone.
   virtual std::optional<double> beta1_of_frozen() const { return std::nullopt; }
 
-  // A layer-wise optimizer needs norms of whole tensors: it takes so many passes (at most 2) over the vectors before
-  // `update`. No block then straddles two tensors.
+  // At most 2 passes before `update`, in which a layer-wise optimizer measures whole tensors; no block straddles two.
   virtual int passes() const { return 0; }
-  // This block's share of what the pass measures. It may write the moments, and over the gradient (`kept`): the next
-  // pass and `update` find there what it leaves.
+  // This block's share of a pass's sums. It may write the moments, and over the gradient (`kept`), for later passes.
   virtual TensorSums measure(int pass, const OptimizerBlock& block, const StepContext& context) const;
 };
 
 // Where to read a moment: a null one is written as zeros first.
 const float* read_moment(const OptimizerBlock& block, std::size_t moment);
 
-// How much of a moment with this decay is what it began with; the rest, 1 less that, is what gradients have made of it.
-double left_of_start(double beta, const MomentAge& age);
-
-// v = mu v + g;  theta -= lr (v, or g + mu v with Nesterov). As torch::optim::SGD with dampening 0; with a
-// momentum of updates as tf.keras.optimizers.SGD.
+// The factories throw std::invalid_argument, which names the option and what was found.
+//
+// v = mu v + g;  theta -= lr (v, or g + mu v with Nesterov). As torch::optim::SGD with dampening 0; with a momentum of
+// updates as tf.keras.optimizers.SGD.
 struct SgdOptions {
   double momentum = 0;
   MomentumOf momentum_of = MomentumOf::gradients;
@@ -118,11 +107,6 @@ struct AdamWOptions {
 };
 // Throws std::invalid_argument unless 0 <= beta < 1, epsilon > 0 and rate >= 0.
 std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options);
-
-// For the factories: each throws std::invalid_argument that names the option and what was found.
-void require_share(double value, const char* name);          // in [0, 1)
-void require_positive(double value, const char* name);       // above 0 and finite
-void require_at_least_zero(double value, const char* name);  // and finite
 
 // LAMB: Adam whose step is scaled, tensor by tensor, to the tensor's own norm.
 // Source:  You et al. 2020, "Large Batch Optimization for Deep Learning"; NVIDIA's variant, which DeepSpeed and
@@ -147,8 +131,7 @@ struct LambOptions {
   double ratio_max = std::numeric_limits<double>::infinity();
   WeightDecay weight_decay{.rate = 0.01, .form = DecayForm::decoupled};
 };
-// Throws std::invalid_argument unless 0 <= beta < 1, epsilon > 0, max_norm >= 0, 0 <= ratio_min <= ratio_max and
-// rate >= 0.
+// Throws unless 0 <= beta < 1, epsilon > 0, max_norm >= 0, 0 <= ratio_min <= ratio_max and rate >= 0.
 std::unique_ptr<Optimizer> make_lamb(const LambOptions& options);
 
 // LANS: LAMB with each tensor's gradient normalised first, and a step that looks ahead as Nesterov's.

@@ -1,11 +1,8 @@
-// How the processes that divide a simulation move values between them.
-//
-// All go through the same run, and so come to the same exchanges in the same order; a number names one on all of them.
-// One that is begun goes on by itself, whatever the others do.
+// How the processes that divide a simulation move values between them. All make the same run, and so the same exchanges
+// in the same order; a number names an exchange on all of them. Once begun, it goes on by itself.
 #pragma once
 
 #include <bit>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -15,15 +12,14 @@
 
 namespace syncopate {
 
-// Which of the processes that divide a simulation among them.
-// At most so many divide one: sets of them are passed around with every value.
-inline constexpr int most_processes = 64;
+inline constexpr int most_processes = 64;  // since every value has a set of them
 
+// Some of the processes that divide a simulation.
 class ProcessSet {
  public:
   constexpr ProcessSet() = default;
   static constexpr ProcessSet none() { return ProcessSet(0); }
-  // All that there are, whatever their number; where nothing is divided, the one.
+  // All processes, whatever their number; the only one where nothing is divided.
   static constexpr ProcessSet everywhere() { return ProcessSet(~std::uint64_t{0}); }
   static constexpr ProcessSet only(int process) { return ProcessSet(std::uint64_t{1} << process); }
 
@@ -31,7 +27,7 @@ class ProcessSet {
   constexpr bool empty() const { return bits_ == 0; }
   constexpr bool has(int process) const { return (bits_ >> process & 1) != 0; }
   constexpr bool covers(ProcessSet other) const { return (other.bits_ & ~bits_) == 0; }
-  constexpr int lowest() const { return std::countr_zero(bits_); }  // of one that is not empty
+  constexpr int lowest() const { return std::countr_zero(bits_); }  // of a set that is not empty
   // How many of the first `processes`.
   constexpr int count(int processes) const { return std::popcount(bits_ & first(processes).bits_); }
 
@@ -62,26 +58,25 @@ class ProcessGroup {
   virtual int size() const = 0;  // at most most_processes
 
   struct Exchange {
-    std::uint64_t number = 0;  // from 1; no other one of the run has it
-    ProcessSet from{};         // who gives; explicit processes, not `everywhere`
-    ProcessSet to{};           // who gets what each of these gives
+    std::uint64_t number = 0;  // from 1, and unique in the run
+    ProcessSet from{};         // givers; explicit processes, not `everywhere`
+    ProcessSet to{};           // takers of each giver's payload
     Payload mine{};            // where `from` has this process
-    // Once what others give is here, in the order of the processes; where nothing is to come, once `mine` has gone.
-    // From a thread of the group's, at once or later.
+    // Called in the group's thread with the others' payloads, by process, or, if there are none, once `mine` is sent.
     std::function<void(std::vector<Payload>)> done{};
   };
 
-  // A run begins, on all processes. `on_failure` is called once, from any thread, where a process that this one waits
-  // for has ended the run (what() says why), and where the program is interrupted (Interrupted).
+  // Begins a run on all processes. `on_failure` is called once, from any thread, if a process that this one waits for
+  // has ended the run (what() says why), or if the program is interrupted (Interrupted).
   virtual void open(std::function<void(std::exception_ptr)> on_failure) = 0;
-  // Each process that gives or gets begins it, in any order. From any thread.
+  // Each process that gives or takes begins it, in any order. From any thread.
   virtual void begin(Exchange&& exchange) = 0;
-  // Once nothing is awaited here: returns when nothing is held any more that was given, either. Throws Interrupted.
+  // Once nothing is awaited here: returns when no payload is held any more. Throws Interrupted.
   virtual void settle() = 0;
-  // From when it returns nothing that was given to this run is called any more, and what is begun is left out.
+  // After it returns, the run's functions are not called any more, and new exchanges are left out.
   virtual void forget() = 0;
-  // The run ends, on all processes: waits for them. `failure`: why it has failed on this one; empty: it has not.
-  // Returns why it has failed, on all the same; empty: it has not. Throws Interrupted.
+  // Ends the run on all processes, and waits for them. `failure`: why it has failed on this one; empty: it has not.
+  // Returns the same on all: why it has failed, or nothing. Throws Interrupted.
   virtual std::string close(const std::string& failure) = 0;
 };
 

@@ -1,28 +1,57 @@
 #include "workers/training/training.hpp"
 
-#include <algorithm>
-#include <array>
 #include <cassert>
 #include <cmath>
-#include <cstdint>
-#include <limits>
 #include <map>
-#include <memory>
 #include <mutex>
-#include <numeric>
-#include <span>
-#include <utility>
-#include <vector>
 
-#include "workers/base/random.hpp"
 #include "workers/training/checkpoint_log.hpp"
 #include "workers/training/flat_arithmetic.hpp"
-#include "workers/training/gradient_sum.hpp"
-#include "workers/training/optimizers.hpp"
 
 namespace syncopate {
 
-// Linear combinations of states, and whole models out of slices.
+namespace {
+
+void count(std::vector<double>& counts, const BackwardOrder& order, const LastLayers& layers, std::size_t more) {
+  for (std::size_t tensor = 0; tensor < counts.size(); ++tensor)
+    if (order.is_done(tensor, layers)) counts[tensor] += static_cast<double>(more);
+}
+
+void count(std::vector<double>& counts, const BackwardOrder& order, const GradientSum& sum) {
+  for (const auto& chunk : sum.chunks) {
+    if (chunk.scale == 0) continue;
+    if (chunk.nested)
+      count(counts, order, *chunk.nested);
+    else
+      count(counts, order, chunk.layers, chunk.micro_batches.size());
+  }
+}
+
+// The process that gives a cell which is at several places.
+int giver_of(const Cell& cell) { return cell.at.lowest(); }
+
+double distance_of(const Cell& a, const Cell& b, std::size_t offset, std::size_t size) {
+  const float* const x = a.value.data() + offset;
+  const float* const y = b.value.data() + offset;
+  double sum_of_squares = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    const double difference = static_cast<double>(x[i]) - y[i];
+    sum_of_squares += difference * difference;
+  }
+  return std::sqrt(sum_of_squares);
+}
+
+// How arithmetic on flat vectors is cut into executor tasks.
+std::size_t number_of_ranges(std::size_t size) {
+  // Fewer elements than this take less time than waking another thread.
+  constexpr std::size_t smallest_range = 64 * 1024;
+  constexpr std::size_t most_ranges = 16;
+  const std::size_t ranges = std::clamp(size / smallest_range, std::size_t{1}, most_ranges);
+  return ranges == 1 ? 1 : ranges + ranges % 2;  // an even number: two cores end together
+}
+
+}  // namespace
+
 ModelStatePtr Training::combine(std::span<const WeightedState> terms, const ModelStatePtr& buffers_of) {
   if (!objective_) return nullptr;
   assert(!terms.empty());
@@ -93,8 +122,7 @@ ModelStatePtr Training::combine_tensors(const ModelStatePtr& from, const ModelSt
   const auto known = combined_.find(key);
   if (known && !known->parameters->stepped_from) return known;
 
-  auto state = std::make_shared<ModelState>(*to);
-  state->id = new_state_id();
+  auto state = new_state(*to);
   state->parameters = new_cell();
   const std::size_t size = objective_->parameters();
   auto tensors = objective_->tensors();
@@ -108,7 +136,7 @@ ModelStatePtr Training::combine_tensors(const ModelStatePtr& from, const ModelSt
       const float* const x = std::as_const(a->value).data() + at;
       const float* const y = std::as_const(b->value).data() + at;
       float* const out = cell->value.data() + at;
-      // Of what is not a number a share of 0 would be none either.
+      // A share of 0 of a NaN would be NaN.
       if (shares[i] == 0 || shares[i] == 1)
         std::copy_n(shares[i] == 0 ? x : y, count, out);
       else
@@ -131,8 +159,7 @@ CellPtr Training::sum_of(std::vector<CellPtr> cells) {
 ModelStatePtr Training::assemble(const ModelStatePtr& self, std::span<const ModelStatePtr> slices) {
   if (!objective_) return nullptr;
   assert(!slices.empty());
-  auto state = std::make_shared<ModelState>(*self);
-  state->id = new_state_id();
+  auto state = new_state(*self);
   state->parameters = submit_assembly(slices);
   state->buffers = slices.front()->buffers;
   return state;
@@ -146,8 +173,7 @@ ModelStatePtr Training::with_slice(const ModelStatePtr& whole, const ModelStateP
   const auto known = mixed_.find(key);
   if (known && !known->parameters->stepped_from) return known;
 
-  auto state = std::make_shared<ModelState>(*whole);
-  state->id = new_state_id();
+  auto state = new_state(*whole);
   state->buffers = buffers;
   const std::size_t size = objective_->parameters();
   const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
@@ -179,7 +205,7 @@ CellPtr Training::submit_assembly(std::span<const ModelStatePtr> slices) {
   CellPtr known = assembled_.find(key);
   if (known && known->stepped_from) known = nullptr;
   if (divided_ && known != last_assembled_) known = nullptr;
-  if (CourseLog* const log = CourseLog::here()) {  // it may be that tasks alone hold it
+  if (CourseLog* const log = CourseLog::here()) {  // tasks alone may hold it
     known = log->found(std::move(known));
     if (known) assembled_.remember(key, known);
   }
@@ -201,62 +227,6 @@ CellPtr Training::submit_assembly(std::span<const ModelStatePtr> slices) {
   return whole;
 }
 
-namespace {
-
-constexpr std::uint8_t start_stream = 0, sign_stream = 1;
-
-double dot(std::span<const double> a, std::span<const double> b) {
-  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
-}
-
-bool is_settled(double before, double after, double tolerance) {
-  constexpr double nothing = 1e-12;
-  return std::abs(after - before) <= tolerance * std::abs(before) + nothing;
-}
-
-// The eigenvalue of the largest magnitude of H - shift.
-double dominant_eigenvalue(std::size_t size, const HessianProduct& product, double shift,
-                           const CurvatureOptions& options) {
-  std::vector<double> vector(size);
-  fill_standard_normal({.seed = options.seed, .purpose = Purpose::measurement, .stream = start_stream}, 0, vector);
-  double value = 0;
-  for (int i = 0; i < options.most_products; ++i) {
-    const double length = std::sqrt(dot(vector, vector));
-    if (length == 0 || !std::isfinite(length)) return length == 0 ? 0 : length;
-    for (double& element : vector) element /= length;
-    std::vector<double> next = product(vector);
-    for (std::size_t j = 0; j < size; ++j) next[j] -= shift * vector[j];
-    const double before = value;
-    value = dot(vector, next);
-    vector = std::move(next);
-    if (i > 0 && is_settled(before, value, options.tolerance)) break;
-  }
-  return value;
-}
-
-}  // namespace
-
-double largest_eigenvalue(std::size_t size, const HessianProduct& product, const CurvatureOptions& options) {
-  const double value = dominant_eigenvalue(size, product, 0, options);
-  return value >= 0 || !std::isfinite(value) ? value : value + dominant_eigenvalue(size, product, value, options);
-}
-
-double hessian_trace(std::size_t size, const HessianProduct& product, const CurvatureOptions& options) {
-  std::vector<double> signs(size);
-  double mean = 0;
-  for (int draw = 0; draw < options.most_products; ++draw) {
-    const RandomStream stream{
-        .seed = options.seed, .purpose = Purpose::measurement, .stream = sign_stream, .step = Step{draw}};
-    stream.fill_uniform(0, signs);
-    for (double& sign : signs) sign = sign < 0.5 ? -1 : 1;
-    const double before = mean;
-    mean += (dot(signs, product(signs)) - mean) / (draw + 1);
-    if (draw > 0 && is_settled(before, mean, options.tolerance)) break;
-  }
-  return mean;
-}
-
-// Gradients that a deadline has cut, and sums in which each tensor has a count of its own.
 std::optional<Gradient> Training::cut_gradient(const ModelStatePtr& at, const MicroBatch& micro_batch,
                                                double backward_share) const {
   if (!at) return std::nullopt;
@@ -273,25 +243,6 @@ std::optional<Gradient> Training::cut_gradient(std::shared_ptr<GradientSum> eval
   gradient.mark_cut();
   return gradient;
 }
-
-namespace {
-
-void count(std::vector<double>& counts, const BackwardOrder& order, const LastLayers& layers, std::size_t more) {
-  for (std::size_t tensor = 0; tensor < counts.size(); ++tensor)
-    if (order.is_done(tensor, layers)) counts[tensor] += static_cast<double>(more);
-}
-
-void count(std::vector<double>& counts, const BackwardOrder& order, const GradientSum& sum) {
-  for (const auto& chunk : sum.chunks) {
-    if (chunk.scale == 0) continue;
-    if (chunk.nested)
-      count(counts, order, *chunk.nested);
-    else
-      count(counts, order, chunk.layers, chunk.micro_batches.size());
-  }
-}
-
-}  // namespace
 
 std::vector<double> Training::contributions(const Gradient& gradient) const {
   if (!objective_) return {static_cast<double>(gradient.micro_batches())};
@@ -318,20 +269,6 @@ void Training::weigh_tensors(const Gradient& shared, std::span<const double> con
     factors.push_back({backward_order_->end_of(tensor), micro_batches / std::max(contributions[tensor], 1.0)});
 }
 
-// Gradients whose global norm has a limit: what a step clips, and what a worker clips before it sends it.
-double norm_of(const GradientSum& sum, double scale, std::size_t begin, std::size_t end) {
-  double sum_of_squares = 0;
-  float block[longest_block];
-  for (std::size_t at = begin; at < end; at += longest_block) {
-    const std::size_t n = std::min(longest_block, end - at);
-    write_block(sum, scale, at, {block, n});
-    for (std::size_t i = 0; i < n; ++i) sum_of_squares += static_cast<double>(block[i]) * block[i];
-  }
-  return std::sqrt(sum_of_squares);
-}
-
-double clipping_factor(double norm, double most) { return std::min(1.0, most / (norm + 1e-6)); }
-
 Gradient Training::clipped(Gradient gradient, std::int64_t micro_batches) {
   if (!objective_ || options_.clip_norm == 0) return gradient;
   const std::size_t parameters = objective_->parameters();
@@ -352,16 +289,6 @@ Gradient Training::clipped(Gradient gradient, std::int64_t micro_batches) {
   const CellPtr read[] = {cell};
   const Gradient values = promised(gradient.micro_batches(), travelling(gradient), read, copy);
   return Gradient(values.terms().front().sum, gradient.micro_batches(), gradient.compute_time());
-}
-
-// What the training engine does where several processes divide its work: where each thing is computed, and how all
-// come to what they need of the others.
-std::shared_ptr<GradientSum> Training::fixed(const Gradient& gradient, double& scale) const {
-  return fix_sum(gradient, *objective_, scale, divided_.get());
-}
-
-std::shared_ptr<GradientSum> Training::readable(const std::shared_ptr<GradientSum>& sum, ProcessSet places) {
-  return sum_at(sum, places, objective_, executor_, divided_.get());
 }
 
 std::vector<std::shared_ptr<Task>> Training::brought(std::span<const CellPtr> cells, ProcessSet places) {
@@ -390,7 +317,7 @@ ProcessSet Training::place_of_reader(std::span<const CellPtr> reads) const {
   return !divided_ || std::ranges::all_of(reads, is_everywhere) ? ProcessSet::everywhere() : place();
 }
 
-// Where all share the state, and take the same step, everywhere; a worker's own step is its own.
+// Everywhere, where all share the state and take the same step; a worker's own step is at its process.
 ProcessSet Training::place_of_step(const ModelState& state, const Gradient& gradient) const {
   if (!divided_) return ProcessSet::everywhere();
   const CellPtr cells[] = {state.parameters, state.moments[0].values, state.moments[1].values, state.buffers};
@@ -409,7 +336,7 @@ std::vector<double> Training::told(std::size_t count, ProcessSet places,
   return log ? log->told(count, told_to_all) : told_to_all();
 }
 
-// Each has those of the micro-batches that it evaluates.
+// Each process has the losses of the micro-batches that it evaluates.
 double Training::loss_of_processes(const GradientSum& sum) {
   const std::int64_t micro_batches = loss_of(sum).micro_batches;
   if (micro_batches == 0) return std::numeric_limits<double>::quiet_NaN();
@@ -422,28 +349,7 @@ double Training::loss_of_processes(const GradientSum& sum) {
   return loss / static_cast<double>(micro_batches);
 }
 
-namespace {
-
-// Of cells that are at several places, the one that counts for them; none where all of `places` have it.
-int giver_of(const Cell& cell) { return cell.at.lowest(); }
-
-FlatVector sum_of_cells(const std::vector<CellPtr>& cells, std::size_t size) {
-  FlatVector sum(size);
-  std::fill_n(sum.data(), size, 0.0f);
-  for (const CellPtr& cell : cells) add(sum.data(), std::as_const(cell->value).data(), size);
-  return sum;
-}
-
-Payload payload_of(FlatVector values) {
-  const auto owner = std::make_shared<const FlatVector>(std::move(values));
-  return {.owner = owner, .data = owner->data(), .bytes = owner->size() * sizeof(float)};
-}
-
-const float* floats(const Payload& payload) { return static_cast<const float*>(payload.data); }
-
-}  // namespace
-
-// What is not in the slice is the first one's.
+// Outside the slice the first input's values.
 CellPtr Training::submit_mean_of_processes(std::vector<CellPtr> inputs, std::size_t size, Slice slice,
                                            ProcessSet places) {
   const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
@@ -463,9 +369,11 @@ CellPtr Training::submit_mean_of_processes(std::vector<CellPtr> inputs, std::siz
   const CellPtr& first = inputs.front();  // of parameters, which no state lacks, where there is a slice
   const bool has_first = !is_all && giver_of(*first) == divided_->self();
   const auto give = [mine, size, begin, end, is_all, rest = has_first ? first : nullptr] {
-    FlatVector sum = sum_of_cells(mine, size);
-    if (is_all) return payload_of(std::move(sum));
+    FlatVector sum(size);
     float* const out = sum.data();
+    std::fill_n(out, size, 0.0f);
+    for (const CellPtr& cell : mine) add(out, std::as_const(cell->value).data(), size);
+    if (is_all) return payload_of(std::move(sum));
     std::fill(out, out + begin, 0.0f);
     std::fill(out + end, out + size, 0.0f);
     if (rest) {
@@ -488,7 +396,7 @@ CellPtr Training::submit_mean_of_processes(std::vector<CellPtr> inputs, std::siz
   return mean;
 }
 
-// What all that need it have is added there, the rest by those who have it.
+// Terms that all of `places` have are added there, the others by the processes that have them.
 CellPtr Training::submit_combination_of_processes(std::vector<WeightedCell> terms, std::size_t size,
                                                   ProcessSet places) {
   ProcessSet givers = ProcessSet::none();
@@ -534,7 +442,7 @@ CellPtr Training::submit_combination_of_processes(std::vector<WeightedCell> term
   return cell;
 }
 
-// Each process has its part of the squares, from the mean that all have.
+// All have the mean; each process adds up the squares of its models.
 void Training::measure_spread_of_processes(std::vector<WeightedState> states, std::function<void(double)> done) {
   const AskedBy all(*this, ProcessSet::everywhere());
   double weights = 0;
@@ -569,24 +477,19 @@ void Training::measure_spread_of_processes(std::vector<WeightedState> states, st
   divided_->exchange_numbers(ProcessSet::everywhere(), inputs, give, take);
 }
 
-// One optimizer step as executor tasks: evaluate what is still a promise, take what passes a layer-wise optimizer
-// needs, then update block by block.
 namespace {
 
-// A block of parameters, moments and gradient fits the first-level cache.
-constexpr std::size_t block_size = longest_block;
-
-// What the passes of a layer-wise step measure.
+// The measurements of a layer-wise step's passes.
 class Measures {
  public:
   explicit Measures(std::size_t tensors) : by_tensor_(tensors) {}
 
-  // From any thread: the sums of each tensor over a range of the parameters that begins here.
+  // From any thread: the sums of each tensor over a range of the parameters, by its beginning.
   void add(std::size_t range, std::vector<TensorSums> sums) {
     std::lock_guard lock(mutex_);
     ranges_.emplace(range, std::move(sums));
   }
-  // Once all have been added: range by range, whichever came first.
+  // Once all have been added: adds up range by range, in their order.
   void end_pass(int pass) {
     const auto at = static_cast<std::size_t>(pass);
     for (const auto& [range, sums] : ranges_)
@@ -607,6 +510,27 @@ class Measures {
   PassSums of_model_{};
 };
 
+// Whether nobody else holds it any more; then their reads are over. Releasing one more holder synchronises with the
+// others' releases. A fence would do so too, but ThreadSanitizer does not know it.
+template <typename Held>
+bool only_ours(const std::shared_ptr<Held>& held) {
+  if (held.use_count() != 1) return false;
+  std::shared_ptr<Held>(held).reset();
+  return true;
+}
+
+// Gives `output` memory: the input's own where nobody else holds it. Returns where to read the input.
+const float* take_over(const CellPtr& input, Cell& output, bool state_is_ours, std::size_t size) {
+  if (input && state_is_ours && only_ours(input)) {
+    output.value = std::move(input->value);
+    return output.value.data();
+  }
+  output.value = FlatVector(size);
+  return input ? input->value.data() : nullptr;
+}
+
+// One optimizer step as executor tasks: evaluate what is still a promise, make the passes of a layer-wise optimizer,
+// then update block by block. A block of parameters, moments and gradient fits the first-level cache.
 struct StepWork {
   std::shared_ptr<const Objective> objective;
   std::shared_ptr<const Optimizer> optimizer;
@@ -626,111 +550,83 @@ struct StepWork {
   FlatVector gradient;  // of a layer-wise step
   std::unique_ptr<Measures> measures;
 
-  void begin();
-  void measure(int pass, std::size_t begin, std::size_t end);
-  void update(std::size_t begin, std::size_t end);
-
-  template <typename Use>
-  void for_blocks(std::size_t begin, std::size_t end, const Use& use);
-  OptimizerBlock block(std::size_t begin, std::size_t size, const float* gradient) const;
-  StepContext context_of(std::size_t stretch) const;
-};
-
-// Whether nobody else holds it any more; then their reads are over. Letting go of a further holder synchronises with
-// how the others let go, as a fence would, which ThreadSanitizer does not know.
-template <typename Held>
-bool only_ours(const std::shared_ptr<Held>& held) {
-  if (held.use_count() != 1) return false;
-  std::shared_ptr<Held>(held).reset();
-  return true;
-}
-
-// Gives `output` memory: the input's own where nobody else holds it. Returns where to read the input.
-const float* take_over(const CellPtr& input, Cell& output, bool state_is_ours, std::size_t size) {
-  if (input && state_is_ours && only_ours(input)) {
-    output.value = std::move(input->value);
-    return output.value.data();
-  }
-  output.value = FlatVector(size);
-  return input ? input->value.data() : nullptr;
-}
-
-void StepWork::begin() {
-  const std::size_t size = objective->parameters();
-  if (clip_norm > 0) scale *= clipping_factor(norm_of(*sum, scale, first, last), clip_norm);
-  const bool ours = only_ours(from);
-  if (buffers) {
-    buffers->value = FlatVector(objective->buffers());
-    std::fill_n(buffers->value.data(), buffers->value.size(), 0.0f);
-    add_buffers(*sum, buffers->value.span());
-    for (float& value : buffers->value.span()) value /= static_cast<float>(sum->micro_batches);
-  }
-  before = take_over(from->parameters, *parameters, ours, size);
-  for (int i = 0; i < optimizer->moments(); ++i)
-    moments_before[i] = take_over(from->moments[i].values, *moments[i], ours, size);
-  if (optimizer->passes() > 0) {
-    gradient = FlatVector(size);
-    measures = std::make_unique<Measures>(stretches->size());
-  }
-}
-
-// Calls use(begin, size, stretch) block by block; none straddles two stretches.
-template <typename Use>
-void StepWork::for_blocks(std::size_t begin, std::size_t end, const Use& use) {
-  const auto is_before = [](const Stretch& stretch, std::size_t at) { return stretch.end <= at; };
-  auto stretch = std::lower_bound(stretches->begin(), stretches->end(), begin, is_before);
-  for (std::size_t at = begin; at < end; ++stretch) {
-    for (const std::size_t last = std::min(end, stretch->end); at < last;) {
-      const std::size_t size = std::min(block_size, last - at);
-      use(at, size, static_cast<std::size_t>(stretch - stretches->begin()));
-      at += size;
+  void begin() {
+    const std::size_t size = objective->parameters();
+    if (clip_norm > 0) scale *= clipping_factor(norm_of(*sum, scale, first, last), clip_norm);
+    const bool ours = only_ours(from);
+    if (buffers) {
+      buffers->value = FlatVector(objective->buffers());
+      std::fill_n(buffers->value.data(), buffers->value.size(), 0.0f);
+      add_buffers(*sum, buffers->value.span());
+      for (float& value : buffers->value.span()) value /= static_cast<float>(sum->micro_batches);
+    }
+    before = take_over(from->parameters, *parameters, ours, size);
+    for (int i = 0; i < optimizer->moments(); ++i)
+      moments_before[i] = take_over(from->moments[i].values, *moments[i], ours, size);
+    if (optimizer->passes() > 0) {
+      gradient = FlatVector(size);
+      measures = std::make_unique<Measures>(stretches->size());
     }
   }
-}
 
-OptimizerBlock StepWork::block(std::size_t begin, std::size_t size, const float* of_gradient) const {
-  OptimizerBlock block{
-      .size = size, .gradient = of_gradient, .before = before + begin, .after = parameters->value.data() + begin};
-  for (int i = 0; i < optimizer->moments(); ++i) {
-    block.moments_before[i] = moments_before[i] ? moments_before[i] + begin : nullptr;
-    block.moments_after[i] = moments[i]->value.data() + begin;
+  void measure(int pass, std::size_t begin, std::size_t end) {
+    std::vector<TensorSums> sums(stretches->size());
+    for_blocks(begin, end, [&](std::size_t at, std::size_t size, std::size_t stretch) {
+      float* const kept = gradient.data() + at;
+      if (pass == 0) write_block(*sum, scale, at, {kept, size});
+      OptimizerBlock here = block(at, size, kept);
+      here.kept = kept;
+      const TensorSums share = optimizer->measure(pass, here, context_of(stretch));
+      for (std::size_t i = 0; i < share.size(); ++i) sums[stretch][i] += share[i];
+    });
+    measures->add(begin, std::move(sums));
   }
-  return block;
-}
 
-StepContext StepWork::context_of(std::size_t stretch) const {
-  StepContext here = context;
-  here.excluded = (*stretches)[stretch].excluded;
-  here.decay = here.excluded ? 0 : optimizer->weight_decay().rate;
-  if (measures) {
-    here.tensor = &measures->of_tensor(stretch);
-    here.model = &measures->of_model();
+  void update(std::size_t begin, std::size_t end) {
+    float of_block[longest_block];
+    for_blocks(begin, end, [&](std::size_t at, std::size_t size, std::size_t stretch) {
+      if (!measures) write_block(*sum, scale, at, {of_block, size});
+      optimizer->update(block(at, size, measures ? gradient.data() + at : of_block), context_of(stretch));
+    });
   }
-  return here;
-}
 
-void StepWork::measure(int pass, std::size_t begin, std::size_t end) {
-  std::vector<TensorSums> sums(stretches->size());
-  for_blocks(begin, end, [&](std::size_t at, std::size_t size, std::size_t stretch) {
-    float* const kept = gradient.data() + at;
-    if (pass == 0) write_block(*sum, scale, at, {kept, size});
-    OptimizerBlock here = block(at, size, kept);
-    here.kept = kept;
-    const TensorSums share = optimizer->measure(pass, here, context_of(stretch));
-    for (std::size_t i = 0; i < share.size(); ++i) sums[stretch][i] += share[i];
-  });
-  measures->add(begin, std::move(sums));
-}
+  // Calls use(begin, size, stretch) block by block; none straddles two stretches.
+  template <typename Use>
+  void for_blocks(std::size_t begin, std::size_t end, const Use& use) {
+    const auto is_before = [](const Stretch& stretch, std::size_t at) { return stretch.end <= at; };
+    auto stretch = std::lower_bound(stretches->begin(), stretches->end(), begin, is_before);
+    for (std::size_t at = begin; at < end; ++stretch) {
+      for (const std::size_t last = std::min(end, stretch->end); at < last;) {
+        const std::size_t size = std::min(longest_block, last - at);
+        use(at, size, static_cast<std::size_t>(stretch - stretches->begin()));
+        at += size;
+      }
+    }
+  }
 
-void StepWork::update(std::size_t begin, std::size_t end) {
-  float of_block[block_size];
-  for_blocks(begin, end, [&](std::size_t at, std::size_t size, std::size_t stretch) {
-    if (!measures) write_block(*sum, scale, at, {of_block, size});
-    optimizer->update(block(at, size, measures ? gradient.data() + at : of_block), context_of(stretch));
-  });
-}
+  OptimizerBlock block(std::size_t begin, std::size_t size, const float* of_gradient) const {
+    OptimizerBlock block{
+        .size = size, .gradient = of_gradient, .before = before + begin, .after = parameters->value.data() + begin};
+    for (int i = 0; i < optimizer->moments(); ++i) {
+      block.moments_before[i] = moments_before[i] ? moments_before[i] + begin : nullptr;
+      block.moments_after[i] = moments[i]->value.data() + begin;
+    }
+    return block;
+  }
 
-// Of one chunk, or none at all.
+  StepContext context_of(std::size_t stretch) const {
+    StepContext here = context;
+    here.excluded = (*stretches)[stretch].excluded;
+    here.decay = here.excluded ? 0 : optimizer->weight_decay().rate;
+    if (measures) {
+      here.tensor = &measures->of_tensor(stretch);
+      here.model = &measures->of_model();
+    }
+    return here;
+  }
+};
+
+// Whether the sum is one chunk at this model, or empty.
 bool is_taken_at(const GradientSum& sum, const ModelState& state) {
   if (sum.chunks.empty()) return true;
   const ModelStatePtr& at = sum.chunks.front().at;
@@ -739,7 +635,7 @@ bool is_taken_at(const GradientSum& sum, const ModelState& state) {
 
 }  // namespace
 
-// By one process, which is the only one that takes the step.
+// By the only process that takes the step.
 bool Training::is_evaluated_at(const GradientSum& sum, ProcessSet places) const {
   if (!divided_ || sum.chunks.empty()) return true;
   const auto& micro_batches = sum.chunks.front().micro_batches;
@@ -750,8 +646,7 @@ bool Training::is_evaluated_at(const GradientSum& sum, ProcessSet places) const 
 
 ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<GradientSum> sum, double scale,
                                     double learning_rate, bool exclusive, const StepRules& rules, ProcessSet places) {
-  auto next = std::make_shared<ModelState>(*state);
-  next->id = new_state_id();
+  auto next = new_state(*state);
   next->parameters = new_cell();
   const std::span<Moment> moments(next->moments.data(), static_cast<std::size_t>(optimizer_->moments()));
   for (Moment& moment : moments) moment.values = new_cell();
@@ -773,7 +668,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   for (std::size_t i = 0; i < moments.size(); ++i) work->moments[i] = moments[i].values;
   if (next->buffers != state->buffers) work->buffers = next->buffers;
 
-  // Held only for the moment: what nobody else holds is updated in place.
+  // Held only for the moment, since cells that nobody else holds are updated in place.
   std::vector<std::shared_ptr<Task>> inputs = brought(
       std::vector{state->parameters, state->moments[0].values, state->moments[1].values, state->buffers}, places);
   // The gradient of a local step goes straight from the backward pass into the update. One that was taken at
@@ -804,7 +699,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
       work->measures->end_pass(pass);
     }
     work->update(work->first, work->last);
-    // What the last task holds is released with it; a local step's gradient at once.
+    // Other steps release these with their last task.
     work->sum = nullptr, work->from = nullptr, work->gradient = FlatVector();
   };
   auto done = executor_.submit(begin, inputs);
@@ -822,19 +717,6 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   if (work->buffers) next->buffers->producer = done;
   return next;
 }
-
-// How arithmetic on flat vectors is cut into executor tasks.
-namespace {
-
-std::size_t number_of_ranges(std::size_t size) {
-  // Fewer elements than this take less time than waking another thread.
-  constexpr std::size_t smallest_range = 64 * 1024;
-  constexpr std::size_t most_ranges = 16;
-  const std::size_t ranges = std::clamp(size / smallest_range, std::size_t{1}, most_ranges);
-  return ranges == 1 ? 1 : ranges + ranges % 2;  // an even number: two cores end together
-}
-
-}  // namespace
 
 CellPtr Training::submit_cell(std::size_t size, std::span<const CellPtr> reads, ProcessSet places,
                               std::function<void(float*, std::size_t, std::size_t)> work) {
@@ -881,18 +763,9 @@ Training::Training(std::shared_ptr<const Objective> objective, std::shared_ptr<c
     divided_ = std::make_unique<DividedWork>(*options_.processes, executor_, options_.workers);
 }
 
-void Training::leave_processes() {
-  if (divided_) divided_->leave();
-}
-
-Bytes Training::parameter_bytes() const {
-  return objective_ ? Bytes{static_cast<Bytes::Rep>(4 * objective_->parameters())} : declared_bytes_;
-}
-
 ModelStatePtr Training::initial_state() {
   if (!objective_) return nullptr;
-  auto state = std::make_shared<ModelState>();
-  state->id = new_state_id();
+  auto state = new_state({});
   const auto& start = options_.start;
   assert(!start || !start->taken.empty() || start->parameters.size() == objective_->parameters());
   state->parameters = filled_cell(start && start->taken.empty() ? start->parameters : new_parameters());
@@ -901,7 +774,7 @@ ModelStatePtr Training::initial_state() {
   return state;
 }
 
-// The model's own first ones, but for what is taken of another's.
+// The model's initial parameters, with those that are taken from another model.
 std::vector<float> Training::new_parameters() const {
   std::vector<float> values = objective_->initial_parameters(options_.seed);
   if (!options_.start) return values;
@@ -946,7 +819,7 @@ ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, d
   return use;
 }
 
-// Once, whoever descends along it; of a server's models in slices the first one says so.
+// Once, whichever model descends along it first; of a server's models in slices the first slice's.
 void Training::tell_kept(GradientSum& sum) const {
   if (std::exchange(sum.is_told, true)) return;
   for (const MicroBatch& micro_batch : sum.carried) options_.on_kept(micro_batch);
@@ -963,31 +836,19 @@ std::vector<MicroBatch> Training::travelling(const Gradient& gradient) const {
   return micro_batches;
 }
 
-void Training::tell_kept(std::span<const MicroBatch> micro_batches) const {
-  for (const MicroBatch& micro_batch : micro_batches) options_.on_kept(micro_batch);
-}
-
 ModelStatePtr Training::adopt(const ModelStatePtr& self, const ModelStatePtr& other) {
   if (!objective_ || self == other) return other;
-  auto state = std::make_shared<ModelState>(*self);
-  state->id = new_state_id();
+  auto state = new_state(*self);
   state->parameters = other->parameters;
   state->buffers = other->buffers;
   return state;
 }
 
-std::vector<float> Training::values(const ModelStatePtr& state) {
-  if (divided_) divided_->bring(state->parameters, ProcessSet::everywhere());
-  executor_.wait(state->parameters->producer);
-  const auto span = state->parameters->value.span();
-  return {span.begin(), span.end()};
-}
-
-std::vector<float> Training::buffer_values(const ModelStatePtr& state) {
-  if (!state->buffers) return {};
-  if (divided_) divided_->bring(state->buffers, ProcessSet::everywhere());
-  executor_.wait(state->buffers->producer);
-  const auto span = state->buffers->value.span();
+std::vector<float> Training::values(const CellPtr& cell) {
+  if (!cell) return {};
+  if (divided_) divided_->bring(cell, ProcessSet::everywhere());
+  executor_.wait(cell->producer);
+  const auto span = cell->value.span();
   return {span.begin(), span.end()};
 }
 
@@ -998,36 +859,13 @@ std::vector<float> Training::values(const Gradient& gradient) {
   return out;
 }
 
-namespace {
-
-double distance_of(const Cell& a, const Cell& b, std::size_t offset, std::size_t size) {
-  const float* const x = a.value.data() + offset;
-  const float* const y = b.value.data() + offset;
-  double sum_of_squares = 0;
-  for (std::size_t i = 0; i < size; ++i) {
-    const double difference = static_cast<double>(x[i]) - y[i];
-    sum_of_squares += difference * difference;
-  }
-  return std::sqrt(sum_of_squares);
-}
-
-}  // namespace
-
 double Training::distance(const ModelStatePtr& a, const ModelStatePtr& b) {
   if (!objective_) return std::numeric_limits<double>::quiet_NaN();
-  const CellPtr cells[] = {a->parameters, b->parameters};
-  const ProcessSet places = place_of_reader(cells);
-  const auto tasks = brought(cells, places);
-  const auto compute = [&] {
-    for (const auto& task : tasks) executor_.wait(task);
-    return std::vector{distance_of(*a->parameters, *b->parameters, 0, objective_->parameters())};
-  };
-  return told(1, places, compute).front();
+  return distances(a, b, {{.name = "all", .offset = 0, .size = objective_->parameters()}}).front();
 }
 
-std::vector<double> Training::distances(const ModelStatePtr& a, const ModelStatePtr& b) {
-  if (!objective_) return {};
-  const std::vector<ParameterTensor> tensors = objective_->tensors();
+std::vector<double> Training::distances(const ModelStatePtr& a, const ModelStatePtr& b,
+                                        const std::vector<ParameterTensor>& tensors) {
   const CellPtr cells[] = {a->parameters, b->parameters};
   const ProcessSet places = place_of_reader(cells);
   const auto tasks = brought(cells, places);
@@ -1043,7 +881,6 @@ std::vector<double> Training::distances(const ModelStatePtr& a, const ModelState
 
 double Training::norm(const Gradient& gradient) {
   if (!objective_) return std::numeric_limits<double>::quiet_NaN();
-  // What is written of it is computed once, whoever asks for how much.
   double scale = 1;
   const auto sum = fixed(gradient, scale);
   submit_chunks(sum, objective_, executor_, divided_.get());
@@ -1052,11 +889,7 @@ double Training::norm(const Gradient& gradient) {
   const auto there = readable(sum, places);
   const auto compute = [&] {
     for (const auto& task : there->tasks) executor_.wait(task);
-    std::vector<float> values(objective_->parameters());
-    write_block(*there, scale, 0, values);
-    double sum_of_squares = 0;
-    for (const float value : values) sum_of_squares += static_cast<double>(value) * value;
-    return std::vector{std::sqrt(sum_of_squares)};
+    return std::vector{norm_of(*there, scale, 0, objective_->parameters())};
   };
   return told(1, places, compute).front();
 }
@@ -1073,10 +906,6 @@ double Training::loss(const Gradient& gradient) {
     const LossSum total = loss_of(*sum);
     return total.micro_batches > 0 ? total.loss / static_cast<double>(total.micro_batches) : unknown;
   });
-}
-
-std::size_t Training::gradient_size(bool wide) const {
-  return objective_ ? (wide ? 2 : 1) * objective_->parameters() + objective_->buffers() : 0;
 }
 
 void Training::write_values(const Gradient& gradient, float* out) {
@@ -1115,7 +944,7 @@ Gradient Training::gradient_from(FlatVector values, std::int64_t micro_batches, 
     return Gradient(std::move(sum), micro_batches, compute_time);
   }
   const float* part = owner->data();
-  // What the first part of a wide gradient lacks is a summand like any other.
+  // The second part of a wide gradient is a summand like the first.
   for (int i = 0; i < (wide ? 2 : 1); ++i, part += size)
     sum->chunks.emplace_back().result.segments.push_back({.offset = 0, .size = size, .data = part, .owner = owner});
   sum->chunks.front().result.buffers_sum.assign(part, std::as_const(*owner).data() + owner->size());
@@ -1153,7 +982,7 @@ void Training::hold(const Gradient& gradient, std::vector<std::shared_ptr<Task>>
                    .submitted = std::move(submitted)});
 }
 
-// Where several processes divide the work, each has the passes of its own workers.
+// Where several processes divide the work, each makes the passes of its own workers.
 void Training::begin_held() {
   std::vector<Held> all = std::exchange(held_, {});
   std::erase_if(all, [this](const Held& held) { return is_elsewhere(held); });
@@ -1173,7 +1002,7 @@ void Training::begin_held() {
   }
 }
 
-// What is not to be evaluated here by one pass with others is submitted otherwise.
+// Submits by itself what this process may not evaluate in one pass with others.
 bool Training::is_elsewhere(const Held& held) {
   if (!divided_) return false;
   const auto is_of_one = [&](const GradientSum::Chunk& chunk) {
