@@ -15,7 +15,7 @@ namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view ending = ".checkpoint";
+constexpr std::string_view checkpoint_ending = ".checkpoint";
 constexpr std::string_view magic = "SYNCKPT\n";
 constexpr std::uint64_t format = 1;
 constexpr std::size_t piece = 1 << 20;
@@ -156,7 +156,7 @@ void CheckpointReader::read(void* data, std::size_t size) {
   left_ -= size;
 }
 
-fs::path checkpoint_of(const fs::path& run_directory) { return fs::path(run_directory) += ending; }
+fs::path checkpoint_of(const fs::path& run_directory) { return fs::path(run_directory) += checkpoint_ending; }
 
 fs::path part_of_checkpoint(const fs::path& file, std::int64_t number, int rank) {
   return fs::path(file) += fmt::format(".{}.{}", number, rank);
@@ -165,7 +165,7 @@ fs::path part_of_checkpoint(const fs::path& file, std::int64_t number, int rank)
 bool has_parts(const fs::path& folder) {
   std::error_code ignored;
   return std::ranges::any_of(paths_in(folder, ignored), [](const fs::path& path) {
-    return path.filename().string().find(std::string(ending) + ".") != std::string::npos;
+    return path.filename().string().find(std::string(checkpoint_ending) + ".") != std::string::npos;
   });
 }
 

@@ -439,15 +439,15 @@ FileContents renamed(FileContents files, const Run& run, const std::string& copi
   return files;
 }
 
-std::multimap<std::string, fs::path> simulated_runs_by_course(const fs::path& results) {
-  std::multimap<std::string, fs::path> by_course;
+std::multimap<std::string, fs::path> simulated_runs_by_fingerprint(const fs::path& results) {
+  std::multimap<std::string, fs::path> by_fingerprint;
   for (const fs::path& folder : run_folders(results)) try {
       const Json metadata = Json::parse(read_file(folder / "metadata.json").value_or(""));
       if (metadata.at("cluster") == "simulated" && metadata.at("exit") == "finished")
-        by_course.emplace(metadata.value("course", ""), folder);
+        by_fingerprint.emplace(metadata.value("course", ""), folder);
     } catch (const std::exception&) {
     }
-  return by_course;
+  return by_fingerprint;
 }
 
 using Names = std::vector<std::pair<std::string, std::string>>;
@@ -666,10 +666,10 @@ std::vector<std::string> evaluation_lines(const fs::path& directory) {
   return lines;
 }
 
-std::optional<FileContents> RunsElsewhere::files_for(const Run& run) {
-  if (run.recording.trace || run.course.empty()) return {};
-  if (!by_course_) by_course_ = simulated_runs_by_course(results_);
-  const auto [first, last] = by_course_->equal_range(run.course);
+std::optional<FileContents> ReusableRuns::files_for(const Run& run) {
+  if (run.recording.trace || run.fingerprint.empty()) return {};
+  if (!by_fingerprint_) by_fingerprint_ = simulated_runs_by_fingerprint(results_);
+  const auto [first, last] = by_fingerprint_->equal_range(run.fingerprint);
   for (auto place = first; place != last; ++place) try {
       const fs::path& folder = place->second;
       FileContents files = renamed(files_in(folder), run, fs::relative(folder, results_).generic_string());

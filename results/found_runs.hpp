@@ -91,11 +91,11 @@ std::vector<std::string> varied_keys(std::span<const FoundRun> runs);
 std::vector<std::string> evaluation_lines(const std::filesystem::path& directory);
 
 // Runs of other experiments in the same results directory: two experiments share a computation.
-class RunsElsewhere {
+class ReusableRuns {
  public:
-  explicit RunsElsewhere(std::filesystem::path results) : results_(std::move(results)) {}
+  explicit ReusableRuns(std::filesystem::path results) : results_(std::move(results)) {}
 
-  // Files of a finished, simulated run of the same course (Run::course) that recorded everything that `run` asks for.
+  // Files of a finished, simulated run with the same Run::fingerprint that recorded everything that `run` asks for.
   // They are renamed for the directory of `run`, with `copied_from` in metadata.json. Nothing without such a run, and
   // if `run` asks for a trace, which contains its run's names. The first call reads all directories and ignores
   // unreadable ones.
@@ -103,7 +103,7 @@ class RunsElsewhere {
 
  private:
   std::filesystem::path results_;
-  std::optional<std::multimap<std::string, std::filesystem::path>> by_course_{};
+  std::optional<std::multimap<std::string, std::filesystem::path>> by_fingerprint_{};
 };
 
 // tuning.json beside an experiment's runs: the trials of each method, and the chosen setting.

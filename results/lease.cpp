@@ -28,7 +28,7 @@ namespace syncopate {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* ending = ".json";
+constexpr const char* lease_ending = ".json";
 
 constexpr std::uint64_t most_lease_bytes = 1 << 16;
 constexpr int last_number = 999'999'999;       // largest generation
@@ -54,7 +54,7 @@ std::optional<LeaseFile> parsed(const std::string& name) {
 
 std::string file_name(const std::string& what, int generation) { return fmt::format("{}.{}", what, generation); }
 
-std::vector<LeaseFile> files_in(const fs::path& directory) {
+std::vector<LeaseFile> lease_files_in(const fs::path& directory) {
   std::vector<LeaseFile> files;
   std::error_code ignored;
   for (const fs::path& path : paths_in(directory, ignored))
@@ -64,7 +64,7 @@ std::vector<LeaseFile> files_in(const fs::path& directory) {
 
 std::vector<int> sorted_generations(const fs::path& directory, const std::string& what) {
   std::vector<int> generations;
-  for (const LeaseFile& file : files_in(directory))
+  for (const LeaseFile& file : lease_files_in(directory))
     if (file.what == what) generations.push_back(file.generation);
   std::ranges::sort(generations);
   return generations;
@@ -199,14 +199,14 @@ AttemptRecords::AttemptRecords(fs::path directory, std::string call, int retries
     : directory_(std::move(directory)), call_(std::move(call)), retries_(retries) {
   std::error_code ignored;
   for (const fs::path& path : paths_in(directory_, ignored)) {
-    if (path.extension() != ending || path.filename().string().front() == '.') continue;
+    if (path.extension() != lease_ending || path.filename().string().front() == '.') continue;
     const std::string what = path.stem().string();
     auto attempts = last(what);
     if (attempts && attempts->call != call_) earlier_.emplace(what, *std::move(attempts));
   }
 }
 
-fs::path AttemptRecords::file(const std::string& what) const { return directory_ / (what + ending); }
+fs::path AttemptRecords::file(const std::string& what) const { return directory_ / (what + lease_ending); }
 
 std::optional<FailedAttempts> AttemptRecords::last(const std::string& what) const try {
   const auto text = read_file(file(what));
@@ -355,7 +355,7 @@ bool Lease::is_mine() const try {
   return false;
 }
 
-void Lease::tell(double share_done) { heart_->share_done = share_done; }
+void Lease::report_progress(double share_done) { heart_->share_done = share_done; }
 
 Leases::Leases(fs::path directory, std::chrono::milliseconds time_out)
     : directory_(std::move(directory)), time_out_(time_out) {}
@@ -414,7 +414,7 @@ bool Leases::is_lost(const std::string& file, const std::string& text, const std
 
 std::vector<LeaseNote> Leases::held() const {
   std::map<std::string, int> last;
-  for (const LeaseFile& file : files_in(directory_)) {
+  for (const LeaseFile& file : lease_files_in(directory_)) {
     int& generation = last[file.what];
     generation = std::max(generation, file.generation);
   }

@@ -85,7 +85,7 @@ class Lease {
   // False if another process has taken it over, or the directory is gone.
   bool is_mine() const;
   // Sets the run's progress for the next beat. Any thread.
-  void tell(double share_done);
+  void report_progress(double share_done);
   // Note of the lost owner that it was taken over from, empty if unreadable. Null without such an owner.
   const LeaseNote* taken_from() const { return former_ ? &*former_ : nullptr; }
   // The former owner was a process of this machine that ended without giving the lease back. Else it was silent.

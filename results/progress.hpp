@@ -47,7 +47,7 @@ class Progress {
   void end_run(const RunSummary& summary);
 
   // Gets the current run's used share of the budget whenever an update is due, in every style. Empty: none.
-  void tell(std::function<void(double)> listener) { listener_ = std::move(listener); }
+  void set_listener(std::function<void(double)> listener) { listener_ = std::move(listener); }
 
   // For runs and common phases of other processes: finished (shown, or only counted), or in progress.
   void end_elsewhere(std::size_t number, const Run& run, const RunSummary& summary, bool is_shown);

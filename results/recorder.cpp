@@ -37,7 +37,7 @@ constexpr const char* evaluated_consensus_distance_name = "evaluated_consensus_d
 
 // Publication of the workers' own models as they are evaluated: the largest step, with time and counts of the latest
 // model. Time-only runs have no models, and the mean is not filled in.
-Publication as_publication(const std::map<Rank, OwnModel>& models) {
+Publication as_publication(const std::map<Rank, WorkerModel>& models) {
   Publication publication;
   for (const auto& [worker, own] : models) {
     if (own.model) publication.own.models.push_back({own.weight, own.model});
@@ -228,7 +228,7 @@ class Recorder::EvaluatedRows {
   // Waits for all evaluations but the last before it checks. Processes that divide the work stop at the same row,
   // however fast each is.
   void check_earlier() {
-    if (CourseLog::replays_here()) return;  // the run has continued after them
+    if (CheckpointLog::replays_here()) return;  // the run has continued after them
     for (; checked_ + 1 < tasks_.size(); ++checked_) {
       for (const auto& task : std::exchange(tasks_[checked_], {})) training_.executor().wait(task);
       const std::lock_guard lock(shared_->mutex);
@@ -278,7 +278,7 @@ class Recorder::EvaluatedRows {
     return ended;
   }
 
-  bool take_up(const Evaluated& before) {
+  bool restore(const Evaluated& before) {
     {
       const std::lock_guard lock(shared_->mutex);
       if (shared_->all.size() != before.entries.size()) return false;
@@ -308,7 +308,7 @@ class Recorder::EvaluatedRows {
       latest_index = index;
     }
 
-    void store_and_tell(std::size_t index, const Evaluation& evaluation) {
+    void store_and_notify(std::size_t index, const Evaluation& evaluation) {
       store(index, evaluation);
       const std::lock_guard lock(call);
       if (on_evaluated) on_evaluated();
@@ -357,12 +357,12 @@ void Recorder::EvaluatedRows::evaluate(std::size_t index) {
     training_.measure_spread(asked.own.models, [shared = shared_, row = asked.row](double spread) {
       shared->note({row.step, row.time, evaluated_consensus_distance_name, spread});
     });
-    if (asked.own.evaluated == OwnModels::each) return evaluate_each(asked.own.models, index);
+    if (asked.own.evaluated == IndividualModels::each) return evaluate_each(asked.own.models, index);
   }
   if (!asked.recalibration.empty())
     for (ModelStatePtr& model : asked.models) model = training_.recalibrated(model, asked.recalibration);
   const auto done = [shared = shared_, index](const Evaluation& evaluation) {
-    shared->store_and_tell(index, evaluation);
+    shared->store_and_notify(index, evaluation);
   };
   keep({training_.evaluate(std::move(asked.models), done)});
 }
@@ -386,7 +386,7 @@ void Recorder::EvaluatedRows::evaluate_each(const std::vector<WeightedState>& mo
         if (--parts->missing > 0) return;
         for (const auto& part : parts->all) whole.push_back(*part);
       }
-      shared->store_and_tell(index, mean_of(whole));
+      shared->store_and_notify(index, mean_of(whole));
     };
     tasks.push_back(training_.evaluate({models[i].state}, done));
   }
@@ -398,7 +398,7 @@ class Recorder::ModelsByStep {
  public:
   explicit ModelsByStep(int workers) : workers_(workers) {}
 
-  void add(OwnModel&& model) {
+  void add(WorkerModel&& model) {
     const Rank worker = model.worker;
     open_[model.step].insert_or_assign(worker, std::move(model));
   }
@@ -406,7 +406,7 @@ class Recorder::ModelsByStep {
   void end(Rank worker) { ended_.insert(worker); }
 
   // The models of the earliest step, by worker, if it is complete (`at_the_end`: in any case).
-  std::optional<std::map<Rank, OwnModel>> take_first(bool at_the_end = false) {
+  std::optional<std::map<Rank, WorkerModel>> take_first(bool at_the_end = false) {
     if (open_.empty()) return std::nullopt;
     const auto& models = open_.begin()->second;
     const auto is_missing = [&](Rank worker) { return !models.contains(worker) && !ended_.contains(worker); };
@@ -418,7 +418,7 @@ class Recorder::ModelsByStep {
  private:
   int workers_;
   std::set<Rank> ended_;
-  std::map<Step, std::map<Rank, OwnModel>> open_;
+  std::map<Step, std::map<Rank, WorkerModel>> open_;
 };
 
 // Measures models and gradients along a run, beside the evaluations, as often as the plan says.
@@ -465,14 +465,14 @@ class Recorder::ModelMeasurements {
   // The workers' own models; their distance from their mean is measured once a step is complete.
   bool wants_worker_models(Step step) const { return plan_.consensus_distance && is_due(step); }
 
-  void add_worker_model(OwnModel&& model) {
+  void add_worker_model(WorkerModel&& model) {
     worker_models_.add(std::move(model));
-    take_in_worker_models();
+    add_worker_models();
   }
 
   void end(Rank worker) { worker_models_.end(worker); }
 
-  void take_in_worker_models() {
+  void add_worker_models() {
     while (const auto models = worker_models_.take_first()) {
       Publication all = as_publication(*models);
       training_.measure_spread(std::move(all.own.models),
@@ -511,13 +511,13 @@ class Recorder::ModelMeasurements {
   std::vector<std::tuple<Step, Time, ModelStatePtr>> to_be_measured_{};  // deferred
 };
 
-void ModelsByTime::add(OwnModel&& model) {
+void ModelsByTime::add(WorkerModel&& model) {
   OfWorker& of = of_[model.worker];
   of.reached = multiple_of(model.time);
   of.models.push_back(std::move(model));
 }
 
-std::optional<std::map<Rank, OwnModel>> ModelsByTime::take_first() {
+std::optional<std::map<Rank, WorkerModel>> ModelsByTime::take_first() {
   const Time due{next_ * every_};
   for (const Rank worker : Ranks(workers_)) {
     auto& [models, reached, has_ended] = of_[worker];
@@ -529,10 +529,10 @@ std::optional<std::map<Rank, OwnModel>> ModelsByTime::take_first() {
     }
     return std::nullopt;
   }
-  std::map<Rank, OwnModel> first;
+  std::map<Rank, WorkerModel> first;
   Time latest{};
   for (const Rank worker : Ranks(workers_)) {
-    const OwnModel& model = of_[worker].models.front();
+    const WorkerModel& model = of_[worker].models.front();
     first.emplace(worker, model);
     latest = std::max(latest, model.time);
   }
@@ -540,10 +540,10 @@ std::optional<std::map<Rank, OwnModel>> ModelsByTime::take_first() {
   return first;
 }
 
-std::vector<OwnModel> ModelsByTime::take_all() {
-  std::vector<OwnModel> all;
+std::vector<WorkerModel> ModelsByTime::take_all() {
+  std::vector<WorkerModel> all;
   for (const Rank worker : Ranks(workers_))
-    for (OwnModel& model : std::exchange(of_[worker].models, {})) all.push_back(std::move(model));
+    for (WorkerModel& model : std::exchange(of_[worker].models, {})) all.push_back(std::move(model));
   return all;
 }
 
@@ -552,9 +552,9 @@ Recorder::Recorder(Options options, Training& training)
       training_(training),
       evaluated_(std::make_unique<EvaluatedRows>(training)),
       measurements_(std::make_unique<ModelMeasurements>(options_, training, evaluated_->sink())),
-      own_models_(std::make_unique<ModelsByStep>(options_.workers)) {
+      individual_models_(std::make_unique<ModelsByStep>(options_.workers)) {
   if (options_.plan.every_duration > Duration{})
-    own_models_by_time_.emplace(options_.workers, options_.plan.every_duration);
+    individual_models_by_time_.emplace(options_.workers, options_.plan.every_duration);
 }
 
 Recorder::~Recorder() = default;
@@ -579,7 +579,7 @@ void Recorder::on_publish(const Publication& publication) {
     evaluated_->check_earlier();
   else
     evaluated_->check();
-  take_in(publication);
+  add_publication(publication);
   measurements_->publish(publication);
   if (options_.on_change) options_.on_change();
 }
@@ -595,46 +595,46 @@ void Recorder::on_step_gradient(Step step, Time time, const Gradient& gradient) 
 
 bool Recorder::wants_worker_models(Step step) const { return measurements_->wants_worker_models(step); }
 
-void Recorder::on_worker_model(OwnModel&& model) {
+void Recorder::on_worker_model(WorkerModel&& model) {
   const Training::AskedBy all(training_, ProcessSet::everywhere());
   measurements_->add_worker_model(std::move(model));
 }
 
-bool Recorder::wants_own_models(Step step) const {
-  if (own_models_by_time_) return true;  // on_own_model selects them by time
+bool Recorder::wants_individual_models(Step step) const {
+  if (individual_models_by_time_) return true;  // on_individual_model selects them by time
   const std::int64_t every = options_.plan.every_steps.value();
   return every > 0 && step.value() % every == 0;
 }
 
-void Recorder::on_own_model(OwnModel&& model) {
+void Recorder::on_individual_model(WorkerModel&& model) {
   const Training::AskedBy all(training_, ProcessSet::everywhere());
-  if (!own_models_by_time_)
-    own_models_->add(std::move(model));
-  else if (own_models_by_time_->wants(model.worker, model.time))
-    own_models_by_time_->add(std::move(model));
-  if (!options_.defer) take_in_own_models();
+  if (!individual_models_by_time_)
+    individual_models_->add(std::move(model));
+  else if (individual_models_by_time_->wants(model.worker, model.time))
+    individual_models_by_time_->add(std::move(model));
+  if (!options_.defer) add_individual_models();
 }
 
-void Recorder::on_own_models_end(Rank worker) {
+void Recorder::on_individual_models_end(Rank worker) {
   const Training::AskedBy all(training_, ProcessSet::everywhere());
-  own_models_->end(worker);
-  if (own_models_by_time_) own_models_by_time_->end(worker);
+  individual_models_->end(worker);
+  if (individual_models_by_time_) individual_models_by_time_->end(worker);
   measurements_->end(worker);
-  if (!options_.defer) take_in_own_models();
-  if (!options_.defer) measurements_->take_in_worker_models();
+  if (!options_.defer) add_individual_models();
+  if (!options_.defer) measurements_->add_worker_models();
 }
 
-std::vector<OwnModel> Recorder::take_own_models() {
-  if (own_models_by_time_) return own_models_by_time_->take_all();
-  std::vector<OwnModel> all;
-  while (auto models = own_models_->take_first(true))
+std::vector<WorkerModel> Recorder::take_individual_models() {
+  if (individual_models_by_time_) return individual_models_by_time_->take_all();
+  std::vector<WorkerModel> all;
+  while (auto models = individual_models_->take_first(true))
     for (auto& [worker, model] : *models) all.push_back(std::move(model));
   return all;
 }
 
-void Recorder::take_in_own_models() {
+void Recorder::add_individual_models() {
   const auto take_first = [this] {
-    return own_models_by_time_ ? own_models_by_time_->take_first() : own_models_->take_first();
+    return individual_models_by_time_ ? individual_models_by_time_->take_first() : individual_models_->take_first();
   };
   while (const auto models = take_first()) {
     Publication publication = as_publication(*models);
@@ -649,7 +649,7 @@ void Recorder::add(const MetricsRow& row, std::optional<double> consensus_distan
   evaluated_->insert(row, consensus_distance);
 }
 
-void Recorder::take_in(const Publication& publication) {
+void Recorder::add_publication(const Publication& publication) {
   const Step step = publication.step;
   const Time time = publication.time;
   newest_step_ = step;
@@ -728,7 +728,7 @@ void Recorder::finish() {
 
 Recorder::Evaluated Recorder::evaluated() const { return evaluated_->evaluated(); }
 
-bool Recorder::take_up(const Evaluated& before) { return evaluated_->take_up(before); }
+bool Recorder::restore(const Evaluated& before) { return evaluated_->restore(before); }
 
 bool Recorder::has_diverged() const { return evaluated_->has_diverged(); }
 

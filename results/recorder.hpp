@@ -103,18 +103,18 @@ class ModelsByTime {
 
   // Whether the worker's model at this moment is its first at or after some multiple.
   bool wants(Rank worker, Time now) const { return !is_over_ && multiple_of(now) > of_[worker].reached; }
-  void add(OwnModel&& model);  // requires wants()
+  void add(WorkerModel&& model);  // requires wants()
   void end(Rank worker) { of_[worker].has_ended = true; }
 
   // The next models by worker, if every worker has one.
-  std::optional<std::map<Rank, OwnModel>> take_first();
+  std::optional<std::map<Rank, WorkerModel>> take_first();
   // All remaining models, worker by worker.
-  std::vector<OwnModel> take_all();
+  std::vector<WorkerModel> take_all();
 
  private:
   struct OfWorker {
-    std::deque<OwnModel> models{};  // ascending in time
-    std::int64_t reached = 0;       // the multiple at or before the newest
+    std::deque<WorkerModel> models{};  // ascending in time
+    std::int64_t reached = 0;          // the multiple at or before the newest
     bool has_ended = false;
   };
   std::int64_t multiple_of(Time time) const { return time.time_since_epoch() / every_; }
@@ -173,27 +173,27 @@ class Recorder : public RunObserver {
   bool wants_step_gradient(Step step) const override;
   void on_step_gradient(Step step, Time time, const Gradient& gradient) override;
   bool wants_worker_models(Step step) const override;
-  void on_worker_model(OwnModel&& model) override;
-  bool wants_own_models(Step step) const override;
-  void on_own_model(OwnModel&& model) override;
-  void on_own_models_end(Rank worker) override;
+  void on_worker_model(WorkerModel&& model) override;
+  bool wants_individual_models(Step step) const override;
+  void on_individual_model(WorkerModel&& model) override;
+  void on_individual_models_end(Rank worker) override;
 
   // With `defer`, before finish(): takes this process's own models, and adds rows evaluated from all processes' models.
-  std::vector<OwnModel> take_own_models();
+  std::vector<WorkerModel> take_individual_models();
   void add(const MetricsRow& row, std::optional<double> consensus_distance);
   MetricsRow row_of(const Publication& publication) const;
 
   // Records the last publication, and waits for all evaluations. Throws what the arithmetic threw.
   void finish();
 
-  // Results of evaluations, for checkpoints. evaluated() requires that all requested evaluations have ended. take_up()
+  // Results of evaluations, for checkpoints. evaluated() requires that all requested evaluations have ended. restore()
   // restores them in a resumed run; false if that has not requested the same number.
   struct Evaluated {
     std::vector<Evaluation> entries{};  // in the order of the requests
     std::vector<Measurement> measurements{};
   };
   Evaluated evaluated() const;
-  bool take_up(const Evaluated& before);
+  bool restore(const Evaluated& before);
   bool has_diverged() const;
 
   // Everything recorded so far, without rows that are not evaluated yet.
@@ -212,8 +212,8 @@ class Recorder : public RunObserver {
     ModelsOfWorkers own{};                    // their distance from their mean is measured, if there are any
   };
 
-  void take_in(const Publication& publication);
-  void take_in_own_models();
+  void add_publication(const Publication& publication);
+  void add_individual_models();
   bool due(Step step, Time time) const;
   void record(Asked asked);
 
@@ -221,8 +221,8 @@ class Recorder : public RunObserver {
   Training& training_;
   std::unique_ptr<EvaluatedRows> evaluated_;
   std::unique_ptr<ModelMeasurements> measurements_;
-  std::unique_ptr<ModelsByStep> own_models_;
-  std::optional<ModelsByTime> own_models_by_time_;  // instead, if the plan goes by time
+  std::unique_ptr<ModelsByStep> individual_models_;
+  std::optional<ModelsByTime> individual_models_by_time_;  // instead, if the plan goes by time
   std::vector<StepRow> rows_;
   std::optional<Asked> last_;                   // the newest publication, if it is not recorded yet
   std::vector<ModelStatePtr> last_models_;      // of the newest publication, if parameters are kept

@@ -89,7 +89,7 @@ std::string run_label(const std::string& method, const std::vector<std::pair<std
   return label;
 }
 
-std::string work_kind(const TomlNode& resolved) {
+std::string timing_class(const TomlNode& resolved) {
   const TomlNode* training = resolved.find("training");
   if (!training) return {};
   TomlNode kind;

@@ -112,13 +112,13 @@ struct Run {
   std::vector<std::pair<std::string, std::string>> sweep{};         // swept keys and values
   std::vector<std::pair<std::string, std::string>> own_training{};  // the method's overrides of [training]
   std::uint64_t seed = 0;
-  std::string resolved_toml;  // the whole resolved configuration of this run alone
-  std::string hash;           // its configuration_hash; names the directory
-  std::string setting;        // hash without the method, and without times that are still to be measured: runs that
-                              // share it have the same delays
-  std::string course{};       // hash of the computation, without the names of experiment and method
-  std::string work_kind{};    // the text of work_kind()
-  bool is_trial = false;      // of tuning; not hashed
+  std::string resolved_toml;   // the whole resolved configuration of this run alone
+  std::string hash;            // its configuration_hash; names the directory
+  std::string setting;         // hash without the method, and without times that are still to be measured: runs that
+                               // share it have the same delays
+  std::string fingerprint{};   // hash of the computation, without the names of experiment and method
+  std::string timing_class{};  // the text of timing_class()
+  bool is_trial = false;       // of tuning; not hashed
 
   ClusterPlan cluster;
   TrainingPlan training;
@@ -133,8 +133,8 @@ struct Run {
   std::string solved{};                       // the target and result of a solved number of the method; empty: none
 
   // The step from which all workers behave alike (Traits).
-  std::optional<Step> same_course_from() const {
-    return cluster.data_of.empty() ? algorithm->traits().same_course_under(budget) : std::nullopt;
+  std::optional<Step> lockstep_from_step() const {
+    return cluster.data_of.empty() ? algorithm->traits().lockstep_under(budget) : std::nullopt;
   }
 };
 
@@ -150,7 +150,7 @@ std::string run_label(const std::string& method, const std::vector<std::pair<std
 
 // The part of a resolved configuration that decides how long this machine takes for a micro-batch: model and data set
 // with their settings, and the size of a micro-batch. Equal texts take about the same time.
-std::string work_kind(const TomlNode& resolved);
+std::string timing_class(const TomlNode& resolved);
 
 // Version of the program's results. It is part of every run's hash, so that outdated results are not reused. Raise it
 // with each change that alters the times, models or accounts of some run; changes of file formats belong to

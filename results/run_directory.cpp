@@ -459,7 +459,7 @@ std::string to_json(const RunMetadata& metadata) {
   json["end"] = iso_time(metadata.end);
   json["exit"] = metadata.exit;
   json["configuration_hash"] = metadata.hash;
-  json["course"] = metadata.course;
+  json["course"] = metadata.fingerprint;
   if (!metadata.call.empty()) json["call"] = metadata.call;
   if (metadata.measured_micro_batch_s) json["measured_micro_batch_s"] = *metadata.measured_micro_batch_s;
   if (metadata.measured_fit)

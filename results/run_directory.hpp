@@ -67,7 +67,7 @@ struct RunMetadata {
   std::chrono::system_clock::time_point end;
   std::string exit;                                // status of the run: finished, diverged, failed
   std::string hash;                                // of the resolved configuration
-  std::string course{};                            // hash of what the run computes (Run)
+  std::string fingerprint{};                       // hash of what the run computes (Run)
   std::string call{};                              // of the processes that shared it; empty: one process made it
   std::optional<double> measured_micro_batch_s{};  // cluster.micro_batch_s, if it was measured
   std::optional<LengthFit> measured_fit{};         // by lengths: how well they explain the times

@@ -16,7 +16,7 @@ using StudentsT = boost::math::students_t_distribution<double>;
 
 StudentsT students_t(std::size_t n) { return StudentsT(static_cast<double>(n - 1)); }
 
-double standard_error(const Statistics& values) { return values.std / std::sqrt(static_cast<double>(values.n)); }
+double standard_error_of(const Statistics& values) { return values.std / std::sqrt(static_cast<double>(values.n)); }
 
 // P(T > t), or the limit where nothing varies.
 double upper_tail(std::size_t n, double difference, double error) {
@@ -54,14 +54,15 @@ bool can_flip_signs(std::size_t n) {
 std::optional<Interval> interval_of_mean(std::span<const double> values, double confidence) {
   if (values.size() < 2) return {};
   const Statistics found = statistics(values);
-  const double half = boost::math::quantile(students_t(found.n), (1 + confidence) / 2) * standard_error(found);
+  const double half = boost::math::quantile(students_t(found.n), (1 + confidence) / 2) * standard_error_of(found);
   return Interval{found.mean - half, found.mean + half};
 }
 
 PairedDifference paired_difference(std::span<const double> differences) {
   const Statistics found = statistics(differences);
   PairedDifference result{.n = found.n, .mean = found.mean, .interval = interval_of_mean(differences)};
-  if (found.n > 1 && found.std > 0) result.t_p = 2 * upper_tail(found.n, std::abs(found.mean), standard_error(found));
+  if (found.n > 1 && found.std > 0)
+    result.t_p = 2 * upper_tail(found.n, std::abs(found.mean), standard_error_of(found));
   if (found.n > 1 && found.n <= most_sign_flips) result.sign_flip_p = sign_flip_p_of(differences);
   return result;
 }
@@ -81,7 +82,7 @@ std::optional<double> sign_flip_p(std::span<const double> values, double mean) {
 std::optional<double> equivalence_p(std::span<const double> differences, double margin) {
   if (differences.size() < 2) return {};
   const Statistics found = statistics(differences);
-  const double error = standard_error(found);
+  const double error = standard_error_of(found);
   return std::max(upper_tail(found.n, found.mean + margin, error), upper_tail(found.n, margin - found.mean, error));
 }
 

@@ -28,7 +28,7 @@ Server::Server(const RunContext& context, Rank rank)
     : Participant(context, rank),
       slice_(slice_of(context.cluster, rank)),
       reported_left_(context.cluster.servers().number_served_by(rank, size())),
-      is_told_of_(end_of_served(context.cluster), 0),
+      is_reported_(end_of_served(context.cluster), 0),
       version_of_(end_of_served(context.cluster)),
       sent_at_(end_of_served(context.cluster), start_time),
       is_listed_(end_of_served(context.cluster), 1),
@@ -79,8 +79,8 @@ ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& 
     const int left = workers_left();
     if (on_leave && left < reported_left_) {
       for (const Rank worker : served()) {
-        if (is_told_of_[worker] || !has_left(worker)) continue;
-        is_told_of_[worker] = 1;
+        if (is_reported_[worker] || !has_left(worker)) continue;
+        is_reported_[worker] = 1;
         --reported_left_;
         on_leave(worker);
       }
@@ -106,11 +106,11 @@ void Server::open(Message& compressed) {
 void Server::answer(Rank worker, Message& with_model) {
   constexpr std::ptrdiff_t most = std::numeric_limits<std::uint16_t>::max() - 1;
   OfPackets& packets = packets_of_[worker];
-  const auto told = packets.rejected.begin() + std::min(most, std::ssize(packets.rejected));
-  with_model.numbers.insert(with_model.numbers.end(), packets.rejected.begin(), told);
+  const auto sent_end = packets.rejected.begin() + std::min(most, std::ssize(packets.rejected));
+  with_model.numbers.insert(with_model.numbers.end(), packets.rejected.begin(), sent_end);
   with_model.numbers.push_back(static_cast<double>(packets.heard));
-  with_model.answers = static_cast<std::uint16_t>(1 + (told - packets.rejected.begin()));
-  packets.rejected.erase(packets.rejected.begin(), told);
+  with_model.answers = static_cast<std::uint16_t>(1 + (sent_end - packets.rejected.begin()));
+  packets.rejected.erase(packets.rejected.begin(), sent_end);
 }
 
 void Server::send_counted(Rank to, Message&& message, Slice part, Here at) {
@@ -176,14 +176,14 @@ std::optional<Step> Server::accept(const Message& message, const AcceptOptions& 
     return std::nullopt;
   }
   stale_in_a_row_ = 0;
-  Work kept = message.work();
+  BookedTime kept = message.work();
   kept.micro_batches -= options.copies;
   if (slice_.index == 0) context_.cluster.keep(rank_, kept, staleness);
   if (options.copies > 0) discard({.worker = message.from, .micro_batches = options.copies});
   return staleness;
 }
 
-void Server::note_steps(Rank worker, Step steps) {
+void Server::record_steps(Rank worker, Step steps) {
   steps_of_all_ += steps - std::exchange(steps_of_[worker], steps);
   version_ = step_ = Step{steps_of_all_.value() / size()};
   kept_total_ = steps_of_all_.value() * micro_batches();

@@ -80,12 +80,12 @@ class Server final : public Participant {
   // more. The server's step() is then the file's: one for M micro-batches of each worker, within the budget.
   void descend(const ModelStatePtr& to, std::int64_t micro_batches);
   // For methods whose workers step on their own: one has taken so many. The server's step is their mean, rounded down.
-  void note_steps(Rank worker, Step steps);
+  void record_steps(Rank worker, Step steps);
 
  private:
   friend void run_server(const RunContext& context, Rank rank, const std::function<void(Server&)>& program);
 
-  void discard(const Work& work) {
+  void discard(const BookedTime& work) {
     if (slice_.index == 0) context_.cluster.discard(rank_, work);
     row_.add({.planned = work.micro_batches});
   }
@@ -107,7 +107,7 @@ class Server final : public Participant {
 
   Slice slice_;                             // the part of the parameters that this server holds
   int reported_left_;                       // of those that it serves, except those whose leaving it has reported
-  ByRank<char> is_told_of_;                 // whose leaving it has reported
+  ByRank<char> is_reported_;                // whose leaving it has reported
   Step version_{};                          // `step_`, unless that counts workers' own steps
   ByRank<std::optional<Step>> version_of_;  // of the last model sent to each worker; none: nothing was sent yet
   ByRank<Time> sent_at_;                    // when that was

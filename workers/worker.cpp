@@ -17,7 +17,7 @@ Participant::Participant(const RunContext& context, Rank rank)
 
 Participant::~Participant() = default;
 
-void Participant::hear(Message& from_server) { compressed_messages_->hear(from_server); }
+void Participant::receive_answers(Message& from_server) { compressed_messages_->receive_answers(from_server); }
 
 Step Participant::file_step(Step ahead) const {
   const Step planned = step_ + ahead - added_steps_;
@@ -39,11 +39,11 @@ double Participant::learning_rate(Step ahead) const {
   return context_.learning_rate.at(Step{static_cast<Step::Rep>(position)});
 }
 
-bool Participant::budget_left(Judged judged) const {
-  if (judged != Judged::by_others && taken_ >= data_) return false;
-  if (judged == Judged::alone) return budget_left_at(now());
+bool Participant::budget_left(BudgetView judged) const {
+  if (judged != BudgetView::others && taken_ >= data_) return false;
+  if (judged == BudgetView::local) return budget_left_at(now());
   const Budget& budget = context_.budget;
-  if (judged == Judged::by_server) return !budget.seconds || to_seconds(now()) < *budget.seconds;
+  if (judged == BudgetView::server) return !budget.seconds || to_seconds(now()) < *budget.seconds;
   if (budget.steps && file_step() >= *budget.steps + extra_steps_) return false;
   if (!budget.seconds && !budget.samples && !budget.bytes) return true;
   const AgreedProgress agreed = agreed_.value_or(
@@ -121,7 +121,7 @@ void Participant::publish(Publication publication) {
   if (!is_heard()) return;
   if (average_ && publication.ensemble.empty() && publication.own.models.empty()) {
     if (publication.model == model_) publication.model = model();
-    publication.model = average_->take_in(publication.model, context_.training);
+    publication.model = average_->update(publication.model, context_.training);
   }
   publication.step = std::max(publication.step, file_step());
   publication.surplus_steps = static_cast<double>(surplus_) / micro_batches();
@@ -132,21 +132,22 @@ void Participant::publish(Publication publication) {
   context_.observer->on_publish(publication);
 }
 
-ModelStatePtr Participant::publish(OwnModel said) {
-  said.model = model();
+ModelStatePtr Participant::publish(WorkerModel published) {
+  published.model = model();
   if (context_.average) {
     if (!average_) average_ = std::make_unique<MovingAverage>(*context_.average, context_.initial_model);
-    said.model = average_->take_in(said.model, context_.training);
+    published.model = average_->update(published.model, context_.training);
   }
-  ModelStatePtr evaluated = said.model;
-  if (!context_.observer || !budget_left() || !context_.observer->wants_own_models(file_step())) return evaluated;
-  said.worker = rank_;
-  said.step = file_step();
-  said.time = now();
-  said.samples = kept_total_ * context_.samples_per_micro_batch;
-  said.bytes = context_.cluster.bytes_sent();
-  said.learning_rate = learning_rate();
-  context_.observer->on_own_model(std::move(said));
+  ModelStatePtr evaluated = published.model;
+  if (!context_.observer || !budget_left() || !context_.observer->wants_individual_models(file_step()))
+    return evaluated;
+  published.worker = rank_;
+  published.step = file_step();
+  published.time = now();
+  published.samples = kept_total_ * context_.samples_per_micro_batch;
+  published.bytes = context_.cluster.bytes_sent();
+  published.learning_rate = learning_rate();
+  context_.observer->on_individual_model(std::move(published));
   return evaluated;
 }
 
@@ -467,7 +468,7 @@ bool Worker::average_model(const Averaging& how, Here at) {
   recovery_.reset();
   if (!is_of_all) return budget_left_at(agreed.time);
   agree(agreed);
-  return budget_left(Judged::by_others);
+  return budget_left(BudgetView::others);
 }
 
 // A worker that has taken no steps has no difference.
@@ -485,13 +486,13 @@ bool Worker::average_compressed(const Averaging& how, Here at) {
   const CollectiveResult result = context_.cluster.perform(rank_, std::move(exchange), contribution, place);
   agree(result.agreement);
   if (result.packets) model_ = common_mean(mine, result.packets);
-  return budget_left(Judged::by_others);
+  return budget_left(BudgetView::others);
 }
 
 // All workers of a process share the mean; their own parts are added.
 ModelStatePtr Worker::common_mean(const SentDifference& mine, const SharedPackets& packets) {
   const auto derive = [&] { return compressed_average_->mean(mine, packets, size_); };
-  return compressed_average_->taken_up(mine, *context_.derived->get<ModelStatePtr>(packets, derive));
+  return compressed_average_->model_with(mine, *context_.derived->get<ModelStatePtr>(packets, derive));
 }
 
 // A threshold below the time of every micro-batch would let a budget of samples go on for ever.
@@ -536,7 +537,7 @@ bool Worker::receive_model(std::vector<double>& numbers, Here at) {
 bool Worker::receive_whole_model(std::vector<double>* numbers, Here at) {
   auto message = context_.cluster.receive(rank_, server(), never, {"receive_model", at});
   if (!message) return false;
-  if (message->answers > 0) hear(*message);
+  if (message->answers > 0) receive_answers(*message);
   kept_total_ = message->kept;
   if (model_) model_ = context_.training.adopt(model_, message->model);
   start_from(message->step);
@@ -544,7 +545,7 @@ bool Worker::receive_whole_model(std::vector<double>* numbers, Here at) {
   return message->kind != Message::Kind::last_model;
 }
 
-void Worker::take_up(const Message& from_server) {
+void Worker::adopt(const Message& from_server) {
   steps_are_versions_ = true;
   kept_total_ = from_server.kept;
   if (model_) {
@@ -572,7 +573,7 @@ bool Worker::receive_slices(Here at) {
     auto message =
         context_.cluster.receive(rank_, context_.cluster.server(static_cast<int>(shard)), never, {"receive_model", at});
     if (!message) return false;
-    if (message->answers > 0) hear(*message);
+    if (message->answers > 0) receive_answers(*message);
     slice_steps_[shard] = message->step;
     newest = std::max(newest, message->step);
     kept_total_ = message->kept;
@@ -620,7 +621,7 @@ void Worker::send_slices(const Gradient& gradient, Here at) {
 
 ReceivedMessage Worker::receive(const ReceiveOptions& which, Here at) {
   auto message = context_.cluster.receive(rank_, which.from, which.until, {"receive", at});
-  if (message && message->answers > 0) hear(*message);
+  if (message && message->answers > 0) receive_answers(*message);
   return message;
 }
 
@@ -633,7 +634,7 @@ void Worker::ask_server_for_model(Here at) {
     message = context_.cluster.receive(rank_, server(), never, {"ask_server_for_model", at});
   } while (message && (!message->has_model() || message->slice.count > 1));
   if (!message) return;  // it has ended, and takes no gradient any more
-  if (message->answers > 0) hear(*message);
+  if (message->answers > 0) receive_answers(*message);
   has_last_model_ |= message->kind == Message::Kind::last_model;
   kept_total_ = message->kept;
   if (model_) model_ = context_.training.adopt(model_, message->model);

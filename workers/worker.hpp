@@ -1,7 +1,7 @@
 // A worker as algorithms see it, with its own clock, model and progress: the same on both clusters.
 //
 // A worker that loses its state in an outage (workers/time/outages.hpp) takes the newest model and computes the
-// micro-batch again. Algorithms do not notice, unless they keep the worker's work in variables (LostWithState). The
+// micro-batch again. Algorithms do not notice, unless they keep the worker's work in variables (ResetOnOutage). The
 // newest model is
 // - that of the last agreement: the last step along an all-reduce, average, group's average, or broadcast, with the
 //   moments of that time, as a copy made then has them. Local steps since then are lost: they count as dropped and
@@ -35,7 +35,7 @@ namespace syncopate {
 
 // Derives a value of gathered ones once per process: with thousands of simulated workers, each doing it alone would
 // cost more than the rest of the run.
-class DerivedOnce {
+class PerProcessCache {
  public:
   // The value that `derive` gave for `gathered` at the first call. Only the last one is kept, until the next gather.
   template <typename Value, typename Gathered, typename Derive>
@@ -85,7 +85,7 @@ struct RunContext {
   std::shared_ptr<const Compressor> compressor{};  // of sums of gradients; null: they are dense
   Compressors average_compressors{};               // of averages of models; empty: they are dense
   Compressors message_compressors{};  // of gradients, or differences, that workers send to servers; empty: dense
-  std::shared_ptr<DerivedOnce> derived = std::make_shared<DerivedOnce>();  // of the workers of this process
+  std::shared_ptr<PerProcessCache> derived = std::make_shared<PerProcessCache>();  // of the workers of this process
 };
 
 // Who clips gradients where the run clips them and there is a server.
@@ -110,12 +110,12 @@ struct StepOptions {
 // A call without options brings none onto the stacks of thousands of workers.
 inline constexpr StepOptions usual_step{};
 
-// Who judges whether budget is left.
-enum class Judged {
-  together,   // all workers alike, by what they agreed on in the last collective
-  alone,      // this worker by its own clock, as if all had taken as many steps: ends a long round of local steps
-  by_others,  // the others, who go on when this worker's own data are used up
-  by_server,  // a server, which counts everybody's work: here its own data and the clock alone end a worker's
+// Whose view decides whether budget is left.
+enum class BudgetView {
+  agreed,  // all workers alike, by what they agreed on in the last collective
+  local,   // this worker by its own clock, as if all had taken as many steps: ends a long round of local steps
+  others,  // the others, who go on when this worker's own data are used up
+  server,  // a server, which counts everybody's work: here its own data and the clock alone end a worker's
 };
 
 // Who draws a random number.
@@ -158,7 +158,7 @@ class Participant {
 
   // False once the budget is used up, or this worker's own data are. All workers get the same answer after the same
   // collective: time, samples and bytes are those of the last agreement.
-  bool budget_left(Judged judged = Judged::together) const;
+  bool budget_left(BudgetView judged = BudgetView::agreed) const;
   // Optimizer steps that the budget still allows; very large if it is not counted in steps.
   Step steps_left() const {
     if (!context_.budget.steps) return Step{std::numeric_limits<Step::Rep>::max() / 2};
@@ -229,7 +229,7 @@ class Participant {
   // "This is my model now", for methods in which nobody has that of all: every worker says so after each step, and the
   // observer decides whether to evaluate. It costs no time on either clock. Give `weight` and `evaluated`; the rest is
   // filled in. Returns the model to evaluate: the worker's, or, where the run asks for it, their moving average.
-  ModelStatePtr publish(OwnModel said);
+  ModelStatePtr publish(WorkerModel published);
 
   // Ends the run with the time and this reason.
   [[noreturn]] void fail(const std::string& why) const;
@@ -237,13 +237,13 @@ class Participant {
  protected:
   ~Participant();
   // Takes a server's answers to this worker's packets from its message.
-  [[gnu::noinline]] void hear(Message& from_server);
+  [[gnu::noinline]] void receive_answers(Message& from_server);
   // Whether its publications are of the global model.
   bool is_heard() const {
     const bool is_server = rank_.value == size_;
     return context_.observer && (rank_.value == 0 || (is_server && !context_.cluster.servers().hold_slices()));
   }
-  // Judged::alone, at this time.
+  // BudgetView::local, at this time.
   bool budget_left_at(Time time) const;
   // Steps done, or so many more, in steps of the experiment file, rounded down.
   Step file_step(Step ahead = {}) const;
@@ -279,7 +279,7 @@ class Participant {
 inline Rank Participant::server() const { return context_.cluster.servers().server_of(rank_, size_); }
 
 template <typename Value>
-class LostWithState;
+class ResetOnOutage;
 class CompressedSum;
 class CompressedAverage;
 struct SentDifference;
@@ -424,7 +424,7 @@ class Worker final : public Participant {
   // The same from a server that holds the whole model, with the numbers that came along.
   bool receive_model(std::vector<double>& numbers, Here at = Here::current());
   // Adopts a message of `receive` with the server's step, where the server sends models or slices unasked.
-  void take_up(const Message& from_server);
+  void adopt(const Message& from_server);
   // Sends a step's sum over M micro-batches, labelled with the step of the model it was computed at; with several
   // servers to each its slice. Where the run clips gradients, it is clipped first (Training::clipped): weights and
   // means are the server's. A part of a code is not clipped.
@@ -448,7 +448,7 @@ class Worker final : public Participant {
     std::int64_t restarts = 0;
   };
   template <typename Value>
-  friend class LostWithState;
+  friend class ResetOnOutage;
 
   bool data_left() const { return taken_ < data_; }
   std::optional<Gradient> compute_slot(const MicroBatch& slot, const MicroBatch& samples, const Deadline& deadline);
@@ -503,11 +503,11 @@ class Worker final : public Participant {
   std::optional<Recovery> recovery_;                       // where state may be lost: from the first local step on
 };
 
-// A method's variable that an outage resets to Value(): `LostWithState<Step> taken(worker);`. The worker outlives it.
+// A method's variable that an outage resets to Value(): `ResetOnOutage<Step> taken(worker);`. The worker outlives it.
 template <typename Value>
-class LostWithState {
+class ResetOnOutage {
  public:
-  explicit LostWithState(const Worker& worker, Value value = Value())
+  explicit ResetOnOutage(const Worker& worker, Value value = Value())
       : worker_(worker), losses_(worker.states_lost_), value_(std::move(value)) {}
 
   Value& operator*() {

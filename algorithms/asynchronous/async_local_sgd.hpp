@@ -27,7 +27,7 @@ namespace syncopate {
 
 struct AsyncLocalOptions {
   Step local_steps{1};                           // H
-  std::optional<DynamicSteps> steps_by_speed{};  // none: all take H
+  std::optional<DynamicSteps> dylu{};            // none: all take H
   std::shared_ptr<const ServerUpdate> update{};  // null: the plain step of rate 1
   DifferenceWeight weight{};
   std::optional<Step> maximum_staleness{};  // none: no difference is dropped
@@ -45,22 +45,22 @@ class AsyncLocalSgd : public Algorithm {
 
   void serve(Server& server) const override {
     UpdateState state;
-    StepsBySpeed steps(options_.steps_by_speed, options_.local_steps, server.size());
+    Dylu steps(options_.dylu, options_.local_steps, server.size());
     std::vector<Rank> in_window;
     const auto take = [&](const Message& difference) {
       in_window.push_back(difference.from);
-      steps.take_in(difference, server.micro_batches());
+      steps.add(difference, server.micro_batches());
       if (const auto staleness = server.accept(difference, {.maximum_staleness = options_.maximum_staleness}))
         options_.update->take(server, difference, options_.weight.of(*staleness, server.size()), state);
     };
-    for (const Rank worker : Ranks(server.size())) server.send_model(worker, steps.to_tell(worker));
+    for (const Rank worker : Ranks(server.size())) server.send_model(worker, steps.numbers_for(worker));
     while (const auto first = server.receive_until_all_left()) {
       const Time end = later(server.now(), options_.grace);
       take(*first);
       while (server.now() < end && server.budget_left() && server.workers_left(in_window) > std::ssize(in_window))
         if (const auto next = server.receive(end)) take(*next);
       if (!server.budget_left()) return;
-      for (const Rank worker : in_window) server.send_model(worker, steps.to_tell(worker));
+      for (const Rank worker : in_window) server.send_model(worker, steps.numbers_for(worker));
       in_window.clear();
     }
     options_.update->end(server, state);
@@ -90,7 +90,7 @@ class AsyncLocalSgd : public Algorithm {
 
   // The clock decides who sends the differences, but not how many: each has H steps. The last one is not answered.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
-    if (options_.steps_by_speed || options_.maximum_staleness || options_.grace > Duration{}) return std::nullopt;
+    if (options_.dylu || options_.maximum_staleness || options_.grace > Duration{}) return std::nullopt;
     const std::int64_t of_update = options_.update->differences() * options_.local_steps.value();
     const std::int64_t updates = (input.workers * input.steps.value() + of_update - 1) / of_update;
     const std::int64_t differences = updates * options_.update->differences();
@@ -101,16 +101,16 @@ class AsyncLocalSgd : public Algorithm {
   }
 
  private:
-  DifferenceRounds rounds() const { return {options_.local_steps, options_.steps_by_speed, options_.moments}; }
+  DeltaExchange rounds() const { return {options_.local_steps, options_.dylu, options_.moments}; }
 
   AsyncLocalOptions options_;
 };
 
 inline std::unique_ptr<Algorithm> make_async_local_sgd(Settings& settings, const AlgorithmContext& context) {
   AsyncLocalOptions options;
-  const DifferenceRounds rounds = read_difference_rounds(settings, context);
+  const DeltaExchange rounds = read_delta_exchange(settings, context);
   options.local_steps = rounds.local_steps;
-  options.steps_by_speed = rounds.steps_by_speed;
+  options.dylu = rounds.dylu;
   options.update = make_server_update(settings.section({"update", "What the server makes of the differences."}),
                                       context.work.of(rounds.fewest_steps().value()));
   options.weight.by_workers = settings.choice({"rate_scaling", "What each difference is multiplied by."},

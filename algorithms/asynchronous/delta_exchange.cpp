@@ -14,12 +14,12 @@ bool server_has_ended(Worker& worker) {
   return worker.has_left(worker.server());
 }
 
-Message take_local_steps(Worker& worker, Step steps) {
+Message difference_after_local_steps(Worker& worker, Step steps) {
   ModelStatePtr start = worker.model();
-  Work work;
+  BookedTime work;
   Step taken{};
   do {
-    LostWithState<bool> has_state(worker, true);
+    ResetOnOutage<bool> has_state(worker, true);
     const Gradient gradient = worker.compute_step_gradient(Samples::in_turn);
     if (!*has_state) {  // it is the first from the server's newest model
       worker.discard(Gradient(nullptr, work.micro_batches, work.time));
@@ -31,7 +31,7 @@ Message take_local_steps(Worker& worker, Step steps) {
     worker.descend(gradient / worker.micro_batches());
     work.micro_batches += gradient.micro_batches();
     work.time += gradient.compute_time();
-  } while (++taken < steps && worker.budget_left(Judged::by_server) && !server_has_ended(worker));
+  } while (++taken < steps && worker.budget_left(BudgetView::server) && !server_has_ended(worker));
   const ModelStatePtr end = worker.model();
   const ModelStatePtr difference = end ? worker.combine({{1, start}, {-1, end}}, end) : nullptr;
   return Message::of_difference(worker.step(), difference, work);
@@ -144,16 +144,16 @@ double read_momentum(Settings& settings, std::optional<Stated<double>> fallback 
   return settings.number({"momentum", "Share of the last steps that the next one keeps (beta)."}, below_one, fallback);
 }
 
-std::unique_ptr<const ServerUpdate> read_plain(Settings& settings, const WorkInBudget&) {
+std::unique_ptr<const ServerUpdate> read_plain(Settings& settings, const BudgetCheck&) {
   return make_nesterov_update(read_rate(settings, 1.0), 0);
 }
 
-std::unique_ptr<const ServerUpdate> read_nesterov(Settings& settings, const WorkInBudget&) {
+std::unique_ptr<const ServerUpdate> read_nesterov(Settings& settings, const BudgetCheck&) {
   const double rate = read_rate(settings);
   return make_nesterov_update(rate, read_momentum(settings));
 }
 
-std::unique_ptr<const ServerUpdate> read_delayed(Settings& settings, const WorkInBudget& differences) {
+std::unique_ptr<const ServerUpdate> read_delayed(Settings& settings, const BudgetCheck& differences) {
   DelayedNesterov options;
   options.rate = read_rate(settings);
   options.momentum = read_momentum(settings);
@@ -165,7 +165,7 @@ std::unique_ptr<const ServerUpdate> read_delayed(Settings& settings, const WorkI
   return make_delayed_nesterov_update(options);
 }
 
-std::unique_ptr<const ServerUpdate> read_buffered(Settings& settings, const WorkInBudget& differences) {
+std::unique_ptr<const ServerUpdate> read_buffered(Settings& settings, const BudgetCheck& differences) {
   Buffered options;
   options.size = static_cast<int>(
       settings.integer({"size", "How many differences make a step (K).", "differences"}, 1, 1'000'000));
@@ -196,7 +196,7 @@ Step DynamicSteps::at(double share_of_fastest, Step most) const {
   return std::max(minimum, Step{static_cast<Step::Rep>(whole)});
 }
 
-void StepsBySpeed::measure(Rank worker, std::int64_t steps, double seconds) {
+void Dylu::measure(Rank worker, std::int64_t steps, double seconds) {
   Pace& pace = pace_[worker];
   pace.steps += steps;
   pace.seconds += seconds;
@@ -207,25 +207,25 @@ void StepsBySpeed::measure(Rank worker, std::int64_t steps, double seconds) {
     if (pace_[other].steps_per_s > pace_[fastest_].steps_per_s) fastest_ = other;
 }
 
-void run_rounds(Worker& worker, const DifferenceRounds& rounds) {
-  std::vector<double> told;
-  while (worker.receive_model(told)) {
+void run_rounds(Worker& worker, const DeltaExchange& rounds) {
+  std::vector<double> numbers;
+  while (worker.receive_model(numbers)) {
     const Time begun = worker.now();
     if (rounds.moments == StatePolicy::reset) worker.set_model(worker.model(), StatePolicy::reset);
-    const Step steps = told.empty() ? rounds.local_steps : Step{static_cast<Step::Rep>(told.front())};
-    Message difference = take_local_steps(worker, steps);
-    if (!told.empty()) difference.numbers = {to_seconds(worker.now() - begun)};
+    const Step steps = numbers.empty() ? rounds.local_steps : Step{static_cast<Step::Rep>(numbers.front())};
+    Message difference = difference_after_local_steps(worker, steps);
+    if (!numbers.empty()) difference.numbers = {to_seconds(worker.now() - begun)};
     worker.send(worker.server(), std::move(difference));
   }
 }
 
-Forecast predict_rounds(const DifferenceRounds& rounds, const RoundCosts& costs, const PredictionInput& input) {
+Forecast predict_rounds(const DeltaExchange& rounds, const RoundCosts& costs, const PredictionInput& input) {
   const auto most = static_cast<double>(rounds.local_steps.value());
   Forecast forecast = predict_own_pace({costs.around_s / most, costs.on_link_s / most}, input);
   if (forecast.predictions.empty()) return forecast;
   const auto steps_of = [&](double step_s, double fastest_s) {
-    if (!rounds.steps_by_speed) return most;
-    return static_cast<double>(rounds.steps_by_speed->at(fastest_s / step_s, rounds.local_steps).value());
+    if (!rounds.dylu) return most;
+    return static_cast<double>(rounds.dylu->at(fastest_s / step_s, rounds.local_steps).value());
   };
   const std::vector<double> step_times = mean_steps(input);
   const auto in_region = step_times.size() / static_cast<std::size_t>(costs.regions);
@@ -251,12 +251,12 @@ Forecast predict_rounds(const DifferenceRounds& rounds, const RoundCosts& costs,
   return forecast;
 }
 
-DifferenceRounds read_difference_rounds(Settings& settings, const AlgorithmContext& context) {
-  DifferenceRounds rounds;
+DeltaExchange read_delta_exchange(Settings& settings, const AlgorithmContext& context) {
+  DeltaExchange rounds;
   rounds.local_steps =
       settings.integer({"local_steps", "Local steps from a model to the difference (H).", "steps"}, 1, 1'000'000'000);
   rounds.local_steps = context.work.of(context.workers).check(settings, "local_steps", rounds.local_steps.value());
-  rounds.steps_by_speed = read_dynamic_steps(settings, rounds.local_steps);
+  rounds.dylu = read_dynamic_steps(settings, rounds.local_steps);
   return rounds;
 }
 
@@ -279,7 +279,7 @@ std::unique_ptr<const ServerUpdate> make_buffered_update(const Buffered& options
 
 std::span<const ServerUpdateRow> server_updates() { return rows; }
 
-std::unique_ptr<const ServerUpdate> make_server_update(Settings settings, const WorkInBudget& differences) {
+std::unique_ptr<const ServerUpdate> make_server_update(Settings settings, const BudgetCheck& differences) {
   const auto* const row = settings.row({"name", "What the server makes of a difference."}, rows);
   if (!row)  // their keys follow from it, and are no faults of their own
     for (const std::string_view key : {"rate", "momentum", "every", "share", "size", "reduce"})

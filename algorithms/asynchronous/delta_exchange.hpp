@@ -40,18 +40,17 @@ struct DynamicSteps {
 
 // Measured speeds: seconds of a worker's own clock from the model to the last local step. Delays, pauses and outages
 // count; messages do not.
-class StepsBySpeed {
+class Dylu {
  public:
-  StepsBySpeed(const std::optional<DynamicSteps>& rule, Step most, int workers)
-      : rule_(rule), most_(most), pace_(workers) {}
+  Dylu(const std::optional<DynamicSteps>& rule, Step most, int workers) : rule_(rule), most_(most), pace_(workers) {}
 
   // The number of steps that goes along with a worker's next model; nothing without a rule.
-  std::vector<double> to_tell(Rank worker) const {
+  std::vector<double> numbers_for(Rank worker) const {
     if (!rule_) return {};
     return {static_cast<double>(of(worker).value())};
   }
   // Measures a difference by the seconds that came along; steps have so many micro-batches.
-  void take_in(const Message& difference, int micro_batches) {
+  void add(const Message& difference, int micro_batches) {
     if (rule_) measure(difference.from, difference.work().micro_batches / micro_batches, difference.numbers.front());
   }
 
@@ -77,17 +76,17 @@ class StepsBySpeed {
 
 // Rounds of asynchronous local training: a worker takes its server's newest model, takes local steps, and sends the
 // difference start - end, again and again. Moments, schedules, lost states, used-up data: async_local_sgd.hpp.
-struct DifferenceRounds {
-  Step local_steps{1};                           // H
-  std::optional<DynamicSteps> steps_by_speed{};  // none: all take H
-  StatePolicy moments = StatePolicy::keep;       // of a worker's optimizer, at each round's start; or reset
+struct DeltaExchange {
+  Step local_steps{1};                      // H
+  std::optional<DynamicSteps> dylu{};       // none: all take H
+  StatePolicy moments = StatePolicy::keep;  // of a worker's optimizer, at each round's start; or reset
 
   // The fewest steps of a difference, unless its worker's data are used up.
-  Step fewest_steps() const { return steps_by_speed ? steps_by_speed->minimum : local_steps; }
+  Step fewest_steps() const { return dylu ? dylu->minimum : local_steps; }
 };
 
 // A worker's whole life.
-void run_rounds(Worker& worker, const DifferenceRounds& rounds);
+void run_rounds(Worker& worker, const DeltaExchange& rounds);
 
 // Its pace: a cycle is H local steps, the difference and the next model; with `steps_by_speed` fewer steps, by the
 // fastest worker of the server.
@@ -96,10 +95,10 @@ struct RoundCosts {
   double on_link_s = 0;  // for which the longer of them occupies the server's link; a lower bound where this is not 0
   int regions = 1;       // equally large groups of consecutive ranks with a server of their own
 };
-Forecast predict_rounds(const DifferenceRounds& rounds, const RoundCosts& costs, const PredictionInput& input);
+Forecast predict_rounds(const DeltaExchange& rounds, const RoundCosts& costs, const PredictionInput& input);
 
 // The keys `local_steps`, `steps_by_speed` = "no" | "up" | "down" and `minimum_steps`; and the key `moments`.
-DifferenceRounds read_difference_rounds(Settings& settings, const AlgorithmContext& context);
+DeltaExchange read_delta_exchange(Settings& settings, const AlgorithmContext& context);
 StatePolicy read_moments_of_rounds(Settings& settings);
 
 // The state that a server keeps between two differences.
@@ -161,11 +160,11 @@ std::unique_ptr<const ServerUpdate> make_buffered_update(const Buffered& options
 struct ServerUpdateRow {
   std::string_view name;      // `name = ...` in TOML
   std::string_view sentence;  // what it does
-  std::unique_ptr<const ServerUpdate> (*make)(Settings& settings, const WorkInBudget& differences);
+  std::unique_ptr<const ServerUpdate> (*make)(Settings& settings, const BudgetCheck& differences);
 };
 std::span<const ServerUpdateRow> server_updates();
 
 // Reads a table such as { name = "nesterov", rate = 0.07, momentum = 0.9 }. Never null.
-std::unique_ptr<const ServerUpdate> make_server_update(Settings settings, const WorkInBudget& differences);
+std::unique_ptr<const ServerUpdate> make_server_update(Settings settings, const BudgetCheck& differences);
 
 }  // namespace syncopate

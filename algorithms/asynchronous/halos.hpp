@@ -43,7 +43,7 @@ namespace syncopate {
 
 struct HalosOptions {
   int regions = 1;  // of as many workers each
-  DifferenceRounds rounds{};
+  DeltaExchange rounds{};
   std::shared_ptr<const ServerUpdate> local_update{};   // null: the plain step of rate 1
   std::shared_ptr<const ServerUpdate> global_update{};  // null: the plain step of rate 1
   int merge_every = 1;                                  // K
@@ -99,7 +99,7 @@ class Halos : public Algorithm {
  private:
   void serve_workers(Server& server) const {
     UpdateState state;
-    StepsBySpeed steps(options_.rounds.steps_by_speed, options_.rounds.local_steps, server.size());
+    Dylu steps(options_.rounds.dylu, options_.rounds.local_steps, server.size());
     ModelStatePtr merged = server.model();  // after the last merge
     int differences = 0;                    // since then
     std::int64_t micro_batches = 0;         // that the global server has not been told of
@@ -107,7 +107,7 @@ class Halos : public Algorithm {
     const auto send_update = [&] {
       const ModelStatePtr model = server.model();
       const ModelStatePtr update = model ? server.combine({{1, merged}, {-1, model}}, model) : nullptr;  // U
-      const Work work{.micro_batches = std::exchange(micro_batches, 0)};
+      const BookedTime work{.micro_batches = std::exchange(micro_batches, 0)};
       server.send(server.server(), Message::of_difference(server.step(), update, work));
       is_answer_due = true;
     };
@@ -120,19 +120,19 @@ class Halos : public Algorithm {
       differences = 0;
       is_answer_due = false;
     };
-    server.send_model(Receivers::all, steps.to_tell(Rank{0}));  // nobody is measured yet
+    server.send_model(Receivers::all, steps.numbers_for(Rank{0}));  // nobody is measured yet
     while (const auto message = server.receive_until_all_left()) {
       if (message->from == server.server()) {
         merge(*message);
         continue;
       }
-      steps.take_in(*message, server.micro_batches());
+      steps.add(*message, server.micro_batches());
       server.accept(*message);
       options_.local_update->take(server, *message, 1, state);
       micro_batches += message->work().micro_batches;
       if (++differences == options_.merge_every) send_update();
-      if (!server.budget_left(Judged::by_server)) return;
-      server.send_model(message->from, steps.to_tell(message->from));
+      if (!server.budget_left(BudgetView::server)) return;
+      server.send_model(message->from, steps.numbers_for(message->from));
     }
     options_.local_update->end(server, state);
     const auto has_global_server = [&] { return !server.has_left(server.server()); };
@@ -164,11 +164,11 @@ inline std::unique_ptr<Algorithm> make_halos(Settings& settings, const Algorithm
                    fmt::format("must divide the number of workers, {}: all regions have as many", context.workers));
     options.regions = 1;
   }
-  options.rounds = read_difference_rounds(settings, context);
+  options.rounds = read_delta_exchange(settings, context);
   options.rounds.moments = read_moments_of_rounds(settings);
   Settings local = settings.section({"local_update", "What a local server makes of its workers' differences."});
   // One region may be much faster than the others.
-  const WorkInBudget differences = context.work.of(options.rounds.fewest_steps().value());
+  const BudgetCheck differences = context.work.of(options.rounds.fewest_steps().value());
   options.local_update = make_server_update(local, differences);
   Settings global = settings.section({"global_update", "What the global server makes of what the local ones send."});
   options.merge_every = static_cast<int>(settings.integer(

@@ -37,11 +37,11 @@ namespace syncopate {
 // ends up with half of m and half of its new model.
 class PairExchanges {
  public:
-  PairExchanges(Worker& worker, Gossip& gossip, const TwoSides& sides)
+  PairExchanges(Worker& worker, Gossip& gossip, const Bipartition& bipartition)
       : worker_(worker),
         gossip_(gossip),
-        sides_(sides),
-        is_active_(sides.is_active(worker.rank())),
+        bipartition_(bipartition),
+        is_active_(bipartition.is_active(worker.rank())),
         sent_(worker),
         mixed_(worker) {}
 
@@ -90,10 +90,10 @@ class PairExchanges {
 
   // In the place of one that has stopped the next one that has not.
   std::optional<Rank> draw_partner() const {
-    const int count = sides_.partners(worker_.rank());
+    const int count = bipartition_.partners(worker_.rank());
     const int drawn = std::min(static_cast<int>(worker_.uniform(worker_.step()) * count), count - 1);
     for (int passed = 0; passed < count; ++passed) {
-      const Rank partner = sides_.partner(worker_.rank(), (drawn + passed) % count);
+      const Rank partner = bipartition_.partner(worker_.rank(), (drawn + passed) % count);
       if (!gossip_.has_stopped(partner)) return partner;
     }
     return std::nullopt;
@@ -127,17 +127,17 @@ class PairExchanges {
 
   Worker& worker_;
   Gossip& gossip_;
-  const TwoSides& sides_;
+  const Bipartition& bipartition_;
   bool is_active_;
   std::optional<Asked> asked_;
-  LostWithState<ModelStatePtr> sent_;  // to the one asked
-  LostWithState<ModelStatePtr> mixed_;
+  ResetOnOutage<ModelStatePtr> sent_;  // to the one asked
+  ResetOnOutage<ModelStatePtr> mixed_;
 };
 
 struct PairOptions {
   std::optional<Step> overlap_steps{};  // for how many steps an answer may be under way; none: for any number
-  std::shared_ptr<const TwoSides> sides = nullptr;  // null: even ranks and odd ones
-  OwnModels evaluated = OwnModels::mean;
+  std::shared_ptr<const Bipartition> bipartition = nullptr;  // null: even ranks and odd ones
+  IndividualModels evaluated = IndividualModels::mean;
 };
 
 class AdPsgd : public Algorithm {
@@ -145,10 +145,10 @@ class AdPsgd : public Algorithm {
   explicit AdPsgd(PairOptions options = {}) : options_(std::move(options)) {}
 
   void run(Worker& worker) const override {
-    const TwoSides by_parity = TwoSides::by_parity(worker.size());
-    const TwoSides& sides = options_.sides ? *options_.sides : by_parity;
+    const Bipartition by_parity = Bipartition::by_parity(worker.size());
+    const Bipartition& bipartition = options_.bipartition ? *options_.bipartition : by_parity;
     Gossip gossip(worker, options_.evaluated);
-    PairExchanges exchanges(worker, gossip, sides);
+    PairExchanges exchanges(worker, gossip, bipartition);
     while (worker.budget_left()) {
       exchanges.begin_step();
       Gradient sum;
@@ -162,8 +162,9 @@ class AdPsgd : public Algorithm {
       gossip.end_step();
     }
     exchanges.end();
-    gossip.stop(worker.rank() == Rank{0} ? sides.all_partners(Rank{0}) : std::vector<Rank>(),  // who else may wait
-                {.others_may_wait = true});
+    gossip.stop(
+        worker.rank() == Rank{0} ? bipartition.all_partners(Rank{0}) : std::vector<Rank>(),  // who else may wait
+        {.others_may_wait = true});
   }
 
   Traits traits() const override { return {.sends_to_neighbours = true, .exchanged_whole = models_of_neighbours}; }
@@ -201,8 +202,8 @@ inline std::unique_ptr<Algorithm> make_ad_psgd(Settings& settings, const Algorit
     settings.fault("graph", fmt::format("is for at most {} workers, found {}; left out, for any number",
                                         most_workers_of_graph, graph->workers()));
   } else if (graph && context.workers_known) {
-    if (auto sides = TwoSides::of(*graph))
-      options.sides = std::make_shared<TwoSides>(*std::move(sides));
+    if (auto bipartition = Bipartition::of(*graph))
+      options.bipartition = std::make_shared<Bipartition>(*std::move(bipartition));
     else
       settings.fault("graph", "must have two sides, within which no workers are linked (bipartite)");
   }
@@ -212,7 +213,7 @@ inline std::unique_ptr<Algorithm> make_ad_psgd(Settings& settings, const Algorit
            "steps", "it never waits"},
           0, most_steps))
     options.overlap_steps = Step{*overlap};
-  options.evaluated = read_own_models(settings);
+  options.evaluated = read_individual_models(settings);
   return std::make_unique<AdPsgd>(std::move(options));
 }
 

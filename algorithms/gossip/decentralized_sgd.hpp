@@ -26,7 +26,7 @@ namespace syncopate {
 class DecentralizedSgd : public Algorithm {
  public:
   // Without a graph: the ring.
-  explicit DecentralizedSgd(OwnModels evaluated = OwnModels::mean, GossipGraphPtr graph = nullptr)
+  explicit DecentralizedSgd(IndividualModels evaluated = IndividualModels::mean, GossipGraphPtr graph = nullptr)
       : evaluated_(evaluated), graph_(std::move(graph)) {}
 
   void run(Worker& worker) const override {
@@ -86,14 +86,14 @@ class DecentralizedSgd : public Algorithm {
 
   GossipGraphPtr graph_of(int workers) const { return graph_ ? graph_ : ring(workers); }
 
-  OwnModels evaluated_;
+  IndividualModels evaluated_;
   GossipGraphPtr graph_;
 };
 
 inline std::unique_ptr<Algorithm> make_decentralized_sgd(Settings& settings, const AlgorithmContext& context) {
   GossipGraphPtr graph = read_graph(settings, context, Mixing::doubly_stochastic,
                                     "Who mixes models with whom in each step; left out: the ring.");
-  return std::make_unique<DecentralizedSgd>(read_own_models(settings), std::move(graph));
+  return std::make_unique<DecentralizedSgd>(read_individual_models(settings), std::move(graph));
 }
 
 }  // namespace syncopate

@@ -26,11 +26,11 @@ ReceivedMessage Gossip::unless_last(ReceivedMessage message) {
 }
 
 void Gossip::stop(std::span<const Rank> listeners, const Ending& how, Worker::Here at) {
-  const bool leaves = worker_.budget_left(Judged::by_others);  // else it is used up for all
+  const bool leaves = worker_.budget_left(BudgetView::others);  // else it is used up for all
   Message own = Message::farewell();
   if (!leaves)
     own = Message::of_last_model(
-        worker_.step(), worker_.publish(OwnModel{.weight = how.weight, .evaluated = evaluated_}), {how.weight});
+        worker_.step(), worker_.publish(WorkerModel{.weight = how.weight, .evaluated = evaluated_}), {how.weight});
   if (worker_.rank() != Rank{0}) {
     if (!worker_.has_left(Rank{0})) worker_.send(Rank{0}, std::move(own), at);
     return;
@@ -62,10 +62,10 @@ WeightedState Gossip::mean(std::vector<WeightedState> terms) const {
   return {total, worker_.combine(terms)};
 }
 
-OwnModels read_own_models(Settings& settings) {
+IndividualModels read_individual_models(Settings& settings) {
   return settings.choice(
       {"evaluated", "Whether the average of all models is evaluated, or each worker's own and the results averaged."},
-      {{"average", OwnModels::mean}, {"own", OwnModels::each}}, OwnModels::mean);
+      {{"average", IndividualModels::mean}, {"own", IndividualModels::each}}, IndividualModels::mean);
 }
 
 }  // namespace syncopate

@@ -22,7 +22,8 @@ inline constexpr std::string_view models_of_neighbours =
 
 class Gossip {
  public:
-  explicit Gossip(Worker& worker, OwnModels evaluated = OwnModels::mean) : worker_(worker), evaluated_(evaluated) {
+  explicit Gossip(Worker& worker, IndividualModels evaluated = IndividualModels::mean)
+      : worker_(worker), evaluated_(evaluated) {
     declare_newest(worker.model());
   }
 
@@ -44,7 +45,7 @@ class Gossip {
     const ModelStatePtr others = others_newest_.lock();
     worker_.report_steps();
     if (others) declare_newest(others);  // steps alone make nothing that another worker has
-    if (worker_.budget_left()) worker_.publish(OwnModel{.weight = weight, .evaluated = evaluated_});
+    if (worker_.budget_left()) worker_.publish(WorkerModel{.weight = weight, .evaluated = evaluated_});
   }
 
   struct Ending {
@@ -66,12 +67,12 @@ class Gossip {
   void publish_mean(Message own, Worker::Here at);
 
   Worker& worker_;
-  OwnModels evaluated_;
+  IndividualModels evaluated_;
   std::weak_ptr<const ModelState> others_newest_;  // which the worker holds, where it may lose its state
   std::map<Rank, Message> last_;                   // of workers that have stopped
 };
 
 // Reads the key `evaluated`: "average" (default) or "own".
-OwnModels read_own_models(Settings& settings);
+IndividualModels read_individual_models(Settings& settings);
 
 }  // namespace syncopate

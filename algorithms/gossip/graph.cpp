@@ -484,9 +484,9 @@ void weigh(std::vector<WeightedLink>& links, int workers, LinkWeights rule) {
 }
 
 // From rank 0 on neighbours are of the other side, whichever way a link goes.
-std::optional<TwoSides> TwoSides::of(const GossipGraph& graph) {
-  TwoSides sides(graph.workers());
-  std::vector<Listed>& lists = sides.lists_;
+std::optional<Bipartition> Bipartition::of(const GossipGraph& graph) {
+  Bipartition bipartition(graph.workers());
+  std::vector<Listed>& lists = bipartition.lists_;
   lists.resize(static_cast<std::size_t>(graph.workers()));
   for (const Rank worker : Ranks(graph.workers()))
     for (const Rank other : graph.all_receivers(worker)) {
@@ -512,7 +512,7 @@ std::optional<TwoSides> TwoSides::of(const GossipGraph& graph) {
       next.push_back(partner);
     }
   }
-  return sides;
+  return bipartition;
 }
 
 }  // namespace syncopate

@@ -132,11 +132,13 @@ void weigh(std::vector<WeightedLink>& links, int workers, LinkWeights rule);
 
 // The two sides of a graph (bipartite), of which no two of a side are linked: of two workers who meet, an active one
 // asks and a passive one answers. Rank 0 is passive. By parity it costs nothing; of a graph a list of all links.
-class TwoSides {
+class Bipartition {
  public:
-  static TwoSides by_parity(int workers) { return TwoSides(workers); }  // all pairs of an even rank and an odd one
+  static Bipartition by_parity(int workers) {
+    return Bipartition(workers);
+  }  // all pairs of an even rank and an odd one
   // None where the graph has no two such sides.
-  static std::optional<TwoSides> of(const GossipGraph& graph);
+  static std::optional<Bipartition> of(const GossipGraph& graph);
 
   bool is_active(Rank worker) const { return lists_.empty() ? worker.value % 2 == 1 : lists_[at(worker)].is_active; }
 
@@ -162,7 +164,7 @@ class TwoSides {
     bool is_active = false;
     std::vector<Rank> partners{};
   };
-  explicit TwoSides(int workers) : workers_(workers) {}
+  explicit Bipartition(int workers) : workers_(workers) {}
   static std::size_t at(Rank worker) { return static_cast<std::size_t>(worker.value); }
 
   int workers_;

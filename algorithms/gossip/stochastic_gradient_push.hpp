@@ -38,7 +38,7 @@ struct PushOptions {
   enum class Overlap { paper, released };
   Step overlap_steps{0};  // tau; 0: every step waits for its message
   Overlap overlap = Overlap::paper;
-  OwnModels evaluated = OwnModels::mean;
+  IndividualModels evaluated = IndividualModels::mean;
   GossipGraphPtr graph = nullptr;  // null: one receiver in turn, 1, 2, 4, ... ranks further
 };
 
@@ -178,12 +178,12 @@ class StochasticGradientPush : public Algorithm {
     Worker& worker_;
     Gossip& gossip_;
     LinksOfWorker links_;
-    LostWithState<Weight> weight_;
+    ResetOnOutage<Weight> weight_;
     Step sent_{};
     Step begun_at_{};
     Step next_{};             // to be waited for
     std::set<Source> taken_;  // from there on: of faster workers, or without waiting
-    LostWithState<std::map<Source, WeightedState>> received_;
+    ResetOnOutage<std::map<Source, WeightedState>> received_;
   };
 
   // An eighth of what a worker has where nobody has left. With overlap messages under way hold back what it has not
@@ -235,7 +235,7 @@ inline std::unique_ptr<Algorithm> make_stochastic_gradient_push(Settings& settin
   options.graph =
       read_graph(settings, context, Mixing::column_stochastic,
                  "Who sends to whom; left out: one worker per exchange, 1, 2, 4, ... ranks further in turn.");
-  options.evaluated = read_own_models(settings);
+  options.evaluated = read_individual_models(settings);
   return std::make_unique<StochasticGradientPush>(options);
 }
 

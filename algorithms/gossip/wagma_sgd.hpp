@@ -45,7 +45,7 @@ struct WagmaOptions {
   Step global_every{11};  // tau; 0: never
   Divisor divisor = Divisor::paper;
   Order order = Order::step_first;
-  OwnModels evaluated = OwnModels::mean;
+  IndividualModels evaluated = IndividualModels::mean;
 };
 
 // Groups of S workers that change from round to round: the ranks which differ in one digit of base S, the digits taking
@@ -91,7 +91,7 @@ class WagmaSgd : public Algorithm {
   void run(Worker& worker) const override {
     const bool averages_first = options_.order == WagmaOptions::Order::average_first;
     while (worker.budget_left()) {
-      LostWithState<bool> has_state(worker, true);
+      ResetOnOutage<bool> has_state(worker, true);
       const Gradient gradient = worker.compute_step_gradient() / worker.micro_batches();
       if (!*has_state) worker.set_model(worker.model(), StatePolicy::reset);
       if (averages_first && worker.step() > Step{0}) average_in_group(worker);
@@ -99,12 +99,12 @@ class WagmaSgd : public Algorithm {
       worker.report_steps();
       if (!worker.budget_left()) break;
       if (!averages_first) average_in_group(worker);
-      worker.publish(OwnModel{.evaluated = options_.evaluated});
+      worker.publish(WorkerModel{.evaluated = options_.evaluated});
     }
-    const bool others_go_on = worker.budget_left(Judged::by_others);
+    const bool others_go_on = worker.budget_left(BudgetView::others);
     Message last = Message::farewell();
     if (!others_go_on)
-      last = Message::of_last_model(worker.step(), worker.publish(OwnModel{.evaluated = options_.evaluated}));
+      last = Message::of_last_model(worker.step(), worker.publish(WorkerModel{.evaluated = options_.evaluated}));
     last.step = worker.step();
     worker.send(Rank{worker.size()}, std::move(last));
   }
@@ -168,7 +168,7 @@ class WagmaSgd : public Algorithm {
 
     // A model that a worker brings to a round (a late one is answered at once), or its last one, or its farewell.
     void take(const Message& message) {
-      server_.note_steps(message.from, message.step);
+      server_.record_steps(message.from, message.step);
       workers_[message.from] = {.newest = message.model, .round = message.step, .brought = message.kind};
       if (message.kind != Message::Kind::model)
         --here_;
@@ -293,7 +293,7 @@ inline std::unique_ptr<Algorithm> make_wagma_sgd(Settings& settings, const Algor
   options.order = settings.choice(
       {"order", "Whether models are averaged after the step, or before it, its gradient being taken before both."},
       {{"step-first", Order::step_first}, {"average-first", Order::average_first}}, options.order);
-  options.evaluated = read_own_models(settings);
+  options.evaluated = read_individual_models(settings);
   return std::make_unique<WagmaSgd>(options);
 }
 

@@ -39,27 +39,27 @@ class AdaComm : public Algorithm {
   explicit AdaComm(const AdaCommOptions& options) : options_(options), rule_(options.period) {}
 
   void run(Worker& worker) const override {
-    Course course{rule_.first(), worker.learning_rate(), LostWithState<std::optional<double>>(worker),
-                  options_.interval_steps.value_or(0), options_.interval_s.value_or(0)};
+    State state{rule_.first(), worker.learning_rate(), ResetOnOutage<std::optional<double>>(worker),
+                options_.interval_steps.value_or(0), options_.interval_s.value_or(0)};
     while (worker.budget_left()) {
-      for (Step taken{}; taken < course.period && worker.budget_left(Judged::alone); ++taken) {
+      for (Step taken{}; taken < state.period && worker.budget_left(BudgetView::local); ++taken) {
         Gradient gradient = worker.compute_step_gradient() / worker.micro_batches();
         const bool is_first = worker.step() == Step{0};
-        const bool is_last = taken + 1 == course.period && worker.step() + 1 >= course.next_step;
-        if (is_first || is_last) course.last_loss = worker.loss(gradient);
-        if (is_first) *course.first_loss = course.last_loss;
+        const bool is_last = taken + 1 == state.period && worker.step() + 1 >= state.next_step;
+        if (is_first || is_last) state.last_loss = worker.loss(gradient);
+        if (is_first) *state.first_loss = state.last_loss;
         worker.descend(gradient);
       }
       worker.average_model({.policy = options_.policies.average, .weight = options_.policies.model_weight()});
       publish(worker, options_.policies);
-      if (worker.budget_left() && worker.step() >= course.next_step) begin_interval(worker, course);
+      if (worker.budget_left() && worker.step() >= state.next_step) begin_interval(worker, state);
     }
   }
 
   Traits traits() const override {
     return {.follows_values = true,
             .follows_clock = options_.interval_s.has_value(),
-            .judges_alone = true,
+            .judges_budget_locally = true,
             .publishes_rounds = true,
             .takes_data_in_turn = true,
             .averages_models = true,
@@ -86,10 +86,10 @@ class AdaComm : public Algorithm {
   };
 
   // Where a worker is in its training. All but its own losses are the same on all workers.
-  struct Course {
+  struct State {
     Step period;                                      // tau_l
     double first_rate;                                // eta_0
-    LostWithState<std::optional<double>> first_loss;  // of its first step
+    ResetOnOutage<std::optional<double>> first_loss;  // of its first step
     Step next_step;                                   // when an interval may begin; 0: after each average
     double next_s;                                    // and by the clock
     double last_loss = 0;                             // of the last step before it
@@ -97,24 +97,23 @@ class AdaComm : public Algorithm {
   };
 
   // By a clock only all together know whether one begins.
-  void begin_interval(Worker& worker, Course& course) const {
+  void begin_interval(Worker& worker, State& state) const {
     constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-    std::vector<double> mine = {course.last_loss};
-    if (!course.initial_loss) mine.push_back((*course.first_loss).value_or(unknown));
+    std::vector<double> mine = {state.last_loss};
+    if (!state.initial_loss) mine.push_back((*state.first_loss).value_or(unknown));
     if (options_.interval_s) mine.push_back(to_seconds(worker.now()));
     const Gathered all = *worker.all_gather(mine, [each = mine.size()](std::span<const double> numbers) {
       Gathered result{mean_of(numbers, 0, each), each > 1 ? mean_of(numbers, 1, each) : unknown, 0};
       for (std::size_t i = each - 1; i < numbers.size(); i += each) result.time_s = std::max(result.time_s, numbers[i]);
       return result;
     });
-    if (!course.initial_loss) course.initial_loss = all.first_loss;
-    if (options_.interval_s && all.time_s < course.next_s) return;
-    if (options_.interval_s) course.next_s = (std::floor(all.time_s / *options_.interval_s) + 1) * *options_.interval_s;
+    if (!state.initial_loss) state.initial_loss = all.first_loss;
+    if (options_.interval_s && all.time_s < state.next_s) return;
+    if (options_.interval_s) state.next_s = (std::floor(all.time_s / *options_.interval_s) + 1) * *options_.interval_s;
     if (options_.interval_steps)
-      course.next_step =
+      state.next_step =
           (worker.step().value() / options_.interval_steps->value() + 1) * options_.interval_steps->value();
-    course.period =
-        rule_.next(all.loss / *course.initial_loss, course.first_rate / worker.learning_rate(), course.period);
+    state.period = rule_.next(all.loss / *state.initial_loss, state.first_rate / worker.learning_rate(), state.period);
   }
 
   AdaCommOptions options_;

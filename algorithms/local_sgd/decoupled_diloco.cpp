@@ -23,7 +23,7 @@ class FragmentLearner {
   // Steps from the worker's model. Where an outage has taken that, it steps from the server's newest model, which
   // becomes the base, and asks which round is open.
   void take_local_step() {
-    LostWithState<bool> has_state(worker_, true);
+    ResetOnOutage<bool> has_state(worker_, true);
     const Gradient gradient = worker_.compute_step_gradient(Samples::in_turn);
     const bool had_state = *has_state;
     if (!had_state) begin_anew();
@@ -33,11 +33,11 @@ class FragmentLearner {
   }
 
   // Puts the fragments that the server has sent by now in the place of its own.
-  void take_up_fragments() {
+  void apply_fragments() {
     while (const auto news = worker_.receive({.from = server_, .until = worker_.now()})) {
       if (!news->numbers.empty()) open_ = OpenRound::from(news->numbers);
       if (!news->has_model()) continue;
-      worker_.take_up(*news);
+      worker_.adopt(*news);
       if (base_) base_ = worker_.with_slice(base_, news->model, news->slice);
       discard(progress_.receive(news->slice.index));
       if (open_) sync_s_ = to_seconds(worker_.now() - open_->last_ended);
@@ -57,7 +57,7 @@ class FragmentLearner {
   void leave() { discard(progress_.receive_all()); }
 
  private:
-  void discard(const Work& lost) {
+  void discard(const BookedTime& lost) {
     if (lost.micro_batches > 0) worker_.discard(Gradient(nullptr, lost.micro_batches, lost.time));
   }
 
@@ -71,7 +71,7 @@ class FragmentLearner {
   FragmentAnswer answer_of(int fragment) {
     const ModelStatePtr mine = worker_.model();
     return {.model = base_ ? worker_.combine({{1, base_}, {-1, mine}}, mine) : mine,
-            .work = progress_.tell(),
+            .work = progress_.report(),
             .micro_batches = progress_.micro_batches(fragment),
             .steps = progress_.steps(fragment),
             .sync_s = sync_s_};
@@ -169,9 +169,9 @@ GraceOptions read_grace(Settings settings) {
 
 void DecoupledDiLoCo::run(Worker& worker) const {
   FragmentLearner learner(worker, options_.fragments.count(), options_.minimum_steps, options_.workers_subtract());
-  while (worker.budget_left(Judged::by_server) && !worker.has_left(learner.server())) {
+  while (worker.budget_left(BudgetView::server) && !worker.has_left(learner.server())) {
     learner.take_local_step();
-    learner.take_up_fragments();
+    learner.apply_fragments();
     learner.answer_if_due();
   }
   learner.leave();
@@ -189,14 +189,14 @@ void DecoupledDiLoCo::serve(Server& server) const {
     const Time begun = std::max(round.begins, server.now());
     answers.wait_until(begun);
     answers.collect(options_.quorum.value_or(server.size()), never);
-    grace.note_quorum(to_seconds(server.now() - begun));
+    grace.record_quorum(to_seconds(server.now() - begun));
     answers.collect(server.size(), later(server.now(), from_seconds(grace.length_s())));
     const std::vector<FragmentAnswer> taken = answers.take();
     if (taken.empty()) return;  // all have left
 
     const AnswerTotals totals(taken, server.micro_batches());
-    grace.note_step(totals.slowest_step_s);
-    if (totals.slowest_sync_s) grace.note_sync(*totals.slowest_sync_s);
+    grace.record_step(totals.slowest_step_s);
+    if (totals.slowest_sync_s) grace.record_sync(*totals.slowest_sync_s);
     server.descend(stepped(server, fragment, taken, momentum), totals.micro_batches);
     server.publish();
     if (!server.budget_left()) return;
@@ -235,7 +235,7 @@ std::unique_ptr<Algorithm> make_decoupled_diloco(Settings& settings, const Algor
           Stated<std::int64_t>(context.workers, "the number of workers")))
     options.quorum = static_cast<int>(*quorum);
   options.fragments = read_fragments(settings, 1, context.parameters);
-  const WorkInBudget work = context.work.of(context.workers);
+  const BudgetCheck work = context.work.of(context.workers);
   if (const auto steps = settings.optional_integer(
           {"local_steps", "A round begins no sooner than steps / fragments of the step time after the one before (H).",
            "steps", "at the end of the one before"},
@@ -311,7 +311,7 @@ double GraceWindow::length_s() const {
   return std::min(options_.margin * std::max(0.0, spare_s), options_.longest_s);
 }
 
-void GraceWindow::take_in(double seconds, std::optional<double>& average) const {
+void GraceWindow::update_average(double seconds, std::optional<double>& average) const {
   average = average ? (1 - options_.averaging) * *average + options_.averaging * seconds : seconds;
 }
 

@@ -56,7 +56,7 @@ struct OpenRound {
 struct FragmentAnswer {
   Rank from{};
   ModelStatePtr model{};  // or a difference; null in time-only runs
-  Work work{};            // its steps since its last answer
+  BookedTime work{};      // its steps since its last answer
   // Since it received the fragment:
   std::int64_t micro_batches = 0;  // k
   Step steps{};                    // s
@@ -98,16 +98,20 @@ class GraceWindow {
  public:
   explicit GraceWindow(const GraceOptions& options) : options_(options) {}
 
-  void note_step(double seconds) { take_in(seconds, step_s_); }      // xi_step: a local step
-  void note_quorum(double seconds) { take_in(seconds, quorum_s_); }  // xi_quorum: from a round's start to its quorum
-  void note_sync(double seconds) { take_in(seconds, sync_s_); }      // xi_sync: from a round's end to workers' models
+  void record_step(double seconds) { update_average(seconds, step_s_); }  // xi_step: a local step
+  void record_quorum(double seconds) {
+    update_average(seconds, quorum_s_);
+  }  // xi_quorum: from a round's start to its quorum
+  void record_sync(double seconds) {
+    update_average(seconds, sync_s_);
+  }  // xi_sync: from a round's end to workers' models
 
   std::optional<double> step_s() const { return step_s_; }
   double length_s() const;
 
  private:
   // Inlined, GCC 12 takes an empty average for one that is read.
-  [[gnu::noinline]] void take_in(double seconds, std::optional<double>& average) const;
+  [[gnu::noinline]] void update_average(double seconds, std::optional<double>& average) const;
 
   GraceOptions options_;
   std::optional<double> step_s_, quorum_s_, sync_s_;  // none: nothing was noted yet
@@ -121,29 +125,29 @@ class FragmentProgress {
 
   int fragments() const { return static_cast<int>(since_.size()); }
 
-  void add_step(const Work& step) {
+  void add_step(const BookedTime& step) {
     for (Since& fragment : since_) {
       ++fragment.steps;
       fragment.micro_batches += step.micro_batches;
     }
-    untold_.push_back(step);
+    unreported_.push_back(step);
   }
 
   Step steps(int fragment) const { return of(fragment).steps; }                          // s, since it was received
   std::int64_t micro_batches(int fragment) const { return of(fragment).micro_batches; }  // k
 
   // The steps not told before.
-  Work tell() { return take_oldest(untold_.size()); }
+  BookedTime report() { return take_oldest(unreported_.size()); }
   // Replaces the fragment. Returns the lost steps: those not told that no fragment has any more.
-  Work receive(int fragment) {
+  BookedTime receive(int fragment) {
     since_[static_cast<std::size_t>(fragment)] = {};
     const auto in_oldest = std::ranges::max(since_, {}, &Since::steps).steps.value();
-    return take_oldest(untold_.size() - std::min(untold_.size(), static_cast<std::size_t>(in_oldest)));
+    return take_oldest(unreported_.size() - std::min(unreported_.size(), static_cast<std::size_t>(in_oldest)));
   }
   // Replaces all.
-  Work receive_all() {
+  BookedTime receive_all() {
     std::ranges::fill(since_, Since{});
-    return tell();
+    return report();
   }
 
  private:
@@ -153,18 +157,18 @@ class FragmentProgress {
   };
 
   const Since& of(int fragment) const { return since_[static_cast<std::size_t>(fragment)]; }
-  Work take_oldest(std::size_t steps) {
-    Work sum;
+  BookedTime take_oldest(std::size_t steps) {
+    BookedTime sum;
     for (; steps > 0; --steps) {
-      sum.micro_batches += untold_.front().micro_batches;
-      sum.time += untold_.front().time;
-      untold_.pop_front();
+      sum.micro_batches += unreported_.front().micro_batches;
+      sum.time += unreported_.front().time;
+      unreported_.pop_front();
     }
     return sum;
   }
 
   std::vector<Since> since_;
-  std::deque<Work> untold_;
+  std::deque<BookedTime> unreported_;
 };
 
 struct DecoupledOptions {

@@ -50,8 +50,8 @@ class DesLoc : public Algorithm {
   Traits traits() const override {
     return {.follows_clock = false,
             .cycle = schedule_.cycle(),
-            .same_course_from = 0,
-            .judges_alone = true,
+            .lockstep_from_step = 0,
+            .judges_budget_locally = true,
             .publishes_rounds = true,
             .takes_data_in_turn = true,
             .exchanged_whole = "moments are averaged as well, after steps of their own"};

@@ -34,9 +34,9 @@ class DropLocalSgd : public Algorithm {
     while (worker.budget_left()) {
       const Step period = period_->at(worker.step(), worker.learning_rate(), worker.steps_left());
       Time deadline = later(worker.now(), options_.threshold);
-      LostWithState<Step> taken(worker);
+      ResetOnOutage<Step> taken(worker);
       Step passed{};
-      while (passed < period && worker.budget_left(Judged::alone)) {
+      while (passed < period && worker.budget_left(BudgetView::local)) {
         if (options_.clock == DropLocalOptions::Clock::step) deadline = later(worker.now(), options_.threshold);
         const Gradient sum = compute_until(worker, deadline);
         const bool stops = options_.clock == DropLocalOptions::Clock::period && worker.now() >= deadline;

@@ -49,9 +49,9 @@ class DynamicAveraging : public Algorithm {
       worker.descend(worker.compute_step_gradient() / worker.micro_batches());
       if (worker.step().value() % options_.check_every.value() == 0) check(worker, reference);
       worker.report_steps();
-      if (worker.budget_left()) worker.publish(OwnModel());
+      if (worker.budget_left()) worker.publish(WorkerModel());
     }
-    worker.send(Rank{worker.size()}, Message::of_last_model(worker.step(), worker.publish(OwnModel())));
+    worker.send(Rank{worker.size()}, Message::of_last_model(worker.step(), worker.publish(WorkerModel())));
   }
 
   void serve(Server& server) const override { ModelCoordinator(server, options_.threshold).run(); }
@@ -71,7 +71,7 @@ class DynamicAveraging : public Algorithm {
   // and so does the budget's end, which a worker alone may see later than another.
   static bool stays_apart(Worker& worker, const ModelStatePtr& last, double threshold) {
     const double distance = worker.distance(worker.model(), last);
-    const std::array mine = {distance * distance, worker.budget_left(Judged::alone) ? 0.0 : 1.0};
+    const std::array mine = {distance * distance, worker.budget_left(BudgetView::local) ? 0.0 : 1.0};
     return *worker.all_gather(mine, [&](std::span<const double> all) {
       double sum = 0, ended = 0;
       for (std::size_t i = 0; i < all.size(); i += mine.size()) {
@@ -124,7 +124,7 @@ class DynamicAveraging : public Algorithm {
 
    private:
     void take(const Message& message) {
-      server_.note_steps(message.from, message.step);
+      server_.record_steps(message.from, message.step);
       asked_.erase(message.from);
       latest_step_ = std::max(latest_step_, message.step);
       const bool has_ended = message.kind == Message::Kind::last_model;

@@ -9,7 +9,7 @@ namespace syncopate {
 namespace {
 
 // The numbers that a worker tells of its steps, after its norms.
-constexpr std::size_t kept = 0, passed = 1, rates = 2, has_ended = 3, told = 4;
+constexpr std::size_t kept = 0, passed = 1, rates = 2, has_ended = 3, of_steps = 4;
 
 RoundMeeting conclude(std::span<const double> all, std::size_t modules, bool has_model, const EditOptions& options,
                       std::span<const NormStatistics> before) {
@@ -17,11 +17,11 @@ RoundMeeting conclude(std::span<const double> all, std::size_t modules, bool has
   std::vector<double> norms, steps;
   double all_passed = 0, all_kept = 0, all_rates = 0;
   bool is_end = false;
-  for (; !all.empty(); all = all.subspan(modules + (options.tells_steps() ? told : 0))) {
+  for (; !all.empty(); all = all.subspan(modules + (options.sends_steps() ? of_steps : 0))) {
     const std::span<const double> own = all.first(modules);
     if (has_model) norms.insert(norms.end(), own.begin(), own.end());
-    if (!options.tells_steps()) continue;
-    const std::span<const double> work = all.subspan(modules, told);
+    if (!options.sends_steps()) continue;
+    const std::span<const double> work = all.subspan(modules, of_steps);
     steps.push_back(work[kept]);
     met.longest = std::max(met.longest, Step{static_cast<Step::Rep>(work[passed])});
     all_kept += work[kept];
@@ -188,7 +188,7 @@ PenaltyOptions read_penalty(Settings& settings) {
 
 // Reads `sync_seconds`, the time that ends rounds, counted_from, minimum_steps and warmup_steps; without the first the
 // others are faults. Returns whether it is written.
-bool read_timed_rounds(Settings& settings, TimedRounds& rounds, const WorkInBudget& work) {
+bool read_timed_rounds(Settings& settings, TimedRounds& rounds, const BudgetCheck& work) {
   using From = TimedRounds::CountedFrom;
   constexpr Step most = 1'000'000'000'000;
   const auto seconds = settings.optional_number(
@@ -235,7 +235,7 @@ void Edit::run(Worker& worker) const {
     if (is_timed) worker.skip_steps(met->longest - work.passed);
     worker.set_model(worker.combine(last, worker.model(), met->penalty.factors_of(worker.rank())));
     worker.average_model({.policy = options_.state.average});
-    const double rate = options_.tells_steps() ? met->inner_rate : work.mean_rate();
+    const double rate = options_.sends_steps() ? met->inner_rate : work.mean_rate();
     const OuterStep at{.last = last, .average = clip(worker, last, met->penalty), .inner_rate = rate};
     worker.set_model(take_outer_step(worker, at, met->penalty, momentum));
     publish(worker, options_.state);
@@ -248,7 +248,7 @@ void Edit::take_steps(Worker& worker, Time counted_from, RoundWork& work) const 
   const bool is_timed = options_.is_timed();
   const Step most =
       is_timed ? endless : options_.period->at(worker.step(), worker.learning_rate(), worker.steps_left());
-  for (Step taken{}; taken < most && worker.budget_left(Judged::alone); ++taken) {
+  for (Step taken{}; taken < most && worker.budget_left(BudgetView::local); ++taken) {
     work.rates += worker.learning_rate();
     const Gradient sum = worker.compute_step_gradient(is_timed ? Samples::in_turn : Samples::of_step);
     worker.descend(sum / worker.micro_batches());
@@ -283,7 +283,7 @@ ModelStatePtr Edit::take_outer_step(const Worker& worker, const OuterStep& at, c
 
 Forecast Edit::forecast(const PredictionInput& input) const {
   constexpr std::int64_t each = sizeof(double);
-  const std::int64_t gathered = input.workers * options_.told_numbers().value_or(1);
+  const std::int64_t gathered = input.workers * options_.numbers_sent().value_or(1);
   const double meeting_s = to_seconds(input.network.all_gather(input.workers, Bytes{each * gathered}));
   if (options_.is_timed())
     return predict_timed_rounds(options_.timed, {meeting_s, input.average_s(options_.state.average)}, input);
@@ -305,10 +305,10 @@ Forecast Edit::forecast(const PredictionInput& input) const {
 
 std::optional<Communicated> Edit::communication(const CommunicationInput& input) const {
   constexpr std::int64_t each = sizeof(double);
-  if (options_.is_timed() || !options_.told_numbers()) return std::nullopt;
+  if (options_.is_timed() || !options_.numbers_sent()) return std::nullopt;
   Communicated result = communicated_in_rounds(*options_.period, options_.state.average, input);
   const std::int64_t meetings = result.rounds - std::min(options_.period->synchronous_steps(), input.steps).value();
-  const Bytes gathered{each * input.workers * *options_.told_numbers()};
+  const Bytes gathered{each * input.workers * *options_.numbers_sent()};
   result.bytes += Bytes{meetings * all_gather_bytes(input.workers, gathered).value()};
   return result;
 }
@@ -335,10 +335,10 @@ std::unique_ptr<Algorithm> make_edit(Settings& settings, const AlgorithmContext&
   return std::make_unique<Edit>(std::move(options));
 }
 
-std::optional<std::int64_t> EditOptions::told_numbers() const {
+std::optional<std::int64_t> EditOptions::numbers_sent() const {
   const bool is_whole = scope == Scope::model;
   if (!is_whole && !tensors) return std::nullopt;
-  return (is_whole ? 1 : *tensors) + static_cast<std::int64_t>(tells_steps() ? told : 0);
+  return (is_whole ? 1 : *tensors) + static_cast<std::int64_t>(sends_steps() ? of_steps : 0);
 }
 
 double norm_of(const std::vector<double>& parts) {
@@ -355,9 +355,9 @@ std::shared_ptr<const RoundMeeting> meet(Worker& worker, const EditOptions& opti
     mine.assign(static_cast<std::size_t>(options.tensors.value_or(1)), std::numeric_limits<double>::quiet_NaN());
   if (options.scope == EditOptions::Scope::model) mine = {norm_of(mine)};
   const std::size_t modules = mine.size();
-  if (options.tells_steps())
+  if (options.sends_steps())
     mine.insert(mine.end(), {static_cast<double>((*work.kept).value()), static_cast<double>(work.passed.value()),
-                             work.rates, worker.budget_left(Judged::alone) ? 0.0 : 1.0});
+                             work.rates, worker.budget_left(BudgetView::local) ? 0.0 : 1.0});
   return worker.all_gather(mine, [&](std::span<const double> all) {
     const std::span<const NormStatistics> statistics =
         before ? std::span(before->penalty.statistics) : std::span<const NormStatistics>();
@@ -387,7 +387,7 @@ Penalty penalise(std::span<const NormStatistics> before, std::span<const double>
     for (std::size_t i = module; i < norms.size(); i += width) {
       NormStatistics& statistics = penalty.statistics[i];
       const bool is_outlier = !has_diverged && statistics.is_outlier(norms[i], options);
-      if (options.finds_outliers() && !is_outlier) statistics.take_in(norms[i], options);
+      if (options.finds_outliers() && !is_outlier) statistics.add(norms[i], options);
       counted.push_back(is_outlier ? std::nullopt : std::optional(norms[i]));
     }
     const std::vector<double> factors = factors_of(counted, steps, options);

@@ -78,7 +78,7 @@ class NormStatistics {
   }
 
   // mean += a (norm - mean);  variance = (1 - a) (variance + a (norm - old mean) (norm - new mean)).
-  void take_in(double norm, const PenaltyOptions& options) {
+  void add(double norm, const PenaltyOptions& options) {
     const double a = options.outlier_smoothing, from_old = norm - mean_;
     mean_ += a * from_old;
     variance_ = (1 - a) * (variance_ + a * from_old * (norm - mean_));
@@ -162,16 +162,16 @@ struct EditOptions {
   std::optional<int> tensors{};  // of the model, where that is not there; none: not known
 
   bool is_timed() const { return !period; }
-  bool tells_steps() const { return is_timed() || penalty.step_share > 0; }
+  bool sends_steps() const { return is_timed() || penalty.step_share > 0; }
   // Numbers that each worker tells; none where the number of tensors is not known.
-  std::optional<std::int64_t> told_numbers() const;
+  std::optional<std::int64_t> numbers_sent() const;
 };
 
 // The work of one worker in a round.
 struct RoundWork {
   explicit RoundWork(const Worker& worker) : kept(worker) {}
 
-  LostWithState<Step> kept;  // steps that its model is from
+  ResetOnOutage<Step> kept;  // steps that its model is from
   Step passed{};             // steps gone by
   double rates = 0;          // sum of their learning rates
   double mean_rate() const { return passed > 0 ? rates / static_cast<double>(passed.value()) : 0; }
@@ -201,7 +201,7 @@ class Edit : public Algorithm {
   // Weights follow from what is computed; time and rounds do not.
   Traits traits() const override {
     return {.follows_clock = options_.is_timed(),
-            .judges_alone = true,
+            .judges_budget_locally = true,
             .publishes_rounds = true,
             .exchanged_whole =
                 "pseudo-gradients have other weights in each round, and a compressed average counts all alike"};

@@ -41,7 +41,7 @@ class ElasticAveraging : public Algorithm {
   void serve(Server& server) const override {
     while (const auto message = server.receive_until_all_left()) {
       server.set_model(server.combine({{1, server.model()}, {1, message->model}}));
-      server.note_steps(message->from, message->step);
+      server.record_steps(message->from, message->step);
       server.publish();
     }
   }
@@ -76,7 +76,7 @@ class ElasticAveraging : public Algorithm {
   // lost: the step is then a new worker's first, from the centre and without v.
   bool local_step(Worker& worker, ModelStatePtr& velocity) const {
     ModelStatePtr x = worker.model();
-    LostWithState<bool> is_there(worker, true);
+    ResetOnOutage<bool> is_there(worker, true);
     if (velocity) worker.set_model(worker.combine({{1, x}, {options_.momentum, velocity}}, x));
     const Gradient gradient = worker.compute_step_gradient() / worker.micro_batches();
     if (!*is_there) x = worker.model();
@@ -98,7 +98,7 @@ class ElasticAveraging : public Algorithm {
       if (!local_step(worker, velocity))
         worker.set_model(worker.combine({{1, worker.model()}, {-alpha, x}, {alpha, before}}, x));
       worker.publish(centre);
-      for (Step done = 1; done < options_.period && worker.budget_left(Judged::alone); ++done)
+      for (Step done = 1; done < options_.period && worker.budget_left(BudgetView::local); ++done)
         local_step(worker, velocity);
     }
     worker.barrier();  // the steps since the last exchange are a row too

@@ -32,7 +32,7 @@ inline void train_together(Worker& worker, Step until, const StatePolicies& poli
 
 // Takes `count` steps on this worker alone, fewer where the budget or its own data end.
 inline void take_local_steps(Worker& worker, Step count) {
-  for (Step taken{}; taken < count && worker.budget_left(Judged::alone); ++taken)
+  for (Step taken{}; taken < count && worker.budget_left(BudgetView::local); ++taken)
     worker.descend(worker.compute_step_gradient() / worker.micro_batches());
 }
 
@@ -57,12 +57,12 @@ class PlannedSteps {
   Step round(const SyncPeriod& period) const {
     return period.at(planned_, worker_.learning_rate(behind()), worker_.steps_left() - behind());
   }
-  // Takes steps until so many are planned in all, fewer if the budget or this worker's own data end. `take_in` hears
-  // the learning rate of each.
-  template <typename TakeIn>
-  void take_until(Step planned, const TakeIn& take_in) {
-    for (; planned_ < planned && worker_.budget_left(Judged::alone); ++planned_) {
-      take_in(worker_.learning_rate());
+  // Takes steps until so many are planned in all, fewer if the budget or this worker's data end. `after_step` gets the
+  // learning rate of each.
+  template <typename AfterStep>
+  void take_until(Step planned, const AfterStep& after_step) {
+    for (; planned_ < planned && worker_.budget_left(BudgetView::local); ++planned_) {
+      after_step(worker_.learning_rate());
       take_local_steps(worker_, 1);
     }
     planned_ = planned;
@@ -95,8 +95,8 @@ class LocalSgd : public Algorithm {
   Traits traits() const override {
     return {.follows_clock = false,
             .settles_after = period_->synchronous_steps(),
-            .same_course_from = 0,
-            .judges_alone = true,
+            .lockstep_from_step = 0,
+            .judges_budget_locally = true,
             .publishes_rounds = true,
             .takes_data_in_turn = phase_.sampling == LocalPhase::Sampling::shards,
             .averages_models = true,

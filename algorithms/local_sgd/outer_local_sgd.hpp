@@ -34,8 +34,8 @@ class OuterLocalSgd : public Algorithm {
 
   Traits traits() const override {
     return {.follows_clock = false,
-            .same_course_from = 0,
-            .judges_alone = true,
+            .lockstep_from_step = 0,
+            .judges_budget_locally = true,
             .publishes_rounds = true,
             .averages_models = true,
             .averages_moments = policies_.average.averaged_vectors(2) > 1};

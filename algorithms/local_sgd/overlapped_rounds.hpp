@@ -48,7 +48,7 @@ class OverlappedRounds : public Algorithm {
  public:
   Traits traits() const override {
     return {.follows_clock = false,
-            .judges_alone = true,
+            .judges_budget_locally = true,
             .publishes_rounds = true,
             .averages_models = true,
             .waits_for_averages = false};

@@ -44,7 +44,7 @@ class PalSgd : public Algorithm {
       const ModelStatePtr outer = worker.model();
       const Step period = period_->at(worker.step(), worker.learning_rate(), worker.steps_left());
       MeanRate rate;
-      for (Step taken{}; taken < period && worker.budget_left(Judged::alone); ++taken) {
+      for (Step taken{}; taken < period && worker.budget_left(BudgetView::local); ++taken) {
         rate.add(worker.learning_rate());
         if (is_pulled(worker)) {
           const double part = worker.learning_rate() / pull_.probability * pull_.strength;
@@ -63,7 +63,7 @@ class PalSgd : public Algorithm {
 
   Traits traits() const override {
     return {.follows_clock = false,
-            .judges_alone = true,
+            .judges_budget_locally = true,
             .publishes_rounds = true,
             .averages_models = true,
             .averages_moments = policies_.average.averaged_vectors(2) > 1};

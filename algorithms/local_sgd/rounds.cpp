@@ -32,7 +32,7 @@ std::vector<MicroBatch> micro_batches_to_come(const Participant& participant, in
 double take_round(Worker& worker, const SyncPeriod& period) {
   const Step length = period.at(worker.step(), worker.learning_rate(), worker.steps_left());
   MeanRate rate;
-  for (Step taken{}; taken < length && worker.budget_left(Judged::alone); ++taken) {
+  for (Step taken{}; taken < length && worker.budget_left(BudgetView::local); ++taken) {
     rate.add(worker.learning_rate());
     take_local_steps(worker, 1);
   }
@@ -49,7 +49,7 @@ std::optional<LearningRate> LocalPhase::learning_rate_over(Step steps) const {
 }
 
 void LocalTraining::take_steps(Step count) {
-  for (Step taken{}; taken < count && worker_.budget_left(Judged::alone); ++taken) {
+  for (Step taken{}; taken < count && worker_.budget_left(BudgetView::local); ++taken) {
     const Gradient sum = compute_step();
     worker_.descend(sum / phase_.micro_batches.value_or(worker_.micro_batches()),
                     {.micro_batches = phase_.micro_batches});

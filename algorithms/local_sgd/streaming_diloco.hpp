@@ -75,12 +75,12 @@ class StreamingDiloco : public Algorithm {
 
   Traits traits() const override {
     Traits traits{.follows_clock = false,
-                  .judges_alone = true,
+                  .judges_budget_locally = true,
                   .publishes_rounds = true,
                   .averages_models = true,
                   .averaged_slices = options_.fragments.count(),
                   .waits_for_averages = false};
-    if (options_.delay == Step{0}) traits.same_course_from = 0;  // nothing is under way while anybody computes
+    if (options_.delay == Step{0}) traits.lockstep_from_step = 0;  // nothing is under way while anybody computes
     return traits;
   }
 

@@ -106,24 +106,24 @@ class AskedRounds {
 
   // Writes `solved_for` of the present rule. Where it was read from the settings, it is left out unless the rule still
   // makes the rounds that were found.
-  void tell(const SyncPeriod& period) {
-    Settings told = settings_.section(solved_for);
-    told.optional_number({"share", "Of the steps, where that was asked for."}, Range::any());
-    told.optional_integer({"rounds", "How many were asked for.", "rounds"}, 1, most_rounds);
+  void write_solution(const SyncPeriod& period) {
+    Settings table = settings_.section(solved_for);
+    table.optional_number({"share", "Of the steps, where that was asked for."}, Range::any());
+    table.optional_integer({"rounds", "How many were asked for.", "rounds"}, 1, most_rounds);
     const auto found =
-        told.optional_integer({"found", "How many the number makes: the nearest there is.", "rounds"}, 1, most_steps);
-    if (is_table_ && (found || told.has("rounds") || told.has("share")))
+        table.optional_integer({"found", "How many the number makes: the nearest there is.", "rounds"}, 1, most_steps);
+    if (is_table_ && (found || table.has("rounds") || table.has("share")))
       settings_.fault(solved_for.name, "must be left out where it is yet to be solved");
     if (!context_.total_steps || !context_.learning_rate) return;
     const auto makes = [&](std::int64_t at_most) {
       return count_rounds(period, *context_.learning_rate, *context_.total_steps, at_most);
     };
     if (rounds_) {
-      if (share_) told.number("share", Range::any(), *share_);
-      told.integer("rounds", 1, most_rounds, *rounds_);
-      told.integer("found", 1, most_steps, makes(most_steps));
+      if (share_) table.number("share", Range::any(), *share_);
+      table.integer("rounds", 1, most_rounds, *rounds_);
+      table.integer("found", 1, most_steps, makes(most_steps));
     } else if (found && makes(*found + 1) != *found) {
-      for (const char* key : {"share", "rounds", "found"}) told.leave_out(key);
+      for (const char* key : {"share", "rounds", "found"}) table.leave_out(key);
     }
   }
 
@@ -179,7 +179,7 @@ std::unique_ptr<const SyncPeriod> read_steps(Settings& settings, const SyncPerio
     settings.integer(period_steps.name, 1, most, steps.value());  // in the table's place
   }
   auto period = make(steps);
-  asked.tell(*period);
+  asked.write_solution(*period);
   return period;
 }
 
@@ -215,7 +215,7 @@ std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const SyncPerio
     settings.number(coefficient.name, Range::at_least(0), options.coefficient);  // in the table's place
   }
   auto period = make_power_period(options);
-  asked.tell(*period);
+  asked.write_solution(*period);
   return period;
 }
 

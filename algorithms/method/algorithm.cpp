@@ -41,7 +41,7 @@ RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& given) {
   const Cluster::Program work = [&](Rank rank) {
     Worker worker(context, rank);
     algorithm.run(worker);
-    if (context.observer) context.observer->on_own_models_end(rank);
+    if (context.observer) context.observer->on_individual_models_end(rank);
   };
   Cluster::Program serve;
   if (algorithm.traits().servers > 0)
@@ -49,17 +49,17 @@ RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& given) {
   return context.cluster.run(work, serve);
 }
 
-WorkInBudget WorkInBudget::of_steps(std::optional<Step> steps, int workers) {
+BudgetCheck BudgetCheck::of_steps(std::optional<Step> steps, int workers) {
   if (!steps) return {};
   return {.gradients = product(steps->value(), workers)};
 }
 
-WorkInBudget WorkInBudget::of(std::int64_t count) const {
+BudgetCheck BudgetCheck::of(std::int64_t count) const {
   return {.gradients = gradients, .in_one = product(in_one, count)};
 }
 
-std::int64_t WorkInBudget::check(Settings& settings, std::string_view key, std::int64_t count,
-                                 std::int64_t together) const {
+std::int64_t BudgetCheck::check(Settings& settings, std::string_view key, std::int64_t count,
+                                std::int64_t together) const {
   if (!gradients) return count;
   const std::int64_t most = product(std::max<std::int64_t>(*gradients / in_one, 1), together);
   if (count <= most) return count;

@@ -82,12 +82,12 @@ struct Traits {
   Step settles_after{};
   // Steps after which its pace repeats, where that is more than a round: a part of them says nothing of the pace.
   Step cycle{1};
-  // From this step on all workers take the same course: between two collectives, none decides by its own clock, rank or
+  // From this step on all workers behave alike: between two collectives, none decides by its own clock, rank or
   // gradients what it does next. (A deadline of compute_gradient is the same for all, and no such decision.) None:
   // never.
-  std::optional<Step> same_course_from{};
-  // Whether it judges the budget alone (Judged::alone). Under a budget of seconds that is a decision by its own clock.
-  bool judges_alone = false;
+  std::optional<Step> lockstep_from_step{};
+  // Whether workers judge the budget on their own (BudgetView::local): a budget of seconds by their own clocks.
+  bool judges_budget_locally = false;
   // Whether its publications end rounds of many updates, as an average of models that have stepped alone does.
   bool publishes_rounds = false;
   // Whether each step is along the mean of gradients of the model that it changes, so that the noise of gradients says
@@ -137,23 +137,23 @@ struct Traits {
   // The number of slices of the model that are compressed by themselves.
   int compressed_slices() const { return servers.hold_slices() ? servers.count : averaged_slices; }
 
-  // same_course_from under this budget.
-  std::optional<Step> same_course_under(const Budget& budget) const {
-    return judges_alone && budget.seconds ? std::nullopt : same_course_from;
+  // lockstep_from_step under this budget.
+  std::optional<Step> lockstep_under(const Budget& budget) const {
+    return judges_budget_locally && budget.seconds ? std::nullopt : lockstep_from_step;
   }
 };
 
 // Checks that the whole budget has as much work as one round needs: else the run would end long after its budget.
-struct WorkInBudget {
+struct BudgetCheck {
   // All workers together; a step of one worker is a gradient. None: not known beforehand, as in seconds.
   std::optional<std::int64_t> gradients{};
   std::int64_t in_one = 1;  // in one of what is counted; rounds of all workers: if they are alike
 
   // N in each step of the experiment file.
-  static WorkInBudget of_steps(std::optional<Step> steps, int workers);
+  static BudgetCheck of_steps(std::optional<Step> steps, int workers);
 
   // The same for units that take `count` of these.
-  WorkInBudget of(std::int64_t count) const;
+  BudgetCheck of(std::int64_t count) const;
   // Reports a fault of the key if the budget has fewer than the `count` that it asks for; one is always allowed.
   // `together` of what is counted are one. Returns the count, or after a fault the most that would have been right.
   std::int64_t check(Settings& settings, std::string_view key, std::int64_t count, std::int64_t together = 1) const;
@@ -208,7 +208,7 @@ struct AlgorithmContext {
   const LearningRate* learning_rate = nullptr;  // the run's, which outlives the reading; null: none is known
   std::optional<int> tensors{};                 // of the model; none: without one, or not known before it is loaded
   std::optional<std::int64_t> parameters{};     // of the model, or that a run without one sends; none: not known
-  WorkInBudget work{};                          // by the steps or samples of the budget
+  BudgetCheck work{};                           // by the steps or samples of the budget
 
   // Whether the workers form so many equally large groups; true where their number is not known.
   bool are_divided_by(int groups) const { return !workers_known || workers % groups == 0; }

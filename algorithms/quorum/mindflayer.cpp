@@ -191,7 +191,7 @@ const Key count_key{"trials_per_worker", "How many trials each worker makes per 
 constexpr Range probabilities{.low = 0, .high = 1, .low_open = true};
 
 // Each in one group at most.
-void read_group(Settings& group, const AlgorithmContext& context, const WorkInBudget& work, double usual_limit_s,
+void read_group(Settings& group, const AlgorithmContext& context, const BudgetCheck& work, double usual_limit_s,
                 MindflayerOptions& options) {
   constexpr std::string_view usual = "that of the others";
   const std::size_t faults = group.faults_so_far();
@@ -224,7 +224,7 @@ std::unique_ptr<Algorithm> make_own_trials(Settings& settings, const AlgorithmCo
                      "rule, or trials_per_worker and arrival_probability");
     is_of_other_rule = true;
   }
-  const WorkInBudget work = WorkInBudget::of_steps(context.total_steps, context.workers).of(context.workers);
+  const BudgetCheck work = BudgetCheck::of_steps(context.total_steps, context.workers).of(context.workers);
   options.usual.count = static_cast<int>(settings.integer(count_key, 1, most_trials, options.usual.count));
   work.check(settings, count_key.name, options.usual.count);
   const std::size_t faults = settings.faults_so_far();
@@ -249,7 +249,7 @@ std::unique_ptr<Algorithm> make_clipping_rennala(Settings& settings, const Algor
       {"trials", "How many trials of all workers make a step (S), whether they come to a gradient or not."}, 1,
       1'000'000));
   // Trials are counted in steps; how many make so many samples is not known.
-  WorkInBudget::of_steps(context.total_steps, context.workers).check(settings, "trials", options.trials);
+  BudgetCheck::of_steps(context.total_steps, context.workers).check(settings, "trials", options.trials);
   options.limit = from_seconds(settings.number(limit_key, Range::positive()));
   options.correction = settings.number(
       {"correction", "What the sum of the gradients over all trials is multiplied by; 1 / (share done): unbiased."},

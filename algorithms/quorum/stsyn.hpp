@@ -32,21 +32,21 @@
 namespace syncopate {
 
 // A server's step to the mean of models after unequal numbers of local steps; with equal steps both weights are alike.
-struct UnevenMean {
+struct StsynMean {
   enum class Weights { equal, steps };
   Weights weights = Weights::equal;
   bool leaves_out_most = false;  // the worker with most steps, of several the first, where there are two or more
 };
 
 // Accepts the differences of all workers that have one, by rank, of which there is at least one, and publishes.
-inline void step_to_mean(Server& server, std::vector<Message> differences, const UnevenMean& how) {
+inline void step_to_mean(Server& server, std::vector<Message> differences, const StsynMean& how) {
   const auto work_of = [](const Message& one) { return one.work().micro_batches; };
   if (how.leaves_out_most && differences.size() > 1) {
     const auto most = std::ranges::max_element(differences, {}, work_of);
     server.accept(*most, {.is_needed = false});
     differences.erase(most);
   }
-  const bool by_steps = how.weights == UnevenMean::Weights::steps;
+  const bool by_steps = how.weights == StsynMean::Weights::steps;
   std::int64_t micro_batches = 0;
   for (const Message& one : differences) micro_batches += work_of(one);
   const auto total = static_cast<double>(by_steps ? micro_batches : std::ssize(differences));
@@ -64,7 +64,7 @@ struct StsynOptions {
   int quorum = 1;            // K
   Step local_steps{1};       // U
   Step most_steps = no_cap;  // of a worker in a round, at least U
-  UnevenMean mean{};
+  StsynMean mean{};
 };
 
 class Stsyn : public Algorithm {
@@ -76,16 +76,16 @@ class Stsyn : public Algorithm {
     while (worker.receive_model()) {
       const ModelStatePtr start = worker.model();
       const Step enough = std::min(options_.local_steps, std::max(worker.steps_left(), Step{1}));
-      LostWithState<Work> done(worker);
+      ResetOnOutage<BookedTime> done(worker);
       const auto steps = [&] { return Step{(*done).micro_batches / worker.micro_batches()}; };
-      for (bool has_told = false; steps() < options_.most_steps;) {
+      for (bool has_reported = false; steps() < options_.most_steps;) {
         const auto gradient = worker.compute_step_gradient(Deadline::until_message(), Samples::in_turn);
         if (!gradient) break;
         worker.descend(*gradient / worker.micro_batches());
         (*done).micro_batches += gradient->micro_batches();
         (*done).time += gradient->compute_time();
-        const bool is_enough = steps() >= enough || !worker.budget_left(Judged::by_server);
-        if (is_enough && !std::exchange(has_told, true)) worker.send(server, Message::note(steps()));
+        const bool is_enough = steps() >= enough || !worker.budget_left(BudgetView::server);
+        if (is_enough && !std::exchange(has_reported, true)) worker.send(server, Message::note(steps()));
       }
       if (!worker.receive({.from = server})) return;  // the round is over
       worker.send(server, brought_by(worker, start, *done));
@@ -151,7 +151,7 @@ class Stsyn : public Algorithm {
   }
 
  private:
-  static Message brought_by(const Worker& worker, const ModelStatePtr& start, const Work& done) {
+  static Message brought_by(const Worker& worker, const ModelStatePtr& start, const BookedTime& done) {
     if (done.micro_batches == 0) return Message::note(Step{0});
     return Message::of_difference(worker.step(), worker.combine({{1, start}, {-1, worker.model()}}), done);
   }
@@ -181,14 +181,14 @@ class Stsyn : public Algorithm {
   static std::optional<Round> round_of(const SampledTimes& times, const StsynOptions& options, double news_s,
                                        std::size_t first, std::size_t count) {
     std::vector<std::vector<double>> ends(static_cast<std::size_t>(times.workers), std::vector<double>(count));
-    std::vector<double> told;
+    std::vector<double> done_at;
     for (std::size_t worker = 0; worker < ends.size(); ++worker) {
       const auto steps = std::span(times.step_times).subspan(worker * times.drawn_steps() + first, count);
       std::partial_sum(steps.begin(), steps.end(), ends[worker].begin());
-      told.push_back(ends[worker][static_cast<std::size_t>(options.local_steps.value() - 1)]);
+      done_at.push_back(ends[worker][static_cast<std::size_t>(options.local_steps.value() - 1)]);
     }
-    const auto kth = told.begin() + options.quorum - 1;
-    std::ranges::nth_element(told, kth);
+    const auto kth = done_at.begin() + options.quorum - 1;
+    std::ranges::nth_element(done_at, kth);
     Round round{.computing_s = *kth};
     double most_done = 0;
     for (const std::vector<double>& own : ends) {
@@ -218,7 +218,7 @@ inline std::unique_ptr<Algorithm> make_stsyn(Settings& settings, const Algorithm
           {"most_steps", "After how many local steps a worker waits for the round's end.", "steps", "it never waits"},
           Stated<std::int64_t>(options.local_steps.value(), "local_steps"), most))
     options.most_steps = Step{*cap};
-  using Weights = UnevenMean::Weights;
+  using Weights = StsynMean::Weights;
   options.mean.weights =
       settings.choice({"weights", "How models are weighted in the mean: all alike, or by their steps."},
                       {{"equal", Weights::equal}, {"steps", Weights::steps}}, options.mean.weights);

@@ -14,7 +14,7 @@ namespace syncopate {
 
 namespace {
 
-using Course = DropCompensation::Course;
+using State = DropCompensation::State;
 
 // `count` micro-batches of the worker's data, after the `first` that earlier steps have taken.
 StepWork fresh_work(const Worker& worker, std::int64_t first, int count) {
@@ -27,7 +27,7 @@ StepWork fresh_work(const Worker& worker, std::int64_t first, int count) {
 }
 
 // The same number of fresh micro-batches at every step.
-class FreshWork : public Course {
+class FreshWork : public State {
  public:
   explicit FreshWork(int offered) : offered_(offered) {}
 
@@ -38,7 +38,7 @@ class FreshWork : public Course {
   int offered_;
 };
 
-class LargerBatch final : public Course {
+class LargerBatch final : public State {
  public:
   explicit LargerBatch(double per_step) : per_step_(per_step) {}
   StepWork next(Worker& worker) override {
@@ -60,7 +60,7 @@ class LargerBatch final : public Course {
   int offered_ = 0;
 };
 
-class CarryOver final : public Course {
+class CarryOver final : public State {
  public:
   CarryOver(const Worker& worker, int at_most) : at_most_(static_cast<std::size_t>(at_most)), work_(worker) {}
 
@@ -81,7 +81,7 @@ class CarryOver final : public Course {
  private:
   std::size_t at_most_;
   std::vector<MicroBatch> samples_;  // of steps gone by, for this one
-  LostWithState<StepWork> work_;     // of this step, so that nothing of it is carried over then
+  ResetOnOutage<StepWork> work_;     // of this step, so that nothing of it is carried over then
   std::size_t planned_ = 0;
   std::vector<MicroBatch> carried_;
 };
@@ -112,7 +112,7 @@ class ExtraSteps final : public FreshWork {
   std::int64_t kept_ = 0;  // over all workers
 };
 
-class Recomputation final : public Course {
+class Recomputation final : public State {
  public:
   Recomputation(const Worker& worker, Step every_steps) : every_steps_(every_steps), dropped_(worker), again_(worker) {}
 
@@ -158,8 +158,8 @@ class Recomputation final : public Course {
   std::int64_t kept_ = 0;  // in this epoch, over all workers
   StepWork work_;
   std::vector<MicroBatch> samples_;
-  LostWithState<std::vector<MicroBatch>> dropped_;  // in this epoch
-  LostWithState<std::vector<MicroBatch>> again_;    // still to be computed again
+  ResetOnOutage<std::vector<MicroBatch>> dropped_;  // in this epoch
+  ResetOnOutage<std::vector<MicroBatch>> again_;    // still to be computed again
   std::int64_t added_steps_left_ = 0;
   Step added_steps_{};
 };

@@ -48,10 +48,10 @@ struct StepWork {
 };
 
 struct DropCompensation {
-  // One worker's work in the course of a run.
-  class Course {
+  // What one worker has still to make up for in a run.
+  class State {
    public:
-    virtual ~Course() = default;
+    virtual ~State() = default;
     // The work of the step that begins.
     virtual StepWork next(Worker& worker) = 0;
     // Before the all-reduce: the first `count` micro-batches of the step's work are computed. Returns how many the step
@@ -61,7 +61,7 @@ struct DropCompensation {
     virtual void finished(Worker&, std::int64_t /*kept*/) {}
   };
 
-  std::function<std::unique_ptr<Course>(Worker& worker)> begin;
+  std::function<std::unique_ptr<State>(Worker& worker)> begin;
   bool is_none = false;
   bool carries_over = false;             // the next step contains what a step drops
   bool computes_dropped = carries_over;  // what was dropped is computed after all

@@ -184,7 +184,7 @@ Traits DropCompute::traits() const {
   const bool alike = options_.compensation->is_none && options_.normalisation != Normalisation::computed;
   const ThresholdTraits rule = options_.threshold->traits();
   return {.settles_after = rule.begins_after,
-          .same_course_from = alike && !rule.goes_on ? std::optional(rule.begins_after) : std::nullopt,
+          .lockstep_from_step = alike && !rule.goes_on ? std::optional(rule.begins_after) : std::nullopt,
           .steps_along_fresh_mean = true,
           .takes_data_in_turn = !options_.compensation->computes_dropped,
           .sums_gradients = options_.preempt != Preempt::layer,

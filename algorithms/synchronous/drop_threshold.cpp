@@ -43,14 +43,14 @@ class FixedThreshold final : public DropThreshold {
  public:
   explicit FixedThreshold(Duration threshold) : threshold_(threshold) {}
 
-  std::unique_ptr<Course> begin() const override { return std::make_unique<Constant>(threshold_); }
+  std::unique_ptr<State> begin() const override { return std::make_unique<Constant>(threshold_); }
   ThresholdTraits traits() const override { return {.goes_on = false}; }
   std::optional<ThresholdForecast> forecast(const ThresholdQuestion&) const override {
     return ThresholdForecast{.threshold_s = to_seconds(threshold_)};
   }
 
  private:
-  class Constant final : public Course {
+  class Constant final : public State {
    public:
     explicit Constant(Duration threshold) : threshold_(threshold) {}
     Duration current() const override { return threshold_; }
@@ -93,13 +93,13 @@ class AdaptiveThreshold final : public DropThreshold {
  public:
   explicit AdaptiveThreshold(const AdaptiveThresholdOptions& options) : options_(options) {}
 
-  std::unique_ptr<Course> begin() const override { return std::make_unique<SlidingWindow>(*this); }
+  std::unique_ptr<State> begin() const override { return std::make_unique<SlidingWindow>(*this); }
   ThresholdTraits traits() const override {
     return {.begins_after = updates_in_window(options_) * options_.update_every_steps.value()};
   }
 
  private:
-  class SlidingWindow final : public Course {
+  class SlidingWindow final : public State {
    public:
     explicit SlidingWindow(const AdaptiveThreshold& rule) : rule_(rule), window_(std::make_shared<const Window>()) {}
 
@@ -153,7 +153,7 @@ class AutomaticThreshold final : public DropThreshold {
  public:
   explicit AutomaticThreshold(const AutomaticThresholdOptions& options) : options_(options) {}
 
-  std::unique_ptr<Course> begin() const override { return std::make_unique<Calibration>(*this); }
+  std::unique_ptr<State> begin() const override { return std::make_unique<Calibration>(*this); }
   ThresholdTraits traits() const override {
     return {.begins_after = options_.warmup_steps + options_.calibration_steps,
             .goes_on = false,
@@ -169,7 +169,7 @@ class AutomaticThreshold final : public DropThreshold {
   }
 
  private:
-  class Calibration final : public Course {
+  class Calibration final : public State {
    public:
     explicit Calibration(const AutomaticThreshold& rule) : rule_(rule) {}
 

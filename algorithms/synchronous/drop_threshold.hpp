@@ -89,10 +89,10 @@ struct ThresholdTraits {
 
 class DropThreshold {
  public:
-  // One worker's threshold in the course of a run.
-  class Course {
+  // One worker's threshold during a run.
+  class State {
    public:
-    virtual ~Course() = default;
+    virtual ~State() = default;
     // The threshold of the step that begins now, from its start; longest_duration: none.
     virtual Duration current() const = 0;
     // The share of micro-batches that the rule expects to lose under it; 0 also where it expects nothing.
@@ -104,8 +104,8 @@ class DropThreshold {
   };
 
   virtual ~DropThreshold() = default;
-  // Runs do not share what their courses learn.
-  virtual std::unique_ptr<Course> begin() const = 0;
+  // Each run begins with a state of its own: runs do not share what their thresholds learn.
+  virtual std::unique_ptr<State> begin() const = 0;
   virtual ThresholdTraits traits() const = 0;
   // None where no formula says it.
   virtual std::optional<ThresholdForecast> forecast(const ThresholdQuestion&) const { return std::nullopt; }

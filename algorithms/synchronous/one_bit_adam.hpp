@@ -40,7 +40,7 @@ class OneBitAdam : public Algorithm {
   }
 
   Traits traits() const override {
-    return {.follows_clock = false, .settles_after = freeze_step_, .same_course_from = 0, .sums_moments = true};
+    return {.follows_clock = false, .settles_after = freeze_step_, .lockstep_from_step = 0, .sums_moments = true};
   }
 
   Forecast forecast(const PredictionInput& input) const override {

@@ -41,7 +41,7 @@ class SyncSgd : public Algorithm {
   Traits traits() const override {
     return {.is_baseline = true,
             .follows_clock = false,
-            .same_course_from = 0,
+            .lockstep_from_step = 0,
             .steps_along_fresh_mean = true,
             .sums_gradients = true,
             .can_overlap_backward = true};

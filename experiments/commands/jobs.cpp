@@ -173,7 +173,7 @@ Sharing sharing_of(const SideBySideOptions& options) {
                   .waits = options.waits,
                   .speaks = options.job_of.empty() && rank_in_launch() == 0};
   if (options.token >= 0)
-    sharing.is_first_to_say = [token = std::make_shared<SharedToken>(options.token)] { return token->take(); };
+    sharing.is_first_to_report = [token = std::make_shared<SharedToken>(options.token)] { return token->take(); };
   return sharing;
 }
 
@@ -345,7 +345,7 @@ int run_side_by_side(const Experiment& experiment, const CommandLine& line) {
                      .experiment_directory = experiment_directory(options.results_directory, experiment.name)});
   options.sharing->start_others = [&jobs] { jobs.start(); };
   options.sharing->others_are_there = [&jobs] { return jobs.are_there(); };
-  options.sharing->is_first_to_say = [&jobs] { return jobs.take_token(); };
+  options.sharing->is_first_to_report = [&jobs] { return jobs.take_token(); };
   options.threads = division.threads;
   options.division = division_text(division);
   options.side_by_side = division.jobs;

@@ -39,7 +39,7 @@ std::string describe(const Run& run, bool is_tuned) {
                                                   : run.hash);
 }
 
-PlannedWork work_of(std::span<const Run> runs, std::span<const Run> later, const CommandLine& line) {
+RunPlan work_of(std::span<const Run> runs, std::span<const Run> later, const CommandLine& line) {
   const std::string& results = line.options.results_directory;
   MeasureCost measure;
   if (line.measures)
@@ -50,7 +50,7 @@ PlannedWork work_of(std::span<const Run> runs, std::span<const Run> later, const
   return plan_of(runs, runs_to_do(runs, results, false), later, results, false, measure);
 }
 
-std::string text_of(const PlannedWork& work, const CommandLine& line, const std::string& noun) {
+std::string text_of(const RunPlan& work, const CommandLine& line, const std::string& noun) {
   const bool may_measure = !work.cost && !line.measures && work.finished < work.runs;
   return plan_text(work, noun) + (may_measure ? "; with --measure first steps are made for some seconds to tell" : "");
 }
@@ -266,10 +266,10 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
   return task;
 }
 
-RankStatement own_statement(const Task& task, const MpiSession& session) {
+RankHandshake own_handshake(const Task& task, const MpiSession& session) {
   const CommandLine& line = task.line;
   const bool on_mpi = session.active() && line.options.cluster != ClusterChoice::simulated;
-  return statement_of({.command = line.command.empty() ? "--help or --version" : line.command,
+  return handshake_of({.command = line.command.empty() ? "--help or --version" : line.command,
                        .experiment = task.experiment ? &*task.experiment : nullptr,
                        .on_mpi = on_mpi,
                        .together = session.size() > 1 && line.command == "run",
@@ -284,15 +284,15 @@ std::optional<Task> prepare_together(int argc, char** argv, const MpiSession& se
   session.expect_to_stay();
   LastAct report([&session] {
     const std::string nothing_begun = "nothing was begun";
-    if (session.active()) session.abort_as_told(nothing_begun);
+    if (session.active()) session.abort_as_asked(nothing_begun);
     standard_error.write(fmt::format("interrupted; {}\n", nothing_begun));
   });
   try {
     Task task;
-    RankStatement own;
+    RankHandshake own;
     try {
       task = prepare(argc, argv, session);
-      own = own_statement(task, session);
+      own = own_handshake(task, session);
     } catch (const ConfigurationFault& fault) {
       own.fault = fault.what();
     }

@@ -47,7 +47,7 @@ void report(const CheckpointUse& use, const std::string& what) {
   standard_error.write(printable_lines(fmt::format("checkpoint {}: {}", use.file.string(), what)) + "\n");
 }
 
-void note_resumption(Progress& progress, double host_s_before) {
+void report_resumption(Progress& progress, double host_s_before) {
   progress.note(fmt::format("goes on from its checkpoint, which it wrote after {} of this machine's time",
                             clock_text(host_s_before)));
 }
@@ -153,14 +153,14 @@ DividedWork::Numbers with_text(DividedWork::Numbers numbers, const std::string& 
   return numbers;
 }
 
-std::string text_behind(const DividedWork::Numbers& told, std::ptrdiff_t numbers) {
-  return {told.begin() + numbers, told.end()};
+std::string text_behind(const DividedWork::Numbers& exchanged, std::ptrdiff_t numbers) {
+  return {exchanged.begin() + numbers, exchanged.end()};
 }
 
 // The first text behind the numbers, with its process unless all have the same; empty: there is none.
-std::string first_problem(const std::vector<DividedWork::Numbers>& told, std::ptrdiff_t numbers) {
+std::string first_problem(const std::vector<DividedWork::Numbers>& exchanged, std::ptrdiff_t numbers) {
   std::vector<std::string> texts;
-  for (const auto& of_one : told) texts.push_back(text_behind(of_one, numbers));
+  for (const auto& of_one : exchanged) texts.push_back(text_behind(of_one, numbers));
   const auto first = std::ranges::find_if(texts, [](const std::string& text) { return !text.empty(); });
   if (first == texts.end()) return {};
   const bool is_of_all = std::ranges::count(texts, *first) == std::ssize(texts);
@@ -189,12 +189,12 @@ class RunCheckpoints::Parts {
 
   // This process's part of the checkpoint that all have; null: the run starts from the beginning. Then `problem` says
   // why, the same on all, if there is a reason.
-  std::unique_ptr<CheckpointReader> open(bool is_taken_up, std::string& problem) {
+  std::unique_ptr<CheckpointReader> open(bool resumes, std::string& problem) {
     std::unique_ptr<CheckpointReader> part;
     std::int64_t number = 0;  // of the checkpoint that this process finds
     std::string own;
     try {
-      if (is_taken_up && is_there(file_)) part = find(number);
+      if (resumes && is_there(file_)) part = find(number);
     } catch (const CheckpointFault& fault) {
       own = fault.what();
     }
@@ -214,13 +214,13 @@ class RunCheckpoints::Parts {
   std::string publish(std::int64_t number, std::uint64_t digest, const std::string& problem) {
     constexpr int half = 32;
     constexpr std::uint64_t low = 0xffffffff;  // a number holds 53 bits
-    const auto told = divided_.exchanged_numbers(divided_.all(), [&] {
+    const auto exchanged = divided_.exchanged_numbers(divided_.all(), [&] {
       return with_text({static_cast<double>(digest >> half), static_cast<double>(digest & low)}, problem);
     });
-    std::string of_all = first_problem(told, 2);
+    std::string of_all = first_problem(exchanged, 2);
     if (of_all.empty()) {
       std::vector<std::uint64_t> digests;
-      for (const auto& of_one : told)
+      for (const auto& of_one : exchanged)
         digests.push_back((static_cast<std::uint64_t>(of_one[0]) << half) | static_cast<std::uint64_t>(of_one[1]));
       const auto named =
           divided_.exchanged_numbers(ProcessSet::only(0), [&] { return with_text({}, name(number, digests)); });
@@ -256,11 +256,12 @@ class RunCheckpoints::Parts {
 
   // Why the processes cannot resume; empty: they can, or none finds a checkpoint (`number` 0).
   std::string problem_of_all(std::int64_t number, const std::string& own) const {
-    const auto told =
+    const auto exchanged =
         divided_.exchanged_numbers(divided_.all(), [&] { return with_text({static_cast<double>(number)}, own); });
-    const std::string problem = first_problem(told, 1);
+    const std::string problem = first_problem(exchanged, 1);
     if (!problem.empty()) return problem;
-    const bool find_the_same = std::ranges::all_of(told, [&](const auto& of_one) { return of_one == told.front(); });
+    const bool find_the_same =
+        std::ranges::all_of(exchanged, [&](const auto& of_one) { return of_one == exchanged.front(); });
     return find_the_same ? "" : fmt::format("some processes do not find it: {}", is_it_one);
   }
 
@@ -299,12 +300,12 @@ class RunCheckpoints::Parts {
 // Replaying a time-only simulation takes as long as running it; under MPI the replay skips the waits.
 bool has_checkpoints(const Run& run, bool mpi) { return run.checkpoint.is_written && (mpi || !run.training.time_only); }
 
-RunCheckpoints::RunCheckpoints(const Run& run, const CheckpointUse& use, CourseLog& log, Executor& executor,
+RunCheckpoints::RunCheckpoints(const Run& run, const CheckpointUse& use, CheckpointLog& log, Executor& executor,
                                Recorder& recorder, DividedWork* divided, Progress& progress)
     : run_(run), use_(use), log_(log), executor_(executor), recorder_(recorder), divided_(divided) {
   if (divided_) parts_ = std::make_unique<Parts>(run_, use_.file, use_.below, *divided_);
   open(progress);
-  log_.at_position = [this] { take_up(); };
+  log_.at_position = [this] { resume(); };
   log_.between_steps = [this] { write_if_due(); };
 }
 
@@ -326,18 +327,18 @@ void RunCheckpoints::open(Progress& progress) {
   std::unique_ptr<CheckpointReader> reader;
   try {
     if (parts_)
-      reader = parts_->open(use_.is_taken_up, problem);
-    else if (use_.is_taken_up && fs::exists(use_.file))
+      reader = parts_->open(use_.resumes, problem);
+    else if (use_.resumes && fs::exists(use_.file))
       reader = std::make_unique<CheckpointReader>(use_.file, own_identity());
     if (reader) {
       host_s_before_ = take<double>(*reader);
       evaluated_before_ = take_evaluated(*reader);
       log_.replay(*reader);
       reader_ = std::move(reader);
-      note_resumption(progress, host_s_before_);
+      report_resumption(progress, host_s_before_);
     }
   } catch (const CheckpointFault& fault) {
-    if (divided_) throw AnotherCourse(fault.what());  // tells the other processes
+    if (divided_) throw ReplayMismatch(fault.what());  // tells the other processes
     problem = fault.what();
     host_s_before_ = 0;
   }
@@ -345,12 +346,13 @@ void RunCheckpoints::open(Progress& progress) {
 }
 
 // Called in the middle of a program, whose tasks so far have been skipped.
-void RunCheckpoints::take_up() {
-  if (!recorder_.take_up(evaluated_before_)) throw AnotherCourse("it has evaluated more models, or fewer, than it had");
+void RunCheckpoints::resume() {
+  if (!recorder_.restore(evaluated_before_))
+    throw ReplayMismatch("it has evaluated more models, or fewer, than it had");
   try {
     log_.read_values(*reader_);
   } catch (const CheckpointFault& fault) {
-    throw AnotherCourse(fault.what());
+    throw ReplayMismatch(fault.what());
   }
   reader_ = nullptr;
   evaluated_before_ = {};
@@ -359,7 +361,7 @@ void RunCheckpoints::take_up() {
 }
 
 void RunCheckpoints::check_end() const {
-  if (log_.replays()) throw AnotherCourse("it ends before the step that it had come to");
+  if (log_.replays()) throw ReplayMismatch("it ends before the step that it had come to");
 }
 
 // Whether it is time to stop and consult the clock; a single process looks at the clock itself.
@@ -385,9 +387,13 @@ bool RunCheckpoints::due() {
   double next = is_due ? std::max(1.0, by_pace) : std::max(steps + 1, std::min(by_pace, 2 * steps));
   if (divided_) {
     const auto first = ProcessSet::only(0);
-    const auto told = divided_->exchanged_numbers(first, [&] { return std::vector{is_due ? 1.0 : 0.0, next}; }).front();
-    is_due = told[0] != 0;
-    next = told[1];
+    const auto exchanged = divided_->exchanged_numbers(first,
+                                                       [&] {
+                                                         return std::vector{is_due ? 1.0 : 0.0, next};
+                                                       })
+                               .front();
+    is_due = exchanged[0] != 0;
+    next = exchanged[1];
   }
   looked_at_after_ = static_cast<std::int64_t>(next);
   return is_due;
@@ -429,7 +435,7 @@ CheckpointCost RunCheckpoints::write() {
     writer = std::make_shared<CheckpointWriter>(use_.file, own_identity(), use_.below);
   put(*writer, host_s_before_ + seconds(HostClock::now() - begin_));
   put(*writer, recorder_.evaluated());
-  log_.write_course(*writer);
+  log_.write_log(*writer);
   log_.write_values(*writer);
   writer->finish();
   const CheckpointCost cost{.step = log_.steps(),
@@ -453,7 +459,7 @@ RankCheckpoints::RankCheckpoints(const Run& run, const CheckpointUse& use, const
   number_ = open(progress);
   if (number_ > 0) named_ = number_;
   if (session_.rank() == 0) {  // parts of earlier attempts must not be taken for this attempt's
-    if (!goes_on_) remove_checkpoint(use_.file);
+    if (!resumes_) remove_checkpoint(use_.file);
     remove_parts(use_.file, any_number, number_ > 0 ? number_ : -1);
   }
   from_rank_0(session_, 0.0);
@@ -482,7 +488,7 @@ CheckpointIdentity RankCheckpoints::identity(int rank) const {
 
 // The number of the checkpoint at which the run resumes; 0: it starts from the beginning.
 std::int64_t RankCheckpoints::open(Progress& progress) {
-  const bool is_wanted = session_.rank() == 0 && use_.is_taken_up && is_there(use_.file);
+  const bool is_wanted = session_.rank() == 0 && use_.resumes && is_there(use_.file);
   if (from_rank_0(session_, is_wanted ? 1.0 : 0.0) == 0) return 0;
   Common common;
   std::string problem;
@@ -504,9 +510,9 @@ std::int64_t RankCheckpoints::open(Progress& progress) {
   if (problem.empty() && common.number != number) problem = fmt::format("rank {} finds another one", session_.rank());
   const std::vector<std::string> problems = texts_on_rank_0(session_, problem);
   const auto first = std::ranges::find_if(problems, [](const std::string& text) { return !text.empty(); });
-  goes_on_ = from_rank_0(session_, first == problems.end() ? 1.0 : 0.0) != 0;
-  if (goes_on_) {
-    note_resumption(progress, host_s_before_);
+  resumes_ = from_rank_0(session_, first == problems.end() ? 1.0 : 0.0) != 0;
+  if (resumes_) {
+    report_resumption(progress, host_s_before_);
     return common.number;
   }
   reader_ = nullptr;
@@ -534,10 +540,10 @@ fs::path RankCheckpoints::part_file(std::int64_t number) const {
   return part_of_checkpoint(use_.file, number, session_.rank());
 }
 
-void RankCheckpoints::gone_on() {
+void RankCheckpoints::resumed() {
   reader_ = nullptr;
   last_ = HostClock::now();
-  if (use_.on_gone_on) use_.on_gone_on();
+  if (use_.on_resumed) use_.on_resumed();
 }
 
 // Between two checkpoints the run continues for at least as long as the last one took, so that it ends however slow

@@ -45,7 +45,7 @@ struct CheckpointCost {
 struct CheckpointUse {
   std::filesystem::path file;
   std::filesystem::path below{};  // the experiment's directory: without it nothing is written
-  bool is_taken_up = true;        // false: an existing checkpoint is ignored
+  bool resumes = true;            // false: an existing checkpoint is ignored
   // Whether one is written before a step, which is the n-th of all models'; without it the clock decides. May throw.
   std::function<bool(std::int64_t step)> due{};
   std::function<bool()> is_mine{};  // false: another process has the run, and nothing is written; empty: always true
@@ -53,7 +53,7 @@ struct CheckpointUse {
   // Under MPI: whether the run ends at a checkpoint (LeftAtCheckpoint), by its number, once it is on the disk; the same
   // on all ranks.
   std::function<bool(std::int64_t number)> leaves{};
-  std::function<void()> on_gone_on{};  // under MPI: called once the run has resumed
+  std::function<void()> on_resumed{};  // under MPI: called once the run has resumed
 };
 
 // Whether runs like this one have checkpoints, on the simulated cluster or under MPI.
@@ -65,15 +65,15 @@ class RunCheckpoints {
   // The arguments outlive it. Create it before any task is submitted. A checkpoint that cannot be used is reported in
   // one line, and the run starts from the beginning.
   // `divided`: the processes that divide the run, each of which creates one of these; null: one process.
-  RunCheckpoints(const Run& run, const CheckpointUse& use, CourseLog& log, Executor& executor, Recorder& recorder,
+  RunCheckpoints(const Run& run, const CheckpointUse& use, CheckpointLog& log, Executor& executor, Recorder& recorder,
                  DividedWork* divided, Progress& progress);
   ~RunCheckpoints();  // waits until the last one is on the disk
   RunCheckpoints(const RunCheckpoints&) = delete;
   RunCheckpoints& operator=(const RunCheckpoints&) = delete;
 
   // A round has ended.
-  void note_round() { has_round_ended_ = true; }
-  // At the run's end: throws AnotherCourse if it has not reached the step at which it was to resume.
+  void mark_round() { has_round_ended_ = true; }
+  // At the run's end: throws ReplayMismatch if it has not reached the step at which it was to resume.
   void check_end() const;
   // Host time that the run had taken before it resumed.
   double host_s_before() const { return host_s_before_; }
@@ -85,7 +85,7 @@ class RunCheckpoints {
   CheckpointIdentity own_identity() const;
   void open(Progress& progress);
   bool is_first() const { return !divided_ || divided_->self() == 0; }
-  void take_up();
+  void resume();
   bool is_looked_at() const;
   bool due();
   void write_if_due();
@@ -94,7 +94,7 @@ class RunCheckpoints {
 
   const Run& run_;
   const CheckpointUse& use_;
-  CourseLog& log_;
+  CheckpointLog& log_;
   Executor& executor_;
   Recorder& recorder_;
   DividedWork* const divided_;
@@ -132,10 +132,10 @@ class RankCheckpoints : public RankStore {
   std::optional<std::int64_t> due() override;
   Written write(std::int64_t number, const std::function<void(ByteSink&)>& contents) override;
   bool written(std::int64_t number, const std::vector<std::optional<std::uint64_t>>& digests) override;
-  bool goes_on() const override { return goes_on_; }
+  bool resumes() const override { return resumes_; }
   ByteSource& part() override { return *reader_; }
-  void gone_on() override;
-  void keep(StateArchive& archive) override { besides_(archive); }
+  void resumed() override;
+  void serialise(StateArchive& archive) override { besides_(archive); }
 
  private:
   using HostClock = std::chrono::steady_clock;
@@ -166,7 +166,7 @@ class RankCheckpoints : public RankStore {
   HostClock::duration took_{};                // the last one, from then on
   std::int64_t number_ = 0;                   // of the last one that was called for
   double host_s_before_ = 0;
-  bool goes_on_ = false;
+  bool resumes_ = false;
   bool has_failed_ = false;  // which is reported once
   // Rank 0: the newest one known to be complete, whose parts stay, and the one that is being published.
   std::int64_t named_ = -1, publishing_ = -1;

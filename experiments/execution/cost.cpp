@@ -59,15 +59,15 @@ double share_of(const Budget& budget, const RunSummary& summary) {
 }
 
 // Makes the run's first steps, about this share of its budget; nullopt if they fail.
-std::optional<Sample> sample_of(const Run& run, double share, const Machinery& machinery) {
+std::optional<Sample> sample_of(const Run& run, double share, const ExecutionBackend& backend) {
   Run part = run;
   cut(part.budget, share);
   Progress progress(Progress::Style::silent, 1, 1);
-  const Outcome outcome = execute(part, machinery, progress, [](const Outcome&) {});
+  const Outcome outcome = execute(part, backend, progress, [](const Outcome&) {});
   const RunSummary summary = summarise(part, outcome);
   if (summary.status != RunStatus::finished) return {};
   double bytes = 0;
-  for (const auto& [name, contents] : files_of(part, outcome, summary, machinery))
+  for (const auto& [name, contents] : files_of(part, outcome, summary, backend))
     bytes += static_cast<double>(contents.size());
   return Sample{.share = share_of(run.budget, summary),
                 .steps = summary.steps,
@@ -85,11 +85,11 @@ Line line_through(const Sample& a, const Sample& b, double RunCost::*of) {
 }
 
 // The time of one of [measurements], by the first steps with and without measurements.
-double measurement_s(const Run& run, double share, const Machinery& machinery) {
+double measurement_s(const Run& run, double share, const ExecutionBackend& backend) {
   if (run.measurements.every_steps == Step{}) return 0;
   Run without = run;
   without.measurements = {};
-  const auto with_it = sample_of(run, share, machinery), without_it = sample_of(without, share, machinery);
+  const auto with_it = sample_of(run, share, backend), without_it = sample_of(without, share, backend);
   if (!with_it || !without_it || with_it->steps == 0) return 0;
   const auto measured = 1 + with_it->steps / run.measurements.every_steps.value();
   return std::max(0.0, with_it->cost.host_s - without_it->cost.host_s) / static_cast<double>(measured);
@@ -108,7 +108,7 @@ KnownCost extrapolated(const Run& run, const Sample& before, const Sample& last,
   const double measurements =
       measurement_s > 0 ? 1 + steps / static_cast<double>(run.measurements.every_steps.value()) : 0;
   return {
-      .kind = run.work_kind,
+      .kind = run.timing_class,
       .method = run.method,
       .steps = std::llround(steps),
       .micro_batches = steps * run.cluster.workers * run.cluster.micro_batches,
@@ -189,7 +189,7 @@ std::optional<KnownCost> read_cost(const fs::path& directory) {
   };
   const Line size = size_of(directory);
   return KnownCost{
-      .kind = work_kind(document),
+      .kind = timing_class(document),
       .method = summary->method,
       .steps = summary->steps,
       .micro_batches = static_cast<double>(summary->steps) * integer_at("workers") * integer_at("micro_batches"),
@@ -248,9 +248,9 @@ constexpr int most_own_stacks = 8192;      // of SimulatedOptions
 constexpr int most_guarded_stacks = 1024;  // of StackPool, like the next two
 constexpr double guarded_stack_bytes = 132 * 1024;
 constexpr double dense_stack_bytes = 33 * 1024;
-constexpr int most_rehearsed_workers = 1024;
+constexpr int most_probed_workers = 1024;
 
-// As of the first call: memory that rehearsals free is used again, and LibTorch may be loaded between two calls.
+// As of the first call: memory that probes free is used again, and LibTorch may be loaded between two calls.
 double program_bytes(bool trains_network) {
   static const double resident = [] {
     std::ifstream file("/proc/self/statm");
@@ -276,10 +276,10 @@ double most_vectors(const Run& run) {
   return traits.sums_gradients ? 2 * state : run.cluster.workers * state + 2 * state;
 }
 
-std::optional<Rehearsed> rehearsed(const Run& run, std::int64_t worker_steps) {
-  if (worker_steps <= 0 || run.cluster.workers > most_rehearsed_workers || run.cluster.to_be_measured) return {};
+std::optional<MemoryProbe> probed(const Run& run, std::int64_t worker_steps) {
+  if (worker_steps <= 0 || run.cluster.workers > most_probed_workers || run.cluster.to_be_measured) return {};
   try {
-    const Rehearsed found = rehearse(run, worker_steps);
+    const MemoryProbe found = probe_memory(run, worker_steps);
     return found.vectors > 1 ? std::optional(found) : std::nullopt;
   } catch (const Interrupted&) {
     throw;
@@ -300,7 +300,7 @@ double slack(const Run& run, int threads) {
 double vectors_of(const Run& run, const MemoryOptions& options) {
   const double state = 1 + run.training.optimizer->moments();
   if (options.is_mpi_rank) return 2 * state + 3;  // its own, those averaged or sent, and an evaluation's
-  const auto found = rehearsed(run, options.worker_steps);
+  const auto found = probed(run, options.worker_steps);
   double vectors = found ? found->vectors : most_vectors(run);
   const Traits traits = run.algorithm->traits();
   const bool may_part_later = !traits.sums_gradients && traits.servers == 0;  // local steps may follow common ones
@@ -316,7 +316,7 @@ double vectors_of(const Run& run, const MemoryOptions& options) {
 double worker_bytes(const Run& run) {
   const auto each = [&] {
     if (trains(run)) return simulated_worker_bytes;
-    if (run.same_course_from() == Step{0}) return worker_in_lockstep_bytes;
+    if (run.lockstep_from_step() == Step{0}) return worker_in_lockstep_bytes;
     return run.cluster.workers <= most_own_stacks ? time_only_worker_bytes : worker_on_shared_stack_bytes;
   };
   return each() * run.cluster.workers;
@@ -479,10 +479,10 @@ Peak peak_of(Run run, std::size_t size) {
 
 }  // namespace
 
-std::optional<KnownCost> measured_cost(const Run& run, const Machinery& machinery) {
+std::optional<KnownCost> measured_cost(const Run& run, const ExecutionBackend& backend) {
   const std::optional<Step> planned = planned_steps(run);
   constexpr std::int64_t shortest = 64;  // of which the first 21 are made
-  if (machinery.together() || (planned && planned->value() < shortest)) return {};
+  if (backend.together() || (planned && planned->value() < shortest)) return {};
   try {
     constexpr double smallest_share = 1.0 / 4096;  // of budgets that do not count steps
     Run unmeasured = run;
@@ -492,7 +492,7 @@ std::optional<KnownCost> measured_cost(const Run& run, const Machinery& machiner
     bool is_first = true;
     const double first = planned ? 1.0 / static_cast<double>(planned->value()) : smallest_share;
     for (double share = first; share <= 0.25; share *= 4) {
-      const std::optional<Sample> sample = sample_of(unmeasured, share, machinery);
+      const std::optional<Sample> sample = sample_of(unmeasured, share, backend);
       if (!sample) return {};
       if (sample->steps <= (last ? last->steps : 0)) continue;
       const bool sets_up = std::exchange(is_first, false) && sample->cost.host_s < set_up_s;
@@ -504,7 +504,7 @@ std::optional<KnownCost> measured_cost(const Run& run, const Machinery& machiner
       if (differ || (before && spent_s > at_most_s)) break;
     }
     if (!before || !last || static_cast<double>(last->steps) < last->share * static_cast<double>(shortest)) return {};
-    return extrapolated(run, *before, *last, measurement_s(run, before->share, machinery));
+    return extrapolated(run, *before, *last, measurement_s(run, before->share, backend));
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception&) {  // the run itself will report it
@@ -512,8 +512,8 @@ std::optional<KnownCost> measured_cost(const Run& run, const Machinery& machiner
   }
 }
 
-PlannedWork planned_work(std::span<const Run* const> to_do, std::vector<KnownCost> known, const MeasureCost& measure) {
-  PlannedWork work;
+RunPlan run_plan(std::span<const Run* const> to_do, std::vector<KnownCost> known, const MeasureCost& measure) {
+  RunPlan work;
   RunCost sum;
   constexpr int most_measured = 3;
   int measured = 0;
@@ -534,8 +534,8 @@ PlannedWork planned_work(std::span<const Run* const> to_do, std::vector<KnownCos
   return work;
 }
 
-PlannedWork plan_of(std::span<const Run> runs, std::span<const int> to_do, std::span<const Run> later,
-                    const fs::path& results, bool mpi, const MeasureCost& measure) {
+RunPlan plan_of(std::span<const Run> runs, std::span<const int> to_do, std::span<const Run> later,
+                const fs::path& results, bool mpi, const MeasureCost& measure) {
   if (runs.empty()) return {};
   std::vector<const Run*> missing;
   std::set<std::string> phases;
@@ -550,8 +550,7 @@ PlannedWork plan_of(std::span<const Run> runs, std::span<const int> to_do, std::
   for (const Run& run : later) add(run);
   const auto finished = static_cast<std::size_t>(std::ranges::count(to_do, 0));
   if (missing.empty()) return {.runs = runs.size(), .finished = finished, .later = later.size()};
-  PlannedWork work =
-      planned_work(missing, known_costs(experiment_directory(results, runs.front().experiment), mpi), measure);
+  RunPlan work = run_plan(missing, known_costs(experiment_directory(results, runs.front().experiment), mpi), measure);
   work.runs = runs.size();
   work.finished = finished;
   work.later = later.size();
@@ -570,7 +569,7 @@ std::vector<int> runs_to_do(std::span<const Run> runs, const fs::path& results, 
   return to_do;
 }
 
-std::string plan_text(const PlannedWork& work, const std::string& noun) {
+std::string plan_text(const RunPlan& work, const std::string& noun) {
   std::string text = fmt::format("{} {}{}", work.runs, noun, work.runs == 1 ? "" : "s");
   if (work.finished > 0) text += fmt::format(", {} finished", work.finished);
   if (work.later > 0) text += fmt::format(", then {} run{}", work.later, work.later == 1 ? "" : "s");
@@ -589,7 +588,7 @@ std::string plan_text(const PlannedWork& work, const std::string& noun) {
 std::optional<RunCost> expected_cost(const Run& run, std::span<const KnownCost> known) {
   std::vector<const KnownCost*> alike, of_method;
   for (const KnownCost& one : known) {
-    if (one.kind != run.work_kind) continue;
+    if (one.kind != run.timing_class) continue;
     alike.push_back(&one);
     if (one.method == run.method) of_method.push_back(&one);
   }
@@ -676,7 +675,7 @@ std::string parts_text(const Run& run, const MemoryNeed& need, int threads) {
   return parts + (need.is_complete ? "" : "; what the module's own layers hold is not known");
 }
 
-Rehearsed rehearse(const Run& run, std::int64_t worker_steps) {
+MemoryProbe probe_memory(const Run& run, std::int64_t worker_steps) {
   const std::int64_t per_step = run.cluster.workers * (1 + run.cluster.micro_batches / 16);
   const Step steps{std::max<std::int64_t>(2, worker_steps / per_step)};
   Run part = run;

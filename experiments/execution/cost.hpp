@@ -23,7 +23,7 @@ struct RunCost {
 
 // Cost of a run of so many steps.
 struct KnownCost {
-  std::string kind;          // work_kind
+  std::string kind;          // timing_class
   std::string method;        // its label
   std::int64_t steps = 0;    // optimizer steps
   double micro_batches = 0;  // steps x workers x micro-batches per step
@@ -39,10 +39,10 @@ std::optional<RunCost> expected_cost(const Run& run, std::span<const KnownCost> 
 // Makes the first step, the first 4, the first 16 and so on, until the time of the steps is clear beside the time of
 // evaluations: less than half of the run, and a few seconds, up to ten if evaluations are slow. nullopt under MPI, and
 // for runs that are too short or fail. Throws Interrupted.
-std::optional<KnownCost> measured_cost(const Run& run, const Machinery& machinery);
+std::optional<KnownCost> measured_cost(const Run& run, const ExecutionBackend& backend);
 
 // The plan that is printed before runs begin: how many, how long, how much space.
-struct PlannedWork {
+struct RunPlan {
   std::size_t runs = 0;
   std::size_t finished = 0;
   std::size_t later = 0;                   // runs that follow these
@@ -58,19 +58,19 @@ using MeasureCost = std::function<std::optional<KnownCost>(const Run&)>;
 
 // The cost of these runs. Calls `measure`, which may be empty, for at most three runs of unknown kinds; the result
 // counts for all runs of the kind.
-PlannedWork planned_work(std::span<const Run* const> to_do, std::vector<KnownCost> known, const MeasureCost& measure);
+RunPlan run_plan(std::span<const Run* const> to_do, std::vector<KnownCost> known, const MeasureCost& measure);
 
 // The same for the runs of an experiment that are `to_do` (not 0), with missing common phases. `later`: runs that will
 // follow, if these are trials.
-PlannedWork plan_of(std::span<const Run> runs, std::span<const int> to_do, std::span<const Run> later,
-                    const std::filesystem::path& results, bool mpi, const MeasureCost& measure = {});
+RunPlan plan_of(std::span<const Run> runs, std::span<const int> to_do, std::span<const Run> later,
+                const std::filesystem::path& results, bool mpi, const MeasureCost& measure = {});
 
 // For each run 0 if it is finished in the directory of results, else 1.
 std::vector<int> runs_to_do(std::span<const Run> runs, const std::filesystem::path& results, bool mpi);
 
 // "24 trials, then 12 runs; ...", or "12 runs, 3 finished; about 4 min on this machine, by finished runs; about 2.1
 // MB". `noun`: "run" or "trial".
-std::string plan_text(const PlannedWork& work, const std::string& noun = "run");
+std::string plan_text(const RunPlan& work, const std::string& noun = "run");
 
 // The peak resident memory of a process that makes a run, in bytes: known beforehand, so that a run that does not fit
 // is refused and not killed.
@@ -93,12 +93,13 @@ struct MemoryOptions {
   int threads = 1;
   int dividing = 1;          // processes that divide the simulated workers, whose models and gradients each holds
   bool is_mpi_rank = false;  // one worker of an MPI cluster; threads do not count
-  std::int64_t worker_steps = 10'000;  // of the rehearsal; 0: none
+  std::int64_t worker_steps = 10'000;  // of the probe; 0: none
 };
 
-// Without a rehearsal (more than 1,024 workers, a micro-batch to be measured, an allocator without statistics,
+// Without a probe (more than 1,024 workers, a micro-batch to be measured, an allocator without statistics,
 // `worker_steps` of 0) each worker counts with a model and optimizer state of its own, unless its method sums
-// gradients. So it does if the rehearsal does not reach the end of a run that may go over to own models later.
+// gradients. So it does if the probe ends before a
+// run that may go over to models of individual workers later.
 MemoryNeed memory_need(const Run& run, const MemoryOptions& options);
 
 // The run that needs most; of each method only the largest by workers and model is examined. Without runs null.
@@ -115,20 +116,20 @@ double stack_room(std::span<const Run> runs);
 std::string memory_text(double bytes, int digits = 2);
 std::string parts_text(const Run& run, const MemoryNeed& need, int threads);
 
-// How many vectors of the model's length a run holds at once, found by rehearsing its first steps: with the run's
+// How many vectors of the model's length a run holds at once, found by running its first steps: with the run's
 // method, cluster and delays, and a small stand-in for the model. What grows with the stand-in's size is counted, so
 // methods need not declare their memory.
 //
 // The stand-in's gradients are the same small numbers everywhere: nothing diverges. Tasks run one by one, so that only
 // the method's memory counts; the caller adds what threads hold.
-struct Rehearsed {
+struct MemoryProbe {
   double vectors = 0;     // peak number of models, moments, gradients and residuals, of P floats each
   bool is_whole = false;  // up to the end of the run's budget; false: its first steps
 };
 
 // For a run with a model and known micro-batch times, on the simulated cluster. `worker_steps`: about how many steps of
 // single workers it makes, a few microseconds each. Throws what the run would.
-Rehearsed rehearse(const Run& run, std::int64_t worker_steps);
+MemoryProbe probe_memory(const Run& run, std::int64_t worker_steps);
 
 // cluster.micro_batch_s = "measured": how long a micro-batch of the experiment's model takes on this machine while
 // other cores compute micro-batches too, as many at once as there are workers or cores. It is measured once and kept in

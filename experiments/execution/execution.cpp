@@ -34,14 +34,14 @@ constexpr AveragePolicy parameters_and_buffers{.buffers = StatePolicy::average};
 // steps, or at the times, that are evaluated. The recorder of rank `root` gets the rows. That rank evaluates the mean,
 // or each rank its own model. Without own models nothing happens. Collective, before recorders finish; throws
 // Interrupted.
-class OwnModelsOfRanks {
+class IndividualModelsOfRanks {
  public:
-  OwnModelsOfRanks(const MpiSession& session, int root, Training& training, Recorder& recorder)
+  IndividualModelsOfRanks(const MpiSession& session, int root, Training& training, Recorder& recorder)
       : session_(session),
         is_root_(session.rank() == root),
         training_(training),
         recorder_(recorder),
-        own_(recorder.take_own_models()) {}
+        own_(recorder.take_individual_models()) {}
 
   void combine(const EvaluationPlan& plan) {
     if (plan.every_duration > Duration{})
@@ -55,7 +55,7 @@ class OwnModelsOfRanks {
 
   void by_steps() {
     for (Step next = next_of_all(Step{-1}); next != none; next = next_of_all(next)) {
-      const OwnModel* const own = first_own([next](const OwnModel& model) { return model.step >= next; });
+      const WorkerModel* const own = first_own([next](const WorkerModel& model) { return model.step >= next; });
       put_together(own && own->step == next ? own : nullptr, next);
     }
   }
@@ -65,7 +65,7 @@ class OwnModelsOfRanks {
     Step last{-1};
     for (std::int64_t multiple = 1;;) {
       const Time due{multiple * every};
-      const OwnModel* const own = first_own([due](const OwnModel& model) { return model.time >= due; });
+      const WorkerModel* const own = first_own([due](const WorkerModel& model) { return model.time >= due; });
       if (reduced(session_, own ? 1 : 0, MPI_MIN) == 0 || !own) return;
       const double latest_ns = reduced(session_, static_cast<double>(own->time.time_since_epoch().count()), MPI_MAX);
       const Step step = static_cast<Step::Rep>(reduced(session_, static_cast<double>(own->step.value()), MPI_MAX));
@@ -76,20 +76,20 @@ class OwnModelsOfRanks {
   }
 
   template <typename Holds>
-  const OwnModel* first_own(Holds holds) const {
+  const WorkerModel* first_own(Holds holds) const {
     const auto first = std::ranges::find_if(own_, holds);
     return first == own_.end() ? nullptr : &*first;
   }
 
   Step next_of_all(Step last) const {
-    const OwnModel* const own = first_own([last](const OwnModel& model) { return model.step > last; });
+    const WorkerModel* const own = first_own([last](const WorkerModel& model) { return model.step > last; });
     const auto next = static_cast<double>((own ? own->step : none).value());
     const double least = reduced(session_, next, MPI_MIN);
     return least >= static_cast<double>(none.value()) ? none : Step{static_cast<Step::Rep>(least)};
   }
 
   // `own`: null if this rank has none.
-  void put_together(const OwnModel* own, Step step) {
+  void put_together(const WorkerModel* own, Step step) {
     MetricsRow row = recorder_.row_of(publication_of(own, step));
     std::optional<double> distance;
     if (!training_.time_only()) {
@@ -104,13 +104,14 @@ class OwnModelsOfRanks {
       for (std::size_t i = 0; own && i < training_.objective().parameters(); ++i)
         squares += (values[i] - mean[i]) * (values[i] - mean[i]);
       distance = std::sqrt(reduced(session_, squares, MPI_SUM) / count);
-      const bool evaluates_each = reduced(session_, own && own->evaluated == OwnModels::each ? 1 : 0, MPI_MAX) > 0;
+      const bool evaluates_each =
+          reduced(session_, own && own->evaluated == IndividualModels::each ? 1 : 0, MPI_MAX) > 0;
       row.evaluation = evaluates_each ? evaluation_of_each(own, count) : evaluation_of(mean);
     }
     if (is_root_) recorder_.add(row, distance);
   }
 
-  Publication publication_of(const OwnModel* own, Step step) const {
+  Publication publication_of(const WorkerModel* own, Step step) const {
     Publication publication;
     publication.step = step;
     const auto latest_ns = static_cast<double>(own ? own->time.time_since_epoch().count() : 0);
@@ -136,7 +137,7 @@ class OwnModelsOfRanks {
     return evaluated(training_.from_averaged(training_.initial_state(), parameters_and_buffers, values.data()));
   }
 
-  Evaluation evaluation_of_each(const OwnModel* own, double count) {
+  Evaluation evaluation_of_each(const WorkerModel* own, double count) {
     const Evaluation mine = own ? evaluated(own->model) : Evaluation{};
     std::vector<double> sums = {mine.test_loss, mine.test_accuracy, mine.train_loss, mine.finite ? 0.0 : 1.0};
     reduced(session_, sums, MPI_SUM);
@@ -150,7 +151,7 @@ class OwnModelsOfRanks {
   bool is_root_;
   Training& training_;
   Recorder& recorder_;
-  std::vector<OwnModel> own_;  // ascending
+  std::vector<WorkerModel> own_;  // ascending
 };
 
 using HostClock = std::chrono::steady_clock;
@@ -164,13 +165,13 @@ int publishing_rank(const Run& run) {
 int booking_rank(const Run& run) { return run.algorithm->traits().servers > 0 ? run.cluster.workers : 0; }
 
 // The same on all ranks.
-RunRecord make_record(const Run& run, const Machinery& machinery) {
+RunRecord make_record(const Run& run, const ExecutionBackend& backend) {
   const RecordingPlan& plan = run.recording;
   RunRecord record;
   SpanRecorder::Limits limits{.spans = plan.trace_events};
   if (plan.trace_seconds) limits.time = from_seconds(*plan.trace_seconds);
   if (plan.trace) record.spans.emplace(run.cluster.workers, run.algorithm->traits().servers, limits);
-  if (plan.records_durations(machinery.mpi != nullptr)) record.durations.emplace();
+  if (plan.records_durations(backend.mpi != nullptr)) record.durations.emplace();
   if (plan.arrivals) record.arrivals.emplace();
   return record;
 }
@@ -181,17 +182,17 @@ void take_record(RunRecord& record, Outcome& outcome) {
   if (record.arrivals) outcome.arrivals = in_order(std::move(*record.arrivals));
 }
 
-std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery, Training& training,
+std::unique_ptr<Cluster> make_cluster(const Run& run, const ExecutionBackend& backend, Training& training,
                                       RunObserver* observer, RunRecord* record,
                                       std::function<void(const std::string&)> before_abort, RankStore* store) {
-  if (!machinery.mpi) return make_simulated_cluster(run, training, observer, record);
+  if (!backend.mpi) return make_simulated_cluster(run, training, observer, record);
   MpiCluster::Options options{.workers = run.cluster.workers,
                               .servers = run.algorithm->traits().servers,
                               .compute_time = *run.cluster.compute_time,
                               .pace = run.cluster.pace,
                               .training = training,
                               .outages = run.cluster.outages.get(),
-                              .session = *machinery.mpi};
+                              .session = *backend.mpi};
   options.observer = observer;
   options.record = record;
   options.before_abort = std::move(before_abort);
@@ -222,34 +223,34 @@ std::string reason_of(const std::exception& problem, const Run& run) {
 }
 
 // Runs the algorithm and fills the outcome, also when it ends with an exception.
-void run_recorded(const Run& run, const Machinery& machinery, RunTraining& training, Recorder& recorder,
+void run_recorded(const Run& run, const ExecutionBackend& backend, RunTraining& training, Recorder& recorder,
                   Outcome& outcome, bool needs_durations, const std::function<void(const std::string&)>& before_abort,
                   const RunCheckpoints* checkpoints, RankStore* store) {
-  const bool publishes = !machinery.mpi || machinery.mpi->rank() == publishing_rank(run);
-  const bool records = publishes || machinery.mpi->rank() == booking_rank(run);
+  const bool publishes = !backend.mpi || backend.mpi->rank() == publishing_rank(run);
+  const bool records = publishes || backend.mpi->rank() == booking_rank(run);
   RunObserver* observer = records ? &recorder : nullptr;
-  RunRecord record = make_record(run, machinery);
+  RunRecord record = make_record(run, backend);
   if (needs_durations && !record.durations) record.durations.emplace();
   RunRecord* const wanted = record.spans || record.durations || record.arrivals ? &record : nullptr;
-  const auto cluster = make_cluster(run, machinery, *training.training, observer, wanted, before_abort, store);
+  const auto cluster = make_cluster(run, backend, *training.training, observer, wanted, before_abort, store);
   const RunContext context = context_of(run, *cluster, *training.training, &recorder, wanted);
-  if (machinery.mpi && training.objective) warm_up(run, *training.objective);
+  if (backend.mpi && training.objective) warm_up(run, *training.objective);
   if (publishes) recorder.begin(context.initial_model, run.training.learning_rate->at(Step{0}));
   try {
     outcome.totals = run_algorithm(*run.algorithm, context);
     if (checkpoints) checkpoints->check_end();
-    if (!machinery.mpi || machinery.mpi->rank() == 0) take_record(record, outcome);
+    if (!backend.mpi || backend.mpi->rank() == 0) take_record(record, outcome);
   } catch (const Interrupted&) {
     throw;
-  } catch (const AnotherCourse&) {
+  } catch (const ReplayMismatch&) {
     throw;
   } catch (const Diverged&) {  // as the recording shows
   } catch (const std::exception& problem) {
     outcome.failure = reason_of(problem, run);
   }
   try {
-    if (machinery.mpi && outcome.failure.empty())
-      OwnModelsOfRanks(*machinery.mpi, publishing_rank(run), *training.training, recorder).combine(run.evaluation);
+    if (backend.mpi && outcome.failure.empty())
+      IndividualModelsOfRanks(*backend.mpi, publishing_rank(run), *training.training, recorder).combine(run.evaluation);
     if (records) recorder.finish();
   } catch (const Interrupted&) {
     throw;
@@ -310,7 +311,7 @@ class KeptCounter {
             .by_length = {kept_.by_length, std::move(offered.by_length)},
             .longest = kinds_->longest()};
   }
-  void keep(StateArchive& archive) { archive(kept_.by_class, kept_.by_length); }
+  void serialise(StateArchive& archive) { archive(kept_.by_class, kept_.by_length); }
   void evaluate(const Objective& objective, const std::vector<float>& parameters, KeptSamples& result) const {
     for (const auto& samples : kinds_->test_samples()) {
       const EvaluationSums sums = objective.evaluate_samples(parameters.data(), nullptr, Split::test, samples);
@@ -352,9 +353,9 @@ class KeptCounter {
 };
 
 // Collective under MPI; sets rank 0's outcome.
-void tell_samples(const Machinery& machinery, const Objective* objective, KeptCounter& kept, Outcome& outcome) {
-  if (machinery.mpi && !kept.needs_durations()) kept.add_up(*machinery.mpi);
-  if (!outcome.totals || (machinery.together() && machinery.together()->rank() > 0)) return;
+void report_samples(const ExecutionBackend& backend, const Objective* objective, KeptCounter& kept, Outcome& outcome) {
+  if (backend.mpi && !kept.needs_durations()) kept.add_up(*backend.mpi);
+  if (!outcome.totals || (backend.together() && backend.together()->rank() > 0)) return;
   if (kept.needs_durations() && !(outcome.durations && kept.add(*outcome.durations, *outcome.totals))) return;
   Step last_step{};
   for (const StepRow& row : outcome.recording.rows) last_step = std::max(last_step, row.step);
@@ -363,14 +364,14 @@ void tell_samples(const Machinery& machinery, const Objective* objective, KeptCo
     kept.evaluate(*objective, outcome.recording.parameters.front(), *outcome.samples);
 }
 
-void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, Progress& progress,
+void execute_into(Outcome& outcome, const Run& run, const ExecutionBackend& backend, Progress& progress,
                   const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* use) {
   KeptCounter kept(run);
-  CourseLog log;
-  std::optional<CourseLog::Here> logged;
+  CheckpointLog log;
+  std::optional<CheckpointLog::Here> logged;
   if (use) logged.emplace(log);
   RunTraining training(run, run.training.make_objective ? run.training.make_objective() : nullptr,
-                       machinery.mpi ? 0 : machinery.threads, kept.on_kept(), machinery.processes);
+                       backend.mpi ? 0 : backend.threads, kept.on_kept(), backend.processes);
   outcome.samples_per_micro_batch =
       training.objective ? training.objective->samples_per_micro_batch() : run.training.samples_per_micro_batch;
   Recorder* listened = nullptr;
@@ -378,17 +379,17 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
   Recorder recorder({.plan = run.evaluation,
                      .measurements = run.measurements,
                      .workers = run.cluster.workers,
-                     .defer = machinery.mpi != nullptr,
+                     .defer = backend.mpi != nullptr,
                      .keep_parameters = run.recording.parameters || kept.needs_model(training.objective.get()),
                      .on_change =
                          [&] {
-                           if (checkpoints) checkpoints->note_round();
+                           if (checkpoints) checkpoints->mark_round();
                            if (progress.due()) progress.show(listened->position());
                          }},
                     *training.training);
   listened = &recorder;
   const auto save_before_abort = [&](const std::string& what) {
-    if (interrupted()) machinery.mpi->abort_as_told(what_stays);
+    if (interrupted()) backend.mpi->abort_as_asked(what_stays);
     outcome.failure = what;
     outcome.end = std::chrono::system_clock::now();
     outcome.recording = recorder.recording();
@@ -396,20 +397,20 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
   };
   const auto start = HostClock::now();
   std::optional<RankCheckpoints> of_ranks;
-  if (use && machinery.mpi)
-    of_ranks.emplace(run, *use, *machinery.mpi, progress, [&kept](StateArchive& archive) { kept.keep(archive); });
+  if (use && backend.mpi)
+    of_ranks.emplace(run, *use, *backend.mpi, progress, [&kept](StateArchive& archive) { kept.serialise(archive); });
   else if (use)
     checkpoints.emplace(run, *use, log, training.executor, recorder, training.training->divided(), progress);
-  run_recorded(run, machinery, training, recorder, outcome, kept.needs_durations(), save_before_abort,
+  run_recorded(run, backend, training, recorder, outcome, kept.needs_durations(), save_before_abort,
                checkpoints ? &*checkpoints : nullptr, of_ranks ? &*of_ranks : nullptr);
   if (of_ranks) of_ranks->settle();
   outcome.host_s = std::chrono::duration<double>(HostClock::now() - start).count();
   if (checkpoints) outcome.host_s += checkpoints->host_s_before();
   if (of_ranks) outcome.host_s += of_ranks->host_s_before();
   outcome.recording = recorder.recording();
-  if (machinery.mpi) outcome.recording = gather_on_rank_0(*machinery.mpi, run, outcome.recording);
-  if (kept.counts()) tell_samples(machinery, training.objective.get(), kept, outcome);
-  if (!run.recording.records_durations(machinery.mpi != nullptr)) outcome.durations.reset();
+  if (backend.mpi) outcome.recording = gather_on_rank_0(*backend.mpi, run, outcome.recording);
+  if (kept.counts()) report_samples(backend, training.objective.get(), kept, outcome);
+  if (!run.recording.records_durations(backend.mpi != nullptr)) outcome.durations.reset();
   if (!run.recording.parameters) {
     outcome.recording.parameters.clear();
     outcome.recording.buffers.clear();
@@ -418,39 +419,39 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
 
 }  // namespace
 
-Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
+Outcome execute(const Run& run, const ExecutionBackend& backend, Progress& progress,
                 const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints) {
-  if (!has_checkpoints(run, machinery.mpi != nullptr)) checkpoints = nullptr;
+  if (!has_checkpoints(run, backend.mpi != nullptr)) checkpoints = nullptr;
   // Processes that divide a run report a mismatch with the replayed log to each other like a failure.
-  constexpr const char* of_another_course = "it takes another course";
-  std::optional<std::string> another_course;
+  constexpr const char* of_replay_mismatch = "its replay differs";
+  std::optional<std::string> replay_mismatch;
   Outcome outcome;
   outcome.start = std::chrono::system_clock::now();
-  outcome.on_virtual_clock = machinery.mpi == nullptr;
+  outcome.on_virtual_clock = backend.mpi == nullptr;
   try {
-    execute_into(outcome, run, machinery, progress, before_abort, checkpoints);
+    execute_into(outcome, run, backend, progress, before_abort, checkpoints);
   } catch (const Interrupted&) {
     throw;
-  } catch (const AnotherCourse& other) {
-    another_course = other.what();
-    if (machinery.processes) outcome.failure = fmt::format("{}: {}", of_another_course, other.what());
+  } catch (const ReplayMismatch& other) {
+    replay_mismatch = other.what();
+    if (backend.processes) outcome.failure = fmt::format("{}: {}", of_replay_mismatch, other.what());
   } catch (const std::exception& problem) {  // data that cannot be loaded, memory that is not there
     outcome.failure = reason_of(problem, run);
-    if (machinery.mpi) machinery.mpi->abort(outcome.failure);
+    if (backend.mpi) backend.mpi->abort(outcome.failure);
   }
-  if (machinery.processes) {
-    outcome.failure = machinery.processes->close(outcome.failure);
+  if (backend.processes) {
+    outcome.failure = backend.processes->close(outcome.failure);
     // Otherwise a process has really failed, and with it all.
-    const bool is_another_course = checkpoints && outcome.failure.find(of_another_course) != std::string::npos;
-    another_course = is_another_course ? std::optional(outcome.failure) : std::nullopt;
+    const bool is_replay_mismatch = checkpoints && outcome.failure.find(of_replay_mismatch) != std::string::npos;
+    replay_mismatch = is_replay_mismatch ? std::optional(outcome.failure) : std::nullopt;
   }
-  if (another_course) {
+  if (replay_mismatch) {
     const std::string why =
-        fmt::format("checkpoint {}: {}; the run begins anew", checkpoints->file.string(), *another_course);
-    if (!machinery.together() || machinery.together()->rank() == 0) standard_error.write(printable_lines(why) + "\n");
+        fmt::format("checkpoint {}: {}; the run begins anew", checkpoints->file.string(), *replay_mismatch);
+    if (!backend.together() || backend.together()->rank() == 0) standard_error.write(printable_lines(why) + "\n");
     CheckpointUse anew = *checkpoints;
-    anew.is_taken_up = false;
-    return execute(run, machinery, progress, before_abort, &anew);
+    anew.resumes = false;
+    return execute(run, backend, progress, before_abort, &anew);
   }
   outcome.end = std::chrono::system_clock::now();
   return outcome;
@@ -477,10 +478,11 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
   return summary;
 }
 
-FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& summary, const Machinery& machinery) {
-  const RunMetadata metadata{.cluster = machinery.mpi ? "mpi" : "simulated",
-                             .threads = machinery.mpi ? 1 : machinery.threads,
-                             .processes = machinery.together() ? machinery.together()->size() : 1,
+FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& summary,
+                      const ExecutionBackend& backend) {
+  const RunMetadata metadata{.cluster = backend.mpi ? "mpi" : "simulated",
+                             .threads = backend.mpi ? 1 : backend.threads,
+                             .processes = backend.together() ? backend.together()->size() : 1,
                              .blas_kernel = torch_is_loaded() ? blas_kernel() : "none loaded",
                              .libtorch_version = torch_version(),
                              .torch_kernels = torch_kernels(),
@@ -488,8 +490,8 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
                              .end = outcome.end,
                              .exit = to_string(summary.status),
                              .hash = run.hash,
-                             .course = run.course,
-                             .call = machinery.call,
+                             .fingerprint = run.fingerprint,
+                             .call = backend.call,
                              .measured_micro_batch_s = run.cluster.measured_micro_batch_s,
                              .measured_fit = run.cluster.measured_fit};
   FileContents files{{"config.toml", run.resolved_toml},
@@ -549,7 +551,7 @@ std::unique_ptr<Cluster> make_simulated_cluster(const Run& run, Training& traini
                                  .outages = run.cluster.outages.get(),
                                  .pauses = run.cluster.pauses.get(),
                                  .only_servers_send_to_workers = run.algorithm->traits().has_servers_alone()},
-                                run.same_course_from());
+                                run.lockstep_from_step());
 }
 
 RunContext context_of(const Run& run, Cluster& cluster, Training& training, RunObserver* observer, RunRecord* record) {

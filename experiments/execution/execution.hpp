@@ -22,7 +22,7 @@
 namespace syncopate {
 
 // The cluster and the processes that execute runs.
-struct Machinery {
+struct ExecutionBackend {
   int threads = 1;                  // of the executor; the simulated cluster only
   const MpiSession* mpi = nullptr;  // null: the simulated cluster
   std::string call{};               // of processes that share the runs, for the metadata; empty: one process
@@ -57,13 +57,14 @@ struct CheckpointUse;
 // has received rank 0's recording. Processes that divide a simulation all call it and have the recording; if one fails,
 // all do. With `checkpoints` (null: none) the run resumes at one and writes others (checkpointing.hpp); whoever saves
 // the outcome removes them.
-Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
+Outcome execute(const Run& run, const ExecutionBackend& backend, Progress& progress,
                 const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints = nullptr);
 
 RunSummary summarise(const Run& run, const Outcome& outcome);
 
 // All files of the run's directory.
-FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& summary, const Machinery& machinery);
+FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& summary,
+                      const ExecutionBackend& backend);
 
 // The most workers and servers that a run of the experiment has: processes to be started under MPI.
 struct Participants {

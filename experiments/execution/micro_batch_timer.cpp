@@ -350,16 +350,16 @@ MeasuredMicroBatch MicroBatchMeter::time(const MicroBatchWork& work) {
   if (!session()) {
     value = kept_or_measured(work, [] {});
   } else if (session()->rank() == 0) {
-    bool is_told = false;
-    const auto tell = [&](bool measures) {
-      if (!std::exchange(is_told, true)) from_rank_0(*session(), measures ? 1.0 : 0.0);
+    bool is_sent = false;
+    const auto send_decision = [&](bool measures) {
+      if (!std::exchange(is_sent, true)) from_rank_0(*session(), measures ? 1.0 : 0.0);
     };
     try {
-      value = kept_or_measured(work, [&] { tell(true); });
+      value = kept_or_measured(work, [&] { send_decision(true); });
     } catch (const ConfigurationFault& fault) {
       problem = fault.what();
     }
-    tell(false);
+    send_decision(false);
     value = shared_from_rank_0(*session(), value, {});
   } else {
     const bool measures = from_rank_0(*session(), 0.0) != 0;

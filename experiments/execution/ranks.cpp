@@ -47,10 +47,10 @@ using Ranks = std::vector<int>;
 constexpr std::size_t most_lines = 10;  // of faults or keys that differ
 
 // "rank 3 (host b)", "ranks 0-2 (hosts a, b, ... and 7 more)".
-std::string name_of(const Ranks& ranks, const std::vector<RankSaid>& said) {
+std::string name_of(const Ranks& ranks, const std::vector<RankReport>& reports) {
   constexpr std::size_t most_hosts = 4;
   std::set<std::string> hosts;
-  for (const int rank : ranks) hosts.insert(said[static_cast<std::size_t>(rank)].host);
+  for (const int rank : ranks) hosts.insert(reports[static_cast<std::size_t>(rank)].host);
   std::string text =
       fmt::format("rank{} {} (host{} ", ranks.size() > 1 ? "s" : "", rank_ranges(ranks), hosts.size() > 1 ? "s" : "");
   const std::size_t named = std::min(hosts.size(), most_hosts);
@@ -61,11 +61,11 @@ std::string name_of(const Ranks& ranks, const std::vector<RankSaid>& said) {
 
 // Ranks grouped by `of` of their statements, in the order of the groups' first ranks.
 template <typename Of>
-std::vector<std::pair<std::string, Ranks>> grouped(const std::vector<RankSaid>& said, Of of) {
+std::vector<std::pair<std::string, Ranks>> grouped(const std::vector<RankReport>& reports, Of of) {
   std::vector<std::pair<std::string, Ranks>> groups;
   std::map<std::string, std::size_t> place;
-  for (std::size_t rank = 0; rank < said.size(); ++rank) {
-    const std::string text = of(said[rank].statement);
+  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
+    const std::string text = of(reports[rank].handshake);
     const auto [found, is_new] = place.try_emplace(text, groups.size());
     if (is_new) groups.emplace_back(text, Ranks{});
     groups[found->second].second.push_back(static_cast<int>(rank));
@@ -79,16 +79,16 @@ std::string indented(const std::string& text) {
   return result;
 }
 
-std::string explain_faults(const std::vector<RankSaid>& said) {
-  auto groups = grouped(said, [](const RankStatement& statement) { return statement.fault; });
+std::string explain_faults(const std::vector<RankReport>& reports) {
+  auto groups = grouped(reports, [](const RankHandshake& handshake) { return handshake.fault; });
   if (groups.size() == 1) return groups.front().first;  // all the same
   std::string text, rest;
   std::size_t shown = 0;
   for (const auto& [fault, ranks] : groups) {
     if (fault.empty())
-      rest = fmt::format("; {} found no fault", name_of(ranks, said));
+      rest = fmt::format("; {} found no fault", name_of(ranks, reports));
     else if (shown++ < most_lines)
-      text += fmt::format("{}:\n{}\n", name_of(ranks, said), indented(fault));
+      text += fmt::format("{}:\n{}\n", name_of(ranks, reports), indented(fault));
   }
   if (shown > most_lines) text += fmt::format("... and {} other faults of other ranks\n", shown - most_lines);
   return text + "nothing was run" + rest;
@@ -96,45 +96,45 @@ std::string explain_faults(const std::vector<RankSaid>& said) {
 
 // "key: this on rank 0 (host a), that on ranks 1-3 (host b)"; empty where all say the same.
 template <typename Of>
-std::string line_of(const std::string& key, const std::vector<RankSaid>& said, Of of) {
-  const auto groups = grouped(said, of);
+std::string line_of(const std::string& key, const std::vector<RankReport>& reports, Of of) {
+  const auto groups = grouped(reports, of);
   if (groups.size() == 1) return {};
   std::string line;
   for (const auto& [value, ranks] : groups)
-    line += fmt::format("{}{} on {}", line.empty() ? key + ": " : ", ", value, name_of(ranks, said));
+    line += fmt::format("{}{} on {}", line.empty() ? key + ": " : ", ", value, name_of(ranks, reports));
   return line;
 }
 
-std::uint64_t hash_of(const RankStatement& statement) {
-  return XXH3_64bits(statement.identity.data(), statement.identity.size());
+std::uint64_t hash_of(const RankHandshake& handshake) {
+  return XXH3_64bits(handshake.identity.data(), handshake.identity.size());
 }
 
-std::string value_in(const RankStatement& statement, const std::string& key) {
-  const auto found = std::ranges::find(statement.plan, key, &std::pair<std::string, std::string>::first);
-  return found == statement.plan.end() ? "not set" : found->second;
+std::string value_in(const RankHandshake& handshake, const std::string& key) {
+  const auto found = std::ranges::find(handshake.plan, key, &std::pair<std::string, std::string>::first);
+  return found == handshake.plan.end() ? "not set" : found->second;
 }
 
 // One line per key whose values differ. A rank may know fewer keys than others. Keys that not all ranks know count only
 // if no others differ.
-std::vector<std::string> explain_keys(const std::vector<RankSaid>& said) {
+std::vector<std::string> explain_keys(const std::vector<RankReport>& reports) {
   std::vector<std::string> keys, lines_of_all, lines_of_some;
   std::map<std::string, std::size_t> ranks_with;
-  for (const RankSaid& rank : said)
-    for (const auto& [key, value] : rank.statement.plan)
+  for (const RankReport& rank : reports)
+    for (const auto& [key, value] : rank.handshake.plan)
       if (ranks_with[key]++ == 0) keys.push_back(key);
   for (const std::string& key : keys) {
     const std::string line =
-        line_of(key, said, [&](const RankStatement& statement) { return value_in(statement, key); });
-    if (!line.empty()) (ranks_with[key] == said.size() ? lines_of_all : lines_of_some).push_back(line);
+        line_of(key, reports, [&](const RankHandshake& handshake) { return value_in(handshake, key); });
+    if (!line.empty()) (ranks_with[key] == reports.size() ? lines_of_all : lines_of_some).push_back(line);
   }
   return lines_of_all.empty() ? lines_of_some : lines_of_all;
 }
 
-std::string explain_difference(const std::vector<RankSaid>& said) {
-  std::vector<std::string> lines = explain_keys(said);
+std::string explain_difference(const std::vector<RankReport>& reports) {
+  std::vector<std::string> lines = explain_keys(reports);
   if (lines.empty()) {
-    const auto digest = [](const RankStatement& statement) { return fmt::format("{:016x}", hash_of(statement)); };
-    lines.push_back(line_of("digest of the chosen runs and the files they use", said, digest));
+    const auto digest = [](const RankHandshake& handshake) { return fmt::format("{:016x}", hash_of(handshake)); };
+    lines.push_back(line_of("digest of the chosen runs and the files they use", reports, digest));
   }
   std::string text = "the ranks of this launch would not run the same:";
   for (std::size_t i = 0; i < std::min(lines.size(), most_lines); ++i) text += "\n  " + lines[i];
@@ -142,23 +142,25 @@ std::string explain_difference(const std::vector<RankSaid>& said) {
   return text + "\nnothing was run";
 }
 
-std::string to_text(const RankSaid& said) {
+std::string to_text(const RankReport& report) {
   Json plan = Json::array();
-  for (const auto& [key, value] : said.statement.plan) plan.push_back({key, value});
-  const Json json = {
-      {"host", said.host}, {"fault", said.statement.fault}, {"identity", said.statement.identity}, {"plan", plan}};
+  for (const auto& [key, value] : report.handshake.plan) plan.push_back({key, value});
+  const Json json = {{"host", report.host},
+                     {"fault", report.handshake.fault},
+                     {"identity", report.handshake.identity},
+                     {"plan", plan}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-RankSaid from_text(const std::string& text) {
+RankReport from_text(const std::string& text) {
   const Json json = Json::parse(text);
-  RankSaid said{.host = json.at("host"),
-                .statement = {.fault = json.at("fault"), .identity = json.at("identity"), .plan = {}}};
-  for (const Json& entry : json.at("plan")) said.statement.plan.emplace_back(entry.at(0), entry.at(1));
-  return said;
+  RankReport report{.host = json.at("host"),
+                    .handshake = {.fault = json.at("fault"), .identity = json.at("identity"), .plan = {}}};
+  for (const Json& entry : json.at("plan")) report.handshake.plan.emplace_back(entry.at(0), entry.at(1));
+  return report;
 }
 
-bool all_agree(const MpiSession& session, const RankStatement& own) {
+bool all_agree(const MpiSession& session, const RankHandshake& own) {
   const std::array<std::uint64_t, 2> short_form{own.fault.empty() ? 0U : 1U, hash_of(own)};
   std::vector<std::array<std::uint64_t, 2>> all(static_cast<std::size_t>(session.size()));
   MPI_Request request = MPI_REQUEST_NULL;
@@ -287,47 +289,49 @@ Recording move_to_rank_0(const MpiSession& session, int from, const Recording& r
   return recording_from_bytes(bytes);
 }
 
-std::string explain_disagreement(const std::vector<RankSaid>& ranks) {
-  const auto has_fault = [](const RankSaid& said) { return !said.statement.fault.empty(); };
-  const auto differs = [&](const RankSaid& said) {
-    return said.statement.identity != ranks.front().statement.identity;
+std::string explain_disagreement(const std::vector<RankReport>& ranks) {
+  const auto has_fault = [](const RankReport& report) { return !report.handshake.fault.empty(); };
+  const auto differs = [&](const RankReport& report) {
+    return report.handshake.identity != ranks.front().handshake.identity;
   };
   if (std::ranges::any_of(ranks, has_fault)) return explain_faults(ranks);
   return std::ranges::any_of(ranks, differs) ? explain_difference(ranks) : "";
 }
 
-void agree(const MpiSession& session, const RankStatement& own) {
+void agree(const MpiSession& session, const RankHandshake& own) {
   if (!session.active()) {
     if (!own.fault.empty()) throw CannotRun(own.fault);
     return;
   }
   if (all_agree(session, own)) return;
-  std::vector<RankSaid> said;
-  for (const std::string& text : texts_on_rank_0(session, to_text({host_name(), own}))) said.push_back(from_text(text));
-  throw CannotRun(said.empty() ? "the ranks of this launch do not agree; rank 0 says why" : explain_disagreement(said));
+  std::vector<RankReport> reports;
+  for (const std::string& text : texts_on_rank_0(session, to_text({host_name(), own})))
+    reports.push_back(from_text(text));
+  throw CannotRun(reports.empty() ? "the ranks of this launch do not agree; rank 0 says why"
+                                  : explain_disagreement(reports));
 }
 
-RankStatement statement_of(const Intention& intention) {
+RankHandshake handshake_of(const Intention& intention) {
   const bool together = intention.on_mpi || intention.together;
-  RankStatement statement;
-  Plan& plan = statement.plan;
+  RankHandshake handshake;
+  Plan& plan = handshake.plan;
   plan = {{"command", intention.command}, {"commit of Syncopate", build_info().commit}};
   if (intention.experiment) {
     plan.emplace_back("--cluster", intention.on_mpi ? "mpi" : "simulated");
     plan.emplace_back("--rerun", intention.rerun ? "yes" : "no");
     if (together) plan.emplace_back("--results", normalised(intention.results_directory));
   }
-  for (const auto& [key, value] : plan) statement.identity += fmt::format("{}: {}\n", key, value);
-  if (!intention.experiment) return statement;
+  for (const auto& [key, value] : plan) handshake.identity += fmt::format("{}: {}\n", key, value);
+  if (!intention.experiment) return handshake;
 
   const Experiment& experiment = *intention.experiment;
-  if (together) statement.identity += identity_of(experiment.runs);
+  if (together) handshake.identity += identity_of(experiment.runs);
   if (together && experiment.tuning)
-    statement.identity += fmt::format("{}{} {} {}\n", identity_of(first_trials(experiment)), experiment.tuning->measure,
+    handshake.identity += fmt::format("{}{} {} {}\n", identity_of(first_trials(experiment)), experiment.tuning->measure,
                                       experiment.tuning->extensions, fmt::join(experiment.tuning->seeds, " "));
   add_keys(parse_toml(experiment.resolved_toml, experiment.file), "", plan);
   plan.emplace_back("number of runs", std::to_string(experiment.runs.size()));
-  return statement;
+  return handshake;
 }
 
 }  // namespace syncopate

@@ -39,7 +39,7 @@ std::vector<std::string> texts_on_rank_0(const MpiSession& session, const std::s
 // The recording of rank `from`, on rank 0; elsewhere an empty one. Only `from` and rank 0 wait.
 Recording move_to_rank_0(const MpiSession& session, int from, const Recording& recording);
 
-struct RankStatement {
+struct RankHandshake {
   std::string fault;                                      // why this rank cannot run; empty: it can
   std::string identity;                                   // of what it would run: ranks with equal texts run together
   std::vector<std::pair<std::string, std::string>> plan;  // the same by key and value, to explain differences
@@ -51,14 +51,14 @@ struct CannotRun : std::runtime_error {
 };
 
 // Without a launcher, this process is the only rank. Returns on all ranks or throws CannotRun on all.
-void agree(const MpiSession& session, const RankStatement& own);
+void agree(const MpiSession& session, const RankHandshake& own);
 
-struct RankSaid {
+struct RankReport {
   std::string host;
-  RankStatement statement;
+  RankHandshake handshake;
 };
 // `ranks`: by rank. Empty if they agree.
-std::string explain_disagreement(const std::vector<RankSaid>& ranks);
+std::string explain_disagreement(const std::vector<RankReport>& ranks);
 
 // The intention of a command, on which the ranks of a launch must agree.
 struct Intention {
@@ -70,6 +70,6 @@ struct Intention {
   std::string results_directory{};  // as given
 };
 
-RankStatement statement_of(const Intention& intention);
+RankHandshake handshake_of(const Intention& intention);
 
 }  // namespace syncopate

@@ -53,7 +53,7 @@ std::string why_not_under_mpi(const Experiment& experiment) {
 namespace {
 
 namespace fs = std::filesystem;
-using Make = std::function<int(const Machinery&)>;
+using Make = std::function<int(const ExecutionBackend&)>;
 
 // Why the experiment cannot run under MPI on the ranks that mpirun started; empty: it can.
 std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& session) {
@@ -71,19 +71,19 @@ int threads_of(const RunOptions& options, int processes_here) {
 }
 
 int on_simulated_cluster(const RunOptions& options, const MpiSession* session, const Make& make) {
-  Machinery machinery{.threads = threads_of(options, 1), .call = options.sharing ? options.sharing->call : ""};
+  ExecutionBackend backend{.threads = threads_of(options, 1), .call = options.sharing ? options.sharing->call : ""};
   const bool divides = session && session->size() > 1 && !options.sharing;
-  if (!divides) return make(machinery);
+  if (!divides) return make(backend);
   if (const std::string wrong = why_not_divided(*session); !wrong.empty()) {
     if (session->rank() == 0) standard_error.write(wrong + "\n");
     return exit_usage;
   }
   session->expect_to_stay();
   MpiProcessGroup processes(*session);
-  machinery.threads = threads_of(options, session->ranks_on_node());
-  machinery.processes = &processes;
-  machinery.divided_by = session;
-  return make(machinery);
+  backend.threads = threads_of(options, session->ranks_on_node());
+  backend.processes = &processes;
+  backend.divided_by = session;
+  return make(backend);
 }
 
 int on_mpi_cluster(const Experiment& experiment, const RunOptions& options, const MpiSession& session,
@@ -100,8 +100,8 @@ int on_mpi_cluster(const Experiment& experiment, const RunOptions& options, cons
   return make({.threads = threads_of(options, 1), .mpi = &session});
 }
 
-// The machinery exists only during the call of `make`, whose status it returns.
-int on_chosen_machinery(const Experiment& experiment, const RunOptions& options, const Make& make) {
+// The backend exists only during the call of `make`, whose status it returns.
+int on_chosen_backend(const Experiment& experiment, const RunOptions& options, const Make& make) {
   const MpiSession* const mpi = options.mpi;
   const bool wants_mpi = options.cluster == ClusterChoice::mpi ||
                          (options.cluster == ClusterChoice::automatic && (mpi ? mpi->active() : launched_by_mpi()));
@@ -143,24 +143,24 @@ void start_at(Run& run, const CommonPhase& phase) {
 class CommonPhases {
  public:
   // The arguments outlive it.
-  CommonPhases(const RunOptions& options, const Machinery& machinery, RunsElsewhere& elsewhere)
-      : options_(options), machinery_(machinery), elsewhere_(elsewhere) {}
+  CommonPhases(const RunOptions& options, const ExecutionBackend& backend, ReusableRuns& reusable)
+      : options_(options), backend_(backend), reusable_(reusable) {}
 
   // The phase's end. Runs the phase unless this or another experiment already has; with --rerun in any case.
   // `before_run`: number of the run that needs it, for the progress. Collective under MPI. Throws Interrupted.
   const CommonPhase& phase(const Run& run, std::size_t before_run, Progress& progress) {
     const auto [place, is_new] = known_.try_emplace(run.hash);
     if (!is_new) return place->second;
-    const auto directory = run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
+    const auto directory = run_directory(options_.results_directory, run, backend_.mpi != nullptr);
     CommonPhase phase;
-    if (machinery_.is_rank_0() && !options_.rerun) phase = found(directory, run);
+    if (backend_.is_rank_0() && !options_.rerun) phase = found(directory, run);
     const auto write = [&](const FileContents& files) {
       write_directory(directory, files);
       return true;
     };
-    const MpiSession* const all = machinery_.together();
-    if (machinery_.is_rank_0() && !machinery_.mpi && !options_.rerun && !phase.end && phase.failure.empty())
-      phase = found_elsewhere(directory, run, write);
+    const MpiSession* const all = backend_.together();
+    if (backend_.is_rank_0() && !backend_.mpi && !options_.rerun && !phase.end && phase.failure.empty())
+      phase = found_reusable(directory, run, write);
     bool is_there = phase.end || !phase.failure.empty();
     if (all) is_there = from_rank_0(*all, std::vector<int>{is_there}).front() != 0;
     if (!is_there) phase = made(run, before_run, progress, write);
@@ -184,7 +184,7 @@ class CommonPhases {
   using Publish = std::function<bool(const FileContents&)>;
   CommonPhase make(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const {
     CommonPhase phase;
-    if (!options_.rerun) phase = found_elsewhere(run_directory(options_.results_directory, run, false), run, publish);
+    if (!options_.rerun) phase = found_reusable(run_directory(options_.results_directory, run, false), run, publish);
     return phase.end || !phase.failure.empty() ? phase : made(run, before_run, progress, publish);
   }
 
@@ -206,24 +206,24 @@ class CommonPhases {
     }
   }
 
-  CommonPhase found_elsewhere(const fs::path& directory, const Run& run, const Publish& publish) const {
-    const auto files = elsewhere_.files_for(run);
+  CommonPhase found_reusable(const fs::path& directory, const Run& run, const Publish& publish) const {
+    const auto files = reusable_.files_for(run);
     return files && publish(*files) ? found(directory, run) : CommonPhase{};
   }
 
   // Collective; complete on rank 0.
   CommonPhase made(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const {
     const auto write = [&](const Outcome& outcome) {
-      return !machinery_.is_rank_0() || publish(files_of(run, outcome, summarise(run, outcome), machinery_));
+      return !backend_.is_rank_0() || publish(files_of(run, outcome, summarise(run, outcome), backend_));
     };
     progress.begin_common_phase(before_run, run);
-    const auto directory = run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
+    const auto directory = run_directory(options_.results_directory, run, backend_.mpi != nullptr);
     const CheckpointUse checkpoints{.file = checkpoint_of(directory),
                                     .below = experiment_directory(options_.results_directory, run.experiment),
-                                    .is_taken_up = !options_.rerun};
-    const Outcome outcome = execute(run, machinery_, progress, write, &checkpoints);
+                                    .resumes = !options_.rerun};
+    const Outcome outcome = execute(run, backend_, progress, write, &checkpoints);
     progress.end_common_phase();
-    if (!machinery_.is_rank_0()) return {};
+    if (!backend_.is_rank_0()) return {};
     const RunSummary summary = summarise(run, outcome);
     try {
       if (!write(outcome)) return {};
@@ -244,17 +244,17 @@ class CommonPhases {
 
   // Rank 0's, on all ranks.
   CommonPhase shared(CommonPhase phase) const {
-    const MpiSession& session = *machinery_.together();
+    const MpiSession& session = *backend_.together();
     const bool has_failed = from_rank_0(session, std::vector<int>{!phase.failure.empty()}).front() != 0;
-    if (has_failed) return {.failure = machinery_.is_rank_0() ? phase.failure : "on rank 0"};
+    if (has_failed) return {.failure = backend_.is_rank_0() ? phase.failure : "on rank 0"};
     const StartingPoint own = phase.end ? *phase.end : StartingPoint{};
     return {.end = std::make_shared<const StartingPoint>(StartingPoint{
                 .parameters = from_rank_0(session, own.parameters), .buffers = from_rank_0(session, own.buffers)})};
   }
 
   const RunOptions& options_;
-  const Machinery& machinery_;
-  RunsElsewhere& elsewhere_;
+  const ExecutionBackend& backend_;
+  ReusableRuns& reusable_;
   std::map<std::string, CommonPhase> known_;  // by hash
 };
 
@@ -291,11 +291,11 @@ class RunsSoFar {
     count_finished();
   }
 
-  void copy_from(RunsElsewhere& elsewhere) {
+  void copy_from(ReusableRuns& reusable) {
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
       const Run& run = experiment_.runs[index];
       if (!to_do_[index]) continue;
-      const auto files = elsewhere.files_for(run);
+      const auto files = reusable.files_for(run);
       if (!files) continue;
       write_directory(directory_of(run), *files);
       remove_checkpoint_of(run);
@@ -475,7 +475,7 @@ void set_unwritten(RunSummary& summary, const std::exception& problem) {
                        : fmt::format("its results cannot be written: {}", problem.what());
 }
 
-void say(const std::string& text) { standard_error.write(fmt::format("{}\n", printable_lines(text))); }
+void print_line(const std::string& text) { standard_error.write(fmt::format("{}\n", printable_lines(text))); }
 
 // An experiment's runs made by several processes, on one machine or on many. Each process takes the next run that
 // nobody has taken, and reads from the results directory what the others have made.
@@ -494,8 +494,8 @@ class SharedRuns {
   struct Work {
     const Experiment& experiment;
     const RunOptions& options;
-    const Machinery& machinery;
-    RunsElsewhere& elsewhere;
+    const ExecutionBackend& backend;
+    ReusableRuns& reusable;
     CommonPhases& phases;
     std::function<void(std::size_t index, RunSummary summary)> settled;
   };
@@ -584,25 +584,25 @@ class SharedRuns {
   // Leaves the result in the run's directory or in the records of attempts.
   void attempt(std::size_t index, Lease& lease, const CommonPhase* phase, Progress& progress) {
     Run run = work_.experiment.runs[index];
-    if (copy_from_elsewhere(run, lease)) return;
+    if (copy_reusable(run, lease)) return;
     if (phase) start_at(run, *phase);
     if (const LeaseNote* const former = lease.taken_from(); former && !former->host.empty())
       progress.note(fmt::format("{}: taken over from {}, which {}", name_of(run), former->owner(),
                                 lease.former_is_gone() ? "is gone" : "was silent for too long"));
     // Before begin_run, which decides how often the lease is renewed.
-    progress.tell([&lease](double share) { lease.tell(share); });
+    progress.set_listener([&lease](double share) { lease.report_progress(share); });
     progress.begin_run(index + 1, run);
     // A run taken over from a lost process resumes at that process's checkpoint.
     const CheckpointUse checkpoints{.file = checkpoint_of(directory_of(run)),
                                     .below = folder_,
-                                    .is_taken_up = !work_.options.rerun,
+                                    .resumes = !work_.options.rerun,
                                     .is_mine = [&lease] { return lease.is_mine(); }};
     const Outcome outcome = execute(
-        run, work_.machinery, progress, [](const Outcome&) {}, &checkpoints);
-    progress.tell({});
+        run, work_.backend, progress, [](const Outcome&) {}, &checkpoints);
+    progress.set_listener({});
     RunSummary summary = summarise(run, outcome);
     try {
-      if (!publish(run, files_of(run, outcome, summary, work_.machinery), lease)) {
+      if (!publish(run, files_of(run, outcome, summary, work_.backend), lease)) {
         if (is_done(directory_of(run), run)) remove_checkpoint(checkpoints.file);
         return;
       }
@@ -622,9 +622,9 @@ class SharedRuns {
     progress.end_run(summary);
   }
 
-  bool copy_from_elsewhere(const Run& run, Lease& lease) {
+  bool copy_reusable(const Run& run, Lease& lease) {
     if (work_.options.rerun) return false;
-    const auto files = work_.elsewhere.files_for(run);
+    const auto files = work_.reusable.files_for(run);
     if (!files || !publish(run, *files, lease)) return false;
     attempts_.remove(run.hash);
     return true;
@@ -635,15 +635,15 @@ class SharedRuns {
     const auto is_this_done = [&](const fs::path& place) { return is_done(place, run); };
     require_there(folder_);
     if (!lease.is_mine()) {
-      say(fmt::format(
+      print_line(fmt::format(
           "{}: another process has taken it over while this one, process {}, was silent for longer than {} s; "
           "what this one has computed is dropped",
           name_of(run), this_process().number, std::chrono::duration<double>(sharing_.time_out).count()));
       return false;
     }
     if (publish_directory(directory_of(run), files, is_this_done)) return true;
-    say(fmt::format("{}: another process has published it; what process {} has computed is dropped", name_of(run),
-                    this_process().number));
+    print_line(fmt::format("{}: another process has published it; what process {} has computed is dropped",
+                           name_of(run), this_process().number));
     return false;
   }
 
@@ -656,8 +656,8 @@ class SharedRuns {
   void settle_failed(std::size_t index, const std::string& reason, Progress& progress) {
     const Run& run = work_.experiment.runs[index];
     auto recorded = summary_of(directory_of(run), run);
-    const bool tells = recorded && recorded->status != RunStatus::finished;
-    RunSummary summary = tells ? *std::move(recorded) : summarise(run, failed_outcome(reason));
+    const bool has_record = recorded && recorded->status != RunStatus::finished;
+    RunSummary summary = has_record ? *std::move(recorded) : summarise(run, failed_outcome(reason));
     if (!sharing_.takes)
       progress.end_elsewhere(index + 1, run, summary, true);  // else the process that made it reports it
     settle(index, std::move(summary));
@@ -688,10 +688,10 @@ class SharedRuns {
     if (!lease) return nullptr;
     if (const CommonPhase* known = work_.phases.find(phase, may_be_found())) return known;
     if (gives_up_after_loss(phase.hash, *lease)) return nullptr;
-    progress.tell([&lease](double share) { lease->tell(share); });
+    progress.set_listener([&lease](double share) { lease->report_progress(share); });
     const CommonPhase made = work_.phases.make(
         phase, index + 1, progress, [&](const FileContents& files) { return publish(phase, files, *lease); });
-    progress.tell({});
+    progress.set_listener({});
     if (made.end) {
       counted_phases_.insert(phase.hash);
       attempts_.remove(phase.hash);
@@ -793,17 +793,17 @@ class SharedRuns {
   std::set<std::string> counted_phases_{};  // common phases whose end the progress has counted
 };
 
-void say_why(const RunOptions& options, const std::string& text) {
-  const auto is_first = options.sharing ? options.sharing->is_first_to_say : nullptr;
+void report_error(const RunOptions& options, const std::string& text) {
+  const auto is_first = options.sharing ? options.sharing->is_first_to_report : nullptr;
   if (!is_first || is_first()) standard_error.write(fmt::format("{}\n", printable_lines(text)));
 }
 
 class ExperimentRunner {
  public:
   // `later`: runs that will follow these, for the plan.
-  ExperimentRunner(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
+  ExperimentRunner(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend,
                    std::span<const Run> later = {})
-      : experiment_(experiment), options_(options), later_(later), machinery_(machinery) {}
+      : experiment_(experiment), options_(options), later_(later), backend_(backend) {}
 
   int run() {
     LastAct report([this] { report_interruption(); });
@@ -823,7 +823,7 @@ class ExperimentRunner {
  private:
   // Rank 0's status, on all ranks.
   int agreed(int status) const {
-    const auto* const all = machinery_.together();
+    const auto* const all = backend_.together();
     return all ? from_rank_0(*all, std::vector{status}).front() : status;
   }
 
@@ -833,7 +833,7 @@ class ExperimentRunner {
     if (runs_.number_to_do() > 0 || !damaged_phases_.empty()) {  // else nothing is read or written
       agree_on(fault_of_data());
       if (const int status = agreed(is_rank_0() ? prepare() : exit_success); status != exit_success) return status;
-      tell_what_is_to_do();
+      report_plan();
       expected_s = print_plan();
     }
 
@@ -841,9 +841,9 @@ class ExperimentRunner {
     Progress progress(style, experiment_.runs.size(), runs_.number_to_do(), clock());
     progress.expect(std::move(expected_s));
     report_skipped(progress);
-    if (machinery_.processes && runs_.number_to_do() > 0)
-      progress.note(fmt::format("{} processes divide each run, by {} thread{} each", machinery_.processes->size(),
-                                machinery_.threads, machinery_.threads == 1 ? "" : "s"));
+    if (backend_.processes && runs_.number_to_do() > 0)
+      progress.note(fmt::format("{} processes divide each run, by {} thread{} each", backend_.processes->size(),
+                                backend_.threads, backend_.threads == 1 ? "" : "s"));
     if (options_.sharing) return make_shared(progress);
     for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
       if (interrupted()) throw Interrupted();
@@ -854,11 +854,11 @@ class ExperimentRunner {
     return agreed(are_phases_well ? result : exit_failure);
   }
 
-  bool is_rank_0() const { return machinery_.is_rank_0(); }
+  bool is_rank_0() const { return backend_.is_rank_0(); }
   bool speaks() const { return is_rank_0() && (!options_.sharing || options_.sharing->speaks); }
   fs::path own_directory() const { return experiment_directory(options_.results_directory, experiment_.name); }
   const char* noun() const { return !experiment_.runs.empty() && experiment_.runs.front().is_trial ? "trial" : "run"; }
-  const char* clock() const { return machinery_.mpi ? "wall" : "virtual"; }
+  const char* clock() const { return backend_.mpi ? "wall" : "virtual"; }
 
   // Only rank 0 reads the results.
   void look_for_finished_runs() {
@@ -872,11 +872,11 @@ class ExperimentRunner {
       fault = problem.what();
     }
     agree_on(fault);
-    tell_what_is_to_do();
+    report_plan();
   }
 
-  void tell_what_is_to_do() {
-    const auto* const all = machinery_.together();
+  void report_plan() {
+    const auto* const all = backend_.together();
     if (!all) return;
     runs_.to_do() = from_rank_0(*all, runs_.to_do());
     std::vector<int> is_damaged(experiment_.runs.size());
@@ -888,7 +888,7 @@ class ExperimentRunner {
 
   // Throws CannotRun on all ranks if one has a fault.
   void agree_on(const std::string& fault) const {
-    if (const auto* all = machinery_.together()) return agree(*all, {.fault = fault, .identity = {}, .plan = {}});
+    if (const auto* all = backend_.together()) return agree(*all, {.fault = fault, .identity = {}, .plan = {}});
     if (!fault.empty()) throw CannotRun(fault);
   }
 
@@ -900,11 +900,11 @@ class ExperimentRunner {
       if (restored > 0 && !options_.rerun) runs_.find_finished();
       if (speaks()) report_damaged();
       // Only on virtual time: wall-clock times belong to the run that measured them.
-      if (!options_.rerun && !machinery_.mpi && !options_.sharing) runs_.copy_from(elsewhere_);
+      if (!options_.rerun && !backend_.mpi && !options_.sharing) runs_.copy_from(reusable_);
       return exit_success;
     } catch (const std::exception& problem) {
       const auto* const disk = dynamic_cast<const fs::filesystem_error*>(&problem);
-      say_why(options_, disk ? disk_fault(own_directory(), *disk) : problem.what());
+      report_error(options_, disk ? disk_fault(own_directory(), *disk) : problem.what());
       return exit_usage;
     }
   }
@@ -938,10 +938,10 @@ class ExperimentRunner {
   std::map<std::string, double> print_plan() {
     if (!options_.plan || options_.quiet || !speaks()) return {};
     MeasureCost measure;  // empty beside busy processes, which would slow the first steps down
-    if (!machinery_.together() && (!options_.sharing || !options_.sharing->takes))
-      measure = [this](const Run& run) { return measured_cost(run, machinery_); };
-    PlannedWork work = plan_of(experiment_.runs, runs_.to_do(), later_, options_.results_directory,
-                               machinery_.mpi != nullptr, measure);
+    if (!backend_.together() && (!options_.sharing || !options_.sharing->takes))
+      measure = [this](const Run& run) { return measured_cost(run, backend_); };
+    RunPlan work =
+        plan_of(experiment_.runs, runs_.to_do(), later_, options_.results_directory, backend_.mpi != nullptr, measure);
     work.side_by_side = options_.side_by_side;
     work.division = options_.division;
     standard_error.write(plan_text(work, noun()) + "\n");
@@ -971,9 +971,9 @@ class ExperimentRunner {
       if (is_rank_0()) save(index, outcome);
     };
     const CheckpointUse checkpoints{
-        .file = checkpoint_of(runs_.directory_of(run)), .below = own_directory(), .is_taken_up = !options_.rerun};
+        .file = checkpoint_of(runs_.directory_of(run)), .below = own_directory(), .resumes = !options_.rerun};
     for (int retries = 0;; ++retries) {
-      const Outcome outcome = execute(run, machinery_, progress, save_what_is_there, &checkpoints);
+      const Outcome outcome = execute(run, backend_, progress, save_what_is_there, &checkpoints);
       if (!is_rank_0()) return;
       // No later run could be kept either.
       if (const std::string fault = save(index, outcome); !fault.empty()) throw ResultsDirectoryFault(fault);
@@ -1007,7 +1007,7 @@ class ExperimentRunner {
     std::size_t left = 0;
     if (!open.empty() || !phases.empty()) {
       const auto settled = [this](std::size_t index, RunSummary summary) { runs_.settle(index, std::move(summary)); };
-      SharedRuns shared({experiment_, options_, machinery_, elsewhere_, common_phases_, settled});
+      SharedRuns shared({experiment_, options_, backend_, reusable_, common_phases_, settled});
       left = shared.make(std::move(open), phases, progress);
     }
     if (left == 0 && speaks()) return print_tables();
@@ -1015,8 +1015,8 @@ class ExperimentRunner {
       progress.note(fmt::format("nothing is left to take; {} {}{} under way in other processes", left, noun(),
                                 left == 1 ? " is" : "s are"));
     if (left > 0 && !options_.sharing->takes)
-      say_why(options_, fmt::format("{} of {} {}s were not made: the processes that were to make them have ended", left,
-                                    experiment_.runs.size(), noun()));
+      report_error(options_, fmt::format("{} of {} {}s were not made: the processes that were to make them have ended",
+                                         left, experiment_.runs.size(), noun()));
     const bool all_well =
         std::ranges::all_of(runs_.summaries(), [](const auto& one) { return !one || is_finished(one); });
     return all_well && (left == 0 || options_.sharing->takes) ? exit_success : exit_failure;
@@ -1029,7 +1029,7 @@ class ExperimentRunner {
     std::string fault;
     try {
       require_there(own_directory());
-      write_directory(runs_.directory_of(run), files_of(run, outcome, summary, machinery_));
+      write_directory(runs_.directory_of(run), files_of(run, outcome, summary, backend_));
       if (summary.status != RunStatus::failed) runs_.remove_checkpoint_of(run);
     } catch (const fs::filesystem_error& problem) {
       fault = disk_fault(own_directory(), problem);
@@ -1056,7 +1056,7 @@ class ExperimentRunner {
   }
 
   void report_interruption() const {
-    if (const auto* all = machinery_.together()) all->abort_as_told(what_stays);
+    if (const auto* all = backend_.together()) all->abort_as_asked(what_stays);
     if (!speaks()) return;
     standard_error.write(fmt::format("interrupted; {} ({} of {} {}s are finished)\n", what_stays,
                                      runs_.number_finished(), experiment_.runs.size(), noun()));
@@ -1078,27 +1078,27 @@ class ExperimentRunner {
 
   int print_tables() const {
     require_finished_there();
-    return print_final_tables(experiment_, options_, runs_, machinery_.mpi != nullptr);
+    return print_final_tables(experiment_, options_, runs_, backend_.mpi != nullptr);
   }
 
   const Experiment& experiment_;
   const RunOptions& options_;
   std::span<const Run> later_;
-  Machinery machinery_;
-  RunsElsewhere elsewhere_{options_.results_directory};
-  CommonPhases common_phases_{options_, machinery_, elsewhere_};
-  RunsSoFar runs_{experiment_, options_, machinery_.mpi != nullptr};  // what is to do is the same on every rank
-  std::map<std::size_t, std::string> damaged_phases_{};               // by the first run of each; why, on rank 0
+  ExecutionBackend backend_;
+  ReusableRuns reusable_{options_.results_directory};
+  CommonPhases common_phases_{options_, backend_, reusable_};
+  RunsSoFar runs_{experiment_, options_, backend_.mpi != nullptr};  // what is to do is the same on every rank
+  std::map<std::size_t, std::string> damaged_phases_{};             // by the first run of each; why, on rank 0
 };
 
 // Tunes first where the file has [tune].
-int start(const Experiment& experiment, const RunOptions& options, const Machinery& machinery) {
+int start(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend) {
   std::string fault;
   try {
-    if (!experiment.tuning) return ExperimentRunner(experiment, options, machinery).run();
-    return run_tuned(experiment, options, machinery,
-                     [&machinery](const Experiment& part, const RunOptions& how, std::span<const Run> later) {
-                       ExperimentRunner runner(part, how, machinery, later);
+    if (!experiment.tuning) return ExperimentRunner(experiment, options, backend).run();
+    return run_tuned(experiment, options, backend,
+                     [&backend](const Experiment& part, const RunOptions& how, std::span<const Run> later) {
+                       ExperimentRunner runner(part, how, backend, later);
                        const int status = runner.run();
                        return RunsMade{status, runner.summaries()};
                      });
@@ -1107,8 +1107,8 @@ int start(const Experiment& experiment, const RunOptions& options, const Machine
   } catch (const fs::filesystem_error& problem) {  // of files beside the runs
     fault = disk_fault(experiment_directory(options.results_directory, experiment.name), problem);
   }
-  if (const auto* all = machinery.together()) all->abort(fault, exit_failure);  // the others do not know of it
-  say_why(options, fault);
+  if (const auto* all = backend.together()) all->abort(fault, exit_failure);  // the others do not know of it
+  report_error(options, fault);
   return exit_failure;
 }
 
@@ -1134,8 +1134,8 @@ std::string accepted_claims(const Experiment& experiment, const std::filesystem:
 
 int run_experiment(const Experiment& experiment, const RunOptions& options) {
   install_interrupt_handlers();
-  return on_chosen_machinery(experiment, options,
-                             [&](const Machinery& machinery) { return start(experiment, options, machinery); });
+  return on_chosen_backend(experiment, options,
+                           [&](const ExecutionBackend& backend) { return start(experiment, options, backend); });
 }
 
 std::string call_of_this_process() {

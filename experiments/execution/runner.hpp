@@ -25,7 +25,7 @@ struct Sharing {
   std::function<bool()> others_are_there{};
   // Several processes meet the same full disk, and one reports it: true for the first of a launch that asks. Empty:
   // this process reports it.
-  std::function<bool()> is_first_to_say{};
+  std::function<bool()> is_first_to_report{};
 };
 
 // The common name of all processes of this launch by mpirun, a Slurm job or a job array; without one a unique name.

@@ -286,7 +286,7 @@ Round longest_round(double time_s) {
   return {.time_s = time_s, .beyond = beyond_longest, .words = "none of the first rounds takes more than"};
 }
 
-struct Course {
+struct SimulatedSteps {
   double drop_rate = 0;
   double communication_share = 0;
   double computing_share = 0;
@@ -297,7 +297,7 @@ struct Course {
 };
 
 // Shares on average over both ways, if the workers that send `bytes` in this time share servers' links.
-void set_link_shares(Course& course, const Run& run, double bytes, double time_s) {
+void set_link_shares(SimulatedSteps& simulated_steps, const Run& run, double bytes, double time_s) {
   const Servers servers = run.algorithm->traits().servers;
   const NetworkModel& network = *run.cluster.network;
   if (servers == 0 || servers.regions > 0 || !network.has_shared_links() || time_s <= 0) return;
@@ -309,9 +309,9 @@ void set_link_shares(Course& course, const Run& run, double bytes, double time_s
     return bytes / (2 * links) * to_seconds(hop.occupied) / static_cast<double>(sample.value()) / time_s;
   };
   const Route route = route_from(Rank{run.cluster.workers - 1});  // of the last group
-  course.link_share = share_of(route.back(), servers.count);
+  simulated_steps.link_share = share_of(route.back(), servers.count);
   for (const Hop& hop : route)
-    if (hop.uplinks > 0) course.uplink_share = share_of(hop, hop.uplink / 2 + 1);
+    if (hop.uplinks > 0) simulated_steps.uplink_share = share_of(hop, hop.uplink / 2 + 1);
 }
 
 // threshold_s of methods that drop by it.
@@ -327,33 +327,35 @@ std::optional<double> threshold_of(const Run& run) {
   return number && std::isfinite(*number) ? std::optional(*number) : std::nullopt;  // inf means to drop nothing
 }
 
-std::string threshold_note(const Run& run, const Course& course) {
-  if (course.drop_rate > 0) return {};
+std::string threshold_note(const Run& run, const SimulatedSteps& simulated_steps) {
+  if (simulated_steps.drop_rate > 0) return {};
   const auto threshold_s = threshold_of(run);
-  if (!threshold_s || *threshold_s < course.round.beyond * course.round.time_s) return {};
+  if (!threshold_s || *threshold_s < simulated_steps.round.beyond * simulated_steps.round.time_s) return {};
   return fmt::format("threshold_s = {} drops nothing in {}, where {} {} s; it is in seconds",
-                     shown_number(*threshold_s), course.steps, course.round.words,
-                     shown_number(course.round.time_s, 3));
+                     shown_number(*threshold_s), simulated_steps.steps, simulated_steps.round.words,
+                     shown_number(simulated_steps.round.time_s, 3));
 }
 
-std::string communication_note(const Course& course) {
+std::string communication_note(const SimulatedSteps& simulated_steps) {
   constexpr const char* units = "latencies are in seconds, bandwidths in bytes per second";
-  if (course.communication_share >= nearly_all)
+  if (simulated_steps.communication_share >= nearly_all)
     return fmt::format("communication takes {} % of the time in {}; {}",
-                       with_decimals(100 * course.communication_share, 1), course.steps, units);
-  const bool is_network = course.communication_share >= much_longer * course.computing_share;
-  if (course.computing_share >= hardly_any || course.communication_share == 0 || !is_network) return {};
+                       with_decimals(100 * simulated_steps.communication_share, 1), simulated_steps.steps, units);
+  const bool is_network = simulated_steps.communication_share >= much_longer * simulated_steps.computing_share;
+  if (simulated_steps.computing_share >= hardly_any || simulated_steps.communication_share == 0 || !is_network)
+    return {};
   return fmt::format("computing takes {} % of the time in {}, and communication more than {} times as long; {}",
-                     shown_number(100 * course.computing_share, 2), course.steps, much_longer, units);
+                     shown_number(100 * simulated_steps.computing_share, 2), simulated_steps.steps, much_longer, units);
 }
 
-std::string link_note(const Course& course) {
-  const bool is_uplink = course.uplink_share > course.link_share;
-  const double share = std::max(course.link_share, course.uplink_share);
+std::string link_note(const SimulatedSteps& simulated_steps) {
+  const bool is_uplink = simulated_steps.uplink_share > simulated_steps.link_share;
+  const double share = std::max(simulated_steps.link_share, simulated_steps.uplink_share);
   if (share < busy_link) return {};
   return fmt::format(
       "{} busy for {} % of the time, on average over both ways, in {}, and workers wait for {}",
-      is_uplink ? "its groups' uplinks are" : "its server's link is", with_decimals(100 * share, 0), course.steps,
+      is_uplink ? "its groups' uplinks are" : "its server's link is", with_decimals(100 * share, 0),
+      simulated_steps.steps,
       is_uplink
           ? "them; wider uplinks or fewer bytes shorten that"
           : "it; a wider link of the server, fewer bytes or more servers, where the method has them, shorten that");
@@ -362,10 +364,10 @@ std::string link_note(const Course& course) {
 // One line per method and kind of note, at the first sweep point that has it.
 class Notes {
  public:
-  void add(const Run& run, const Course& course) {
-    add(run, 0, threshold_note(run, course));
-    const std::string of_link = link_note(course);  // explains long communication
-    if (of_link.empty()) add(run, 1, communication_note(course));
+  void add(const Run& run, const SimulatedSteps& simulated_steps) {
+    add(run, 0, threshold_note(run, simulated_steps));
+    const std::string of_link = link_note(simulated_steps);  // explains long communication
+    if (of_link.empty()) add(run, 1, communication_note(simulated_steps));
     add(run, 2, of_link);
   }
   std::string text() const {
@@ -577,13 +579,13 @@ std::string magnitude_notes(std::span<const Run> runs) {
     left -= work_of(run, steps);
     const auto simulated = simulate_first_steps(run, steps);
     if (!simulated || simulated->rounds == 0 || !simulated->total_time_s) continue;
-    Course course{.drop_rate = simulated->drop_rate,
-                  .communication_share = simulated->communication_share,
-                  .computing_share = simulated->computing_share,
-                  .round = longest_round(simulated->longest_round_s),
-                  .steps = fmt::format("{} simulated steps", simulated->steps.value())};
-    set_link_shares(course, run, simulated->bytes, *simulated->total_time_s);
-    notes.add(run, course);
+    SimulatedSteps simulated_steps{.drop_rate = simulated->drop_rate,
+                                   .communication_share = simulated->communication_share,
+                                   .computing_share = simulated->computing_share,
+                                   .round = longest_round(simulated->longest_round_s),
+                                   .steps = fmt::format("{} simulated steps", simulated->steps.value())};
+    set_link_shares(simulated_steps, run, simulated->bytes, *simulated->total_time_s);
+    notes.add(run, simulated_steps);
   }
   return notes.text();
 }
@@ -600,13 +602,13 @@ std::string magnitude_notes(std::span<const Run> runs, const std::vector<std::op
       computing_s += to_seconds(account[Activity::compute]) + to_seconds(account[Activity::discarded]);
       all_s += to_seconds(account.total());
     }
-    Course course{.drop_rate = summary->drop_rate(),
-                  .communication_share = all_s > 0 ? communicating_s / all_s : 0,
-                  .computing_share = all_s > 0 ? computing_s / all_s : 1,
-                  .round = round_of(runs[i], *summary, left),
-                  .steps = fmt::format("{} steps", summary->steps)};
-    set_link_shares(course, runs[i], static_cast<double>(summary->communicated_bytes), summary->end_time_s);
-    notes.add(runs[i], course);
+    SimulatedSteps simulated_steps{.drop_rate = summary->drop_rate(),
+                                   .communication_share = all_s > 0 ? communicating_s / all_s : 0,
+                                   .computing_share = all_s > 0 ? computing_s / all_s : 1,
+                                   .round = round_of(runs[i], *summary, left),
+                                   .steps = fmt::format("{} steps", summary->steps)};
+    set_link_shares(simulated_steps, runs[i], static_cast<double>(summary->communicated_bytes), summary->end_time_s);
+    notes.add(runs[i], simulated_steps);
   }
   return notes.text();
 }

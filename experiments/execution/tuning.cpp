@@ -36,11 +36,11 @@ void keep_wanted(std::vector<Run>& runs, const Experiment& experiment) {
 
 class TunedExperiment {
  public:
-  TunedExperiment(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
+  TunedExperiment(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend,
                   const MakeRuns& make)
       : experiment_(experiment),
         options_(options),
-        machinery_(machinery),
+        backend_(backend),
         make_(make),
         tuner_(experiment.tuning, groups_of(experiment)) {}
 
@@ -48,7 +48,7 @@ class TunedExperiment {
     if (const int status = make_trials(); status != exit_success) return status;
     const bool all_are_tuned = report_untuned();
     const Tuning tuning = results();
-    if (speaks()) replace_file(directory() / tuning_file(machinery_.mpi != nullptr), to_json(tuning));
+    if (speaks()) replace_file(directory() / tuning_file(backend_.mpi != nullptr), to_json(tuning));
     const Experiment tuned = with_best_settings(tuning_lines(tuning));
     if (tuned.runs.empty()) return exit_failure;
     const int status = make_(tuned, options_, {}).status;
@@ -56,7 +56,7 @@ class TunedExperiment {
   }
 
  private:
-  bool speaks() const { return machinery_.is_rank_0() && (!options_.sharing || options_.sharing->speaks); }
+  bool speaks() const { return backend_.is_rank_0() && (!options_.sharing || options_.sharing->speaks); }
   std::filesystem::path directory() const { return experiment_directory(options_.results_directory, experiment_.name); }
 
   // Makes trials until no grid grows. A failed trial is a result; any other exit status ends tuning.
@@ -78,7 +78,7 @@ class TunedExperiment {
 
   // Rank 0's.
   std::optional<double> on_all_ranks(std::optional<double> number) const {
-    const MpiSession* const all = machinery_.together();
+    const MpiSession* const all = backend_.together();
     if (!all) return number;
     const double found = from_rank_0(*all, number.value_or(std::numeric_limits<double>::quiet_NaN()));
     return std::isnan(found) ? std::nullopt : std::optional(found);
@@ -111,7 +111,7 @@ class TunedExperiment {
   Tuning results() const {
     const TuningPlan& plan = *experiment_.tuning;
     Tuning tuning{.experiment = experiment_.name, .measure = plan.measure, .seeds = plan.seeds, .where = plan.where};
-    const auto text = read_file(directory() / tuning_file(machinery_.mpi != nullptr));
+    const auto text = read_file(directory() / tuning_file(backend_.mpi != nullptr));
     const std::optional<Tuning> before = text ? tuning_from_json(*text) : std::nullopt;
     std::vector<TunedMethod> known = tuner_.results();
     if (before && before->measure == tuning.measure && before->seeds == tuning.seeds && before->where == tuning.where)
@@ -140,7 +140,7 @@ class TunedExperiment {
 
   const Experiment& experiment_;
   const RunOptions& options_;
-  const Machinery& machinery_;
+  const ExecutionBackend& backend_;
   const MakeRuns& make_;
   Tuner tuner_;
   std::map<std::size_t, std::string> reasons_;  // why each group's first trial without a value has none
@@ -195,9 +195,9 @@ double until_end(const RunSummary& summary, const std::string& measure) {
 
 }  // namespace
 
-int run_tuned(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
+int run_tuned(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend,
               const MakeRuns& make) {
-  return TunedExperiment(experiment, options, machinery, make).run();
+  return TunedExperiment(experiment, options, backend, make).run();
 }
 
 TuningSoFar tuning_so_far(const Experiment& experiment, const std::string& results_directory) {

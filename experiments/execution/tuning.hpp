@@ -31,7 +31,7 @@ using MakeRuns = std::function<RunsMade(const Experiment& part, const RunOptions
 // For an experiment with [tune]: makes missing trials, extends grids, writes tuning.json beside the runs, and makes the
 // runs with the best settings. Under MPI all ranks call it and choose by rank 0's results. Returns the exit status; 1
 // also if a method has no setting that completed all trials.
-int run_tuned(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
+int run_tuned(const Experiment& experiment, const RunOptions& options, const ExecutionBackend& backend,
               const MakeRuns& make);
 
 // The trials of the grids as they are written.

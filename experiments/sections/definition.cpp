@@ -158,10 +158,10 @@ double shortest_micro_batch_s(const ClusterSection& cluster) {
 }
 
 // Up to the first limit that counts work.
-WorkInBudget work_in(const Definition& definition) {
+BudgetCheck work_in(const Definition& definition) {
   if (!definition.is_clean) return {};
   const ClusterPlan& cluster = definition.cluster.plan;
-  WorkInBudget work = WorkInBudget::of_steps(definition.budget.steps, cluster.workers);
+  BudgetCheck work = BudgetCheck::of_steps(definition.budget.steps, cluster.workers);
   if (const auto samples = definition.budget.samples) {
     const std::int64_t of_gradient = cluster.micro_batches * definition.training.plan.samples_per_micro_batch;
     const std::int64_t gradients = (*samples - 1) / of_gradient + 1;
@@ -607,8 +607,8 @@ Run make_run(const Reading& reading) {
           .resolved_toml = write_toml(resolved),
           .hash = configuration_hash(resolved),
           .setting = setting_of(reading),
-          .course = course_of(reading),
-          .work_kind = work_kind(resolved),
+          .fingerprint = fingerprint_of(reading),
+          .timing_class = timing_class(resolved),
           .cluster = definition.cluster.plan,
           .training = definition.training.plan,
           .budget = definition.budget,
@@ -885,7 +885,7 @@ TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed) 
   return root;
 }
 
-std::string course_of(const Reading& reading) {
+std::string fingerprint_of(const Reading& reading) {
   TomlNode resolved = resolved_for_method(reading);
   if (!reading.own.empty() && reading.own.front()) {
     TomlNode training = *reading.own.front()->resolved.find("training");
@@ -896,10 +896,10 @@ std::string course_of(const Reading& reading) {
   keep_what_is_trained(resolved);
   resolved.erase("name");
   resolved.find("methods")->array().front().erase("label");
-  std::string course = configuration_hash(std::move(resolved));
-  if (phase_of(reading)) course += course_of(*phase_of(reading));
-  if (takes_body(reading)) course += "body";
-  return course;
+  std::string fingerprint = configuration_hash(std::move(resolved));
+  if (phase_of(reading)) fingerprint += fingerprint_of(*phase_of(reading));
+  if (takes_body(reading)) fingerprint += "body";
+  return fingerprint;
 }
 
 void throw_if_any(const FaultList& faults) {

@@ -229,9 +229,9 @@ Reading read_document(const TomlNode& written, const std::string& file, const Lo
 // The document of one run: one method, one seed, nothing swept.
 TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed);
 
-// Runs with equal courses compute the same. Unlike a run's hash it ignores names of experiment and method, [training]
-// keys that the method overrides, and models and data sets that it does not use.
-std::string course_of(const Reading& reading);
+// Runs with equal fingerprints compute the same. Unlike a run's hash, it ignores the names of experiment and method,
+// [training] keys that the method overrides, and models and data sets that it does not use.
+std::string fingerprint_of(const Reading& reading);
 
 // The run of a document of one method and seed. Throws ConfigurationFault.
 Run plan_run(TomlNode document, const std::string& file, const LoadOptions& options);

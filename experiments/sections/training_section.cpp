@@ -19,7 +19,7 @@ namespace syncopate {
 namespace {
 
 constexpr std::array lengths = {"steps", "epochs"};
-constexpr std::array described = {"models", "datasets"};
+constexpr std::array described_tables = {"models", "datasets"};
 constexpr const char* common_phase_label = "common phase";
 
 TomlNode text(std::string value) { return {std::move(value), {}}; }
@@ -42,7 +42,7 @@ bool check_method(const TomlNode& common, FaultList& faults) {
 }
 
 using Shape = LearningRate::Shape;
-constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
 constexpr Range non_negative{.low = 0, .high_open = true};
 
 constexpr std::array learning_rate_rows = {
@@ -98,7 +98,7 @@ Length read_length(Settings& rate, const LengthKeys& keys, const EpochLength& ep
     return {.key = key, .steps = steps.value_or(0), .is_known = steps.has_value()};
   }
   if (share) return {.key = key, .share = *share};
-  return {.key = key, .steps = rate.integer(keys.steps, 0, most, 0)};
+  return {.key = key, .steps = rate.integer(keys.steps, 0, no_limit, 0)};
 }
 
 std::vector<Step> read_decay_points(Settings& rate, const EpochLength& epoch) {
@@ -116,7 +116,7 @@ std::vector<Step> read_decay_points(Settings& rate, const EpochLength& epoch) {
     }
   } else {
     const Key described{key, "Steps at which the rate is multiplied by `factor`, in ascending order.", "steps"};
-    for (const std::int64_t step : rate.integers(described, 0, most)) points.emplace_back(step);
+    for (const std::int64_t step : rate.integers(described, 0, no_limit)) points.emplace_back(step);
   }
   if (std::ranges::adjacent_find(points, std::greater_equal<>{}) != points.end()) {
     if (rate.faults_so_far() == faults) rate.fault(key, "must ascend, at least a step apart");
@@ -129,7 +129,7 @@ std::vector<Step> read_decay_points(Settings& rate, const EpochLength& epoch) {
 std::optional<Step> read_total(Settings& rate, const StepBudget& budget, std::string_view schedule) {
   const Key total{"total_steps", "The step at which the schedule ends; left out: that at which the budget does.",
                   "steps"};
-  if (const auto steps = rate.optional_integer(total, 1, most)) return *steps;
+  if (const auto steps = rate.optional_integer(total, 1, no_limit)) return *steps;
   if (budget.is_counted) return budget.steps;
   rate.fault("total_steps", fmt::format("must be given: the {} schedule ends there, and the budget counts neither "
                                         "steps nor epochs",
@@ -144,7 +144,7 @@ Step read_decay_every(Settings& rate, const EpochLength& epoch) {
       {.low = 0, .low_open = true, .high_open = true});
   if (!epochs)
     return rate.integer({"decay_every_steps", "Steps in which the rate is multiplied by `factor` once.", "steps"}, 1,
-                        most);
+                        no_limit);
   if (rate.has("decay_every_steps")) exclusive(rate, "decay_every_steps", "decay_every_epochs");
   return std::max(steps_of_epochs(rate, "decay_every_epochs", *epochs, epoch).value_or(1), Step{1});
 }
@@ -153,13 +153,14 @@ Step read_constant_from(Settings& rate, const EpochLength& epoch) {
   const auto epochs = rate.optional_number(
       {"constant_from_epoch", "The same in epochs, instead of constant_from_step.", "epochs", "constant_from_step"},
       non_negative);
-  if (!epochs) return rate.integer({"constant_from_step", "The step from which on the rate stays.", "steps"}, 0, most);
+  if (!epochs)
+    return rate.integer({"constant_from_step", "The step from which on the rate stays.", "steps"}, 0, no_limit);
   if (rate.has("constant_from_step")) exclusive(rate, "constant_from_step", "constant_from_epoch");
   return steps_of_epochs(rate, "constant_from_epoch", *epochs, epoch).value_or(0);
 }
 
 // Keys that only one schedule has.
-void read_course(Settings& rate, const EpochLength& epoch, LearningRate::Options& options) {
+void read_decay(Settings& rate, const EpochLength& epoch, LearningRate::Options& options) {
   constexpr Range positive{.low = 0, .low_open = true, .high_open = true};
   if (options.shape == Shape::step) options.decay_steps = read_decay_points(rate, epoch);
   if (options.shape == Shape::exponential) options.decay_every = read_decay_every(rate, epoch);
@@ -194,7 +195,7 @@ void check_lengths(Settings& rate, const Length& warmup, const Length& hold, boo
   if (is_certain)
     rate.fault(rate.has("constant_from_epoch") ? "constant_from_epoch" : "constant_from_step",
                "must not be within the warm-up");
-  options.constant_from = most;
+  options.constant_from = no_limit;
 }
 
 constexpr Range at_least_zero{.low = 0, .high_open = true};
@@ -378,8 +379,6 @@ std::unique_ptr<Optimizer> read_optimizer(Settings& training, const ObjectivePla
   return made;
 }
 
-bool is_same(const TomlNode* a, const TomlNode* b) { return a && b && inline_toml(*a) == inline_toml(*b); }
-
 void add_leaves(const TomlNode& table, const std::string& prefix,
                 std::vector<std::pair<std::string, std::string>>& leaves) {
   for (const TomlNode::Member& member : table.table()) {
@@ -544,7 +543,7 @@ const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults) {
   if (takes && !takes_body_alone(*common) && inline_toml(*takes) != inline_toml(text("all")))
     faults.add(takes->place,
                fmt::format("training.common.takes = {}; must be one of \"all\", \"body\"", inline_toml(*takes)));
-  for (const char* const tables : described)
+  for (const char* const tables : described_tables)
     if (const TomlNode* own = common->find(tables); own && !own->is_table())
       faults.add(own->place, fmt::format("training.common.{} = {}; must be a table", tables, inline_toml(*own)));
   const bool has_method = check_method(*common, faults);
@@ -566,7 +565,7 @@ TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common
     if (const TomlNode* value = common.find(length)) budget.set(length, value->place, *value);
     own.erase(length);
   }
-  for (const char* const tables : described) {
+  for (const char* const tables : described_tables) {
     const TomlNode *of_file = written.find(tables), *of_phase = common.find(tables);
     own.erase(tables);
     if (!of_phase || !of_phase->is_table()) continue;
@@ -599,7 +598,7 @@ TomlNode resolved_common_phase(const TomlNode& written, const TomlNode& all, con
   }
   const TomlNode differs = training_difference(*all.find("training"), *alone.find("training"));
   for (const TomlNode::Member& member : differs.table()) common.set(member.key, {}, member.value);
-  for (const char* const tables : described) {
+  for (const char* const tables : described_tables) {
     const TomlNode *of_file = all.find(tables), *of_phase = alone.find(tables);
     if (!of_file || !of_phase) continue;
     TomlNode own = training_difference(*of_file, *of_phase);
@@ -634,7 +633,7 @@ void describe_common_phase(Settings& root) {
   common.keep_as_written({"method", "Its algorithm and that one's keys; left out: synchronous SGD."});
   static_cast<void>(common.choice({"takes", "What of its model a method starts with: all, or all but its head."},
                                   {{"all", false}, {"body", true}}, false));
-  for (const char* const tables : described)
+  for (const char* const tables : described_tables)
     common.keep_as_written({tables, "Tables [models.*] or [datasets.*], with what is otherwise in the phase."});
 }
 
@@ -664,12 +663,12 @@ std::shared_ptr<const LearningRate> read_learning_rate(Settings& training, const
   const Length hold = has_hold(options.shape) ? read_length(rate, hold_keys, epoch) : Length{.key = "hold_steps"};
   options.warmup_steps = warmup.steps, options.warmup_share = warmup.share;
   options.hold_steps = hold.steps, options.hold_share = hold.share;
-  read_course(rate, epoch, options);
-  options.total_steps = most;
+  read_decay(rate, epoch, options);
+  options.total_steps = no_limit;
   bool is_known = warmup.is_known && hold.is_known;
   if (row && (has_end(options.shape) || warmup.share + hold.share > 0)) {
     const std::optional<Step> total_steps = read_total(rate, budget, row->name);
-    options.total_steps = total_steps.value_or(most);
+    options.total_steps = total_steps.value_or(no_limit);
     is_known &= total_steps.has_value();
   }
   check_lengths(rate, warmup, hold, is_known && rate.faults_so_far() == faults, options);

@@ -139,8 +139,9 @@ class Groups {
     return names;
   }
 
-  // The course of a setting's first trial; nullopt after faults, which are added.
-  std::optional<std::string> course(std::size_t point, std::size_t method, const Setting& setting, FaultList& faults) {
+  // The fingerprint of a setting's first trial; nullopt after faults, which are added.
+  std::optional<std::string> fingerprint(std::size_t point, std::size_t method, const Setting& setting,
+                                         FaultList& faults) {
     const Reading one =
         read_document(document_of_trial(all_, point, method, tune_.axes[method], setting, tune_.seeds.front(), tune_),
                       all_.file, all_.options);
@@ -148,26 +149,26 @@ class Groups {
     if (!one.faults.empty()) return {};
     if (groups.size() < all_.methods && trained.size() <= groups.size())
       trained.push_back(one.definition.of(one.definition.methods.front()));
-    return fmt::format("{} {}", method, course_of(one));
+    return fmt::format("{} {}", method, fingerprint_of(one));
   }
 
   // A method with the trials of an earlier point, because what varies does not concern it, shares that group.
   void add(std::size_t point, std::size_t method, FaultList& faults) {
     const std::vector<Setting> settings = settings_of(tune_.axes[method]);
-    const std::optional<std::string> first = course(point, method, settings.front(), faults);
-    if (const auto known = first ? courses_.find(*first) : courses_.end(); known != courses_.end()) {
+    const std::optional<std::string> first = fingerprint(point, method, settings.front(), faults);
+    if (const auto known = first ? fingerprints_.find(*first) : fingerprints_.end(); known != fingerprints_.end()) {
       found_[{point, method}] = known->second;
       std::vector<PointName> name = name_of(point, method);
       return keep_what_is_equal(groups[known->second].point, name);
     }
-    std::set<std::string> courses;
+    std::set<std::string> fingerprints;
     if (first) {
-      courses.insert(*first);
-      courses_[*first] = groups.size();
+      fingerprints.insert(*first);
+      fingerprints_[*first] = groups.size();
     }
     for (std::size_t i = 1; i < settings.size(); ++i) {
-      const std::optional<std::string> next = course(point, method, settings[i], faults);
-      if (next && !courses.insert(*next).second)
+      const std::optional<std::string> next = fingerprint(point, method, settings[i], faults);
+      if (next && !fingerprints.insert(*next).second)
         faults.add(tune_.place, fmt::format("tune; settings of \"{}\" make the same run: must hold no value twice",
                                             tune_.methods[method]));
     }
@@ -183,7 +184,7 @@ class Groups {
   const TuneSection& tune_;
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> found_;  // by tuning point and method
   std::map<SweepPoint, std::size_t> numbers_;                         // of tuning points
-  std::map<std::string, std::size_t> courses_;                        // of groups' first trials
+  std::map<std::string, std::size_t> fingerprints_;                   // of groups' first trials
 };
 
 using Path = std::vector<std::string>;

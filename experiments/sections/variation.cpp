@@ -382,7 +382,7 @@ std::string text_of(const std::vector<PointName>& sweep) {
   return text;
 }
 
-// `places`: indices of runs by their courses.
+// `places`: indices of runs by their fingerprints.
 void add_runs(const Expansion& all, std::size_t point, const Tuned& tuned, std::map<std::string, std::size_t>& places,
               ExpandedRuns& made) {
   std::vector<Run>& runs = made.runs;
@@ -396,7 +396,7 @@ void add_runs(const Expansion& all, std::size_t point, const Tuned& tuned, std::
       run.method_index = method;
       run.point_index = point;
       run.sweep = describe_point(all.axes, all.points[point], method);
-      const auto [place, is_new] = places.emplace(fmt::format("{} {}", run.course, run.method), runs.size());
+      const auto [place, is_new] = places.emplace(fmt::format("{} {}", run.fingerprint, run.method), runs.size());
       if (!is_new && runs[place->second].hash != run.hash)
         keep_what_is_equal(runs[place->second].sweep, run.sweep);
       else if (!is_new && runs[place->second].sweep != run.sweep)
@@ -706,8 +706,6 @@ std::string as_read(const TomlNode& value) {
   for (const TomlNode& element : value.array()) text += as_read(element) + ",";
   return "[" + text + "]";
 }
-
-bool is_same(const TomlNode* a, const TomlNode* b) { return a && b && inline_toml(*a) == inline_toml(*b); }
 
 // "warmup" for warmup_steps, warmup_epochs and warmup_share, one length in different units; else empty.
 std::string_view length_of(std::string_view key) {

@@ -108,11 +108,12 @@ TEST(AdPsgd, WithoutOverlapAnActiveWorkerWaitsInEachStep) {
 // Worker 0 takes 10 s per step, worker 1 takes 1 s. It asks at 0 s and has the answer at 10.5 s. Where it waits for it
 // after a second step, that is when it ends; else it waits after its last one, of which no time is told here.
 TEST(AdPsgd, OverlapStepsBoundForHowLongAWorkerGoesOn) {
-  const SimulatedRun setup{.workers = 2, .budget = {.steps = 3}, .delays = delays({9, 0}), .own_models_every = Step{1}};
+  const SimulatedRun setup{
+      .workers = 2, .budget = {.steps = 3}, .delays = delays({9, 0}), .individual_models_every = Step{1}};
   const auto going_on = setup.run(never_waits), bounded = setup.run(waits_after_a_step);
   const auto steps_of_worker_1 = [](const SimulatedRun::Outcome& outcome) {
     std::vector<double> at_s;
-    for (const OwnModel& model : outcome.own_models)
+    for (const WorkerModel& model : outcome.individual_models)
       if (model.worker == Rank{1}) at_s.push_back(to_seconds(model.time));
     return at_s;
   };
@@ -179,28 +180,28 @@ TEST(AdPsgd, ItsTimeIsThatOfWorkersWhoTrainAlone) {
   EXPECT_NEAR(unlike.simulate(never_waits).step_s, 12 + 0.5 / 40, 1.0 / 40);  // and an answer at the very end
 }
 
-std::vector<Rank> active_of(const TwoSides& sides, int workers) {
+std::vector<Rank> active_of(const Bipartition& bipartition, int workers) {
   std::vector<Rank> active;
   for (int rank = 0; rank < workers; ++rank)
-    if (sides.is_active(Rank{rank})) active.push_back(Rank{rank});
+    if (bipartition.is_active(Rank{rank})) active.push_back(Rank{rank});
   return active;
 }
 
-TEST(TwoSides, AreTheColoursOfAGraph) {
-  EXPECT_THAT(active_of(TwoSides::by_parity(5), 5), ElementsAre(Rank{1}, Rank{3}));
-  EXPECT_THAT(TwoSides::by_parity(5).all_partners(Rank{3}), ElementsAre(Rank{0}, Rank{2}, Rank{4}));
-  EXPECT_THAT(TwoSides::by_parity(5).all_partners(Rank{2}), ElementsAre(Rank{1}, Rank{3}));
-  EXPECT_THAT(active_of(*TwoSides::of(*ring(6)), 6), ElementsAre(Rank{1}, Rank{3}, Rank{5}));
-  EXPECT_THAT(TwoSides::of(*ring(6))->all_partners(Rank{0}), ElementsAre(Rank{1}, Rank{5}));
-  EXPECT_THAT(active_of(*TwoSides::of(*hypercube(8)), 8), ElementsAre(Rank{1}, Rank{2}, Rank{4}, Rank{7}));
-  EXPECT_THAT(active_of(*TwoSides::of(*torus(2, 2)), 4), ElementsAre(Rank{1}, Rank{2}));
-  EXPECT_FALSE(TwoSides::of(*ring(5)));
-  EXPECT_FALSE(TwoSides::of(*torus(2, 3)));
-  EXPECT_FALSE(TwoSides::of(*exponential_graph(6)));
-  EXPECT_FALSE(TwoSides::of(*complete_graph(3)));
+TEST(Bipartition, AreTheColoursOfAGraph) {
+  EXPECT_THAT(active_of(Bipartition::by_parity(5), 5), ElementsAre(Rank{1}, Rank{3}));
+  EXPECT_THAT(Bipartition::by_parity(5).all_partners(Rank{3}), ElementsAre(Rank{0}, Rank{2}, Rank{4}));
+  EXPECT_THAT(Bipartition::by_parity(5).all_partners(Rank{2}), ElementsAre(Rank{1}, Rank{3}));
+  EXPECT_THAT(active_of(*Bipartition::of(*ring(6)), 6), ElementsAre(Rank{1}, Rank{3}, Rank{5}));
+  EXPECT_THAT(Bipartition::of(*ring(6))->all_partners(Rank{0}), ElementsAre(Rank{1}, Rank{5}));
+  EXPECT_THAT(active_of(*Bipartition::of(*hypercube(8)), 8), ElementsAre(Rank{1}, Rank{2}, Rank{4}, Rank{7}));
+  EXPECT_THAT(active_of(*Bipartition::of(*torus(2, 2)), 4), ElementsAre(Rank{1}, Rank{2}));
+  EXPECT_FALSE(Bipartition::of(*ring(5)));
+  EXPECT_FALSE(Bipartition::of(*torus(2, 3)));
+  EXPECT_FALSE(Bipartition::of(*exponential_graph(6)));
+  EXPECT_FALSE(Bipartition::of(*complete_graph(3)));
 }
 
-TEST(AdPsgdSettings, GraphsWithTwoSidesAreRead) {
+TEST(AdPsgdSettings, BipartiteGraphsAreRead) {
   const auto faults = [](const std::string& keys, int workers) {
     return read_method("algorithm = \"ad-psgd\"\n" + keys, {.workers = workers}).faults;
   };

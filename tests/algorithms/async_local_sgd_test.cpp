@@ -73,7 +73,7 @@ std::shared_ptr<const ServerUpdate> nesterov(double rate, double momentum) {
   return make_nesterov_update(rate, momentum);
 }
 
-// The same course, and the same arithmetic in another order.
+// The same steps, and the same arithmetic in another order.
 void expect_the_same(const SimulatedRun::Outcome& found, const SimulatedRun::Outcome& expected) {
   EXPECT_THAT(found.parameters, Pointwise(FloatNear(2e-5f), expected.parameters));
   EXPECT_EQ(found.log, expected.log);
@@ -499,14 +499,14 @@ TEST(AsyncLocalSettings, WrongOnesAreFaultsWithTheirPlace) {
 using Rounding = DynamicSteps::Rounding;
 constexpr double toys[] = {0.58, 0.75, 1.51, 3.33};  // seconds per step of the authors' published toy
 
-TEST(StepsBySpeed, AreThoseOfTheFastestTimesTheShareOfItsSpeed) {
+TEST(Dylu, AreThoseOfTheFastestTimesTheShareOfItsSpeed) {
   // 20 x 0.58 / c: 20, 15.47, 7.68, 3.48.
   const std::vector<std::int64_t> up = {20, 16, 8, 4}, down = {20, 15, 7, 3};
-  StepsBySpeed rounded_up(DynamicSteps{.rounding = Rounding::up}, 20, 4),
+  Dylu rounded_up(DynamicSteps{.rounding = Rounding::up}, 20, 4),
       rounded_down(DynamicSteps{.rounding = Rounding::down}, 20, 4);
   for (const Rank worker : Ranks(4)) {
     EXPECT_EQ(rounded_up.of(worker), Step{20}) << "before its first difference";
-    for (StepsBySpeed* const steps : {&rounded_up, &rounded_down}) steps->measure(worker, 20, 20 * toys[worker.value]);
+    for (Dylu* const steps : {&rounded_up, &rounded_down}) steps->measure(worker, 20, 20 * toys[worker.value]);
   }
   for (const Rank worker : Ranks(4)) {
     const auto i = static_cast<std::size_t>(worker.value);
@@ -516,8 +516,8 @@ TEST(StepsBySpeed, AreThoseOfTheFastestTimesTheShareOfItsSpeed) {
   EXPECT_EQ((DynamicSteps{.rounding = Rounding::down, .minimum = Step{5}}.at(0.58 / 3.33, 20)), Step{5});
 }
 
-TEST(StepsBySpeed, GoByAllThatAWorkerHasDelivered) {
-  StepsBySpeed steps(DynamicSteps{}, 10, 2);
+TEST(Dylu, GoByAllThatAWorkerHasDelivered) {
+  Dylu steps(DynamicSteps{}, 10, 2);
   steps.measure(Rank{0}, 10, 10);
   steps.measure(Rank{1}, 10, 5);
   EXPECT_EQ(steps.of(Rank{0}), Step{5});
@@ -526,12 +526,11 @@ TEST(StepsBySpeed, GoByAllThatAWorkerHasDelivered) {
   EXPECT_EQ(steps.of(Rank{1}), Step{6});
 }
 
-TEST(StepsBySpeed, OfEqualWorkersAreAllOfThem) {
+TEST(Dylu, OfEqualWorkersAreAllOfThem) {
   for (const auto rounding : {Rounding::up, Rounding::down}) {
     const SimulatedRun setup{.workers = 5, .base_s = 0.7, .budget = {.steps = 30}};
     const auto fixed = setup.run(AsyncLocalSgd({.local_steps = 3}));
-    const auto dynamic =
-        setup.run(AsyncLocalSgd({.local_steps = 3, .steps_by_speed = DynamicSteps{.rounding = rounding}}));
+    const auto dynamic = setup.run(AsyncLocalSgd({.local_steps = 3, .dylu = DynamicSteps{.rounding = rounding}}));
     EXPECT_EQ(dynamic.log, fixed.log);
     EXPECT_EQ(dynamic.parameters, fixed.parameters);
     EXPECT_EQ(dynamic.totals.bytes.value(), fixed.totals.bytes.value() + 8 * fixed.totals.messages);
@@ -540,9 +539,9 @@ TEST(StepsBySpeed, OfEqualWorkersAreAllOfThem) {
 
 // Steps of 1, 1.1 and 2.6 s, H = 4. After a first round of four steps each (4.5, 4.9, 10.9 s) worker 2 takes
 // ceil(4 / 2.6) = 2, and comes again 5.7 s later; the others go on with four.
-TEST(StepsBySpeed, AreToldWithTheNextModel) {
+TEST(Dylu, AreToldWithTheNextModel) {
   SimulatedRun setup = three_workers(13);
-  const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 4, .steps_by_speed = DynamicSteps{}}));
+  const auto outcome = setup.run(AsyncLocalSgd({.local_steps = 4, .dylu = DynamicSteps{}}));
   std::vector<double> times;
   for (const Publication& publication : outcome.publications) times.push_back(to_seconds(publication.time));
   const std::vector<double> expected = {4.5, 4.9, 9, 9.8, 10.9, 13.5, 14.7, 16.6, 18, 19.6, 22.3};
@@ -561,7 +560,7 @@ TEST(AsyncLocalForecast, GivesTheToysSpeedUpOverSynchronousSgd) {
                          .network_s = 0};
   for (const bool dynamic : {false, true}) {
     AsyncLocalOptions options{.local_steps = 20};
-    if (dynamic) options.steps_by_speed = DynamicSteps{};
+    if (dynamic) options.dylu = DynamicSteps{};
     const auto predictions = toy.predict(AsyncLocalSgd(options));
     ASSERT_EQ(predictions.size(), 1u);
     EXPECT_NEAR(predictions[0].effective_speedup(), 3.35, 0.005);
@@ -578,7 +577,7 @@ struct Case {
 TEST(AsyncLocalForecast, IsThePaceAndTheStalenessOfTheSimulation) {
   const std::vector<Case> cases = {{{.local_steps = 4}, 9},
                                    {{.local_steps = 7, .update = make_buffered_update({.size = 3})}, 3},
-                                   {{.local_steps = 12, .steps_by_speed = DynamicSteps{}}, 9}};
+                                   {{.local_steps = 12, .dylu = DynamicSteps{}}, 9}};
   PredictedRun setting{.workers = 10,
                        .micro_batches = 2,
                        .factors = {1, 1, 1, 1, 1.7, 1.7, 1.7, 3.1, 3.1, 3.1},
@@ -611,7 +610,7 @@ TEST(AsyncLocalForecast, IsThePaceAndTheStalenessOfTheSimulation) {
 // Rounds of 12, 7 and 5 steps: 12 / 1.7 = 7.06, and 12 / 3.1 = 3.87 is less than the least.
 TEST(AsyncLocalForecast, HasEachWorkersRound) {
   const DynamicSteps rule{.rounding = Rounding::down, .minimum = Step{5}};
-  const AsyncLocalSgd method({.local_steps = 12, .steps_by_speed = rule});
+  const AsyncLocalSgd method({.local_steps = 12, .dylu = rule});
   const PredictedRun setting{
       .workers = 3, .micro_batches = 2, .factors = {1, 1.7, 3.1}, .delays = {}, .steps = 4000, .network_s = 0.5};
   const double pace = 12 / (12 * 2.0 + 1) + 7 / (7 * 3.4 + 1) + 5 / (5 * 6.2 + 1);
@@ -650,27 +649,27 @@ TEST(DynamicSteps, AreNeverLessThanTheMinimum) {
   EXPECT_EQ((DynamicSteps{.rounding = Rounding::down, .minimum = 3}.at(0.2, 8)), Step{3});
 }
 
-TEST(StepsBySpeed, AreTheMostUntilSomethingIsMeasured) {
-  StepsBySpeed steps(DynamicSteps{}, 8, 3);
+TEST(Dylu, AreTheMostUntilSomethingIsMeasured) {
+  Dylu steps(DynamicSteps{}, 8, 3);
   for (const Rank worker : Ranks(3)) EXPECT_EQ(steps.of(worker), Step{8});
   steps.measure(Rank{1}, 8, 4.0);
   EXPECT_EQ(steps.of(Rank{1}), Step{8}) << "the only one that is known is the fastest";
   EXPECT_EQ(steps.of(Rank{0}), Step{8});
 }
 
-TEST(StepsBySpeed, GoByStepsOverSecondsOfAllThatWasDelivered) {
-  StepsBySpeed steps(DynamicSteps{}, 8, 2);
+TEST(Dylu, GoByStepsOverSecondsOfAllThatWasDelivered) {
+  Dylu steps(DynamicSteps{}, 8, 2);
   steps.measure(Rank{0}, 8, 4.0);   // 2 steps/s
   steps.measure(Rank{1}, 8, 16.0);  // 0.5 steps/s
   EXPECT_EQ(steps.of(Rank{1}), Step{2});
   steps.measure(Rank{1}, 8, 4.0);  // 16 in 20 s: 0.8 steps/s, 3.2 of 8
   EXPECT_EQ(steps.of(Rank{1}), Step{4});
-  EXPECT_THAT(steps.to_tell(Rank{1}), ElementsAre(4.0));
+  EXPECT_THAT(steps.numbers_for(Rank{1}), ElementsAre(4.0));
 }
 
 // The fastest becomes slower than another one, whose speed was known before.
-TEST(StepsBySpeed, FollowWhoIsTheFastestNow) {
-  StepsBySpeed steps(DynamicSteps{}, 12, 3);
+TEST(Dylu, FollowWhoIsTheFastestNow) {
+  Dylu steps(DynamicSteps{}, 12, 3);
   steps.measure(Rank{0}, 12, 3.0);   // 4 steps/s
   steps.measure(Rank{1}, 12, 6.0);   // 2
   steps.measure(Rank{2}, 12, 12.0);  // 1
@@ -682,12 +681,12 @@ TEST(StepsBySpeed, FollowWhoIsTheFastestNow) {
   EXPECT_EQ(steps.of(Rank{2}), Step{6});
 }
 
-TEST(StepsBySpeed, WithoutARuleAreTheMostAndNothingIsTold) {
-  StepsBySpeed steps(std::nullopt, 8, 2);
+TEST(Dylu, WithoutARuleAreTheMostAndNothingIsTold) {
+  Dylu steps(std::nullopt, 8, 2);
   steps.measure(Rank{0}, 8, 1.0);
   steps.measure(Rank{1}, 8, 9.0);
   EXPECT_EQ(steps.of(Rank{1}), Step{8});
-  EXPECT_THAT(steps.to_tell(Rank{1}), IsEmpty());
+  EXPECT_THAT(steps.numbers_for(Rank{1}), IsEmpty());
 }
 
 }  // namespace

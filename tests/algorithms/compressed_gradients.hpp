@@ -1,4 +1,4 @@
-// What tests of compression share: gradients whose course under compression is known.
+// What tests of compression share: gradients of which every step under compression is known.
 #pragma once
 
 #include <algorithm>

@@ -421,7 +421,7 @@ class TwoSlices : public Algorithm {
 
   void run(Worker& worker) const override {
     const ModelStatePtr first = worker.model();
-    for (int turn = 0; worker.budget_left(Judged::by_server); ++turn) {
+    for (int turn = 0; worker.budget_left(BudgetView::server); ++turn) {
       worker.descend(worker.compute_step_gradient(Samples::in_turn));
       Message message =
           Message::of_difference(Step{turn}, worker.combine({{1, first}, {-1, worker.model()}}), {.micro_batches = 1});

@@ -614,7 +614,7 @@ class MaybeApart : public TorchObjective {
       : TorchObjective(mlp_network(shape, classes, {10}, 0.25), std::make_shared<RandomImages>(shape, classes, 200, 50),
                        sampling, 32),
         apart_(apart) {}
-  bool has_gradients_apart() const override { return apart_ && TorchObjective::has_gradients_apart(); }
+  bool has_batched_gradients() const override { return apart_ && TorchObjective::has_batched_gradients(); }
 
  private:
   bool apart_;
@@ -656,7 +656,7 @@ TEST(CompressionTogether, OfExactGradientsIsThatOfSingleOnes) {
 // Signs and places of values that differ by rounding may differ, after which so does all else: the first steps alone.
 TEST(CompressionTogether, OfANetworkIsThatOfSinglePassesUpToRounding) {
   const auto objective = network();
-  ASSERT_TRUE(objective->has_gradients_apart());
+  ASSERT_TRUE(objective->has_batched_gradients());
   for (const CompressionOptions& options : some_kinds()) {
     SCOPED_TRACE(static_cast<int>(options.kind));
     SimulatedRun together = run_of(objective), single = run_of(network(false));

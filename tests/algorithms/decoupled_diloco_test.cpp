@@ -462,7 +462,7 @@ void take_steps(FragmentProgress& progress, int steps) {
   for (int i = 0; i < steps; ++i) progress.add_step({.micro_batches = 2, .time = Duration{10}});
 }
 
-void expect_work(const Work& work, int steps) {
+void expect_work(const BookedTime& work, int steps) {
   EXPECT_EQ(work.micro_batches, 2 * steps);
   EXPECT_EQ(work.time, Duration{10 * steps});
 }
@@ -481,17 +481,17 @@ TEST(FragmentProgress, CountsTheStepsSinceEachFragmentWasReceived) {
 TEST(FragmentProgress, TellsEachStepOnce) {
   FragmentProgress progress(2);
   take_steps(progress, 3);
-  expect_work(progress.tell(), 3);
-  expect_work(progress.tell(), 0);
+  expect_work(progress.report(), 3);
+  expect_work(progress.report(), 0);
   take_steps(progress, 2);
-  expect_work(progress.tell(), 2);
+  expect_work(progress.report(), 2);
   EXPECT_EQ(progress.steps(1), Step{5});
 }
 
 TEST(FragmentProgress, OfOneFragmentLosesWhatNobodyWasTold) {
   FragmentProgress progress(1);
   take_steps(progress, 3);
-  progress.tell();
+  progress.report();
   take_steps(progress, 2);
   expect_work(progress.receive(0), 2);
 }
@@ -505,7 +505,7 @@ TEST(FragmentProgress, LosesStepsThatAreInNoFragmentAnyMore) {
   take_steps(progress, 4);
   expect_work(progress.receive(2), 2);  // the first fragment has the five since
   expect_work(progress.receive(0), 1);  // the second has four
-  expect_work(progress.tell(), 4);
+  expect_work(progress.report(), 4);
   take_steps(progress, 1);
   expect_work(progress.receive_all(), 1);
   EXPECT_EQ(progress.steps(2), Step{0});
@@ -520,20 +520,20 @@ TEST(MergeWeights, AreQuantityTimesQuality) {
 
 TEST(GraceWindowLength, IsThePartOfWhatOverlappedStepsLeave) {
   GraceWindow window({.margin = 0.5, .overlap_steps = 4, .averaging = 1});
-  window.note_step(2);
-  window.note_quorum(3);
-  window.note_sync(1.5);
+  window.record_step(2);
+  window.record_quorum(3);
+  window.record_sync(1.5);
   EXPECT_DOUBLE_EQ(window.length_s(), 0.5 * (4 * 2 - 3 - 1.5));
-  window.note_quorum(6.75);  // nothing is to spare
+  window.record_quorum(6.75);  // nothing is to spare
   EXPECT_DOUBLE_EQ(window.length_s(), 0);
 }
 
 TEST(GraceWindowLength, OfNoMarginIsNone) {
   for (const double overlap_steps : {1e6, std::numeric_limits<double>::infinity()}) {
     GraceWindow window({.margin = 0, .overlap_steps = overlap_steps});
-    window.note_step(2);
-    window.note_quorum(0);
-    window.note_sync(0);
+    window.record_step(2);
+    window.record_quorum(0);
+    window.record_sync(0);
     EXPECT_EQ(window.length_s(), 0);
   }
 }
@@ -541,28 +541,28 @@ TEST(GraceWindowLength, OfNoMarginIsNone) {
 TEST(GraceWindowLength, IsFixedUntilAllThreeTimesHaveBeenMeasured) {
   GraceWindow window({.margin = 1, .overlap_steps = 2, .initial_s = 0.3});
   EXPECT_EQ(window.length_s(), 0.3);
-  window.note_step(2);
-  window.note_quorum(1);
+  window.record_step(2);
+  window.record_quorum(1);
   EXPECT_EQ(window.length_s(), 0.3);
-  window.note_sync(0.5);
+  window.record_sync(0.5);
   EXPECT_DOUBLE_EQ(window.length_s(), 2.5);
 }
 
 TEST(GraceWindowLength, IsNoLongerThanTheLongest) {
   GraceWindow window({.margin = 1, .overlap_steps = 100, .initial_s = 9, .longest_s = 0.75});
   EXPECT_EQ(window.length_s(), 0.75);
-  window.note_step(1);
-  window.note_quorum(1);
-  window.note_sync(1);
+  window.record_step(1);
+  window.record_quorum(1);
+  window.record_sync(1);
   EXPECT_EQ(window.length_s(), 0.75);
 }
 
 // After values x_0, ..., x_n an average of factor a is (1 - a)^n x_0 + the sum of a (1 - a)^(n - k) x_k.
 TEST(GraceWindowLength, GoesByExponentialAverages) {
   GraceWindow window({.margin = 1, .overlap_steps = 10, .averaging = 0.25});
-  for (const double step_s : {1.0, 2.0, 4.0}) window.note_step(step_s);
-  for (const double quorum_s : {3.0, 1.0}) window.note_quorum(quorum_s);
-  window.note_sync(0.5);
+  for (const double step_s : {1.0, 2.0, 4.0}) window.record_step(step_s);
+  for (const double quorum_s : {3.0, 1.0}) window.record_quorum(quorum_s);
+  window.record_sync(0.5);
   const double step_s = 0.75 * 0.75 * 1 + 0.25 * 0.75 * 2 + 0.25 * 4, quorum_s = 0.75 * 3 + 0.25 * 1;
   EXPECT_DOUBLE_EQ(*window.step_s(), step_s);
   EXPECT_DOUBLE_EQ(window.length_s(), 10 * step_s - quorum_s - 0.5);

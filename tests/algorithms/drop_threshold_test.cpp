@@ -196,9 +196,9 @@ TEST(AutomaticThreshold, EachRunCalibratesAnew) {
   EXPECT_EQ(setup.run(algorithm).rounds[10].dropped, 0);
 }
 
-TEST(DerivedOnce, ComputesOnceForTheSameNumbersAndAnewForEqualOnes) {
+TEST(PerProcessCache, ComputesOnceForTheSameNumbersAndAnewForEqualOnes) {
   int computed = 0;
-  DerivedOnce once;
+  PerProcessCache once;
   const auto ask = [&](const SharedNumbers& numbers) { return *once.get<int>(numbers, [&] { return ++computed; }); };
   SharedNumbers numbers = std::make_shared<const std::vector<double>>(2, 1.0);
   EXPECT_EQ(ask(numbers), 1);

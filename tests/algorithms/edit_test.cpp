@@ -489,16 +489,16 @@ TEST(EditRound, TheNormOfAWholeIsThatOfItsParts) {
 
 TEST(EditRound, AWorkerTellsANormOfEachModuleAndOfItsStepsFourNumbers) {
   EditOptions options{.period = make_constant_period(4)};
-  EXPECT_EQ(options.told_numbers(), std::nullopt) << "nobody knows how many tensors there are";
+  EXPECT_EQ(options.numbers_sent(), std::nullopt) << "nobody knows how many tensors there are";
   options.tensors = 7;
-  EXPECT_EQ(options.told_numbers(), 7);
+  EXPECT_EQ(options.numbers_sent(), 7);
   options.penalty.step_share = 0.5;
-  EXPECT_EQ(options.told_numbers(), 7 + 4);
+  EXPECT_EQ(options.numbers_sent(), 7 + 4);
   options.scope = EditOptions::Scope::model;
-  EXPECT_EQ(options.told_numbers(), 1 + 4);
+  EXPECT_EQ(options.numbers_sent(), 1 + 4);
   options.tensors.reset();
-  EXPECT_EQ(options.told_numbers(), 1 + 4);
-  EXPECT_EQ((EditOptions{.tensors = 7}.told_numbers()), 7 + 4) << "rounds end by time";
+  EXPECT_EQ(options.numbers_sent(), 1 + 4);
+  EXPECT_EQ((EditOptions{.tensors = 7}.numbers_sent()), 7 + 4) << "rounds end by time";
 }
 
 // Three workers end a round after 2, 3 and 4 steps, at rates of 0.1, 0.2 and 0.4; the second has lost one of them.
@@ -564,7 +564,7 @@ TEST(NormStatistics, OfConstantNormsAreAClosedForm) {
     const PenaltyOptions options{.outlier_warmup = 10, .outlier_smoothing = a};
     NormStatistics statistics;
     for (int n = 1; n <= 200; ++n) {
-      statistics.take_in(5, options);
+      statistics.add(5, options);
       const double left = std::pow(1 - a, n);
       EXPECT_NEAR(statistics.mean(), 5 * (1 - left), 1e-12);
       EXPECT_NEAR(statistics.variance(), 25 * (1 - a) * left * (1 - left), 1e-12) << n;
@@ -576,9 +576,9 @@ TEST(NormStatistics, OfConstantNormsAreAClosedForm) {
 TEST(NormStatistics, ANormIsAnOutlierFromThreeDeviationsAboveTheMeanOn) {
   const PenaltyOptions options{.outlier_warmup = 10};
   NormStatistics statistics;
-  for (int n = 0; n < 9; ++n) statistics.take_in(5, options);
+  for (int n = 0; n < 9; ++n) statistics.add(5, options);
   EXPECT_FALSE(statistics.is_outlier(1e9, options)) << "the warm-up has none";
-  statistics.take_in(5, options);
+  statistics.add(5, options);
   const double left = std::pow(0.98, 10), at = 5 * (1 - left + 3 * std::sqrt(0.98 * left * (1 - left)));
   EXPECT_FALSE(statistics.is_outlier(at * (1 - 1e-9), options));
   EXPECT_TRUE(statistics.is_outlier(at * (1 + 1e-9), options));
@@ -621,7 +621,7 @@ TEST(NormStatistics, OfNormsWithLongOnesAmongThemAreThoseOfAList) {
     ASSERT_EQ(is_outlier, listed.is_outlier(norm, 1.6, 6, 0.2)) << n;
     outliers += is_outlier ? 1 : 0;
     if (is_outlier) continue;
-    statistics.take_in(norm, options);
+    statistics.add(norm, options);
     listed.norms.push_back(norm);
   }
   EXPECT_GT(outliers, 20);

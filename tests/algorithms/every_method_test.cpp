@@ -140,15 +140,14 @@ TEST(MethodValues, OfAsynchronousMethodsArriveAsWritten) {
                      .update = make_delayed_nesterov_update({.rate = 0.4, .momentum = 0.6, .every = 3, .share = 0.2}),
                      .maximum_staleness = Step{3},
                      .moments = StatePolicy::reset}));
-  expect_same_run(
-      local +
-          "update = { name = \"buffered\", size = 2, rate = 0.4, momentum = 0.6, reduce = \"sum\" }\n"
-          "staleness_exponent = 0.5\nsteps_by_speed = \"down\"\nminimum_steps = 2\ngrace_s = 0.75",
-      AsyncLocalSgd({.local_steps = 3,
-                     .steps_by_speed = DynamicSteps{.rounding = DynamicSteps::Rounding::down, .minimum = Step{2}},
-                     .update = make_buffered_update({2, 0.4, 0.6, Buffered::Reduce::sum}),
-                     .weight = {.staleness_exponent = 0.5},
-                     .grace = from_seconds(0.75)}));
+  expect_same_run(local +
+                      "update = { name = \"buffered\", size = 2, rate = 0.4, momentum = 0.6, reduce = \"sum\" }\n"
+                      "staleness_exponent = 0.5\nsteps_by_speed = \"down\"\nminimum_steps = 2\ngrace_s = 0.75",
+                  AsyncLocalSgd({.local_steps = 3,
+                                 .dylu = DynamicSteps{.rounding = DynamicSteps::Rounding::down, .minimum = Step{2}},
+                                 .update = make_buffered_update({2, 0.4, 0.6, Buffered::Reduce::sum}),
+                                 .weight = {.staleness_exponent = 0.5},
+                                 .grace = from_seconds(0.75)}));
 }
 
 TEST(MethodValues, OfDecoupledDiLoCoArriveAsWritten) {
@@ -388,7 +387,7 @@ using testing::HasSubstr;
 
 // 16 workers and 40 steps: 640 gradients.
 AlgorithmContext forty_steps() {
-  return {.workers = 16, .total_steps = 40, .work = WorkInBudget::of_steps(Step{40}, 16)};
+  return {.workers = 16, .total_steps = 40, .work = BudgetCheck::of_steps(Step{40}, 16)};
 }
 
 struct Case {
@@ -434,7 +433,7 @@ std::string faults(const Case& of, int value, const AlgorithmContext& context) {
   return read_method(text, context).faults;
 }
 
-TEST(WorkInBudget, MoreThanTheWholeBudgetIsAFaultWithItsPlace) {
+TEST(BudgetCheck, MoreThanTheWholeBudgetIsAFaultWithItsPlace) {
   for (const Case& of : cases) {
     EXPECT_EQ(faults(of, of.most, forty_steps()), "") << of.method;
     EXPECT_THAT(
@@ -444,12 +443,12 @@ TEST(WorkInBudget, MoreThanTheWholeBudgetIsAFaultWithItsPlace) {
   }
 }
 
-TEST(WorkInBudget, WhereItIsNotKnownNothingIsRefused) {
+TEST(BudgetCheck, WhereItIsNotKnownNothingIsRefused) {
   for (const Case& of : cases) EXPECT_EQ(faults(of, 100'000, {.workers = 16}), "") << of.method;
 }
 
 // What follows from a fault is no fault of its own.
-TEST(WorkInBudget, AFaultOfOneKeyIsNoneOfAnother) {
+TEST(BudgetCheck, AFaultOfOneKeyIsNoneOfAnother) {
   const std::string report =
       read_method("algorithm = 'async-local-sgd'\nlocal_steps = 1000\nupdate.name = 'buffered'\nupdate.size = 3",
                   forty_steps())
@@ -459,17 +458,17 @@ TEST(WorkInBudget, AFaultOfOneKeyIsNoneOfAnother) {
   EXPECT_THAT(report, testing::Not(HasSubstr("update.size")));
 }
 
-TEST(WorkInBudget, OneIsAlwaysAllowed) {
+TEST(BudgetCheck, OneIsAlwaysAllowed) {
   const AlgorithmContext context{.workers = 16, .work = {.gradients = 7}};
   EXPECT_EQ(faults(cases[4], 1, context), "");
   EXPECT_THAT(faults(cases[4], 2, context), HasSubstr("must be at most 1"));
 }
 
-TEST(WorkInBudget, VeryManyStepsAreNoLimit) {
+TEST(BudgetCheck, VeryManyStepsAreNoLimit) {
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  EXPECT_EQ(WorkInBudget::of_steps(Step{most}, 1'000'000).gradients, most);
-  EXPECT_EQ(WorkInBudget{}.of(most).of(most).in_one, most);
-  EXPECT_FALSE(WorkInBudget::of_steps({}, 4).gradients);
+  EXPECT_EQ(BudgetCheck::of_steps(Step{most}, 1'000'000).gradients, most);
+  EXPECT_EQ(BudgetCheck{}.of(most).of(most).in_one, most);
+  EXPECT_FALSE(BudgetCheck::of_steps({}, 4).gradients);
 }
 
 // Where a budget ends that is met exactly: after the round that meets it.
@@ -673,7 +672,7 @@ TEST(Clipping, DoesNotDependOnHowManyServersShareTheModel) {
   for (const int servers : {2, 3, 4}) EXPECT_EQ(setup.run(BackupWorkers(3, {.servers = servers})).parameters, expected);
 }
 
-// A method whose course does not depend on the clock ends with the same model whatever micro-batches and messages take;
+// A method whose steps do not depend on the clock ends with the same model whatever micro-batches and messages take;
 // of one that says it does, some delays change the result.
 
 const std::string third_step_period = "\nperiod = { rule = \"constant\", steps = 3 }";
@@ -761,9 +760,9 @@ TEST(WorkersActAlike, WhereNoneDecidesAnythingAlone) {
                           const std::optional<Step>& from_with_seconds) {
     const auto algorithm = method(keys);
     for (const Budget& budget : {steps, samples, bytes})
-      EXPECT_EQ(algorithm->traits().same_course_under(budget), from) << keys;
+      EXPECT_EQ(algorithm->traits().lockstep_under(budget), from) << keys;
     for (const Budget& budget : {seconds, both})
-      EXPECT_EQ(algorithm->traits().same_course_under(budget), from_with_seconds) << keys;
+      EXPECT_EQ(algorithm->traits().lockstep_under(budget), from_with_seconds) << keys;
   };
   expect("sync-sgd\"", always, always);
   expect(independent[2], always, never);  // Local SGD
@@ -866,7 +865,7 @@ TEST(MovingAverage, WithNumUpdatesFollowsTensorFlowsGoldenSequence) {
   const auto times = [&](double factor) { return training.combine(std::vector<WeightedState>{{factor, ones}}); };
   MovingAverage average({.decay = 0.9999, .of = Of::after_update, .num_updates = true}, times(0));
   for (int n = 0; n < 4; ++n)
-    for (const float found : training.values(average.take_in(times(n + 1), training)))
+    for (const float found : training.values(average.update(times(n + 1), training)))
       EXPECT_NEAR(found, 0.9 * (n + 1), 1e-6);
 }
 

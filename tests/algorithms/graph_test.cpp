@@ -239,7 +239,7 @@ TEST_F(GraphSettings, WorkersThatDoNotFitTheGraphAreFaults) {
 }
 
 // Whose links alone count.
-TEST_F(GraphSettings, OfGraphsForPairsTwoSidesAreNeeded) {
+TEST_F(GraphSettings, GraphsForPairsNeedABipartition) {
   const auto faults = [](const std::string& table) { return reading("ad-psgd", table, 4).faults; };
   EXPECT_EQ(faults(file("from,to\n1,0\n1,2\n3,1\n")), "");
   EXPECT_THAT(faults(file("from,to\n1,0\n1,2\n0,2\n2,3\n")), HasSubstr("must have two sides"));
@@ -317,7 +317,7 @@ TEST_F(GraphSettings, AFileThatIsNoGraphIsAFaultOfItsLine) {
 
 // D-PSGD and SGP on other graphs than their own.
 
-DecentralizedSgd mixing_on(GossipGraphPtr graph) { return DecentralizedSgd(OwnModels::mean, std::move(graph)); }
+DecentralizedSgd mixing_on(GossipGraphPtr graph) { return DecentralizedSgd(IndividualModels::mean, std::move(graph)); }
 StochasticGradientPush pushing_on(GossipGraphPtr graph) { return StochasticGradientPush({.graph = std::move(graph)}); }
 
 TEST(GossipOnGraphs, ThatOfTheMethodItselfChangesNoBit) {

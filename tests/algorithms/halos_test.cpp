@@ -289,10 +289,10 @@ TEST(Halos, StatisticsAreThoseOfTheRegionThatDeliveredLast) {
 
 // Four workers in two regions, steps of 1 and 3 s, 2 and 6 s. Whoever is fastest in its region takes H = 4 steps, the
 // other as many as a third of that comes to, rounded up: 2.
-TEST(Halos, StepsBySpeedGoByTheFastestOfTheRegion) {
+TEST(Halos, DyluGoesByTheFastestOfTheRegion) {
   SimulatedRun setup{
       .workers = 4, .network = regions_of(2, 4, 1), .budget = {.seconds = 600}, .worker_factors = {1, 3, 2, 6}};
-  const Halos method({.regions = 2, .rounds = {.local_steps = 4, .steps_by_speed = DynamicSteps{}}, .merge_every = 3});
+  const Halos method({.regions = 2, .rounds = {.local_steps = 4, .dylu = DynamicSteps{}}, .merge_every = 3});
   const auto outcome = setup.run(method);
   const auto kept_after = [&](double round_s, std::int64_t steps, double first_s) {  // rounds after a first one of four
     return 4 + steps * static_cast<std::int64_t>((600 - first_s) / round_s);
@@ -316,7 +316,7 @@ TEST(Halos, HasTheSpeedUpOverSynchronousSgdOfThePapersSpeeds) {
       .workers = 16, .micro_batches = 1, .factors = factors, .delays = {}, .steps = 4000, .network_s = 0};
   HalosOptions options{.regions = 4, .rounds = {.local_steps = 8}, .merge_every = 32, .mixing = 0.25};
   for (const bool dynamic : {false, true}) {
-    if (dynamic) options.rounds.steps_by_speed = DynamicSteps{};
+    if (dynamic) options.rounds.dylu = DynamicSteps{};
     const auto predictions = published.predict(Halos(options));
     ASSERT_EQ(predictions.size(), 1u);
     EXPECT_NEAR(predictions[0].effective_speedup(), 5.24, 0.005);
@@ -341,7 +341,7 @@ TEST(Halos, IsPredictedByTheLinksInsideItsRegions) {
 TEST(Halos, IsPredictedByTheFastestOfEachRegion) {
   PredictedRun setting{.workers = 4, .micro_batches = 1, .factors = {1, 3, 2, 6}, .delays = {}, .steps = 4000};
   setting.network = regions_of(2, 4, 1);
-  const Halos method({.regions = 2, .rounds = {.local_steps = 4, .steps_by_speed = DynamicSteps{}}, .merge_every = 3});
+  const Halos method({.regions = 2, .rounds = {.local_steps = 4, .dylu = DynamicSteps{}}, .merge_every = 3});
   const auto predictions = setting.predict(method);
   ASSERT_EQ(predictions.size(), 1u);
   const double steps_per_s = 4 / 4.5 + 2 / 6.5 + 4 / 8.5 + 2 / 12.5;

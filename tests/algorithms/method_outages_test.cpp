@@ -178,7 +178,7 @@ TEST(OutageRuns, LocalSgdLosesItsLocalSteps) {
   }
 }
 
-// Every method by its row's example, and what takes another course of some.
+// Every method by its row's example, and options that make some behave differently.
 std::vector<std::string> methods() {
   std::vector<std::string> all = {
       "algorithm = \"backup-workers\"\nbackups = 1\nlate = \"cancel\"",

@@ -30,14 +30,14 @@ void SimulatedRun::Outcome::on_publish(const Publication& publication) {
   publications.back().own.models.clear();
 }
 
-void SimulatedRun::Outcome::on_own_model(OwnModel&& model) {
+void SimulatedRun::Outcome::on_individual_model(WorkerModel&& model) {
   own_states[model.step][model.worker] = std::exchange(model.model, nullptr);
-  own_models.push_back(std::move(model));
+  individual_models.push_back(std::move(model));
 }
 
 SimulatedRun::Outcome SimulatedRun::run(const Algorithm& algorithm) const {
   Outcome outcome;
-  outcome.own_models_every = own_models_every;
+  outcome.individual_models_every = individual_models_every;
   Executor executor(threads);
   Training training(objective, optimizer ? optimizer : make_sgd({.momentum = momentum}), {.clip_norm = clip_norm},
                     executor);
@@ -45,18 +45,17 @@ SimulatedRun::Outcome SimulatedRun::run(const Algorithm& algorithm) const {
   const ComputeTime compute_time(seed, base_s, worker_factors, delays);
   const auto fixed = make_fixed_network(network_s);
   const NetworkModel& cost = network ? *network : *fixed;
-  const auto cluster =
-      make_simulated_cluster({.workers = workers,
-                              .servers = algorithm.traits().servers,
-                              .micro_batches = micro_batches,
-                              .compute_time = compute_time,
-                              .network = cost,
-                              .training = training,
-                              .observer = &outcome,
-                              .record = nullptr,
-                              .outages = outages.get(),
-                              .pauses = pauses.get()},
-                             in_lockstep ? algorithm.traits().same_course_under(budget) : std::nullopt);
+  const auto cluster = make_simulated_cluster({.workers = workers,
+                                               .servers = algorithm.traits().servers,
+                                               .micro_batches = micro_batches,
+                                               .compute_time = compute_time,
+                                               .network = cost,
+                                               .training = training,
+                                               .observer = &outcome,
+                                               .record = nullptr,
+                                               .outages = outages.get(),
+                                               .pauses = pauses.get()},
+                                              in_lockstep ? algorithm.traits().lockstep_under(budget) : std::nullopt);
   const LearningRate constant(LearningRate::Options{.peak = rate});
   const RunContext context{.cluster = *cluster,
                            .training = training,

@@ -50,7 +50,7 @@ struct SimulatedRun {
   std::shared_ptr<const Pauses> pauses{};                                          // null: none
   std::shared_ptr<const Objective> objective = std::make_shared<PullObjective>();  // null: time-only
   std::uint64_t seed = 1;                                                          // of the delays
-  Step own_models_every{0};  // at which the models that workers have of their own are kept; 0: none
+  Step individual_models_every{0};  // at which the models that workers have of their own are kept; 0: none
 
   // What happened.
   struct Outcome : RunObserver {
@@ -64,18 +64,18 @@ struct SimulatedRun {
     double learning_rate = 0;
     std::vector<Publication> publications;  // without their models
     RunTotals totals;
-    Step own_models_every{};
-    std::vector<OwnModel> own_models;  // without their models, in the order in which they came
+    Step individual_models_every{};
+    std::vector<WorkerModel> individual_models;  // without their models, in the order in which they came
     std::map<Step, std::map<Rank, std::vector<float>>> own_values;  // these
     std::function<std::vector<float>(const ModelStatePtr&)> read;
     ModelStatePtr last;
     std::vector<ModelStatePtr> last_members;
     std::map<Step, std::map<Rank, ModelStatePtr>> own_states;
 
-    bool wants_own_models(Step step) const override {
-      return own_models_every > Step{0} && step.value() % own_models_every.value() == 0;
+    bool wants_individual_models(Step step) const override {
+      return individual_models_every > Step{0} && step.value() % individual_models_every.value() == 0;
     }
-    void on_own_model(OwnModel&& model) override;
+    void on_individual_model(WorkerModel&& model) override;
     void on_row(const StepRow& round) override;
     void on_publish(const Publication& publication) override;
   };

@@ -218,10 +218,10 @@ TEST(StochasticGradientPush, LittleWeightIsNoFailureWhileNobodyHasLeft) {
                              .delays = {pareto_delay(1.6, 0.2)},
                              .objective = nullptr,
                              .seed = seed,
-                             .own_models_every = Step{1}};
+                             .individual_models_every = Step{1}};
     const auto outcome = setup.run(StochasticGradientPush({.overlap_steps = 1}));
     EXPECT_EQ(outcome.published, Step{400});
-    for (const OwnModel& own : outcome.own_models) least = std::min(least, own.weight);
+    for (const WorkerModel& own : outcome.individual_models) least = std::min(least, own.weight);
   }
   EXPECT_LT(least, 1.0 / 16);
 }
@@ -504,7 +504,7 @@ TEST(PushSum, AsReleasedItIsThatOfASecondImplementationToo) {
                                  .rate = 0.05,
                                  .budget = {.steps = 36},
                                  .delays = {std::make_shared<DelayOfWorker>(delays_s)},
-                                 .own_models_every = 11};
+                                 .individual_models_every = 11};
         const auto outcome =
             setup.run(StochasticGradientPush({.overlap_steps = overlap, .overlap = PushOptions::Overlap::released}));
         ReleasedPushSum expected{.workers = workers,

@@ -146,7 +146,7 @@ class Shifted : public SyncPeriod {
   Step offset_, steps_;
 };
 
-// Momentum and all: a coordinate's course does not depend on the others.
+// Momentum and all: a coordinate's values do not depend on the others.
 TEST(StreamingDiloco, OfFragmentsWithoutDelayIsALocalSgdOfEachFragment) {
   constexpr int period = 8, fragments = 4, rounds = 3;
   SimulatedRun setup{.workers = 3, .momentum = 0.9, .rate = 0.05, .budget = {.steps = period * rounds}};
@@ -491,12 +491,12 @@ TEST(StreamingRuns, EndTogetherWhereTheRateDecidesHowLongRoundsAre) {
     }
 }
 
-// Without a delay all take the same course, also where several fragments have their turn after the same step.
+// Without a delay all behave alike, also where several fragments have their turn after the same step.
 TEST(StreamingRuns, WithoutADelayTakeAsLongOnOneProgramForAllWorkers) {
   for (const auto& [period, fragments] : {std::pair{4, 2}, std::pair{2, 3}, std::pair{5, 4}}) {
     const StreamingDiloco method = streaming_run(period, fragments, 0);
-    EXPECT_EQ(method.traits().same_course_from, Step{0});
-    EXPECT_EQ(streaming_run(period, fragments, 1).traits().same_course_from, std::nullopt);
+    EXPECT_EQ(method.traits().lockstep_from_step, Step{0});
+    EXPECT_EQ(streaming_run(period, fragments, 1).traits().lockstep_from_step, std::nullopt);
     SimulatedRun setup{.budget = {.steps = 13},
                        .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.4, 1.3})}};
     setup.objective = nullptr;

@@ -38,7 +38,7 @@ TEST(Stsyn, OfAllWorkersWithEqualTimesIsLocalSgd) {
                            .learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
                                .shape = LearningRate::Shape::cosine, .peak = 0.2, .total_steps = Step{10}}),
                            .budget = {.steps = 10}};
-  for (const auto weights : {UnevenMean::Weights::equal, UnevenMean::Weights::steps}) {
+  for (const auto weights : {StsynMean::Weights::equal, StsynMean::Weights::steps}) {
     const auto found = setup.run(Stsyn({.quorum = 4, .local_steps = 4, .mean = {.weights = weights}}));
     const auto expected = setup.run(LocalSgd(make_constant_period(4), {}));
     EXPECT_THAT(found.parameters, Pointwise(FloatNear(2e-5f), expected.parameters));
@@ -110,7 +110,7 @@ TEST(Stsyn, ARoundEndsWithTheKthWorkerAndTakesWhatAllHaveDone) {
 TEST(Stsyn, WeighsModelsByTheirStepsAndLeavesOneOutIfToldTo) {
   const SimulatedRun setup = three_workers(3);
   const auto by_steps =
-      setup.run(Stsyn({.quorum = 2, .local_steps = 2, .mean = {.weights = UnevenMean::Weights::steps}}));
+      setup.run(Stsyn({.quorum = 2, .local_steps = 2, .mean = {.weights = StsynMean::Weights::steps}}));
   const Replay weighted{.rounds = {{2, 2, 1}, {2, 2, 1}}, .by_steps = true};
   EXPECT_NEAR(by_steps.parameters[0], weighted.theta(), 1e-5);
   // Of two with most steps the first is left out. Three steps a round make a step of the budget.
@@ -321,17 +321,17 @@ TEST(StsynSettings, WrongOnesAreFaultsWithTheirPlace) {
 // A server's step to the mean of unequal numbers of local steps, of models that are known in closed form.
 
 using Counts = std::vector<std::int64_t>;
-using Weights = UnevenMean::Weights;
+using Weights = StsynMean::Weights;
 
 // Each worker takes its steps from the server's model and brings the difference; then the server steps once.
 class OneMean : public Algorithm {
  public:
-  OneMean(std::vector<int> steps, const UnevenMean& how) : steps_(std::move(steps)), how_(how) {}
+  OneMean(std::vector<int> steps, const StsynMean& how) : steps_(std::move(steps)), how_(how) {}
 
   void run(Worker& worker) const override {
     while (worker.receive_model()) {
       const ModelStatePtr start = worker.model();
-      Work work;
+      BookedTime work;
       for (int step = 0; step < steps_[static_cast<std::size_t>(worker.rank().value)]; ++step) {
         const Gradient gradient = worker.compute_step_gradient();
         worker.descend(gradient / worker.micro_batches());
@@ -356,12 +356,12 @@ class OneMean : public Algorithm {
 
  private:
   std::vector<int> steps_;
-  UnevenMean how_;
+  StsynMean how_;
 };
 
 // A step of rate 1 ends at its target, which is worker + 10 step in the first coordinate: after s steps worker w is at
 // w + 10 (s - 1), wherever it began.
-SimulatedRun::Outcome mean_of(const std::vector<int>& steps, const UnevenMean& how) {
+SimulatedRun::Outcome mean_of(const std::vector<int>& steps, const StsynMean& how) {
   const SimulatedRun setup{.workers = static_cast<int>(steps.size()), .rate = 1};
   return setup.run(OneMean(steps, how));
 }
@@ -371,7 +371,7 @@ void expect_mean(const SimulatedRun::Outcome& outcome, double mean) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(outcome.parameters[i], mean + static_cast<double>(i), 1e-5);
 }
 
-TEST(UnevenMean, CountsAllWorkersAlikeOrByTheirSteps) {
+TEST(StsynMean, CountsAllWorkersAlikeOrByTheirSteps) {
   const auto equal = mean_of({1, 3, 3}, {});
   expect_mean(equal, (0 + 21 + 22) / 3.0);
   EXPECT_EQ(equal.totals.kept, (Counts{1, 3, 3}));
@@ -379,7 +379,7 @@ TEST(UnevenMean, CountsAllWorkersAlikeOrByTheirSteps) {
   expect_mean(mean_of({1, 3, 3}, {.weights = Weights::steps}), (1 * 0 + 3 * 21 + 3 * 22) / 7.0);
 }
 
-TEST(UnevenMean, LeavesOutTheFirstOfThoseWithMostSteps) {
+TEST(StsynMean, LeavesOutTheFirstOfThoseWithMostSteps) {
   const auto equal = mean_of({1, 3, 3}, {.leaves_out_most = true});
   expect_mean(equal, (0 + 22) / 2.0);
   EXPECT_EQ(equal.totals.kept, (Counts{1, 0, 3}));
@@ -387,11 +387,9 @@ TEST(UnevenMean, LeavesOutTheFirstOfThoseWithMostSteps) {
   expect_mean(mean_of({1, 3, 3}, {.weights = Weights::steps, .leaves_out_most = true}), (1 * 0 + 3 * 22) / 4.0);
 }
 
-TEST(UnevenMean, OfOneWorkerIsItsModelEvenIfItHasMostSteps) {
-  expect_mean(mean_of({3}, {.leaves_out_most = true}), 20);
-}
+TEST(StsynMean, OfOneWorkerIsItsModelEvenIfItHasMostSteps) { expect_mean(mean_of({3}, {.leaves_out_most = true}), 20); }
 
-TEST(UnevenMean, OfEqualStepsBothWeightsAreThePlainMean) {
+TEST(StsynMean, OfEqualStepsBothWeightsAreThePlainMean) {
   const auto equal = mean_of({2, 2, 2}, {}), by_steps = mean_of({2, 2, 2}, {.weights = Weights::steps});
   expect_mean(equal, (10 + 11 + 12) / 3.0);
   EXPECT_EQ(equal.parameters, by_steps.parameters);

@@ -223,7 +223,7 @@ TEST(WagmaSgd, OfGlobalRoundsAloneIsLocalSgdUnderAnyDelays) {
 
 // Pairs 0-1 and 2-3, then 0-2 and 1-3, and so on, all in time.
 TEST(WagmaSgd, GroupsChangeFromRoundToRound) {
-  const SimulatedRun setup{.workers = 4, .budget = {.steps = 6}, .own_models_every = Step{5}};
+  const SimulatedRun setup{.workers = 4, .budget = {.steps = 6}, .individual_models_every = Step{5}};
   const auto outcome = setup.run(WagmaSgd({.group_size = 2}));
   std::vector<double> x(4, 1);
   for (int t = 0; t < 5; ++t) {
@@ -303,8 +303,8 @@ TEST(WagmaSgd, WhoLosesItsStateTakesUpTheLastGlobalMean) {
     const auto step = [](double x, int worker, int t) {
       return x - 0.1 * (x - PullObjective::target({Rank{worker}, t, 0}, 0));
     };
-    const double mean = (step(1, 0, 0) + step(1, 1, 0)) / 2, taken_up = global_every > Step{0} ? mean : 1;
-    EXPECT_NEAR(outcome.parameters[0], (step(mean, 0, 1) + step(taken_up, 1, 1)) / 2, 1e-5);
+    const double mean = (step(1, 0, 0) + step(1, 1, 0)) / 2, applied = global_every > Step{0} ? mean : 1;
+    EXPECT_NEAR(outcome.parameters[0], (step(mean, 0, 1) + step(applied, 1, 1)) / 2, 1e-5);
     EXPECT_EQ(outcome.totals.end, Time{from_seconds(4.25)});
     EXPECT_EQ(outcome.totals.accounts[1][Activity::discarded], from_seconds(0.5));
     expect_exact_accounts(outcome);

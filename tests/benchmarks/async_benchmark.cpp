@@ -168,7 +168,7 @@ BENCHMARK(TimeOnlyAsyncLocalSgd)->Args({4096, 1})->Args({4096, 8})->Unit(benchma
 
 // The same in four regions, which meet now and then.
 void TimeOnlyHalos(benchmark::State& state) {
-  const DifferenceRounds rounds{.local_steps = static_cast<int>(state.range(1))};
+  const DeltaExchange rounds{.local_steps = static_cast<int>(state.range(1))};
   simulate(state, Halos({.regions = 4, .rounds = rounds, .merge_every = 1024, .mixing = 0.25}));
 }
 BENCHMARK(TimeOnlyHalos)->Args({4096, 1})->Args({4096, 8})->Unit(benchmark::kMillisecond);

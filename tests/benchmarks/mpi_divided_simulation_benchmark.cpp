@@ -85,10 +85,10 @@ Experiment load(int micro_batches, int size, int steps, const std::string& metho
   return experiment;
 }
 
-void run(const Run& of, const Machinery& machinery) {
+void run(const Run& of, const ExecutionBackend& backend) {
   Progress progress(Progress::Style::silent, 1, 1);
   progress.begin_run(1, of);
-  const Outcome outcome = execute(of, machinery, progress, [](const Outcome&) {});
+  const Outcome outcome = execute(of, backend, progress, [](const Outcome&) {});
   if (!outcome.failure.empty()) throw std::runtime_error(outcome.failure);
 }
 

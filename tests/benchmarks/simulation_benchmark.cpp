@@ -38,7 +38,7 @@ void simulate(const Algorithm& algorithm, const Scale& scale, Training& training
                                                .compute_time = *run.cluster.compute_time,
                                                .network = *run.cluster.network,
                                                .training = training},
-                                              in_lockstep ? algorithm.traits().same_course_under({}) : std::nullopt);
+                                              in_lockstep ? algorithm.traits().lockstep_under({}) : std::nullopt);
   const LearningRate rate(LearningRate::Options{.peak = 0.01});
   run_algorithm(algorithm, {.cluster = *cluster,
                             .training = training,

@@ -40,7 +40,7 @@ class CheckpointedMethods : public LoadedText {
   }
   fs::path checkpoint() const { return folder_ / "run.checkpoint"; }
 
-  // Takes the run up at `times` random steps, each of a new course.
+  // Takes the run up at `times` random steps, each of a new run.
   void expect_same_after_interruption(const syncopate::Run& of, int times = 2) const {
     SCOPED_TRACE(of.resolved_toml);
     fs::remove(checkpoint());

@@ -350,11 +350,11 @@ TEST_F(ContinuedTraining, WhatAPhaseHasOtherwiseIsPartOfTheHash) {
        {"training.common.takes='body'", "training.common.method={algorithm='dropcompute',threshold_s=0.015}",
         "training.common.datasets.gaussian-mixture.separation=2"}) {
     EXPECT_NE(runs(other)[0].hash, without[0].hash) << other;
-    EXPECT_NE(runs(other)[0].course, without[0].course) << other;
+    EXPECT_NE(runs(other)[0].fingerprint, without[0].fingerprint) << other;
     const auto own = runs("methods.drop." + std::string(other));
     EXPECT_EQ(own[0].hash, without[0].hash) << other;
     EXPECT_NE(own[1].hash, without[1].hash) << other;
-    EXPECT_NE(own[1].course, without[1].course) << other;
+    EXPECT_NE(own[1].fingerprint, without[1].fingerprint) << other;
   }
   const Experiment first = continued({usual[0], usual[1], usual[2],
                                       "methods.drop.training.common={takes='body',method={algorithm='local-sgd',"

@@ -43,23 +43,23 @@ every_steps = 5
 algorithm = "sync-sgd"
 )";
 
-struct Course {
+struct Trajectory {
   std::vector<double> losses;      // of the test set: at the beginning, in the middle, at the end
   std::vector<std::int64_t> ends;  // of the steps, in ns
   std::vector<std::int64_t> kept;  // in each step
 };
 
-Course course_of(const syncopate::Run& run) {
+Trajectory trajectory_of(const syncopate::Run& run) {
   const Outcome outcome = outcome_of(run);
   EXPECT_EQ(outcome.failure, "");
-  Course course;
+  Trajectory trajectory;
   for (const MetricsRow& row : outcome.recording.metrics)
-    if (row.evaluation) course.losses.push_back(row.evaluation->test_loss);
+    if (row.evaluation) trajectory.losses.push_back(row.evaluation->test_loss);
   for (const StepRow& round : outcome.recording.rows) {
-    course.ends.push_back(round.end.time_since_epoch().count());
-    course.kept.push_back(round.kept);
+    trajectory.ends.push_back(round.end.time_since_epoch().count());
+    trajectory.kept.push_back(round.kept);
   }
-  return course;
+  return trajectory;
 }
 
 class SeedStreams : public KeyWalk {
@@ -82,33 +82,33 @@ TEST_F(SeedStreams, InitialParametersAreThoseOfTheSeed) {
     const auto parameters = objective->initial_parameters(run.seed);
     const auto samples = objective->evaluation_samples(Split::test);
     const EvaluationSums sums = objective->evaluate(parameters.data(), nullptr, Split::test, 0, samples);
-    EXPECT_NEAR(course_of(run).losses.front(), sums.loss / static_cast<double>(samples), 1e-6);
+    EXPECT_NEAR(trajectory_of(run).losses.front(), sums.loss / static_cast<double>(samples), 1e-6);
   }
   syncopate::Run mixed = runs[0];
   mixed.seed = runs[1].seed;  // of the parameters, and of what a method draws
-  EXPECT_NE(course_of(mixed).losses.front(), course_of(runs[0]).losses.front());
-  EXPECT_EQ(course_of(mixed).losses.front(), course_of(runs[1]).losses.front());
-  EXPECT_EQ(course_of(mixed).ends, course_of(runs[0]).ends);
+  EXPECT_NE(trajectory_of(mixed).losses.front(), trajectory_of(runs[0]).losses.front());
+  EXPECT_EQ(trajectory_of(mixed).losses.front(), trajectory_of(runs[1]).losses.front());
+  EXPECT_EQ(trajectory_of(mixed).ends, trajectory_of(runs[0]).ends);
 }
 
 TEST_F(SeedStreams, TheOrderOfTheSamplesIsThatOfTheSeed) {
   const auto runs = load();
   syncopate::Run mixed = runs[0];
   mixed.training.make_objective = runs[1].training.make_objective;
-  EXPECT_EQ(course_of(mixed).losses.front(), course_of(runs[0]).losses.front());
-  EXPECT_NE(course_of(mixed).losses.back(), course_of(runs[0]).losses.back());
-  EXPECT_EQ(course_of(mixed).ends, course_of(runs[0]).ends);
+  EXPECT_EQ(trajectory_of(mixed).losses.front(), trajectory_of(runs[0]).losses.front());
+  EXPECT_NE(trajectory_of(mixed).losses.back(), trajectory_of(runs[0]).losses.back());
+  EXPECT_EQ(trajectory_of(mixed).ends, trajectory_of(runs[0]).ends);
 }
 
 // Whatever decides times leaves what is learnt alone.
 TEST_F(SeedStreams, DelaysJitterAndOutagesAreThoseOfTheSeed) {
   const auto runs = load();
-  const Course own = course_of(runs[0]);
+  const Trajectory own = trajectory_of(runs[0]);
   const auto expect_other_times = [&](const char* what, const std::function<void(syncopate::Run&)>& take) {
     syncopate::Run mixed = runs[0];
     take(mixed);
-    EXPECT_NE(course_of(mixed).ends, own.ends) << what;
-    EXPECT_EQ(course_of(mixed).losses, own.losses) << what;
+    EXPECT_NE(trajectory_of(mixed).ends, own.ends) << what;
+    EXPECT_EQ(trajectory_of(mixed).losses, own.losses) << what;
   };
   expect_other_times("delays", [&](syncopate::Run& run) { run.cluster.compute_time = runs[1].cluster.compute_time; });
   expect_other_times("jitter", [&](syncopate::Run& run) { run.cluster.network = runs[1].cluster.network; });
@@ -119,7 +119,7 @@ TEST_F(SeedStreams, SleepsAreThoseOfTheSeed) {
   const auto runs = load({"outages=[]", "delays=[{kind='exponential',mean=0.01,sleep=true}]"});
   syncopate::Run mixed = runs[0];
   mixed.cluster.pauses = runs[1].cluster.pauses;
-  EXPECT_NE(course_of(mixed).ends, course_of(runs[0]).ends);
+  EXPECT_NE(trajectory_of(mixed).ends, trajectory_of(runs[0]).ends);
 }
 
 TEST_F(SeedStreams, BurstsAreThoseOfTheSeed) {
@@ -127,14 +127,14 @@ TEST_F(SeedStreams, BurstsAreThoseOfTheSeed) {
       {"delays=[{kind='constant',value=0.05,workers=[2],bursts={mean_on_steps=2,mean_off_steps=2}}]", "outages=[]"});
   syncopate::Run mixed = runs[0];
   mixed.cluster.compute_time = runs[1].cluster.compute_time;
-  EXPECT_NE(course_of(mixed).ends, course_of(runs[0]).ends);
+  EXPECT_NE(trajectory_of(mixed).ends, trajectory_of(runs[0]).ends);
 }
 
 TEST_F(SeedStreams, WhatAMethodDrawsIsThatOfTheSeed) {
   const auto runs = load({"methods=[{algorithm='random-drop',drop_rate=0.5,from_step=0}]"});
   syncopate::Run mixed = runs[0];
   mixed.seed = runs[1].seed;
-  EXPECT_NE(course_of(mixed).kept, course_of(runs[0]).kept);
+  EXPECT_NE(trajectory_of(mixed).kept, trajectory_of(runs[0]).kept);
 }
 
 // Generated samples, the optimum of a quadratic, and its noise belong to the objective.
@@ -144,7 +144,7 @@ TEST_F(SeedStreams, WhatIsGeneratedIsOfTheSeed) {
         {std::string("training=") + keys + ",learning_rate={schedule='constant',peak=0.01},optimizer={name='sgd'}}"});
     syncopate::Run mixed = runs[0];
     mixed.training.make_objective = runs[1].training.make_objective;
-    EXPECT_NE(course_of(mixed).losses.front(), course_of(runs[0]).losses.front()) << keys;
+    EXPECT_NE(trajectory_of(mixed).losses.front(), trajectory_of(runs[0]).losses.front()) << keys;
   }
 }
 

@@ -1,4 +1,4 @@
-// A simulation that several processes divide comes to what one process comes to: the same course on the same virtual
+// A simulation that several processes divide comes to what one process comes to: the same steps on the same virtual
 // time, to the nanosecond, and the same models up to the rounding of sums that are grouped otherwise; and on all
 // processes to the same, to the bit. Every method of the registry, and what workers may hold besides.
 #include <fmt/format.h>
@@ -70,7 +70,7 @@ parameters = true
 const std::string divided_linear = held::linear_training(480) + held::measurements;
 
 // What does not depend on arithmetic.
-std::string course_of(Outcome outcome) {
+std::string fingerprint_of(Outcome outcome) {
   if (!outcome.failure.empty()) return "failed: " + outcome.failure;
   for (MetricsRow& row : outcome.recording.metrics) row.evaluation.reset();
   std::string text = metrics_csv(outcome.recording.metrics) + steps_csv(outcome.recording.rows);
@@ -100,7 +100,7 @@ class DividedSimulation : public LoadedText {
     const Outcome one = outcome_of(of);
     ASSERT_EQ(one.failure, "");
     const std::vector<Outcome> all = divided_outcomes(of, processes);
-    for (const Outcome& outcome : all) ASSERT_EQ(course_of(outcome), course_of(one));
+    for (const Outcome& outcome : all) ASSERT_EQ(fingerprint_of(outcome), fingerprint_of(one));
     for (const Outcome& outcome : all) EXPECT_EQ(numbers_of(outcome), numbers_of(all.front())) << "to the bit";
     const std::vector<double> expected = numbers_of(one), found = numbers_of(all.front());
     ASSERT_EQ(found.size(), expected.size());

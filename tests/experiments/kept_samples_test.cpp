@@ -154,8 +154,8 @@ TEST_F(SamplesKept, SharesThatAreToldAgreeWithTheDropRate) {
   }
 }
 
-// Which samples are kept, as several processes tell it together: that of the simulated cluster where a method's course
-// is the same, and in any case as many as the accounts say.
+// Which samples are kept, as several processes report it together: those of the simulated cluster where a method does
+// the same on both, and in any case as many as the accounts say.
 
 using Json = nlohmann::json;
 

@@ -374,7 +374,7 @@ TEST_F(EvaluationTimes, OfAllMethodsRowsAreTheFirstAtOrAfterEachMultiple) {
     const Outcome outcome = outcome_with(method, {"evaluation.every_seconds=4"});
     const Outcome often = outcome_with(method, {"evaluation={every_steps=1}"});
     ASSERT_EQ(outcome.failure, "");
-    const bool has_own_models =
+    const bool has_individual_models =
         method.find("decentralized") != std::string::npos || method.find("gradient-push") != std::string::npos;
     const auto times = times_of(outcome);
     ASSERT_GT(times.size(), 3u);
@@ -383,7 +383,7 @@ TEST_F(EvaluationTimes, OfAllMethodsRowsAreTheFirstAtOrAfterEachMultiple) {
       EXPECT_GT(std::floor(times[i] / 4), std::floor(times[i - 1] / 4));
       const double due = 4 * (std::floor(times[i - 1] / 4) + 1);
       // Of each worker's own model the first may be of an earlier step than the last worker's.
-      if (has_own_models) continue;
+      if (has_individual_models) continue;
       for (const double time : times_of(often)) EXPECT_FALSE(time >= due && time < times[i]) << due;
     }
     EXPECT_EQ(outcome.totals->end, often.totals->end) << "evaluations take no time";
@@ -443,7 +443,7 @@ every_steps = 4
 algorithm = "sync-sgd"
 )";
 
-class OwnModelsOfWorkers : public MethodOutcomes {
+class IndividualModelsInFiles : public MethodOutcomes {
  protected:
   void SetUp() override {
     ExperimentFile::SetUp();
@@ -453,7 +453,7 @@ class OwnModelsOfWorkers : public MethodOutcomes {
 
 // Gradients are linear and mixing keeps the mean, so that it is the model of synchronous SGD after as many steps; no
 // worker has that.
-TEST_F(OwnModelsOfWorkers, TheMeanOfAllIsEvaluated) {
+TEST_F(IndividualModelsInFiles, TheMeanOfAllIsEvaluated) {
   const Outcome synchronous = outcome_with("algorithm='sync-sgd'");
   for (const auto* method : {"algorithm='decentralized-sgd'", "algorithm='stochastic-gradient-push'",
                              "algorithm='dynamic-averaging',threshold=inf,check_every=2",
@@ -471,14 +471,14 @@ TEST_F(OwnModelsOfWorkers, TheMeanOfAllIsEvaluated) {
 }
 
 // A model counts once the last worker has it: worker 2 takes 3 s per step.
-TEST_F(OwnModelsOfWorkers, ItsTimeIsThatOfTheSlowestWorker) {
+TEST_F(IndividualModelsInFiles, ItsTimeIsThatOfTheSlowestWorker) {
   const Outcome alone = outcome_with("algorithm='dynamic-averaging',threshold=inf,check_every=2");
   for (std::size_t i = 1; i < 4; ++i)
     EXPECT_EQ(to_seconds(alone.recording.metrics[i].time), 3.0 * static_cast<double>(4 * i));
 }
 
 // The mean of the losses is above that of the mean by half the mean squared distance.
-TEST_F(OwnModelsOfWorkers, OrTheMeanOverEachOfThemWhichTheConsensusDistanceTellsApart) {
+TEST_F(IndividualModelsInFiles, OrTheMeanOverEachOfThemWhichTheConsensusDistanceTellsApart) {
   for (const std::string algorithm : {"decentralized-sgd", "stochastic-gradient-push"}) {
     const Outcome mean = outcome_with("algorithm='" + algorithm + "',evaluated='average'");
     const Outcome each = outcome_with("algorithm='" + algorithm + "',evaluated='own'");
@@ -498,7 +498,7 @@ TEST_F(OwnModelsOfWorkers, OrTheMeanOverEachOfThemWhichTheConsensusDistanceTells
   }
 }
 
-TEST_F(OwnModelsOfWorkers, EvaluationChangesNeitherTimeNorModels) {
+TEST_F(IndividualModelsInFiles, EvaluationChangesNeitherTimeNorModels) {
   for (const std::string algorithm : {"decentralized-sgd", "stochastic-gradient-push"}) {
     const std::string method = "algorithm='" + algorithm + "'";
     const Outcome often = outcome_with(method, {"evaluation.every_steps=1", "recording.parameters=true"});
@@ -510,7 +510,7 @@ TEST_F(OwnModelsOfWorkers, EvaluationChangesNeitherTimeNorModels) {
 }
 
 // Under a budget of seconds workers end at unlike steps; the last row is that of all last models.
-TEST_F(OwnModelsOfWorkers, RowsAscendWhereWorkersEndAtUnlikeSteps) {
+TEST_F(IndividualModelsInFiles, RowsAscendWhereWorkersEndAtUnlikeSteps) {
   for (const auto* method : {"algorithm='stochastic-gradient-push',overlap_steps=3,overlap='released'",
                              "algorithm='dynamic-averaging',threshold=inf,check_every=2"}) {
     const Outcome outcome = outcome_with(method, {"budget={seconds=20}", "evaluation.every_steps=2"});
@@ -525,7 +525,7 @@ TEST_F(OwnModelsOfWorkers, RowsAscendWhereWorkersEndAtUnlikeSteps) {
 }
 
 // The model goes to and fro without end.
-TEST_F(OwnModelsOfWorkers, ADivergedMeanEndsTheRun) {
+TEST_F(IndividualModelsInFiles, ADivergedMeanEndsTheRun) {
   const Outcome outcome = outcome_with("algorithm='decentralized-sgd'",
                                        {"training.learning_rate.peak=1e10", "budget.steps=400", "cluster.workers=3",
                                         "cluster.worker_factors=[1,1,1]", "models.quadratic.noise=0"});

@@ -323,8 +323,8 @@ class Memory : public ProgramTest {
   syncopate::Run run_of(const char* text, const std::vector<std::string>& overrides) const {
     return load_experiment(write("e.toml", text), overrides).runs.front();
   }
-  Rehearsed rehearsed(const std::vector<std::string>& overrides) const {
-    return rehearse(run_of(quadratic, overrides), 10'000);
+  MemoryProbe probed(const std::vector<std::string>& overrides) const {
+    return probe_memory(run_of(quadratic, overrides), 10'000);
   }
   // Of the last line of `check`, in bytes.
   double checked(const std::string& arguments) const {
@@ -348,9 +348,9 @@ class Memory : public ProgramTest {
 };
 
 // A model and its momentum, whatever the number of workers: they are in consensus. With them the gradient.
-TEST_F(Memory, ARehearsalFindsOneModelWhereAllAreInConsensus) {
+TEST_F(Memory, AProbeFindsOneModelWhereAllAreInConsensus) {
   for (const char* const workers : {"cluster.workers=2", "cluster.workers=64"}) {
-    const Rehearsed found = rehearsed({workers});
+    const MemoryProbe found = probed({workers});
     EXPECT_GE(found.vectors, 3) << workers;
     EXPECT_LE(found.vectors, 6) << workers;
     EXPECT_TRUE(found.is_whole);
@@ -358,29 +358,29 @@ TEST_F(Memory, ARehearsalFindsOneModelWhereAllAreInConsensus) {
 }
 
 // N models, N momenta, a gradient, and for a moment their mean.
-TEST_F(Memory, ARehearsalFindsAModelAndMomentumOfEachWorkerBetweenAverages) {
+TEST_F(Memory, AProbeFindsAModelAndMomentumOfEachWorkerBetweenAverages) {
   const std::string local = "methods.m.algorithm=local-sgd", period = "methods.m.period={rule=\"constant\", steps=4}";
   for (const int workers : {4, 32}) {
-    const Rehearsed found = rehearsed({local, period, fmt::format("cluster.workers={}", workers)});
+    const MemoryProbe found = probed({local, period, fmt::format("cluster.workers={}", workers)});
     EXPECT_GE(found.vectors, 2 * workers + 1) << workers;
     EXPECT_LE(found.vectors, 2 * workers + 4) << workers;
   }
-  const Rehearsed without_momentum =
-      rehearsed({local, period, "cluster.workers=32", "training.optimizer={name=\"sgd\", momentum=0}"});
+  const MemoryProbe without_momentum =
+      probed({local, period, "cluster.workers=32", "training.optimizer={name=\"sgd\", momentum=0}"});
   EXPECT_GE(without_momentum.vectors, 32 + 1);
   EXPECT_LE(without_momentum.vectors, 32 + 4);
 }
 
 // What is not sent stays with each worker: N vectors more than without compression.
-TEST_F(Memory, ARehearsalFindsTheResidualsOfCompression) {
-  const double dense = rehearsed({"cluster.workers=32"}).vectors;
+TEST_F(Memory, AProbeFindsTheResidualsOfCompression) {
+  const double dense = probed({"cluster.workers=32"}).vectors;
   const double compressed =
-      rehearsed({"cluster.workers=32", "methods.m.compression={name=\"top-k\", ratio=0.01}"}).vectors;
+      probed({"cluster.workers=32", "methods.m.compression={name=\"top-k\", ratio=0.01}"}).vectors;
   EXPECT_GE(compressed - dense, 32);
   EXPECT_LE(compressed - dense, 32 * 2.5);
 }
 
-TEST_F(Memory, ARehearsalThatEndsBeforeTheRunSaysSo) { EXPECT_FALSE(rehearsed({"budget.steps=100000"}).is_whole); }
+TEST_F(Memory, AProbeThatEndsBeforeTheRunSaysSo) { EXPECT_FALSE(probed({"budget.steps=100000"}).is_whole); }
 
 // Local steps may begin after the steps that were rehearsed.
 TEST_F(Memory, CountsAModelPerWorkerWhereTheMethodMayComeToThat) {

@@ -204,7 +204,7 @@ TEST_F(Predict, DelaysWithoutAMeanAreRefusedWithTheirPlace) {
   EXPECT_NO_THROW(load_experiment(file, {"delays.0.shape=1.1"}, {.finite_means = true}));
 }
 
-// What `predict` says of methods whose rounds change in the course of a run: their first steps stand for all only where
+// What `predict` says of methods whose rounds change during a run: their first steps stand for all only where
 // the schedule has as many rounds in the rest. Without delays, and on a fixed network, a run takes 0.1 s per step and
 // 1 s per round.
 

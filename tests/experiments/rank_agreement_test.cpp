@@ -244,8 +244,8 @@ TEST_F(DataOfRanks, OfOneContentMayLieInDifferentPlaces) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
 }
 
-RankSaid with_fault(const std::string& host, const std::string& fault) {
-  return {.host = host, .statement = {.fault = fault, .identity = {}, .plan = {}}};
+RankReport with_fault(const std::string& host, const std::string& fault) {
+  return {.host = host, .handshake = {.fault = fault, .identity = {}, .plan = {}}};
 }
 
 TEST(ExplainDisagreement, RanksAreGroupedByWhatTheySayWithTheirHosts) {
@@ -259,20 +259,20 @@ TEST(ExplainDisagreement, RanksAreGroupedByWhatTheySayWithTheirHosts) {
 }
 
 TEST(ExplainDisagreement, OfHundredsOfRanksAFewAreNamed) {
-  std::vector<RankSaid> faults, keys(2);
+  std::vector<RankReport> faults, keys(2);
   for (int rank = 0; rank < 300; ++rank)
     faults.push_back(with_fault("host" + std::to_string(rank), "fault " + std::to_string(rank)));
   const std::string text = explain_disagreement(faults);
   EXPECT_THAT(text, AllOf(HasSubstr("fault 9\n"), Not(HasSubstr("fault 10\n")), HasSubstr("290 other faults")));
-  for (RankSaid& said : faults) said.statement.fault = "one";
-  faults.front().statement.fault = "";
+  for (RankReport& report : faults) report.handshake.fault = "one";
+  faults.front().handshake.fault = "";
   EXPECT_THAT(explain_disagreement(faults),
               HasSubstr("ranks 1-299 (hosts host1, host10, host100, host101, ... and 295 more)"));
   for (int key = 0; key < 30; ++key)
     for (int rank : {0, 1})
-      keys[static_cast<std::size_t>(rank)].statement.plan.emplace_back("key" + std::to_string(key),
+      keys[static_cast<std::size_t>(rank)].handshake.plan.emplace_back("key" + std::to_string(key),
                                                                        std::to_string(rank));
-  keys[0].statement.identity = "other";
+  keys[0].handshake.identity = "other";
   EXPECT_THAT(explain_disagreement(keys),
               AllOf(HasSubstr("key9: 0 on"), Not(HasSubstr("key10")), HasSubstr("... and 20 other keys")));
 }
@@ -287,11 +287,11 @@ Experiment stated_experiment() {
 }
 
 std::string identity(const Experiment& stated_experiment, bool on_mpi = true, bool rerun = false) {
-  return statement_of({.command = "run", .experiment = &stated_experiment, .on_mpi = on_mpi, .rerun = rerun}).identity;
+  return handshake_of({.command = "run", .experiment = &stated_experiment, .on_mpi = on_mpi, .rerun = rerun}).identity;
 }
 
 // What is recorded is no part of a run's hash, but ranks must send each other the same.
-TEST(RankStatement, IsAnotherOneWithAnythingThatRanksMustDoAlike) {
+TEST(RankHandshake, IsAnotherOneWithAnythingThatRanksMustDoAlike) {
   const Experiment same = stated_experiment();
   EXPECT_EQ(identity(same), identity(stated_experiment()));
   const auto expect_differs = [&](auto change) {

@@ -199,7 +199,7 @@ class RankCheckpointsOf : public testing::Test {
     }
   }
 
-  // Leaves it at `times` random checkpoints, each of a new course, and goes on.
+  // Leaves it at `times` random checkpoints, each of a new run, and resumes.
   void expect_same_after_leaving(const syncopate::Run& of, int times) const {
     SCOPED_TRACE(of.method);
     const Outcome plain = *run(of, nullptr);
@@ -207,14 +207,14 @@ class RankCheckpointsOf : public testing::Test {
       const RandomStream stream{.seed = seed_, .purpose = Purpose::algorithm, .stream = 7, .step = Step{time}};
       auto at = 1 + static_cast<std::int64_t>(stream.uniform(std::stoull(of.hash.substr(0, 8), nullptr, 16)) * 3);
       bool has_gone_on = false;
-      CheckpointUse use{.file = folder_ / "run.checkpoint", .is_taken_up = false};
+      CheckpointUse use{.file = folder_ / "run.checkpoint", .resumes = false};
       use.leaves = [&at](std::int64_t number) { return number == at; };
-      use.on_gone_on = [&] { has_gone_on = true; };
+      use.on_resumed = [&] { has_gone_on = true; };
       if (run(of, &use)) {  // it ended before
         at = 1;
         EXPECT_FALSE(run(of, &use)) << "there are no checkpoints";
       }
-      use.is_taken_up = true;
+      use.resumes = true;
       use.leaves = {};
       const std::optional<Outcome> outcome = run(of, &use);
       EXPECT_TRUE(has_gone_on) << "it began anew";
@@ -260,7 +260,7 @@ TEST_F(RankCheckpointsOf, LeaveTheRunAsMuchTimeAsTheyTake) {
   constexpr std::chrono::milliseconds slow{300};  // every_s is 10 ms
   const Experiment experiment = load(cluster + linear + held::text_of({held::sync_sgd}));
   Progress progress(Progress::Style::silent, 1, 1);
-  const CheckpointUse use{.file = folder_ / "run.checkpoint", .is_taken_up = false};
+  const CheckpointUse use{.file = folder_ / "run.checkpoint", .resumes = false};
   RankCheckpoints store(experiment.runs.front(), use, *session, progress, [](StateArchive&) {});
   const auto next = [&] {
     while (true)

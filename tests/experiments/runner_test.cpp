@@ -556,7 +556,7 @@ algorithm = "sync-sgd"
 label = "{}"
 )";
 
-class RunsElsewhere : public ProgramTest {
+class ReusableRuns : public ProgramTest {
  protected:
   void SetUp() override {
     ProgramTest::SetUp();
@@ -585,7 +585,7 @@ class RunsElsewhere : public ProgramTest {
   ProgramOutcome first_;
 };
 
-TEST_F(RunsElsewhere, AreCopiedUnderTheNewNames) {
+TEST_F(ReusableRuns, AreCopiedUnderTheNewNames) {
   const ProgramOutcome second = start("second", file("second", "two"));
   EXPECT_EQ(second.status, 0);
   EXPECT_THAT(second.err,
@@ -607,7 +607,7 @@ TEST_F(RunsElsewhere, AreCopiedUnderTheNewNames) {
 }
 
 // The copy is what the second experiment would have computed itself.
-TEST_F(RunsElsewhere, AreWhatWouldHaveBeenComputed) {
+TEST_F(ReusableRuns, AreWhatWouldHaveBeenComputed) {
   start("second", file("second", "two"));
   auto copied = json_of(directory_of("second", "two") / "summary.json");
   start("second", file("second", "two"), "--rerun");
@@ -618,30 +618,30 @@ TEST_F(RunsElsewhere, AreWhatWouldHaveBeenComputed) {
   EXPECT_EQ(copied, computed);
 }
 
-TEST_F(RunsElsewhere, AreTakenForFinishedOnes) {
+TEST_F(ReusableRuns, AreTakenForFinishedOnes) {
   start("second", file("second", "two"));
   const ProgramOutcome again = start("second", file("second", "two"));
   EXPECT_THAT(again.err, HasSubstr("1 of 1 runs are there already, in results/runs; --rerun"));
   EXPECT_EQ(syncopate("table results/runs/second").status, 0);
 }
 
-TEST_F(RunsElsewhere, AreFoundWhereAMethodHasTheKeysItself) {
+TEST_F(ReusableRuns, AreFoundWhereAMethodHasTheKeysItself) {
   start("second", file("second", "two", 0.3) + "training = { learning_rate = { peak = 0.1 } }\n");
   EXPECT_TRUE(was_copied("second", "two"));
   EXPECT_TRUE(json_of(directory_of("second", "two") / "summary.json").contains("own_training"));
 }
 
-TEST_F(RunsElsewhere, AreFoundAfterAMethodGotAnotherLabel) {
+TEST_F(ReusableRuns, AreFoundAfterAMethodGotAnotherLabel) {
   start("first", file("first", "one of another name"));
   EXPECT_TRUE(was_copied("first", "one-of-another-name"));
 }
 
-TEST_F(RunsElsewhere, AreOthersWithOtherNumbers) {
+TEST_F(ReusableRuns, AreOthersWithOtherNumbers) {
   start("second", file("second", "two", 0.2));
   EXPECT_FALSE(was_copied("second", "two"));
 }
 
-TEST_F(RunsElsewhere, AreMadeWhereTheyLackWhatIsToBeRecorded) {
+TEST_F(ReusableRuns, AreMadeWhereTheyLackWhatIsToBeRecorded) {
   start("second", file("second", "two") + "[recording]\nparameters = true\n");
   EXPECT_FALSE(was_copied("second", "two"));
   start("third", file("third", "three") + "[recording]\ntrace = true\n");
@@ -651,14 +651,14 @@ TEST_F(RunsElsewhere, AreMadeWhereTheyLackWhatIsToBeRecorded) {
   EXPECT_TRUE(fs::exists(directory_of("fourth", "four") / "parameters.npy"));
 }
 
-TEST_F(RunsElsewhere, AreNotCopiedWhereTheyAreDamaged) {
+TEST_F(ReusableRuns, AreNotCopiedWhereTheyAreDamaged) {
   std::ofstream(directory_of("first", "one") / "steps.csv") << "";
   const ProgramOutcome second = start("second", file("second", "two"));
   EXPECT_EQ(second.status, 0);
   EXPECT_FALSE(was_copied("second", "two"));
 }
 
-TEST_F(RunsElsewhere, AreCopiedAsCommonPhases) {
+TEST_F(ReusableRuns, AreCopiedAsCommonPhases) {
   constexpr const char* common = "[training.common]\nsteps = 3\n";
   start("second", file("second", "two") + common);
   EXPECT_FALSE(was_copied("second", "common-phase"));

@@ -1,4 +1,4 @@
-// Every method, with what it needs, and with the options that make another course of it.
+// Every method, with what it needs, and with the options that make it behave differently.
 #pragma once
 
 namespace syncopate::watched {

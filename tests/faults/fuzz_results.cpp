@@ -67,11 +67,11 @@ void fuzz_results(std::string_view input) {
     must(std::string_view(fault.what()).starts_with(folder.path().string()), "a fault begins with the file's name");
   }
   // Copied under other names to who computes the same.
-  RunsElsewhere elsewhere(folder.path());
+  ReusableRuns elsewhere(folder.path());
   Run run;
   run.experiment = "other";
   run.method = "m";
-  run.course = "0123456789abcdef";
+  run.fingerprint = "0123456789abcdef";
   run.hash = "fedcba9876543210";
   if (const auto copied = elsewhere.files_for(run)) must(copied->contains(list_of_files), "a copy has its list");
 

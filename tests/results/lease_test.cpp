@@ -76,7 +76,7 @@ TEST_F(LeaseTest, OneAloneHasIt) {
 TEST_F(LeaseTest, SaysWhoHasItAndHowFar) {
   Leases leases(directory, 50ms);
   const auto lease = leases.take("run");
-  lease->tell(0.25);
+  lease->report_progress(0.25);
   std::this_thread::sleep_for(100ms);
   const auto held = leases.held();
   ASSERT_EQ(held.size(), 1u);

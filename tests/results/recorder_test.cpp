@@ -625,7 +625,7 @@ class TwoWorkers : public testing::Test {
  protected:
   // A step that ends then; told of if it is wanted.
   bool step(int worker, int number, int at_s) {
-    OwnModel model{.worker = Rank{worker}, .step = number, .time = Time{seconds(at_s)}};
+    WorkerModel model{.worker = Rank{worker}, .step = number, .time = Time{seconds(at_s)}};
     if (!models_.wants(model.worker, model.time)) return false;
     models_.add(std::move(model));
     return true;

@@ -71,7 +71,7 @@ struct Class {
   std::string name;
 };
 const std::vector<Class> classes = {
-    {"worker.hpp", "Participant"}, {"worker.hpp", "Worker"}, {"server.hpp", "Server"}, {"worker.hpp", "LostWithState"}};
+    {"worker.hpp", "Participant"}, {"worker.hpp", "Worker"}, {"server.hpp", "Server"}, {"worker.hpp", "ResetOnOutage"}};
 
 // The 46th is `follow`: with it a phase's own learning rate is what is published, and what QSR's rounds go by, also
 // where the file's schedule has come to 0, of which no factor of a step makes anything. The 47th is `norm`: rules that
@@ -80,7 +80,7 @@ const std::vector<Class> classes = {
 // model is averaged in fragments (streaming-diloco), a method knows how long they are, and puts them together. The 51st
 // is `server`: where servers have servers, a rank no longer says whose server is whose. The 52nd is
 // `norm_preserving_mean`, Decoupled DiLoCo's merge, which goes by the norms of tensors that have not been computed yet.
-// The 53rd is `take_up`: of a worker that does not wait for its server, only the method knows when what has come is
+// The 53rd is `adopt`: of a worker that does not wait for its server, only the method knows when what has come is
 // taken. The 54th is `scale_rate`: the first row is published before any step says how a method scales the rate.
 TEST(Calls, OfWorkerAndServerAreFew) {
   constexpr std::size_t most = 54;
@@ -95,7 +95,7 @@ TEST(Calls, AreReadFromTheHeadersAsTheyStand) {
   EXPECT_THAT(calls_of("worker.hpp", "Worker"), testing::IsSupersetOf({"all_gather", "micro_batch_time", "start"}));
   EXPECT_THAT(calls_of("worker.hpp", "Worker"), testing::Not(testing::Contains("current")));
   EXPECT_THAT(calls_of("worker.hpp", "Participant"), testing::IsSupersetOf({"rank", "publish", "budget_left"}));
-  EXPECT_EQ(calls_of("worker.hpp", "LostWithState").size(), 1u);
+  EXPECT_EQ(calls_of("worker.hpp", "ResetOnOutage").size(), 1u);
 }
 
 // Of a collective that goes on while its worker computes: what overlapping methods stand on.

@@ -19,8 +19,8 @@ class ApartObjective : public PullObjective {
   using Lists = std::vector<std::vector<MicroBatch>>;
   using PullObjective::PullObjective;
 
-  bool has_gradients_apart() const override { return true; }
-  std::unique_ptr<const GradientsApart> gradients_apart(
+  bool has_batched_gradients() const override { return true; }
+  std::unique_ptr<const GradientsApart> batched_gradients(
       const float* parameters, const float*, std::span<const std::span<const MicroBatch>> lists) const override {
     Lists of_pass;
     for (const auto& list : lists) of_pass.emplace_back(list.begin(), list.end());

@@ -1,4 +1,4 @@
-// A course that is gone through again: nothing is computed before the position, and all that is alive there is as it
+// A replay: nothing is computed before the position, and all that is alive there is as it
 // was.
 #include "workers/training/checkpoint_log.hpp"
 
@@ -36,7 +36,7 @@ class Kept : public ByteSink, public ByteSource {
 
 constexpr std::int64_t steps = 10, kept_at = 6;
 
-struct Course {
+struct Trajectory {
   std::shared_ptr<PullObjective> objective = std::make_shared<PullObjective>();
   std::vector<double> norms{};
   std::vector<float> model{};
@@ -44,21 +44,21 @@ struct Course {
 };
 
 // Steps of one model, each preceded by a look at its gradient's norm. `with` is alive all the time. Keeps or takes up.
-Course take(int threads, Kept* keep, Kept* take_up, int others = 1) {
-  Course course;
-  CourseLog log;
-  const CourseLog::Here here(log);
+Trajectory take(int threads, Kept* keep, Kept* resume_from, int others = 1) {
+  Trajectory trajectory;
+  CheckpointLog log;
+  const CheckpointLog::Here here(log);
   Executor executor(threads);
-  Training training(course.objective, make_sgd({.momentum = 0.9}), {}, executor);
-  if (take_up) log.replay(*take_up);
+  Training training(trajectory.objective, make_sgd({.momentum = 0.9}), {}, executor);
+  if (resume_from) log.replay(*resume_from);
   log.at_position = [&] {
-    course.evaluated_before = static_cast<std::int64_t>(course.objective->evaluated.size());
-    log.read_values(*take_up);
+    trajectory.evaluated_before = static_cast<std::int64_t>(trajectory.objective->evaluated.size());
+    log.read_values(*resume_from);
   };
   log.between_steps = [&] {
     if (!keep || log.steps() != kept_at) return;
     executor.wait_all();
-    log.write_course(*keep);
+    log.write_log(*keep);
     log.write_values(*keep);
   };
   ModelStatePtr state = training.initial_state();
@@ -66,68 +66,68 @@ Course take(int threads, Kept* keep, Kept* take_up, int others = 1) {
   for (int i = 0; i < others; ++i) held.push_back(new_cell());
   for (std::int64_t step = 0; step < steps; ++step) {
     const Gradient gradient = training.share(Gradient(state, MicroBatch{.step = Step{step}}, {}));
-    course.norms.push_back(training.norm(gradient));
+    trajectory.norms.push_back(training.norm(gradient));
     state = training.descend(std::move(state), gradient, 0.1);
   }
-  course.model = training.values(state);
-  return course;
+  trajectory.model = training.values(state);
+  return trajectory;
 }
 
-TEST(CourseLog, GoesOnWithWhatItHadAndComputesNothingBeforeThat) {
-  const Course plain = take(0, nullptr, nullptr);
+TEST(CheckpointLog, GoesOnWithWhatItHadAndComputesNothingBeforeThat) {
+  const Trajectory plain = take(0, nullptr, nullptr);
   for (const int threads : {0, 1, 2}) {
     Kept kept;
     EXPECT_EQ(take(threads, &kept, nullptr).model, plain.model);
-    const Course taken_up = take(2 - threads, nullptr, &kept);
-    EXPECT_EQ(taken_up.model, plain.model);
-    EXPECT_EQ(taken_up.norms, plain.norms);
-    EXPECT_EQ(taken_up.evaluated_before, 0);
-    EXPECT_EQ(static_cast<std::int64_t>(taken_up.objective->evaluated.size()), steps - kept_at);
+    const Trajectory resumed = take(2 - threads, nullptr, &kept);
+    EXPECT_EQ(resumed.model, plain.model);
+    EXPECT_EQ(resumed.norms, plain.norms);
+    EXPECT_EQ(resumed.evaluated_before, 0);
+    EXPECT_EQ(static_cast<std::int64_t>(resumed.objective->evaluated.size()), steps - kept_at);
   }
 }
 
-TEST(CourseLog, IsNotTakenUpWhereOtherValuesAreAlive) {
+TEST(CheckpointLog, IsNotTakenUpWhereOtherValuesAreAlive) {
   Kept kept;
   take(1, &kept, nullptr, 1);
   try {
     take(1, nullptr, &kept, 2);
     FAIL();
-  } catch (const AnotherCourse& other) {
+  } catch (const ReplayMismatch& other) {
     EXPECT_THAT(other.what(), HasSubstr("has made"));
   }
 }
 
-TEST(CourseLog, TellsNumbersAgainAndNoFurtherOnes) {
+TEST(CheckpointLog, TellsNumbersAgainAndNoFurtherOnes) {
   Kept kept;
-  CourseLog first;
-  EXPECT_EQ(first.told(2, [] { return std::vector{1.5, 2.5}; }), (std::vector{1.5, 2.5}));
+  CheckpointLog first;
+  EXPECT_EQ(first.numbers_of(2, [] { return std::vector{1.5, 2.5}; }), (std::vector{1.5, 2.5}));
   first.before_step();
-  first.write_course(kept);
-  CourseLog second;
+  first.write_log(kept);
+  CheckpointLog second;
   second.replay(kept);
   ASSERT_TRUE(second.replays());
   const auto never_asked = []() -> std::vector<double> { throw std::logic_error("computed"); };
-  EXPECT_EQ(second.told(1, never_asked), std::vector{1.5});
-  EXPECT_EQ(second.told(1, never_asked), std::vector{2.5});
-  EXPECT_THROW(second.told(1, never_asked), AnotherCourse);
+  EXPECT_EQ(second.numbers_of(1, never_asked), std::vector{1.5});
+  EXPECT_EQ(second.numbers_of(1, never_asked), std::vector{2.5});
+  EXPECT_THROW(second.numbers_of(1, never_asked), ReplayMismatch);
   second.before_step();
   EXPECT_FALSE(second.replays());
 }
 
-TEST(CourseLog, FailsWhereSomebodyReadsWhatIsNotComputed) {
+TEST(CheckpointLog, FailsWhereSomebodyReadsWhatIsNotComputed) {
   Kept kept;
-  CourseLog first;
+  CheckpointLog first;
   first.before_step();
-  first.write_course(kept);
-  CourseLog second;
-  const CourseLog::Here here(second);
+  first.write_log(kept);
+  CheckpointLog second;
+  const CheckpointLog::Here here(second);
   second.replay(kept);
   Executor executor(1);
   bool has_run = false;
   const auto task = executor.submit([&] { has_run = true; });
   EXPECT_EQ(task, nullptr);
-  EXPECT_THROW(executor.wait(task), AnotherCourse);
-  EXPECT_THROW(executor.wait_all(), AnotherCourse);
+  EXPECT_THROW(executor.wait(task), ReplayMismatch);
+  EXPECT_THROW(executor.wait_all(), ReplayMismatch);
   second.before_step();
   executor.submit([] {});
   executor.wait_all();
@@ -135,19 +135,19 @@ TEST(CourseLog, FailsWhereSomebodyReadsWhatIsNotComputed) {
 }
 
 // A memo finds a value then that tasks alone held, and which is gone where no tasks are.
-TEST(CourseLog, FindsWhatWasFound) {
+TEST(CheckpointLog, FindsWhatWasFound) {
   Kept kept;
-  CourseLog first;
+  CheckpointLog first;
   const CellPtr cell = first.new_cell();
   cell->value = FlatVector(3);
   std::fill_n(cell->value.data(), 3, 7.0f);
   EXPECT_EQ(first.found(cell), cell);
   EXPECT_EQ(first.found(nullptr), nullptr);
   first.before_step();
-  first.write_course(kept);
+  first.write_log(kept);
   first.write_values(kept);
 
-  CourseLog second;
+  CheckpointLog second;
   second.replay(kept);
   second.new_cell() = nullptr;  // made, and gone
   const CellPtr again = second.found(nullptr);
@@ -159,16 +159,16 @@ TEST(CourseLog, FindsWhatWasFound) {
   EXPECT_EQ(again->value.data()[2], 7.0f);
 }
 
-TEST(CourseLog, ForgetsValuesThatEndAlsoAfterItself) {
+TEST(CheckpointLog, ForgetsValuesThatEndAlsoAfterItself) {
   CellPtr longer;
   {
-    CourseLog log;
+    CheckpointLog log;
     longer = log.new_cell();
     { const CellPtr shorter = log.new_cell(); }
     EXPECT_EQ(log.live_values(), 1U);
   }
   longer = nullptr;
-  EXPECT_EQ(CourseLog::here(), nullptr);
+  EXPECT_EQ(CheckpointLog::here(), nullptr);
   EXPECT_TRUE(new_cell());  // noted nowhere
 }
 

@@ -258,7 +258,7 @@ TEST_P(ClusterContract, ADifferenceSaysHowMuchHasBeenComputedForIt) {
       ASSERT_TRUE(message);
       EXPECT_EQ(message->kind, Message::Kind::difference);
       EXPECT_EQ(training.values(message->model), training.values(model));
-      const Work work = message->work();
+      const BookedTime work = message->work();
       EXPECT_EQ(work.worker, Rank{1});
       EXPECT_EQ(work.micro_batches, 12);
       EXPECT_EQ(work.time, from_seconds(3.5));

@@ -37,7 +37,7 @@ class ExchangedSteps {
 
   // The sum of what the workers send, one gradient of each.
   Vector step(Step step, const std::vector<Vector>& gradients, float of_memory = 1) {
-    for (std::size_t i = 0; i < memory.size(); ++i) compressor_.take_in(gradients[i], 0, of_memory, memory[i]);
+    for (std::size_t i = 0; i < memory.size(); ++i) compressor_.accumulate(gradients[i], 0, of_memory, memory[i]);
     return exchange(step);
   }
   // The same of what the memories hold.

@@ -453,11 +453,11 @@ TEST(GradientsApart, AreThoseOfAPassForEachList) {
   for (const auto& [name, network, label_smoothing, mixup] : all_trained()) {
     SCOPED_TRACE(name);
     const TorchObjective objective(network, images(), sampling, 32, label_smoothing, mixup);
-    ASSERT_TRUE(objective.has_gradients_apart());
+    ASSERT_TRUE(objective.has_batched_gradients());
     auto theta = some_parameters(objective);
     std::vector<PartialGradient> expected;
     for (const auto& list : lists) expected.push_back(objective.gradient(theta.data(), nullptr, list));
-    const auto apart = objective.gradients_apart(theta.data(), nullptr, spans());
+    const auto apart = objective.batched_gradients(theta.data(), nullptr, spans());
     // What the pass has kept is its own.
     objective.gradient(theta.data(), nullptr, lists[2]);
     theta.assign(theta.size(), std::nanf(""));
@@ -478,7 +478,7 @@ TEST(GradientsApart, AreThoseOfAPassForEachList) {
 TEST(GradientsApart, AgreeWithAModuleInDoublePrecision) {
   const TorchObjective objective(mlp_network(shape, classes, {7, 6}), images(), sampling, 32);
   const auto theta = some_parameters(objective);
-  const auto apart = objective.gradients_apart(theta.data(), nullptr, spans());
+  const auto apart = objective.batched_gradients(theta.data(), nullptr, spans());
   for (std::size_t list = 0; list < lists.size(); ++list) {
     auto module = torch_mlp();
     set_parameters(module, theta);
@@ -509,9 +509,9 @@ TEST(GradientsApart, AreOfNetworksOfLinearLayersAlone) {
       {"tokens", Network(shape).patches(4).linear(6).mean_tokens().linear(classes).lay_out()}};
   for (const auto& [name, network] : others) {
     const TorchObjective objective(network, images(), sampling, 32);
-    EXPECT_FALSE(objective.has_gradients_apart()) << name;
+    EXPECT_FALSE(objective.has_batched_gradients()) << name;
   }
-  EXPECT_THROW(PullObjective().gradients_apart(nullptr, nullptr, spans()), std::logic_error);
+  EXPECT_THROW(PullObjective().batched_gradients(nullptr, nullptr, spans()), std::logic_error);
 }
 
 // Sums of gradients with large weights that cancel, as those that decode a gradient code.
@@ -552,7 +552,7 @@ Gradient double_sum_of(const std::vector<Gradient>& parts, bool wide) {
   return sum;
 }
 
-TEST(WideGradient, LargeWeightsCancelInDoublePrecision) {
+TEST(DoublePrecisionGradient, LargeWeightsCancelInDoublePrecision) {
   Engine engine(2, 0, 5000);
   const auto start = engine.training.initial_state();
   const auto parts = coded(engine, start);
@@ -560,7 +560,7 @@ TEST(WideGradient, LargeWeightsCancelInDoublePrecision) {
   EXPECT_LT(largest_error(engine.training.values(double_sum_of(parts, true))), 1e-6);
 }
 
-TEST(WideGradient, EachMicroBatchIsEvaluatedOnceAndWhatCancelsNever) {
+TEST(DoublePrecisionGradient, EachMicroBatchIsEvaluatedOnceAndWhatCancelsNever) {
   Engine engine;
   const auto start = engine.training.initial_state();
   engine.training.values(double_sum_of(coded(engine, start), true));
@@ -568,7 +568,7 @@ TEST(WideGradient, EachMicroBatchIsEvaluatedOnceAndWhatCancelsNever) {
   EXPECT_FALSE(engine.objective->evaluated.contains({Rank{2}, 0, 0}));
 }
 
-TEST(WideGradient, WeightsThatDifferByRoundingAreFused) {
+TEST(DoublePrecisionGradient, WeightsThatDifferByRoundingAreFused) {
   Engine engine;
   const auto start = engine.training.initial_state();
   Gradient sum;
@@ -586,7 +586,7 @@ TEST(WideGradient, WeightsThatDifferByRoundingAreFused) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(values[i], (32 - 31 * 16 - 32.0 * static_cast<double>(i)) / 3, 1e-5);
 }
 
-TEST(WideGradient, WeightsThatDifferByMoreStayApart) {
+TEST(DoublePrecisionGradient, WeightsThatDifferByMoreStayApart) {
   Engine engine;
   const auto start = engine.training.initial_state();
   std::vector<Gradient::Term> terms;
@@ -603,7 +603,7 @@ TEST(WideGradient, WeightsThatDifferByMoreStayApart) {
   EXPECT_EQ(merged[5].scale, 0x1p-60);  // small, but nothing has cancelled
 }
 
-TEST(WideGradient, WhatRoundingLeavesOfZeroIsZero) {
+TEST(DoublePrecisionGradient, WhatRoundingLeavesOfZeroIsZero) {
   Engine engine;
   const auto start = engine.training.initial_state();
   std::vector<Gradient::Term> terms;
@@ -613,7 +613,7 @@ TEST(WideGradient, WhatRoundingLeavesOfZeroIsZero) {
   EXPECT_TRUE(merge_weights(terms).empty());
 }
 
-TEST(WideGradient, TheSumOfWeightsDoesNotDependOnTheirOrder) {
+TEST(DoublePrecisionGradient, TheSumOfWeightsDoesNotDependOnTheirOrder) {
   Engine engine;
   const auto start = engine.training.initial_state();
   std::vector<double> scales = {0.1, 0.2, 0.3};  // 0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1
@@ -628,7 +628,7 @@ TEST(WideGradient, TheSumOfWeightsDoesNotDependOnTheirOrder) {
   EXPECT_NEAR(*sums.begin(), 0.6, 1e-15);
 }
 
-TEST(WideGradient, EqualMicroBatchesAtDifferentModelsStayApart) {
+TEST(DoublePrecisionGradient, EqualMicroBatchesAtDifferentModelsStayApart) {
   Engine engine;
   const auto start = engine.training.initial_state();
   const auto other = engine.at_target(start, 10);  // (10, 11, 12, 13)
@@ -642,7 +642,7 @@ TEST(WideGradient, EqualMicroBatchesAtDifferentModelsStayApart) {
   EXPECT_EQ(engine.objective->evaluations, 2);
 }
 
-TEST(WideGradient, TheOrderOfAdditionDoesNotChangeABit) {
+TEST(DoublePrecisionGradient, TheOrderOfAdditionDoesNotChangeABit) {
   std::vector<std::vector<float>> results;
   for (const std::vector<std::size_t>& order : {std::vector<std::size_t>{0, 1, 2}, {2, 0, 1}, {1, 2, 0}}) {
     Engine engine;
@@ -657,7 +657,7 @@ TEST(WideGradient, TheOrderOfAdditionDoesNotChangeABit) {
   EXPECT_EQ(results[2], results[0]);
 }
 
-TEST(WideGradient, AStepAlongItIsTheFormula) {
+TEST(DoublePrecisionGradient, AStepAlongItIsTheFormula) {
   for (const bool shared : {false, true}) {
     Engine engine(2, 0, 200'000);
     const auto start = engine.training.initial_state();
@@ -679,7 +679,7 @@ Gradient received(Engine& engine, const Gradient& gradient) {
                                        gradient.wide());
 }
 
-TEST(WideGradient, TravelsWithTheDigitsThatFloatsLack) {
+TEST(DoublePrecisionGradient, TravelsWithTheDigitsThatFloatsLack) {
   Engine engine(2, 0, 5000);
   const auto start = engine.training.initial_state();
   EXPECT_EQ(engine.training.gradient_size(true), 10'000u);
@@ -700,7 +700,7 @@ TEST(WideGradient, TravelsWithTheDigitsThatFloatsLack) {
 }
 
 // Sums that decode: each small, with large weights, in parts that are given as values, narrow or wide.
-TEST(WideGradient, NestedSumsAreWeightedInDoublePrecision) {
+TEST(DoublePrecisionGradient, NestedSumsAreWeightedInDoublePrecision) {
   Engine engine;
   const auto start = engine.training.initial_state();
   const Gradient a = engine.training.share(engine.promise(start, 0) * (1.0 / 3));
@@ -731,7 +731,7 @@ TEST(WideGradient, NestedSumsAreWeightedInDoublePrecision) {
   EXPECT_TRUE(both.wide());
 }
 
-TEST(WideGradient, ASharedNarrowSumCanBeWidened) {
+TEST(DoublePrecisionGradient, ASharedNarrowSumCanBeWidened) {
   Engine engine;
   const auto start = engine.training.initial_state();
   Gradient shared = engine.training.share(engine.promise(start, 3)) / 3;
@@ -745,7 +745,7 @@ TEST(WideGradient, ASharedNarrowSumCanBeWidened) {
   }
 }
 
-TEST(WideGradient, BuffersAreTheMeanOverWhatWasEvaluated) {
+TEST(DoublePrecisionGradient, BuffersAreTheMeanOverWhatWasEvaluated) {
   Engine engine(std::make_shared<PullWithStatistics>(4, 4), make_sgd({}));
   const auto start = engine.training.initial_state();
   const auto sum = double_sum_of(coded(engine, start), true);  // workers 0, 1 and 3 remain
@@ -763,7 +763,7 @@ TEST(WideGradient, BuffersAreTheMeanOverWhatWasEvaluated) {
   EXPECT_FLOAT_EQ(engine.values(engine.training.descend(start, arrived, 0.1)->buffers)[0], (3 + 6 + 5) / 9.0f);
 }
 
-TEST(WideGradient, WithoutMicroBatchesItIsZero) {
+TEST(DoublePrecisionGradient, WithoutMicroBatchesItIsZero) {
   Engine engine;
   const auto start = engine.training.initial_state();
   Gradient sum = engine.promise(start, 0) * 0.1;
@@ -774,7 +774,7 @@ TEST(WideGradient, WithoutMicroBatchesItIsZero) {
   EXPECT_EQ(engine.objective->evaluations, 0);
 }
 
-TEST(WideGradient, IsCountedAsSuchWithoutAModelToo) {
+TEST(DoublePrecisionGradient, IsCountedAsSuchWithoutAModelToo) {
   Executor executor(0);
   Training training(nullptr, nullptr, {}, executor);
   Gradient gradient(nullptr, MicroBatch{}, Duration{5});

@@ -44,7 +44,7 @@ struct Pattern {
 
 constexpr double size = 4e6;
 
-std::vector<Pattern> patterns(int n) {
+[[maybe_unused]] std::vector<Pattern> patterns(int n) {  // without SimGrid nothing is compared
   Pattern in{"all to a server", n - 1, 1, {}}, out{"a server to all", n - 1, 1, {}};
   for (int w = 0; w < n - 1; ++w) {
     in.transfers.push_back({w, n - 1, size});
@@ -66,7 +66,7 @@ std::vector<Pattern> patterns(int n) {
   return {in, out, ring, sharded, racks, unequal};
 }
 
-double last_arrival_s(const Pattern& pattern) {
+[[maybe_unused]] double last_arrival_s(const Pattern& pattern) {
   LinkOptions options{.workers = pattern.workers};
   for (const int worker : pattern.slow_ones) options.own.push_back({Rank{worker}, slow});
   if (pattern.rack_size > 0) {

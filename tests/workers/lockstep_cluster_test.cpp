@@ -47,7 +47,7 @@ std::string text_of(const Outcome& outcome) {
 
 // The clusters must be the two that are meant.
 void expect_equal_runs(SimulatedRun run, const Algorithm& algorithm, const std::string& what) {
-  ASSERT_TRUE(algorithm.traits().same_course_under(run.budget)) << what;
+  ASSERT_TRUE(algorithm.traits().lockstep_under(run.budget)) << what;
   run.objective = nullptr;
   run.in_lockstep = false;
   const std::string on_fibers = text_of(run.run(algorithm));
@@ -129,7 +129,7 @@ TEST(LockstepCluster, RunsEqualThoseOnFibersToTheNanosecond) {
 TEST(LockstepCluster, AThresholdIsFoundOnFibersAndEnforcedInLockstep) {
   const AutomaticThresholdOptions found_in_four_steps{.warmup_steps = 1, .calibration_steps = 3};
   const DropCompute method(DropComputeOptions{.threshold = make_automatic_threshold(found_in_four_steps)});
-  EXPECT_EQ(method.traits().same_course_from, Step{4});
+  EXPECT_EQ(method.traits().lockstep_from_step, Step{4});
   SimulatedRun run{
       .workers = 40, .micro_batches = 12, .budget = {.steps = 30}, .delays = {tabulated_lognormal_delay(0.5)}};
   run.objective = nullptr;
@@ -154,7 +154,7 @@ TEST(LockstepCluster, OneProgramStandsForAllOnceWorkersActAlike) {
         worker.descend(sum / worker.size());
       }
     }
-    Traits traits() const override { return {.same_course_from = from}; }
+    Traits traits() const override { return {.lockstep_from_step = from}; }
     std::optional<Step> from;
     mutable std::vector<int> programs = std::vector<int>(6);  // that have done each step
   };
@@ -181,7 +181,7 @@ TEST(LockstepCluster, EveryKindOfBudgetEndsAtTheSameStep) {
     run.budget = {.bytes = Bytes{2000}};
     expect_equal_runs(run, *algorithm, name + ", bytes");
     run.budget = {.seconds = 60};
-    if (algorithm->traits().same_course_under(run.budget)) expect_equal_runs(run, *algorithm, name + ", seconds");
+    if (algorithm->traits().lockstep_under(run.budget)) expect_equal_runs(run, *algorithm, name + ", seconds");
   }
 }
 
@@ -252,7 +252,7 @@ TEST(LockstepCluster, WhatDiffersBetweenWorkersIsAnErrorToAskFor) {
       const double mine = worker.rank().value;
       worker.all_gather({&mine, 1}, [](std::span<const double> all) { return all.size(); });
     }
-    Traits traits() const override { return {.same_course_from = 0}; }
+    Traits traits() const override { return {.lockstep_from_step = 0}; }
   };
   struct StartsTwo : Algorithm {
     void run(Worker& worker) const override {
@@ -261,20 +261,20 @@ TEST(LockstepCluster, WhatDiffersBetweenWorkersIsAnErrorToAskFor) {
       worker.finish(std::move(first));
       worker.finish(std::move(second));
     }
-    Traits traits() const override { return {.same_course_from = 0}; }
+    Traits traits() const override { return {.lockstep_from_step = 0}; }
   };
   struct Counts : DropCompute {
     Counts()
         : DropCompute(DropComputeOptions{.threshold = make_fixed_threshold(from_seconds(1)),
                                          .normalisation = DropComputeOptions::Normalisation::computed}) {}
-    Traits traits() const override { return {.same_course_from = 0}; }
+    Traits traits() const override { return {.lockstep_from_step = 0}; }
   };
   SimulatedRun run;
   run.objective = nullptr;
   run.in_lockstep = true;
   EXPECT_THROW(run.run(Gathers()), std::logic_error);
   EXPECT_THROW(run.run(StartsTwo()), std::logic_error);
-  EXPECT_EQ(Counts().DropCompute::traits().same_course_from, std::nullopt);
+  EXPECT_EQ(Counts().DropCompute::traits().lockstep_from_step, std::nullopt);
   EXPECT_THROW(run.run(Counts()), std::logic_error);
 }
 

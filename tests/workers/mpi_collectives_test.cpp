@@ -138,14 +138,14 @@ TEST(PartialRounds, WorkersThatHaveLeftAreNotWaitedFor) {
   EXPECT_EQ(coordinator.take().contributors, 1);
 }
 
-TEST(PartialRounds, AStandstillNamesWhoIsLost) {
+TEST(PartialRounds, ADeadlockNamesWhoIsLost) {
   Coordinator coordinator(4);
   const ByRank<char> lost = {0, 1, 0, 1};
-  EXPECT_EQ(coordinator.rounds.explain_standstill(lost), "");  // nobody waits
+  EXPECT_EQ(coordinator.rounds.explain_deadlock(lost), "");  // nobody waits
   coordinator.arrive(0, 0, 1, {.quorum = 4});
-  EXPECT_EQ(coordinator.rounds.explain_standstill(lost), "");  // worker 2 may come
+  EXPECT_EQ(coordinator.rounds.explain_deadlock(lost), "");  // worker 2 may come
   coordinator.rounds.leave(Rank{2});
-  EXPECT_EQ(coordinator.rounds.explain_standstill(lost),
+  EXPECT_EQ(coordinator.rounds.explain_deadlock(lost),
             "partial all-reduce 1 waits for workers in a micro-batch that never ends: 1, 3");
 }
 

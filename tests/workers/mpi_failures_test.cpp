@@ -123,24 +123,24 @@ void expect_explained(const Outcome& outcome, const std::vector<std::string>& li
       << outcome.output;
 }
 
-TEST(MpiStandstill, WorkersThatWaitForEachOthersMessagesAreExplained) {
+TEST(MpiDeadlock, WorkersThatWaitForEachOthersMessagesAreExplained) {
   expect_explained(stand_still("ring"),
                    {"worker 0: waiting in receive for worker 1 (", "worker 1: waiting in receive for worker 2 (",
                     "worker 2: waiting in receive for worker 0 ("});
 }
 
-TEST(MpiStandstill, TwoThatWaitForEachOtherAreFoundOnceTheThirdHasEnded) {
+TEST(MpiDeadlock, TwoThatWaitForEachOtherAreFoundOnceTheThirdHasEnded) {
   expect_explained(stand_still("two of three"), {"worker 0: waiting in receive for worker 1 (",
                                                  "worker 1: waiting in receive for worker 0 (", "worker 2: ended"});
 }
 
-TEST(MpiStandstill, MessagesThatNobodyWaitsForAreNoHelp) {
+TEST(MpiDeadlock, MessagesThatNobodyWaitsForAreNoHelp) {
   expect_explained(stand_still("letters that answer nothing"),
                    {"worker 0: waiting in receive for worker 1 (", "worker 1: waiting in receive for worker 2 (",
                     "worker 2: waiting in receive for worker 0 ("});
 }
 
-TEST(MpiStandstill, WhoWaitsForAMessageIsMissingInACollectiveOfEveryKind) {
+TEST(MpiDeadlock, WhoWaitsForAMessageIsMissingInACollectiveOfEveryKind) {
   expect_explained(stand_still("a message and a collective"),
                    {"workers 0, 2: waiting in all_reduce_sum (", "worker 1: waiting in receive for worker 0 ("});
   expect_explained(stand_still("a message and a group"),
@@ -149,46 +149,46 @@ TEST(MpiStandstill, WhoWaitsForAMessageIsMissingInACollectiveOfEveryKind) {
                    {"workers 0, 2: waiting in partial (", "worker 1: waiting in receive for worker 0 ("});
 }
 
-TEST(MpiStandstill, ServersThatWaitForEachOtherAreFoundAfterTheWorkersEnd) {
+TEST(MpiDeadlock, ServersThatWaitForEachOtherAreFoundAfterTheWorkersEnd) {
   expect_explained(stand_still("servers"), {"worker 0: ended", "server 0: waiting in receive for server 1 (",
                                             "server 1: waiting in receive for server 0 ("});
 }
 
 // What two ranks say in one round and in the next.
-TEST(MpiStandstill, IsOneOnlyIfNothingHasChangedAndNothingIsUnderWay) {
+TEST(MpiDeadlock, IsOneOnlyIfNothingHasChangedAndNothingIsUnderWay) {
   using For = WaitReport::For;
-  const std::vector<WaitReport> both_wait = {{.wait = 4, .letters_sent = 7, .letters_received = 5, .meetings = 2},
-                                             {.wait = 9, .letters_sent = 5, .letters_received = 7, .meetings = 2}};
-  EXPECT_TRUE(nobody_can_go_on(both_wait, both_wait));
-  EXPECT_FALSE(nobody_can_go_on({}, both_wait)) << "the first round";
+  const std::vector<WaitReport> both_wait = {{.wait = 4, .frames_sent = 7, .frames_received = 5, .meetings = 2},
+                                             {.wait = 9, .frames_sent = 5, .frames_received = 7, .meetings = 2}};
+  EXPECT_TRUE(nobody_can_continue(both_wait, both_wait));
+  EXPECT_FALSE(nobody_can_continue({}, both_wait)) << "the first round";
   for (const auto& change : std::vector<void (*)(WaitReport&)>{[](WaitReport& report) { ++report.wait; },
-                                                               [](WaitReport& report) { ++report.letters_sent; },
-                                                               [](WaitReport& report) { ++report.letters_received; }}) {
+                                                               [](WaitReport& report) { ++report.frames_sent; },
+                                                               [](WaitReport& report) { ++report.frames_received; }}) {
     auto other = both_wait;
     change(other[1]);
-    EXPECT_FALSE(nobody_can_go_on(other, both_wait)) << "it has gone on between them";
+    EXPECT_FALSE(nobody_can_continue(other, both_wait)) << "it has gone on between them";
   }
   auto one_under_way = both_wait;
-  --one_under_way[0].letters_received;
-  EXPECT_FALSE(nobody_can_go_on(one_under_way, one_under_way));
+  --one_under_way[0].frames_received;
+  EXPECT_FALSE(nobody_can_continue(one_under_way, one_under_way));
 
   auto at_a_meeting = both_wait;
   at_a_meeting[0].what = For::meeting;
   at_a_meeting[0].meeting = 2;
-  EXPECT_FALSE(nobody_can_go_on(at_a_meeting, at_a_meeting)) << "all have come to it: it takes place";
+  EXPECT_FALSE(nobody_can_continue(at_a_meeting, at_a_meeting)) << "all have come to it: it takes place";
   --at_a_meeting[1].meetings;
-  EXPECT_TRUE(nobody_can_go_on(at_a_meeting, at_a_meeting)) << "it waits for the other one";
+  EXPECT_TRUE(nobody_can_continue(at_a_meeting, at_a_meeting)) << "it waits for the other one";
   at_a_meeting[0].meeting = 1;
-  EXPECT_FALSE(nobody_can_go_on(at_a_meeting, at_a_meeting)) << "it waits at one that both have come to";
+  EXPECT_FALSE(nobody_can_continue(at_a_meeting, at_a_meeting)) << "it waits at one that both have come to";
   at_a_meeting[0].meeting = 2;
   at_a_meeting[1].meetings = WaitReport::needed_at_no_meeting;
-  EXPECT_FALSE(nobody_can_go_on(at_a_meeting, at_a_meeting)) << "the other one is a server";
+  EXPECT_FALSE(nobody_can_continue(at_a_meeting, at_a_meeting)) << "the other one is a server";
 
   auto at_the_end = both_wait;
   at_the_end[0].what = For::the_end;
-  EXPECT_TRUE(nobody_can_go_on(at_the_end, at_the_end));
+  EXPECT_TRUE(nobody_can_continue(at_the_end, at_the_end));
   at_the_end[1].what = For::the_end;
-  EXPECT_FALSE(nobody_can_go_on(at_the_end, at_the_end)) << "the run is over";
+  EXPECT_FALSE(nobody_can_continue(at_the_end, at_the_end)) << "the run is over";
 }
 
 TEST(MpiRanksNeeded, OnePerWorkerAndServer) {

@@ -45,19 +45,19 @@ TEST(PaddedTiming, AsksForTheNextTokensOfEachTextsOwnLength) {
     // A text that is cut short is asked for as much of it, and what stands behind a token does not change what it
     // gives.
     TokenSequences cut;
-    double questions = 0;
+    double targets = 0;
     for (const std::uint32_t sample : samples) {
       cut.add(whole.first(length(sample)), 0);
-      questions += static_cast<double>(length(sample)) - 1;
+      targets += static_cast<double>(length(sample)) - 1;
     }
-    ASSERT_LT(questions, 5 * (static_cast<double>(whole.size()) - 1));
+    ASSERT_LT(targets, 5 * (static_cast<double>(whole.size()) - 1));
     DatasetSize size = texts->size();
     size.train = size.test = cut.count();
     const TextObjective beside(network, make_token_dataset(size, cut, cut),
                                {.samples = 5, .workers = 1, .micro_batches = 1, .micro_batch_size = 5}, 32);
     const auto expected = beside.evaluate(theta.data(), nullptr, Split::test, 0, 5);
-    EXPECT_EQ(static_cast<double>(expected.samples), questions);
-    EXPECT_NEAR(timed.gradient(theta.data(), nullptr, {&one, 1}).loss_sum, expected.loss / questions, 1e-5);
+    EXPECT_EQ(static_cast<double>(expected.samples), targets);
+    EXPECT_NEAR(timed.gradient(theta.data(), nullptr, {&one, 1}).loss_sum, expected.loss / targets, 1e-5);
   }
 }
 
@@ -66,8 +66,8 @@ TEST(PaddedTiming, HidesNoPadding) {
   for (std::uint32_t sample = 0; sample < 200; ++sample) {
     const auto tokens = texts->tokens(Split::train, sample);
     for (std::int32_t own = 2; own <= std::ssize(tokens); ++own) {
-      const TextQuestions questions = ask(*texts, Split::train, {{.sample = sample, .asked = own}}, task, 3);
-      const auto shown = elements(questions.texts.tokens), asked = elements(questions.texts.asked);
+      const TextTargets targets = ask(*texts, Split::train, {{.sample = sample, .asked = own}}, task, 3);
+      const auto shown = elements(targets.texts.tokens), asked = elements(targets.texts.asked);
       ASSERT_EQ(shown.size(), tokens.size());
       EXPECT_TRUE(std::equal(shown.begin() + own, shown.end(), tokens.begin() + own));
       EXPECT_THAT(asked, testing::Each(testing::Lt(own)));

@@ -180,7 +180,7 @@ TEST(Parity, PostLocalSgdAndSwap) {
 TEST(Parity, DecentralizedSgdOnARing) { expect_parity(DecentralizedSgd()); }
 
 TEST(Parity, DecentralizedSgdOnTheCompleteGraph) {
-  expect_parity(DecentralizedSgd(OwnModels::mean, complete_graph(workers)));
+  expect_parity(DecentralizedSgd(IndividualModels::mean, complete_graph(workers)));
 }
 
 TEST(Parity, StochasticGradientPush) { expect_parity(StochasticGradientPush()); }

@@ -20,11 +20,11 @@
 namespace syncopate {
 namespace {
 
-TEST(LastLayers, AreThoseWhoseElementsTheShareOfTheBackwardPassHasComeThrough) {
+TEST(PartialBackward, AreThoseWhoseElementsTheShareOfTheBackwardPassHasComeThrough) {
   const BackwardOrder order{LayeredPullObjective()};
   EXPECT_EQ(order.done_by(0), std::nullopt);
   EXPECT_EQ(order.done_by(0.124), std::nullopt);
-  using Done = std::optional<LastLayers>;
+  using Done = std::optional<PartialBackward>;
   EXPECT_EQ(order.done_by(0.125), (Done{{.weights_from = 6, .others_from = 7}}));
   EXPECT_EQ(order.done_by(0.624), (Done{{.weights_from = 6, .others_from = 7}}));
   EXPECT_EQ(order.done_by(0.625), (Done{{.weights_from = 2, .others_from = 7}}));
@@ -32,14 +32,14 @@ TEST(LastLayers, AreThoseWhoseElementsTheShareOfTheBackwardPassHasComeThrough) {
   EXPECT_EQ(order.done_by(0.999), (Done{{.weights_from = 2, .others_from = 6}}));
 }
 
-TEST(LastLayers, OfAModelWithoutTensorsOfItsOwnAreItsTwoRanges) {
+TEST(PartialBackward, OfAModelWithoutTensorsOfItsOwnAreItsTwoRanges) {
   const BackwardOrder order{PullObjective(8, 6)};
   EXPECT_EQ(order.done_by(0.2), std::nullopt);
-  EXPECT_EQ(order.done_by(0.25), (std::optional<LastLayers>{{.weights_from = 6, .others_from = 6}}));
+  EXPECT_EQ(order.done_by(0.25), (std::optional<PartialBackward>{{.weights_from = 6, .others_from = 6}}));
   EXPECT_EQ(BackwardOrder(PullObjective(8, 8)).done_by(0.999), std::nullopt);  // one tensor
 }
 
-TEST(LastLayers, OfANetworkComeInTheOrderOfItsLayers) {
+TEST(PartialBackward, OfANetworkComeInTheOrderOfItsLayers) {
   const Network network = mlp_network({.channels = 3}, 2, {4});  // 12 + 4, and 8 + 2 elements
   std::vector<std::size_t> places;
   for (const ParameterTensor& tensor : network.tensors()) places.push_back(tensor.place);
@@ -47,7 +47,7 @@ TEST(LastLayers, OfANetworkComeInTheOrderOfItsLayers) {
 }
 
 // Of one segment, of several, and of borders within them.
-TEST(LastLayers, LeaveTheirSegmentsAlone) {
+TEST(PartialBackward, LeaveTheirSegmentsAlone) {
   const std::vector<float> values{0, 1, 2, 3, 4, 5, 6, 7};
   const std::vector<std::vector<std::size_t>> borders = {{0, 8}, {0, 4, 8}, {0, 2, 6, 7, 8}};
   for (const auto& border : borders) {
@@ -99,7 +99,7 @@ std::shared_ptr<const Objective> objective_of(const reference::Case& model) {
 }
 
 // A whole micro-batch and one that is cut, in one sum.
-TEST(LastLayers, AreWhatIsLeftOfAMicroBatchsGradient) {
+TEST(PartialBackward, AreWhatIsLeftOfAMicroBatchsGradient) {
   for (const reference::Case& model : reference::cases()) {
     Executor executor(2);
     Training training(objective_of(model), make_sgd({}), {}, executor);
@@ -112,7 +112,7 @@ TEST(LastLayers, AreWhatIsLeftOfAMicroBatchsGradient) {
       const auto of_begun = reference_gradient(model, parameters, begun, share);
       zeros.insert(static_cast<std::size_t>(std::ranges::count(of_begun, 0.0)));
       Gradient sum(at, whole, Duration{1});
-      if (const auto cut = training.cut_gradient(at, begun, share)) sum += *cut;
+      if (const auto cut = training.partial_gradient(at, begun, share)) sum += *cut;
       EXPECT_EQ(sum.micro_batches(), 1);
       const auto found = training.values(sum);
       ASSERT_EQ(found.size(), of_begun.size());
@@ -122,13 +122,13 @@ TEST(LastLayers, AreWhatIsLeftOfAMicroBatchsGradient) {
   }
 }
 
-TEST(LastLayers, ThatAreTheWholeSumAreZeroElsewhere) {
+TEST(PartialBackward, ThatAreTheWholeSumAreZeroElsewhere) {
   const reference::Case model = reference::cases().front();
   Executor executor(2);
   Training training(objective_of(model), make_sgd({}), {}, executor);
   const ModelStatePtr at = training.initial_state();
   const auto expected = reference_gradient(model, training.values(at), begun, 0.05);
-  const auto found = training.values(*training.cut_gradient(at, begun, 0.05));
+  const auto found = training.values(*training.partial_gradient(at, begun, 0.05));
   for (std::size_t i = 0; i < found.size(); ++i) {
     EXPECT_NEAR(found[i], expected[i], 2e-5);
     if (expected[i] == 0) {
@@ -138,29 +138,29 @@ TEST(LastLayers, ThatAreTheWholeSumAreZeroElsewhere) {
 }
 
 // Of a cut micro-batch neither the loss nor the normalisation statistics count.
-TEST(LastLayers, LeaveLossesAndStatisticsAsTheyAreWithoutThem) {
+TEST(PartialBackward, LeaveLossesAndStatisticsAsTheyAreWithoutThem) {
   const reference::Case model = reference::cases().back();
   Executor executor(2);
   Training training(objective_of(model), make_sgd({}), {}, executor);
   const ModelStatePtr at = training.initial_state();
   ASSERT_FALSE(training.buffer_values(at).empty());
   const Gradient alone(at, whole, Duration{1});
-  const Gradient both = Gradient(alone) += *training.cut_gradient(at, begun, 0.9);
+  const Gradient both = Gradient(alone) += *training.partial_gradient(at, begun, 0.9);
   EXPECT_EQ(training.loss(both), training.loss(alone));
-  EXPECT_TRUE(std::isnan(training.loss(*training.cut_gradient(at, begun, 0.9))));
+  EXPECT_TRUE(std::isnan(training.loss(*training.partial_gradient(at, begun, 0.9))));
   const auto statistics = [&](const Gradient& gradient) {
     return training.buffer_values(training.descend(at, gradient, 0.1));
   };
   EXPECT_EQ(statistics(both), statistics(alone));
-  EXPECT_EQ(statistics(*training.cut_gradient(at, begun, 0.9)), training.buffer_values(at));
+  EXPECT_EQ(statistics(*training.partial_gradient(at, begun, 0.9)), training.buffer_values(at));
 }
 
-TEST(LastLayers, AreOfNoMicroBatchThatIsKept) {
+TEST(PartialBackward, AreOfNoMicroBatchThatIsKept) {
   std::vector<MicroBatch> kept;
   const auto note = [&](const MicroBatch& micro_batch) { kept.push_back(micro_batch); };
   Engine engine(std::make_shared<LayeredPullObjective>(), make_sgd({}), {.on_kept = note});
   const ModelStatePtr at = engine.training.initial_state();
-  const Gradient sum = Gradient(at, whole, Duration{1}) += *engine.training.cut_gradient(at, begun, 0.9);
+  const Gradient sum = Gradient(at, whole, Duration{1}) += *engine.training.partial_gradient(at, begun, 0.9);
   EXPECT_EQ(engine.training.travelling(sum), std::vector{whole});
   EXPECT_EQ(engine.training.travelling(engine.training.share(sum)), std::vector{whole});
   engine.training.descend(at, sum, 0.1);
@@ -168,7 +168,7 @@ TEST(LastLayers, AreOfNoMicroBatchThatIsKept) {
 }
 
 // An evaluated sum, as an MPI rank has it.
-TEST(LastLayers, OfASumThatHasBeenEvaluatedAreThoseOfThePromise) {
+TEST(PartialBackward, OfASumThatHasBeenEvaluatedAreThoseOfThePromise) {
   const reference::Case model = reference::cases().back();
   Executor executor(2);
   const auto objective = objective_of(model);
@@ -181,25 +181,25 @@ TEST(LastLayers, OfASumThatHasBeenEvaluatedAreThoseOfThePromise) {
     sum->submitted = true;
     return sum;
   };
-  const auto cut = training.cut_gradient(evaluated(), 0.3);
+  const auto cut = training.partial_gradient(evaluated(), 0.3);
   ASSERT_TRUE(cut);
   EXPECT_TRUE(cut->cut());
-  EXPECT_EQ(training.values(*cut), training.values(*training.cut_gradient(at, begun, 0.3)));
-  EXPECT_EQ(training.contributions(*cut), training.contributions(*training.cut_gradient(at, begun, 0.3)));
-  EXPECT_FALSE(training.cut_gradient(evaluated(), 0.001));
-  EXPECT_FALSE(training.cut_gradient(nullptr, 0.3));
+  EXPECT_EQ(training.values(*cut), training.values(*training.partial_gradient(at, begun, 0.3)));
+  EXPECT_EQ(training.contributions(*cut), training.contributions(*training.partial_gradient(at, begun, 0.3)));
+  EXPECT_FALSE(training.partial_gradient(evaluated(), 0.001));
+  EXPECT_FALSE(training.partial_gradient(nullptr, 0.3));
 }
 
 // In the flat order: matrices 1 and 2, biases 1 and 2.
-TEST(LastLayers, EachTensorsMeanIsOverTheMicroBatchesThatHaveReachedIt) {
+TEST(PartialBackward, EachTensorsMeanIsOverTheMicroBatchesThatHaveReachedIt) {
   const auto objective = std::make_shared<LayeredPullObjective>();
   Engine engine(objective, make_sgd({}));
   const ModelStatePtr at = engine.training.initial_state();
   Gradient sum = engine.promise(at, 0);
   sum += engine.promise(at, 1);
-  sum += *engine.training.cut_gradient(at, {Rank{2}, 0, 0}, 0.7);
-  sum += *engine.training.cut_gradient(at, {Rank{3}, 0, 0}, 0.2);
-  sum += *engine.training.cut_gradient(at, {Rank{4}, 0, 0}, 0.3);
+  sum += *engine.training.partial_gradient(at, {Rank{2}, 0, 0}, 0.7);
+  sum += *engine.training.partial_gradient(at, {Rank{3}, 0, 0}, 0.2);
+  sum += *engine.training.partial_gradient(at, {Rank{4}, 0, 0}, 0.3);
   const auto counts = engine.training.contributions(sum);
   EXPECT_EQ(counts, (std::vector<double>{2, 3, 2, 5}));
   const Gradient shared = engine.training.share(sum);
@@ -217,19 +217,19 @@ TEST(LastLayers, EachTensorsMeanIsOverTheMicroBatchesThatHaveReachedIt) {
   EXPECT_EQ(objective->calls, 3) << "the two with as much left are not evaluated together";
 }
 
-TEST(LastLayers, ATensorThatNobodyHasReachedHasNoGradient) {
+TEST(PartialBackward, ATensorThatNobodyHasReachedHasNoGradient) {
   Engine engine(std::make_shared<LayeredPullObjective>(), make_sgd({}));
   const ModelStatePtr at = engine.training.initial_state();
-  const Gradient shared = engine.training.share(*engine.training.cut_gradient(at, {Rank{3}, 0, 0}, 0.2));
+  const Gradient shared = engine.training.share(*engine.training.partial_gradient(at, {Rank{3}, 0, 0}, 0.2));
   engine.training.weigh_tensors(shared, engine.training.contributions(shared));
   const float expected = 1 - PullObjective::target({Rank{3}, 0, 0}, 7);
   EXPECT_EQ(engine.training.values(shared), (std::vector<float>{0, 0, 0, 0, 0, 0, 0, expected}));
 }
 
-TEST(LastLayers, AreOfNoUseWithoutAModel) {
+TEST(PartialBackward, AreOfNoUseWithoutAModel) {
   Executor executor(0);
   const Training training(nullptr, nullptr, {}, executor);
-  EXPECT_FALSE(training.cut_gradient(nullptr, begun, 0.9));
+  EXPECT_FALSE(training.partial_gradient(nullptr, begun, 0.9));
   EXPECT_EQ(training.contributions(Gradient(nullptr, begun, 3, {})), std::vector<double>{3});
 }
 

@@ -23,8 +23,8 @@ struct Ended {
 };
 
 // A process that installs the handlers and does what `work` says, which may write text.
-template <typename Work>
-Ended process(Work work) {
+template <typename BookedTime>
+Ended process(BookedTime work) {
   int ends[2];
   if (pipe(ends) != 0) return {};
   const pid_t child = fork();

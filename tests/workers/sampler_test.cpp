@@ -58,7 +58,7 @@ TEST(Sampler, AnEpochTakesSamplesWithoutReplacementInDisjointShards) {
   }
 }
 
-std::vector<std::uint32_t> formed(const Sampler& sampler, int worker, std::int64_t step, int index) {
+std::vector<std::uint32_t> batches(const Sampler& sampler, int worker, std::int64_t step, int index) {
   std::vector<std::uint32_t> samples;
   sampler.append_samples({.worker = Rank{worker}, .step = step, .index = index}, samples);
   return samples;
@@ -77,8 +77,8 @@ SamplerOptions sequences(Batching batching) {
 
 TEST(Sampler, CountedAndPaddedMicroBatchesAreTheSame) {
   const Sampler counted(options), padded(sequences(Batching::padded));
-  EXPECT_EQ(formed(padded, 1, 2, 1), draw(counted, 1, 2, 1));
-  EXPECT_EQ(formed(counted, 3, 7, 0), draw(counted, 3, 7, 0));
+  EXPECT_EQ(batches(padded, 1, 2, 1), draw(counted, 1, 2, 1));
+  EXPECT_EQ(batches(counted, 3, 7, 0), draw(counted, 3, 7, 0));
 }
 
 TEST(Sampler, ForTimingAMicroBatchIsItsLongestSequenceAsOftenAsItHasSamples) {
@@ -88,7 +88,7 @@ TEST(Sampler, ForTimingAMicroBatchIsItsLongestSequenceAsOftenAsItHasSamples) {
     const Sampler plain(sequences(batching)), repeated(timed);
     const auto length = [&](std::uint32_t sample) { return (*timed.lengths)[sample]; };
     for (int worker = 0; worker < 4; ++worker) {
-      const auto samples = formed(plain, worker, 5, 1), same = formed(repeated, worker, 5, 1);
+      const auto samples = batches(plain, worker, 5, 1), same = batches(repeated, worker, 5, 1);
       ASSERT_EQ(same.size(), samples.size());
       EXPECT_EQ(std::set(same.begin(), same.end()).size(), 1u);
       EXPECT_NE(std::ranges::find(samples, same[0]), samples.end());
@@ -110,7 +110,7 @@ TEST(Sampler, PackedMicroBatchesStayWithinTheBudgetAndShareAnEpoch) {
       for (int worker = 0; worker < 4; ++worker)
         for (int index = 0; index < 2; ++index) {
           std::int32_t tokens = 0;
-          for (const auto sample : formed(sampler, worker, step, index)) {
+          for (const auto sample : batches(sampler, worker, step, index)) {
             seen.insert(sample);
             ++count;
             tokens += (*sampler.options().lengths)[sample];
@@ -120,7 +120,7 @@ TEST(Sampler, PackedMicroBatchesStayWithinTheBudgetAndShareAnEpoch) {
         }
     EXPECT_EQ(seen.size(), count) << "a sample comes twice in epoch " << epoch;
   }
-  EXPECT_NE(formed(sampler, 0, 0, 0), formed(sampler, 0, 3, 0));
+  EXPECT_NE(batches(sampler, 0, 0, 0), batches(sampler, 0, 3, 0));
 }
 
 TEST(Sampler, BucketedMicroBatchesHaveOneLengthOrNeighbours) {
@@ -130,7 +130,7 @@ TEST(Sampler, BucketedMicroBatchesHaveOneLengthOrNeighbours) {
   for (std::int64_t step = 4; step < 8; ++step)
     for (int worker = 0; worker < 4; ++worker)
       for (int index = 0; index < 2; ++index) {
-        const auto samples = formed(sampler, worker, step, index);
+        const auto samples = batches(sampler, worker, step, index);
         ASSERT_EQ(samples.size(), 3u);
         EXPECT_EQ(draw(sampler, worker, step, index), samples);
         for (const auto sample : samples) EXPECT_TRUE(seen.insert(sample).second);
@@ -247,13 +247,13 @@ TEST(Sampler, ThreadsSeeTheSameNumbers) {
 using testing::ElementsAre;
 using Samples = std::vector<std::uint32_t>;
 
-Samples of(const FormedEpoch& epoch, std::int64_t i) { return {epoch[i].begin(), epoch[i].end()}; }
+Samples of(const EpochBatches& epoch, std::int64_t i) { return {epoch[i].begin(), epoch[i].end()}; }
 
 // Lengths by sample number: 5, 3, 4, 9, 1, 2.
 const std::vector<std::int32_t> lengths = {5, 3, 4, 9, 1, 2};
 
-TEST(FormedEpoch, PacksInOrderUpToTheBudget) {
-  const FormedEpoch epoch = packed({0, 1, 2, 3, 4, 5}, lengths, 8);
+TEST(EpochBatches, PacksInOrderUpToTheBudget) {
+  const EpochBatches epoch = packed({0, 1, 2, 3, 4, 5}, lengths, 8);
   ASSERT_EQ(epoch.micro_batches(), 4);
   EXPECT_THAT(of(epoch, 0), ElementsAre(0u, 1u));  // 5 + 3
   EXPECT_THAT(of(epoch, 1), ElementsAre(2u));      // 4, for 9 does not fit
@@ -263,13 +263,13 @@ TEST(FormedEpoch, PacksInOrderUpToTheBudget) {
   EXPECT_EQ(packed({0, 1, 2, 4, 5}, lengths, 100).micro_batches(), 1);
 }
 
-TEST(FormedEpoch, BucketsHaveNeighboursInLength) {
+TEST(EpochBatches, BucketsHaveNeighboursInLength) {
   std::vector<std::int32_t> many(103);
   for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<std::int32_t>(1 + 37 * i % 29);
   Samples order(103);
   std::iota(order.begin(), order.end(), 0u);
   std::ranges::reverse(order);
-  const FormedEpoch epoch = bucketed(order, many, 96, 8, {.seed = 4});
+  const EpochBatches epoch = bucketed(order, many, 96, 8, {.seed = 4});
   ASSERT_EQ(epoch.micro_batches(), 12);
   std::set<std::uint32_t> seen;
   std::vector<std::vector<std::int32_t>> found;

@@ -644,7 +644,7 @@ Reference reference(Kind kind, const std::vector<float>& theta) {
     std::vector<std::uint32_t> samples;
     sampler.append_samples(one, samples);
     torch::Tensor sum = torch::zeros({}, torch::kDouble);
-    std::size_t questions = 0;
+    std::size_t targets = 0;
     for (const std::uint32_t sample : samples) {
       const Asked asked = ask_of(kind, sample, one.step.value() / sampler.steps_per_epoch());
       const torch::Tensor tokens = torch::tensor(asked.tokens), all = words.index_select(0, tokens);
@@ -654,9 +654,9 @@ Reference reference(Kind kind, const std::vector<float>& theta) {
       sum = sum + torch::nn::functional::cross_entropy(
                       logits, torch::tensor(asked.answers),
                       torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
-      questions += asked.answers.size();
+      targets += asked.answers.size();
     }
-    loss = loss + sum / static_cast<double>(questions);
+    loss = loss + sum / static_cast<double>(targets);
   }
   loss.backward();
   const torch::Tensor flat = torch::cat({words.grad().flatten(), output.grad().flatten()});
@@ -679,10 +679,10 @@ TEST_F(ScriptsOfTexts, FindHiddenAndNextTokens) {
 // All tokens of the training texts are asked for but the first ones.
 TEST_F(ScriptsOfTexts, AnEvaluationIsOverAllThatIsAskedFor) {
   const auto script = saved(decoder, before, {.task = {.kind = Kind::causal_lm}});
-  std::int64_t questions = 0;
-  for (std::uint32_t sample = 0; sample < 50; ++sample) questions += std::ssize(texts->tokens(Split::test, sample)) - 1;
+  std::int64_t targets = 0;
+  for (std::uint32_t sample = 0; sample < 50; ++sample) targets += std::ssize(texts->tokens(Split::test, sample)) - 1;
   const auto theta = script->initial_parameters(1);
-  EXPECT_EQ(script->evaluate(theta.data(), nullptr, Split::test, 0, 50).samples, questions);
+  EXPECT_EQ(script->evaluate(theta.data(), nullptr, Split::test, 0, 50).samples, targets);
 }
 
 TEST_F(ScriptsOfTexts, LongerTextsAreCut) {

@@ -32,18 +32,18 @@ class ServedScript : public Algorithm {
   Servers servers_;
 };
 
-using Told = std::vector<std::pair<std::int64_t, std::int64_t>>;  // micro-batches kept, step of the model
+using PartialOutcome = std::vector<std::pair<std::int64_t, std::int64_t>>;  // micro-batches kept, step of the model
 
 struct Served {
   SimulatedRun::Outcome outcome;
-  std::vector<Told> told;  // by worker
+  std::vector<PartialOutcome> told;  // by worker
 };
 
 // The server takes eight gradients, steps along each of them alone, and discards the third and the sixth. It says of
 // how many of them it means a step to be, of which the experiment file's have two.
 Served serve_eight(int gradients_per_step) {
   const SimulatedRun setup{.workers = 2, .micro_batches = 2, .budget = {.steps = 100}};
-  Served served{.outcome = {}, .told = std::vector<Told>(2)};
+  Served served{.outcome = {}, .told = std::vector<PartialOutcome>(2)};
   const auto work = [&](Worker& worker) {
     while (const auto message = worker.receive()) {
       served.told[static_cast<std::size_t>(worker.rank().value)].emplace_back(message->kept, message->step.value());
@@ -110,8 +110,10 @@ TEST(Server, ItsModelsSayHowMuchOfTheTrainingIsInThem) {
     EXPECT_EQ(served.outcome.totals.staleness, (std::vector<std::int64_t>{3, 3}));
     ASSERT_GE(served.told[0].size(), 4u);
     ASSERT_GE(served.told[1].size(), 4u);
-    EXPECT_EQ(Told(served.told[0].begin(), served.told[0].begin() + 4), (Told{{0, 0}, {2, 1}, {4, 2}, {8, 4}}));
-    EXPECT_EQ(Told(served.told[1].begin(), served.told[1].begin() + 4), (Told{{0, 0}, {4, 2}, {6, 3}, {8, 4}}));
+    EXPECT_EQ(PartialOutcome(served.told[0].begin(), served.told[0].begin() + 4),
+              (PartialOutcome{{0, 0}, {2, 1}, {4, 2}, {8, 4}}));
+    EXPECT_EQ(PartialOutcome(served.told[1].begin(), served.told[1].begin() + 4),
+              (PartialOutcome{{0, 0}, {4, 2}, {6, 3}, {8, 4}}));
   }
 }
 

@@ -34,14 +34,14 @@ TEST(Worker, AnExtendedBudgetIsAsMuchLongerAsAllExtensionsTogether) {
       for (int s = 0; s < 8; ++s) {
         EXPECT_EQ(worker.steps_left(), Step{8 - s});
         EXPECT_TRUE(worker.budget_left()) << s;
-        EXPECT_TRUE(worker.budget_left(Judged::alone)) << s;
+        EXPECT_TRUE(worker.budget_left(BudgetView::local)) << s;
         const int of_schedule = stretch ? s / 2 : std::min(s, 4);
         EXPECT_NEAR(worker.learning_rate(), 0.2 * (4 - of_schedule), 1e-12) << s;
         worker.descend({});
       }
       EXPECT_EQ(worker.steps_left(), Step{0});
       EXPECT_FALSE(worker.budget_left());
-      EXPECT_FALSE(worker.budget_left(Judged::alone));
+      EXPECT_FALSE(worker.budget_left(BudgetView::local));
     }));
   }
 }
@@ -51,11 +51,11 @@ TEST(Worker, ABudgetOfSecondsIsNotExtended) {
   setup.run(Script([&](Worker& worker) {
     worker.extend_budget(4, true);
     for (int s = 0; s < 2; ++s) {
-      EXPECT_TRUE(worker.budget_left() && worker.budget_left(Judged::alone));
+      EXPECT_TRUE(worker.budget_left() && worker.budget_left(BudgetView::local));
       EXPECT_NEAR(worker.learning_rate(), 0.2 * (4 - s), 1e-12);
       worker.descend(*worker.compute_gradient());
     }
-    EXPECT_FALSE(worker.budget_left() || worker.budget_left(Judged::alone));  // it is met exactly
+    EXPECT_FALSE(worker.budget_left() || worker.budget_left(BudgetView::local));  // it is met exactly
   }));
 }
 
@@ -66,7 +66,7 @@ TEST(Worker, OnItsOwnItTakesTheOthersForAsFastAsItself) {
     setup.run(Script([&](Worker& worker) {
       const auto take = [&](int steps) {
         for (int i = 0; i < steps; ++i) {
-          EXPECT_TRUE(worker.budget_left(Judged::alone)) << i;
+          EXPECT_TRUE(worker.budget_left(BudgetView::local)) << i;
           worker.descend(*worker.compute_gradient());
         }
       };
@@ -82,7 +82,7 @@ TEST(Worker, OnItsOwnItTakesTheOthersForAsFastAsItself) {
         }
         EXPECT_FALSE(worker.budget_left());
       }
-      EXPECT_FALSE(worker.budget_left(Judged::alone));
+      EXPECT_FALSE(worker.budget_left(BudgetView::local));
     }));
   }
 }
@@ -156,7 +156,7 @@ TEST(Worker, LocalStepsBeforeTheLastAgreementAreNotLost) {
       ModelStatePtr agreed, restarted;
       int lost = 0;
       const auto outcome = setup.run(Script([&](Worker& worker) {
-        LostWithState<int> kept(worker, 7);
+        ResetOnOutage<int> kept(worker, 7);
         worker.descend(*worker.compute_gradient());
         agree(worker, kind);
         EXPECT_EQ(worker.now(), Time{from_seconds(agreed_s)});
@@ -242,10 +242,10 @@ TEST(Worker, WhoHasAskedAServerForItsModelKnowsHowFarTheTrainingHasCome) {
         worker.send_gradient(gradient);
       },
       [](Server& server) {
-        server.note_steps(Rank{0}, 3);
+        server.record_steps(Rank{0}, 3);
         server.send_model(Receivers::all);
         EXPECT_FALSE(server.receive(Time{from_seconds(0.5)}));
-        server.note_steps(Rank{0}, 4);
+        server.record_steps(Rank{0}, 4);
         const auto message = server.receive();
         ASSERT_TRUE(message);
         EXPECT_EQ(message->step, Step{4});

@@ -58,8 +58,8 @@ std::atomic<bool> flag{false};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::atomic<int>*>::is_always_lock_free,
               "a signal handler may only touch lock-free atomics");
 
-std::atomic<std::atomic<int>*> told_word{nullptr};
-std::atomic<int> told_value{0};
+std::atomic<std::atomic<int>*> notified_word{nullptr};
+std::atomic<int> notified_value{0};
 
 // Nothing destroys these types when main returns: the thread that waits for a signal can outlive it.
 sem_t signalled;
@@ -67,7 +67,7 @@ std::mutex ending;             // its holder decides whether the process ends
 LastAct* last_made = nullptr;  // guarded by `ending`
 
 void on_signal(int) {
-  if (std::atomic<int>* const word = told_word.load()) word->store(told_value.load());
+  if (std::atomic<int>* const word = notified_word.load()) word->store(notified_value.load());
   if (flag.exchange(true, std::memory_order_relaxed)) _exit(exit_interrupted);
   sem_post(&signalled);
 }
@@ -182,10 +182,10 @@ void install_interrupt_handlers() {
   (void)installed;
 }
 
-void tell_of_interrupt(std::atomic<int>* word, int value) {
-  told_word.store(nullptr);
-  told_value.store(value);
-  told_word.store(word);
+void notify_of_interrupt(std::atomic<int>* word, int value) {
+  notified_word.store(nullptr);
+  notified_value.store(value);
+  notified_word.store(word);
 }
 
 bool interrupted() { return flag.load(std::memory_order_relaxed); }

@@ -68,7 +68,7 @@ class LastAct {
 [[nodiscard]] std::unique_lock<std::mutex> hold_off_end();
 
 // When a signal raises the flag, `word` (null: none) becomes `value`, for other processes that see it.
-void tell_of_interrupt(std::atomic<int>* word, int value);
+void notify_of_interrupt(std::atomic<int>* word, int value);
 
 // True once the flag is raised. Costs one relaxed load, so it may be polled at every event.
 bool interrupted();

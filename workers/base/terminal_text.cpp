@@ -31,11 +31,11 @@ constexpr std::array invisible = {
     Range{0xe0000, 0xe0fff},
 };
 
-unsigned byte_at(std::string_view text, std::size_t at) { return static_cast<unsigned char>(text[at]); }
+unsigned code_unit(std::string_view text, std::size_t at) { return static_cast<unsigned char>(text[at]); }
 
 // Whether a character goes on here, and does not begin.
 bool continues_character(std::string_view text, std::size_t at) {
-  return at < text.size() && (byte_at(text, at) & 0xc0) == 0x80;
+  return at < text.size() && (code_unit(text, at) & 0xc0) == 0x80;
 }
 
 // UTF-8, character by character.
@@ -46,14 +46,14 @@ struct Utf8Character {
 
 // The first character of a text that is not empty. Overlong forms and surrogates are no characters.
 Utf8Character first_character(std::string_view text) {
-  const unsigned lead = byte_at(text, 0);
+  const unsigned lead = code_unit(text, 0);
   if (lead < 0x80) return {1, lead};
   const std::size_t bytes = lead >= 0xf0 && lead < 0xf5 ? 4 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xc2 ? 2 : 0;
   if (bytes == 0 || lead >= 0xf5) return {};
   std::uint32_t code = lead & (0x7fU >> bytes);
   for (std::size_t at = 1; at < bytes; ++at) {
     if (!continues_character(text, at)) return {};
-    code = code << 6 | (byte_at(text, at) & 0x3f);
+    code = code << 6 | (code_unit(text, at) & 0x3f);
   }
   constexpr std::uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
   const bool is_surrogate = code >= 0xd800 && code < 0xe000;

@@ -215,7 +215,7 @@ class Tally {
     dropped_ += part.dropped();
     kept_time_ += part.compute_time;
   }
-  void keep(const Work& work) {
+  void keep(const BookedTime& work) {
     kept_ += work.micro_batches;
     kept_time_ += work.time;
   }
@@ -284,7 +284,7 @@ class Book {
     tally_.lose(time);
   }
   // A server keeps it.
-  void keep(const Work& work) {
+  void keep(const BookedTime& work) {
     if (spans_) spans_->keep(self_, work.time);
     tally_.keep(work);
   }
@@ -311,7 +311,7 @@ class Book {
 
   // Archives all but its owner and the spans.
   template <typename Archive>
-  void keep(Archive& archive) {
+  void serialise(Archive& archive) {
     archive(now_, met_at_, unbooked_, account_, tally_);
   }
 
@@ -357,7 +357,7 @@ class NumberedRounds {
 };
 
 // The evaluation of methods in which each worker has its own model, and nobody that of all.
-enum class OwnModels {
+enum class IndividualModels {
   mean,  // their mean
   each,  // every one; the mean of the results is reported
 };
@@ -365,15 +365,15 @@ enum class OwnModels {
 // "These are the models of all workers now."
 struct ModelsOfWorkers {
   std::vector<WeightedState> models{};  // in the order of the ranks
-  OwnModels evaluated = OwnModels::mean;
+  IndividualModels evaluated = IndividualModels::mean;
 };
 
 // "This is my model now." A worker's, after a step.
-struct OwnModel {
+struct WorkerModel {
   Rank worker{};
   ModelStatePtr model{};  // null in time-only runs
   double weight = 1;      // among all
-  OwnModels evaluated = OwnModels::mean;
+  IndividualModels evaluated = IndividualModels::mean;
   Step step{};
   Time time{};
   std::int64_t samples = 0;
@@ -410,12 +410,12 @@ class RunObserver {
   virtual bool wants_step_gradient(Step) const { return false; }
   virtual void on_step_gradient(Step, Time, const Gradient&) {}
   virtual bool wants_worker_models(Step) const { return false; }
-  virtual void on_worker_model(OwnModel&&) {}
+  virtual void on_worker_model(WorkerModel&&) {}
 
   // For methods in which workers have their own models. Under MPI each observer hears of its own worker alone.
-  virtual bool wants_own_models(Step) const { return false; }  // after this step, of each worker
-  virtual void on_own_model(OwnModel&&) {}
-  virtual void on_own_models_end(Rank) {}  // this worker has no further ones
+  virtual bool wants_individual_models(Step) const { return false; }  // after this step, of each worker
+  virtual void on_individual_model(WorkerModel&&) {}
+  virtual void on_individual_models_end(Rank) {}  // this worker has no further ones
 };
 
 // A micro-batch that has come to its end.

@@ -18,7 +18,7 @@
 namespace syncopate {
 
 // Micro-batches that a worker has computed and whose fate is decided: they are in a model, or dropped.
-struct Work {
+struct BookedTime {
   Rank worker{};
   std::int64_t micro_batches = 0;
   Duration time{};  // that the worker took for them
@@ -309,7 +309,7 @@ struct Message {
     return {.step = version, .model = std::move(model), .kind = Kind::last_model, .numbers = std::move(numbers)};
   }
   // `work`: computed for it, for a server that books that (Server::accept).
-  static Message of_difference(Step version, ModelStatePtr difference, const Work& work = {}) {
+  static Message of_difference(Step version, ModelStatePtr difference, const BookedTime& work = {}) {
     return {.step = version,
             .gradient = Gradient(nullptr, work.micro_batches, work.time),
             .model = std::move(difference),
@@ -325,7 +325,7 @@ struct Message {
   bool has_model() const { return kind == Kind::model || kind == Kind::last_model || kind == Kind::difference; }
   bool has_values() const { return has_model() || gradient.micro_batches() > 0; }
   const SentPacket& packet() const { return static_cast<const SentPacket&>(*model); }
-  Work work() const { return {from, gradient.micro_batches(), gradient.compute_time()}; }
+  BookedTime work() const { return {from, gradient.micro_batches(), gradient.compute_time()}; }
 };
 
 // Received messages come from a pool, and go back to it: thousands of workers send millions of them.

@@ -112,9 +112,9 @@ class Cluster {
   virtual ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) = 0;
 
   // Books the work as discarded, and its micro-batches as dropped, with its worker.
-  virtual void discard(Rank self, const Work& work) = 0;
+  virtual void discard(Rank self, const BookedTime& work) = 0;
   // Books the work as kept with its worker, and the gradient's staleness. Of servers that share it one calls this.
-  virtual void keep(Rank self, const Work& work, Step staleness) = 0;
+  virtual void keep(Rank self, const BookedTime& work, Step staleness) = 0;
 
   virtual Bytes bytes_sent() const = 0;
 };

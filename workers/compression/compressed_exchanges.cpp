@@ -54,7 +54,7 @@ void add_statistics(const SharedPackets& packets, std::span<float> sums) {
 }
 
 // p = residual + (mine - from), in the residual's place.
-void take_in(const float* mine, const float* from, bool adds, std::span<float> p) {
+void accumulate(const float* mine, const float* from, bool adds, std::span<float> p) {
   for (std::size_t i = 0; i < p.size(); ++i) {
     const float difference = from ? mine[i] - from[i] : mine[i];
     p[i] = adds ? p[i] + difference : difference;
@@ -114,9 +114,9 @@ void for_clipped(const Compressor& compressor, const GradientSum& sum, double sc
 }
 
 // Values of a sum that do not exist yet are added to the memory directly, where the compressor allows it.
-void take_in(const Compressor& compressor, const GradientSum& sum, double scale, float of_memory, std::size_t size,
-             std::int64_t micro_batches, std::span<float> memory) {
-  if (compressor.takes_in_by_adding() && is_kept_of_pass(sum, scale)) {
+void accumulate(const Compressor& compressor, const GradientSum& sum, double scale, float of_memory, std::size_t size,
+                std::int64_t micro_batches, std::span<float> memory) {
+  if (compressor.accumulates_by_adding() && is_kept_of_pass(sum, scale)) {
     const std::span<float> p = memory.first(size);
     if (of_memory == 0)
       std::ranges::fill(p, 0.0f);
@@ -124,8 +124,9 @@ void take_in(const Compressor& compressor, const GradientSum& sum, double scale,
       syncopate::scale(p.data(), of_memory, size);
     return add_kept_of_pass(sum, p.data());
   }
-  for_clipped(compressor, sum, scale, size, micro_batches,
-              [&](std::span<const float> piece, std::size_t at) { compressor.take_in(piece, at, of_memory, memory); });
+  for_clipped(compressor, sum, scale, size, micro_batches, [&](std::span<const float> piece, std::size_t at) {
+    compressor.accumulate(piece, at, of_memory, memory);
+  });
 }
 
 // Turns the sum of what was sent of first moments into the sum of gradients that makes their mean of the moment before.
@@ -184,7 +185,8 @@ Collective CompressedAverage::exchange(const Collective& average) {
                        words = words_of(exchange), out = what.packet.words] {
     if (is_first) residual->value = FlatVector(part.size);
     const bool adds = !is_first && compressor->options().error_feedback;
-    take_in(values_of(mine) + part.begin, from ? values_of(from) + part.begin : nullptr, adds, residual->value.span());
+    accumulate(values_of(mine) + part.begin, from ? values_of(from) + part.begin : nullptr, adds,
+               residual->value.span());
     FlatVector values = last_words(words, own_buffers, statistics);
     compressor->encode(worker, round, nullptr, residual->value.span(), values.data());
     out->value = std::move(values);
@@ -266,7 +268,7 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
 }
 
 // The same object for all workers, unless part of it is the worker's own and is needed.
-ModelStatePtr CompressedAverage::taken_up(const SentDifference& average, const ModelStatePtr& mean) const {
+ModelStatePtr CompressedAverage::model_with(const SentDifference& average, const ModelStatePtr& mean) const {
   if (average.slice.index > 0 && !average.rest_is_needed) return mean;
   ModelState changed = *average.mine;
   changed.id = new_state_id();
@@ -361,7 +363,7 @@ void CompressedMessages::encode_difference(OfSlice& own, const Message& message,
                      .work = encode});
 }
 
-void CompressedMessages::hear(Message& from_server) {
+void CompressedMessages::receive_answers(Message& from_server) {
   std::map<Step, Unanswered>& unanswered = servers_[from_server.from].unanswered;
   const auto answers = std::span(from_server.numbers).last(from_server.answers);
   const auto as_number = [](double told) { return Step{static_cast<Step::Rep>(told)}; };
@@ -471,7 +473,7 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
                        apart = is_last ? nullptr : statistics_](const GradientSum& sum, double scale) {
     if (is_first) memory->value = zeros(remembered);
     const std::span<float> own = memory->value.span();
-    take_in(*compressor, sum, scale * of_gradient, of_memory, parameters, micro_batches, own);
+    accumulate(*compressor, sum, scale * of_gradient, of_memory, parameters, micro_batches, own);
     if (moment) add_scaled(own.data(), beta1, values_of(moment), parameters);
     FlatVector values(words + (is_last ? buffers : 0)), statistics(is_last ? 0 : buffers);
     if (out) compressor->encode(worker, step, values_of(common), own, values.data());
@@ -525,7 +527,7 @@ Packet CompressedSum::second_packet(std::vector<MicroBatch> carried, Step step, 
     training_.executor().wait(packet.words->producer);
     return std::vector{static_cast<double>(std::as_const(packet.words->value).size())};
   };
-  const double length = training_.told(1, packet.words->at, wait).front();
+  const double length = training_.agreed_numbers(1, packet.words->at, wait).front();
   packet.size = bytes_of_words(static_cast<std::size_t>(length) - training_.objective().buffers());
   return packet;
 }

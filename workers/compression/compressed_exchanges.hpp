@@ -115,7 +115,7 @@ class CompressedAverage {
   // Parameters, and statistics if they are averaged: the same for all, so one worker of a process asks for it.
   ModelStatePtr mean(const SentDifference& average, const SharedPackets& packets, int workers) const;
   // The worker's own model after the average.
-  ModelStatePtr taken_up(const SentDifference& average, const ModelStatePtr& mean) const;
+  ModelStatePtr model_with(const SentDifference& average, const ModelStatePtr& mean) const;
 
   // The worker's state is lost.
   void forget() {
@@ -169,7 +169,7 @@ class CompressedMessages {
   void compress(Rank server, Message& message);
   // Takes the answers out of the numbers of a server's message: the rejected packets, and last how many packets the
   // server has had.
-  void hear(Message& from_server);
+  void receive_answers(Message& from_server);
   // The worker's state is lost.
   void forget();
 

@@ -20,8 +20,8 @@
 
 namespace syncopate {
 
-void Compressor::take_in(std::span<const float> gradient, std::size_t at, float of_memory,
-                         std::span<float> memory) const {
+void Compressor::accumulate(std::span<const float> gradient, std::size_t at, float of_memory,
+                            std::span<float> memory) const {
   float* const p = memory.data() + at;
   if (of_memory == 0)
     std::ranges::copy(gradient, p);
@@ -902,12 +902,12 @@ class ScaleCom : public Compressor {
   // With a filter p has a vector of its own, behind e.
   std::size_t vectors() const override { return is_filtered() ? 2 : 1; }
   Rank root(Step step) const override { return Rank{static_cast<int>(step.value() % workers_)}; }
-  bool takes_in_by_adding() const override { return !is_filtered(); }
+  bool accumulates_by_adding() const override { return !is_filtered(); }
 
   // p = e + g, and e = e + beta g. Encoding then subtracts beta times what is sent.
-  void take_in(std::span<const float> gradient, std::size_t at, float of_memory,
-               std::span<float> memory) const override {
-    if (!is_filtered()) return Compressor::take_in(gradient, at, of_memory, memory);
+  void accumulate(std::span<const float> gradient, std::size_t at, float of_memory,
+                  std::span<float> memory) const override {
+    if (!is_filtered()) return Compressor::accumulate(gradient, at, of_memory, memory);
     const auto beta = static_cast<float>(options_.filter);
     float* const e = memory.data() + at;
     float* const p = e + memory.size() / 2;
@@ -1122,7 +1122,7 @@ class DeepGradientCompression : public TopK {
   }
   // u stands behind p.
   std::size_t vectors() const override { return 2; }
-  bool takes_in_by_adding() const override { return false; }
+  bool accumulates_by_adding() const override { return false; }
   bool clips() const override { return options_.clip.has_value(); }
 
   // NaN stays NaN.
@@ -1140,7 +1140,7 @@ class DeepGradientCompression : public TopK {
     }
   }
 
-  void take_in(std::span<const float> gradient, std::size_t at, float, std::span<float> memory) const override {
+  void accumulate(std::span<const float> gradient, std::size_t at, float, std::span<float> memory) const override {
     const auto momentum = static_cast<float>(options_.momentum);
     float* const p = memory.data() + at;
     float* const u = p + memory.size() / 2;

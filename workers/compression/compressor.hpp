@@ -54,12 +54,13 @@ class Compressor {
   virtual void clip(std::span<float>, std::int64_t /*micro_batches*/) const {}
   // Makes p = of_memory x memory + gradient, for a piece of the gradient that begins at `at`. Some kinds add more
   // state.
-  virtual void take_in(std::span<const float> gradient, std::size_t at, float of_memory, std::span<float> memory) const;
-  // Whether take_in() does no more than that.
-  virtual bool takes_in_by_adding() const { return true; }
+  virtual void accumulate(std::span<const float> gradient, std::size_t at, float of_memory,
+                          std::span<float> memory) const;
+  // Whether accumulate() does no more than that.
+  virtual bool accumulates_by_adding() const { return true; }
   // After the exchanges: adds a piece of a gradient that the step has left out to what its worker has not sent.
   virtual void fold(std::span<const float> gradient, std::size_t at, std::span<float> memory) const {
-    take_in(gradient, at, 1, memory);
+    accumulate(gradient, at, 1, memory);
   }
 
   // The first packet. `common`: the sum at the end of the step before, null at the first step.

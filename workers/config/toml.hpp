@@ -77,6 +77,8 @@ TomlNode parse_toml(std::string_view text, const std::string& source);
 
 // One value as TOML on one line, such as 0.5, "text", [1, 2] or { a = 1 }.
 std::string inline_toml(const TomlNode& node);
+// Whether both are there, with equal values.
+inline bool is_same(const TomlNode* a, const TomlNode* b) { return a && b && inline_toml(*a) == inline_toml(*b); }
 
 // A key as TOML: bare where it can be, else quoted.
 std::string toml_key(std::string_view key);

@@ -165,14 +165,14 @@ std::string text_of(const std::vector<std::int64_t>& shape) {
   return "(" + text + (shape.size() == 1 ? ",)" : ")");
 }
 
-struct SplitFiles {
+struct ArrayFiles {
   path x, y;
 };
 
-SplitFiles files_of(const path& directory, Split split) {
+ArrayFiles files_of(const path& directory, Split split) {
   require_directory(directory, "must be a directory with x_train.npy, y_train.npy, x_test.npy and y_test.npy");
   const char* const name = split == Split::train ? "train" : "test";
-  SplitFiles files{directory / fmt::format("x_{}.npy", name), directory / fmt::format("y_{}.npy", name)};
+  ArrayFiles files{directory / fmt::format("x_{}.npy", name), directory / fmt::format("y_{}.npy", name)};
   for (const path& file : {files.x, files.y})
     if (!std::filesystem::exists(file)) reject(directory, fmt::format("no file {}", file.filename().string()));
   return files;
@@ -236,7 +236,7 @@ std::vector<std::int64_t> labels_in(const path& file, const NpyArray& y) {
 }
 
 struct SplitData {
-  SplitFiles files;
+  ArrayFiles files;
   NpyArray x, y;
   SampleShape shape;
   std::vector<std::int64_t> labels{};  // with targets, or with labels of tokens, all 0
@@ -245,7 +245,7 @@ struct SplitData {
 };
 
 SplitData read_split(const path& directory, Split split, std::int32_t padding) {
-  const SplitFiles files = files_of(directory, split);
+  const ArrayFiles files = files_of(directory, split);
   NpyArray x = array_in(files.x);
   const SampleShape shape = shape_of(files.x, x);
   if (x.type() == "<f4") check_finite(files.x, x, shape.features(), "feature");
@@ -401,7 +401,7 @@ DatasetSize npy_dataset_size(const path& directory, const NpyTokens& tokens) {
 }
 
 std::string npy_dataset_hash(const path& directory) {
-  const SplitFiles train = files_of(directory, Split::train), test = files_of(directory, Split::test);
+  const ArrayFiles train = files_of(directory, Split::train), test = files_of(directory, Split::test);
   return digest_of_files(std::vector{train.x, train.y, test.x, test.y});
 }
 

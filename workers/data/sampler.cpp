@@ -12,34 +12,35 @@
 
 namespace syncopate {
 
-FormedEpoch packed(std::vector<std::uint32_t> order, std::span<const std::int32_t> lengths, std::int64_t token_budget) {
-  FormedEpoch formed{.order = std::move(order), .begins = {0}};
+EpochBatches packed(std::vector<std::uint32_t> order, std::span<const std::int32_t> lengths,
+                    std::int64_t token_budget) {
+  EpochBatches batches{.order = std::move(order), .begins = {0}};
   std::int64_t tokens = 0;
-  for (std::size_t i = 0; i < formed.order.size(); ++i) {
-    const std::int64_t length = lengths[formed.order[i]];
-    if (i > formed.begins.back() && tokens + length > token_budget) {
-      formed.begins.push_back(i);
+  for (std::size_t i = 0; i < batches.order.size(); ++i) {
+    const std::int64_t length = lengths[batches.order[i]];
+    if (i > batches.begins.back() && tokens + length > token_budget) {
+      batches.begins.push_back(i);
       tokens = 0;
     }
     tokens += length;
   }
-  if (!formed.order.empty()) formed.begins.push_back(formed.order.size());
-  return formed;
+  if (!batches.order.empty()) batches.begins.push_back(batches.order.size());
+  return batches;
 }
 
-FormedEpoch bucketed(std::vector<std::uint32_t> order, std::span<const std::int32_t> lengths, std::int64_t samples,
-                     std::int64_t size, const RandomStream& stream) {
+EpochBatches bucketed(std::vector<std::uint32_t> order, std::span<const std::int32_t> lengths, std::int64_t samples,
+                      std::int64_t size, const RandomStream& stream) {
   order.resize(static_cast<std::size_t>(samples));
   std::ranges::stable_sort(order, {}, [&](std::uint32_t sample) { return lengths[sample]; });
   const auto count = static_cast<std::size_t>(samples / size), length = static_cast<std::size_t>(size);
-  FormedEpoch formed{.begins = {0}};
-  formed.order.reserve(order.size());
+  EpochBatches batches{.begins = {0}};
+  batches.order.reserve(order.size());
   for (const std::uint32_t bucket : permutation(stream, count)) {
     const auto begin = order.begin() + static_cast<std::ptrdiff_t>(bucket * length);
-    formed.order.insert(formed.order.end(), begin, begin + static_cast<std::ptrdiff_t>(length));
-    formed.begins.push_back(formed.order.size());
+    batches.order.insert(batches.order.end(), begin, begin + static_cast<std::ptrdiff_t>(length));
+    batches.begins.push_back(batches.order.size());
   }
-  return formed;
+  return batches;
 }
 
 Sampler::Sampler(SamplerOptions options)
@@ -82,7 +83,7 @@ void Sampler::sample_numbers(const MicroBatch& micro_batch, std::span<std::uint3
   assert(options_.batching != Batching::packed);
   if (options_.is_formed()) {
     Order holder;
-    std::ranges::copy(formed(micro_batch, holder), out.begin());
+    std::ranges::copy(batches(micro_batch, holder), out.begin());
   } else if (options_.shards.empty()) {
     take_of_epoch(micro_batch, out);
   } else {
@@ -93,7 +94,7 @@ void Sampler::sample_numbers(const MicroBatch& micro_batch, std::span<std::uint3
 void Sampler::append_own(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const {
   if (options_.is_formed()) {
     Order holder;
-    const auto samples = formed(micro_batch, holder);
+    const auto samples = batches(micro_batch, holder);
     out.insert(out.end(), samples.begin(), samples.end());
   } else {
     const std::size_t before = out.size();
@@ -119,7 +120,7 @@ void Sampler::append_samples(const MicroBatch& micro_batch, std::vector<std::uin
 }
 
 // They live as long as what holds them.
-std::span<const std::uint32_t> Sampler::formed(const MicroBatch& micro_batch, Order& holder) const {
+std::span<const std::uint32_t> Sampler::batches(const MicroBatch& micro_batch, Order& holder) const {
   const std::int64_t step = step_of(micro_batch);
   holder = order({}, step / steps_per_epoch_, static_cast<std::size_t>(options_.samples));
   const std::int64_t own = step % steps_per_epoch_ * options_.micro_batches + micro_batch.index;
@@ -168,7 +169,7 @@ Sampler::Order Sampler::order(Rank worker, std::int64_t epoch, std::size_t size)
     if (auto known = find()) return known;
   }
   // Without the lock: others go on with their epochs.
-  auto drawn = std::make_shared<const FormedEpoch>(draw_order(worker, epoch, size));
+  auto drawn = std::make_shared<const EpochBatches>(draw_order(worker, epoch, size));
   std::lock_guard lock(mutex_);
   if (auto known = find()) return known;  // another thread was faster with an equal one
   if (recent_.size() >= remembered_) recent_.pop_back();
@@ -177,7 +178,7 @@ Sampler::Order Sampler::order(Rank worker, std::int64_t epoch, std::size_t size)
 }
 
 // As it comes where micro-batches are counted off; then it has no begins.
-FormedEpoch Sampler::draw_order(Rank worker, std::int64_t epoch, std::size_t size) const {
+EpochBatches Sampler::draw_order(Rank worker, std::int64_t epoch, std::size_t size) const {
   RandomStream stream{.seed = options_.seed, .purpose = Purpose::data_order, .worker = worker, .step = epoch};
   std::vector<std::uint32_t> drawn = permutation(stream, size);
   if (options_.batching == Batching::packed) return packed(std::move(drawn), *options_.lengths, options_.token_budget);

@@ -46,7 +46,7 @@ class BatchLengths {
 // Source:  packing in order of arrival, as next-fit bin packing; bucketing as torchtext's and fairseq's batch
 //          iterators.
 // Shapes:  order (n,) sample numbers; lengths (n,) by sample number.
-struct FormedEpoch {
+struct EpochBatches {
   std::vector<std::uint32_t> order{};
   std::vector<std::size_t> begins{};  // one more than there are micro-batches
 
@@ -59,12 +59,12 @@ struct FormedEpoch {
 
 // In the given order, each micro-batch takes samples as long as all their tokens stay within the budget, and at least
 // one: a sample longer than the budget stands alone.
-FormedEpoch packed(std::vector<std::uint32_t> order, std::span<const std::int32_t> lengths, std::int64_t token_budget);
+EpochBatches packed(std::vector<std::uint32_t> order, std::span<const std::int32_t> lengths, std::int64_t token_budget);
 
 // The first `samples` of the order, a multiple of `size`, sorted by length (equal ones as they stand) and cut into
 // micro-batches of `size`, which come in an order that the stream draws.
-FormedEpoch bucketed(std::vector<std::uint32_t> order, std::span<const std::int32_t> lengths, std::int64_t samples,
-                     std::int64_t size, const RandomStream& stream);
+EpochBatches bucketed(std::vector<std::uint32_t> order, std::span<const std::int32_t> lengths, std::int64_t samples,
+                      std::int64_t size, const RandomStream& stream);
 
 // How sequences make a micro-batch.
 enum class Batching {
@@ -124,7 +124,7 @@ class Sampler {
   std::int64_t epoch(const MicroBatch& micro_batch) const;
 
  private:
-  using Order = std::shared_ptr<const FormedEpoch>;
+  using Order = std::shared_ptr<const EpochBatches>;
   struct Drawn {
     Rank worker{};
     std::int64_t epoch = 0;  // or the pass through its own samples
@@ -139,8 +139,8 @@ class Sampler {
   void take_of_own(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
   // The order of `size` samples; remembered, for the next micro-batches ask for the same.
   Order order(Rank worker, std::int64_t epoch, std::size_t size) const;
-  FormedEpoch draw_order(Rank worker, std::int64_t epoch, std::size_t size) const;
-  std::span<const std::uint32_t> formed(const MicroBatch& micro_batch, Order& holder) const;
+  EpochBatches draw_order(Rank worker, std::int64_t epoch, std::size_t size) const;
+  std::span<const std::uint32_t> batches(const MicroBatch& micro_batch, Order& holder) const;
 
   SamplerOptions options_;
   std::int64_t steps_per_epoch_ = 0;

@@ -250,7 +250,7 @@ class ForwardPass {
   std::vector<LinearPass>* passes_ = nullptr;
 };
 
-bool treats_samples_apart(const Layer& layer) {
+bool treats_samples_separately(const Layer& layer) {
   return std::visit(
       [](const auto& of_kind) {
         return OneOf<std::decay_t<decltype(of_kind)>, layer::Flatten, layer::Linear, layer::Relu, layer::Silu,
@@ -348,7 +348,7 @@ at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parame
 
 bool is_made_of_linear_layers(const Network& network) {
   return !network.input().has_tokens() && !network.parameters().empty() &&
-         std::ranges::all_of(network.layers(), treats_samples_apart);
+         std::ranges::all_of(network.layers(), treats_samples_separately);
 }
 
 LinearGradients::LinearGradients(std::vector<LinearPass> passes, const at::Tensor& loss, double share)

@@ -163,14 +163,14 @@ PartialGradient TextObjective::gradient(const float* flat, const float*,
   std::vector<at::Tensor> sum;
   for (std::size_t first = 0; first < micro_batches.size(); first += together) {
     throw_if_interrupted();
-    const TextQuestions questions =
+    const TextTargets targets =
         ask(*dataset_, Split::train, texts_of(micro_batches.subspan(first, together)), network_.task(), seed());
     const SeededDraws draws(seed_of(micro_batches[first]));
     auto parameters = view_parameters(network_, flat);
     for (auto& parameter : parameters) parameter.requires_grad_();
-    const Visits visits{.seed = seed(), .samples = questions.samples, .epochs = questions.epochs};
-    const auto logits = forward(network_, parameters, questions.texts, Mode::train, &visits);
-    const LossSums loss = cross_entropy(logits, questions.answers, label_smoothing_, questions.weights);
+    const Visits visits{.seed = seed(), .samples = targets.samples, .epochs = targets.epochs};
+    const auto logits = forward(network_, parameters, targets.texts, Mode::train, &visits);
+    const LossSums loss = cross_entropy(logits, targets.answers, label_smoothing_, targets.weights);
     result.loss_sum += loss.reported.item<float>();
     add_to(sum, gradients_of(loss.minimised, parameters));
   }
@@ -198,14 +198,14 @@ EvaluationSums TextObjective::evaluate_texts(std::span<const float* const> param
     std::vector<AskedText> texts;
     for (const std::uint32_t sample : samples.subspan(first, std::min(chunk, samples.size() - first)))
       texts.push_back({.sample = sample});
-    const TextQuestions questions = ask(*dataset_, split, std::move(texts), network_.task(), seed());
+    const TextTargets targets = ask(*dataset_, split, std::move(texts), network_.task(), seed());
     std::vector<at::Tensor> of_members;
     for (const float* const member : parameters)
-      of_members.push_back(forward(network_, view_parameters(network_, member), questions.texts, Mode::evaluate));
+      of_members.push_back(forward(network_, view_parameters(network_, member), targets.texts, Mode::evaluate));
     const auto logits = ensemble_logits(std::move(of_members));
-    sums.loss += at::cross_entropy_loss(logits, questions.answers, {}, at::Reduction::Sum).item<float>();
-    sums.correct += logits.argmax(1).eq(questions.answers).sum().item<std::int64_t>();
-    sums.samples += questions.answers.numel();
+    sums.loss += at::cross_entropy_loss(logits, targets.answers, {}, at::Reduction::Sum).item<float>();
+    sums.correct += logits.argmax(1).eq(targets.answers).sum().item<std::int64_t>();
+    sums.samples += targets.answers.numel();
   }
   return sums;
 }
@@ -222,24 +222,24 @@ std::vector<double> TextObjective::derivative(const float* parameters, const flo
     std::vector<AskedText> texts;
     for (std::int64_t sample = first; sample < std::min(first + chunk_samples_, end); ++sample)
       texts.push_back({.sample = static_cast<std::uint32_t>(sample)});
-    const TextQuestions questions = ask(*dataset_, split, std::move(texts), network_.task(), seed());
-    if (questions.answers.numel() == 0) continue;
-    const auto logits = forward(network_, sum.parameters(), questions.texts, Mode::evaluate);
-    sum.add(at::cross_entropy_loss(logits, questions.answers, {}, at::Reduction::Sum));
-    answers += questions.answers.numel();
+    const TextTargets targets = ask(*dataset_, split, std::move(texts), network_.task(), seed());
+    if (targets.answers.numel() == 0) continue;
+    const auto logits = forward(network_, sum.parameters(), targets.texts, Mode::evaluate);
+    sum.add(at::cross_entropy_loss(logits, targets.answers, {}, at::Reduction::Sum));
+    answers += targets.answers.numel();
   }
   return sum.mean_over(std::max<std::int64_t>(answers, 1));
 }
 
-TextQuestions ask(const Dataset& dataset, Split split, std::vector<AskedText> texts, const TextTask& task,
-                  std::uint64_t seed) {
+TextTargets ask(const Dataset& dataset, Split split, std::vector<AskedText> texts, const TextTask& task,
+                std::uint64_t seed) {
   std::ranges::stable_sort(texts, std::greater<>(), [&](const AskedText& text) {
     return cut(dataset.tokens(split, text.sample), task.longest).size();
   });
   std::vector<ShownText> shown;
   std::vector<std::span<const std::int32_t>> sequences;
   std::vector<std::int64_t> places, answers;
-  std::map<std::int64_t, std::int64_t> questions;  // by micro-batch
+  std::map<std::int64_t, std::int64_t> targets;  // by micro-batch
   std::int64_t begin = 0;
   shown.reserve(texts.size());
   for (const AskedText& text : texts) {
@@ -247,12 +247,12 @@ TextQuestions ask(const Dataset& dataset, Split split, std::vector<AskedText> te
     sequences.push_back(one.tokens);
     for (const std::int64_t place : one.places) places.push_back(begin + place);
     answers.insert(answers.end(), one.answers.begin(), one.answers.end());
-    questions[text.micro_batch] += std::ssize(one.answers);
+    targets[text.micro_batch] += std::ssize(one.answers);
     begin += std::ssize(one.tokens);
   }
-  TextQuestions result{.texts = SequenceBatch(sequences, task.pads),
-                       .answers = tensor_of(answers),
-                       .weights = at::empty({std::ssize(answers)}, at::kFloat)};
+  TextTargets result{.texts = SequenceBatch(sequences, task.pads),
+                     .answers = tensor_of(answers),
+                     .weights = at::empty({std::ssize(answers)}, at::kFloat)};
   for (const AskedText& text : texts) {
     result.samples.push_back(text.sample);
     result.epochs.push_back(text.epoch);
@@ -260,7 +260,7 @@ TextQuestions ask(const Dataset& dataset, Split split, std::vector<AskedText> te
   if (task.kind != Kind::classification) result.texts.asked = tensor_of(places);
   float* weight = result.weights.data_ptr<float>();
   for (std::size_t i = 0; i < texts.size(); ++i)
-    weight = std::fill_n(weight, shown[i].answers.size(), 1 / static_cast<float>(questions[texts[i].micro_batch]));
+    weight = std::fill_n(weight, shown[i].answers.size(), 1 / static_cast<float>(targets[texts[i].micro_batch]));
   return result;
 }
 

@@ -87,7 +87,7 @@ struct AskedText {
 };
 
 // Texts with what they are asked for, put together for one evaluation.
-struct TextQuestions {
+struct TextTargets {
   SequenceBatch texts;
   at::Tensor answers;                    // (questions,) int64: classes or tokens
   at::Tensor weights;                    // (questions,): 1 / those of the same micro-batch
@@ -96,7 +96,7 @@ struct TextQuestions {
 };
 
 // The texts stand by length, the longest first. `seed`: of what is hidden. There may be no question at all.
-TextQuestions ask(const Dataset& dataset, Split split, std::vector<AskedText> texts, const TextTask& task,
-                  std::uint64_t seed);
+TextTargets ask(const Dataset& dataset, Split split, std::vector<AskedText> texts, const TextTask& task,
+                std::uint64_t seed);
 
 }  // namespace syncopate

@@ -340,7 +340,7 @@ TorchObjective::TorchObjective(Network network, std::shared_ptr<const Dataset> d
                                std::int64_t chunk_samples, double label_smoothing, double mixup)
     : NetworkObjective(std::move(network), std::move(dataset), sampling, chunk_samples, label_smoothing),
       mixup_(mixup),
-      has_gradients_apart_(is_made_of_linear_layers(network_) && dataset_->size().targets == 0) {}
+      has_batched_gradients_(is_made_of_linear_layers(network_) && dataset_->size().targets == 0) {}
 
 std::vector<float> TorchObjective::initial_buffers() const {
   std::vector<float> flat;
@@ -379,9 +379,9 @@ PartialGradient TorchObjective::gradient(const float* parameters, const float* b
   return result;
 }
 
-std::unique_ptr<const GradientsApart> TorchObjective::gradients_apart(
+std::unique_ptr<const GradientsApart> TorchObjective::batched_gradients(
     const float* parameters, const float*, std::span<const std::span<const MicroBatch>> lists) const {
-  assert(has_gradients_apart_);
+  assert(has_batched_gradients_);
   use_one_thread();
   throw_if_interrupted();
   std::vector<MicroBatch> all;

@@ -141,9 +141,9 @@ class TorchObjective : public NetworkObjective {
                            std::span<const MicroBatch> micro_batches) const override;
 
   // For networks of linear layers (forward.hpp), with classes. Must not outlive the objective.
-  std::unique_ptr<const GradientsApart> gradients_apart(
+  std::unique_ptr<const GradientsApart> batched_gradients(
       const float* parameters, const float* buffers, std::span<const std::span<const MicroBatch>> lists) const override;
-  bool has_gradients_apart() const override { return has_gradients_apart_; }
+  bool has_batched_gradients() const override { return has_batched_gradients_; }
 
   EvaluationSums evaluate_ensemble(std::span<const float* const> parameters, std::span<const float* const> buffers,
                                    Split split, std::int64_t begin, std::int64_t end) const override;
@@ -156,7 +156,7 @@ class TorchObjective : public NetworkObjective {
 
  private:
   double mixup_;
-  bool has_gradients_apart_;
+  bool has_batched_gradients_;
 };
 
 }  // namespace syncopate

@@ -47,13 +47,13 @@ class RankStore {
   virtual bool written(std::int64_t number, const std::vector<std::optional<std::uint64_t>>& digests) = 0;
 
   // Whether the run resumes from a checkpoint, on all ranks alike; and this participant's part of it.
-  virtual bool goes_on() const = 0;
+  virtual bool resumes() const = 0;
   virtual ByteSource& part() = 0;
   // Called once the run has resumed.
-  virtual void gone_on() = 0;
+  virtual void resumed() = 0;
 
   // Archives the caller's own state of this rank's run.
-  virtual void keep(StateArchive& archive) = 0;
+  virtual void serialise(StateArchive& archive) = 0;
 };
 
 // Thrown through the programs of all ranks where the store ends the run at a checkpoint.
@@ -74,8 +74,8 @@ class MpiCluster : public Cluster {
     MPI_Comm communicator = MPI_COMM_NULL;  // null: all ranks of the session
     // Called on a rank that fails, before all ranks end: the last chance to save data.
     std::function<void(const std::string& what)> before_abort = {};
-    // Null on all ranks: there are no checkpoints. Else this thread keeps a CourseLog (CourseLog::Here) from before
-    // `training` is used until the run has ended.
+    // Null on all ranks: there are no checkpoints. Else this thread keeps a CheckpointLog (CheckpointLog::Here)
+    // from before `training` is used until the run has ended.
     RankStore* store = nullptr;
   };
 
@@ -88,7 +88,7 @@ class MpiCluster : public Cluster {
 
   // Collective: every rank of the communicator calls it, idle ones too. The totals are complete on every rank. An
   // exception of a program ends all ranks through MpiSession::abort with one message that names this rank. Only two are
-  // thrown on, on all ranks alike: AnotherCourse (the run cannot resume from the checkpoint in the store) and
+  // thrown on, on all ranks alike: ReplayMismatch (the run cannot resume from the checkpoint in the store) and
   // LeftAtCheckpoint (the store ends the run at another).
   RunTotals run(const Program& work, const Program& serve) override;
 
@@ -105,8 +105,8 @@ class MpiCluster : public Cluster {
   void report_steps(Rank self, const Contribution& contribution) override;
   void send(Rank self, Rank to, Message&& message, Place place) override;
   ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) override;
-  void discard(Rank self, const Work& work) override;
-  void keep(Rank self, const Work& work, Step staleness) override;
+  void discard(Rank self, const BookedTime& work) override;
+  void keep(Rank self, const BookedTime& work, Step staleness) override;
   Bytes bytes_sent() const override;
 
  private:
@@ -129,16 +129,16 @@ class WallAccount {
 
   // Begins a call that may wait: the time since the last one is compute. False, unbooked, if the run resumes in it.
   bool enter() {
-    if (std::exchange(goes_on_, false)) return false;
+    if (std::exchange(resumes_, false)) return false;
     book(Activity::compute);
     return true;
   }
-  void enter_unbooked() { goes_on_ = false; }
+  void enter_unbooked() { resumes_ = false; }
 
   // From here on time counts from another start: none passes while the run stands still or waits to be resumed.
-  void go_on_from(std::int64_t start_ns, bool inside_a_call) {
+  void resume_from(std::int64_t start_ns, bool inside_a_call) {
     start_ns_ = start_ns;
-    goes_on_ = inside_a_call;
+    resumes_ = inside_a_call;
   }
   void stood_still(std::int64_t for_ns) { start_ns_ += for_ns; }
 
@@ -160,19 +160,19 @@ class WallAccount {
       : start_ns_(start_ns), book_(self, start_time, spans) {}
 
   std::int64_t start_ns_ = 0;
-  bool goes_on_ = false;  // the call in which the run has resumed
+  bool resumes_ = false;  // the call in which the run has resumed
   Book book_;
 };
 
-// The state that the parts of an MPI rank share: who it is, its post, its clock and book, and its counts.
-class MpiStage {
+// The state that the parts of an MPI rank share: who it is, its transport, its clock and book, and its counts.
+class MpiRunState {
  public:
-  MpiStage(const MpiCluster::Options& options, MpiCommunicators& communicators);
+  MpiRunState(const MpiCluster::Options& options, MpiCommunicators& communicators);
 
   const MpiCluster::Options& options;
   MpiCommunicators& communicators;
   const Rank self;
-  MpiPost post;
+  MpiTransport transport;
   WallAccount clock;
   StepRows rows;  // on the rank that tells the observer
 
@@ -182,9 +182,9 @@ class MpiStage {
   int participants() const { return options.workers + options.servers; }
   Ranks workers() const { return Ranks(options.workers); }
   Ranks servers() const { return Ranks(Rank{options.workers}, options.servers); }
-  // A server is told when these leave: workers, and with regional servers all participants.
-  Ranks told_of() const { return Ranks(options.servers.regions > 0 ? participants() : options.workers); }
-  int number_told_of() const { return options.servers.regions > 0 ? participants() - 1 : options.workers; }
+  // A server is notified when these leave: workers, and with regional servers all participants.
+  Ranks notified_of() const { return Ranks(options.servers.regions > 0 ? participants() : options.workers); }
+  int number_notified() const { return options.servers.regions > 0 ? participants() - 1 : options.workers; }
   std::string name_of(Rank rank) const { return options.servers.name_of(rank, options.workers); }
 
   Time now() const { return clock.now(); }
@@ -193,12 +193,13 @@ class MpiStage {
   DecidedBy decided_by() const { return options.servers > 0 ? DecidedBy::servers : DecidedBy::workers; }
 
   bool has_ended(Rank worker) const {
-    return worker == self ? program_has_ended : post.has_announced(MpiPost::News::ended, worker);
+    return worker == self ? program_has_ended : transport.has_announced(MpiTransport::Announcement::ended, worker);
   }
   // Whether all of them have ended.
   bool servers_are_gone() const {
     return options.servers > 0 && is_worker() &&
-           post.count_announced(MpiPost::News::ended, options.workers, participants()) == options.servers;
+           transport.count_announced(MpiTransport::Announcement::ended, options.workers, participants()) ==
+               options.servers;
   }
   // Whether all other workers have ended, or never will.
   bool others_are_through() const;
@@ -206,11 +207,11 @@ class MpiStage {
   // Each participant counts what it has sent, and says so in its messages. A worker adds what it has got from other
   // servers than the receiver, so that a server knows of all.
   Bytes bytes_sent() const {
-    return std::accumulate(bytes_told.begin(), bytes_told.end(), collective_bytes + sent_bytes);
+    return std::accumulate(bytes_reported.begin(), bytes_reported.end(), collective_bytes + sent_bytes);
   }
   Bytes collective_bytes{};      // of all workers, known to each
   Bytes sent_bytes{};            // of this rank, and of collectives that only it counts
-  ByRank<Bytes> bytes_told;      // as the others said last
+  ByRank<Bytes> bytes_reported;  // as the others said last
   std::int64_t collectives = 0;  // counted by this rank
   std::int64_t meetings = 0;     // collectives of all workers that it has come to
   std::int64_t kept_in_collectives = 0;
@@ -225,7 +226,7 @@ class MpiStage {
   bool is_lost = false;  // in a micro-batch that never ends
 
   // Archives all but the clock and its recorder.
-  void keep(StateArchive& archive);
+  void serialise(StateArchive& archive);
 
  private:
   ByRank<Book> books_;  // of the other workers

@@ -13,7 +13,7 @@ namespace syncopate {
 namespace {
 
 using Kind = Collective::Kind;
-using News = MpiPost::News;
+using Announcement = MpiTransport::Announcement;
 
 std::string describe(const Arrival& arrival) {
   if (!arrival.terms) return "has ended";
@@ -157,54 +157,54 @@ FlatVector zeros_of(Bytes bytes) {
 StartedCollective MpiCollectives::start(Collective&& what, const Contribution& contribution, const Place& place) {
   StartedCollective started = arrive(std::move(what), false, contribution, place);
   advance_all();
-  stage_.clock.book(Activity::communicate, {place.operation});
+  state_.clock.book(Activity::communicate, {place.operation});
   return started;
 }
 
 StartedCollective MpiCollectives::arrive(Collective&& what, bool blocks, const Contribution& contribution,
                                          const Place& place) {
-  if (!stage_.is_worker()) throw RunFailure("a server cannot take part in a collective");
-  const auto is_a_worker = [this](Rank root) { return root.value >= 0 && root.value < stage_.options.workers; };
+  if (!state_.is_worker()) throw RunFailure("a server cannot take part in a collective");
+  const auto is_a_worker = [this](Rank root) { return root.value >= 0 && root.value < state_.options.workers; };
   if (!is_a_worker(what.root))
     throw RunFailure(fmt::format("a broadcast from rank {}, but the workers are 0 to {}", what.root.value,
-                                 stage_.options.workers - 1));
-  if (what.is_exchange() && !stage_.options.training.time_only()) stage_.options.training.begin_held();
-  MpiAssembly& assembly = assembly_of(what);
-  MpiCollective& collective = assembly.open.emplace_back();
-  collective.number = assembly.started++;
-  if (!is_group(assembly)) stage_.meetings = assembly.started;
+                                 state_.options.workers - 1));
+  if (what.is_exchange() && !state_.options.training.time_only()) state_.options.training.begin_held();
+  MpiCollectiveGroup& group = group_of(what);
+  MpiCollective& collective = group.open.emplace_back();
+  collective.number = group.started++;
+  if (!is_group(group)) state_.meetings = group.started;
   collective.place = place;
   collective.own = arrival_at(what, contribution, place);
   collective.own.blocks = blocks;
   collective.what = std::move(what);
-  collective.arrivals.assign(assembly.members.size(), collective.own);
-  if (is_group(assembly)) {
-    for (const Rank member : assembly.members.ranks()) {
-      if (member == stage_.self) continue;
-      stage_.post.send(MpiPost::Kind::arrival, member, bytes_of(collective.own));
+  collective.arrivals.assign(group.members.size(), collective.own);
+  if (is_group(group)) {
+    for (const Rank member : group.members.ranks()) {
+      if (member == state_.self) continue;
+      state_.transport.send(MpiTransport::Kind::arrival, member, bytes_of(collective.own));
       collective.awaited.push_back(member);
     }
   } else {
     gather(collective);
   }
-  return handle_of(assembly, collective, contribution.step);
+  return handle_of(group, collective, contribution.step);
 }
 
-StartedCollective MpiCollectives::handle_of(const MpiAssembly& assembly, const MpiCollective& collective,
+StartedCollective MpiCollectives::handle_of(const MpiCollectiveGroup& group, const MpiCollective& collective,
                                             Step step) const {
-  const std::optional<Members> group = is_group(assembly) ? std::optional(assembly.members) : std::nullopt;
-  return {collective.what.kind, group, collective.number, step};
+  const std::optional<Members> members = is_group(group) ? std::optional(group.members) : std::nullopt;
+  return {collective.what.kind, members, collective.number, step};
 }
 
 void MpiCollectives::gather(MpiCollective& collective) {
   MPI_Iallgather(&collective.own, sizeof(Arrival), MPI_BYTE, collective.arrivals.data(), sizeof(Arrival), MPI_BYTE,
-                 stage_.communicators.workers(), &collective.gathering);
+                 state_.communicators.workers(), &collective.gathering);
 }
 
-MpiAssembly& MpiCollectives::assembly_of(const Collective& what) {
+MpiCollectiveGroup& MpiCollectives::group_of(const Collective& what) {
   if (!what.group_size) return all_;
-  const Members members = members_of(what, stage_.self, stage_.options.workers);
-  return groups_.try_emplace(members, MpiAssembly{.members = members}).first->second;
+  const Members members = members_of(what, state_.self, state_.options.workers);
+  return groups_.try_emplace(members, MpiCollectiveGroup{.members = members}).first->second;
 }
 
 Arrival MpiCollectives::arrival_at(const Collective& what, const Contribution& contribution, const Place& place) {
@@ -223,67 +223,67 @@ Arrival MpiCollectives::arrival_at(const Collective& what, const Contribution& c
 void MpiCollectives::stamp(Arrival& own, const Place& place) {
   // After its program a worker waits for the others: time beyond the run's end is taken back as waiting.
   if (own.terms)
-    stage_.clock.book(Activity::compute);
-  else if (!stage_.is_lost)
-    stage_.clock.book(Activity::wait, {"end of the run"});
-  own.time = stage_.clock.booked();
-  own.message_bytes = stage_.sent_bytes;
-  own.partial_kept = stage_.kept_in_partial_sums;
+    state_.clock.book(Activity::compute);
+  else if (!state_.is_lost)
+    state_.clock.book(Activity::wait, {"end of the run"});
+  own.time = state_.clock.booked();
+  own.message_bytes = state_.sent_bytes;
+  own.partial_kept = state_.kept_in_partial_sums;
   set_place(own, place);
 }
 
 // In the order in which they were started: the reduction of none begins before that of the one before.
-void MpiCollectives::advance(MpiAssembly& assembly) {
-  for (MpiCollective& collective : assembly.open) {
+void MpiCollectives::advance(MpiCollectiveGroup& group) {
+  for (MpiCollective& collective : group.open) {
     if (collective.has_ended) continue;
     if (!collective.is_complete) {
-      if (is_group(assembly)) gather_letters(assembly, collective);
-      collective.is_complete = is_group(assembly) ? collective.awaited.empty() : is_done(collective.gathering);
+      if (is_group(group)) gather_frames(group, collective);
+      collective.is_complete = is_group(group) ? collective.awaited.empty() : is_done(collective.gathering);
       if (!collective.is_complete) return;
-      conclude_arrivals(assembly, collective);
+      conclude_arrivals(group, collective);
       if (!collective.blocks && collective.reduction) collective.reduction->begin();
     }
     if (collective.blocks) return;  // its ranks stand in finish
-    if (!collective.reduction || collective.reduction->test()) end_collective(assembly, collective);
+    if (!collective.reduction || collective.reduction->test()) end_collective(group, collective);
   }
 }
 
-// The members alone take part. Letters of one sender come in order, so that its news say whether it has left before.
-void MpiCollectives::gather_letters(MpiAssembly& assembly, MpiCollective& collective) {
+// The members alone take part. Frames of one sender come in order, so that its news say whether it has left before.
+void MpiCollectives::gather_frames(MpiCollectiveGroup& group, MpiCollective& collective) {
   std::erase_if(collective.awaited, [&](Rank member) {
-    if (const auto letter = stage_.post.take(MpiPost::Kind::arrival, member)) {
-      collective.arrivals[assembly.members.place_of(member)] = read_bytes<Arrival>(letter->contents);
+    if (const auto frame = state_.transport.take(MpiTransport::Kind::arrival, member)) {
+      collective.arrivals[group.members.place_of(member)] = read_bytes<Arrival>(frame->contents);
       return true;
     }
-    if (stage_.post.is_arriving(MpiPost::Kind::arrival, member)) return false;
-    if (stage_.post.has_announced(News::ended, member))
+    if (state_.transport.is_arriving(MpiTransport::Kind::arrival, member)) return false;
+    if (state_.transport.has_announced(Announcement::ended, member))
       throw RunFailure(explain_absence(collective.own, member, "has left"));
-    if (stage_.post.has_announced(News::lost, member))
+    if (state_.transport.has_announced(Announcement::lost, member))
       throw RunFailure(explain_absence(collective.own, member, "is in a micro-batch that never ends"));
     return false;
   });
 }
 
 // Concludes what all arrivals say together. Collectives come here in the order of their starts, on all members alike.
-void MpiCollectives::conclude_arrivals(MpiAssembly& assembly, MpiCollective& collective) {
+void MpiCollectives::conclude_arrivals(MpiCollectiveGroup& group, MpiCollective& collective) {
   const auto& arrivals = collective.arrivals;
-  const auto& [first, count] = assembly.members;
+  const auto& [first, count] = group.members;
   if (const std::string mismatch = explain_mismatch(arrivals, first.value); !mismatch.empty())
     throw RunFailure(mismatch);
   MpiReduction::Agreed agreed{.share = share_of(collective.own, arrivals)};
-  if (collective.what.kind == Kind::average) agreed.ages = age_of_mean(stage_.options.training, arrivals);
+  if (collective.what.kind == Kind::average) agreed.ages = age_of_mean(state_.options.training, arrivals);
   collective.blocks = true;
   StepRow& row = collective.row;
   Bytes message_bytes{};
-  stage_.clock.book().contribute(collective.own.part, row);
-  for (const Rank member : assembly.members.ranks()) {
-    const Arrival& arrival = arrivals[assembly.members.place_of(member)];
+  state_.clock.book().contribute(collective.own.part, row);
+  for (const Rank member : group.members.ranks()) {
+    const Arrival& arrival = arrivals[group.members.place_of(member)];
     agreed.micro_batches += arrival.micro_batches;
     agreed.wide |= arrival.wide;
     collective.blocks = collective.blocks && arrival.blocks;
     message_bytes += arrival.message_bytes;
     if (collective.what.gathers_packets()) agreed.packets.push_back(arrival.packet_bytes);
-    if (member != stage_.self) row.add(arrival.part);
+    if (member != state_.self) row.add(arrival.part);
   }
 
   Collective& what = collective.what;
@@ -292,62 +292,62 @@ void MpiCollectives::conclude_arrivals(MpiAssembly& assembly, MpiCollective& col
   all.numbers.resize(what.numbers.size() * (what.kind == Kind::all_gather ? arrivals.size() : 1));
   const Bytes moved = collective_bytes({.operation = properties_of(what.kind).operation,
                                         .members = count,
-                                        .payload = payload_of(all, stage_.options.training, count)});
-  if (is_group(assembly)) {
+                                        .payload = payload_of(all, state_.options.training, count)});
+  if (is_group(group)) {
     // The first member counts it for the group, as its own bytes: the other workers do not know of it.
     collective.agreement = {.time = last_arrival(arrivals)};
-    if (stage_.self == first) ++stage_.collectives, stage_.sent_bytes += moved;
+    if (state_.self == first) ++state_.collectives, state_.sent_bytes += moved;
   } else if (collective.own.terms) {
-    if (stage_.self == Rank{0}) ++stage_.collectives;
-    stage_.collective_bytes += moved;
-    stage_.kept_in_collectives += row.kept;
+    if (state_.self == Rank{0}) ++state_.collectives;
+    state_.collective_bytes += moved;
+    state_.kept_in_collectives += row.kept;
     collective.agreement = {.time = last_arrival(arrivals),
-                            .micro_batches = stage_.kept_in_collectives + arrivals.front().partial_kept,
-                            .bytes = stage_.collective_bytes + message_bytes};
+                            .micro_batches = state_.kept_in_collectives + arrivals.front().partial_kept,
+                            .bytes = state_.collective_bytes + message_bytes};
   }
   if (what.kind == Kind::barrier) return;
   const MPI_Comm ranks =
-      is_group(assembly) ? stage_.communicators.group(first.value, count) : stage_.communicators.reductions();
-  collective.reduction.emplace(stage_.options.training, std::move(what), agreed, ranks, collective.number);
+      is_group(group) ? state_.communicators.group(first.value, count) : state_.communicators.reductions();
+  collective.reduction.emplace(state_.options.training, std::move(what), agreed, ranks, collective.number);
 }
 
-void MpiCollectives::end_collective(const MpiAssembly& assembly, MpiCollective& collective) {
+void MpiCollectives::end_collective(const MpiCollectiveGroup& group, MpiCollective& collective) {
   collective.has_ended = true;
-  if (!collective.own.terms || is_group(assembly) || stage_.self != Rank{0}) return;
+  if (!collective.own.terms || is_group(group) || state_.self != Rank{0}) return;
   const Kind kind = collective.own.terms->kind;
-  std::vector<GradientArrival>* const recorded = arrivals_of(stage_.options.record);
+  std::vector<GradientArrival>* const recorded = arrivals_of(state_.options.record);
   if (recorded && StepRows::is_row(kind, collective.row)) {
-    const Time begin = stage_.rows.begin();  // where the row before has ended
-    for (const Rank worker : stage_.workers()) {
+    const Time begin = state_.rows.begin();  // where the row before has ended
+    for (const Rank worker : state_.workers()) {
       const Time at = collective.arrivals[static_cast<std::size_t>(worker.value)].time;
       recorded->push_back({begin, collective.row.step, worker, at - begin});
     }
   }
-  stage_.rows.close(kind, collective.row, stage_.now(), collective.agreement.bytes);
+  state_.rows.close(kind, collective.row, state_.now(), collective.agreement.bytes);
 }
 
 CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place& place) {
-  MpiAssembly& assembly = started.group ? groups_.at(*started.group) : all_;
-  const auto found = std::ranges::find(assembly.open, started.number, &MpiCollective::number);
+  MpiCollectiveGroup& group = started.group ? groups_.at(*started.group) : all_;
+  const auto found = std::ranges::find(group.open, started.number, &MpiCollective::number);
   MpiCollective& collective = *found;
-  stage_.clock.enter();
+  state_.clock.enter();
   const Awaited awaited{.place = &place,
                         .meeting = collective.number + 1,
-                        .what = is_group(assembly) ? WaitReport::For::letters : WaitReport::For::meeting};
+                        .what = is_group(group) ? WaitReport::For::frames : WaitReport::For::meeting};
   waiting_.wait(awaited, [&] {
-    if (!collective.is_complete && !is_group(assembly)) fail_for_lost(collective);
+    if (!collective.is_complete && !is_group(group)) fail_for_lost(collective);
     return collective.is_complete;
   });
-  stage_.clock.book_until(Activity::wait, std::min(last_arrival(collective.arrivals), stage_.now()), {place.operation});
+  state_.clock.book_until(Activity::wait, std::min(last_arrival(collective.arrivals), state_.now()), {place.operation});
   if (collective.blocks && !collective.has_ended) {
     if (collective.reduction) collective.reduction->run();
-    stage_.clock.book(Activity::communicate, {place.operation});
-    end_collective(assembly, collective);
+    state_.clock.book(Activity::communicate, {place.operation});
+    end_collective(group, collective);
   }
   if (collective.is_moving()) collective.reduction->begin_rest();
   waiting_.wait_for_values([&] { return collective.has_ended; });
-  stage_.clock.book(Activity::communicate, {place.operation});
-  stage_.clock.meet();
+  state_.clock.book(Activity::communicate, {place.operation});
+  state_.clock.meet();
   last_finished_ = {.agreed = {}, .numbers = {}, .agreement = collective.agreement};
   CollectiveResult result;
   if (collective.reduction) {
@@ -356,57 +356,57 @@ CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place
     result = collective.reduction->result();
   }
   result.agreement = collective.agreement;
-  assembly.open.erase(found);
+  group.open.erase(found);
   return result;
 }
 
 // A worker that is lost now may have come here before.
 void MpiCollectives::fail_for_lost(const MpiCollective& collective) const {
   const std::int64_t needed = collective.number + 1;
-  for (const Rank worker : stage_.workers())
-    if (stage_.post.announced(News::lost, worker).value_or(needed) < needed)
+  for (const Rank worker : state_.workers())
+    if (state_.transport.announced(Announcement::lost, worker).value_or(needed) < needed)
       throw RunFailure(explain_absence(collective.own, worker, "is in a micro-batch that never ends"));
 }
 
 // Comes after unfinished collectives of this worker, which the others may need. Lost workers come too.
 void MpiCollectives::meet_at_the_end() {
-  if (stage_.ending < MpiStage::Ending::of_collectives) {
+  if (state_.ending < MpiRunState::Ending::of_collectives) {
     waiting_.begin();
     waiting_.wait_for_others([&] { return !are_under_way(); });
     all_.open.clear();
     groups_.clear();
     MpiCollective& own_end = all_.open.emplace_back();
     own_end.number = all_.started++;
-    stage_.meetings = all_.started;
+    state_.meetings = all_.started;
     stamp(own_end.own, {});
     own_end.arrivals.assign(all_.members.size(), own_end.own);
     gather(own_end);
-    stage_.ending = MpiStage::Ending::of_collectives;
+    state_.ending = MpiRunState::Ending::of_collectives;
   }
   MpiCollective& end = all_.open.front();
   waiting_.wait({.meeting = end.number + 1, .what = WaitReport::For::meeting}, [&] { return end.is_complete; });
-  stage_.clock.book_until(Activity::wait, std::min(last_arrival(end.arrivals), stage_.now()), {"end of the run"});
+  state_.clock.book_until(Activity::wait, std::min(last_arrival(end.arrivals), state_.now()), {"end of the run"});
 }
 
 void MpiCollectives::drive() {
   advance_all();
   drive(all_);
-  for (auto& [members, assembly] : groups_) drive(assembly);
+  for (auto& [members, group] : groups_) drive(group);
 }
 
 // Ranks that have not stopped wait in it, or will: it ends for all of them.
-void MpiCollectives::drive(MpiAssembly& assembly) {
-  for (MpiCollective& collective : assembly.open) {
+void MpiCollectives::drive(MpiCollectiveGroup& group) {
+  for (MpiCollective& collective : group.open) {
     if (collective.has_ended || !collective.is_complete || !collective.blocks) continue;
     if (collective.reduction) collective.reduction->run();
-    end_collective(assembly, collective);
-    return advance(assembly);
+    end_collective(group, collective);
+    return advance(group);
   }
 }
 
 bool MpiCollectives::have_ended(std::int64_t number) const {
-  const auto is_through = [](const MpiAssembly& assembly, std::int64_t before) {
-    return std::ranges::all_of(assembly.open, [before](const MpiCollective& collective) {
+  const auto is_through = [](const MpiCollectiveGroup& group, std::int64_t before) {
+    return std::ranges::all_of(group.open, [before](const MpiCollective& collective) {
       return collective.has_ended || (collective.number >= before && !collective.is_complete);
     });
   };
@@ -414,80 +414,80 @@ bool MpiCollectives::have_ended(std::int64_t number) const {
          std::ranges::all_of(groups_, [&](const auto& group) { return is_through(group.second, 0); });
 }
 
-MpiReduction::Ended MpiCollectives::ended_members(const MpiAssembly& assembly, const Collective& what) const {
-  return {.size = assembly.members.count,
-          .is_root = static_cast<int>(assembly.members.place_of(stage_.self)) == what.root.value};
+MpiReduction::Ended MpiCollectives::ended_members(const MpiCollectiveGroup& group, const Collective& what) const {
+  return {.size = group.members.count,
+          .is_root = static_cast<int>(group.members.place_of(state_.self)) == what.root.value};
 }
 
 StartedCollective MpiCollectives::started_before(Collective&& what, Step step) {
-  if (what.is_exchange() && !stage_.options.training.time_only()) stage_.options.training.begin_held();
-  MpiAssembly& assembly = assembly_of(what);
-  MpiCollective& collective = assembly.open.emplace_back();
-  collective.number = assembly.started++;
+  if (what.is_exchange() && !state_.options.training.time_only()) state_.options.training.begin_held();
+  MpiCollectiveGroup& group = group_of(what);
+  MpiCollective& collective = group.open.emplace_back();
+  collective.number = group.started++;
   collective.what = std::move(what);
-  return handle_of(assembly, collective, step);
+  return handle_of(group, collective, step);
 }
 
-CollectiveResult MpiCollectives::finished_before(StartedCollective&& started, Finished told) {
-  MpiAssembly& assembly = started.group ? groups_.at(*started.group) : all_;
-  const auto found = std::ranges::find(assembly.open, started.number, &MpiCollective::number);
-  if (found == assembly.open.end()) throw AnotherCourse("it finishes a collective that it has not started");
+CollectiveResult MpiCollectives::finished_before(StartedCollective&& started, Finished outcome) {
+  MpiCollectiveGroup& group = started.group ? groups_.at(*started.group) : all_;
+  const auto found = std::ranges::find(group.open, started.number, &MpiCollective::number);
+  if (found == group.open.end()) throw ReplayMismatch("it finishes a collective that it has not started");
   CollectiveResult result;
   Collective& what = found->what;
   if (what.kind != Collective::Kind::barrier) {
-    const MpiReduction::Ended members = ended_members(assembly, what);
-    MpiReduction reduction(stage_.options.training, std::move(what), told.agreed, members);
-    reduction.set_numbers(std::move(told.numbers));
+    const MpiReduction::Ended members = ended_members(group, what);
+    MpiReduction reduction(state_.options.training, std::move(what), outcome.agreed, members);
+    reduction.set_numbers(std::move(outcome.numbers));
     result = reduction.result();
   }
-  result.agreement = told.agreement;
-  assembly.open.erase(found);
+  result.agreement = outcome.agreement;
+  group.open.erase(found);
   return result;
 }
 
-void MpiCollectives::keep(StateArchive& archive) {
-  if (archive.reads() && stage_.ending >= MpiStage::Ending::of_collectives) {  // the program's are gone
+void MpiCollectives::serialise(StateArchive& archive) {
+  if (archive.reads() && state_.ending >= MpiRunState::Ending::of_collectives) {  // the program's are gone
     all_.open.clear();
     groups_.clear();
   }
-  keep(all_, archive);
+  serialise(all_, archive);
   std::uint64_t groups = groups_.size();
   archive(groups);
-  if (groups != groups_.size()) throw AnotherCourse("its workers have met in other groups");
-  for (auto& [members, assembly] : groups_) {
+  if (groups != groups_.size()) throw ReplayMismatch("its workers have met in other groups");
+  for (auto& [members, group] : groups_) {
     Members same = members;
     archive(same);
-    if (same != members) throw AnotherCourse("its workers have met in other groups");
-    keep(assembly, archive);
+    if (same != members) throw ReplayMismatch("its workers have met in other groups");
+    serialise(group, archive);
   }
 }
 
-void MpiCollectives::keep(MpiAssembly& assembly, StateArchive& archive) {
-  std::uint64_t open = assembly.open.size();
-  archive(assembly.started, open);
+void MpiCollectives::serialise(MpiCollectiveGroup& group, StateArchive& archive) {
+  std::uint64_t open = group.open.size();
+  archive(group.started, open);
   // The program has not started the last one of all.
-  if (archive.reads() && stage_.ending >= MpiStage::Ending::of_collectives) assembly.open.resize(open);
-  if (open != assembly.open.size()) throw AnotherCourse("it has other collectives under way");
-  for (MpiCollective& collective : assembly.open) keep(assembly, collective, archive);
+  if (archive.reads() && state_.ending >= MpiRunState::Ending::of_collectives) group.open.resize(open);
+  if (open != group.open.size()) throw ReplayMismatch("it has other collectives under way");
+  for (MpiCollective& collective : group.open) serialise(group, collective, archive);
 }
 
-void MpiCollectives::keep(const MpiAssembly& assembly, MpiCollective& collective, StateArchive& archive) {
+void MpiCollectives::serialise(const MpiCollectiveGroup& group, MpiCollective& collective, StateArchive& archive) {
   const std::int64_t number = collective.number;
   archive(collective.number, collective.own, collective.arrivals, collective.awaited, collective.is_complete,
           collective.blocks, collective.has_ended, collective.agreement, collective.row);
   const bool is_end = !collective.own.terms;
   if (archive.reads() && !is_end && collective.number != number)
-    throw AnotherCourse("it has other collectives under way");
+    throw ReplayMismatch("it has other collectives under way");
   bool has_values = collective.reduction.has_value();
   archive(has_values);
   if (!has_values) return;
   MpiReduction::Agreed agreed = archive.reads() ? MpiReduction::Agreed() : collective.reduction->agreed();
   archive(agreed);
   if (archive.reads()) {
-    const MpiReduction::Ended members = ended_members(assembly, collective.what);
-    collective.reduction.emplace(stage_.options.training, std::move(collective.what), agreed, members);
+    const MpiReduction::Ended members = ended_members(group, collective.what);
+    collective.reduction.emplace(state_.options.training, std::move(collective.what), agreed, members);
   }
-  collective.reduction->keep(archive);
+  collective.reduction->serialise(archive);
 }
 
 MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks,
@@ -519,7 +519,7 @@ MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& 
   }
 }
 
-void MpiReduction::keep(StateArchive& archive) {
+void MpiReduction::serialise(StateArchive& archive) {
   archive(values_, gathered_, words_, begins_, exact_, numbers_);
   if (archive.reads() && what_.kind == Kind::average && !training_.time_only()) add_slice();
 }
@@ -533,7 +533,7 @@ std::vector<MicroBatch> MpiReduction::carried() const {
 }
 
 void MpiReduction::write() {
-  const CourseLog::Away unnoted;  // this happens at times that no replay repeats, and nothing of it is kept
+  const CheckpointLog::Away unnoted;  // this happens at times that no replay repeats, and nothing of it is kept
   if (training_.time_only()) {
     Collective without_numbers{
         .kind = what_.kind, .packet = what_.packet, .policy = what_.policy, .slice = what_.slice};
@@ -570,7 +570,7 @@ void MpiReduction::write() {
       if (is_root_) training_.executor().wait(what_.packet.words->producer);
       values_ = is_root_ ? copy_of(what_.packet.words->value) : zeros_of(what_.packet.size);
       return add(values_.span());
-    case Kind::partial_all_reduce:  // goes by letters
+    case Kind::partial_all_reduce:  // goes by frames
     case Kind::all_gather:
     case Kind::barrier:
       return;

@@ -100,7 +100,7 @@ class MpiReduction {
     std::vector<Bytes> packets{};    // of each rank, where all are gathered
     MomentAges ages{};               // of the mean's moments
 
-    void keep(StateArchive& archive) { archive(micro_batches, wide, share, packets, ages); }
+    void serialise(StateArchive& archive) { archive(micro_batches, wide, share, packets, ages); }
   };
   // The members of a collective that has ended.
   struct Ended {
@@ -111,7 +111,7 @@ class MpiReduction {
   // `ranks` has the members, for collectives alone, in the same order on all of them. `number`: of this collective
   // among theirs, of which several may be under way.
   MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks, std::int64_t number);
-  // A collective that has ended before the checkpoint. Its values come with the log (CourseLog), or by `keep`.
+  // A collective that has ended before the checkpoint. Its values come with the log (CheckpointLog), or by `serialise`.
   MpiReduction(Training& training, Collective&& what, const Agreed& agreed, const Ended& members);
   ~MpiReduction();
   MpiReduction(const MpiReduction&) = delete;
@@ -133,7 +133,7 @@ class MpiReduction {
   CollectiveResult result();
 
   // Archives the values of a collective that has ended.
-  void keep(StateArchive& archive);
+  void serialise(StateArchive& archive);
 
  private:
   using Part = RingSums::Values;
@@ -186,7 +186,7 @@ struct MpiCollective {
   Arrival own{};
   std::vector<Arrival> arrivals{};  // by member; read once all are there
   MPI_Request gathering = MPI_REQUEST_NULL;
-  std::vector<Rank> awaited{};  // a group's members whose letters have not come
+  std::vector<Rank> awaited{};  // a group's members whose frames have not come
   bool is_complete = false;     // all have arrived
   bool blocks = false;          // all of them do nothing else until it has ended
   std::optional<MpiReduction> reduction{};
@@ -199,7 +199,7 @@ struct MpiCollective {
 };
 
 // Workers that have collectives among themselves: all, or a group.
-struct MpiAssembly {
+struct MpiCollectiveGroup {
   Members members;
   std::int64_t started = 0;
   // In the order in which they were started, which is the same on all members. MPI writes to them: they do not move.
@@ -213,8 +213,8 @@ struct MpiAssembly {
 // come to the same operations in the same order, that in which collectives are started.
 class MpiCollectives {
  public:
-  MpiCollectives(MpiStage& stage, MpiWaiting& waiting)
-      : stage_(stage), waiting_(waiting), all_{.members = {Rank{0}, stage.options.workers}} {}
+  MpiCollectives(MpiRunState& state, MpiWaiting& waiting)
+      : state_(state), waiting_(waiting), all_{.members = {Rank{0}, state.options.workers}} {}
 
   // See Cluster.
   StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place);
@@ -222,27 +222,27 @@ class MpiCollectives {
   // Both halves of Cluster::perform: it arrives, and `finish` waits.
   StartedCollective arrive(Collective&& what, bool blocks, const Contribution& contribution, const Place& place);
 
-  // Everything a program was told when it finished a collective; a replay makes the same result of it.
+  // Everything a program received when it finished a collective; a replay makes the same result of it.
   struct Finished {
     MpiReduction::Agreed agreed;
     std::vector<double> numbers;
     AgreedProgress agreement;
 
-    void keep(StateArchive& archive) { archive(agreed, numbers, agreement); }
+    void serialise(StateArchive& archive) { archive(agreed, numbers, agreement); }
   };
   const Finished& last_finished() const { return last_finished_; }
   StartedCollective started_before(Collective&& what, Step step);
-  CollectiveResult finished_before(StartedCollective&& started, Finished told);
+  CollectiveResult finished_before(StartedCollective&& started, Finished outcome);
 
   bool are_under_way() const {
-    return stage_.is_worker() && any_is([](const MpiCollective& collective) { return !collective.has_ended; });
+    return state_.is_worker() && any_is([](const MpiCollective& collective) { return !collective.has_ended; });
   }
   // Whether values are on their way, as fast as this rank lets MPI progress.
   bool are_moving() const { return any_is(&MpiCollective::is_moving); }
   // Moves on what can go on without its worker.
   void advance_all() {
     advance(all_);
-    for (auto& [members, assembly] : groups_) advance(assembly);
+    for (auto& [members, group] : groups_) advance(group);
   }
   // Call it while this rank stands still. Ends collectives that all members have come to, blocking ones too.
   void drive();
@@ -253,39 +253,39 @@ class MpiCollectives {
   void meet_at_the_end();
 
   // Archives open collectives, while the ranks stand still. Reading completes what `started_before` has put there.
-  void keep(StateArchive& archive);
+  void serialise(StateArchive& archive);
   // After reading: begins again the arrivals of collectives that not all have come to.
-  void go_on() {
+  void resume() {
     for (MpiCollective& collective : all_.open)
       if (!collective.is_complete) gather(collective);
   }
 
  private:
-  bool is_group(const MpiAssembly& assembly) const { return &assembly != &all_; }
-  MpiAssembly& assembly_of(const Collective& what);
+  bool is_group(const MpiCollectiveGroup& group) const { return &group != &all_; }
+  MpiCollectiveGroup& group_of(const Collective& what);
   template <typename Is>
   bool any_is(const Is& is) const {
     return std::ranges::any_of(all_.open, is) ||
            std::ranges::any_of(groups_, [&](const auto& group) { return std::ranges::any_of(group.second.open, is); });
   }
-  StartedCollective handle_of(const MpiAssembly& assembly, const MpiCollective& collective, Step step) const;
+  StartedCollective handle_of(const MpiCollectiveGroup& group, const MpiCollective& collective, Step step) const;
   Arrival arrival_at(const Collective& what, const Contribution& contribution, const Place& place);
   void stamp(Arrival& own, const Place& place);
-  void advance(MpiAssembly& assembly);
-  void drive(MpiAssembly& assembly);
-  void keep(MpiAssembly& assembly, StateArchive& archive);
-  void keep(const MpiAssembly& assembly, MpiCollective& collective, StateArchive& archive);
+  void advance(MpiCollectiveGroup& group);
+  void drive(MpiCollectiveGroup& group);
+  void serialise(MpiCollectiveGroup& group, StateArchive& archive);
+  void serialise(const MpiCollectiveGroup& group, MpiCollective& collective, StateArchive& archive);
   void gather(MpiCollective& collective);
-  MpiReduction::Ended ended_members(const MpiAssembly& assembly, const Collective& what) const;
-  void gather_letters(MpiAssembly& assembly, MpiCollective& collective);
-  void conclude_arrivals(MpiAssembly& assembly, MpiCollective& collective);
-  void end_collective(const MpiAssembly& assembly, MpiCollective& collective);
+  MpiReduction::Ended ended_members(const MpiCollectiveGroup& group, const Collective& what) const;
+  void gather_frames(MpiCollectiveGroup& group, MpiCollective& collective);
+  void conclude_arrivals(MpiCollectiveGroup& group, MpiCollective& collective);
+  void end_collective(const MpiCollectiveGroup& group, MpiCollective& collective);
   void fail_for_lost(const MpiCollective& collective) const;
 
-  MpiStage& stage_;
+  MpiRunState& state_;
   MpiWaiting& waiting_;
-  MpiAssembly all_;  // of the workers
-  std::map<Members, MpiAssembly> groups_;
+  MpiCollectiveGroup all_;  // of the workers
+  std::map<Members, MpiCollectiveGroup> groups_;
   Finished last_finished_;
 };
 

@@ -12,7 +12,7 @@ namespace syncopate {
 
 namespace {
 
-using News = MpiPost::News;
+using Announcement = MpiTransport::Announcement;
 
 // One tag per part: MPI keeps the order of messages between two ranks with one tag, so the n-th envelope of a sender
 // that announces a body belongs to its n-th body.
@@ -22,14 +22,14 @@ constexpr int body_tag = 2;
 // A model travels as parameters and normalisation buffers; the receiver keeps its own moments.
 constexpr AveragePolicy travels{.buffers = StatePolicy::average};
 
-// The beginning of a message's letter. Behind it stand the gradient's known micro-batches, then the numbers.
+// The beginning of a message's frame. Behind it stand the gradient's known micro-batches, then the numbers.
 struct Head {
   Step step{};
   std::int64_t micro_batches = 0;
   Duration compute_time{};
   std::int64_t kept = 0;
-  Time sent{};   // since the common start
-  Time heard{};  // when the sender had last taken a message from the receiver
+  Time sent{};        // since the common start
+  Time last_taken{};  // when the sender had last taken a message from the receiver
   Bytes bytes{};
   std::int64_t carried = 0;
   Bytes packet{};
@@ -42,33 +42,33 @@ struct Head {
 
 }  // namespace
 
-MpiPost::MpiPost(MPI_Comm communicator, int participants)
+MpiTransport::MpiTransport(MPI_Comm communicator, int participants)
     : communicator_(communicator), self_(rank_in(communicator)), participants_(participants) {
-  for (auto& ranks : said_) ranks.assign(participants, std::nullopt);
+  for (auto& ranks : announced_) ranks.assign(participants, std::nullopt);
   for (auto* const counts : {&sent_to_, &received_from_}) counts->assign(participants, 0);
 }
 
-void MpiPost::announce(News news, std::int64_t value) {
+void MpiTransport::announce(Announcement news, std::int64_t value) {
   const auto kind = static_cast<std::int32_t>(kinds + index(news));
   for (int rank = 0; rank < participants_; ++rank)
-    if (rank != self_.value) post(kind, Rank{rank}, bytes_of(value), nullptr);
+    if (rank != self_.value) transport(kind, Rank{rank}, bytes_of(value), nullptr);
 }
 
-void MpiPost::post(std::int32_t kind, Rank to, std::span<const std::byte> contents,
-                   std::shared_ptr<const FlatVector> body) {
-  ++letters_sent_;
+void MpiTransport::transport(std::int32_t kind, Rank to, std::span<const std::byte> contents,
+                             std::shared_ptr<const FlatVector> body) {
+  ++frames_sent_;
   ++sent_to_[to];
   const Header header{.kind = kind, .from = self_.value, .floats = body ? static_cast<std::int64_t>(body->size()) : 0};
-  Outgoing& letter = outbox_.emplace_back(Outgoing{.envelope = bytes_of(header), .body = std::move(body)});
-  append_bytes(letter.envelope, contents);
-  MPI_Isend(letter.envelope.data(), mpi_count(letter.envelope.size()), MPI_BYTE, to.value, envelope_tag, communicator_,
-            &letter.requests[0]);
+  Outgoing& frame = outbox_.emplace_back(Outgoing{.envelope = bytes_of(header), .body = std::move(body)});
+  append_bytes(frame.envelope, contents);
+  MPI_Isend(frame.envelope.data(), mpi_count(frame.envelope.size()), MPI_BYTE, to.value, envelope_tag, communicator_,
+            &frame.requests[0]);
   if (header.floats > 0)
-    MPI_Isend(letter.body->data(), mpi_count(letter.body->size()), MPI_FLOAT, to.value, body_tag, communicator_,
-              &letter.requests[1]);
+    MPI_Isend(frame.body->data(), mpi_count(frame.body->size()), MPI_FLOAT, to.value, body_tag, communicator_,
+              &frame.requests[1]);
 }
 
-void MpiPost::progress() {
+void MpiTransport::progress() {
   while (true) {
     int arrived = 0;
     MPI_Status status;
@@ -76,11 +76,11 @@ void MpiPost::progress() {
     if (!arrived) break;
     accept(status);
   }
-  outbox_.remove_if([](Outgoing& letter) { return are_done(letter.requests); });
+  outbox_.remove_if([](Outgoing& frame) { return are_done(frame.requests); });
 }
 
-void MpiPost::accept(const MPI_Status& status) {
-  ++letters_received_;
+void MpiTransport::accept(const MPI_Status& status) {
+  ++frames_received_;
   ++received_from_[Rank{status.MPI_SOURCE}];
   int size = 0;
   MPI_Get_count(&status, MPI_BYTE, &size);
@@ -89,173 +89,174 @@ void MpiPost::accept(const MPI_Status& status) {
   const auto header = read_bytes<Header>(envelope);
   const auto kind = static_cast<std::size_t>(header.kind);
   if (kind >= kinds) {
-    said_.at(kind - kinds)[Rank{header.from}] = read_bytes<std::int64_t>(std::span(envelope).subspan(sizeof(Header)));
+    announced_.at(kind - kinds)[Rank{header.from}] =
+        read_bytes<std::int64_t>(std::span(envelope).subspan(sizeof(Header)));
     return;
   }
   Incoming& incoming = inboxes_[kind].emplace_back();
-  incoming.letter.from = Rank{header.from};
-  incoming.letter.contents.assign(envelope.begin() + sizeof(Header), envelope.end());
+  incoming.frame.from = Rank{header.from};
+  incoming.frame.contents.assign(envelope.begin() + sizeof(Header), envelope.end());
   if (header.floats == 0) return;
-  FlatVector& body = incoming.letter.body = FlatVector(static_cast<std::size_t>(header.floats));
+  FlatVector& body = incoming.frame.body = FlatVector(static_cast<std::size_t>(header.floats));
   MPI_Irecv(body.data(), mpi_count(body.size()), MPI_FLOAT, header.from, body_tag, communicator_, &incoming.request);
 }
 
-std::optional<MpiPost::Letter> MpiPost::take(Kind kind, std::optional<Rank> from) {
+std::optional<MpiTransport::Frame> MpiTransport::take(Kind kind, std::optional<Rank> from) {
   auto& inbox = inboxes_[index(kind)];
-  const auto first = std::ranges::find_if(inbox, [&](const Incoming& i) { return !from || i.letter.from == *from; });
+  const auto first = std::ranges::find_if(inbox, [&](const Incoming& i) { return !from || i.frame.from == *from; });
   if (first == inbox.end() || !is_done(first->request)) return std::nullopt;
-  Letter letter = std::move(first->letter);
+  Frame frame = std::move(first->frame);
   inbox.erase(first);
-  return letter;
+  return frame;
 }
 
-bool MpiPost::is_arriving(Kind kind, std::optional<Rank> from) const {
+bool MpiTransport::is_arriving(Kind kind, std::optional<Rank> from) const {
   const auto& inbox = inboxes_[index(kind)];
-  return std::ranges::any_of(inbox, [&](const Incoming& i) { return !from || i.letter.from == *from; });
+  return std::ranges::any_of(inbox, [&](const Incoming& i) { return !from || i.frame.from == *from; });
 }
 
-void MpiPost::keep(StateArchive& archive) {
+void MpiTransport::serialise(StateArchive& archive) {
   for (auto& inbox : inboxes_) {
-    std::uint64_t letters = inbox.size();
-    archive(letters);
+    std::uint64_t frames = inbox.size();
+    archive(frames);
     if (archive.reads()) inbox.clear();
-    for (std::uint64_t i = 0; i < letters; ++i) {
-      Letter& letter = archive.reads() ? inbox.emplace_back().letter : inbox[i].letter;
-      archive(letter.from, letter.contents, letter.body);
+    for (std::uint64_t i = 0; i < frames; ++i) {
+      Frame& frame = archive.reads() ? inbox.emplace_back().frame : inbox[i].frame;
+      archive(frame.from, frame.contents, frame.body);
     }
   }
-  for (auto& ranks : said_) archive(ranks);
+  for (auto& ranks : announced_) archive(ranks);
 }
 
-bool MpiPost::has_nothing_half_way() {
+bool MpiTransport::has_nothing_half_way() {
   return outbox_.empty() && std::ranges::all_of(inboxes_, [](auto& inbox) {
            return std::ranges::all_of(inbox, [](Incoming& incoming) { return is_done(incoming.request); });
          });
 }
 
-MpiMail::MpiMail(MpiStage& stage, MpiWaiting& waiting)
-    : stage_(stage),
+MpiMessages::MpiMessages(MpiRunState& state, MpiWaiting& waiting)
+    : state_(state),
       waiting_(waiting),
-      training_(stage.options.training),
-      bytes_received_(stage.participants(), Bytes{0}),
-      heard_(stage.participants(), start_time) {}
+      training_(state.options.training),
+      bytes_received_(state.participants(), Bytes{0}),
+      last_taken_(state.participants(), start_time) {}
 
-Bytes MpiMail::counted_bytes() const { return stage_.sent_bytes - bytes_to_servers_ + bytes_from_workers_; }
+Bytes MpiMessages::counted_bytes() const { return state_.sent_bytes - bytes_to_servers_ + bytes_from_workers_; }
 
-Bytes MpiMail::bytes_to_and_fro() const {
-  return std::accumulate(bytes_received_.begin(), bytes_received_.end(), stage_.sent_bytes);
+Bytes MpiMessages::bytes_to_and_fro() const {
+  return std::accumulate(bytes_received_.begin(), bytes_received_.end(), state_.sent_bytes);
 }
 
 // A program sees that another has left once nothing more can be received from there.
-bool MpiMail::has_left(Rank other) const {
-  return stage_.has_ended(other) && !stage_.post.is_arriving(MpiPost::Kind::message, other);
+bool MpiMessages::has_left(Rank other) const {
+  return state_.has_ended(other) && !state_.transport.is_arriving(MpiTransport::Kind::message, other);
 }
 
-int MpiMail::gone(Ranks ranks) const {
+int MpiMessages::gone(Ranks ranks) const {
   int gone = 0;
   for (const Rank rank : ranks) gone += has_left(rank);
   return gone;
 }
 
-int MpiMail::workers_left() {
+int MpiMessages::workers_left() {
   waiting_.progress();
-  gone_told_ = gone(stage_.told_of());
-  const Servers servers = stage_.options.servers;
-  const int workers = stage_.options.workers;
-  return servers.number_served_by(stage_.self, workers) - gone(servers.served_by(stage_.self, workers));
+  reported_gone_ = gone(state_.notified_of());
+  const Servers servers = state_.options.servers;
+  const int workers = state_.options.workers;
+  return servers.number_served_by(state_.self, workers) - gone(servers.served_by(state_.self, workers));
 }
 
 // The bytes that this rank knows to have been sent, without what the receiver tells or has sent itself. A worker adds
 // what it has got from other servers; a region's server tells the global one of its workers.
-Bytes MpiMail::known_bytes(Rank receiver) const {
-  Bytes known = stage_.sent_bytes;
-  for (const Rank server : stage_.servers())
-    if (stage_.is_worker() && server != receiver) known += bytes_received_[server];
-  const int workers = stage_.options.workers;
-  const Servers servers = stage_.options.servers;
-  if (stage_.is_server() && receiver != stage_.self && receiver == servers.server_of(stage_.self, workers))
-    for (const Rank worker : servers.served_by(stage_.self, workers)) known += stage_.bytes_told[worker];
+Bytes MpiMessages::known_bytes(Rank receiver) const {
+  Bytes known = state_.sent_bytes;
+  for (const Rank server : state_.servers())
+    if (state_.is_worker() && server != receiver) known += bytes_received_[server];
+  const int workers = state_.options.workers;
+  const Servers servers = state_.options.servers;
+  if (state_.is_server() && receiver != state_.self && receiver == servers.server_of(state_.self, workers))
+    for (const Rank worker : servers.served_by(state_.self, workers)) known += state_.bytes_reported[worker];
   return known;
 }
 
-void MpiMail::send(Rank to, Message&& message) {
-  if (to.value < 0 || to.value >= stage_.participants())
+void MpiMessages::send(Rank to, Message&& message) {
+  if (to.value < 0 || to.value >= state_.participants())
     throw RunFailure(
-        fmt::format("a message to rank {}, but there are ranks 0 to {}", to.value, stage_.participants() - 1));
-  stage_.clock.book(Activity::compute);
+        fmt::format("a message to rank {}, but there are ranks 0 to {}", to.value, state_.participants() - 1));
+  state_.clock.book(Activity::compute);
   waiting_.progress();
-  message.from = stage_.self;
+  message.from = state_.self;
   const Bytes bytes = message_bytes(message, training_.parameter_bytes());
-  stage_.sent_bytes += bytes;
-  if (stage_.is_worker() && to.value >= stage_.options.workers)
+  state_.sent_bytes += bytes;
+  if (state_.is_worker() && to.value >= state_.options.workers)
     bytes_to_servers_ += bytes;
   else
-    ++messages_;
+    ++count_;
   // A message to somebody who has ended is not sent, but counts.
-  if (to == stage_.self || !stage_.post.has_announced(News::ended, to)) {
+  if (to == state_.self || !state_.transport.has_announced(Announcement::ended, to)) {
     std::vector<std::byte> contents = contents_of(to, message);
-    stage_.post.send(MpiPost::Kind::message, to, std::move(contents), body_of(message));
+    state_.transport.send(MpiTransport::Kind::message, to, std::move(contents), body_of(message));
   }
-  stage_.clock.book(Activity::communicate, {"send"});
+  state_.clock.book(Activity::communicate, {"send"});
 }
 
 // Workers of a method with servers hear from nobody else once these have ended; servers only answer, but to each other.
-bool MpiMail::nobody_can_send(std::optional<Rank> from) const {
-  if (stage_.post.is_arriving(MpiPost::Kind::message, from)) return false;
-  if (stage_.servers_are_gone()) return true;
-  if (from) return *from != stage_.self && stage_.post.has_announced(News::ended, *from);
-  const int participants = stage_.participants();
-  if (stage_.is_server()) return gone(stage_.told_of()) == stage_.number_told_of();
-  return stage_.post.count_announced(News::ended, 0, participants) == participants - 1;
+bool MpiMessages::nobody_can_send(std::optional<Rank> from) const {
+  if (state_.transport.is_arriving(MpiTransport::Kind::message, from)) return false;
+  if (state_.servers_are_gone()) return true;
+  if (from) return *from != state_.self && state_.transport.has_announced(Announcement::ended, *from);
+  const int participants = state_.participants();
+  if (state_.is_server()) return gone(state_.notified_of()) == state_.number_notified();
+  return state_.transport.count_announced(Announcement::ended, 0, participants) == participants - 1;
 }
 
 // Books communication until the sender has taken this rank's messages, waiting until it has sent its own, then
 // communication.
-ReceivedMessage MpiMail::receive(std::optional<Rank> from, Time until, const Place& place) {
-  stage_.clock.enter();
+ReceivedMessage MpiMessages::receive(std::optional<Rank> from, Time until, const Place& place) {
+  state_.clock.enter();
   std::optional<Delivery> delivery;
   waiting_.wait(
       {.place = &place, .from = from},
       [&] {
-        if (auto letter = stage_.post.take(MpiPost::Kind::message, from)) {
-          const bool has_values = !letter->body.empty();
-          delivery = open({letter->from, std::move(letter->contents), has_values}, std::move(letter->body));
+        if (auto frame = state_.transport.take(MpiTransport::Kind::message, from)) {
+          const bool has_values = !frame->body.empty();
+          delivery = open({frame->from, std::move(frame->contents), has_values}, std::move(frame->body));
         }
-        if (delivery || stage_.now() >= until) return true;
-        const bool has_news = stage_.is_server() && gone(stage_.told_of()) > gone_told_;
-        return nobody_can_send(from) || (has_news && !stage_.post.is_arriving(MpiPost::Kind::message, from));
+        if (delivery || state_.now() >= until) return true;
+        const bool has_news = state_.is_server() && gone(state_.notified_of()) > reported_gone_;
+        return nobody_can_send(from) || (has_news && !state_.transport.is_arriving(MpiTransport::Kind::message, from));
       },
       until);
   if (!delivery) {
-    gone_told_ = gone(stage_.told_of());
-    stage_.clock.book(Activity::wait, {"receive"});
+    reported_gone_ = gone(state_.notified_of());
+    state_.clock.book(Activity::wait, {"receive"});
     return nullptr;
   }
-  const Time sent = std::min(delivery->sent, stage_.now());
-  stage_.clock.book_until(Activity::communicate, std::min(delivery->heard, sent), {"receive"});
-  stage_.clock.book_until(Activity::wait, sent, {"receive"});
-  stage_.clock.book(Activity::communicate, {"receive"});
-  stage_.clock.meet();
+  const Time sent = std::min(delivery->sent, state_.now());
+  state_.clock.book_until(Activity::communicate, std::min(delivery->last_taken, sent), {"receive"});
+  state_.clock.book_until(Activity::wait, sent, {"receive"});
+  state_.clock.book(Activity::communicate, {"receive"});
+  state_.clock.meet();
   const Message& message = delivery->message;
   const Rank sender = message.from;
-  heard_[sender] = stage_.now();
-  stage_.bytes_told[sender] = delivery->bytes;
+  last_taken_[sender] = state_.now();
+  state_.bytes_reported[sender] = delivery->bytes;
   const Bytes bytes = message_bytes(message, training_.parameter_bytes());
-  if (message.from.value >= stage_.options.workers) {
+  if (message.from.value >= state_.options.workers) {
     bytes_received_[sender] += bytes;
-  } else if (stage_.is_server()) {
+  } else if (state_.is_server()) {
     bytes_from_workers_ += bytes;
-    ++messages_;
+    ++count_;
   }
-  last_slip_ = std::move(delivery->slip);
+  last_header_ = std::move(delivery->header);
   return ReceivedMessage(new Message(std::move(delivery->message)));
 }
 
-ValueLayout MpiMail::layout_of(bool wide) const {
+ValueLayout MpiMessages::layout_of(bool wide) const {
   return {.parameters = training_.objective().parameters(), .buffers = training_.objective().buffers(), .wide = wide};
 }
 
-std::shared_ptr<const FlatVector> MpiMail::body_of(const Message& message) {
+std::shared_ptr<const FlatVector> MpiMessages::body_of(const Message& message) {
   if (!message.has_values()) return nullptr;
   if (training_.time_only()) {
     const Bytes bytes = message_bytes(message, training_.parameter_bytes());
@@ -269,7 +270,7 @@ std::shared_ptr<const FlatVector> MpiMail::body_of(const Message& message) {
   if (message.has_model() && message.model->id == last_model_id_ && message.slice == last_slice_) return last_body_;
   const bool wide = !message.has_model() && message.gradient.wide();
   const ValueLayout layout = layout_of(wide);
-  const CourseLog::Away unnoted;  // nothing of it is kept
+  const CheckpointLog::Away unnoted;  // nothing of it is kept
   FlatVector whole(layout.size());
   if (message.has_model())
     training_.write_averaged(message.model, travels, whole.data());
@@ -283,7 +284,7 @@ std::shared_ptr<const FlatVector> MpiMail::body_of(const Message& message) {
   return last_body_ = std::move(body);
 }
 
-std::vector<std::byte> MpiMail::contents_of(Rank to, const Message& message) const {
+std::vector<std::byte> MpiMessages::contents_of(Rank to, const Message& message) const {
   if (message.has_model() && !message.gradient.terms().empty())
     throw RunFailure("a message carries a gradient or a model, not both");
   const std::vector<MicroBatch> carried =
@@ -292,8 +293,8 @@ std::vector<std::byte> MpiMail::contents_of(Rank to, const Message& message) con
                                                   .micro_batches = message.gradient.micro_batches(),
                                                   .compute_time = message.gradient.compute_time(),
                                                   .kept = message.kept,
-                                                  .sent = stage_.clock.booked(),
-                                                  .heard = heard_[to],
+                                                  .sent = state_.clock.booked(),
+                                                  .last_taken = last_taken_[to],
                                                   .bytes = known_bytes(to),
                                                   .carried = std::ssize(carried),
                                                   .packet = message.is_packed ? message.packet().size : Bytes{},
@@ -307,16 +308,16 @@ std::vector<std::byte> MpiMail::contents_of(Rank to, const Message& message) con
   return contents;
 }
 
-MpiMail::Delivery MpiMail::open(Slip&& slip, FlatVector&& values) const {
-  const auto head = read_bytes<Head>(slip.contents);
-  const auto after_head = std::span<const std::byte>(slip.contents).subspan(sizeof(Head));
+MpiMessages::Delivery MpiMessages::open(MessageHeader&& header, FlatVector&& values) const {
+  const auto head = read_bytes<Head>(header.contents);
+  const auto after_head = std::span<const std::byte>(header.contents).subspan(sizeof(Head));
   const auto carried_bytes = static_cast<std::size_t>(head.carried) * sizeof(MicroBatch);
   const auto carried = [&] { return read_all<MicroBatch>(after_head.first(carried_bytes)); };
   Message message{.step = head.step,
                   .kind = head.kind,
                   .is_packed = head.is_packed,
                   .answers = head.answers,
-                  .from = slip.from,
+                  .from = header.from,
                   .numbers = read_all<double>(after_head.subspan(carried_bytes)),
                   .kept = head.kept,
                   .slice = head.slice};
@@ -330,7 +331,7 @@ MpiMail::Delivery MpiMail::open(Slip&& slip, FlatVector&& values) const {
       packet->parameters->value = std::move(values);
     }
     message.model = std::move(packet);
-  } else if (slip.has_values && !training_.time_only()) {
+  } else if (header.has_values && !training_.time_only()) {
     const bool wide = head.wide && !message.has_model();
     const bool is_whole = head.slice.count == 1 || values.empty();
     FlatVector whole = is_whole ? std::move(values) : spread(values, layout_of(wide), head.slice);
@@ -341,7 +342,7 @@ MpiMail::Delivery MpiMail::open(Slip&& slip, FlatVector&& values) const {
           training_.gradient_from(std::move(whole), head.micro_batches, head.compute_time, wide, carried());
   }
   if (head.wide) message.gradient.use_double_precision();
-  return {std::move(message), head.sent, head.heard, head.bytes, std::move(slip)};
+  return {std::move(message), head.sent, head.last_taken, head.bytes, std::move(header)};
 }
 
 }  // namespace syncopate

@@ -1,4 +1,4 @@
-// Messages between MPI ranks: letters, and the messages of a method as letters.
+// Messages between MPI ranks: frames, and the messages of a method as frames.
 #pragma once
 
 #include <mpi.h>
@@ -24,76 +24,76 @@
 
 namespace syncopate {
 
-class MpiStage;
+class MpiRunState;
 class MpiWaiting;
 struct ValueLayout;
 
-// Letters between ranks: non-blocking sends whose buffers live until MPI has taken them, and one inbox per kind in
-// order of arrival. A letter is a few bytes of contents and, if it carries values, one flat body. All letters of one
+// Frames between ranks: non-blocking sends whose buffers live until MPI has taken them, and one inbox per kind in
+// order of arrival. A frame is a few bytes of contents and, if it carries values, one flat body. All frames of one
 // sender, announcements too, arrive in the order in which it sent them.
-class MpiPost {
+class MpiTransport {
  public:
   enum class Kind : std::int32_t { message, arrival, partial_arrival, partial_result };
   // A participant tells all others each of these once.
-  enum class News : std::int32_t {
+  enum class Announcement : std::int32_t {
     ended,   // its program has
     lost,    // it is in a micro-batch that never ends
     closed,  // it sends nothing any more
   };
-  struct Letter {
+  struct Frame {
     Rank from{};
     std::vector<std::byte> contents;
     FlatVector body;
   };
 
-  // `communicator` belongs to the post alone. Participants are ranks 0 .. participants-1 of it.
-  MpiPost(MPI_Comm communicator, int participants);
-  MpiPost(const MpiPost&) = delete;
-  MpiPost& operator=(const MpiPost&) = delete;
+  // `communicator` belongs to the transport alone. Participants are ranks 0 .. participants-1 of it.
+  MpiTransport(MPI_Comm communicator, int participants);
+  MpiTransport(const MpiTransport&) = delete;
+  MpiTransport& operator=(const MpiTransport&) = delete;
 
   // Start a send and return.
   void send(Kind kind, Rank to, std::vector<std::byte> contents, std::shared_ptr<const FlatVector> body = nullptr) {
-    post(static_cast<std::int32_t>(kind), to, contents, std::move(body));
+    transport(static_cast<std::int32_t>(kind), to, contents, std::move(body));
   }
-  void announce(News news, std::int64_t value = 0);
+  void announce(Announcement news, std::int64_t value = 0);
 
-  // Lets MPI work: takes in what has arrived and releases what has been sent. Cheap; call it whenever this rank waits.
+  // Lets MPI work: receives what has arrived and releases what has been sent. Cheap; call it whenever this rank waits.
   void progress();
 
-  // The first letter of its kind, of `from` alone if that is given, once it is complete.
-  std::optional<Letter> take(Kind kind, std::optional<Rank> from = {});
+  // The first frame of its kind, of `from` alone if that is given, once it is complete.
+  std::optional<Frame> take(Kind kind, std::optional<Rank> from = {});
   // Whether take would give something now.
   bool has_first(Kind kind) {
     auto& inbox = inboxes_[index(kind)];
     return !inbox.empty() && is_done(inbox.front().request);
   }
-  // Whether a letter has arrived, even partly.
+  // Whether a frame has arrived, even partly.
   bool is_arriving(Kind kind, std::optional<Rank> from = {}) const;
 
-  // The value that came with it; nothing if there was no such news. A rank hears nothing of itself.
-  std::optional<std::int64_t> announced(News news, Rank rank) const { return said_[index(news)][rank]; }
-  bool has_announced(News news, Rank rank) const { return announced(news, rank).has_value(); }
+  // The value that came with it; nothing if there was no such announcement. A rank hears nothing from itself.
+  std::optional<std::int64_t> announced(Announcement news, Rank rank) const { return announced_[index(news)][rank]; }
+  bool has_announced(Announcement news, Rank rank) const { return announced(news, rank).has_value(); }
   // Counts the ranks from `begin` to before `end`.
-  int count_announced(News news, int begin, int end) const {
-    const auto& ranks = said_[index(news)];
+  int count_announced(Announcement news, int begin, int end) const {
+    const auto& ranks = announced_[index(news)];
     return static_cast<int>(
-        std::count_if(ranks.begin() + begin, ranks.begin() + end, [](const auto& said) { return said.has_value(); }));
+        std::count_if(ranks.begin() + begin, ranks.begin() + end, [](const auto& value) { return value.has_value(); }));
   }
 
   bool nothing_under_way() const {
     return outbox_.empty() && std::ranges::all_of(inboxes_, [](const auto& inbox) { return inbox.empty(); });
   }
-  // Whether no letter is half sent or half received here.
+  // Whether no frame is half sent or half received here.
   bool has_nothing_half_way();
   bool sending() const { return !outbox_.empty(); }
-  // Letters so far, announcements too.
-  std::int64_t letters_sent() const { return letters_sent_; }
-  std::int64_t letters_received() const { return letters_received_; }
+  // Frames so far, announcements too.
+  std::int64_t frames_sent() const { return frames_sent_; }
+  std::int64_t frames_received() const { return frames_received_; }
   const ByRank<std::int64_t>& sent_to() const { return sent_to_; }
   const ByRank<std::int64_t>& received_from() const { return received_from_; }
 
   // Archives what has come and is not taken yet; nothing is half way. After reading, counts begin at zero on all ranks.
-  void keep(StateArchive& archive);
+  void serialise(StateArchive& archive);
 
  private:
   static constexpr std::size_t kinds = 4;
@@ -108,7 +108,7 @@ class MpiPost {
     std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
   };
   struct Incoming {
-    Letter letter;
+    Frame frame;
     MPI_Request request = MPI_REQUEST_NULL;
   };
 
@@ -116,22 +116,23 @@ class MpiPost {
   static std::size_t index(T value) {
     return static_cast<std::size_t>(value);
   }
-  void post(std::int32_t kind, Rank to, std::span<const std::byte> contents, std::shared_ptr<const FlatVector> body);
+  void transport(std::int32_t kind, Rank to, std::span<const std::byte> contents,
+                 std::shared_ptr<const FlatVector> body);
   void accept(const MPI_Status& status);
 
   MPI_Comm communicator_;
   Rank self_;
   int participants_;
-  std::int64_t letters_sent_ = 0;
-  std::int64_t letters_received_ = 0;
+  std::int64_t frames_sent_ = 0;
+  std::int64_t frames_received_ = 0;
   ByRank<std::int64_t> sent_to_;
   ByRank<std::int64_t> received_from_;
   std::list<Outgoing> outbox_;
   std::array<std::deque<Incoming>, kinds> inboxes_;
-  std::array<ByRank<std::optional<std::int64_t>>, 3> said_;  // by news
+  std::array<ByRank<std::optional<std::int64_t>>, 3> announced_;  // by announcement
 };
 
-// Contents of a letter: a value, and the values that follow it.
+// Contents of a frame: a value, and the values that follow it.
 template <typename T>
 void append_bytes(std::vector<std::byte>& bytes, std::span<const T> values) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -162,39 +163,39 @@ std::vector<T> read_all(std::span<const std::byte> bytes) {
   return values;
 }
 
-// Messages of an MPI rank, who can still send any, and how they count. The letter's body is the gradient or model.
-class MpiMail {
+// Messages of an MPI rank, who can still send any, and how they count. The frame's body is the gradient or model.
+class MpiMessages {
  public:
-  MpiMail(MpiStage& stage, MpiWaiting& waiting);
+  MpiMessages(MpiRunState& state, MpiWaiting& waiting);
 
-  // A letter without its values.
-  struct Slip {
+  // A frame without its values.
+  struct MessageHeader {
     Rank from{};
     std::vector<std::byte> contents;
     bool has_values = false;
 
-    void keep(StateArchive& archive) { archive(from, contents, has_values); }
+    void serialise(StateArchive& archive) { archive(from, contents, has_values); }
   };
 
   // See Cluster. Sending evaluates gradients and copies models, so that the caller may go on.
   void send(Rank to, Message&& message);
   ReceivedMessage receive(std::optional<Rank> from, Time until, const Place& place);
-  // The slip of the last message received, unless there was none; and its message, in another process.
-  const Slip& last_slip() const { return last_slip_; }
-  ReceivedMessage received_before(Slip&& slip) {
-    return ReceivedMessage(new Message(open(std::move(slip), {}).message));
+  // The header of the last message received, unless there was none; and its message, in another process.
+  const MessageHeader& last_header() const { return last_header_; }
+  ReceivedMessage received_before(MessageHeader&& header) {
+    return ReceivedMessage(new Message(open(std::move(header), {}).message));
   }
   int workers_left();
   bool has_left(Rank other) const;
 
   bool nobody_can_send(std::optional<Rank> from) const;
 
-  void keep(StateArchive& archive) {
-    archive(bytes_received_, heard_, bytes_to_servers_, bytes_from_workers_, messages_, gone_told_);
+  void serialise(StateArchive& archive) {
+    archive(bytes_received_, last_taken_, bytes_to_servers_, bytes_from_workers_, count_, reported_gone_);
   }
 
   // Messages count where the simulated cluster counts them: those to a server once it has taken them, others when sent.
-  std::int64_t messages() const { return messages_; }
+  std::int64_t count() const { return count_; }
   Bytes counted_bytes() const;
   // Sent by this worker, and to it by servers.
   Bytes bytes_to_and_fro() const;
@@ -203,9 +204,9 @@ class MpiMail {
   struct Delivery {
     Message message;
     Time sent;
-    Time heard;   // when the sender had last taken a message from here
-    Bytes bytes;  // sent so far, as the sender knows it
-    Slip slip;
+    Time last_taken;  // when the sender had last taken a message from here
+    Bytes bytes;      // sent so far, as the sender knows it
+    MessageHeader header;
   };
 
   int gone(Ranks ranks) const;
@@ -213,19 +214,19 @@ class MpiMail {
   std::vector<std::byte> contents_of(Rank to, const Message& message) const;
   ValueLayout layout_of(bool wide) const;
   std::shared_ptr<const FlatVector> body_of(const Message& message);
-  // The message of a letter with these values. A replayed one (MpiCourse) has none.
-  Delivery open(Slip&& slip, FlatVector&& values) const;
+  // The message of a frame with these values. A replayed one (MpiReplayLog) has none.
+  Delivery open(MessageHeader&& header, FlatVector&& values) const;
 
-  MpiStage& stage_;
+  MpiRunState& state_;
   MpiWaiting& waiting_;
   Training& training_;
   ByRank<Bytes> bytes_received_;  // from each server
-  ByRank<Time> heard_;            // when the last message of each was taken
+  ByRank<Time> last_taken_;       // when the last message of each was taken
   Bytes bytes_to_servers_{};      // of what this rank has sent: as a worker
   Bytes bytes_from_workers_{};    // taken as a server
-  std::int64_t messages_ = 0;
-  int gone_told_ = 0;  // a server: of those that have ended
-  Slip last_slip_;
+  std::int64_t count_ = 0;
+  int reported_gone_ = 0;  // a server: of those that have ended
+  MessageHeader last_header_;
   // A server sends one model to many workers: its body is written once.
   std::uint64_t last_model_id_ = 0;
   Slice last_slice_;

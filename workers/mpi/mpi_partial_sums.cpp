@@ -10,44 +10,44 @@ namespace syncopate {
 
 namespace {
 
-using Kind = MpiPost::Kind;
-using News = MpiPost::News;
+using FrameKind = MpiTransport::Kind;
+using Announcement = MpiTransport::Announcement;
 
 int count(const ByRank<char>& flags) { return static_cast<int>(std::ranges::count(flags, 1)); }
 
 }  // namespace
 
-MpiPartialSums::MpiPartialSums(MpiStage& stage, MpiWaiting& waiting)
-    : stage_(stage),
+MpiPartialSums::MpiPartialSums(MpiRunState& state, MpiWaiting& waiting)
+    : state_(state),
       waiting_(waiting),
-      arrived_(stage.is_coordinator() ? arrivals_of(stage.options.record) : nullptr, start_time) {
-  if (!stage.is_coordinator()) return;
-  const Training& training = stage.options.training;
+      arrived_(state.is_coordinator() ? arrivals_of(state.options.record) : nullptr, start_time) {
+  if (!state.is_coordinator()) return;
+  const Training& training = state.options.training;
   ValueLayout layout;
   if (!training.time_only())
     layout = {.parameters = training.objective().parameters(), .buffers = training.objective().buffers()};
-  rounds_.emplace(stage.options.workers, layout);
+  rounds_.emplace(state.options.workers, layout);
 }
 
 StartedCollective MpiPartialSums::begin(Collective&& what, const Contribution& contribution) {
-  if (!stage_.is_worker()) throw RunFailure("a server cannot take part in a partial all-reduce");
+  if (!state_.is_worker()) throw RunFailure("a server cannot take part in a partial all-reduce");
   if (own_)
     throw RunFailure(
-        fmt::format("worker {} starts a partial all-reduce before it has finished the one before", stage_.self.value));
-  stage_.clock.book(Activity::compute);
-  stage_.has_partial_sums = true;
+        fmt::format("worker {} starts a partial all-reduce before it has finished the one before", state_.self.value));
+  state_.clock.book(Activity::compute);
+  state_.has_partial_sums = true;
   waiting_.progress();
   const Gradient& gradient = what.gradient;
   own_ = {.knows_it_is_late = !results_.empty(), .late = what.late, .compute_time = gradient.compute_time()};
-  Training& training = stage_.options.training;
+  Training& training = state_.options.training;
   FlatVector values;
   if (gradient.micro_batches() > 0 && !(own_->knows_it_is_late && what.late == LateGradient::drop)) {
     values = training.time_only() ? zeros_of(training.parameter_bytes())
                                   : FlatVector(training.gradient_size(gradient.wide()));
-    const CourseLog::Away unnoted;  // nothing of it is kept
+    const CheckpointLog::Away unnoted;  // nothing of it is kept
     training.write_values(gradient, values.data());
   }
-  arrive({.worker = stage_.self,
+  arrive({.worker = state_.self,
           .round = next_round_,
           .activation = what.activation,
           .late = what.late,
@@ -62,21 +62,21 @@ StartedCollective MpiPartialSums::begin(Collective&& what, const Contribution& c
 
 // The result of the round says whether this worker came to it in time. If not, later results may be there too.
 CollectiveResult MpiPartialSums::wait_for_result(const Place& place) {
-  stage_.clock.enter_unbooked();
+  state_.clock.enter_unbooked();
   waiting_.wait({.place = &place}, [&] { return !results_.empty(); });
   const Started own = *std::exchange(own_, std::nullopt);
   if (!own.knows_it_is_late)
-    stage_.clock.book_until(Activity::wait, std::min(results_.front().of.told.agreement.time, stage_.now()),
+    state_.clock.book_until(Activity::wait, std::min(results_.front().of.outcome.agreement.time, state_.now()),
                             {place.operation});
-  stage_.clock.book(Activity::communicate, {place.operation});
+  state_.clock.book(Activity::communicate, {place.operation});
   const bool in_time = results_.front().of.in_time;
-  if (own.late == LateGradient::drop && !in_time) stage_.clock.book().lose(own.compute_time);
-  if (!own.knows_it_is_late) stage_.clock.meet();
+  if (own.late == LateGradient::drop && !in_time) state_.clock.book().lose(own.compute_time);
+  if (!own.knows_it_is_late) state_.clock.meet();
   CollectiveResult result;
-  last_told_.clear();
+  last_outcome_.clear();
   for (std::size_t count = in_time ? 1 : results_.size(); count > 0; --count) {
-    last_told_.push_back(results_.front().of.told);
-    result.sums.push_back(sum_of(last_told_.back(), std::move(results_.front().sum)));
+    last_outcome_.push_back(results_.front().of.outcome);
+    result.sums.push_back(sum_of(last_outcome_.back(), std::move(results_.front().sum)));
     results_.pop_front();
   }
   next_round_ += std::ssize(result.sums);
@@ -84,106 +84,108 @@ CollectiveResult MpiPartialSums::wait_for_result(const Place& place) {
   return result;
 }
 
-CollectiveResult MpiPartialSums::finished_before(const std::vector<Told>& told) const {
+CollectiveResult MpiPartialSums::finished_before(const std::vector<PartialOutcome>& outcome) const {
   CollectiveResult result;
-  for (const Told& one : told) result.sums.push_back(sum_of(one, {}));
+  for (const PartialOutcome& one : outcome) result.sums.push_back(sum_of(one, {}));
   result.agreement = result.sums.back().agreement;
   return result;
 }
 
-PartialSum MpiPartialSums::sum_of(const Told& told, FlatVector values) const {
+PartialSum MpiPartialSums::sum_of(const PartialOutcome& outcome, FlatVector values) const {
   Gradient gradient;
-  if (told.micro_batches > 0)
-    gradient = stage_.options.training.gradient_from(std::move(values), told.micro_batches, {}, told.wide);
-  if (told.wide) gradient.use_double_precision();
+  if (outcome.micro_batches > 0)
+    gradient = state_.options.training.gradient_from(std::move(values), outcome.micro_batches, {}, outcome.wide);
+  if (outcome.wide) gradient.use_double_precision();
   gradient.mark_reduced();
   return {.sum = std::move(gradient),
-          .contributors = told.contributors,
-          .arrived = told.arrived,
-          .agreement = told.agreement};
+          .contributors = outcome.contributors,
+          .arrived = outcome.arrived,
+          .agreement = outcome.agreement};
 }
 
-void MpiPartialSums::keep(StateArchive& archive) {
+void MpiPartialSums::serialise(StateArchive& archive) {
   if (rounds_) archive(*rounds_);
   archive(rounds_began_, own_, next_round_, results_);
   if (!archive.reads() || arrived_.begun() == 0) return;
-  arrived_ = NumberedRounds(arrivals_of(stage_.options.record), start_time);
+  arrived_ = NumberedRounds(arrivals_of(state_.options.record), start_time);
   for (const Time began : rounds_began_) arrived_.begin_next(began);
 }
 
 void MpiPartialSums::arrive(const PartialArrival& arrival, FlatVector values, std::span<const MicroBatch> carried) {
-  if (stage_.is_coordinator()) {
-    if (stage_.options.training.time_only()) values = {};
-    arrived_.arrive(arrival.round, arrival.worker, stage_.now());
+  if (state_.is_coordinator()) {
+    if (state_.options.training.time_only()) values = {};
+    arrived_.arrive(arrival.round, arrival.worker, state_.now());
     rounds_->arrive(arrival, std::move(values), carried);
     conclude_rounds();
     return;
   }
   auto body = values.empty() ? nullptr : std::make_shared<const FlatVector>(std::move(values));
   auto contents = bytes_of(arrival);
-  append_bytes<Bytes>(contents, {&stage_.sent_bytes, 1});
+  append_bytes<Bytes>(contents, {&state_.sent_bytes, 1});
   append_bytes<MicroBatch>(contents, carried);
-  stage_.post.send(Kind::partial_arrival, Rank{0}, std::move(contents), std::move(body));
+  state_.transport.send(FrameKind::partial_arrival, Rank{0}, std::move(contents), std::move(body));
 }
 
 void MpiPartialSums::progress() {
-  if (stage_.is_coordinator()) coordinate();
-  if (!stage_.is_worker()) return;
-  while (auto letter = stage_.post.take(Kind::partial_result)) {
-    stage_.has_partial_sums = true;
-    add_result(read_bytes<RoundResult>(letter->contents), std::move(letter->body));
+  if (state_.is_coordinator()) coordinate();
+  if (!state_.is_worker()) return;
+  while (auto frame = state_.transport.take(FrameKind::partial_result)) {
+    state_.has_partial_sums = true;
+    add_result(read_bytes<RoundResult>(frame->contents), std::move(frame->body));
   }
 }
 
 void MpiPartialSums::coordinate() {
-  while (auto letter = stage_.post.take(Kind::partial_arrival)) {
-    stage_.has_partial_sums = true;
-    const std::span<const std::byte> contents = letter->contents;
-    stage_.bytes_told[letter->from] = read_bytes<Bytes>(contents.subspan(sizeof(PartialArrival)));
-    arrive(read_bytes<PartialArrival>(contents), std::move(letter->body),
+  while (auto frame = state_.transport.take(FrameKind::partial_arrival)) {
+    state_.has_partial_sums = true;
+    const std::span<const std::byte> contents = frame->contents;
+    state_.bytes_reported[frame->from] = read_bytes<Bytes>(contents.subspan(sizeof(PartialArrival)));
+    arrive(read_bytes<PartialArrival>(contents), std::move(frame->body),
            read_all<MicroBatch>(contents.subspan(sizeof(PartialArrival) + sizeof(Bytes))));
   }
-  if (!stage_.has_partial_sums) return;
-  ByRank<char> lost(stage_.options.workers, 0);
-  for (const Rank worker : stage_.workers()) {
-    if (stage_.has_ended(worker) && !stage_.post.is_arriving(Kind::partial_arrival, worker)) rounds_->leave(worker);
-    lost[worker] = worker == stage_.self ? stage_.is_lost : stage_.post.has_announced(News::lost, worker);
+  if (!state_.has_partial_sums) return;
+  ByRank<char> lost(state_.options.workers, 0);
+  for (const Rank worker : state_.workers()) {
+    if (state_.has_ended(worker) && !state_.transport.is_arriving(FrameKind::partial_arrival, worker))
+      rounds_->leave(worker);
+    lost[worker] = worker == state_.self ? state_.is_lost : state_.transport.has_announced(Announcement::lost, worker);
   }
   conclude_rounds();
-  if (const std::string reason = rounds_->explain_standstill(lost); !reason.empty()) throw RunFailure(reason);
+  if (const std::string reason = rounds_->explain_deadlock(lost); !reason.empty()) throw RunFailure(reason);
 }
 
 void MpiPartialSums::conclude(PartialRound round) {
-  ++stage_.collectives;
-  stage_.options.training.tell_kept(round.carried);  // who came in time descends along the sum
-  stage_.sent_bytes += all_reduce_bytes(stage_.options.workers, stage_.options.training.parameter_bytes());
-  stage_.kept_in_partial_sums += round.row.kept;
-  const AgreedProgress agreement{.time = stage_.now(),
-                                 .micro_batches = stage_.kept_in_collectives + stage_.kept_in_partial_sums,
-                                 .bytes = stage_.bytes_sent()};
-  stage_.rows.close(round.row, stage_.now(), agreement.bytes);
+  ++state_.collectives;
+  state_.options.training.report_kept(round.carried);  // who came in time descends along the sum
+  state_.sent_bytes += all_reduce_bytes(state_.options.workers, state_.options.training.parameter_bytes());
+  state_.kept_in_partial_sums += round.row.kept;
+  const AgreedProgress agreement{.time = state_.now(),
+                                 .micro_batches = state_.kept_in_collectives + state_.kept_in_partial_sums,
+                                 .bytes = state_.bytes_sent()};
+  state_.rows.close(round.row, state_.now(), agreement.bytes);
   arrived_.begin_next(agreement.time);
   if (arrived_.begun() > 0) rounds_began_.push_back(agreement.time);
-  RoundResult result{.told = {.micro_batches = round.micro_batches,
-                              .contributors = round.contributors,
-                              .arrived = count(round.arrived),
-                              .wide = round.wide,
-                              .agreement = agreement}};
+  RoundResult result{.outcome = {.micro_batches = round.micro_batches,
+                                 .contributors = round.contributors,
+                                 .arrived = count(round.arrived),
+                                 .wide = round.wide,
+                                 .agreement = agreement}};
   std::shared_ptr<const FlatVector> body;
   if (round.micro_batches > 0)
     body = std::make_shared<const FlatVector>(
-        stage_.options.training.time_only() ? zeros_of(stage_.options.training.parameter_bytes()) : copy_of(round.sum));
-  for (const Rank worker : stage_.workers()) {
-    if (worker == stage_.self || stage_.has_ended(worker) || stage_.post.has_announced(News::lost, worker)) continue;
+        state_.options.training.time_only() ? zeros_of(state_.options.training.parameter_bytes()) : copy_of(round.sum));
+  for (const Rank worker : state_.workers()) {
+    if (worker == state_.self || state_.has_ended(worker) || state_.transport.has_announced(Announcement::lost, worker))
+      continue;
     result.in_time = round.arrived[worker];
-    stage_.post.send(Kind::partial_result, worker, bytes_of(result), body);
+    state_.transport.send(FrameKind::partial_result, worker, bytes_of(result), body);
   }
-  result.in_time = round.arrived[stage_.self];
+  result.in_time = round.arrived[state_.self];
   add_result(result, std::move(round.sum));
 }
 
 void MpiPartialSums::add_result(const RoundResult& result, FlatVector sum) {
-  if (stage_.program_has_ended || stage_.is_lost) return;  // nobody will ask for it
+  if (state_.program_has_ended || state_.is_lost) return;  // nobody will ask for it
   results_.push_back({.of = result, .sum = std::move(sum)});
 }
 
@@ -254,7 +256,7 @@ PartialRound PartialRounds::take() {
   return round;
 }
 
-std::string PartialRounds::explain_standstill(const ByRank<char>& lost) const {
+std::string PartialRounds::explain_deadlock(const ByRank<char>& lost) const {
   if (!activation_ || takes_place()) return {};
   std::string who;
   for (const Rank worker : Ranks(workers_)) {

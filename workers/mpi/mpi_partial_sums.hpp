@@ -56,7 +56,7 @@ class PartialRounds {
   PartialRound take();
 
   // Why the round can never take place if the workers of `lost` never arrive; else empty.
-  std::string explain_standstill(const ByRank<char>& lost) const;
+  std::string explain_deadlock(const ByRank<char>& lost) const;
 
   // A worker's gradients so far; those that wait for a round count as lost. The worker books dropped time itself.
   Tally tally_of(Rank worker) const;
@@ -66,7 +66,7 @@ class PartialRounds {
     return waiting == parts_.end() ? Duration{} : waiting->second.compute_time;
   }
 
-  void keep(StateArchive& archive) { archive(open_, activation_, arrived_, parts_, row_, left_, tallies_); }
+  void serialise(StateArchive& archive) { archive(open_, activation_, arrived_, parts_, row_, left_, tallies_); }
 
  private:
   // One worker's contribution to the open round.
@@ -79,7 +79,9 @@ class PartialRounds {
     std::int64_t planned = 0;
     Duration compute_time{};
 
-    void keep(StateArchive& archive) { archive(values, carried, wide, micro_batches, kept, planned, compute_time); }
+    void serialise(StateArchive& archive) {
+      archive(values, carried, wide, micro_batches, kept, planned, compute_time);
+    }
   };
 
   void book(Rank worker, const Contribution& part) {
@@ -104,34 +106,34 @@ class PartialRounds {
 // arithmetic.
 class MpiPartialSums {
  public:
-  MpiPartialSums(MpiStage& stage, MpiWaiting& waiting);
+  MpiPartialSums(MpiRunState& state, MpiWaiting& waiting);
 
   // See Cluster.
   StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place) {
     StartedCollective started = begin(std::move(what), contribution);
-    stage_.clock.book(Activity::communicate, {place.operation});
+    state_.clock.book(Activity::communicate, {place.operation});
     return started;
   }
   CollectiveResult finish(const Place& place) {
-    stage_.clock.enter();
+    state_.clock.enter();
     return wait_for_result(place);
   }
   // Both halves of Cluster::perform.
   StartedCollective begin(Collective&& what, const Contribution& contribution);
   CollectiveResult wait_for_result(const Place& place);
 
-  // Everything a program was told when it finished one; a replay makes the same result of it.
-  struct Told {
+  // Everything a program received when it finished one; a replay makes the same result of it.
+  struct PartialOutcome {
     std::int64_t micro_batches = 0;
     std::int32_t contributors = 0;
     std::int32_t arrived = 0;
     bool wide = false;
     AgreedProgress agreement;
   };
-  const std::vector<Told>& last_told() const { return last_told_; }
-  CollectiveResult finished_before(const std::vector<Told>& told) const;
+  const std::vector<PartialOutcome>& last_outcome() const { return last_outcome_; }
+  CollectiveResult finished_before(const std::vector<PartialOutcome>& outcome) const;
 
-  void keep(StateArchive& archive);
+  void serialise(StateArchive& archive);
 
   void progress();
   // Call it once nobody here will ask for more.
@@ -142,9 +144,9 @@ class MpiPartialSums {
   Duration pending_of(Rank worker) const { return rounds_->pending_of(worker); }
 
  private:
-  // The coordinator's message about a round; the sum is the letter's body.
+  // The coordinator's message about a round; the sum is the frame's body.
   struct RoundResult {
-    Told told;
+    PartialOutcome outcome;
     bool in_time = false;  // whether this worker was
   };
   struct Started {
@@ -156,10 +158,10 @@ class MpiPartialSums {
     RoundResult of;
     FlatVector sum;
 
-    void keep(StateArchive& archive) { archive(of, sum); }
+    void serialise(StateArchive& archive) { archive(of, sum); }
   };
 
-  PartialSum sum_of(const Told& told, FlatVector values) const;
+  PartialSum sum_of(const PartialOutcome& outcome, FlatVector values) const;
   void arrive(const PartialArrival& arrival, FlatVector values, std::span<const MicroBatch> carried);
   void coordinate();
   void conclude_rounds() {
@@ -168,7 +170,7 @@ class MpiPartialSums {
   void conclude(PartialRound round);
   void add_result(const RoundResult& result, FlatVector sum);
 
-  MpiStage& stage_;
+  MpiRunState& state_;
   MpiWaiting& waiting_;
   std::optional<PartialRounds> rounds_;  // worker 0
   NumberedRounds arrived_;               // worker 0, for the record of arrivals: as it learns of them
@@ -176,7 +178,7 @@ class MpiPartialSums {
   std::optional<Started> own_;           // the one that this worker has under way
   std::int64_t next_round_ = 0;          // the first whose result this worker has not got
   std::deque<Result> results_;           // from next_round_ on
-  std::vector<Told> last_told_;
+  std::vector<PartialOutcome> last_outcome_;
 };
 
 }  // namespace syncopate

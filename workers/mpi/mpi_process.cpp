@@ -33,7 +33,7 @@ struct PartOfRecord {
   std::vector<MicroBatchTime> durations{};
 
   // A span's name is a pointer, and travels as a number in a list of names.
-  void keep(StateArchive& archive) {
+  void serialise(StateArchive& archive) {
     std::vector<std::string> names;
     std::vector<std::int64_t> name_of;
     for (const Span& span : spans) {
@@ -47,24 +47,24 @@ struct PartOfRecord {
   }
 };
 
-PartOfRecord own_part(const MpiStage& stage, Duration cut_off) {
-  const RunRecord& record = *stage.options.record;
+PartOfRecord own_part(const MpiRunState& state, Duration cut_off) {
+  const RunRecord& record = *state.options.record;
   PartOfRecord part{.cut_off = cut_off};
   if (record.arrivals) part.arrivals = *record.arrivals;
   if (record.durations) part.durations = *record.durations;
   if (!record.spans) return part;
-  if (stage.is_worker() || stage.is_server()) {
-    part.spans = record.spans->spans(stage.self);
-    part.has_stopped = record.spans->stopped(stage.self);
+  if (state.is_worker() || state.is_server()) {
+    part.spans = record.spans->spans(state.self);
+    part.has_stopped = record.spans->stopped(state.self);
   }
   if (record.spans->collected_fates()) part.fates = *record.spans->collected_fates();
   return part;
 }
 
-void clear(const MpiStage& stage) {
-  RunRecord& record = *stage.options.record;
+void clear(const MpiRunState& state) {
+  RunRecord& record = *state.options.record;
   if (record.spans)
-    record.spans.emplace(stage.options.workers, stage.options.servers, SpanRecorder::Limits(record.spans->limits()));
+    record.spans.emplace(state.options.workers, state.options.servers, SpanRecorder::Limits(record.spans->limits()));
   if (record.durations) record.durations->clear();
   if (record.arrivals) record.arrivals->clear();
 }
@@ -117,27 +117,27 @@ std::int64_t since_start(Time time) { return time.time_since_epoch().count(); }
 
 }  // namespace
 
-void keep_record(StateArchive& archive, const MpiStage& stage) {
+void serialise_record(StateArchive& archive, const MpiRunState& state) {
   PartOfRecord part;
-  if (!archive.reads()) part = own_part(stage, {});
+  if (!archive.reads()) part = own_part(state, {});
   archive(part);
   if (!archive.reads()) return;
-  RunRecord& record = *stage.options.record;
-  clear(stage);
-  if (record.spans && stage.options.servers > 0) record.spans->collect_fates();
-  add(part, stage.self, record);
+  RunRecord& record = *state.options.record;
+  clear(state);
+  if (record.spans && state.options.servers > 0) record.spans->collect_fates();
+  add(part, state.self, record);
   for (const SpanRecorder::Fate& fate : part.fates) record.spans->decide(fate);
 }
 
-void gather_record(const MpiStage& stage, Duration cut_time, const MpiPartialSums& partial_sums) {
+void gather_record(const MpiRunState& state, Duration cut_time, const MpiPartialSums& partial_sums) {
   StoredBytes own;
-  PartOfRecord own_record = own_part(stage, cut_time);
+  PartOfRecord own_record = own_part(state, cut_time);
   StateArchive(own.sink())(own_record);
-  const auto all = gather(own.words(), 0, stage.communicators.everyone());
-  if (stage.self.value != 0) return;
+  const auto all = gather(own.words(), 0, state.communicators.everyone());
+  if (state.self.value != 0) return;
 
-  RunRecord& record = *stage.options.record;
-  clear(stage);
+  RunRecord& record = *state.options.record;
+  clear(state);
   ByRank<PartOfRecord> parts(static_cast<int>(all.size()));
   for (const Rank rank : Ranks(parts.size())) {
     StoredBytes stored(all[static_cast<std::size_t>(rank.value)]);
@@ -148,47 +148,47 @@ void gather_record(const MpiStage& stage, Duration cut_time, const MpiPartialSum
   for (const PartOfRecord& part : parts)
     for (const SpanRecorder::Fate& fate : part.fates) record.spans->decide(fate);
   // Late gradients that no round of partial all-reduces took any more. The part that was cut off is in no record.
-  for (const Rank worker : stage.workers())
+  for (const Rank worker : state.workers())
     record.spans->lose(worker, partial_sums.pending_of(worker) - parts[worker].cut_off);
 }
 
 std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const MicroBatch& slot,
                                                  const MicroBatch& samples, const Deadline& deadline) {
   outcome_ = {};
-  const bool begins = stage_.clock.enter();  // else the run has resumed in the middle of it
+  const bool begins = state_.clock.enter();  // else the run has resumed in the middle of it
   if (interrupted()) throw Interrupted();
-  if (stage_.options.servers > 0 || stage_.has_partial_sums || deadline.at_message || collectives_.are_under_way())
+  if (state_.options.servers > 0 || state_.has_partial_sums || deadline.at_message || collectives_.are_under_way())
     waiting_.progress();
-  const Time start = stage_.clock.booked();
+  const Time start = state_.clock.booked();
   const bool is_up = !outages_ || outages_->next(start).begin > start;
   if (is_up && is_cancelled(deadline)) {
-    stage_.clock.book(Activity::discarded, {micro_batch_name, slot.step, slot.index});
-    stage_.clock.book().cancel();
+    state_.clock.book(Activity::discarded, {micro_batch_name, slot.step, slot.index});
+    state_.clock.book().cancel();
     return std::nullopt;
   }
   if (is_up && !end_of_micro_batch(start, Duration{0}, deadline).kept) return std::nullopt;  // not begun
 
-  const bool emulates = stage_.options.pace == Pace::emulate || stage_.options.training.time_only();
-  const ComputeTime& compute_time = stage_.options.compute_time;
+  const bool emulates = state_.options.pace == Pace::emulate || state_.options.training.time_only();
+  const ComputeTime& compute_time = state_.options.compute_time;
   const auto index = static_cast<std::uint32_t>(slot.index);
   const Duration drawn =
-      emulates ? compute_time.duration(slot, samples) : compute_time.added(stage_.self, slot.step, index);
+      emulates ? compute_time.duration(slot, samples) : compute_time.added(state_.self, slot.step, index);
 
   // Work that is certainly lost is slept through, not computed: the time is the same, and a longer one cannot save it.
   WorkerOutages* const outages = outages_ ? &*outages_ : nullptr;
   Passage passage = pass(outages, start, drawn, deadline);
-  const bool is_endless = stage_.options.servers == 0 && passage.worked >= longest_duration;
+  const bool is_endless = state_.options.servers == 0 && passage.worked >= longest_duration;
   const bool stops = deadline.preempt == Preempt::discard || deadline.preempt == Preempt::layer;
   const bool certain = emulates || stops;
   Duration injected{}, measured{};
   std::shared_ptr<GradientSum> sum;
   const bool is_used = passage.kept || passage.backward > 0;
-  if ((is_used || !certain) && !passage.lost_state && !is_endless && !stage_.servers_are_gone()) {
-    const Time begin = begins ? start : stage_.clock.now();
+  if ((is_used || !certain) && !passage.lost_state && !is_endless && !state_.servers_are_gone()) {
+    const Time begin = begins ? start : state_.clock.now();
     sum = evaluate(at, samples);
-    measured = stage_.clock.now() - begin;
+    measured = state_.clock.now() - begin;
     outcome_.is_evaluated = sum != nullptr;
-    const double factor = compute_time.factor(stage_.self);
+    const double factor = compute_time.factor(state_.self);
     const Duration total = emulates
                                ? std::max(drawn, measured)
                                : drawn + measured + from_seconds((std::max(factor, 1.0) - 1) * to_seconds(measured));
@@ -201,24 +201,24 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
     if (down || !is_cancelled(deadline)) continue;
     if (emulates && sum) count_overrun(drawn, measured);
     book_passage(slot, passage, false);
-    stage_.clock.book().cancel();
+    state_.clock.book().cancel();
     return std::nullopt;
   }
   if (is_endless) sleep_for_ever();  // nobody is left who could send
   if (emulates && sum) count_overrun(drawn, measured);
   const Duration spent = book_passage(slot, passage, passage.kept);
   has_lost_state_ = passage.lost_state;
-  if (deadline.at_message && !passage.kept && !passage.lost_state) stage_.clock.book().cancel();
+  if (deadline.at_message && !passage.kept && !passage.lost_state) state_.clock.book().cancel();
   outcome_.is_kept = passage.kept;
   outcome_.is_cut = !passage.kept;
   outcome_.backward = passage.backward;
   outcome_.spent = spent;
-  if (!passage.kept) return stage_.options.training.cut_gradient(std::move(sum), passage.backward);
-  stage_.clock.book().compute(1, spent);
-  const bool is_through = passage.end <= stage_.clock.booked();  // not cut short by the servers' end
-  if (is_through && stage_.options.record && stage_.options.record->durations) {
-    const Duration added = emulates ? compute_time.added(stage_.self, slot.step, index) : injected;
-    stage_.options.record->durations->push_back({stage_.self, slot.step, slot.index, spent, added});
+  if (!passage.kept) return state_.options.training.partial_gradient(std::move(sum), passage.backward);
+  state_.clock.book().compute(1, spent);
+  const bool is_through = passage.end <= state_.clock.booked();  // not cut short by the servers' end
+  if (is_through && state_.options.record && state_.options.record->durations) {
+    const Duration added = emulates ? compute_time.added(state_.self, slot.step, index) : injected;
+    state_.options.record->durations->push_back({state_.self, slot.step, slot.index, spent, added});
   }
   return sum ? Gradient(std::move(sum), 1, spent) : Gradient(at, samples, spent);
 }
@@ -226,15 +226,15 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
 // Books the time until now as the passage divides it into work and outages. Returns how long the work was.
 Duration MpiMicroBatches::book_passage(const MicroBatch& slot, const Passage& passage, bool kept) {
   const Activity work = kept ? Activity::compute : Activity::discarded;
-  const Time now = stage_.clock.now();
+  const Time now = state_.clock.now();
   Duration worked{};
   for (std::size_t i = 0; i < passage.pieces.size(); ++i) {
     const auto& [planned, down] = passage.pieces[i];
     const bool is_last = i + 1 == passage.pieces.size();
-    const Time begin = stage_.clock.booked();
-    stage_.clock.book_until(down ? Activity::down : work, is_last ? now : std::min(planned, now),
+    const Time begin = state_.clock.booked();
+    state_.clock.book_until(down ? Activity::down : work, is_last ? now : std::min(planned, now),
                             down ? SpanLabel{outage_name} : SpanLabel{micro_batch_name, slot.step, slot.index});
-    if (!down) worked += stage_.clock.booked() - begin;
+    if (!down) worked += state_.clock.booked() - begin;
   }
   return worked;
 }
@@ -249,18 +249,18 @@ std::optional<Gradient> MpiMicroBatches::computed_before(const ModelStatePtr& at
   }
   if (outcome.is_kept) return sum ? Gradient(std::move(sum), 1, outcome.spent) : Gradient(at, samples, outcome.spent);
   if (!outcome.is_cut) return std::nullopt;
-  return stage_.options.training.cut_gradient(std::move(sum), outcome.backward);
+  return state_.options.training.partial_gradient(std::move(sum), outcome.backward);
 }
 
 std::shared_ptr<GradientSum> MpiMicroBatches::promise(const ModelStatePtr& at, const MicroBatch& samples) const {
   double scale = 1;
-  return fix_sum(Gradient(at, samples, {}), stage_.options.training.objective(), scale);
+  return fix_sum(Gradient(at, samples, {}), state_.options.training.objective(), scale);
 }
 
 // Computes the value now and leaves it where the backward pass put it.
 std::shared_ptr<GradientSum> MpiMicroBatches::evaluate(const ModelStatePtr& at, const MicroBatch& samples) {
   if (!at) return nullptr;  // time-only
-  Training& training = stage_.options.training;
+  Training& training = state_.options.training;
   training.executor().wait(at->parameters->producer);
   auto sum = promise(at, samples);
   for (auto& chunk : sum->chunks) {
@@ -284,85 +284,85 @@ void MpiMicroBatches::count_overrun(Duration drawn, Duration measured) {
 void MpiMicroBatches::sleep_until(Time end, const Deadline& deadline, bool is_endless) {
   constexpr Duration slice = std::chrono::milliseconds(2);
   constexpr Duration short_slice = std::chrono::microseconds(200);
-  const bool ends = end - stage_.now() < longest_duration / 2;
+  const bool ends = end - state_.now() < longest_duration / 2;
   waiting_.begin();
   const bool is_awaited =
-      deadline.at_message || (stage_.is_coordinator() && stage_.has_partial_sums) || collectives_.are_under_way();
-  for (Time at = stage_.now(); at < end; at = stage_.now()) {
+      deadline.at_message || (state_.is_coordinator() && state_.has_partial_sums) || collectives_.are_under_way();
+  for (Time at = state_.now(); at < end; at = state_.now()) {
     if (interrupted()) throw Interrupted();
     waiting_.progress();
-    if (stage_.servers_are_gone() || is_cancelled(deadline)) return;
+    if (state_.servers_are_gone() || is_cancelled(deadline)) return;
     waiting_.stop();
-    if (is_endless && mail_.nobody_can_send({})) return;
-    if (!ends) waiting_.look_for_standstill({.state = "in a micro-batch that never ends"});
-    if (stage_.communicators.cores_suffice() && collectives_.are_moving()) continue;
-    const Time wake = std::min(end, later(at, is_awaited || stage_.post.sending() ? short_slice : slice));
-    sleep_until_monotonic(stage_.clock.to_monotonic_ns(wake));
+    if (is_endless && messages_.nobody_can_send({})) return;
+    if (!ends) waiting_.look_for_deadlock({.state = "in a micro-batch that never ends"});
+    if (state_.communicators.cores_suffice() && collectives_.are_moving()) continue;
+    const Time wake = std::min(end, later(at, is_awaited || state_.transport.sending() ? short_slice : slice));
+    sleep_until_monotonic(state_.clock.to_monotonic_ns(wake));
   }
   if (deadline.at_message) waiting_.progress();
 }
 
 // A worker in a micro-batch that never ends sends nothing any more, and ends once all others have, or are in one too.
 void MpiMicroBatches::sleep_for_ever() {
-  if (!std::exchange(stage_.is_lost, true)) {  // else it has said so before the checkpoint
+  if (!std::exchange(state_.is_lost, true)) {  // else it has said so before the checkpoint
     partial_sums_.drop_results();
-    stage_.post.announce(MpiPost::News::lost, stage_.meetings);
+    state_.transport.announce(MpiTransport::Announcement::lost, state_.meetings);
   }
   waiting_.begin();
-  while (!stage_.others_are_through()) {
+  while (!state_.others_are_through()) {
     if (interrupted()) throw Interrupted();
     waiting_.progress();
     waiting_.stop();
-    if (!stage_.others_are_through()) waiting_.look_for_standstill({.state = "in a micro-batch that never ends"});
-    sleep_until_monotonic(stage_.clock.to_monotonic_ns(later(stage_.now(), std::chrono::milliseconds(2))));
+    if (!state_.others_are_through()) waiting_.look_for_deadlock({.state = "in a micro-batch that never ends"});
+    sleep_until_monotonic(state_.clock.to_monotonic_ns(later(state_.now(), std::chrono::milliseconds(2))));
   }
-  stage_.clock.book(Activity::discarded, {"a micro-batch that never ends"});
-  if (stage_.post.count_announced(MpiPost::News::ended, 0, stage_.options.workers) == 0)
+  state_.clock.book(Activity::discarded, {"a micro-batch that never ends"});
+  if (state_.transport.count_announced(MpiTransport::Announcement::ended, 0, state_.options.workers) == 0)
     throw RunFailure("no worker can go on: all are in a micro-batch that never ends");
-  throw NeverHeardOfAgain();
+  throw EndlessMicroBatch();
 }
 
-void MpiTotals::keep(const Work& work, Step staleness) {
+void MpiTotals::keep(const BookedTime& work, Step staleness) {
   const auto steps = static_cast<std::size_t>(std::max<Step::Rep>(staleness.value(), 0));
   if (staleness_.size() <= steps) staleness_.resize(steps + 1);
   ++staleness_[steps];
-  stage_.book_of(work.worker).keep(work);
+  state_.book_of(work.worker).keep(work);
 }
 
 void MpiTotals::report_steps(const Contribution& contribution) {
-  stage_.clock.book(Activity::compute);
+  state_.clock.book(Activity::compute);
   if (own_steps_.empty() || own_steps_.back().step != contribution.step) own_steps_.emplace_back();
   StepRow& row = own_steps_.back();
-  stage_.clock.book().contribute(contribution, row);
-  row.end = stage_.clock.booked();
-  row.bytes = mail_.bytes_to_and_fro();
+  state_.clock.book().contribute(contribution, row);
+  row.end = state_.clock.booked();
+  row.bytes = messages_.bytes_to_and_fro();
 }
 
 // T is the end of the servers, or of the last worker. Where rounds do not wait for everybody, it is the last time that
 // workers have met: beyond it they have run ahead with work that came too late.
 Time MpiTotals::agree_on_end(Time own_end, std::size_t& staleness_size) {
-  std::vector<std::int64_t> most = {stage_.is_server() ? since_start(own_end) : 0,
-                                    stage_.is_worker() ? since_start(own_end) : 0,
-                                    stage_.is_worker() ? since_start(stage_.clock.met_at()) : 0,
-                                    stage_.has_partial_sums ? 1 : 0, static_cast<std::int64_t>(staleness_.size())};
+  std::vector<std::int64_t> most = {state_.is_server() ? since_start(own_end) : 0,
+                                    state_.is_worker() ? since_start(own_end) : 0,
+                                    state_.is_worker() ? since_start(state_.clock.met_at()) : 0,
+                                    state_.has_partial_sums ? 1 : 0, static_cast<std::int64_t>(staleness_.size())};
   // Idle ranks wait here for the whole run.
   waiting_.begin();
-  const char* const state = stage_.is_worker() || stage_.is_server() ? nullptr : "needed by no method of this run";
-  reduce_politely(most, MPI_MAX, stage_.communicators,
-                  [&] { waiting_.look_for_standstill({.state = state, .what = WaitReport::For::the_end}); });
-  rounds_.finish(stage_.communicators.everyone(), stage_.communicators.cores_suffice());
+  const char* const state = state_.is_worker() || state_.is_server() ? nullptr : "needed by no method of this run";
+  reduce_politely(most, MPI_MAX, state_.communicators,
+                  [&] { waiting_.look_for_deadlock({.state = state, .what = WaitReport::For::the_end}); });
+  rounds_.finish(state_.communicators.everyone(), state_.communicators.cores_suffice());
   staleness_size = static_cast<std::size_t>(most[4]);
   const bool has_partial_rounds = most[3] > 0;
-  return Time{Duration{stage_.options.servers > 0 ? most[0] : has_partial_rounds ? most[2] : most[1]}};
+  return Time{Duration{state_.options.servers > 0 ? most[0] : has_partial_rounds ? most[2] : most[1]}};
 }
 
 RunTotals MpiTotals::add_up(Time own_end) {
   std::size_t staleness_size = 0;
   const Time end = agree_on_end(own_end, staleness_size);
-  const Duration cut = stage_.clock.close(end);
-  if (stage_.is_worker()) cut_time_ = cut;
+  const Duration cut = state_.clock.close(end);
+  if (state_.is_worker()) cut_time_ = cut;
   std::vector<std::int64_t> sums = own_sums(staleness_size);
-  reduce_politely(sums, MPI_SUM, stage_.communicators, [] {});
+  reduce_politely(sums, MPI_SUM, state_.communicators, [] {});
   RunTotals totals = read_totals(sums, staleness_size);
   totals.end = end;
   report_rows();
@@ -371,18 +371,19 @@ RunTotals MpiTotals::add_up(Time own_end) {
 
 std::vector<std::int64_t> MpiTotals::own_sums(std::size_t staleness_size) {
   std::vector<std::int64_t> sums;
-  for (const Rank worker : Ranks(stage_.options.workers)) {
-    const bool is_own = worker == stage_.self;
-    Tally tally = stage_.book_of(worker).tally();
+  for (const Rank worker : Ranks(state_.options.workers)) {
+    const bool is_own = worker == state_.self;
+    Tally tally = state_.book_of(worker).tally();
     tally += partial_sums_.tally_of(worker);
     const MpiMicroBatches::Emulation emulation = is_own ? micro_batches_.emulation() : MpiMicroBatches::Emulation();
-    for (const Duration time : (is_own ? stage_.clock.book().account() : Account()).time) sums.push_back(time.count());
+    for (const Duration time : (is_own ? state_.clock.book().account() : Account()).time) sums.push_back(time.count());
     for (const std::int64_t number : tally.numbers()) sums.push_back(number);
     sums.insert(sums.end(), {emulation.emulated, emulation.overruns, emulation.overrun_excess.count(),
                              is_own ? cut_time_.count() : 0});
   }
-  const Bytes collective_bytes = stage_.self.value == 0 ? stage_.collective_bytes : Bytes{0};
-  sums.insert(sums.end(), {(mail_.counted_bytes() + collective_bytes).value(), stage_.collectives, mail_.messages()});
+  const Bytes collective_bytes = state_.self.value == 0 ? state_.collective_bytes : Bytes{0};
+  sums.insert(sums.end(),
+              {(messages_.counted_bytes() + collective_bytes).value(), state_.collectives, messages_.count()});
   staleness_.resize(staleness_size);
   sums.insert(sums.end(), staleness_.begin(), staleness_.end());
   return sums;
@@ -391,7 +392,7 @@ std::vector<std::int64_t> MpiTotals::own_sums(std::size_t staleness_size) {
 RunTotals MpiTotals::read_totals(std::span<const std::int64_t> sums, std::size_t staleness_size) const {
   RunTotals totals;
   auto next = sums.begin();
-  for (int worker = 0; worker < stage_.options.workers; ++worker) {
+  for (int worker = 0; worker < state_.options.workers; ++worker) {
     Account account;
     for (Duration& time : account.time) time = Duration{*next++};
     Tally::Numbers numbers;
@@ -401,9 +402,9 @@ RunTotals MpiTotals::read_totals(std::span<const std::int64_t> sums, std::size_t
     totals.overruns.push_back(*next++);
     totals.overrun_excess += Duration{*next++};
     const Duration cut_time{*next++};  // lies beyond the run
-    const Duration lost = tally.lost_time(stage_.decided_by()) - cut_time;
+    const Duration lost = tally.lost_time(state_.decided_by()) - cut_time;
     account.lose(std::clamp(lost, Duration{0}, account[Activity::compute]));
-    totals.add(account, tally, stage_.decided_by());
+    totals.add(account, tally, state_.decided_by());
   }
   totals.bytes = Bytes{*next++};
   totals.collectives = *next++;
@@ -414,11 +415,11 @@ RunTotals MpiTotals::read_totals(std::span<const std::int64_t> sums, std::size_t
 
 // The first server's rank books rounds, or worker 0 where there is none.
 void MpiTotals::report_rows() {
-  const int booking_rank = stage_.options.servers > 0 ? stage_.options.workers : 0;
-  auto by_worker = gather(own_steps_, booking_rank, stage_.communicators.everyone());
-  if (stage_.self.value != booking_rank || !stage_.options.observer) return;
-  by_worker.resize(static_cast<std::size_t>(stage_.options.workers));
-  close_rows(by_worker, stage_.rows);
+  const int booking_rank = state_.options.servers > 0 ? state_.options.workers : 0;
+  auto by_worker = gather(own_steps_, booking_rank, state_.communicators.everyone());
+  if (state_.self.value != booking_rank || !state_.options.observer) return;
+  by_worker.resize(static_cast<std::size_t>(state_.options.workers));
+  close_rows(by_worker, state_.rows);
 }
 
 void close_rows(const std::vector<std::vector<StepRow>>& by_worker, StepRows& rows) {
@@ -435,36 +436,36 @@ void close_rows(const std::vector<std::vector<StepRow>>& by_worker, StepRows& ro
 
 // Rank 0 calls for none once it has announced that it sends nothing any more: others leave after that.
 std::optional<std::int64_t> MpiCheckpoints::called_for() {
-  const MPI_Comm ranks = stage_.communicators.checkpoints();
-  if (stage_.self != Rank{0}) {
+  const MPI_Comm ranks = state_.communicators.checkpoints();
+  if (state_.self != Rank{0}) {
     int is_called = 0;
     MPI_Iprobe(0, call_tag, ranks, &is_called, MPI_STATUS_IGNORE);
     if (!is_called) return std::nullopt;
     MPI_Recv(&number_, 1, MPI_INT64_T, 0, call_tag, ranks, MPI_STATUS_IGNORE);
     return number_;
   }
-  if (stage_.ending == MpiStage::Ending::closed) return std::nullopt;
+  if (state_.ending == MpiRunState::Ending::closed) return std::nullopt;
   const auto number = store_->due();
   if (!number) return std::nullopt;
   number_ = *number;
-  for (int rank = 1; rank < stage_.participants(); ++rank)
+  for (int rank = 1; rank < state_.participants(); ++rank)
     MPI_Isend(&number_, 1, MPI_INT64_T, rank, call_tag, ranks, &calls_.emplace_back(MPI_REQUEST_NULL));
   return number;
 }
 
 void MpiCheckpoints::stop(std::int64_t number) {
-  const Standstill standstill = stand_still();
+  const CheckpointStop checkpoint_stop = stand_still();
   const std::int64_t begin_ns = monotonic_ns();
-  wait_politely(stage_.communicators.cores_suffice(), [&] {
+  wait_politely(state_.communicators.cores_suffice(), [&] {
     drive();
-    return std::ranges::equal(stage_.post.received_from(), standstill.sent) && stage_.post.has_nothing_half_way() &&
-           collectives_.have_ended(standstill.collectives);
+    return std::ranges::equal(state_.transport.received_from(), checkpoint_stop.sent) &&
+           state_.transport.has_nothing_half_way() && collectives_.have_ended(checkpoint_stop.collectives);
   });
   gather<std::int64_t>({0}, MPI_INT64_T, true);  // what the others still lack may need this rank
   MPI_Waitall(static_cast<int>(calls_.size()), calls_.data(), MPI_STATUSES_IGNORE);
   calls_.clear();
 
-  const RankStore::Written written = store_->write(number, [&](ByteSink& out) { write_(out, standstill.at); });
+  const RankStore::Written written = store_->write(number, [&](ByteSink& out) { write_(out, checkpoint_stop.at); });
   const std::vector<std::uint64_t> own = {written.digest ? 1U : 0U, written.digest.value_or(0),
                                           static_cast<std::uint64_t>(monotonic_ns() - begin_ns)};
   const std::vector<std::uint64_t> all = gather(own, MPI_UINT64_T, false);
@@ -475,33 +476,33 @@ void MpiCheckpoints::stop(std::int64_t number) {
     longest_ns = std::max(longest_ns, all[part + 2]);
   }
   // All clocks by the same time: from when the last rank had stopped until the last one had written.
-  stage_.clock.stood_still(static_cast<std::int64_t>(longest_ns));
+  state_.clock.stood_still(static_cast<std::int64_t>(longest_ns));
   if (store_->written(number, digests)) throw LeftAtCheckpoint();
 }
 
-MpiCheckpoints::Standstill MpiCheckpoints::stand_still() {
+MpiCheckpoints::CheckpointStop MpiCheckpoints::stand_still() {
   std::vector<std::int64_t> own = {
-      stage_.now().time_since_epoch().count(),
-      stage_.is_worker() ? collectives_.started() : std::numeric_limits<std::int64_t>::max()};
+      state_.now().time_since_epoch().count(),
+      state_.is_worker() ? collectives_.started() : std::numeric_limits<std::int64_t>::max()};
   const auto head = static_cast<std::ptrdiff_t>(own.size());
-  own.insert(own.end(), stage_.post.sent_to().begin(), stage_.post.sent_to().end());
+  own.insert(own.end(), state_.transport.sent_to().begin(), state_.transport.sent_to().end());
   const std::vector<std::int64_t> all = gather(own, MPI_INT64_T, true);
-  Standstill standstill{.collectives = own[1]};
+  CheckpointStop checkpoint_stop{.collectives = own[1]};
   for (auto part = all.begin(); part != all.end(); part += std::ssize(own)) {
-    standstill.at = std::max(standstill.at, Time{Duration{part[0]}});
-    standstill.collectives = std::min(standstill.collectives, part[1]);
-    standstill.sent.push_back(part[head + stage_.self.value]);
+    checkpoint_stop.at = std::max(checkpoint_stop.at, Time{Duration{part[0]}});
+    checkpoint_stop.collectives = std::min(checkpoint_stop.collectives, part[1]);
+    checkpoint_stop.sent.push_back(part[head + state_.self.value]);
   }
-  return standstill;
+  return checkpoint_stop;
 }
 
 template <typename Number>
 std::vector<Number> MpiCheckpoints::gather(const std::vector<Number>& own, MPI_Datatype type, bool drives) {
-  std::vector<Number> all(own.size() * static_cast<std::size_t>(stage_.participants()));
+  std::vector<Number> all(own.size() * static_cast<std::size_t>(state_.participants()));
   const int count = static_cast<int>(own.size());
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallgather(own.data(), count, type, all.data(), count, type, stage_.communicators.checkpoints(), &request);
-  wait_politely(stage_.communicators.cores_suffice(), [&] {
+  MPI_Iallgather(own.data(), count, type, all.data(), count, type, state_.communicators.checkpoints(), &request);
+  wait_politely(state_.communicators.cores_suffice(), [&] {
     if (drives) drive();
     return is_done(request);
   });
@@ -509,7 +510,7 @@ std::vector<Number> MpiCheckpoints::gather(const std::vector<Number>& own, MPI_D
 }
 
 void StoredBytes::read(void* data, std::size_t size) {
-  if (bytes.size() - next < size) throw AnotherCourse("its course is cut off");
+  if (bytes.size() - next < size) throw ReplayMismatch("its log is cut off");
   std::copy_n(bytes.data() + next, size, static_cast<char*>(data));
   next += size;
 }
@@ -520,21 +521,21 @@ std::vector<std::int64_t> StoredBytes::words() const {
   return words;
 }
 
-void MpiCourse::tell_rows() {
+void MpiReplayLog::replay_rows() {
   while (!calls_.is_through() && next() == Call::row) {
-    const auto row = told<StepRow>(Call::row);
+    const auto row = outcome<StepRow>(Call::row);
     if (observer_) observer_->on_row(row);
   }
 }
 
-bool MpiCourse::replays(Call call) {
+bool MpiReplayLog::replays(Call call) {
   if (!replays_) return false;
-  tell_rows();
+  replay_rows();
   if (!calls_.is_through()) return true;
-  if (call != position_.call) throw AnotherCourse("it comes to another call than the one at which it had stopped");
+  if (call != position_.call) throw ReplayMismatch("it comes to another call than the one at which it had stopped");
   at_end();
   replays_ = false;
-  has_just_gone_on_ = true;
+  has_just_resumed_ = true;
   return false;
 }
 

@@ -22,14 +22,14 @@ namespace syncopate {
 // The time and the arithmetic of micro-batches on an MPI rank.
 class MpiMicroBatches {
  public:
-  MpiMicroBatches(MpiStage& stage, MpiWaiting& waiting, const MpiCollectives& collectives, MpiPartialSums& partial_sums,
-                  const MpiMail& mail)
-      : stage_(stage), waiting_(waiting), collectives_(collectives), partial_sums_(partial_sums), mail_(mail) {
-    if (stage.options.outages && stage.is_worker()) outages_ = stage.options.outages->of(stage.self);
+  MpiMicroBatches(MpiRunState& state, MpiWaiting& waiting, const MpiCollectives& collectives,
+                  MpiPartialSums& partial_sums, const MpiMessages& messages)
+      : state_(state), waiting_(waiting), collectives_(collectives), partial_sums_(partial_sums), messages_(messages) {
+    if (state.options.outages && state.is_worker()) outages_ = state.options.outages->of(state.self);
   }
 
   // Thrown through the program of a worker in a micro-batch without an end, once all others have ended.
-  struct NeverHeardOfAgain {};
+  struct EndlessMicroBatch {};
 
   // See Cluster.
   std::optional<Gradient> compute(const ModelStatePtr& at, const MicroBatch& slot, const MicroBatch& samples,
@@ -44,7 +44,7 @@ class MpiMicroBatches {
   };
   const Outcome& outcome() const { return outcome_; }
   std::optional<Gradient> computed_before(const ModelStatePtr& at, const MicroBatch& samples, const Outcome& outcome);
-  bool may_lose_state() const { return outages_ && stage_.options.outages->loses_state(stage_.self); }
+  bool may_lose_state() const { return outages_ && state_.options.outages->loses_state(state_.self); }
   bool has_lost_state() { return std::exchange(has_lost_state_, false); }
 
   // How well real arithmetic fits into drawn durations.
@@ -55,7 +55,7 @@ class MpiMicroBatches {
   };
   const Emulation& emulation() const { return emulation_; }
 
-  void keep(StateArchive& archive) { archive(has_lost_state_, emulation_); }
+  void serialise(StateArchive& archive) { archive(has_lost_state_, emulation_); }
 
  private:
   std::shared_ptr<GradientSum> promise(const ModelStatePtr& at, const MicroBatch& samples) const;
@@ -63,16 +63,16 @@ class MpiMicroBatches {
   Duration book_passage(const MicroBatch& slot, const Passage& passage, bool kept);
   void count_overrun(Duration drawn, Duration measured);
   bool is_cancelled(const Deadline& deadline) {
-    return deadline.at_message && stage_.post.has_first(MpiPost::Kind::message);
+    return deadline.at_message && state_.transport.has_first(MpiTransport::Kind::message);
   }
   void sleep_until(Time end, const Deadline& deadline, bool is_endless);
   [[noreturn]] void sleep_for_ever();
 
-  MpiStage& stage_;
+  MpiRunState& state_;
   MpiWaiting& waiting_;
   const MpiCollectives& collectives_;
   MpiPartialSums& partial_sums_;
-  const MpiMail& mail_;
+  const MpiMessages& messages_;
   std::optional<WorkerOutages> outages_;
   bool has_lost_state_ = false;
   Emulation emulation_;
@@ -82,17 +82,17 @@ class MpiMicroBatches {
 // Totals of a run on the MPI cluster: every rank's part, summed over all.
 class MpiTotals {
  public:
-  MpiTotals(MpiStage& stage, MpiWaiting& waiting, MpiWaitRounds& rounds, const MpiMail& mail,
+  MpiTotals(MpiRunState& state, MpiWaiting& waiting, MpiWaitRounds& rounds, const MpiMessages& messages,
             const MpiPartialSums& partial_sums, const MpiMicroBatches& micro_batches)
-      : stage_(stage),
+      : state_(state),
         waiting_(waiting),
         rounds_(rounds),
-        mail_(mail),
+        messages_(messages),
         partial_sums_(partial_sums),
         micro_batches_(micro_batches) {}
 
   // See Cluster.
-  void keep(const Work& work, Step staleness);
+  void keep(const BookedTime& work, Step staleness);
   void report_steps(const Contribution& contribution);
 
   // Collective over all ranks, idle ones too, after their programs. `own_end`: of this one's.
@@ -100,7 +100,7 @@ class MpiTotals {
   // After that: the time computed beyond the end of the run, which is in no account.
   Duration cut_time() const { return cut_time_; }
 
-  void keep(StateArchive& archive) { archive(own_steps_, staleness_); }
+  void serialise(StateArchive& archive) { archive(own_steps_, staleness_); }
 
  private:
   Time agree_on_end(Time own_end, std::size_t& staleness_size);
@@ -108,10 +108,10 @@ class MpiTotals {
   RunTotals read_totals(std::span<const std::int64_t> sums, std::size_t staleness_size) const;
   void report_rows();
 
-  MpiStage& stage_;
+  MpiRunState& state_;
   MpiWaiting& waiting_;
   MpiWaitRounds& rounds_;
-  const MpiMail& mail_;
+  const MpiMessages& messages_;
   const MpiPartialSums& partial_sums_;
   const MpiMicroBatches& micro_batches_;
   std::vector<StepRow> own_steps_;  // of a method without collectives
@@ -120,9 +120,9 @@ class MpiTotals {
 };
 
 // Archives this rank's record so far. A trace that has come to its limit lacks what was computed since then.
-void keep_record(StateArchive& archive, const MpiStage& stage);
+void serialise_record(StateArchive& archive, const MpiRunState& state);
 // Collective over all ranks: the records of all ranks come together on rank 0. `cut_time`: see MpiTotals.
-void gather_record(const MpiStage& stage, Duration cut_time, const MpiPartialSums& partial_sums);
+void gather_record(const MpiRunState& state, Duration cut_time, const MpiPartialSums& partial_sums);
 
 // Rows of steps.csv of methods without collectives: every worker books its own steps, and after the run those of equal
 // number become one row. Closes rows in ascending order of steps. Each worker's rows are in that order, each step once,
@@ -132,17 +132,17 @@ void close_rows(const std::vector<std::vector<StepRow>>& by_worker, StepRows& ro
 
 // Stops all ranks of a run, and writes each one's part of a checkpoint.
 //
-// Rank 0 decides by its store that one is due, and calls for it. Each rank hears of it at its next call that may wait,
+// Rank 0 decides by its store that one is due, and calls for it. Each rank learns of it at its next call that may wait,
 // in a wait, or in a sleep, and stops there; none waits for what another one would do. Then nothing is sent any more:
-// - ranks take in the letters that are on their way, until each has all that was sent to it;
+// - ranks receive the frames that are on their way, until each has all that was sent to it;
 // - collectives that all of their members have come to go on to their end. For the others each rank keeps its part;
 // - each rank writes its part, and once all have the run goes on. Clocks stand still meanwhile.
 class MpiCheckpoints {
  public:
   // `write`: this rank's part, of a run that stands still at that time.
   using Write = std::function<void(ByteSink& out, Time at)>;
-  MpiCheckpoints(MpiStage& stage, MpiCollectives& collectives, Write write)
-      : stage_(stage), collectives_(collectives), write_(std::move(write)), store_(stage.options.store) {}
+  MpiCheckpoints(MpiRunState& state, MpiCollectives& collectives, Write write)
+      : state_(state), collectives_(collectives), write_(std::move(write)), store_(state.options.store) {}
 
   // Wherever a rank may stop, again and again: cheap. Throws LeftAtCheckpoint.
   void look() {
@@ -153,22 +153,22 @@ class MpiCheckpoints {
   }
 
  private:
-  struct Standstill {
+  struct CheckpointStop {
     Time at{};                         // by the latest clock
     std::int64_t collectives = 0;      // of all workers, that all of them have come to
     std::vector<std::int64_t> sent{};  // to this rank, by rank
   };
   std::optional<std::int64_t> called_for();
   void stop(std::int64_t number);
-  Standstill stand_still();
+  CheckpointStop stand_still();
   void drive() {
-    stage_.post.progress();
+    state_.transport.progress();
     collectives_.drive();
   }
   template <typename Number>
   std::vector<Number> gather(const std::vector<Number>& own, MPI_Datatype type, bool drives);
 
-  MpiStage& stage_;
+  MpiRunState& state_;
   MpiCollectives& collectives_;
   Write write_;
   RankStore* store_;
@@ -196,11 +196,11 @@ class StoredBytes : public ByteSink, public ByteSource {
 };
 
 // Log of everything the cluster returned to this rank's program, call by call, a few bytes each. Gradients and models
-// stand in it by their numbers (CourseLog), not their values.
+// stand in it by their numbers (CheckpointLog), not their values.
 //
 // A restarted process replays it: it answers the program's calls from here, without arithmetic, waiting or
 // communication, until the call at which the ranks had stopped. Then the parts get their state, and that call goes on.
-class MpiCourse {
+class MpiReplayLog {
  public:
   // A call of Cluster, or what happened meanwhile.
   enum class Call : std::uint8_t {
@@ -213,9 +213,9 @@ class MpiCourse {
     start,  // of a collective, whether or not its worker waits then
     finish,
     receive,
-    never_heard_of_again,  // the end of a program (MpiMicroBatches::NeverHeardOfAgain)
-    row,                   // no call: a row of steps.csv, for the observer
-    end,                   // no call: the end of the program
+    endless_micro_batch,  // the end of a program (MpiMicroBatches::EndlessMicroBatch)
+    row,                  // no call: a row of steps.csv, for the observer
+    end,                  // no call: the end of the program
   };
 
   // Where a rank stands when it stops.
@@ -226,29 +226,29 @@ class MpiCourse {
   };
 
   // `log` null: nothing is noted. A replay tells `observer` (may be null) of rows again.
-  MpiCourse(CourseLog* log, RunObserver* observer) : log_(log), observer_(observer) {}
-  MpiCourse(const MpiCourse&) = delete;
-  MpiCourse& operator=(const MpiCourse&) = delete;
+  MpiReplayLog(CheckpointLog* log, RunObserver* observer) : log_(log), observer_(observer) {}
+  MpiReplayLog(const MpiReplayLog&) = delete;
+  MpiReplayLog& operator=(const MpiReplayLog&) = delete;
 
   bool is_kept() const { return log_ != nullptr; }
   bool replays() const { return replays_; }
 
-  // Whether this call is answered from the course. Calls `at_end` at the end of the course; later calls are not.
+  // Whether this call is answered from the log. Calls `at_end` at the end of the log; later calls are not.
   bool replays(Call call);
   std::function<void()> at_end;
   // The answer that this call had.
   template <typename Answer>
-  Answer told(Call call) {
+  Answer outcome(Call call) {
     Answer answer{};
     take(call);
     StateArchive(calls_.source())(answer);
     return answer;
   }
-  bool comes(Call call) const { return replays_ && !calls_.is_through() && next() == call; }
+  bool next_is(Call call) const { return replays_ && !calls_.is_through() && next() == call; }
 
   // Notes what is answered now.
   template <typename Answer>
-  void note(Call call, const Answer& answer) {
+  void record(Call call, const Answer& answer) {
     if (!is_kept()) return;
     calls_.bytes.push_back(static_cast<char>(call));
     Answer written = answer;
@@ -257,16 +257,16 @@ class MpiCourse {
   template <typename Answer, typename Ask>
   Answer answered(Call call, const Ask& ask) {
     if (!is_kept()) return ask();
-    if (replays(call)) return told<Answer>(call);
+    if (replays(call)) return outcome<Answer>(call);
     const Answer answer = ask();
-    note(call, answer);
+    record(call, answer);
     return answer;
   }
 
   // Begins a call that may wait: a place to stop. False where the run goes on from within it.
   bool enter(Call call) {
     if (!is_kept()) return true;
-    if (std::exchange(has_just_gone_on_, false)) return !position_.is_inside;
+    if (std::exchange(has_just_resumed_, false)) return !position_.is_inside;
     position_ = {.call = call, .is_inside = false, .values = log_->last_number()};
     return true;
   }
@@ -274,11 +274,11 @@ class MpiCourse {
   const Position& position() const { return position_; }
 
   void write(ByteSink& out) {
-    log_->write_course(out, position_.values);
+    log_->write_log(out, position_.values);
     StateArchive archive(out);
     archive(position_, calls_.bytes);
   }
-  // At the beginning: the run replays that course.
+  // At the beginning: the run replays that log.
   void follow(ByteSource& in) {
     log_->follow(in);
     StateArchive archive(in);
@@ -289,32 +289,32 @@ class MpiCourse {
 
  private:
   Call next() const { return static_cast<Call>(calls_.bytes[calls_.next]); }
-  void tell_rows();
+  void replay_rows();
   void take(Call call) {
-    if (next() != call) throw AnotherCourse("it makes another call than it had made");
+    if (next() != call) throw ReplayMismatch("it makes another call than it had made");
     ++calls_.next;
   }
 
-  CourseLog* log_;
+  CheckpointLog* log_;
   RunObserver* observer_;
   StoredBytes calls_;  // each with its answer
   bool replays_ = false;
-  bool has_just_gone_on_ = false;
+  bool has_just_resumed_ = false;
   Position position_;
 };
 
 // Tells an observer of rows, and notes them. Programs repeat all other calls of the observer.
-class NotedRows : public RunObserver {
+class LoggedRows : public RunObserver {
  public:
-  NotedRows(MpiCourse& course, RunObserver* observer) : course_(course), observer_(observer) {}
+  LoggedRows(MpiReplayLog& replay_log, RunObserver* observer) : replay_log_(replay_log), observer_(observer) {}
   void on_row(const StepRow& row) override {
-    course_.note(MpiCourse::Call::row, row);
+    replay_log_.record(MpiReplayLog::Call::row, row);
     observer_->on_row(row);
   }
   void on_publish(const Publication& publication) override { observer_->on_publish(publication); }
 
  private:
-  MpiCourse& course_;
+  MpiReplayLog& replay_log_;
   RunObserver* observer_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int tag_of_end = 0;
 // The text of a failure begins with one of these: the process's own, or another's.
-const std::string own = "o", told = "t";
+const std::string own = "o", outcome = "t";
 // Exchanges end nearly in their order, so the thread looks for this many at a time. The first open one is among them.
 constexpr int looked_for_at_once = 64;
 constexpr std::chrono::milliseconds look_at_interrupts{50};
@@ -300,7 +300,7 @@ bool MpiProcessGroup::finish_closing() {
   {
     const std::lock_guard lock(mutex_);
     if (!is_closing_ || !handed_in_.empty()) return false;
-    if (!has_sent_end_) end_text_ = own_failure_.empty() ? "" : (has_failed_ ? told : own) + own_failure_;
+    if (!has_sent_end_) end_text_ = own_failure_.empty() ? "" : (has_failed_ ? outcome : own) + own_failure_;
   }
   if (!has_sent_end_) {
     has_sent_end_ = true;

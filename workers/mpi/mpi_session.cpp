@@ -162,7 +162,7 @@ MpiSession::MpiSession(bool wanted) {
 
   nodes_ = leads_node;
   MPI_Allreduce(MPI_IN_PLACE, &nodes_, 1, MPI_INT, MPI_SUM, communicator_);
-  board_.open(node, rank_);
+  status_.open(node, rank_);
   MPI_Comm_free(&node);
 }
 
@@ -170,14 +170,14 @@ MpiSession::~MpiSession() {
   if (!active_) return;
   // The other ranks do not know of an exception here and would never come to MPI_Finalize.
   if (std::uncaught_exceptions() > 0) abort("ended by an exception that nobody handled");
-  board_.close();
+  status_.close();
   MPI_Finalize();
 }
 
 void MpiSession::abort(const std::string& message, int status) const {
   using namespace std::chrono_literals;
   std::fflush(stdout);
-  if (active_ && !board_.first_to_fail()) be_ended(status);  // another rank of this node has spoken
+  if (active_ && !status_.first_to_fail()) be_ended(status);  // another rank of this node has spoken
   // Nodes share no memory: the later ones give the first the time to end them unheard.
   if (active_) std::this_thread::sleep_for(std::min(node_, 10) * 200ms);
   const std::string text =
@@ -192,9 +192,9 @@ void MpiSession::abort(const std::string& message, int status) const {
 
 // Launchers end the ranks of other nodes in the same way, and only the node of a lost rank knows of it: it speaks
 // first. Of the others one is enough, within the time that last acts have.
-void MpiSession::abort_as_told(const std::string& what_stays) const {
+void MpiSession::abort_as_asked(const std::string& what_stays) const {
   using namespace std::chrono_literals;
-  const std::vector<int> lost = active_ ? board_.lost() : std::vector<int>{};
+  const std::vector<int> lost = active_ ? status_.lost() : std::vector<int>{};
   if (!lost.empty())
     abort(fmt::format("rank{} {} on host {} {} lost: killed, or crashed; {}", lost.size() > 1 ? "s" : "",
                       rank_ranges(lost), this_host(), lost.size() > 1 ? "were" : "was", what_stays),
@@ -244,36 +244,36 @@ std::string wrong_number_of_ranks(int found, int workers, int servers) {
   return text;
 }
 
-void NodeBoard::open(MPI_Comm node, int rank) {
+void NodeStatus::open(MPI_Comm node, int rank) {
   own_ = rank_in(node);
   const int size = ranks_of(node);
-  const auto bytes = sizeof(Board) + static_cast<std::size_t>(size - 1) * sizeof(Entry);
+  const auto bytes = sizeof(SharedStatus) + static_cast<std::size_t>(size - 1) * sizeof(Entry);
   void* part = nullptr;
   MPI_Win_allocate_shared(own_ == 0 ? static_cast<MPI_Aint>(bytes) : 0, 1, MPI_INFO_NULL, node, &part, &window_);
   MPI_Aint found_bytes = 0;
   int unit = 0;
   void* whole = nullptr;
   MPI_Win_shared_query(window_, 0, &found_bytes, &unit, &whole);
-  board_ = static_cast<Board*>(whole);
-  if (own_ == 0) new (&board_->failed) std::atomic<int>(0);
-  Entry& own = board_->entries[own_];
+  status_ = static_cast<SharedStatus*>(whole);
+  if (own_ == 0) new (&status_->failed) std::atomic<int>(0);
+  Entry& own = status_->entries[own_];
   new (&own.state) std::atomic<int>(not_expected);
   new (&own.process) std::atomic<int>(getpid());
   new (&own.rank) std::atomic<int>(rank);
   MPI_Barrier(node);
   // Ranks in containers of their own may share memory without seeing each other's processes.
   for (int i = 0; i < size; ++i)
-    if (is_there(board_->entries[i].process)) visible_.push_back(&board_->entries[i]);
+    if (is_there(status_->entries[i].process)) visible_.push_back(&status_->entries[i]);
   MPI_Barrier(node);
 }
 
-void NodeBoard::close() {
-  tell_of_interrupt(nullptr, 0);
-  board_->entries[own_].state = not_expected;
+void NodeStatus::close() {
+  notify_of_interrupt(nullptr, 0);
+  status_->entries[own_].state = not_expected;
   MPI_Win_free(&window_);
 }
 
-std::vector<int> NodeBoard::lost() const {
+std::vector<int> NodeStatus::lost() const {
   std::vector<int> ranks;
   for (const Entry* entry : visible_)
     if (entry->state == expected && !is_there(entry->process)) ranks.push_back(entry->rank);

@@ -122,44 +122,44 @@ class MpiCommunicators {
 
 // Memory that the ranks of one node share beside MPI: it says who failed first, and whose process is gone. A launcher
 // sends all ranks the same signal after a killed rank and after the user's interrupt; the board tells these apart.
-class NodeBoard {
+class NodeStatus {
  public:
-  NodeBoard() = default;
-  NodeBoard(const NodeBoard&) = delete;
-  NodeBoard& operator=(const NodeBoard&) = delete;
+  NodeStatus() = default;
+  NodeStatus(const NodeStatus&) = delete;
+  NodeStatus& operator=(const NodeStatus&) = delete;
 
   // Collective over the ranks of a node; `rank` is this one's among all.
   void open(MPI_Comm node, int rank);
   void close();  // collective
 
   // True for the first rank of the node that asks.
-  bool first_to_fail() const { return board_->failed.exchange(1) == 0; }
+  bool first_to_fail() const { return status_->failed.exchange(1) == 0; }
 
-  // From now on this process is lost if it is missing, unless it is told to end. Call it once interrupts are handled.
+  // From now on this process is lost if it is missing, unless it is asked to end. Call it once interrupts are handled.
   void expect_to_stay() const {
-    std::atomic<int>& state = board_->entries[own_].state;
+    std::atomic<int>& state = status_->entries[own_].state;
     state = expected;
-    tell_of_interrupt(&state, told_to_end);
+    notify_of_interrupt(&state, asked_to_end);
   }
 
   // Ranks of this node that should still be there and are not, in ascending order.
   std::vector<int> lost() const;
 
  private:
-  enum State : int { not_expected, expected, told_to_end };
+  enum State : int { not_expected, expected, asked_to_end };
   struct Entry {
     std::atomic<int> state;
     std::atomic<int> process;
     std::atomic<int> rank;
   };
-  struct Board {
+  struct SharedStatus {
     std::atomic<int> failed;
     Entry entries[1];  // one per rank of the node
   };
   static_assert(std::atomic<int>::is_always_lock_free, "it is shared between processes");
 
   MPI_Win window_ = MPI_WIN_NULL;
-  Board* board_ = nullptr;
+  SharedStatus* status_ = nullptr;
   int own_ = 0;                        // entry
   std::vector<const Entry*> visible_;  // whose processes can be looked for from here
 };
@@ -194,11 +194,11 @@ class MpiSession {
 
   // Call it once interrupts are handled; without MPI nothing happens.
   void expect_to_stay() const {
-    if (active_) board_.expect_to_stay();
+    if (active_) status_.expect_to_stay();
   }
-  // Ends all ranks when a launcher has told this one to end: with status 130 where the program was interrupted, but 1
+  // Ends all ranks when a launcher has asked this one to end: with status 130 where the program was interrupted, but 1
   // where a rank was lost, which the message names. `what_stays` ends the message.
-  [[noreturn]] void abort_as_told(const std::string& what_stays) const;
+  [[noreturn]] void abort_as_asked(const std::string& what_stays) const;
 
  private:
   bool active_ = false;
@@ -210,7 +210,7 @@ class MpiSession {
   bool serves_other_threads_ = false;
   MPI_Comm communicator_ = MPI_COMM_NULL;
   int nodes_ = 1;
-  NodeBoard board_;
+  NodeStatus status_;
 };
 
 // Where a launcher's processes do not see each other, and each would run the whole experiment: why; else empty.

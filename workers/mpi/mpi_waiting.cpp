@@ -8,20 +8,20 @@ namespace {
 
 // These decide how soon a deadlock is found and what looking costs, not whether it is one.
 constexpr std::int64_t patience_ns = 500'000'000;
-constexpr std::int64_t pause_ns = 50'000'000;
+constexpr std::int64_t look_every_ns = 50'000'000;
 
 static_assert(std::is_trivially_copyable_v<WaitReport>, "it travels as bytes");
 
-bool no_letter_is_under_way(const std::vector<WaitReport>& reports) {
+bool no_frame_is_under_way(const std::vector<WaitReport>& reports) {
   std::int64_t under_way = 0;
-  for (const WaitReport& report : reports) under_way += report.letters_sent - report.letters_received;
+  for (const WaitReport& report : reports) under_way += report.frames_sent - report.frames_received;
   return under_way == 0;
 }
 
-// Messages of MPI's own collectives are no letters: a collective that all have come to ends, noticed or not.
+// Messages of MPI's own collectives are no frames: a collective that all have come to ends, noticed or not.
 bool will_take_place(const WaitReport& wait, const std::vector<WaitReport>& reports) {
   switch (wait.what) {
-    case WaitReport::For::letters:
+    case WaitReport::For::frames:
       return false;
     case WaitReport::For::meeting:
       return std::ranges::all_of(reports, [&](const WaitReport& other) {
@@ -44,14 +44,14 @@ bool MpiWaitRounds::is_due(std::int64_t since_ns) const {
 }
 
 bool MpiWaitRounds::join(const WaitReport& own) {
-  next_look_ns_ = monotonic_ns() + pause_ns;
+  next_look_ns_ = monotonic_ns() + look_every_ns;
   if (round_ == MPI_REQUEST_NULL) {
     join_next(own);
     return false;
   }
   if (!is_done(round_)) return false;
-  // The next one is joined at the next call, when the rank has looked for letters again.
-  is_over_ = nobody_can_go_on(last_reports_, reports_);
+  // The next one is joined at the next call, when the rank has looked for frames again.
+  is_over_ = nobody_can_continue(last_reports_, reports_);
   last_reports_ = reports_;
   return is_over_;
 }
@@ -63,7 +63,7 @@ std::vector<std::string> MpiWaitRounds::gather(const std::string& own) const {
   std::vector<Text> all(rank_in(communicator_) == 0 ? reports_.size() : 0);
   MPI_Gather(text.data(), sizeof(Text), MPI_BYTE, all.data(), sizeof(Text), MPI_BYTE, 0, communicator_);
   std::vector<std::string> texts;
-  for (const Text& said : all) texts.emplace_back(said.data());
+  for (const Text& value : all) texts.emplace_back(value.data());
   return texts;
 }
 
@@ -81,33 +81,33 @@ void MpiWaitRounds::finish(MPI_Comm everyone, bool cores_suffice) {
 }
 
 // Rank 0 learns what all wait for, and fails. The others wait until it ends them: it may still save data.
-void MpiWaiting::look_for_standstill(const Awaited& awaited) {
-  MpiPost& post = stage_.post;
-  if (!rounds_.is_due(waiting_since_ns_) || !post.has_nothing_half_way()) return;
+void MpiWaiting::look_for_deadlock(const Awaited& awaited) {
+  MpiTransport& transport = state_.transport;
+  if (!rounds_.is_due(waiting_since_ns_) || !transport.has_nothing_half_way()) return;
   const bool is_over =
       rounds_.join({.wait = waits_,
-                    .letters_sent = post.letters_sent(),
-                    .letters_received = post.letters_received(),
-                    .meetings = stage_.is_worker() ? stage_.meetings : WaitReport::needed_at_no_meeting,
+                    .frames_sent = transport.frames_sent(),
+                    .frames_received = transport.frames_received(),
+                    .meetings = state_.is_worker() ? state_.meetings : WaitReport::needed_at_no_meeting,
                     .meeting = awaited.meeting,
                     .what = awaited.what});
   if (!is_over) return;
-  const std::string from = awaited.from ? stage_.name_of(*awaited.from) : "";
+  const std::string from = awaited.from ? state_.name_of(*awaited.from) : "";
   const auto states = rounds_.gather(awaited.state ? awaited.state : what_it_waits_for(awaited.place, from));
-  if (stage_.self == Rank{0}) throw RunFailure(explain_standstill(states));
+  if (state_.self == Rank{0}) throw RunFailure(explain_deadlock(states));
 }
 
-std::string MpiWaiting::explain_standstill(const std::vector<std::string>& states) const {
-  Deadlock deadlock{.at = stage_.now()};
+std::string MpiWaiting::explain_deadlock(const std::vector<std::string>& states) const {
+  Deadlock deadlock{.at = state_.now()};
   auto state = states.begin();
-  for (const Rank worker : stage_.workers()) deadlock.workers_by_state[*state++].push_back(worker.value);
-  for (const Rank server : stage_.servers())
-    deadlock.servers.emplace_back(stage_.options.servers == 1 ? "server" : stage_.name_of(server), *state++);
+  for (const Rank worker : state_.workers()) deadlock.workers_by_state[*state++].push_back(worker.value);
+  for (const Rank server : state_.servers())
+    deadlock.servers.emplace_back(state_.options.servers == 1 ? "server" : state_.name_of(server), *state++);
   return explain(deadlock);
 }
 
-bool nobody_can_go_on(const std::vector<WaitReport>& before, const std::vector<WaitReport>& after) {
-  return before == after && no_letter_is_under_way(after) &&
+bool nobody_can_continue(const std::vector<WaitReport>& before, const std::vector<WaitReport>& after) {
+  return before == after && no_frame_is_under_way(after) &&
          std::ranges::none_of(after, [&](const WaitReport& wait) { return will_take_place(wait, after); });
 }
 

@@ -17,28 +17,28 @@ namespace syncopate {
 // A rank's report of its wait.
 struct WaitReport {
   enum class For : std::int32_t {
-    letters,  // or the announcements of others, which are letters too
+    frames,   // or the announcements of others, which are frames too
     meeting,  // of all workers
     the_end,  // of the run, where all ranks meet
   };
   static constexpr std::int64_t needed_at_no_meeting = -1;
 
   std::int64_t wait = 0;  // its number among this rank's waits
-  std::int64_t letters_sent = 0;
-  std::int64_t letters_received = 0;
+  std::int64_t frames_sent = 0;
+  std::int64_t frames_received = 0;
   std::int64_t meetings = needed_at_no_meeting;  // a worker: how many it has come to
   std::int64_t meeting = 0;                      // the one it waits at, counted from 1
-  For what = For::letters;
+  For what = For::frames;
 
   bool operator==(const WaitReport&) const = default;
 };
 
 // Whether the ranks of a run wait for each other for ever, by two rounds of reports, by rank. A round takes place once
 // every rank has come to it, waiting; a rank comes to the next one only after that. So if two rounds in a row say the
-// same of every rank, all of them waited at the end of the first. If no letter was under way then, nothing can end any
+// same of every rank, all of them waited at the end of the first. If no frame was under way then, nothing can end any
 // wait. No time-out is part of that: a rank that computes, sleeps a delay or is merely slow comes to no round. Waits
 // that end by themselves (at a given time) must not be reported.
-bool nobody_can_go_on(const std::vector<WaitReport>& before, const std::vector<WaitReport>& after);
+bool nobody_can_continue(const std::vector<WaitReport>& before, const std::vector<WaitReport>& after);
 
 // The rounds that find a deadlock: non-blocking collectives that a rank joins while it waits.
 class MpiWaitRounds {
@@ -52,7 +52,7 @@ class MpiWaitRounds {
   bool is_due(std::int64_t since_ns) const;
 
   // A waiting rank calls it again and again, each time after it has found that nothing has come that would let it go
-  // on, and that it has no letter half sent or half received. True, once and on all ranks, if nobody can go on.
+  // on, and that it has no frame half sent or half received. True, once and on all ranks, if nobody can go on.
   bool join(const WaitReport& own);
 
   // Collective, once nobody can go on. On rank 0: every rank's text, by rank; elsewhere empty.
@@ -85,14 +85,14 @@ struct Awaited {
   std::optional<Rank> from{};    // a message of this rank alone
   const char* state = nullptr;   // to say instead
   std::int64_t meeting = 0;      // of all workers, counted from 1
-  WaitReport::For what = WaitReport::For::letters;
+  WaitReport::For what = WaitReport::For::frames;
 };
 
 class MpiWaiting {
  public:
   // `progress` lets messages and collectives go on. `stop` waits for as long as all ranks are to stand still.
-  MpiWaiting(MpiStage& stage, MpiWaitRounds& rounds, std::function<void()> progress, std::function<void()> stop)
-      : stage_(stage), rounds_(rounds), progress_(std::move(progress)), stop_(std::move(stop)) {}
+  MpiWaiting(MpiRunState& state, MpiWaitRounds& rounds, std::function<void()> progress, std::function<void()> stop)
+      : state_(state), rounds_(rounds), progress_(std::move(progress)), stop_(std::move(stop)) {}
 
   // Call them wherever this rank waits or sleeps.
   void progress() { progress_(); }
@@ -106,15 +106,15 @@ class MpiWaiting {
       progress();
       if (done()) return true;
       stop();
-      if (until == never) look_for_standstill(awaited);  // else it ends by itself
+      if (until == never) look_for_deadlock(awaited);  // else it ends by itself
       return false;
     };
-    wait_politely(stage_.communicators.cores_suffice(), progress_and_ask, stage_.clock.to_monotonic_ns(until));
+    wait_politely(state_.communicators.cores_suffice(), progress_and_ask, state_.clock.to_monotonic_ns(until));
   }
   // The same where the others are sure to come.
   template <typename Done>
   void wait_for_progress(Done done) {
-    wait_politely(stage_.communicators.cores_suffice(), [&] {
+    wait_politely(state_.communicators.cores_suffice(), [&] {
       if (!done()) progress();
       return done();
     });
@@ -133,7 +133,7 @@ class MpiWaiting {
   // The same for values on their way, without pauses where cores suffice: MPI moves a piece of them at each call.
   template <typename Done>
   void wait_for_values(Done done) {
-    while (stage_.communicators.cores_suffice() && !done()) {
+    while (state_.communicators.cores_suffice() && !done()) {
       if (interrupted()) throw Interrupted();
       progress();
     }
@@ -145,12 +145,12 @@ class MpiWaiting {
     waiting_since_ns_ = monotonic_ns();
   }
   // Call it again and again in a wait, after this rank has found that it cannot go on.
-  void look_for_standstill(const Awaited& awaited);
+  void look_for_deadlock(const Awaited& awaited);
 
  private:
-  std::string explain_standstill(const std::vector<std::string>& states) const;
+  std::string explain_deadlock(const std::vector<std::string>& states) const;
 
-  MpiStage& stage_;
+  MpiRunState& state_;
   MpiWaitRounds& rounds_;
   std::function<void()> progress_;
   std::function<void()> stop_;

@@ -48,8 +48,8 @@ class LockstepCluster : public Cluster {
   void report_steps(Rank, const Contribution&) override { fail_for_unlike("report_steps"); }
   void send(Rank, Rank, Message&&, Place place) override { fail_for_unlike(place.operation); }
   ReceivedMessage receive(Rank, std::optional<Rank>, Time, Place place) override { fail_for_unlike(place.operation); }
-  void discard(Rank, const Work&) override { fail_for_unlike("discard"); }
-  void keep(Rank, const Work&, Step) override { fail_for_unlike("keep"); }
+  void discard(Rank, const BookedTime&) override { fail_for_unlike("discard"); }
+  void keep(Rank, const BookedTime&, Step) override { fail_for_unlike("keep"); }
 
  private:
   // Durations of some micro-batches of one step, a row of all workers' for each.
@@ -145,8 +145,8 @@ class FibersThenLockstep : public Cluster {
   ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) override {
     return wrapped().receive(self, from, until, place);
   }
-  void discard(Rank self, const Work& work) override { wrapped().discard(self, work); }
-  void keep(Rank self, const Work& work, Step staleness) override { wrapped().keep(self, work, staleness); }
+  void discard(Rank self, const BookedTime& work) override { wrapped().discard(self, work); }
+  void keep(Rank self, const BookedTime& work, Step staleness) override { wrapped().keep(self, work, staleness); }
   Bytes bytes_sent() const override { return wrapped().bytes_sent(); }
 
  private:

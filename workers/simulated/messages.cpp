@@ -7,131 +7,130 @@
 
 namespace syncopate {
 
-void Mail::fail_for_rank(Rank from, Rank to, const Place& place) const {
-  throw RunFailure(fmt::format("{} sends to rank {} in {}, but there are ranks 0 to {}", stage_.name(from), to.value,
-                               place.operation, stage_.size() - 1));
+void SimulatedMessages::fail_for_rank(Rank from, Rank to, const Place& place) const {
+  throw RunFailure(fmt::format("{} sends to rank {} in {}, but there are ranks 0 to {}", state_.name(from), to.value,
+                               place.operation, state_.size() - 1));
 }
 
-ReceivedMessage Mail::receive(Rank self, std::optional<Rank> from, Time until, const Place& place) {
-  SimulatedParticipant& receiver = stage_[self];
+ReceivedMessage SimulatedMessages::receive(Rank self, std::optional<Rank> from, Time until, const Place& place) {
+  SimulatedParticipant& receiver = state_[self];
   if (auto message = take_first(receiver, from)) return message;
-  if (stage_.is_server(self) && receiver.leaves_told != stage_.leaves_to_tell()) {
-    receiver.leaves_told = stage_.leaves_to_tell();
+  if (state_.is_server(self) && receiver.leaves_notified != state_.leaves_to_notify()) {
+    receiver.leaves_notified = state_.leaves_to_notify();
     return nullptr;
   }
   if (nobody_can_send_to(self, from)) return nullptr;
   // Others may be behind in virtual time: let them catch up, at least to this worker's time.
   receiver.receiving = from ? Receiving::of_one : Receiving::of_anybody;
   receiver.from = from.value_or(Rank{});
-  if (from) ++stage_[*from].awaited;
+  if (from) ++state_[*from].awaited;
   if (until == never)
-    Stage::suspend(receiver, place);
+    SimulationState::suspend(receiver, place);
   else
-    stage_.suspend_until(self, std::max(until, receiver.book.now()), place);
+    state_.suspend_until(self, std::max(until, receiver.book.now()), place);
   receiver.receiving = Receiving::nothing;
-  if (from) --stage_[*from].awaited;
-  receiver.leaves_told = stage_.leaves_to_tell();
+  if (from) --state_[*from].awaited;
+  receiver.leaves_notified = state_.leaves_to_notify();
   return take_first(receiver, from);
 }
 
 // Models are released at once, so that steps may go on in place.
-void Mail::take_back(Message* message) {
+void SimulatedMessages::take_back(Message* message) {
   message->model = nullptr;
   if (!message->gradient.terms().empty()) message->gradient = {};
   free_.push_back(static_cast<Delivery*>(message));
 }
 
-ReceivedMessage Mail::take_first(SimulatedParticipant& participant, std::optional<Rank> from) {
+ReceivedMessage SimulatedMessages::take_first(SimulatedParticipant& participant, std::optional<Rank> from) {
   Delivery* const first =
       participant.inbox.take_first([&](const Delivery* item) { return !from || item->from == *from; });
   return {first, GiveBack{this}};
 }
 
-void Mail::deliver(Rank to, Delivery* delivery) {
-  SimulatedParticipant& receiver = stage_[to];
+void SimulatedMessages::deliver(Rank to, Delivery* delivery) {
+  SimulatedParticipant& receiver = state_[to];
   const Message& message = *delivery;
   --receiver.in_flight;
   // A sender to a server that has ended has run ahead beyond the end of the run.
-  const bool in_time = !(stage_.is_server(to) && receiver.ended);
-  if (in_time && !stage_.is_server(message.from)) {
-    stage_.bytes += message_bytes(message, stage_.options.training.parameter_bytes());
-    ++stage_.messages;
+  const bool in_time = !(state_.is_server(to) && receiver.ended);
+  if (in_time && !state_.is_server(message.from)) {
+    state_.bytes += message_bytes(message, state_.options.training.parameter_bytes());
+    ++state_.messages;
   }
   const bool awaited = receiver.awaits_message_of(message.from);
   if (awaited) book_wait(to, delivery->sent);
   receiver.inbox.put(delivery);
   if (!awaited && !receiver.interruptible) return;
-  if (!stage_.is_server(to)) durations_.draw_before_asked(to);
-  stage_.resume(to);
+  if (!state_.is_server(to)) durations_.draw_before_asked(to);
+  state_.resume(to);
 }
 
 // Workers of a method with servers hear from nobody else once these have ended.
-bool Mail::nobody_can_send_to(Rank rank, std::optional<Rank> from) const {
-  if (from) return stage_[*from].left;  // after its messages have arrived
-  if (stage_[rank].in_flight > 0) return false;
-  const bool from_servers_alone = stage_.options.servers > 0 && !stage_.is_server(rank);
-  for (const Rank other : from_servers_alone ? stage_.servers() : stage_.everybody())
-    if (other != rank && !stage_[other].left) return false;
+bool SimulatedMessages::nobody_can_send_to(Rank rank, std::optional<Rank> from) const {
+  if (from) return state_[*from].left;  // after its messages have arrived
+  if (state_[rank].in_flight > 0) return false;
+  const bool from_servers_alone = state_.options.servers > 0 && !state_.is_server(rank);
+  for (const Rank other : from_servers_alone ? state_.servers() : state_.everybody())
+    if (other != rank && !state_[other].left) return false;
   return true;
 }
 
 // Asks all participants only if it may concern them: thousands of leaving workers would take millions of questions.
-void Mail::tell_of_leave(Rank left) {
+void SimulatedMessages::notify_of_leave(Rank left) {
   const bool concerns_all =
-      stage_.is_server(left) || stage_[left].awaited > 0 || stage_.leaves + stage_.servers_left >= stage_.size() - 1;
-  for (const Rank rank : concerns_all ? stage_.everybody() : stage_.servers()) wake_if_in_vain(rank);
+      state_.is_server(left) || state_[left].awaited > 0 || state_.leaves + state_.servers_left >= state_.size() - 1;
+  for (const Rank rank : concerns_all ? state_.everybody() : state_.servers()) wake_if_in_vain(rank);
 }
 
-void Mail::wake_if_in_vain(Rank rank) {
-  SimulatedParticipant& participant = stage_[rank];
+void SimulatedMessages::wake_if_in_vain(Rank rank) {
+  SimulatedParticipant& participant = state_[rank];
   if (participant.receiving == Receiving::nothing) return;
-  const bool has_news = stage_.is_server(rank) && participant.leaves_told != stage_.leaves_to_tell();
+  const bool has_news = state_.is_server(rank) && participant.leaves_notified != state_.leaves_to_notify();
   const auto from = participant.receiving == Receiving::of_one ? std::optional(participant.from) : std::nullopt;
   if (!has_news && !nobody_can_send_to(rank, from)) return;
-  book_wait(rank, stage_.now());
-  stage_.resume(rank);  // also from a timed wait, whose event is then stale
+  book_wait(rank, state_.now());
+  state_.resume(rank);  // also from a timed wait, whose event is then stale
 }
 
 // Books a receiver's time until now. It communicates while its own messages are under way, or in a queue in front of a
 // link, and again from the time that the message it receives was sent. Time after the end of the run is not booked.
-void Mail::book_wait(Rank rank, Time sent) const {
-  SimulatedParticipant& receiver = stage_[rank];
-  if (stage_.now() <= receiver.book.now()) return;
+void SimulatedMessages::book_wait(Rank rank, Time sent) const {
+  SimulatedParticipant& receiver = state_[rank];
+  if (state_.now() <= receiver.book.now()) return;
   const SpanLabel label{receiver.waits_for->operation};
-  const Time until = std::min(stage_.now(), stage_.run_ended_at);
+  const Time until = std::min(state_.now(), state_.run_ended_at);
   receiver.book.pass(Activity::communicate, std::min({traffic_.last_arrival(rank), sent, until}), label);
   receiver.book.pass(Activity::wait, std::min(sent, until), label);
   receiver.book.pass(Activity::communicate, until, label);
-  if (until == stage_.now())
+  if (until == state_.now())
     receiver.book.meet();
   else
-    receiver.book.pass_unbooked(stage_.now());
+    receiver.book.pass_unbooked(state_.now());
 }
 
-Traffic::Traffic(Stage& stage)
-    : stage_(stage),
-      regions_(stage.options.servers.regions),
-      has_links_(stage.options.network.has_shared_links()),
-      varies_(stage.options.network.varies()),
+Traffic::Traffic(SimulationState& state)
+    : state_(state),
+      regions_(state.options.servers.regions),
+      has_links_(state.options.network.has_shared_links()),
+      varies_(state.options.network.varies()),
       is_plain_(!has_links_ && !varies_),
-      has_one_source_(stage.options.only_servers_send_to_workers && !stage.options.servers.hold_slices()) {
-  if (varies_) sent_.resize(static_cast<std::size_t>(stage.size()));
+      has_one_source_(state.options.only_servers_send_to_workers && !state.options.servers.hold_slices()) {
+  if (varies_) sent_.resize(static_cast<std::size_t>(state.size()));
 }
 
-void Traffic::begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Assembly* assembly,
+void Traffic::begin_collective(Time at, const CollectiveCall& call, Event::Kind end, CollectiveGroup* group,
                                Duration length) {
-  if (stage_.options.only_servers_send_to_workers)
+  if (state_.options.only_servers_send_to_workers)
     throw std::logic_error("a method with servers has collectives too, and its traits do not say so");
-  stage_.bytes += collective_bytes(call);
-  if (!has_links_ || call.members == 1) return stage_.schedule_end(later(at, length), end, assembly);
-  crossings_[assembly] = {
-      .call = call, .end = end, .length = length, .transit = {.progress = {.head = at, .tail = at}}};
-  stage_.schedule_end(at, Event::Kind::enter_links, assembly);
+  state_.bytes += collective_bytes(call);
+  if (!has_links_ || call.members == 1) return state_.schedule_end(later(at, length), end, group);
+  crossings_[group] = {.call = call, .end = end, .length = length, .transit = {.progress = {.head = at, .tail = at}}};
+  state_.schedule_end(at, Event::Kind::enter_links, group);
 }
 
-void Traffic::enter_links(Assembly* assembly) {
-  Crossing& crossing = crossings_[assembly];
-  Route route = stage_.options.network.route(crossing.call);
+void Traffic::enter_links(CollectiveGroup* group) {
+  Crossing& crossing = crossings_[group];
+  Route route = state_.options.network.route(crossing.call);
   // A part that is left occupies the links for that part of the time.
   if (const Duration whole = length_of(route); crossing.length != whole && whole > Duration{}) {
     const double part = static_cast<double>(crossing.length.count()) / static_cast<double>(whole.count());
@@ -141,10 +140,10 @@ void Traffic::enter_links(Assembly* assembly) {
     }
     route.back().latency += std::max(crossing.length - length_of(route), -route.back().latency);
   }
-  if (pass(crossing.transit, route, stage_.now()))
-    stage_.schedule_end(crossing.transit.progress.tail, crossing.end, assembly);
+  if (pass(crossing.transit, route, state_.now()))
+    state_.schedule_end(crossing.transit.progress.tail, crossing.end, group);
   else
-    stage_.schedule_end(crossing.transit.progress.head, Event::Kind::enter_links, assembly);
+    state_.schedule_end(crossing.transit.progress.head, Event::Kind::enter_links, group);
 }
 
 // For networks that are not plain: messages may wait on links, and their costs may vary.
@@ -154,18 +153,18 @@ void Traffic::send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery)
   if (varies_) transit.number = sent_[static_cast<std::size_t>(from.value)]++;
   if (!has_links_) {
     const Time arrival =
-        in_order(from, to, 0, later(delivery->sent, stage_.options.network.message(call_of(to, *delivery))));
-    stage_[from].last_arrival = std::max(stage_[from].last_arrival, arrival);
-    stage_.schedule(arrival, Event::Kind::deliver, to, delivery);
+        in_order(from, to, 0, later(delivery->sent, state_.options.network.message(call_of(to, *delivery))));
+    state_[from].last_arrival = std::max(state_[from].last_arrival, arrival);
+    state_.schedule(arrival, Event::Kind::deliver, to, delivery);
     return;
   }
-  if (stage_.options.only_servers_send_to_workers && !stage_.is_server(from) && !stage_.is_server(to))
+  if (state_.options.only_servers_send_to_workers && !state_.is_server(from) && !state_.is_server(to))
     throw std::logic_error("a method with servers sends between workers too, and its traits do not say so");
-  assert(delivery->sent >= stage_.now());  // a fiber that runs is never behind the events
+  assert(delivery->sent >= state_.now());  // a fiber that runs is never behind the events
   make_links();
   ++own_[static_cast<std::size_t>(from.value)].on_way;
-  if (stage_[from].collectives_under_way > 0)
-    stage_.schedule(delivery->sent, Event::Kind::enter_link, to, delivery);
+  if (state_[from].collectives_under_way > 0)
+    state_.schedule(delivery->sent, Event::Kind::enter_link, to, delivery);
   else
     advance(to, delivery, delivery->sent);
 }
@@ -179,27 +178,27 @@ void Traffic::advance(Rank to, Delivery* delivery, Time at) {
                               occupy_own(way_in(to.value), *transit.last_occupied, at, ends));
     is_through = true;
   } else {
-    const Route route = stage_.options.network.route(call_of(to, *delivery));
+    const Route route = state_.options.network.route(call_of(to, *delivery));
     is_through = pass(transit, route, at, ends);
     if (varies_) {
       Time& next = is_through ? transit.progress.tail : transit.progress.head;
       next = in_order(delivery->from, to, transit.stages, next);
     } else if (transit.stages + 1 == route.size()) {
       // A worker gets messages of one server alone, in the order of sending.
-      if (has_one_source_ && !stage_.is_server(to))
+      if (has_one_source_ && !state_.is_server(to))
         is_through = pass(transit, route, transit.progress.head, ends);
       else
         transit.last_occupied = route.back().occupied;
     }
   }
   if (!is_through) {
-    stage_.schedule(transit.progress.head, Event::Kind::enter_link, to, delivery);
+    state_.schedule(transit.progress.head, Event::Kind::enter_link, to, delivery);
     return;
   }
   Own& sender = own_[static_cast<std::size_t>(delivery->from.value)];
   sender.last_arrival = std::max(sender.last_arrival, transit.progress.tail);
-  stage_.schedule(transit.progress.tail, Event::Kind::deliver, to, delivery);
-  if (--sender.on_way == 0 && stage_[delivery->from].ended) schedule_leave(delivery->from);
+  state_.schedule(transit.progress.tail, Event::Kind::deliver, to, delivery);
+  if (--sender.on_way == 0 && state_[delivery->from].ended) schedule_leave(delivery->from);
 }
 
 bool Traffic::pass(Transit& transit, const Route& route, Time at, std::optional<Ends> ends) {
@@ -219,20 +218,20 @@ Time Traffic::in_order(Rank from, Rank to, std::size_t stages, Time at) {
 Time Traffic::occupy_own(int link, Duration occupied, Time at, std::optional<Ends> ends) {
   make_links();
   const Rank of{link / 2};
-  const bool is_of_server = stage_.is_server(of), is_in = link % 2 == 1;
+  const bool is_of_server = state_.is_server(of), is_in = link % 2 == 1;
   Time& free = own_[static_cast<std::size_t>(of.value)].free[is_in];
   const Time begin = std::max({at, free, is_of_server ? Time{} : all_until_});
   free = later(begin, occupied);
   if (!is_of_server)
     latest_ = std::max(latest_, free);
-  else if (stage_.spans)
-    stage_.spans->add_use(of, is_in, {begin, free, ends ? std::optional(is_in ? ends->from : ends->to) : std::nullopt});
+  else if (state_.spans)
+    state_.spans->add_use(of, is_in, {begin, free, ends ? std::optional(is_in ? ends->from : ends->to) : std::nullopt});
   return begin;
 }
 
 Time Traffic::occupy(const Hop& hop, Time at) {
   Time begin = std::max(at, all_until_);
-  if (hop.links == 2 * stage_.options.workers) {  // of all workers, and with them of all groups
+  if (hop.links == 2 * state_.options.workers) {  // of all workers, and with them of all groups
     begin = std::max(begin, latest_);
     latest_ = all_until_ = later(begin, hop.occupied);
     return begin;
@@ -251,10 +250,10 @@ Time Traffic::occupy(const Hop& hop, Time at) {
 }
 
 void Traffic::schedule_leave(Rank rank) {
-  const SimulatedParticipant& participant = stage_[rank];
+  const SimulatedParticipant& participant = state_[rank];
   const Time arrival = last_arrival(rank);
   if (arrival == never) return;
-  stage_.schedule(std::max(participant.book.now(), arrival), Event::Kind::leave, rank);
+  state_.schedule(std::max(participant.book.now(), arrival), Event::Kind::leave, rank);
 }
 
 }  // namespace syncopate

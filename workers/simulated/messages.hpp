@@ -18,40 +18,40 @@ namespace syncopate {
 // with itself; only messages sent while a collective of its own is under way may come to its link after that.
 class Traffic {
  public:
-  explicit Traffic(Stage& stage);
+  explicit Traffic(SimulationState& state);
 
-  // The event `end` ends a collective that begins at `at`. An assembly has one at a time; so have partial sums (null).
-  void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Assembly* assembly) {
-    begin_collective(at, call, end, assembly, stage_.options.network.collective(call));
+  // The event `end` ends a collective that begins at `at`. A group has one at a time; so have partial sums (null).
+  void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, CollectiveGroup* group) {
+    begin_collective(at, call, end, group, state_.options.network.collective(call));
   }
   // The same for one that has partly overlapped computation: it takes `length` from `at` on.
-  void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Assembly* assembly, Duration length);
+  void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, CollectiveGroup* group, Duration length);
   // The number of the next collective of all workers: costs may vary by it.
   std::int64_t next_collective() { return collectives_begun_++; }
 
   // The event `deliver` comes once the message has arrived.
   void send(Rank from, Rank to, Bytes bytes, Delivery* delivery) {
     if (!is_plain_) return send_in_order(from, to, bytes, delivery);
-    SimulatedParticipant& sender = stage_[from];
+    SimulatedParticipant& sender = state_[from];
     Time arrival =
         later(delivery->sent,
-              stage_.options.network.message({.from = from, .to = to, .payload = bytes, .regions = regions_}));
+              state_.options.network.message({.from = from, .to = to, .payload = bytes, .regions = regions_}));
     // A message without values does not overtake those that its sender has sent before it.
     if (!delivery->has_values()) arrival = std::max(arrival, sender.last_arrival);
     sender.last_arrival = std::max(sender.last_arrival, arrival);
-    stage_.schedule(arrival, Event::Kind::deliver, to, delivery);
+    state_.schedule(arrival, Event::Kind::deliver, to, delivery);
   }
 
   // When the participant's last message so far has arrived; `never` while that is not known.
   Time last_arrival(Rank of) const {
-    if (own_.empty()) return stage_[of].last_arrival;
+    if (own_.empty()) return state_[of].last_arrival;
     const Own& own = own_[static_cast<std::size_t>(of.value)];
     return own.on_way > 0 ? never : own.last_arrival;
   }
 
   // Events: a message has come to the next stage of its way, and a collective.
-  void enter_link(Rank to, Delivery* delivery) { advance(to, delivery, stage_.now()); }
-  void enter_links(Assembly* assembly);
+  void enter_link(Rank to, Delivery* delivery) { advance(to, delivery, state_.now()); }
+  void enter_links(CollectiveGroup* group);
 
   // A participant that has ended leaves after its last message; nothing is scheduled while some are on links.
   void schedule_leave(Rank rank);
@@ -76,7 +76,7 @@ class Traffic {
 
   // The first server has links also where a method has none: a star's collectives go over them.
   void make_links() {
-    if (own_.empty()) own_.resize(static_cast<std::size_t>(std::max(stage_.size(), stage_.options.workers + 1)));
+    if (own_.empty()) own_.resize(static_cast<std::size_t>(std::max(state_.size(), state_.options.workers + 1)));
   }
   [[gnu::noinline]] void send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery);
   MessageCall call_of(Rank to, const Delivery& delivery) const {
@@ -92,7 +92,7 @@ class Traffic {
   Time occupy(const Hop& hop, Time at);
   Time occupy_own(int link, Duration occupied, Time at, std::optional<Ends> ends);
 
-  Stage& stage_;
+  SimulationState& state_;
   const int regions_;
   const bool has_links_;
   const bool varies_;
@@ -103,31 +103,31 @@ class Traffic {
   Time latest_{};                   // when all links of workers and groups are free
   Time all_until_{};                // the end of what they carry all together
   std::vector<std::int64_t> sent_;  // messages by rank; empty where costs do not vary
-  std::map<Assembly*, Crossing> crossings_;
+  std::map<CollectiveGroup*, Crossing> crossings_;
   std::map<std::tuple<Rank, Rank, std::size_t>, Time> sent_until_;  // the latest by connection (from, to, hop)
   std::int64_t collectives_begun_ = 0;                              // of all workers
 };
 
 // Messages arrive at send time plus the network's cost, in (time, number) order; sending does not block.
-class Mail final : private MessagePool {
+class SimulatedMessages final : private MessagePool {
  public:
-  Mail(Stage& stage, Traffic& traffic, DurationsAhead& durations)
-      : stage_(stage), traffic_(traffic), durations_(durations) {}
+  SimulatedMessages(SimulationState& state, Traffic& traffic, DurationPrefetch& durations)
+      : state_(state), traffic_(traffic), durations_(durations) {}
 
   // Inlined, like all functions that a message passes: calls would reach deeper into a cold stack.
   void send(Rank from, Rank to, Message&& message, const Place& place) {
-    if (to.value < 0 || to.value >= stage_.size()) fail_for_rank(from, to, place);
+    if (to.value < 0 || to.value >= state_.size()) fail_for_rank(from, to, place);
     message.from = from;
-    const Bytes bytes = message_bytes(message, stage_.options.training.parameter_bytes());
+    const Bytes bytes = message_bytes(message, state_.options.training.parameter_bytes());
     // A worker may have run ahead of everybody's time: its message counts when it arrives.
-    if (stage_.is_server(from)) {
-      stage_.bytes += bytes;
-      ++stage_.messages;
+    if (state_.is_server(from)) {
+      state_.bytes += bytes;
+      ++state_.messages;
     }
-    ++stage_[to].in_flight;
+    ++state_[to].in_flight;
     // Models for the result alone come after the run, as evaluations do: they pass the links in no time.
     const Bytes transferred = message.kind == Message::Kind::last_model ? Bytes{} : bytes;
-    traffic_.send(from, to, transferred, make_delivery(std::move(message), stage_[from].book.now()));
+    traffic_.send(from, to, transferred, make_delivery(std::move(message), state_[from].book.now()));
   }
   // See Cluster::receive.
   ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, const Place& place);
@@ -135,11 +135,11 @@ class Mail final : private MessagePool {
   // Events: a message has arrived; nothing came in the time that a receiver would wait.
   void deliver(Rank to, Delivery* delivery);
   void give_up(Rank rank) {
-    book_wait(rank, stage_.now());
-    stage_.resume(rank);
+    book_wait(rank, state_.now());
+    state_.resume(rank);
   }
-  // Tells servers, and those who wait for a message from there, that somebody has left.
-  void tell_of_leave(Rank left);
+  // Notifies servers, and those who wait for a message from there, that somebody has left.
+  void notify_of_leave(Rank left);
 
  private:
   Delivery* make_delivery(Message&& message, Time sent) {
@@ -157,9 +157,9 @@ class Mail final : private MessagePool {
   void book_wait(Rank rank, Time sent) const;
   [[noreturn, gnu::cold]] void fail_for_rank(Rank from, Rank to, const Place& place) const;
 
-  Stage& stage_;
+  SimulationState& state_;
   Traffic& traffic_;
-  DurationsAhead& durations_;
+  DurationPrefetch& durations_;
   std::deque<Delivery> deliveries_;  // a pool: they do not move
   std::vector<Delivery*> free_;
 };

@@ -4,18 +4,18 @@
 
 namespace syncopate {
 
-MicroBatches::MicroBatches(Stage& stage, DurationsAhead& durations, PausesUnderWay& pauses)
-    : stage_(stage),
+MicroBatches::MicroBatches(SimulationState& state, DurationPrefetch& durations, SleepTracker& pauses)
+    : state_(state),
       durations_(durations),
       pauses_(pauses),
-      outages_(stage.options.outages ? stage.options.workers : 0),
-      each_is_seen_(stage.options.record || stage.options.outages || stage.options.pauses ||
-                    stage.options.network.overlap()),
-      follows_samples_(stage.options.compute_time.follows_samples()) {
+      outages_(state.options.outages ? state.options.workers : 0),
+      each_is_seen_(state.options.record || state.options.outages || state.options.pauses ||
+                    state.options.network.overlap()),
+      follows_samples_(state.options.compute_time.follows_samples()) {
   if (outages_.empty()) return;
-  for (const Rank worker : stage.workers())
-    outages_[worker] = {.outages = stage.options.outages->of(worker),
-                        .may_lose_state = stage.options.outages->loses_state(worker),
+  for (const Rank worker : state.workers())
+    outages_[worker] = {.outages = state.options.outages->of(worker),
+                        .may_lose_state = state.options.outages->loses_state(worker),
                         .has_lost_state = false,
                         .met = {}};
 }
@@ -27,25 +27,25 @@ std::optional<Gradient> MicroBatches::compute(Rank rank, const ModelStatePtr& at
       return pass_through(rank, at, slot, samples, *passage);
   if (deadline.at_message) return compute_until_message(rank, at, slot, samples, deadline);
   if (each_is_seen_) pauses_.end(rank);
-  SimulatedParticipant& participant = stage_[rank];
+  SimulatedParticipant& participant = state_[rank];
   Book& book = participant.book;
   const Duration duration = duration_of(slot, samples);
   const MicroBatchEnd end = end_of_micro_batch(book.now(), duration, deadline);
-  stage_.check_clock(rank, end.at);
+  state_.check_clock(rank, end.at);
   const Duration spent = end.at - book.now();
   const bool ends = spent < longest_duration;
   book.pass(end.kept && ends ? Activity::compute : Activity::discarded, end.at, label_of(slot));
-  stage_.poll_interrupt();
+  state_.poll_interrupt();
   if (!ends) {  // an infinite delay: this worker is never heard of again
     participant.lost = true;
-    Stage::suspend(participant, {"a micro-batch that never ends", SourceLine::current()});
+    SimulationState::suspend(participant, {"a micro-batch that never ends", SourceLine::current()});
   }
   if (!end.kept) return cut(at, samples, backward_share(spent, duration, deadline));
   book.compute(1, spent);
   if (each_is_seen_) {
-    if (!stage_.last_micro_batches.empty())
-      stage_.last_micro_batches[rank] = {end.at, spent, slot.index + 1 >= stage_.options.micro_batches};
-    stage_.record_duration(rank, slot, spent);
+    if (!state_.last_micro_batches.empty())
+      state_.last_micro_batches[rank] = {end.at, spent, slot.index + 1 >= state_.options.micro_batches};
+    state_.record_duration(rank, slot, spent);
     pauses_.begin(rank, slot, deadline);
   }
   return Gradient(at, samples, spent);
@@ -55,12 +55,12 @@ Gradient MicroBatches::compute_all(Rank rank, const ModelStatePtr& at, const Mic
   if (each_is_seen_) return compute_each(rank, at, first, count);
   const Duration spent = durations_.of_step(first, count);
   if (spent >= longest_duration) return compute_each(rank, at, first, count);
-  Book& book = stage_[rank].book;
+  Book& book = state_[rank].book;
   const Time end = later(book.now(), spent);
-  stage_.check_clock(rank, end);
+  state_.check_clock(rank, end);
   book.pass(Activity::compute, end, {});
   book.compute(count, spent);
-  stage_.poll_interrupt();
+  state_.poll_interrupt();
   return Gradient(at, first, count, spent);
 }
 
@@ -74,7 +74,7 @@ Gradient MicroBatches::compute_each(Rank rank, const ModelStatePtr& at, const Mi
 // A message that is there when the time is up ends it.
 std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                             const MicroBatch& samples, const Deadline& deadline) {
-  SimulatedParticipant& participant = stage_[rank];
+  SimulatedParticipant& participant = state_[rank];
   Book& book = participant.book;
   const Duration duration = duration_of(slot, samples);
   const MicroBatchEnd end = end_of_micro_batch(book.now(), duration, deadline);
@@ -84,31 +84,31 @@ std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const Mod
     participant.lost = spent >= longest_duration;
     const Place place{"a micro-batch", SourceLine::current()};
     if (participant.lost)
-      Stage::suspend(participant, place);
+      SimulationState::suspend(participant, place);
     else
-      stage_.suspend_until(rank, end.at, place);
+      state_.suspend_until(rank, end.at, place);
     participant.computing = participant.interruptible = participant.lost = false;
   }
   if (!participant.inbox.empty()) {
-    book.pass(Activity::discarded, stage_.now(), label_of(slot));
+    book.pass(Activity::discarded, state_.now(), label_of(slot));
     book.cancel();
     return std::nullopt;
   }
-  stage_.check_clock(rank, end.at);
+  state_.check_clock(rank, end.at);
   book.pass(end.kept ? Activity::compute : Activity::discarded, end.at, label_of(slot));
   if (!end.kept) {
     if (spent > Duration{}) book.cancel();
     return std::nullopt;
   }
   book.compute(1, spent);
-  stage_.record_duration(rank, slot, spent);
+  state_.record_duration(rank, slot, spent);
   return Gradient(at, samples, spent);
 }
 
 // Nothing if no outage begins before the micro-batch would end.
 std::optional<Passage> MicroBatches::meet_outages(Rank rank, const MicroBatch& slot, const MicroBatch& samples,
                                                   const Deadline& deadline) {
-  SimulatedParticipant& participant = stage_[rank];
+  SimulatedParticipant& participant = state_[rank];
   WorkerOutages& outages = outages_[rank].outages;
   const Outage& next = outages.next(participant.book.now());
   if (next.begin == never) return std::nullopt;
@@ -122,9 +122,9 @@ std::optional<Passage> MicroBatches::meet_outages(Rank rank, const MicroBatch& s
 // Books the whole passage at once: only at its end it is known whether the work is kept or lost.
 std::optional<Gradient> MicroBatches::pass_through(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                    const MicroBatch& samples, const Passage& passage) {
-  SimulatedParticipant& participant = stage_[rank];
+  SimulatedParticipant& participant = state_[rank];
   OutageProgress& progress = outages_[rank];
-  stage_.check_clock(rank, passage.end);
+  state_.check_clock(rank, passage.end);
   Book& book = participant.book;
   const Activity work = passage.kept ? Activity::compute : Activity::discarded;
   for (const auto& [end, down] : passage.pieces) {
@@ -132,29 +132,29 @@ std::optional<Gradient> MicroBatches::pass_through(Rank rank, const ModelStatePt
     book.pass(down ? Activity::down : work, end, down ? SpanLabel{outage_name} : label_of(slot));
   }
   progress.has_lost_state = passage.lost_state;
-  stage_.poll_interrupt();
+  state_.poll_interrupt();
   if (passage.is_timed_out) book.cancel();
   if (!passage.kept) return cut(at, samples, passage.backward);
   book.compute(1, passage.worked);
-  stage_.record_duration(rank, slot, passage.worked);
+  state_.record_duration(rank, slot, passage.worked);
   return Gradient(at, samples, passage.worked);
 }
 
 // The planned passage as it goes if a message may end it.
 Passage MicroBatches::wait_for_message(Rank rank, const Passage& planned) {
-  SimulatedParticipant& participant = stage_[rank];
+  SimulatedParticipant& participant = state_[rank];
   Passage passage{.end = participant.book.now()};
   for (const auto& [end, down] : planned.pieces) {
     const Time begin = passage.end;
     if (down || participant.inbox.empty()) {
       participant.computing = true;
       participant.interruptible = !down;
-      stage_.suspend_until(rank, end, {down ? "an outage" : "a micro-batch", SourceLine::current()});
+      state_.suspend_until(rank, end, {down ? "an outage" : "a micro-batch", SourceLine::current()});
       participant.computing = participant.interruptible = false;
     }
     const bool is_cancelled = !down && !participant.inbox.empty();
     // A message that was there before is older than the worker's clock.
-    passage.end = is_cancelled ? std::clamp(stage_.now(), begin, end) : end;
+    passage.end = is_cancelled ? std::clamp(state_.now(), begin, end) : end;
     if (passage.end > begin) passage.pieces.push_back({passage.end, down});
     if (!down) passage.worked += passage.end - begin;
     if (!is_cancelled) continue;
@@ -167,77 +167,77 @@ Passage MicroBatches::wait_for_message(Rank rank, const Passage& planned) {
   return passage;
 }
 
-void OpenRows::contribute(Rank worker, const Contribution& part) {
+void AsynchronousRows::contribute(Rank worker, const Contribution& part) {
   last_[worker] = part.step;
   auto& [row, workers] = open_[part.step];
   ++workers;
-  Book& book = stage_[worker].book;
+  Book& book = state_[worker].book;
   book.contribute(part, row);
   row.end = std::max(row.end, book.now());
   close_complete();
 }
 
 // Closes rows to which nobody will add any more, in the order of the steps.
-void OpenRows::close_complete() {
+void AsynchronousRows::close_complete() {
   while (!open_.empty()) {
     const auto& [step, open] = *open_.begin();
-    int expected = stage_.options.workers;
+    int expected = state_.options.workers;
     for (const auto& [last, ended] : ended_after_)
       if (last < step) expected -= ended;
     if (open.workers < expected) return;
-    stage_.kept += open.row.kept;
-    stage_.rows.close(open.row, open.row.end, stage_.bytes);
+    state_.kept += open.row.kept;
+    state_.rows.close(open.row, open.row.end, state_.bytes);
     open_.erase(open_.begin());
   }
 }
 
 SimulatedCluster::SimulatedCluster(const SimulatedOptions& options)
-    : stage_(options),
+    : state_(options),
       durations_(options.compute_time, options.workers, options.micro_batches),
-      pauses_(stage_),
-      traffic_(stage_),
-      micro_batches_(stage_, durations_, pauses_),
-      gatherings_(stage_, traffic_, pauses_),
-      partial_sums_(stage_, traffic_, pauses_),
-      mail_(stage_, traffic_, durations_),
-      open_rows_(stage_) {
-  if (servers().regions > 0) served_left_ = ByRank<int>(stage_.size());
+      pauses_(state_),
+      traffic_(state_),
+      micro_batches_(state_, durations_, pauses_),
+      collectives_(state_, traffic_, pauses_),
+      partial_sums_(state_, traffic_, pauses_),
+      messages_(state_, traffic_, durations_),
+      asynchronous_rows_(state_) {
+  if (servers().regions > 0) served_left_ = ByRank<int>(state_.size());
 }
 
 // Programs that have not ended hold objects of the parts.
-SimulatedCluster::~SimulatedCluster() { stage_.clear(); }
+SimulatedCluster::~SimulatedCluster() { state_.clear(); }
 
 RunTotals SimulatedCluster::run(const Program& work, const Program& serve) {
-  for (const Rank worker : stage_.workers()) begin(worker, work);
-  for (const Rank server : stage_.servers()) begin(server, serve);
+  for (const Rank worker : state_.workers()) begin(worker, work);
+  for (const Rank server : state_.servers()) begin(server, serve);
   try {
-    for (const Rank rank : stage_.everybody()) stage_.resume(rank);
+    for (const Rank rank : state_.everybody()) state_.resume(rank);
     event_loop();
   } catch (...) {
-    stage_.clear();
+    state_.clear();
     throw;
   }
   return totals();
 }
 
 void SimulatedCluster::begin(Rank rank, const Program& program) {
-  stage_[rank].fiber.emplace(stage_.stacks, static_cast<std::size_t>(rank.value), [this, rank, program] {
+  state_[rank].fiber.emplace(state_.stacks, static_cast<std::size_t>(rank.value), [this, rank, program] {
     try {
       program(rank);
     } catch (const boost::context::detail::forced_unwind&) {
       throw;  // the cluster is being destroyed
     } catch (...) {
-      stage_.failure = std::current_exception();
+      state_.failure = std::current_exception();
     }
-    stage_[rank].ended = true;
+    state_[rank].ended = true;
     if (!is_server(rank)) {
-      ++stage_.ended_workers;
-      open_rows_.leave(rank);
+      ++state_.ended_workers;
+      asynchronous_rows_.leave(rank);
     } else {  // the run ends with the last server
       Time end = start_time;
-      for (const Rank server : stage_.servers())
-        end = stage_[server].ended ? std::max(end, stage_[server].book.now()) : never;
-      stage_.run_ended_at = end;
+      for (const Rank server : state_.servers())
+        end = state_[server].ended ? std::max(end, state_[server].book.now()) : never;
+      state_.run_ended_at = end;
     }
     traffic_.schedule_leave(rank);
   });
@@ -245,24 +245,24 @@ void SimulatedCluster::begin(Rank rank, const Program& program) {
 
 void SimulatedCluster::event_loop() {
   bool is_end_of_clock = false;
-  while (stage_.has_events()) {
-    const Event event = stage_.pop_event();
+  while (state_.has_events()) {
+    const Event event = state_.pop_event();
     is_end_of_clock = event.at == never;
     if (is_end_of_clock) break;
     fetch_what_comes_next();
-    stage_.advance_to(event.at);
-    stage_.poll_interrupt();
+    state_.advance_to(event.at);
+    state_.poll_interrupt();
     handle(event);
   }
   // The run is over when the servers have ended; without a server, when all workers have ended that are not lost.
   bool has_ended = true, has_anybody_ended = false;
-  for (const Rank rank : servers() > 0 ? stage_.servers() : stage_.workers()) {
-    has_ended &= stage_[rank].ended || stage_[rank].lost;
-    has_anybody_ended |= stage_[rank].ended;
+  for (const Rank rank : servers() > 0 ? state_.servers() : state_.workers()) {
+    has_ended &= state_[rank].ended || state_[rank].lost;
+    has_anybody_ended |= state_[rank].ended;
   }
   if (!has_ended || !has_anybody_ended)
     throw RunFailure(is_end_of_clock ? explain_end_of_clock("the cluster") : explain_deadlock());
-  stage_.clear();
+  state_.clear();
 }
 
 // With thousands of workers nothing of the next one is in a near cache. This fetches the stack of the fiber of an event
@@ -273,78 +273,78 @@ void SimulatedCluster::fetch_what_comes_next() const {
   const auto fetch = [](const void* from, int lines) {
     for (int line = 0; line < lines; ++line) __builtin_prefetch(static_cast<const char*>(from) + 64 * line, 1);
   };
-  const auto events = stage_.next_events();
+  const auto events = state_.next_events();
   if (events.size() >= later) {
     const Event& event = events[events.size() - later];
-    fetch(&stage_[event.rank], 2);
+    fetch(&state_[event.rank], 2);
     if (event.delivery) fetch(event.delivery, 2);
   }
-  const auto timers = stage_.next_few_timers();
-  for (const Timer& timer : timers) fetch(&stage_[timer.rank], 2);
+  const auto timers = state_.next_few_timers();
+  for (const Timer& timer : timers) fetch(&state_[timer.rank], 2);
   const bool is_timer = !timers.empty() && (events.empty() || timers.front().at < events.back().at);
   if (!is_timer && events.size() < soon) return;
   const Event* const event = is_timer ? nullptr : &events[events.size() - soon];
   if (event && event->kind != Event::Kind::deliver) return;
   const Rank receiver = event ? event->rank : timers.front().rank;
   if (is_server(receiver)) {
-    if (event) fetch(&stage_[event->delivery->from].book.tally(), 1);  // where it is booked
+    if (event) fetch(&state_[event->delivery->from].book.tally(), 1);  // where it is booked
     return;
   }
-  if (const auto& fiber = stage_[receiver].fiber) fiber->prefetch();
+  if (const auto& fiber = state_[receiver].fiber) fiber->prefetch();
   durations_.prefetch(receiver);
 }
 
 void SimulatedCluster::handle(const Event& event) {
   const Rank rank = event.rank;
-  if (event.kind == Event::Kind::resume && stage_[rank].wake != event.number) return;  // that wait has ended before
+  if (event.kind == Event::Kind::resume && state_[rank].wake != event.number) return;  // that wait has ended before
   ++events_;
   switch (event.kind) {
     case Event::Kind::resume:  // a computing worker books its time itself
-      return stage_[rank].computing ? stage_.resume(rank) : mail_.give_up(rank);
+      return state_[rank].computing ? state_.resume(rank) : messages_.give_up(rank);
     case Event::Kind::deliver:
-      return mail_.deliver(rank, event.delivery);
+      return messages_.deliver(rank, event.delivery);
     case Event::Kind::finish_collective:
-      return gatherings_.end_collective(*event.assembly);
+      return collectives_.end_collective(*event.group);
     case Event::Kind::arrive_partial:
-      return stage_.resume(rank);
+      return state_.resume(rank);
     case Event::Kind::finish_partial:
       return partial_sums_.end_sum();
     case Event::Kind::enter_link:
       return traffic_.enter_link(rank, event.delivery);
     case Event::Kind::enter_links:
-      return traffic_.enter_links(event.assembly);
+      return traffic_.enter_links(event.group);
     case Event::Kind::leave:
       return leave(rank);
   }
 }
 
 void SimulatedCluster::leave(Rank rank) {
-  stage_[rank].left = true;
+  state_[rank].left = true;
   if (!served_left_.empty()) ++served_left_[servers().server_of(rank, workers())];
   if (is_server(rank)) {
-    ++stage_.servers_left;
+    ++state_.servers_left;
   } else {
-    ++stage_.leaves;
-    gatherings_.tell_of_leave(rank);
-    partial_sums_.tell_of_leave();
+    ++state_.leaves;
+    collectives_.notify_of_leave(rank);
+    partial_sums_.notify_of_leave();
   }
-  mail_.tell_of_leave(rank);
+  messages_.notify_of_leave(rank);
 }
 
-void SimulatedCluster::keep(Rank, const Work& work, Step staleness) {
+void SimulatedCluster::keep(Rank, const BookedTime& work, Step staleness) {
   const auto steps = static_cast<std::size_t>(staleness.value());
   if (staleness_.size() <= steps) staleness_.resize(steps + 1);
   ++staleness_[steps];
-  stage_[work.worker].book.keep(work);
+  state_[work.worker].book.keep(work);
 }
 
 std::string SimulatedCluster::explain_deadlock() const {
-  Deadlock deadlock{.at = stage_.now()};
-  for (const Rank rank : stage_.everybody()) {
-    const SimulatedParticipant& participant = stage_[rank];
+  Deadlock deadlock{.at = state_.now()};
+  for (const Rank rank : state_.everybody()) {
+    const SimulatedParticipant& participant = state_[rank];
     const std::string state = what_it_waits_for(participant.waits_for ? &*participant.waits_for : nullptr);
     if (is_server(rank))
-      deadlock.servers.emplace_back(servers() == 1 ? "server" : stage_.name(rank), state);
+      deadlock.servers.emplace_back(servers() == 1 ? "server" : state_.name(rank), state);
     else
       deadlock.workers_by_state[state].push_back(rank.value);
     deadlock.after_loss |= participant.lost;
@@ -359,14 +359,14 @@ RunTotals SimulatedCluster::totals() {
   RunTotals totals;
   const bool with_servers = servers() > 0;
   const DecidedBy decided_by = with_servers ? DecidedBy::servers : DecidedBy::workers;
-  for (const Rank rank : stage_.everybody()) {
-    const SimulatedParticipant& participant = stage_[rank];
+  for (const Rank rank : state_.everybody()) {
+    const SimulatedParticipant& participant = state_[rank];
     const bool decides = with_servers ? is_server(rank) : !partial_sums_.are_used();
     totals.end =
         std::max(totals.end, decides && !participant.lost ? participant.book.now() : participant.book.met_at());
   }
-  for (const Rank worker : stage_.workers()) {
-    Book& book = stage_[worker].book;
+  for (const Rank worker : state_.workers()) {
+    Book& book = state_[worker].book;
     const PartialSums::Late& late = partial_sums_.left_over(worker);
     book.lose(late.gradient.compute_time());
     book.drop(late.part.planned);
@@ -374,9 +374,9 @@ RunTotals SimulatedCluster::totals() {
     totals.add(book.account_at(totals.end, down_beyond, decided_by), book.tally(), decided_by);
   }
   totals.staleness = staleness_;
-  totals.bytes = stage_.bytes;
-  totals.collectives = stage_.collectives;
-  totals.messages = stage_.messages;
+  totals.bytes = state_.bytes;
+  totals.collectives = state_.collectives;
+  totals.messages = state_.messages;
   return totals;
 }
 

@@ -19,7 +19,7 @@
 namespace syncopate {
 
 // A collective, from its first arrival until its members have its result. Sums are formed as they arrive.
-struct Gathering {
+struct PendingCollective {
   std::uint16_t id = 0;  // not 0; waiting workers look whether theirs has ended
   Collective what;       // the first one's description, then the result
   Place place;
@@ -40,11 +40,11 @@ struct Gathering {
 };
 
 // Workers of consecutive ranks that have collectives among themselves: all, or a group.
-struct Assembly {
+struct CollectiveGroup {
   Members members;
-  std::deque<Gathering> open;   // in the order in which they were started
-  std::int64_t first_open = 0;  // number of the first of them
-  Gathering* newest = nullptr;  // the last of them, also when it has ended
+  std::deque<PendingCollective> open;   // in the order in which they were started
+  std::int64_t first_open = 0;          // number of the first of them
+  PendingCollective* newest = nullptr;  // the last of them, also when it has ended
   std::int64_t newest_number = -1;
   std::int64_t begun = 0;    // collectives, whose costs may vary by number
   bool under_way = false;    // one is on the network
@@ -65,15 +65,15 @@ struct ProgressSoFar {
 
 // Collectives of the simulated cluster. The result is formed at the last arrival plus the network's cost. A worker's
 // part is done while it runs, never in a loop over all workers: fetching each one's memory is the cost of a step.
-class Gatherings {
+class PendingCollectives {
  public:
-  Gatherings(Stage& stage, Traffic& traffic, PausesUnderWay& pauses)
-      : stage_(stage),
+  PendingCollectives(SimulationState& state, Traffic& traffic, SleepTracker& pauses)
+      : state_(state),
         traffic_(traffic),
         pauses_(pauses),
-        overlap_(stage.options.network.overlap()),
-        recorded_(arrivals_of(stage.options.record)) {
-    all_.members = {Rank{0}, stage.options.workers};
+        overlap_(state.options.network.overlap()),
+        recorded_(arrivals_of(state.options.record)) {
+    all_.members = {Rank{0}, state.options.workers};
   }
 
   // See Cluster.
@@ -86,50 +86,51 @@ class Gatherings {
                                 const Place& place);
 
   // An event: these members' collective on the network is over.
-  void end_collective(Assembly& assembly);
+  void end_collective(CollectiveGroup& group);
   // Fails where somebody waits for a worker that has left.
-  void tell_of_leave(Rank left) {
+  void notify_of_leave(Rank left) {
     fail_if_awaited(all_, left);
-    for (auto& [members, assembly] : groups_) fail_if_awaited(assembly, left);
+    for (auto& [members, group] : groups_) fail_if_awaited(group, left);
   }
   // Call it from a worker that has just come out of a collective of all.
   ProgressSoFar progress() const;
 
  private:
-  Assembly& assembly_of(Rank rank, const Collective& what);
-  Gathering& next_gathering(Assembly& assembly, Rank rank, const Place& place);
+  CollectiveGroup& group_of(Rank rank, const Collective& what);
+  PendingCollective& next_collective_of(CollectiveGroup& group, Rank rank, const Place& place);
   // How many of these collectives the worker has started.
-  int& started_by(Assembly& assembly, Rank rank) {
-    if (&assembly == &all_) return stage_[rank].started;
-    return assembly.started[assembly.members.place_of(rank)];
+  int& started_by(CollectiveGroup& group, Rank rank) {
+    if (&group == &all_) return state_[rank].started;
+    return group.started[group.members.place_of(rank)];
   }
-  [[gnu::noinline]] static Gathering& older_gathering(Assembly& assembly, std::int64_t number);
-  [[gnu::noinline]] Gathering& add_gathering(Assembly& assembly, const Place& place);
-  [[gnu::noinline]] void check_sum(const Gathering& gathering, Rank rank, std::span<const double> numbers,
+  [[gnu::noinline]] static PendingCollective& older_collective(CollectiveGroup& group, std::int64_t number);
+  [[gnu::noinline]] PendingCollective& add_collective(CollectiveGroup& group, const Place& place);
+  [[gnu::noinline]] void check_sum(const PendingCollective& collective, Rank rank, std::span<const double> numbers,
                                    const Place& place) const;
-  [[gnu::noinline]] void fail_if_left(Assembly& assembly, std::int64_t number, const Place& place);
-  void book_arrival(Assembly& assembly, Gathering& gathering, Rank rank, const Contribution& part);
-  void wait_for_end(Rank rank, const Gathering& gathering, const Place& place);
-  [[gnu::noinline]] static void release(Gathering& gathering);
-  static void take_leave(const Assembly& assembly, Gathering& gathering);
-  void join(Gathering& gathering, const Assembly& assembly, Rank rank, Collective&& what, const Place& place);
-  void check_alike(const Gathering& gathering, Rank rank, const Collective& what, std::size_t count,
+  [[gnu::noinline]] void fail_if_left(CollectiveGroup& group, std::int64_t number, const Place& place);
+  void book_arrival(CollectiveGroup& group, PendingCollective& collective, Rank rank, const Contribution& part);
+  void wait_for_end(Rank rank, const PendingCollective& collective, const Place& place);
+  [[gnu::noinline]] static void release(PendingCollective& collective);
+  static void take_leave(const CollectiveGroup& group, PendingCollective& collective);
+  void join(PendingCollective& collective, const CollectiveGroup& group, Rank rank, Collective&& what,
+            const Place& place);
+  void check_alike(const PendingCollective& collective, Rank rank, const Collective& what, std::size_t count,
                    const Place& place) const;
-  bool overlaps(const Gathering& gathering) const {
-    return overlap_ && gathering.what.kind == Collective::Kind::all_reduce;
+  bool overlaps(const PendingCollective& collective) const {
+    return overlap_ && collective.what.kind == Collective::Kind::all_reduce;
   }
-  void begin_next(Assembly& assembly);
-  [[gnu::noinline]] void record_arrivals(const Gathering& gathering);
-  std::vector<ModelStatePtr> mean_of(const Gathering& gathering, Rank first) const;
-  SharedPackets exchanged(Gathering& gathering) const;
-  void fail_if_awaited(Assembly& assembly, Rank left);
+  void begin_next(CollectiveGroup& group);
+  [[gnu::noinline]] void record_arrivals(const PendingCollective& collective);
+  std::vector<ModelStatePtr> mean_of(const PendingCollective& collective, Rank first) const;
+  SharedPackets exchanged(PendingCollective& collective) const;
+  void fail_if_awaited(CollectiveGroup& group, Rank left);
   [[noreturn]] void fail_for_who_left(const Place& place) const;
 
-  Stage& stage_;
+  SimulationState& state_;
   Traffic& traffic_;
-  PausesUnderWay& pauses_;
-  Assembly all_;
-  std::map<Members, Assembly> groups_;
+  SleepTracker& pauses_;
+  CollectiveGroup all_;
+  std::map<Members, CollectiveGroup> groups_;
   const std::optional<Overlap> overlap_;
   std::uint16_t last_id_ = 0;
   std::vector<GradientArrival>* recorded_;  // null: arrivals are not
@@ -141,12 +142,12 @@ class Gatherings {
 // fulfilled the sum is formed of the gradients that are there; workers that come later only get its result.
 class PartialSums {
  public:
-  PartialSums(Stage& stage, Traffic& traffic, PausesUnderWay& pauses)
-      : stage_(stage),
+  PartialSums(SimulationState& state, Traffic& traffic, SleepTracker& pauses)
+      : state_(state),
         traffic_(traffic),
         pauses_(pauses),
-        by_worker_(stage.options.workers),
-        rounds_(arrivals_of(stage.options.record), start_time) {}
+        by_worker_(state.options.workers),
+        rounds_(arrivals_of(state.options.record), start_time) {}
 
   // See Cluster.
   StartedCollective start(Rank self, Collective&& what, const Contribution& part, const Place& place);
@@ -155,7 +156,7 @@ class PartialSums {
 
   // Events: the sum on the network is there; a worker has left.
   void end_sum();
-  void tell_of_leave() {
+  void notify_of_leave() {
     if (are_used_) begin_if_due();
   }
 
@@ -194,7 +195,7 @@ class PartialSums {
 
   void meet_the_others(Rank worker, const Place& place);
   void contribute(Rank worker, Gradient gradient, const Contribution& part) {
-    stage_[worker].book.contribute(part, open_.row);
+    state_[worker].book.contribute(part, open_.row);
     open_.sum += std::move(gradient);
   }
   void contribute_late(Rank worker) {
@@ -203,9 +204,9 @@ class PartialSums {
   }
   void begin_if_due();
 
-  Stage& stage_;
+  SimulationState& state_;
   Traffic& traffic_;
-  PausesUnderWay& pauses_;
+  SleepTracker& pauses_;
   ByRank<OfWorker> by_worker_;
   Open open_;
   NumberedRounds rounds_;  // for the record of arrivals
@@ -215,14 +216,14 @@ class PartialSums {
 // Micro-batches of the simulated cluster, which a deadline, a message or an outage may end. Gradients are promises.
 class MicroBatches {
  public:
-  MicroBatches(Stage& stage, DurationsAhead& durations, PausesUnderWay& pauses);
+  MicroBatches(SimulationState& state, DurationPrefetch& durations, SleepTracker& pauses);
 
   // See Cluster.
   std::optional<Gradient> compute(Rank self, const ModelStatePtr& at, const MicroBatch& slot, const MicroBatch& samples,
                                   const Deadline& deadline);
   Gradient compute_all(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count);
   bool may_lose_state(Rank rank) const {
-    return !outages_.empty() && !stage_.is_server(rank) && outages_[rank].may_lose_state;
+    return !outages_.empty() && !state_.is_server(rank) && outages_[rank].may_lose_state;
   }
   bool has_lost_state(Rank rank) { return !outages_.empty() && std::exchange(outages_[rank].has_lost_state, false); }
   // How long outages in the worker's account hold it down beyond this time.
@@ -241,27 +242,27 @@ class MicroBatches {
   // How long the slot takes with these samples.
   Duration duration_of(const MicroBatch& slot, const MicroBatch& samples) {
     if (!follows_samples_ || slot == samples) return durations_.of(slot);
-    return stage_.options.compute_time.duration(slot, samples);
+    return state_.options.compute_time.duration(slot, samples);
   }
   // The rest of a micro-batch that is not kept, with this share of its backward pass done.
   std::optional<Gradient> cut(const ModelStatePtr& at, const MicroBatch& samples, double backward_share) const {
     if (backward_share <= 0) return std::nullopt;
-    return stage_.options.training.cut_gradient(at, samples, backward_share);
+    return state_.options.training.partial_gradient(at, samples, backward_share);
   }
   Passage wait_for_message(Rank rank, const Passage& planned);
 
-  Stage& stage_;
-  DurationsAhead& durations_;
-  PausesUnderWay& pauses_;
+  SimulationState& state_;
+  DurationPrefetch& durations_;
+  SleepTracker& pauses_;
   ByRank<OutageProgress> outages_;  // by worker; empty: there are none
   bool each_is_seen_;               // by the record, an outage or a pause
   bool follows_samples_;            // durations do
 };
 
 // Rows of steps.csv of methods without collectives: each is open until all workers have done its step, or have ended.
-class OpenRows {
+class AsynchronousRows {
  public:
-  explicit OpenRows(Stage& stage) : stage_(stage), last_(stage.options.workers) {}
+  explicit AsynchronousRows(SimulationState& state) : state_(state), last_(state.options.workers) {}
 
   void contribute(Rank worker, const Contribution& part);
   void leave(Rank worker) {
@@ -270,14 +271,14 @@ class OpenRows {
   }
 
  private:
-  struct OpenRow {
+  struct AsynchronousRow {
     StepRow row;
     int workers = 0;
   };
   void close_complete();
 
-  Stage& stage_;
-  std::map<Step, OpenRow> open_;
+  SimulationState& state_;
+  std::map<Step, AsynchronousRow> open_;
   ByRank<Step> last_;                // of each worker
   std::map<Step, int> ended_after_;  // how many workers have ended, by their last row
 };
@@ -287,20 +288,20 @@ class SimulatedCluster : public Cluster {
   explicit SimulatedCluster(const SimulatedOptions& options);
   ~SimulatedCluster() override;
 
-  int workers() const override { return stage_.options.workers; }
-  Servers servers() const override { return stage_.options.servers; }
+  int workers() const override { return state_.options.workers; }
+  Servers servers() const override { return state_.options.servers; }
   RunTotals run(const Program& work, const Program& serve) override;
-  Time now(Rank self) const override { return stage_[self].book.now(); }
+  Time now(Rank self) const override { return state_[self].book.now(); }
   int workers_left(Rank rank) override {
-    stage_[rank].leaves_told = stage_.leaves_to_tell();
-    if (served_left_.empty()) return workers() - stage_.leaves;
+    state_[rank].leaves_notified = state_.leaves_to_notify();
+    if (served_left_.empty()) return workers() - state_.leaves;
     return servers().number_served_by(rank, workers()) - served_left_[rank];
   }
-  bool has_left(Rank, Rank other) const override { return stage_[other].left; }
+  bool has_left(Rank, Rank other) const override { return state_[other].left; }
   // Events so far: arrivals, ends of waits and of collectives. Timers of waits that ended before do not count.
   std::int64_t events() const { return events_; }
   // Call it from a worker that has just come out of a collective of all.
-  ProgressSoFar progress() const { return gatherings_.progress(); }
+  ProgressSoFar progress() const { return collectives_.progress(); }
 
   std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
                                            const MicroBatch& samples, const Deadline& deadline) override {
@@ -316,27 +317,29 @@ class SimulatedCluster : public Cluster {
   StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) override {
     if (what.kind == Collective::Kind::partial_all_reduce)
       return partial_sums_.start(self, std::move(what), contribution, place);
-    return gatherings_.start(self, std::move(what), contribution, place);
+    return collectives_.start(self, std::move(what), contribution, place);
   }
   CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override {
     if (started.kind == Collective::Kind::partial_all_reduce) return partial_sums_.finish(self, place);
-    return gatherings_.finish(self, std::move(started), place);
+    return collectives_.finish(self, std::move(started), place);
   }
   AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
                                 const Contribution& contribution, Place place) override {
-    return gatherings_.all_reduce_sum(self, gradient, numbers, contribution, place);
+    return collectives_.all_reduce_sum(self, gradient, numbers, contribution, place);
   }
-  void report_steps(Rank self, const Contribution& contribution) override { open_rows_.contribute(self, contribution); }
+  void report_steps(Rank self, const Contribution& contribution) override {
+    asynchronous_rows_.contribute(self, contribution);
+  }
 
   void send(Rank self, Rank to, Message&& message, Place place) override {
-    mail_.send(self, to, std::move(message), place);
+    messages_.send(self, to, std::move(message), place);
   }
   ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) override {
-    return mail_.receive(self, from, until, place);
+    return messages_.receive(self, from, until, place);
   }
-  void discard(Rank, const Work& work) override { stage_[work.worker].book.lose(work.time); }
-  void keep(Rank self, const Work& work, Step staleness) override;
-  Bytes bytes_sent() const override { return stage_.bytes; }
+  void discard(Rank, const BookedTime& work) override { state_[work.worker].book.lose(work.time); }
+  void keep(Rank self, const BookedTime& work, Step staleness) override;
+  Bytes bytes_sent() const override { return state_.bytes; }
 
  private:
   void begin(Rank rank, const Program& program);
@@ -347,15 +350,15 @@ class SimulatedCluster : public Cluster {
   std::string explain_deadlock() const;
   RunTotals totals();
 
-  Stage stage_;
-  DurationsAhead durations_;
-  PausesUnderWay pauses_;
+  SimulationState state_;
+  DurationPrefetch durations_;
+  SleepTracker pauses_;
   Traffic traffic_;
   MicroBatches micro_batches_;
-  Gatherings gatherings_;
+  PendingCollectives collectives_;
   PartialSums partial_sums_;
-  Mail mail_;
-  OpenRows open_rows_;
+  SimulatedMessages messages_;
+  AsynchronousRows asynchronous_rows_;
   std::vector<std::int64_t> staleness_;
   ByRank<int> served_left_;  // with regional servers: by server, how many of its own have left; else empty
   std::int64_t events_ = 0;

@@ -10,7 +10,7 @@ constexpr int long_step = 1 << 15;  // micro-batches: drawing several such steps
 
 }  // namespace
 
-Stage::Stage(const SimulatedOptions& given)
+SimulationState::SimulationState(const SimulatedOptions& given)
     : options(given),
       spans(given.record && given.record->spans ? &*given.record->spans : nullptr),
       rows(given.observer),
@@ -21,14 +21,14 @@ Stage::Stage(const SimulatedOptions& given)
   for (const Rank rank : everybody()) participants_[rank].book = Book(rank, start_time, spans);
 }
 
-void Stage::fail_for_end_of_clock(Rank rank) const { throw RunFailure(explain_end_of_clock(name(rank))); }
+void SimulationState::fail_for_end_of_clock(Rank rank) const { throw RunFailure(explain_end_of_clock(name(rank))); }
 
-void Stage::add_duration(Rank rank, const MicroBatch& slot, Duration duration) {
+void SimulationState::add_duration(Rank rank, const MicroBatch& slot, Duration duration) {
   const Duration added = options.compute_time.added(rank, slot.step, static_cast<std::uint32_t>(slot.index));
   options.record->durations->push_back({rank, slot.step, slot.index, duration, added});
 }
 
-Duration DurationsAhead::of_step(const MicroBatch& first, int count) {
+Duration DurationPrefetch::of_step(const MicroBatch& first, int count) {
   SameStep& ahead = same_;
   const int place = first.worker.value - ahead.first_worker;
   const bool is_same_step = first.step == ahead.asked.step && first.index == ahead.asked.index && count == ahead.count;
@@ -44,7 +44,7 @@ Duration DurationsAhead::of_step(const MicroBatch& first, int count) {
 }
 
 // Draws for this worker and those after it.
-void DurationsAhead::draw_same_step(const MicroBatch& first, int count) {
+void DurationPrefetch::draw_same_step(const MicroBatch& first, int count) {
   SameStep& ahead = same_;
   ahead.first_worker = first.worker.value;
   ahead.workers = compute_time_.can_run_out() || count > long_step
@@ -54,7 +54,7 @@ void DurationsAhead::draw_same_step(const MicroBatch& first, int count) {
             count, ahead.times);
 }
 
-Duration DurationsAhead::of_own_step(const MicroBatch& first, int count) {
+Duration DurationPrefetch::of_own_step(const MicroBatch& first, int count) {
   constexpr int most = OwnSteps::most_steps;
   if (first.index != 0 || count != micro_batches_) {
     Duration time{};
@@ -74,7 +74,7 @@ Duration DurationsAhead::of_own_step(const MicroBatch& first, int count) {
   return ahead.times[static_cast<std::size_t>(most - steps)];
 }
 
-void DurationsAhead::draw_own_steps(Rank worker, Step first, int steps) {
+void DurationPrefetch::draw_own_steps(Rank worker, Step first, int steps) {
   OwnSteps& ahead = own_[worker];
   ahead.end = first + steps;
   ahead.times = {};
@@ -84,21 +84,21 @@ void DurationsAhead::draw_own_steps(Rank worker, Step first, int steps) {
 }
 
 // On the event loop's stack, which is in the cache.
-void DurationsAhead::draw_next_steps(Rank worker) {
+void DurationPrefetch::draw_next_steps(Rank worker) {
   const OwnSteps& ahead = own_[worker];
   const bool goes_on = ahead.asked + 1 == ahead.end && ahead.times.front() > Duration{};
   if (goes_on) draw_own_steps(worker, ahead.end, OwnSteps::most_steps);
 }
 
 // times[i] = what micro-batches first .. first + count - 1 take in row i.
-void DurationsAhead::draw_sums(const ComputeTime::Steps& steps, int first, int count, std::span<Duration> times) {
+void DurationPrefetch::draw_sums(const ComputeTime::Steps& steps, int first, int count, std::span<Duration> times) {
   const auto length = static_cast<std::size_t>(count);
   drawn_.resize(steps.count * length);
   compute_time_.durations(steps, static_cast<std::uint32_t>(first), drawn_);
   for (std::size_t i = 0; i < steps.count; ++i) times[i] = sum_of(std::span(drawn_).subspan(i * length, length));
 }
 
-Duration DurationsAhead::of(const MicroBatch& micro_batch) {
+Duration DurationPrefetch::of(const MicroBatch& micro_batch) {
   constexpr int most_ahead = 64;
   if (micro_batches_ == 1 && micro_batch.index == 0) return of_own_step(micro_batch, 1);  // it is a whole step
   if (one_by_one_.empty()) one_by_one_ = ByRank<OneByOne>(workers_);
@@ -110,7 +110,7 @@ Duration DurationsAhead::of(const MicroBatch& micro_batch) {
   return ahead.times[static_cast<std::size_t>(micro_batch.index - ahead.first)];
 }
 
-void DurationsAhead::draw_one_by_one(OneByOne& ahead, const MicroBatch& first, int count) {
+void DurationPrefetch::draw_one_by_one(OneByOne& ahead, const MicroBatch& first, int count) {
   const auto index = static_cast<std::uint32_t>(first.index);
   ahead.times.resize(compute_time_.known_ahead(first.worker, first.step, index, static_cast<std::size_t>(count)));
   ahead.step = first.step;
@@ -118,25 +118,25 @@ void DurationsAhead::draw_one_by_one(OneByOne& ahead, const MicroBatch& first, i
   compute_time_.durations(first.worker, first.step, index, ahead.times);
 }
 
-void PausesUnderWay::begin_one(Rank worker, const MicroBatch& slot, const Deadline& deadline) {
+void SleepTracker::begin_one(Rank worker, const MicroBatch& slot, const Deadline& deadline) {
   pauses_[worker] = {.sleep = sleep_after(slot),
                      .cut_at = deadline.at,
-                     .trailing_until = later(stage_[worker].book.now(), stage_.options.pauses->trailing())};
+                     .trailing_until = later(state_[worker].book.now(), state_.options.pauses->trailing())};
 }
 
 // The deadline cuts the sleep; trailing work goes on beside it. A cut sleep ends past the deadline, as real ones do, so
 // that no check takes it for in time.
-void PausesUnderWay::end_one(Rank worker) {
-  const Time now = stage_[worker].book.now();
+void SleepTracker::end_one(Rank worker) {
+  const Time now = state_[worker].book.now();
   const Pause pause = std::exchange(pauses_[worker], {});
   const Duration left = std::max(later(pause.cut_at, Duration{1}) - now, Duration{});
   pass(worker, std::max(later(now, std::min(pause.sleep, left)), pause.trailing_until), "sleep");
 }
 
-void PausesUnderWay::pass(Rank worker, Time until, const char* what) {
-  Book& book = stage_[worker].book;
+void SleepTracker::pass(Rank worker, Time until, const char* what) {
+  Book& book = state_[worker].book;
   if (until <= book.now()) return;
-  stage_.check_clock(worker, until);
+  state_.check_clock(worker, until);
   book.pass(Activity::compute, until, {what});
 }
 

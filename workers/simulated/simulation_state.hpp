@@ -81,12 +81,12 @@ struct alignas(64) SimulatedParticipant {
   bool ended : 1 = false;          // its program has
   bool left : 1 = false;           // and the clock has come to that
   bool lost : 1 = false;           // in a micro-batch that never ends
-  std::uint16_t awaits = 0;        // the collective whose end it waits for (Gathering::id); 0: none
+  std::uint16_t awaits = 0;        // the collective whose end it waits for (PendingCollective::id); 0: none
   Time last_arrival{};             // of its messages: it leaves after that
   Inbox<Delivery> inbox;           // in (time, number) order
   int in_flight = 0;               // messages sent to it, not yet arrived
   int awaited = 0;                 // others that wait for a message from here alone
-  int leaves_told = 0;             // a server: of those that have left
+  int leaves_notified = 0;         // a server: of those that have left
   int started = 0;                 // collectives of all workers
   int collectives_under_way = 0;   // of any members, that it has started and not finished
   Book book;
@@ -97,7 +97,7 @@ struct alignas(64) SimulatedParticipant {
   }
 };
 
-struct Assembly;
+struct CollectiveGroup;
 
 struct Event {
   enum class Kind {
@@ -113,8 +113,8 @@ struct Event {
   Time at;
   std::uint64_t number;
   union {
-    Delivery* delivery;  // of the pool
-    Assembly* assembly;  // whose collective ends
+    Delivery* delivery;      // of the pool
+    CollectiveGroup* group;  // whose collective ends
   };
   Rank rank{};
   Kind kind;
@@ -122,9 +122,9 @@ struct Event {
   std::uint64_t ticks() const { return static_cast<std::uint64_t>(at.time_since_epoch().count()); }
 };
 
-class Stage {
+class SimulationState {
  public:
-  explicit Stage(const SimulatedOptions& options);
+  explicit SimulationState(const SimulatedOptions& options);
 
   const SimulatedOptions options;
   SpanRecorder* const spans;  // of the record; null: none are asked for
@@ -144,8 +144,8 @@ class Stage {
     events_.push({at, next_event_, {delivery}, rank, kind});
     return next_event_++;
   }
-  void schedule_end(Time at, Event::Kind kind, Assembly* assembly) {
-    events_.push({at, next_event_++, {.assembly = assembly}, Rank{}, kind});
+  void schedule_end(Time at, Event::Kind kind, CollectiveGroup* group) {
+    events_.push({at, next_event_++, {.group = group}, Rank{}, kind});
   }
   bool has_events() const { return !events_.empty() || !timers_.empty(); }
   Event pop_event() {
@@ -223,8 +223,8 @@ class Stage {
   int leaves = 0;         // workers that have left
   int servers_left = 0;
   Time run_ended_at = never;  // by its servers, when the last of them has ended
-  // Servers are told of these; with regional servers, of servers too.
-  int leaves_to_tell() const { return leaves + (options.servers.regions > 0 ? servers_left : 0); }
+  // Servers are notified of these; with regional servers, of servers too.
+  int leaves_to_notify() const { return leaves + (options.servers.regions > 0 ? servers_left : 0); }
   std::exception_ptr failure;  // of a program
   StackPool stacks;
 
@@ -243,10 +243,10 @@ class Stage {
 // Durations of micro-batches on the simulated cluster. Each is a pure function of its place, so that those needed next
 // may be drawn together, which is several times cheaper. It knows three patterns: workers that ask one after another
 // for the same whole step, a worker that asks for one whole step after another, or for micro-batches one by one.
-class DurationsAhead {
+class DurationPrefetch {
  public:
   // `micro_batches`: usual number per step.
-  DurationsAhead(const ComputeTime& compute_time, int workers, int micro_batches)
+  DurationPrefetch(const ComputeTime& compute_time, int workers, int micro_batches)
       : compute_time_(compute_time), workers_(workers), micro_batches_(micro_batches) {}
 
   Duration of(const MicroBatch& micro_batch);
@@ -303,14 +303,15 @@ class DurationsAhead {
 
 // Pauses of the simulated cluster (workers/time/compute_time.hpp): a micro-batch leaves one behind, and the worker's
 // next action waits for it. The time counts as computing: it belongs to the micro-batch before.
-class PausesUnderWay {
+class SleepTracker {
  public:
-  explicit PausesUnderWay(Stage& stage) : stage_(stage), pauses_(stage.options.pauses ? stage.options.workers : 0) {}
+  explicit SleepTracker(SimulationState& state)
+      : state_(state), pauses_(state.options.pauses ? state.options.workers : 0) {}
 
   bool none() const { return pauses_.empty(); }
   Duration sleep_after(const MicroBatch& slot) const {
     if (none()) return {};
-    return stage_.options.pauses->sleep(slot.worker, slot.step, static_cast<std::uint32_t>(slot.index));
+    return state_.options.pauses->sleep(slot.worker, slot.step, static_cast<std::uint32_t>(slot.index));
   }
 
   // These do nothing where there are no pauses.
@@ -334,7 +335,7 @@ class PausesUnderWay {
   void end_one(Rank worker);
   void pass(Rank worker, Time until, const char* what);
 
-  Stage& stage_;
+  SimulationState& state_;
   ByRank<Pause> pauses_;  // empty: there are none
 };
 

@@ -83,13 +83,13 @@ constexpr std::int64_t fewest_steps = 16;
 constexpr int most_drawn_workers = 4096;       // of more workers a sample is drawn
 constexpr std::int64_t most_kept = 4'000'000;  // micro-batches
 
-struct Moments {
+struct MeanAndDeviation {
   double mean = 0;
   double deviation = 0;  // unbiased variance
-  bool operator==(const Moments&) const = default;
+  bool operator==(const MeanAndDeviation&) const = default;
 };
 
-Moments moments_of(std::span<const double> values) {
+MeanAndDeviation moments_of(std::span<const double> values) {
   const auto count = static_cast<double>(values.size());
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
   double squares = 0;
@@ -97,18 +97,18 @@ Moments moments_of(std::span<const double> values) {
   return {mean, count > 1 ? std::sqrt(squares / (count - 1)) : 0};
 }
 
-MicroBatchLaw law_of(const Moments& step, int micro_batches) {
+MicroBatchLaw law_of(const MeanAndDeviation& step, int micro_batches) {
   return {step.mean / micro_batches, step.deviation / std::sqrt(micro_batches)};
 }
 
-Moments moments_of(const StepLaw& step) { return {step.mean_s, std::sqrt(step.variance_s2)}; }
+MeanAndDeviation moments_of(const StepLaw& step) { return {step.mean_s, std::sqrt(step.variance_s2)}; }
 
-// Moments of the steps of a group of workers.
+// MeanAndDeviation of the steps of a group of workers.
 struct GroupMoments {
   int workers = 1;
-  Moments drawn{};
-  Moments declared{};
-  Moments law{};  // one of these two
+  MeanAndDeviation drawn{};
+  MeanAndDeviation declared{};
+  MeanAndDeviation law{};  // one of these two
 };
 
 // Whether the workers' means differ by more than chance. The variance between workers over that within is about 1, with
@@ -121,7 +121,7 @@ bool differ(std::span<const GroupMoments> workers, double steps) {
     means.push_back(worker.drawn.mean);
     within += worker.drawn.deviation * worker.drawn.deviation / static_cast<double>(workers.size());
   }
-  const Moments between = moments_of(means);
+  const MeanAndDeviation between = moments_of(means);
   const double rounding = 1e-9 * between.mean;
   if (between.deviation <= rounding) return false;
   constexpr double deviations = 6;
@@ -130,7 +130,7 @@ bool differ(std::span<const GroupMoments> workers, double steps) {
 }
 
 // Whether a worker's declared law is finite and agrees with its steps. (A drift declares the law of an endless run.)
-bool may_be_of(const Moments& declared, const Moments& sampled, double steps) {
+bool may_be_of(const MeanAndDeviation& declared, const MeanAndDeviation& sampled, double steps) {
   if (!std::isfinite(declared.mean) || !std::isfinite(declared.deviation)) return false;
   constexpr double deviations = 6, rounding = 1e-9;
   const double chance = deviations * declared.deviation / std::sqrt(steps) + rounding * declared.mean;
@@ -141,8 +141,8 @@ bool have_one_law(std::span<const GroupMoments> groups) {
   return std::ranges::all_of(groups, [&](const GroupMoments& group) { return group.law == groups.front().law; });
 }
 
-// Moments of a step of any worker of all groups.
-Moments together(std::span<const GroupMoments> groups) {
+// MeanAndDeviation of a step of any worker of all groups.
+MeanAndDeviation together(std::span<const GroupMoments> groups) {
   std::vector<LawOfPart> parts;
   for (const GroupMoments& group : groups)
     parts.push_back({{group.law.mean, group.law.deviation * group.law.deviation}, group.workers});
@@ -344,11 +344,11 @@ SampledTimes sample_times(const ComputeTime& compute_time, int workers, int micr
     for (const Rank worker : group.drawn) {
       const std::size_t own = result.steps.size();
       draw_steps(compute_time, worker, drawing, result, slowest);
-      const Moments declared = moments_of(compute_time.step_law(worker, micro_batches));
+      const MeanAndDeviation declared = moments_of(compute_time.step_law(worker, micro_batches));
       may_be_as_declared =
           may_be_as_declared && may_be_of(declared, moments_of(std::span(result.steps).subspan(own)), steps);
     }
-    const Moments of_group = moments_of(std::span(result.steps).subspan(first));
+    const MeanAndDeviation of_group = moments_of(std::span(result.steps).subspan(first));
     moments.push_back({.workers = group.workers, .drawn = of_group, .declared = moments_of(group.declared)});
     result.has_variance = result.has_variance && !std::isinf(group.declared.variance_s2);
   }
@@ -358,7 +358,7 @@ SampledTimes sample_times(const ComputeTime& compute_time, int workers, int micr
   if (all_drawn ? differ(moments, steps) && !have_one_law(moments) : moments.size() > 1)
     for (const GroupMoments& group : moments) result.laws.push_back({law_of(group.law, micro_batches), group.workers});
   if (all_drawn) {
-    const Moments maximum = moments_of(slowest);
+    const MeanAndDeviation maximum = moments_of(slowest);
     result.slowest_s = maximum.mean;
     result.slowest_error_s = maximum.deviation / std::sqrt(steps);
     result.step_times = result.steps;

@@ -54,7 +54,7 @@ class DriftDelay final : public DelayProcess {
   double maximum_s_;
 };
 
-struct Moments {
+struct DelayMoments {
   double mean_s = 0;
   double variance_s2 = 0;
   double minimum_s = 0;
@@ -69,7 +69,7 @@ thread_local std::array<double, 512> uniform_numbers;
 // A delay that is a function of one uniform number.
 class DrawnDelay final : public DelayProcess {
  public:
-  DrawnDelay(const Moments& moments, AddQuantiles add_quantiles)
+  DrawnDelay(const DelayMoments& moments, AddQuantiles add_quantiles)
       : moments_(moments), add_quantiles_(std::move(add_quantiles)) {}
 
   void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
@@ -101,13 +101,13 @@ class DrawnDelay final : public DelayProcess {
   double minimum_s() const override { return moments_.minimum_s; }
 
  private:
-  Moments moments_;
+  DelayMoments moments_;
   AddQuantiles add_quantiles_;
 };
 
 // `delay_s` is inlined: a draw costs a few nanoseconds, which a call per draw would double.
 template <typename Delay>
-std::shared_ptr<const DelayProcess> drawn_one_by_one(const Moments& moments, const Delay& delay_s) {
+std::shared_ptr<const DelayProcess> drawn_one_by_one(const DelayMoments& moments, const Delay& delay_s) {
   return std::make_shared<DrawnDelay>(moments, [delay_s](std::span<const double> uniform, std::span<double> added_s) {
     // A copy, whose values cannot change with added_s. NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
     const Delay local = delay_s;
@@ -124,9 +124,9 @@ std::shared_ptr<const QuantileTable> table_of(const Law& law) {
 
 // shift + scale x X, where X has the quantiles of the table and these moments. scale_s >= 0; with 0 the delay is
 // shift_s, whatever the moments.
-std::shared_ptr<const DelayProcess> tabulated(std::shared_ptr<const QuantileTable> table, const Moments& of_x,
+std::shared_ptr<const DelayProcess> tabulated(std::shared_ptr<const QuantileTable> table, const DelayMoments& of_x,
                                               double shift_s, double scale_s) {
-  Moments moments{shift_s, 0, shift_s};
+  DelayMoments moments{shift_s, 0, shift_s};
   if (scale_s != 0)
     moments = {shift_s + scale_s * of_x.mean_s, scale_s * scale_s * of_x.variance_s2,
                shift_s + scale_s * of_x.minimum_s};
@@ -144,14 +144,14 @@ std::shared_ptr<const DelayProcess> drift_delay(double per_step_s, double maximu
 }
 
 std::shared_ptr<const DelayProcess> bernoulli_delay(double probability, double value_s) {
-  const Moments moments{probability * value_s, probability * (1 - probability) * value_s * value_s,
-                        probability < 1 ? 0 : value_s};
+  const DelayMoments moments{probability * value_s, probability * (1 - probability) * value_s * value_s,
+                             probability < 1 ? 0 : value_s};
   return drawn_one_by_one(moments, [=](double u) { return u < probability ? value_s : 0.0; });
 }
 
 std::shared_ptr<const DelayProcess> uniform_delay(double low_s, double high_s) {
   const double width_s = high_s - low_s;
-  return drawn_one_by_one(Moments{low_s + width_s / 2, width_s * width_s / 12, low_s},
+  return drawn_one_by_one(DelayMoments{low_s + width_s / 2, width_s * width_s / 12, low_s},
                           [=](double u) { return low_s + width_s * u; });
 }
 
@@ -192,17 +192,18 @@ std::shared_ptr<const DelayProcess> lognormal_delay(double mu, double sigma, dou
 std::shared_ptr<const DelayProcess> tabulated_lognormal_delay(double scale_s) {
   const LengthTable& lengths = LengthTable::of_reference_code();
   const double per_length_s = scale_s / lengths.mean();
-  return std::make_shared<DrawnDelay>(Moments{scale_s, per_length_s * per_length_s * lengths.variance(), per_length_s},
-                                      [=, &lengths](std::span<const double> uniform, std::span<double> added_s) {
-                                        lengths.add(uniform, per_length_s, added_s);
-                                      });
+  return std::make_shared<DrawnDelay>(
+      DelayMoments{scale_s, per_length_s * per_length_s * lengths.variance(), per_length_s},
+      [=, &lengths](std::span<const double> uniform, std::span<double> added_s) {
+        lengths.add(uniform, per_length_s, added_s);
+      });
 }
 
 // Z / alpha is log-normal, as Z is.
 std::shared_ptr<const DelayProcess> bounded_lognormal_delay(const BoundedLogNormal& form, double scale_s) {
   const auto table = table_of(boost::math::lognormal(form.mu - std::log(form.alpha), form.sigma));
   return std::make_shared<DrawnDelay>(
-      Moments{form.mean() * scale_s, form.variance() * scale_s * scale_s, 0},
+      DelayMoments{form.mean() * scale_s, form.variance() * scale_s * scale_s, 0},
       [table, scale_s, bound_s = form.beta * scale_s](std::span<const double> uniform, std::span<double> added_s) {
         table->reader().add(uniform, {.scale = scale_s, .bound = bound_s}, added_s);
       });
@@ -265,8 +266,8 @@ void Histogram::add_up() {
 
 std::shared_ptr<const DelayProcess> histogram_delay(std::shared_ptr<const Histogram> histogram, double scale,
                                                     double shift_s) {
-  const Moments moments{shift_s + scale * histogram->mean_s(), scale * scale * histogram->variance_s2(),
-                        shift_s + scale * histogram->minimum_s()};
+  const DelayMoments moments{shift_s + scale * histogram->mean_s(), scale * scale * histogram->variance_s2(),
+                             shift_s + scale * histogram->minimum_s()};
   return drawn_one_by_one(moments, [=](double u) { return shift_s + scale * histogram->quantile(u); });
 }
 

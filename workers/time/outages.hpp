@@ -95,7 +95,7 @@ class OutagePlan {
   std::vector<OutageEntry> entries_;
 };
 
-// The course of a micro-batch through outages and a deadline.
+// How a micro-batch passes through outages and a deadline.
 struct Passage {
   struct Piece {
     Time end;

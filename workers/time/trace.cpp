@@ -71,7 +71,7 @@ constexpr std::int64_t most_steps = 1'000'000'000;
 constexpr std::int64_t most_micro_batches = 1 << 24;
 
 // Mean and variance of a series in one pass; NaN for an empty one.
-class Moments {
+class RunningMoments {
  public:
   void add(double value) {
     const double before = value - mean_;
@@ -517,7 +517,7 @@ Trace::Trace(std::string file, std::string_view content) : file_(std::move(file)
   steps_ = next_step;
   minima_s_.assign(static_cast<std::size_t>(workers_), std::numeric_limits<double>::infinity());
   begin_.reserve(static_cast<std::size_t>(next_worker * next_step) + 1);
-  Moments moments;
+  RunningMoments moments;
   for (const Row& row : rows) {
     const std::size_t own = step_of(row.worker, row.step);
     while (begin_.size() <= own) begin_.push_back(durations_s_.size());
@@ -547,7 +547,7 @@ std::span<const double> Trace::durations_s(int worker, Step step, std::uint32_t 
 }
 
 StepLaw Trace::step_law(int worker, int micro_batches) const {
-  Moments sums;
+  RunningMoments sums;
   for (Step step = 0; step < steps_; ++step) {
     const auto durations = durations_s(worker, step, 0, static_cast<std::size_t>(micro_batches));
     if (std::ssize(durations) < micro_batches) continue;

@@ -53,7 +53,7 @@ void put_value(ByteSink& out, const GradientSum& sum) {
 
 void take_value(ByteSource& in, GradientSum& sum) {
   if (const auto chunks = take<std::uint64_t>(in); chunks != sum.chunks.size())
-    throw AnotherCourse(fmt::format("a sum has {} chunks of gradients, and had {}", sum.chunks.size(), chunks));
+    throw ReplayMismatch(fmt::format("a sum has {} chunks of gradients, and had {}", sum.chunks.size(), chunks));
   for (GradientSum::Chunk& chunk : sum.chunks) {
     chunk.result.loss_sum = take<double>(in);
     chunk.result.buffers_sum.resize(take<std::uint64_t>(in));
@@ -75,7 +75,7 @@ void take_value(ByteSource& in, GradientSum& sum) {
 
 }  // namespace
 
-void CourseLog::before_step() {
+void CheckpointLog::before_step() {
   const bool replayed = replays();
   if (replayed) throw_if_interrupted();  // as tasks would have done
   ++steps_;
@@ -86,16 +86,16 @@ void CourseLog::before_step() {
   if (between_steps) between_steps();
 }
 
-std::vector<double> CourseLog::told_then(std::size_t count) {
-  if (told_.size() - told_again_ < count)
-    throw AnotherCourse(fmt::format("it asks for more numbers than the {} that it was told", told_.size()));
-  const auto begin = told_.begin() + static_cast<std::ptrdiff_t>(told_again_);
-  told_again_ += count;
+std::vector<double> CheckpointLog::replayed_numbers(std::size_t count) {
+  if (numbers_.size() - numbers_replayed_ < count)
+    throw ReplayMismatch(fmt::format("it asks for more numbers than the {} that it was told", numbers_.size()));
+  const auto begin = numbers_.begin() + static_cast<std::ptrdiff_t>(numbers_replayed_);
+  numbers_replayed_ += count;
   return {begin, begin + static_cast<std::ptrdiff_t>(count)};
 }
 
 template <typename Made>
-void CourseLog::Forget::operator()(Made* value) const {
+void CheckpointLog::Forget::operator()(Made* value) const {
   {
     const std::lock_guard lock(alive->mutex);
     alive->by_number.erase(number);
@@ -104,50 +104,50 @@ void CourseLog::Forget::operator()(Made* value) const {
 }
 
 template <typename Made>
-std::shared_ptr<Made> CourseLog::made(std::uint64_t number) {
+std::shared_ptr<Made> CheckpointLog::made(std::uint64_t number) {
   std::shared_ptr<Made> value(new Made, Forget{alive_, number});
   const std::lock_guard lock(alive_->mutex);
   alive_->by_number.emplace(number, value.get());
   return value;
 }
 
-CellPtr CourseLog::new_cell() { return made<Cell>(++last_number_); }
-std::shared_ptr<GradientSum> CourseLog::new_sum() { return made<GradientSum>(++last_number_); }
+CellPtr CheckpointLog::new_cell() { return made<Cell>(++last_number_); }
+std::shared_ptr<GradientSum> CheckpointLog::new_sum() { return made<GradientSum>(++last_number_); }
 
-CellPtr CourseLog::found(CellPtr cell) {
+CellPtr CheckpointLog::found(CellPtr cell) {
   const auto number_of = [](const CellPtr& of) {
     const auto* const known = of ? std::get_deleter<Forget>(of) : nullptr;
     return known ? known->number : 0;
   };
   const double now = static_cast<double>(number_of(cell));
-  const double then = told(1, [&] { return std::vector<double>{now}; }).front();
+  const double then = numbers_of(1, [&] { return std::vector<double>{now}; }).front();
   if (then == now) return cell;
   // Tasks that are skipped now held it then. Whatever programs hold now, they held then too.
-  if (cell) throw AnotherCourse("it finds a value that it did not find");
+  if (cell) throw ReplayMismatch("it finds a value that it did not find");
   return made<Cell>(static_cast<std::uint64_t>(then));
 }
 
-void CourseLog::write_course(ByteSink& out, std::uint64_t last) const {
+void CheckpointLog::write_log(ByteSink& out, std::uint64_t last) const {
   put(out, steps_);
   put(out, last);
-  put<std::uint64_t>(out, told_.size());
-  out.write(told_.data(), told_.size() * sizeof(double));
+  put<std::uint64_t>(out, numbers_.size());
+  out.write(numbers_.data(), numbers_.size() * sizeof(double));
 }
 
-void CourseLog::replay(ByteSource& course) {
-  replayed_until_ = take<std::int64_t>(course);
-  numbers_then_ = take<std::uint64_t>(course);
-  told_.resize(take<std::uint64_t>(course));
-  course.read(told_.data(), told_.size() * sizeof(double));
+void CheckpointLog::replay(ByteSource& log) {
+  replayed_until_ = take<std::int64_t>(log);
+  numbers_then_ = take<std::uint64_t>(log);
+  numbers_.resize(take<std::uint64_t>(log));
+  log.read(numbers_.data(), numbers_.size() * sizeof(double));
 }
 
-void CourseLog::follow(ByteSource& course) {
-  replay(course);
+void CheckpointLog::follow(ByteSource& log) {
+  replay(log);
   replayed_until_ = 0;
   follows_ = true;
 }
 
-void CourseLog::write_values(ByteSink& out, std::uint64_t last) const {
+void CheckpointLog::write_values(ByteSink& out, std::uint64_t last) const {
   const std::lock_guard lock(alive_->mutex);
   const auto end = alive_->by_number.upper_bound(last);
   put<std::uint64_t>(out, static_cast<std::uint64_t>(std::distance(alive_->by_number.begin(), end)));
@@ -159,30 +159,31 @@ void CourseLog::write_values(ByteSink& out, std::uint64_t last) const {
   }
 }
 
-void CourseLog::read_values(ByteSource& in) {
+void CheckpointLog::read_values(ByteSource& in) {
   if (last_number_ != numbers_then_)
-    throw AnotherCourse(fmt::format("it has made {} values, and had made {}", last_number_, numbers_then_));
-  if (told_again_ != told_.size())
-    throw AnotherCourse(fmt::format("it was told {} numbers, and had been told {}", told_again_, told_.size()));
+    throw ReplayMismatch(fmt::format("it has made {} values, and had made {}", last_number_, numbers_then_));
+  if (numbers_replayed_ != numbers_.size())
+    throw ReplayMismatch(
+        fmt::format("it was told {} numbers, and had been told {}", numbers_replayed_, numbers_.size()));
   const std::lock_guard lock(alive_->mutex);
   if (const auto alive = take<std::uint64_t>(in); alive != alive_->by_number.size())
-    throw AnotherCourse(fmt::format("it holds {} values, and held {}", alive_->by_number.size(), alive));
+    throw ReplayMismatch(fmt::format("it holds {} values, and held {}", alive_->by_number.size(), alive));
   for (const auto& [number, value] : alive_->by_number) {
     if (const auto held = take<std::uint64_t>(in); held != number)
-      throw AnotherCourse(fmt::format("it holds value {}, and held value {}", number, held));
+      throw ReplayMismatch(fmt::format("it holds value {}, and held value {}", number, held));
     if (take<std::uint64_t>(in) != value.index())
-      throw AnotherCourse(fmt::format("value {} is of another kind than it was", number));
+      throw ReplayMismatch(fmt::format("value {} is of another kind than it was", number));
     std::visit([&](auto* of) { take_value(in, *of); }, value);
   }
 }
 
 CellPtr new_cell() {
-  CourseLog* const log = CourseLog::here();
+  CheckpointLog* const log = CheckpointLog::here();
   return log ? log->new_cell() : std::make_shared<Cell>();
 }
 
 std::shared_ptr<GradientSum> new_sum() {
-  CourseLog* const log = CourseLog::here();
+  CheckpointLog* const log = CheckpointLog::here();
   return log ? log->new_sum() : std::make_shared<GradientSum>();
 }
 

@@ -49,25 +49,25 @@ class ByteSource {
 };
 
 // The replay differs from the run that is to be resumed: what() says where.
-struct AnotherCourse : std::runtime_error {
+struct ReplayMismatch : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-class CourseLog {
+class CheckpointLog {
  public:
-  CourseLog() = default;
-  CourseLog(const CourseLog&) = delete;
-  CourseLog& operator=(const CourseLog&) = delete;
+  CheckpointLog() = default;
+  CheckpointLog(const CheckpointLog&) = delete;
+  CheckpointLog& operator=(const CheckpointLog&) = delete;
 
   // As long as it lives, this thread's arithmetic is logged there: many places that submit it know nothing of runs.
   class Here {
    public:
-    explicit Here(CourseLog& log) { here_ = &log; }
+    explicit Here(CheckpointLog& log) { here_ = &log; }
     ~Here() { here_ = nullptr; }
     Here(const Here&) = delete;
     Here& operator=(const Here&) = delete;
   };
-  static CourseLog* here() { return here_; }  // null: none
+  static CheckpointLog* here() { return here_; }  // null: none
 
   // As long as it lives, nothing is logged: for values that nobody keeps, at moments of this machine's time.
   class Away {
@@ -78,7 +78,7 @@ class CourseLog {
     Away& operator=(const Away&) = delete;
 
    private:
-    CourseLog* log_;
+    CheckpointLog* log_;
   };
 
   // Whether the run is still replayed, without arithmetic.
@@ -93,10 +93,10 @@ class CourseLog {
 
   // `count` numbers for a program: those that `compute` returns, or, in a replay, returned then. It submits no tasks.
   template <typename Compute>
-  std::vector<double> told(std::size_t count, const Compute& compute) {
-    if (replays()) return told_then(count);
+  std::vector<double> numbers_of(std::size_t count, const Compute& compute) {
+    if (replays()) return replayed_numbers(count);
     std::vector<double> numbers = compute();
-    told_.insert(told_.end(), numbers.begin(), numbers.end());
+    numbers_.insert(numbers_.end(), numbers.begin(), numbers.end());
     return numbers;
   }
 
@@ -106,18 +106,18 @@ class CourseLog {
   CellPtr found(CellPtr cell);
 
   // For checkpoints. All submitted tasks must have run when values are written.
-  void write_course(ByteSink& out) const { write_course(out, last_number_); }  // position, numbers
+  void write_log(ByteSink& out) const { write_log(out, last_number_); }  // position, numbers
   void write_values(ByteSink& out) const { write_values(out, last_number_); }
   // At the beginning: the run replays from here on.
-  void replay(ByteSource& course);
-  // At the position. Throws AnotherCourse where other values are alive.
+  void replay(ByteSource& log);
+  // At the position. Throws ReplayMismatch where other values are alive.
   void read_values(ByteSource& in);
 
   // For positions between any two values: those made by then have numbers up to `last`.
   std::uint64_t last_number() const { return last_number_; }
-  void write_course(ByteSink& out, std::uint64_t last) const;
+  void write_log(ByteSink& out, std::uint64_t last) const;
   void write_values(ByteSink& out, std::uint64_t last) const;
-  void follow(ByteSource& course);  // replays from here on, until
+  void follow(ByteSource& log);  // replays from here on, until
   void end_replay() { follows_ = false; }
 
   std::size_t live_values() const {
@@ -142,7 +142,7 @@ class CourseLog {
 
   template <typename Made>
   std::shared_ptr<Made> made(std::uint64_t number);
-  std::vector<double> told_then(std::size_t count);
+  std::vector<double> replayed_numbers(std::size_t count);
 
   std::shared_ptr<Alive> alive_ = std::make_shared<Alive>();
   std::uint64_t last_number_ = 0;
@@ -150,17 +150,17 @@ class CourseLog {
   std::int64_t replayed_until_ = 0;
   bool follows_ = false;
   std::uint64_t numbers_then_ = 0;  // last_number_ at the position
-  std::vector<double> told_;
-  std::size_t told_again_ = 0;
+  std::vector<double> numbers_;
+  std::size_t numbers_replayed_ = 0;
 
-  static inline constinit thread_local CourseLog* here_ = nullptr;
+  static inline constinit thread_local CheckpointLog* here_ = nullptr;
 };
 
 // The number that `compute` returns, logged where this thread keeps a log.
 template <typename Compute>
-double told_number(const Compute& compute) {
-  CourseLog* const log = CourseLog::here();
-  return log ? log->told(1, [&] { return std::vector<double>{compute()}; }).front() : compute();
+double logged_number(const Compute& compute) {
+  CheckpointLog* const log = CheckpointLog::here();
+  return log ? log->numbers_of(1, [&] { return std::vector<double>{compute()}; }).front() : compute();
 }
 
 // Empty, to be filled by a task.
@@ -170,13 +170,13 @@ std::shared_ptr<GradientSum> new_sum();
 // The same values in another object, for a task to hold.
 ModelStatePtr held_by_task(const ModelStatePtr& state);
 
-// Writes the state of an object, or reads it back: one function of the object, `keep(StateArchive&)`, names its members
+// Writes the state of an object, or reads it back. `serialise(StateArchive&)` of the object names its members
 // for both. The bytes on the disk are those in memory, so they are for this machine and build alone.
 class StateArchive;
 
 template <typename Value>
-concept KeepsItself = requires(Value& value, StateArchive& archive) {
-  value.keep(archive);
+concept Serialisable = requires(Value& value, StateArchive& archive) {
+  value.serialise(archive);
 };
 template <typename Values>
 concept OneBlock = requires(Values& values) {
@@ -199,8 +199,8 @@ class StateArchive {
  private:
   template <typename Value>
   void one(Value& value) {
-    if constexpr (KeepsItself<Value>)
-      value.keep(*this);
+    if constexpr (Serialisable<Value>)
+      value.serialise(*this);
     else
       plain(value);
   }
@@ -273,7 +273,7 @@ class StateArchive {
   template <typename Values>
   void elements(Values& values) {
     using Value = typename Values::value_type;
-    if constexpr (OneBlock<Values> && std::is_trivially_copyable_v<Value> && !KeepsItself<Value>)
+    if constexpr (OneBlock<Values> && std::is_trivially_copyable_v<Value> && !Serialisable<Value>)
       bytes(values.data(), values.size() * sizeof(Value));
     else
       for (Value& value : values) one(value);

@@ -40,13 +40,13 @@ void keep_large_blocks_in_the_heap() {
 
 // In a replay another process has run what is submitted now.
 bool is_skipped() {
-  const CourseLog* const log = CourseLog::here();
+  const CheckpointLog* const log = CheckpointLog::here();
   return log && log->replays();
 }
 
 // The caller of wait() is about to read values that no task has written.
 void fail_if_skipped() {
-  if (is_skipped()) throw AnotherCourse("a value is read that is not kept (CourseLog::told)");
+  if (is_skipped()) throw ReplayMismatch("a value is read that is not kept (CheckpointLog::numbers_of)");
 }
 
 // The first of a heap is the one that was submitted first.

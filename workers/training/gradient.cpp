@@ -89,8 +89,8 @@ BackwardOrder::BackwardOrder(const Objective& objective)
     last_first_.push_back({tensor->offset, tensor->size});
 }
 
-std::optional<LastLayers> BackwardOrder::done_by(double share) const {
-  LastLayers done{.weights_from = weights_, .others_from = parameters_};
+std::optional<PartialBackward> BackwardOrder::done_by(double share) const {
+  PartialBackward done{.weights_from = weights_, .others_from = parameters_};
   std::size_t elements = 0;
   for (const Tensor& tensor : last_first_) {
     elements += tensor.size;
@@ -101,7 +101,7 @@ std::optional<LastLayers> BackwardOrder::done_by(double share) const {
   return is_nothing ? std::nullopt : std::optional(done);
 }
 
-void leave_layers(std::vector<GradientSegment>& segments, const LastLayers& layers, std::size_t weights) {
+void leave_layers(std::vector<GradientSegment>& segments, const PartialBackward& layers, std::size_t weights) {
   std::vector<GradientSegment> left;
   const auto leave = [&](const GradientSegment& segment, std::size_t from, std::size_t to) {
     const std::size_t begin = std::max(from, segment.offset), end = std::min(to, segment.offset + segment.size);

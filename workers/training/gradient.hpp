@@ -26,14 +26,14 @@ namespace syncopate {
 //
 // The pass goes from the last tensor that the model uses to the first, and spends time on each in proportion to its
 // elements (an approximation: see Preempt::layer). The last tensors are the end of the weights and of the others.
-struct LastLayers {
+struct PartialBackward {
   std::size_t weights_from = 0;
   std::size_t others_from = 0;
-  bool are_all() const { return *this == LastLayers{}; }
+  bool are_all() const { return *this == PartialBackward{}; }
   bool have(std::size_t element, std::size_t weights) const {
     return element >= (element < weights ? weights_from : others_from);
   }
-  auto operator<=>(const LastLayers&) const = default;
+  auto operator<=>(const PartialBackward&) const = default;
 };
 
 class BackwardOrder {
@@ -41,12 +41,14 @@ class BackwardOrder {
   explicit BackwardOrder(const Objective& objective);
 
   // The layers that are wholly done after `share` of the backward pass's time, in [0, 1). None: no tensor is.
-  std::optional<LastLayers> done_by(double share) const;
+  std::optional<PartialBackward> done_by(double share) const;
 
   // Tensors with elements, in the order of the flat vector: where each ends, and whether it is among those layers.
   std::size_t tensors() const { return flat_.size(); }
   std::size_t end_of(std::size_t tensor) const { return flat_[tensor].offset + flat_[tensor].size; }
-  bool is_done(std::size_t tensor, const LastLayers& done) const { return done.have(flat_[tensor].offset, weights_); }
+  bool is_done(std::size_t tensor, const PartialBackward& done) const {
+    return done.have(flat_[tensor].offset, weights_);
+  }
 
  private:
   struct Tensor {
@@ -60,7 +62,7 @@ class BackwardOrder {
 };
 
 // Leaves those layers of a gradient. The other elements are zero, without segments.
-void leave_layers(std::vector<GradientSegment>& segments, const LastLayers& layers, std::size_t weights);
+void leave_layers(std::vector<GradientSegment>& segments, const PartialBackward& layers, std::size_t weights);
 
 // A flat vector that its producer task fills. Only tasks that come after the producer read it.
 struct Cell {
@@ -138,8 +140,8 @@ class Gradient {
     ModelStatePtr at{};  // with micro_batches, or null with `sum`
     std::vector<MicroBatch> micro_batches{};
     std::shared_ptr<GradientSum> sum{};
-    double scale = 1;     // 0: statistics alone
-    LastLayers layers{};  // of the micro-batches' gradients; not all: they count for nothing else
+    double scale = 1;          // 0: statistics alone
+    PartialBackward layers{};  // of the micro-batches' gradients; not all: they count for nothing else
   };
 
   Gradient() = default;
@@ -155,7 +157,7 @@ class Gradient {
   Gradient(const ModelStatePtr& at, const MicroBatch& first, int count, Duration compute_time);
 
   // The layers of one micro-batch that a deadline has left (Preempt::layer). It counts as no micro-batch.
-  static Gradient of_layers(const ModelStatePtr& at, const MicroBatch& micro_batch, const LastLayers& layers) {
+  static Gradient of_layers(const ModelStatePtr& at, const MicroBatch& micro_batch, const PartialBackward& layers) {
     Gradient gradient;
     gradient.terms_.push_back({.at = at, .micro_batches = {micro_batch}, .layers = layers});
     gradient.mark_cut();

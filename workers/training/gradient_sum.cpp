@@ -172,7 +172,7 @@ void place_chunks(GradientSum& sum, const std::shared_ptr<const Objective>& obje
 struct Group {
   ModelStatePtr at;
   double scale;
-  LastLayers layers;
+  PartialBackward layers;
   std::vector<MicroBatch> micro_batches;
 };
 
@@ -181,7 +181,7 @@ struct Group {
 std::vector<Group> group(std::span<const Gradient::Term> terms) {
   std::vector<Group> groups;
   // A gradient depends on parameters and buffers alone: models that workers adopted differ in the rest.
-  std::map<std::tuple<const Cell*, const Cell*, double, LastLayers>, std::size_t> place;
+  std::map<std::tuple<const Cell*, const Cell*, double, PartialBackward>, std::size_t> place;
   for (const Gradient::Term& term : terms) {
     if (!term.at) continue;
     const auto [found, is_new] =
@@ -316,7 +316,8 @@ std::unique_ptr<const GradientsApart> go_through(std::span<GradientSum::Chunk* c
                                                  const Objective& objective) {
   std::vector<std::span<const MicroBatch>> lists;
   for (const GradientSum::Chunk* chunk : chunks) lists.emplace_back(chunk->micro_batches);
-  return objective.gradients_apart(at.parameters->value.data(), at.buffers ? at.buffers->value.data() : nullptr, lists);
+  return objective.batched_gradients(at.parameters->value.data(), at.buffers ? at.buffers->value.data() : nullptr,
+                                     lists);
 }
 
 // A sum of weights below this part of their magnitudes is what rounding has left of zero.
@@ -420,7 +421,7 @@ std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& 
   return sum;
 }
 
-void cut_sum(GradientSum& sum, const LastLayers& layers, const Objective& objective) {
+void cut_sum(GradientSum& sum, const PartialBackward& layers, const Objective& objective) {
   sum.micro_batches = 0;
   for (auto& chunk : sum.chunks) {
     chunk.layers = layers;
@@ -556,20 +557,20 @@ bool is_named(std::string_view tensor, const std::vector<std::string>& parts) {
   return std::ranges::any_of(parts, [&](const std::string& part) { return tensor.find(part) != tensor.npos; });
 }
 
-std::vector<Stretch> stretches_of(const Objective& objective, const Optimizer& optimizer) {
+std::vector<ParameterRange> ranges_of(const Objective& objective, const Optimizer& optimizer) {
   const WeightDecay& decay = optimizer.weight_decay();
-  std::vector<Stretch> stretches;
+  std::vector<ParameterRange> ranges;
   for (const ParameterTensor& tensor : objective.tensors()) {
     if (tensor.size == 0) continue;
     const bool is_weight = tensor.offset < objective.weights();
     const bool excluded = (decay.scope == DecayScope::weights && !is_weight) || is_named(tensor.name, decay.exclude);
-    const bool continues = optimizer.passes() == 0 && !stretches.empty() && stretches.back().excluded == excluded;
+    const bool continues = optimizer.passes() == 0 && !ranges.empty() && ranges.back().excluded == excluded;
     if (continues)
-      stretches.back().end += tensor.size;
+      ranges.back().end += tensor.size;
     else
-      stretches.push_back({tensor.offset, tensor.offset + tensor.size, excluded});
+      ranges.push_back({tensor.offset, tensor.offset + tensor.size, excluded});
   }
-  return stretches;
+  return ranges;
 }
 
 std::vector<std::vector<std::size_t>> passes_of(std::span<const std::shared_ptr<GradientSum>> sums,
@@ -639,7 +640,7 @@ std::vector<Gradient::Term> merge_weights(std::span<const Gradient::Term> terms)
   std::vector<Gradient::Term> merged;
   std::vector<std::vector<double>> weights;
   // As in a narrow sum: models with the same parameters and buffers are one.
-  std::map<std::tuple<const Cell*, const Cell*, LastLayers, MicroBatch>, std::size_t> place;
+  std::map<std::tuple<const Cell*, const Cell*, PartialBackward, MicroBatch>, std::size_t> place;
   for (const Gradient::Term& term : terms) {
     if (!term.at) continue;
     for (const MicroBatch& micro_batch : term.micro_batches) {
@@ -684,7 +685,8 @@ std::shared_ptr<Task> DividedWork::exchange(ProcessSet from, ProcessSet to,
                                             std::function<Payload()> give,
                                             std::function<void(std::vector<Payload>)> take) {
   const std::uint64_t number = ++exchanges_;
-  if (CourseLog::replays_here()) return nullptr;  // all processes leave it out: what it brought comes with all values
+  if (CheckpointLog::replays_here())
+    return nullptr;  // all processes leave it out: what it brought comes with all values
   from = from & all();
   to = to & all();
   const bool gives = is_here(from), takes = is_here(to);

@@ -109,7 +109,7 @@ struct GradientSum {
     ModelStatePtr at{};  // until its evaluation is submitted
     std::vector<MicroBatch> micro_batches{};
     double scale = 1;
-    LastLayers layers{};                    // not all: neither losses nor buffers count
+    PartialBackward layers{};               // not all: neither losses nor buffers count
     std::shared_ptr<GradientSum> nested{};  // instead of micro-batches: another sum, times scale
     PartialGradient result{};
     // From a pass that several sums share, made into values when these are first asked for. Null: `result` has all.
@@ -144,7 +144,7 @@ struct GradientSum {
   // Where all chunks are, once submitted: where it can be read. None: each process has some.
   ProcessSet at;
   std::shared_ptr<GradientSum> whole;  // the same as values that are everywhere, once they are needed
-  bool is_told = false;                // Training::Options::on_kept has been called
+  bool is_reported = false;            // Training::Options::on_kept has been called
   bool wide = false;                   // is added up in double precision
   std::int64_t micro_batches = 0;      // in the sum of the normalisation buffers
   // Strong references on purpose: while somebody may still look a state up here, its memory must not
@@ -166,7 +166,7 @@ void append_micro_batches(const Gradient& gradient, std::vector<MicroBatch>& out
 void evaluate_chunk(GradientSum::Chunk& chunk, const ModelStatePtr& at, const Objective& objective);
 
 // Leaves the last layers of an evaluated sum, as a deadline does.
-void cut_sum(GradientSum& sum, const LastLayers& layers, const Objective& objective);
+void cut_sum(GradientSum& sum, const PartialBackward& layers, const Objective& objective);
 
 // Submits the evaluation of all chunks, once; of those that are another process's, nothing.
 void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_ptr<const Objective>& objective,
@@ -209,20 +209,20 @@ std::shared_ptr<GradientSum> sum_at(const std::shared_ptr<GradientSum>& sum, Pro
                                     DividedWork* divided);
 
 // Elements of the flat vector that an optimizer treats alike.
-struct Stretch {
+struct ParameterRange {
   std::size_t begin = 0;
   std::size_t end = 0;
   bool excluded = false;  // from weight decay
 };
 
 // By ascending place, without gaps; none is empty. For a layer-wise optimizer each is a tensor.
-std::vector<Stretch> stretches_of(const Objective& objective, const Optimizer& optimizer);
+std::vector<ParameterRange> ranges_of(const Objective& objective, const Optimizer& optimizer);
 
 // Whether a tensor's name contains one of these.
 bool is_named(std::string_view tensor, const std::vector<std::string>& parts);
 
 // Sums that are needed apart, evaluated together: those whose gradients are taken at one model share a forward and a
-// backward pass (Objective::gradients_apart); each one's own part is computed when it is asked for. Returns lists of
+// backward pass (Objective::batched_gradients); each one's own part is computed when it is asked for. Returns lists of
 // sums that share a pass, each sum in one list, in an order in which they may be submitted. They depend on models and
 // micro-batches alone, never on the order of the sums: the same set gives the same bits.
 std::vector<std::vector<std::size_t>> passes_of(std::span<const std::shared_ptr<GradientSum>> sums,

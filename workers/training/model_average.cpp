@@ -152,7 +152,7 @@ ModelStatePtr Training::from_averaged(const ModelStatePtr& old, const AveragePol
                                       const MomentAges& ages) {
   if (!objective_) return nullptr;
   const auto read = [&](std::size_t size) {
-    if (CourseLog::replays_here()) return new_cell();  // whose value comes with all others
+    if (CheckpointLog::replays_here()) return new_cell();  // whose value comes with all others
     auto cell = filled_cell({mean, size});
     mean += size;
     return cell;
@@ -169,7 +169,7 @@ ModelStatePtr Training::from_averaged(const ModelStatePtr& old, const AveragePol
   return state;
 }
 
-ModelStatePtr MovingAverage::take_in(const ModelStatePtr& published, Training& training) {
+ModelStatePtr MovingAverage::update(const ModelStatePtr& published, Training& training) {
   const bool lags = options_.of == MovingAverageOptions::Of::before_update;
   const ModelStatePtr taken = lags ? std::exchange(last_, published) : published;
   const double decay = options_.decay_of(updates_++);

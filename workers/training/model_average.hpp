@@ -42,7 +42,7 @@ class MovingAverage {
       : options_(options), average_(std::move(initial)), last_(average_) {}
 
   // Takes a model, or instead the one before; returns the average. Null in time-only runs.
-  ModelStatePtr take_in(const ModelStatePtr& published, Training& training);
+  ModelStatePtr update(const ModelStatePtr& published, Training& training);
 
  private:
   MovingAverageOptions options_;

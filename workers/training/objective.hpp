@@ -94,13 +94,13 @@ class Objective {
                                    std::span<const MicroBatch> micro_batches) const = 0;
 
   // The gradients of several lists that are needed apart, as for compressed sums; equal to gradient() up to rounding.
-  // Only with has_gradients_apart(), where that is faster than list by list; else std::logic_error.
-  virtual std::unique_ptr<const GradientsApart> gradients_apart(
+  // Only with has_batched_gradients(), where that is faster than list by list; else std::logic_error.
+  virtual std::unique_ptr<const GradientsApart> batched_gradients(
       const float* /*parameters*/, const float* /*buffers*/,
       std::span<const std::span<const MicroBatch>> /*lists*/) const {
     throw std::logic_error("this objective has no gradients apart");
   }
-  virtual bool has_gradients_apart() const { return false; }
+  virtual bool has_batched_gradients() const { return false; }
 
   // Samples evaluated together for the best speed; fixed per model, so that no machine changes the order of summation.
   virtual std::int64_t chunk_samples() const = 0;

@@ -12,7 +12,7 @@ namespace syncopate {
 
 namespace {
 
-void count(std::vector<double>& counts, const BackwardOrder& order, const LastLayers& layers, std::size_t more) {
+void count(std::vector<double>& counts, const BackwardOrder& order, const PartialBackward& layers, std::size_t more) {
   for (std::size_t tensor = 0; tensor < counts.size(); ++tensor)
     if (order.is_done(tensor, layers)) counts[tensor] += static_cast<double>(more);
 }
@@ -205,7 +205,7 @@ CellPtr Training::submit_assembly(std::span<const ModelStatePtr> slices) {
   CellPtr known = assembled_.find(key);
   if (known && known->stepped_from) known = nullptr;
   if (divided_ && known != last_assembled_) known = nullptr;
-  if (CourseLog* const log = CourseLog::here()) {  // tasks alone may hold it
+  if (CheckpointLog* const log = CheckpointLog::here()) {  // tasks alone may hold it
     known = log->found(std::move(known));
     if (known) assembled_.remember(key, known);
   }
@@ -227,14 +227,15 @@ CellPtr Training::submit_assembly(std::span<const ModelStatePtr> slices) {
   return whole;
 }
 
-std::optional<Gradient> Training::cut_gradient(const ModelStatePtr& at, const MicroBatch& micro_batch,
-                                               double backward_share) const {
+std::optional<Gradient> Training::partial_gradient(const ModelStatePtr& at, const MicroBatch& micro_batch,
+                                                   double backward_share) const {
   if (!at) return std::nullopt;
   const auto done = backward_order_->done_by(backward_share);
   return done ? std::optional(Gradient::of_layers(at, micro_batch, *done)) : std::nullopt;
 }
 
-std::optional<Gradient> Training::cut_gradient(std::shared_ptr<GradientSum> evaluated, double backward_share) const {
+std::optional<Gradient> Training::partial_gradient(std::shared_ptr<GradientSum> evaluated,
+                                                   double backward_share) const {
   if (!evaluated) return std::nullopt;
   const auto done = backward_order_->done_by(backward_share);
   if (!done) return std::nullopt;
@@ -324,16 +325,16 @@ ProcessSet Training::place_of_step(const ModelState& state, const Gradient& grad
   return gradient.reduced() ? place_of_reader(cells) : place();
 }
 
-std::vector<double> Training::told(std::size_t count, ProcessSet places,
-                                   const std::function<std::vector<double>()>& numbers) {
-  const auto told_to_all = [&] {
+std::vector<double> Training::agreed_numbers(std::size_t count, ProcessSet places,
+                                             const std::function<std::vector<double>()>& numbers) {
+  const auto numbers_of_all = [&] {
     if (!divided_ || places.is_everywhere()) return numbers();
     auto all = divided_->exchanged_numbers(ProcessSet::only(places.lowest()), numbers);
     assert(all.front().size() == count);
     return std::move(all.front());
   };
-  CourseLog* const log = CourseLog::here();
-  return log ? log->told(count, told_to_all) : told_to_all();
+  CheckpointLog* const log = CheckpointLog::here();
+  return log ? log->numbers_of(count, numbers_of_all) : numbers_of_all();
 }
 
 // Each process has the losses of the micro-batches that it evaluates.
@@ -534,7 +535,7 @@ const float* take_over(const CellPtr& input, Cell& output, bool state_is_ours, s
 struct StepWork {
   std::shared_ptr<const Objective> objective;
   std::shared_ptr<const Optimizer> optimizer;
-  std::shared_ptr<const std::vector<Stretch>> stretches;
+  std::shared_ptr<const std::vector<ParameterRange>> ranges;
   ModelStatePtr from;  // input; null once taken over or no longer needed
   std::shared_ptr<GradientSum> sum;
   double scale = 1;
@@ -565,40 +566,40 @@ struct StepWork {
       moments_before[i] = take_over(from->moments[i].values, *moments[i], ours, size);
     if (optimizer->passes() > 0) {
       gradient = FlatVector(size);
-      measures = std::make_unique<Measures>(stretches->size());
+      measures = std::make_unique<Measures>(ranges->size());
     }
   }
 
   void measure(int pass, std::size_t begin, std::size_t end) {
-    std::vector<TensorSums> sums(stretches->size());
-    for_blocks(begin, end, [&](std::size_t at, std::size_t size, std::size_t stretch) {
+    std::vector<TensorSums> sums(ranges->size());
+    for_blocks(begin, end, [&](std::size_t at, std::size_t size, std::size_t range) {
       float* const kept = gradient.data() + at;
       if (pass == 0) write_block(*sum, scale, at, {kept, size});
       OptimizerBlock here = block(at, size, kept);
       here.kept = kept;
-      const TensorSums share = optimizer->measure(pass, here, context_of(stretch));
-      for (std::size_t i = 0; i < share.size(); ++i) sums[stretch][i] += share[i];
+      const TensorSums share = optimizer->measure(pass, here, context_of(range));
+      for (std::size_t i = 0; i < share.size(); ++i) sums[range][i] += share[i];
     });
     measures->add(begin, std::move(sums));
   }
 
   void update(std::size_t begin, std::size_t end) {
     float of_block[longest_block];
-    for_blocks(begin, end, [&](std::size_t at, std::size_t size, std::size_t stretch) {
+    for_blocks(begin, end, [&](std::size_t at, std::size_t size, std::size_t range) {
       if (!measures) write_block(*sum, scale, at, {of_block, size});
-      optimizer->update(block(at, size, measures ? gradient.data() + at : of_block), context_of(stretch));
+      optimizer->update(block(at, size, measures ? gradient.data() + at : of_block), context_of(range));
     });
   }
 
   // Calls use(begin, size, stretch) block by block; none straddles two stretches.
   template <typename Use>
   void for_blocks(std::size_t begin, std::size_t end, const Use& use) {
-    const auto is_before = [](const Stretch& stretch, std::size_t at) { return stretch.end <= at; };
-    auto stretch = std::lower_bound(stretches->begin(), stretches->end(), begin, is_before);
-    for (std::size_t at = begin; at < end; ++stretch) {
-      for (const std::size_t last = std::min(end, stretch->end); at < last;) {
+    const auto is_before = [](const ParameterRange& range, std::size_t at) { return range.end <= at; };
+    auto range = std::lower_bound(ranges->begin(), ranges->end(), begin, is_before);
+    for (std::size_t at = begin; at < end; ++range) {
+      for (const std::size_t last = std::min(end, range->end); at < last;) {
         const std::size_t size = std::min(longest_block, last - at);
-        use(at, size, static_cast<std::size_t>(stretch - stretches->begin()));
+        use(at, size, static_cast<std::size_t>(range - ranges->begin()));
         at += size;
       }
     }
@@ -614,12 +615,12 @@ struct StepWork {
     return block;
   }
 
-  StepContext context_of(std::size_t stretch) const {
+  StepContext context_of(std::size_t range) const {
     StepContext here = context;
-    here.excluded = (*stretches)[stretch].excluded;
+    here.excluded = (*ranges)[range].excluded;
     here.decay = here.excluded ? 0 : optimizer->weight_decay().rate;
     if (measures) {
-      here.tensor = &measures->of_tensor(stretch);
+      here.tensor = &measures->of_tensor(range);
       here.model = &measures->of_model();
     }
     return here;
@@ -656,7 +657,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   auto work = std::make_shared<StepWork>();
   work->objective = objective_;
   work->optimizer = optimizer_;
-  work->stretches = stretches_;
+  work->ranges = ranges_;
   assert(optimizer_->passes() == 0 || rules.slice.count == 1);
   work->scale = scale;
   work->context = {.learning_rate = learning_rate, .ages = ages_of(*next), .keeps_second = rules.keeps_second};
@@ -757,7 +758,7 @@ Training::Training(std::shared_ptr<const Objective> objective, std::shared_ptr<c
                    Options options, Executor& executor)
     : objective_(std::move(objective)), optimizer_(std::move(optimizer)), options_(options), executor_(executor) {
   if (objective_ && optimizer_)
-    stretches_ = std::make_shared<const std::vector<Stretch>>(stretches_of(*objective_, *optimizer_));
+    ranges_ = std::make_shared<const std::vector<ParameterRange>>(ranges_of(*objective_, *optimizer_));
   if (objective_) backward_order_.emplace(*objective_);
   if (objective_ && options_.processes)
     divided_ = std::make_unique<DividedWork>(*options_.processes, executor_, options_.workers);
@@ -802,10 +803,10 @@ void Training::set_statistics(const Gradient& shared, std::int64_t micro_batches
 ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, double learning_rate,
                                 const StepRules& rules) {
   if (!objective_) return nullptr;
-  if (CourseLog* const log = CourseLog::here()) log->before_step();
+  if (CheckpointLog* const log = CheckpointLog::here()) log->before_step();
   double scale = 1;
   auto sum = fixed(gradient, scale);
-  if (options_.on_kept && rules.slice.index == 0) tell_kept(*sum);
+  if (options_.on_kept && rules.slice.index == 0) report_kept(*sum);
   const bool is_shared = gradient.terms().size() == 1 && gradient.terms().front().sum == sum;
   const ProcessSet places = place_of_step(*state, gradient);
   if (!is_shared) return submit_step(std::move(state), std::move(sum), scale, learning_rate, true, rules, places);
@@ -820,13 +821,13 @@ ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, d
 }
 
 // Once, whichever model descends along it first; of a server's models in slices the first slice's.
-void Training::tell_kept(GradientSum& sum) const {
-  if (std::exchange(sum.is_told, true)) return;
+void Training::report_kept(GradientSum& sum) const {
+  if (std::exchange(sum.is_reported, true)) return;
   for (const MicroBatch& micro_batch : sum.carried) options_.on_kept(micro_batch);
   for (const GradientSum::Chunk& chunk : sum.chunks) {
     if (chunk.scale == 0 || !chunk.layers.are_all()) continue;
     for (const MicroBatch& micro_batch : chunk.micro_batches) options_.on_kept(micro_batch);
-    if (chunk.nested) tell_kept(*chunk.nested);
+    if (chunk.nested) report_kept(*chunk.nested);
   }
 }
 
@@ -876,7 +877,7 @@ std::vector<double> Training::distances(const ModelStatePtr& a, const ModelState
       distances.push_back(distance_of(*a->parameters, *b->parameters, tensor.offset, tensor.size));
     return distances;
   };
-  return told(tensors.size(), places, compute);
+  return agreed_numbers(tensors.size(), places, compute);
 }
 
 double Training::norm(const Gradient& gradient) {
@@ -891,7 +892,7 @@ double Training::norm(const Gradient& gradient) {
     for (const auto& task : there->tasks) executor_.wait(task);
     return std::vector{norm_of(*there, scale, 0, objective_->parameters())};
   };
-  return told(1, places, compute).front();
+  return agreed_numbers(1, places, compute).front();
 }
 
 double Training::loss(const Gradient& gradient) {
@@ -900,7 +901,7 @@ double Training::loss(const Gradient& gradient) {
   double scale = 1;
   const auto sum = fixed(gradient, scale);
   submit_chunks(sum, objective_, executor_, divided_.get());
-  return told_number([&] {
+  return logged_number([&] {
     if (divided_) return loss_of_processes(*sum);
     for (const auto& task : sum->tasks) executor_.wait(task);
     const LossSum total = loss_of(*sum);
@@ -930,7 +931,7 @@ Gradient Training::gradient_from(FlatVector values, std::int64_t micro_batches, 
     if (wide) empty.use_double_precision();
     return empty;
   }
-  const bool is_replayed = CourseLog::replays_here();  // its value comes with all others
+  const bool is_replayed = CheckpointLog::replays_here();  // its value comes with all others
   assert(is_replayed || values.size() == gradient_size(wide));
   auto owner = std::make_shared<FlatVector>(std::move(values));
   const std::size_t size = objective_->parameters();
@@ -970,7 +971,7 @@ std::shared_ptr<Task> Training::submit_reading(const std::shared_ptr<GradientSum
 void Training::hold(const Gradient& gradient, std::vector<std::shared_ptr<Task>> prerequisites,
                     std::function<void(const GradientSum&, double)> work,
                     std::function<void(const std::shared_ptr<Task>&)> submitted) {
-  if (!objective_->has_gradients_apart())
+  if (!objective_->has_batched_gradients())
     return submitted(submit_on(gradient, std::move(prerequisites), std::move(work)));
   double scale = 1;
   const auto sum = fixed(gradient, scale);

@@ -203,7 +203,8 @@ class Training {
   // Brings the cells to `places`, and returns the tasks that make them there.
   std::vector<std::shared_ptr<Task>> brought(std::span<const CellPtr> cells, ProcessSet places);
   // `count` numbers for a program, the same on all processes: `numbers` is called at `places`, and may wait.
-  std::vector<double> told(std::size_t count, ProcessSet places, const std::function<std::vector<double>()>& numbers);
+  std::vector<double> agreed_numbers(std::size_t count, ProcessSet places,
+                                     const std::function<std::vector<double>()>& numbers);
 
   // The state after one optimizer step from `state` along `gradient`. The same state, gradient sum, weight and rate
   // give the same object. An empty gradient is a zero gradient: moments and weight decay still act, as after an
@@ -227,9 +228,9 @@ class Training {
 
   // The layers that a deadline leaves of a micro-batch when so much of its backward pass is done: as a promise, or from
   // a sum that has been evaluated and is not shared. Nothing: no tensor's gradient exists, or nothing is computed.
-  std::optional<Gradient> cut_gradient(const ModelStatePtr& at, const MicroBatch& micro_batch,
-                                       double backward_share) const;
-  std::optional<Gradient> cut_gradient(std::shared_ptr<GradientSum> evaluated, double backward_share) const;
+  std::optional<Gradient> partial_gradient(const ModelStatePtr& at, const MicroBatch& micro_batch,
+                                           double backward_share) const;
+  std::optional<Gradient> partial_gradient(std::shared_ptr<GradientSum> evaluated, double backward_share) const;
   // The number of micro-batches behind each tensor's gradient, in the order of the flat vector; without an objective
   // one number for all. weigh_tensors applies such numbers to a shared sum (Counted::by_tensor); the first call counts.
   std::vector<double> contributions(const Gradient& gradient) const;
@@ -305,7 +306,7 @@ class Training {
   // The micro-batches to send along with a gradient's values; empty without Options::on_kept.
   std::vector<MicroBatch> travelling(const Gradient& gradient) const;
   // For a sum that this process passes on without a descent of its own.
-  void tell_kept(std::span<const MicroBatch> micro_batches) const {
+  void report_kept(std::span<const MicroBatch> micro_batches) const {
     for (const MicroBatch& micro_batch : micro_batches) options_.on_kept(micro_batch);
   }
 
@@ -356,7 +357,7 @@ class Training {
   std::vector<float> values(const CellPtr& cell);
   std::vector<double> distances(const ModelStatePtr& a, const ModelStatePtr& b,
                                 const std::vector<ParameterTensor>& tensors);
-  void tell_kept(GradientSum& sum) const;
+  void report_kept(GradientSum& sum) const;
   std::shared_ptr<GradientSum> fixed(const Gradient& gradient, double& scale) const {
     return fix_sum(gradient, *objective_, scale, divided_.get());
   }
@@ -390,8 +391,8 @@ class Training {
 
   std::shared_ptr<const Objective> objective_;
   std::shared_ptr<const Optimizer> optimizer_;
-  std::shared_ptr<const std::vector<Stretch>> stretches_;  // null in time-only runs
-  std::optional<BackwardOrder> backward_order_;            // none in time-only runs
+  std::shared_ptr<const std::vector<ParameterRange>> ranges_;  // null in time-only runs
+  std::optional<BackwardOrder> backward_order_;                // none in time-only runs
   Options options_;
   Executor& executor_;
   std::unique_ptr<DividedWork> divided_;  // null: nothing is

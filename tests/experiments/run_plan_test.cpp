@@ -25,7 +25,7 @@ using testing::StartsWith;
 syncopate::Run planned(const std::string& method, const std::string& kind = "k", std::int64_t steps = 10) {
   syncopate::Run run;
   run.method = method;
-  run.work_kind = kind;
+  run.timing_class = kind;
   run.cluster.workers = 2;
   run.cluster.micro_batches = 3;
   run.budget.steps = Step{steps};
@@ -72,29 +72,29 @@ TEST(ExpectedCost, IsTheMeanWhereTheBudgetDoesNotCountSteps) {
   EXPECT_DOUBLE_EQ(expected_cost(run, costs)->bytes, 2000);
 }
 
-TEST(PlannedWork, IsTheSumOverRuns) {
+TEST(RunPlan, IsTheSumOverRuns) {
   const std::vector<syncopate::Run> runs = {planned("a"), planned("a", "k", 20)};
   const std::vector<const syncopate::Run*> to_do = {&runs[0], &runs[1]};
-  const PlannedWork work = planned_work(to_do, {known("a", 2, 500)}, {});
+  const RunPlan work = run_plan(to_do, {known("a", 2, 500)}, {});
   ASSERT_TRUE(work.cost);
   EXPECT_DOUBLE_EQ(work.cost->host_s, 6 + 12);
   EXPECT_DOUBLE_EQ(work.cost->bytes, 1000 + 2000);
   EXPECT_FALSE(work.is_measured);
 }
 
-TEST(PlannedWork, MeasuresOnceForAKindOfWhichNothingIsKnown) {
+TEST(RunPlan, MeasuresOnceForAKindOfWhichNothingIsKnown) {
   const std::vector<syncopate::Run> runs = {planned("a"), planned("b")};
   const std::vector<const syncopate::Run*> to_do = {&runs[0], &runs[1]};
   int asked = 0;
-  const PlannedWork work = planned_work(to_do, {}, [&](const syncopate::Run&) {
+  const RunPlan work = run_plan(to_do, {}, [&](const syncopate::Run&) {
     ++asked;
     return known("a", 2, 500);
   });
   EXPECT_EQ(asked, 1);
   EXPECT_TRUE(work.is_measured);
   EXPECT_DOUBLE_EQ(work.cost->host_s, 12);
-  EXPECT_FALSE(planned_work(to_do, {}, {}).cost) << "nothing is made up";
-  EXPECT_FALSE(planned_work(to_do, {}, [](const syncopate::Run&) { return std::nullopt; }).cost);
+  EXPECT_FALSE(run_plan(to_do, {}, {}).cost) << "nothing is made up";
+  EXPECT_FALSE(run_plan(to_do, {}, [](const syncopate::Run&) { return std::nullopt; }).cost);
 }
 
 TEST(PlanText, HasNoMoreDigitsThanAnEstimate) {
@@ -112,8 +112,8 @@ TEST(PlanText, HasNoMoreDigitsThanAnEstimate) {
   EXPECT_EQ(plan_text({.runs = 2, .finished = 2}, "trial"), "2 trials, 2 finished");
 }
 
-TEST(WorkKind, IsModelDataAndMicroBatch) {
-  const auto kind = [](const std::string& text) { return work_kind(parse_toml(text, "f")); };
+TEST(TimingClass, IsModelDataAndMicroBatch) {
+  const auto kind = [](const std::string& text) { return timing_class(parse_toml(text, "f")); };
   const std::string text =
       "[cluster]\nworkers = 3\n[training]\nmodel = \"mlp\"\nmicro_batch_size = 8\nclip_norm = "
       "1.0\n[models.mlp]\nhidden = 4\n";
