@@ -114,7 +114,9 @@ def ended(program: str, *arguments: str) -> tuple[int, str, str]:
 
 def printed(program: str, *arguments: str) -> list[str]:
     status, output, errors = ended(program, *arguments)
-    return [f"exit status: {status}", *output.splitlines(), *errors.splitlines()]
+    # Files that an experiment names are shown with their whole paths.
+    lines = [f"exit status: {status}", *output.splitlines(), *errors.splitlines()]
+    return [line.replace(f"{ROOT}/", "") for line in lines]
 
 
 def with_fixed_times(file: str) -> list[str]:
@@ -125,8 +127,7 @@ def of_check(program: str, file: str) -> list[str]:
     # An empty directory of results, so that finished runs play no part; one thread, because threads take memory.
     lines = printed(program, "check", f"experiments/{file}", *with_fixed_times(file), "--threads", "1", "--results",
                     "no-results")
-    return [re.sub(r"[0-9.e+-]+ GiB", "... GiB", line) if line.startswith("# memory of a process") else line
-            for line in lines]
+    return [line for line in lines if not line.startswith("# memory of a process")]  # which is measured
 
 
 def of_predict(program: str, file: str) -> list[str]:
@@ -188,8 +189,21 @@ def of_run(directory: Path) -> dict[str, list[str]]:
     return {"results": tables + leaves(totals, "summary.json"), "predicted": leaves(predicted, "predicted")}
 
 
+def by_run(directories: list[Path], command: list[str]) -> dict[str, dict[str, list[str]]]:
+    """By kind and by the run's directory, without the hash in its name. Runs that share a name, such as phases that
+    several methods begin with, are numbered in the order of their results."""
+    found = {"results": {COMMAND: command}, "predicted": {}}
+    by_name: dict[str, list[dict[str, list[str]]]] = {}
+    for directory in directories:
+        by_name.setdefault(f"{directory.parent.name}/{directory.name.rsplit('-', 1)[0]}", []).append(of_run(directory))
+    for name, runs in sorted(by_name.items()):
+        for number, run in enumerate(sorted(runs, key=lambda run: run["results"]), 1):
+            for kind, lines in run.items():
+                found[kind][f"{name} ({number})" if len(runs) > 1 else name] = lines
+    return found
+
+
 def of_runs(program: str, file: str, threads: int, limit_s: int) -> dict[str, dict[str, list[str]]]:
-    """By kind and by the run's directory, without the hash in its name."""
     changes = shortened(program, file)
     with tempfile.TemporaryDirectory() as results:
         # Processor time does not depend on what else the machine does.
@@ -199,14 +213,11 @@ def of_runs(program: str, file: str, threads: int, limit_s: int) -> dict[str, di
                               cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode == -signal.SIGXCPU:
             raise CannotRun(f"takes more than {limit_s} s of processor time")
-        if done.returncode != 0:
+        directories = [path.parent for path in Path(results).rglob("summary.json")]
+        # 1: some runs failed. Where they are meant to, as in a study of divergence, that is a result too.
+        if done.returncode not in (0, 1) or not directories:
             raise CannotRun(f"status {done.returncode}: {done.stderr.strip()[-500:]}")
-        found = {"results": {COMMAND: changes}, "predicted": {}}
-        for directory in sorted(path.parent for path in Path(results).rglob("summary.json")):
-            name = f"{directory.parent.name}/{directory.name.rsplit('-', 1)[0]}"
-            for kind, lines in of_run(directory).items():
-                found[kind][name] = lines
-        return found
+        return by_run(directories, [*changes, f"exit status: {done.returncode}"])
 
 
 # --- Differences ------------------------------------------------------------------------------------------------------

@@ -95,6 +95,24 @@ class Baselines(unittest.TestCase):
                 self.assertTrue((baselines.EXPERIMENTS / file).exists(), file)
 
 
+class Runs(unittest.TestCase):
+    def test_runs_of_one_name_are_numbered_by_their_results(self):
+        with tempfile.TemporaryDirectory() as results:
+            def directory(place: str, loss: float) -> Path:
+                path = Path(results) / place
+                path.mkdir(parents=True)
+                (path / "summary.json").write_text(json.dumps({"loss": loss, "host_s": 1.5, "predicted": {"s": loss}}))
+                return path
+            later, earlier = directory("1/phase/seed=1-aa", 0.5), directory("2/phase/seed=1-bb", 0.25)
+            alone = directory("1/method/seed=1-cc", 0.125)
+            found = baselines.by_run([later, alone, earlier], ["seeds=[1]"])
+        self.assertEqual(found["results"], {baselines.COMMAND: ["seeds=[1]"],
+                                            "phase/seed=1 (1)": ["summary.json.loss: 0.25"],
+                                            "phase/seed=1 (2)": ["summary.json.loss: 0.5"],
+                                            "method/seed=1": ["summary.json.loss: 0.125"]})
+        self.assertEqual(found["predicted"]["phase/seed=1 (2)"], ["predicted.s: 0.5"])
+
+
 class Differences(unittest.TestCase):
     def words(self, old: list[str], new: list[str], with_old: bool = False) -> str | None:
         return baselines.difference(baselines.digest(old), new, old if with_old else None)
