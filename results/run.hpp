@@ -155,7 +155,7 @@ std::string timing_class(const TomlNode& resolved);
 // Version of the program's results. It is part of every run's hash, so that outdated results are not reused. Raise it
 // with each change that alters the times, models or accounts of some run; changes of file formats belong to
 // results_schema_version. The test that compares with tests/golden/results_by_version/ tells when. Name changed runs
-// in experiments/sections/definition.cpp: all others keep their hash.
+// in experiments/sections/run_hash.cpp: all others keep their hash.
 inline constexpr int results_version = 7;
 
 // From this version on, a run's hash contains the version of the newest change that altered this run.

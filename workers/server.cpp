@@ -46,7 +46,7 @@ void run_server(const RunContext& context, Rank rank, const std::function<void(S
   program(server);
   if (context.cluster.servers().hold_slices())
     server.send_counted(Rank{0}, Message::of_last_model(server.step_, server.model_), server.slice_,
-                        Server::Here::current());
+                        Server::CalledFrom::current());
 }
 
 int Server::workers_left(std::span<const Rank> also) const {
@@ -54,7 +54,7 @@ int Server::workers_left(std::span<const Rank> also) const {
   return context_.cluster.workers_left(rank_) + static_cast<int>(have_ended);
 }
 
-ReceivedMessage Server::receive(Time until, Here at) {
+ReceivedMessage Server::receive(Time until, CalledFrom at) {
   while (true) {
     auto message = context_.cluster.receive(rank_, {}, until, {"receive", at});
     if (!message) return message;
@@ -74,7 +74,7 @@ ReceivedMessage Server::receive(Time until, Here at) {
   }
 }
 
-ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& on_leave, Here at) {
+ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& on_leave, CalledFrom at) {
   while (true) {
     const int left = workers_left();
     if (on_leave && left < reported_left_) {
@@ -113,29 +113,29 @@ void Server::answer(Rank worker, Message& with_model) {
   packets.rejected.erase(packets.rejected.begin(), sent_end);
 }
 
-void Server::send_counted(Rank to, Message&& message, Slice part, Here at) {
+void Server::send_counted(Rank to, Message&& message, Slice part, CalledFrom at) {
   if (!packets_of_.empty()) answer(to, message);
   message.kept = kept_total_;
   message.slice = part;
   context_.cluster.send(rank_, to, std::move(message), {"send", at});
 }
 
-void Server::send_version(Rank to, Message&& message, Slice part, Here at) {
+void Server::send_version(Rank to, Message&& message, Slice part, CalledFrom at) {
   version_of_[to] = version_;
   sent_at_[to] = now();
   send_counted(to, std::move(message), part, at);
 }
 
-void Server::send_model(Rank to, Step label, std::vector<double>&& numbers, Here at) {
+void Server::send_model(Rank to, Step label, std::vector<double>&& numbers, CalledFrom at) {
   send_version(to, Message::of_model(label, model_, std::move(numbers)), slice_, at);
 }
 
-void Server::send_model(Rank to, Slice part, std::vector<double> numbers, Here at) {
+void Server::send_model(Rank to, Slice part, std::vector<double> numbers, CalledFrom at) {
   send_version(to, Message::of_model(step_, model_, std::move(numbers)), part, at);
 }
 
 // Each of several servers begins with another worker, or all slices would come to one link at the same time.
-void Server::send_model(Receivers to, const std::vector<double>& numbers, Here at) {
+void Server::send_model(Receivers to, const std::vector<double>& numbers, CalledFrom at) {
   const Rank first{static_cast<int>(std::int64_t{size_} * slice_.index / slice_.count)};
   const auto is_before = [first](Rank a, Rank b) { return std::pair(a < first, a) < std::pair(b < first, b); };
   if (to == Receivers::all) {

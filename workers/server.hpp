@@ -49,21 +49,22 @@ class Server final : public Participant {
 
   // The next message to arrive; nothing if, instead, a worker has left: look at workers_left() again. This function
   // answers requests for a model: at once, or with the next version (Receivers::waiting) if this one is on its way.
-  ReceivedMessage receive(Time until = never, Here at = Here::current());
+  ReceivedMessage receive(Time until = never, CalledFrom at = CalledFrom::current());
   // The next message to arrive; nothing once all whom it serves have left and nothing is under way from them, or its
   // own server has ended. Calls `on_leave`, if given, once for each that has left.
-  ReceivedMessage receive_until_all_left(const std::function<void(Rank)>& on_leave = {}, Here at = Here::current());
+  ReceivedMessage receive_until_all_left(const std::function<void(Rank)>& on_leave = {},
+                                         CalledFrom at = CalledFrom::current());
 
   // Sends the current model, labelled with its step unless another label is given, and numbers along with it.
-  void send_model(Rank to, Here at = Here::current()) { send_model(to, step_, at); }
-  void send_model(Rank to, Step label, Here at = Here::current()) { send_model(to, label, {}, at); }
-  void send_model(Rank to, std::vector<double> numbers, Here at = Here::current()) {
+  void send_model(Rank to, CalledFrom at = CalledFrom::current()) { send_model(to, step_, at); }
+  void send_model(Rank to, Step label, CalledFrom at = CalledFrom::current()) { send_model(to, label, {}, at); }
+  void send_model(Rank to, std::vector<double> numbers, CalledFrom at = CalledFrom::current()) {
     send_model(to, step_, std::move(numbers), at);
   }
   // The same with a slice of the model alone, where there is one server.
-  void send_model(Rank to, Slice part, std::vector<double> numbers, Here at = Here::current());
-  void send_model(Receivers to, Here at = Here::current()) { send_model(to, {}, at); }
-  void send_model(Receivers to, const std::vector<double>& numbers, Here at = Here::current());
+  void send_model(Rank to, Slice part, std::vector<double> numbers, CalledFrom at = CalledFrom::current());
+  void send_model(Receivers to, CalledFrom at = CalledFrom::current()) { send_model(to, {}, at); }
+  void send_model(Receivers to, const std::vector<double>& numbers, CalledFrom at = CalledFrom::current());
 
   // Call it once for each received gradient or difference. It is accepted, and counts as kept, unless it is staler or
   // older than it may be, or not needed; then it is discarded. Returns its staleness if it is accepted: the steps of
@@ -99,9 +100,9 @@ class Server final : public Participant {
     rows_.close(std::exchange(row_, {}), now(), context_.cluster.bytes_sent());
   }
   void count_work(std::int64_t micro_batches);
-  void send_model(Rank to, Step label, std::vector<double>&& numbers, Here at);
-  void send_version(Rank to, Message&& message, Slice part, Here at);
-  void send_counted(Rank to, Message&& message, Slice part, Here at);
+  void send_model(Rank to, Step label, std::vector<double>&& numbers, CalledFrom at);
+  void send_version(Rank to, Message&& message, Slice part, CalledFrom at);
+  void send_counted(Rank to, Message&& message, Slice part, CalledFrom at);
   [[gnu::noinline]] void open(Message& compressed);
   [[gnu::noinline]] void answer(Rank worker, Message& with_model);
 

@@ -112,7 +112,7 @@ void Participant::take_step(const Gradient& gradient, const StepOptions& options
     context_.observer->on_worker_model({.worker = rank_, .model = model(), .step = file_step(), .time = now()});
 }
 
-void Participant::send(Rank to, Message&& message, Here at) {
+void Participant::send(Rank to, Message&& message, CalledFrom at) {
   if (compressed_messages_) compressed_messages_->compress(to, message);
   context_.cluster.send(rank_, to, std::move(message), {"send", at});
 }
@@ -222,7 +222,7 @@ Gradient Worker::compute_step_with_outages(const Slot& slot_of) {
     } else {
       discard(std::exchange(sum, {}));
       m = 0;
-      ask_server_for_model(Here::current());
+      ask_server_for_model(CalledFrom::current());
     }
   }
   return sum;
@@ -348,7 +348,7 @@ Contribution Worker::contribution_with(const Gradient& gradient, std::optional<s
   return contribution;
 }
 
-void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Here at) {
+void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, CalledFrom at) {
   if (compressed_sum_ && !options.is_dense) return all_reduce_compressed(gradient, options, at);
   if (options.counted == Counted::by_tensor) return all_reduce_weighted(gradient, options, at);
   const Contribution contribution = contribution_with(gradient, options.planned);
@@ -361,7 +361,7 @@ void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Here 
 }
 
 // A function of its own, so that the usual sum has no more on the stacks of thousands of workers.
-void Worker::all_reduce_weighted(Gradient& gradient, const SumOptions& options, Here at) {
+void Worker::all_reduce_weighted(Gradient& gradient, const SumOptions& options, CalledFrom at) {
   const Contribution contribution = contribution_with(gradient, options.planned);
   std::vector<double> counts = context_.training.contributions(gradient);
   agree(context_.cluster.all_reduce_sum(rank_, gradient, counts, contribution, {"all_reduce_sum", at}));
@@ -369,7 +369,7 @@ void Worker::all_reduce_weighted(Gradient& gradient, const SumOptions& options, 
 }
 
 // Each worker sends a packet instead of its gradient, or, if a second exchange follows the first, two.
-void Worker::all_reduce_compressed(Gradient& gradient, const SumOptions& options, Here at) {
+void Worker::all_reduce_compressed(Gradient& gradient, const SumOptions& options, CalledFrom at) {
   if (options.counted == Counted::by_tensor) fail("a sum whose tensors count apart cannot be compressed");
   if (std::exchange(compressed_at_loss_, states_lost_) != states_lost_) compressed_sum_->forget();
   const Contribution contribution = contribution_with(gradient, options.planned);
@@ -409,7 +409,7 @@ void Worker::all_reduce_compressed(Gradient& gradient, const SumOptions& options
   agree(result.agreement);
 }
 
-StartedCollective Worker::start(Collective what, Here at) {
+StartedCollective Worker::start(Collective what, CalledFrom at) {
   const bool is_sum = properties_of(what.kind).sums_gradients;
   Contribution contribution{.step = step_};
   if (is_sum)
@@ -439,7 +439,7 @@ Collective Worker::compressed(Collective&& average) {
   return compressed_average_->exchange(average);
 }
 
-CollectiveResult Worker::finish(StartedCollective started, Here at) {
+CollectiveResult Worker::finish(StartedCollective started, CalledFrom at) {
   if (started.number < 0) fail("finish() of a collective that is finished already");
   const bool is_of_group = started.group.has_value();
   const bool is_average =
@@ -458,7 +458,7 @@ CollectiveResult Worker::finish(StartedCollective started, Here at) {
 }
 
 // A group's average is no agreement of all, and no row: the round ends with the average over all workers.
-bool Worker::average_model(const Averaging& how, Here at) {
+bool Worker::average_model(const Averaging& how, CalledFrom at) {
   if (compressed_average_) return average_compressed(how, at);
   const bool is_of_all = !how.group_size;
   const Contribution contribution = is_of_all ? steps_since_sync() : Contribution();
@@ -472,7 +472,7 @@ bool Worker::average_model(const Averaging& how, Here at) {
 }
 
 // A worker that has taken no steps has no difference.
-bool Worker::average_compressed(const Averaging& how, Here at) {
+bool Worker::average_compressed(const Averaging& how, CalledFrom at) {
   const Contribution contribution = steps_since_sync();
   Collective average = Collective::average(model_, how);
   if (!how.from) average.from = steps_began_at_ ? steps_began_at_ : model_;
@@ -509,7 +509,7 @@ void Worker::check_progress() {
 }
 
 std::vector<PartialSum> Worker::partial_all_reduce_sum(Gradient gradient, const Activation& activation,
-                                                       LateGradient late, MissedSums missed, Here at) {
+                                                       LateGradient late, MissedSums missed, CalledFrom at) {
   const Contribution contribution = contribution_with(gradient);
   auto sums = context_.cluster.partial_all_reduce(rank_, std::move(gradient), activation, late, contribution,
                                                   {"partial_all_reduce_sum", at});
@@ -522,19 +522,19 @@ std::vector<PartialSum> Worker::partial_all_reduce_sum(Gradient gradient, const 
   return sums;
 }
 
-bool Worker::receive_model(Here at) {
+bool Worker::receive_model(CalledFrom at) {
   if (!data_left() || has_last_model_) return false;
   steps_are_versions_ = true;
   return context_.cluster.servers().hold_slices() ? receive_slices(at) : receive_whole_model(nullptr, at);
 }
 
-bool Worker::receive_model(std::vector<double>& numbers, Here at) {
+bool Worker::receive_model(std::vector<double>& numbers, CalledFrom at) {
   if (!data_left() || has_last_model_) return false;
   steps_are_versions_ = true;
   return receive_whole_model(&numbers, at);
 }
 
-bool Worker::receive_whole_model(std::vector<double>* numbers, Here at) {
+bool Worker::receive_whole_model(std::vector<double>* numbers, CalledFrom at) {
   auto message = context_.cluster.receive(rank_, server(), never, {"receive_model", at});
   if (!message) return false;
   if (message->answers > 0) receive_answers(*message);
@@ -563,7 +563,7 @@ void Worker::start_from(Step version) {
   step_ = version;
 }
 
-bool Worker::receive_slices(Here at) {
+bool Worker::receive_slices(CalledFrom at) {
   const auto servers = static_cast<std::size_t>(context_.cluster.servers());
   std::vector<ModelStatePtr> slices(servers);
   slice_steps_.assign(servers, Step{});
@@ -599,7 +599,7 @@ bool Worker::receive_slices(Here at) {
   return !is_last;
 }
 
-void Worker::send_gradient(Gradient gradient, ClippedBy clipped_by, Here at) {
+void Worker::send_gradient(Gradient gradient, ClippedBy clipped_by, CalledFrom at) {
   // Time-only runs clip nothing; handing the promise on would add to the cost of a message.
   if (clipped_by == ClippedBy::worker && !context_.training.time_only())
     gradient = context_.training.clipped(std::move(gradient), micro_batches());
@@ -608,7 +608,7 @@ void Worker::send_gradient(Gradient gradient, ClippedBy clipped_by, Here at) {
 }
 
 // Each worker begins with another server, or all would come to the first one's link at the same time.
-void Worker::send_slices(const Gradient& gradient, Here at) {
+void Worker::send_slices(const Gradient& gradient, CalledFrom at) {
   const int servers = context_.cluster.servers();
   for (int i = 0; i < servers; ++i) {
     const int shard = (rank_.value + i) % servers;
@@ -619,7 +619,7 @@ void Worker::send_slices(const Gradient& gradient, Here at) {
   }
 }
 
-ReceivedMessage Worker::receive(const ReceiveOptions& which, Here at) {
+ReceivedMessage Worker::receive(const ReceiveOptions& which, CalledFrom at) {
   auto message = context_.cluster.receive(rank_, which.from, which.until, {"receive", at});
   if (message && message->answers > 0) receive_answers(*message);
   return message;
@@ -627,7 +627,7 @@ ReceivedMessage Worker::receive(const ReceiveOptions& which, Here at) {
 
 // The server answers with its model as it is then (Server::receive), which includes slices sent before. Where steps are
 // versions of the model, the worker's step is the model's; micro-batches of the step keep their numbers.
-void Worker::ask_server_for_model(Here at) {
+void Worker::ask_server_for_model(CalledFrom at) {
   send(server(), Message::request(), at);
   ReceivedMessage message;
   do {

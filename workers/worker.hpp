@@ -131,7 +131,7 @@ inline constexpr EachTensor each_tensor{};
 // The common part of workers and servers: a clock, a model, and a place in the training.
 class Participant {
  public:
-  using Here = SourceLine;  // where in the algorithm, for explanations of a deadlock
+  using CalledFrom = SourceLine;  // where in the algorithm, for explanations of a deadlock
 
   Participant(const RunContext& context, Rank rank);  // the context outlives the participant
   Participant(const Participant&) = delete;
@@ -215,7 +215,7 @@ class Participant {
 
   // Sends a message to any participant. Where the run compresses messages, a worker's gradient, or difference between
   // models, goes as a packet (workers/compression/compressed_exchanges.hpp).
-  void send(Rank to, Message&& message, Here at = Here::current());
+  void send(Rank to, Message&& message, CalledFrom at = CalledFrom::current());
 
   // "This is the global model now": the observer decides whether to evaluate. Only the publication of worker 0, or of
   // the one server or the global one, counts, so that every worker may run the same line. Where the run asks for it,
@@ -378,16 +378,16 @@ class Worker final : public Participant {
 
   // Sums over all workers; afterwards all hold the same gradient, whose micro_batches() are those of all. The step
   // along it belongs to the sum's row of steps.csv. Where the run compresses, it is the sum of all packets.
-  void all_reduce_sum(Gradient& gradient, const SumOptions& options = usual_sum, Here at = Here::current());
+  void all_reduce_sum(Gradient& gradient, const SumOptions& options = usual_sum, CalledFrom at = CalledFrom::current());
 
   // The mean of all models, or of a group's, weighted by `how.weight` (equal if all are 0). Returns whether budget is
   // left, as if all had taken as many steps: the same answer for all who have averaged. Where the run compresses
   // averages, it is the common model that local steps began at + the mean of all workers' packed differences to it
   // (workers/compression/compressed_exchanges.hpp), with equal weights.
-  bool average_model(const Averaging& how = {}, Here at = Here::current());
+  bool average_model(const Averaging& how = {}, CalledFrom at = CalledFrom::current());
 
   // Ends a round of local steps, as an average does.
-  void barrier(Here at = Here::current()) {
+  void barrier(CalledFrom at = CalledFrom::current()) {
     agreed_ = context_.cluster.barrier(rank_, {"barrier", at}, steps_since_sync());
     recovery_.reset();  // its steps are booked
   }
@@ -395,7 +395,7 @@ class Worker final : public Participant {
   // The result of `derive` for everybody's numbers in the order of the ranks; of one length on all workers. All derive
   // the same, so it is done once where several workers share a process.
   template <typename Derive>
-  auto all_gather(std::span<const double> numbers, const Derive& derive, Here at = Here::current()) {
+  auto all_gather(std::span<const double> numbers, const Derive& derive, CalledFrom at = CalledFrom::current()) {
     using Value = std::invoke_result_t<const Derive&, std::span<const double>>;
     const SharedNumbers all = context_.cluster.all_gather(rank_, numbers, {"all_gather", at});
     return context_.derived->get<Value>(all, [&] { return derive(std::span(*all)); });
@@ -403,13 +403,14 @@ class Worker final : public Participant {
 
   // start: a collective goes on while this worker computes (Collective::all_reduce, Collective::average). finish: waits
   // for its end. The worker's steps count at the start. A worker that loses its state goes back to the last of both.
-  StartedCollective start(Collective what, Here at = Here::current());
-  CollectiveResult finish(StartedCollective started, Here at = Here::current());
+  StartedCollective start(Collective what, CalledFrom at = CalledFrom::current());
+  CollectiveResult finish(StartedCollective started, CalledFrom at = CalledFrom::current());
 
   // An all-reduce that does not wait for everybody (see Collective). Take one step, `descend`, along each of the sums
   // that it returns. Rounds are numbered like steps, on all workers alike.
   std::vector<PartialSum> partial_all_reduce_sum(Gradient gradient, const Activation& activation, LateGradient late,
-                                                 MissedSums missed = MissedSums::all, Here at = Here::current());
+                                                 MissedSums missed = MissedSums::all,
+                                                 CalledFrom at = CalledFrom::current());
 
   // For methods with neither collectives nor a server, after each step: it becomes part of a row of steps.csv.
   void report_steps() {
@@ -420,18 +421,19 @@ class Worker final : public Participant {
   // With a server: waits for its next model and adopts it with its step. False when the server has ended, or has sent
   // its last model (which is adopted), or this worker's data are used up. With several servers: waits for a slice from
   // each, all of one version; worker 0 then publishes the whole, which nobody else has.
-  bool receive_model(Here at = Here::current());
+  bool receive_model(CalledFrom at = CalledFrom::current());
   // The same from a server that holds the whole model, with the numbers that came along.
-  bool receive_model(std::vector<double>& numbers, Here at = Here::current());
+  bool receive_model(std::vector<double>& numbers, CalledFrom at = CalledFrom::current());
   // Adopts a message of `receive` with the server's step, where the server sends models or slices unasked.
   void adopt(const Message& from_server);
   // Sends a step's sum over M micro-batches, labelled with the step of the model it was computed at; with several
   // servers to each its slice. Where the run clips gradients, it is clipped first (Training::clipped): weights and
   // means are the server's. A part of a code is not clipped.
-  void send_gradient(Gradient gradient, ClippedBy clipped_by = ClippedBy::worker, Here at = Here::current());
+  void send_gradient(Gradient gradient, ClippedBy clipped_by = ClippedBy::worker,
+                     CalledFrom at = CalledFrom::current());
 
   // The next message; nothing once `until` has passed, or nobody is left who could send one.
-  ReceivedMessage receive(const ReceiveOptions& which = next_message, Here at = Here::current());
+  ReceivedMessage receive(const ReceiveOptions& which = next_message, CalledFrom at = CalledFrom::current());
 
  private:
   // A worker that loses its state goes back to this: the beginning of its local steps since the last agreement.
@@ -460,13 +462,13 @@ class Worker final : public Participant {
   bool loses_state(Attempts& attempts);
   [[noreturn]] void give_up(const Attempts& attempts) const;
   void recover();
-  void ask_server_for_model(Here at);
+  void ask_server_for_model(CalledFrom at);
   template <typename Slot>
   [[gnu::noinline]] Gradient compute_step_with_outages(const Slot& slot_of);
-  [[gnu::noinline]] void all_reduce_compressed(Gradient& gradient, const SumOptions& options, Here at);
-  [[gnu::noinline]] void all_reduce_weighted(Gradient& gradient, const SumOptions& options, Here at);
+  [[gnu::noinline]] void all_reduce_compressed(Gradient& gradient, const SumOptions& options, CalledFrom at);
+  [[gnu::noinline]] void all_reduce_weighted(Gradient& gradient, const SumOptions& options, CalledFrom at);
   Collective compressed(Collective&& average);
-  [[gnu::noinline]] bool average_compressed(const Averaging& how, Here at);
+  [[gnu::noinline]] bool average_compressed(const Averaging& how, CalledFrom at);
   ModelStatePtr common_mean(const SentDifference& mine, const SharedPackets& packets);
   Contribution steps_since_sync() {
     Contribution contribution = std::exchange(since_sync_, {});
@@ -479,9 +481,9 @@ class Worker final : public Participant {
     recovery_.reset();
   }
   Contribution contribution_with(const Gradient& gradient, std::optional<std::int64_t> planned = {});
-  bool receive_whole_model(std::vector<double>* numbers, Here at);
-  bool receive_slices(Here at);
-  void send_slices(const Gradient& gradient, Here at);
+  bool receive_whole_model(std::vector<double>* numbers, CalledFrom at);
+  bool receive_slices(CalledFrom at);
+  void send_slices(const Gradient& gradient, CalledFrom at);
   void start_from(Step version);
   void check_progress();
 

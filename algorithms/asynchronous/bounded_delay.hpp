@@ -18,7 +18,7 @@
 
 #include "algorithms/asynchronous/staleness.hpp"
 #include "algorithms/method/algorithm.hpp"
-#include "algorithms/quorum/server_round.hpp"
+#include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 

@@ -221,7 +221,7 @@ void run_rounds(Worker& worker, const DeltaExchange& rounds) {
 
 Forecast predict_rounds(const DeltaExchange& rounds, const RoundCosts& costs, const PredictionInput& input) {
   const auto most = static_cast<double>(rounds.local_steps.value());
-  Forecast forecast = predict_own_pace({costs.around_s / most, costs.on_link_s / most}, input);
+  Forecast forecast = predict_own_pace({costs.round_trip_s / most, costs.on_link_s / most}, input);
   if (forecast.predictions.empty()) return forecast;
   const auto steps_of = [&](double step_s, double fastest_s) {
     if (!rounds.dylu) return most;
@@ -235,7 +235,7 @@ Forecast predict_rounds(const DeltaExchange& rounds, const RoundCosts& costs, co
     const double fastest_s = std::ranges::min(region);
     double steps_in_region = 0, cycles_in_region = 0, computing_in_region = 0;
     for (const double step_s : region) {
-      const double steps = steps_of(step_s, fastest_s), cycle_s = steps * step_s + costs.around_s;
+      const double steps = steps_of(step_s, fastest_s), cycle_s = steps * step_s + costs.round_trip_s;
       steps_in_region += steps / cycle_s;
       cycles_in_region += 1 / cycle_s;
       computing_in_region += steps * step_s / cycle_s;

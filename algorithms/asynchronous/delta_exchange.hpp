@@ -91,7 +91,7 @@ void run_rounds(Worker& worker, const DeltaExchange& rounds);
 // Its pace: a cycle is H local steps, the difference and the next model; with `steps_by_speed` fewer steps, by the
 // fastest worker of the server.
 struct RoundCosts {
-  double around_s = 0;   // of a difference and a model, to and from its server
+  double round_trip_s = 0;  // of a difference and a model, to and from its server
   double on_link_s = 0;  // for which the longer of them occupies the server's link; a lower bound where this is not 0
   int regions = 1;       // equally large groups of consecutive ranks with a server of their own
 };

@@ -75,7 +75,7 @@ class Halos : public Algorithm {
   // workers whose links are unlike, the fastest's.
   Forecast forecast(const PredictionInput& input) const override {
     const Servers servers = traits().servers;
-    RoundCosts costs{.around_s = std::numeric_limits<double>::infinity(), .regions = options_.regions};
+    RoundCosts costs{.round_trip_s = std::numeric_limits<double>::infinity(), .regions = options_.regions};
     Duration on_link = longest_duration;
     for (const Rank worker : Ranks(input.workers)) {
       MessageCall call{.from = worker,
@@ -86,7 +86,7 @@ class Halos : public Algorithm {
       on_link = std::min(on_link, route.empty() ? Duration{} : route.back().occupied);
       const Duration model = input.network.message(call);
       call.payload = input.packet.value_or(input.parameter_bytes);
-      costs.around_s = std::min(costs.around_s, to_seconds(model) + to_seconds(input.network.message(call)));
+      costs.round_trip_s = std::min(costs.round_trip_s, to_seconds(model) + to_seconds(input.network.message(call)));
     }
     costs.on_link_s = to_seconds(on_link);
     Forecast forecast = predict_rounds(options_.rounds, costs, input);

@@ -13,7 +13,7 @@
 
 #include "algorithms/asynchronous/staleness.hpp"
 #include "algorithms/method/algorithm.hpp"
-#include "algorithms/quorum/server_round.hpp"
+#include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 
@@ -47,9 +47,9 @@ class KAsync : public Algorithm {
   // Nobody waits where K = 1, and where K = N all begin together.
   Forecast forecast(const PredictionInput& input) const override {
     if (gradients_ == 1) return predict_own_pace(1, input);
-    const double around_s = input.gradient_message_s() + input.message_s();
+    const double round_trip_s = input.gradient_message_s() + input.message_s();
     Forecast forecast = gradients_ == input.workers
-                            ? predict_quorum(gradients_, true, {around_s, input.on_server_link_s()}, input)
+                            ? predict_quorum(gradients_, true, {round_trip_s, input.on_server_link_s()}, input)
                             : predict_arrivals_with_late_work(gradients_, input);
     // Each worker has a gradient in every (N / K)-th update on average.
     for (Prediction& prediction : forecast.predictions)

@@ -5,12 +5,12 @@
 
 namespace syncopate {
 
-ReceivedMessage Gossip::receive_from(Rank from, Worker::Here at) {
+ReceivedMessage Gossip::receive_from(Rank from, Worker::CalledFrom at) {
   if (from == worker_.rank() || last_.contains(from)) return nullptr;
   return unless_last(worker_.receive({.from = from}, at));
 }
 
-std::vector<ReceivedMessage> Gossip::receive_what_has_come(Worker::Here at) {
+std::vector<ReceivedMessage> Gossip::receive_what_has_come(Worker::CalledFrom at) {
   std::vector<ReceivedMessage> messages;
   while (auto message = worker_.receive({.until = worker_.now()}, at))
     if (auto usual = unless_last(std::move(message))) messages.push_back(std::move(usual));
@@ -25,7 +25,7 @@ ReceivedMessage Gossip::unless_last(ReceivedMessage message) {
   return nullptr;
 }
 
-void Gossip::stop(std::span<const Rank> listeners, const Ending& how, Worker::Here at) {
+void Gossip::stop(std::span<const Rank> listeners, const Ending& how, Worker::CalledFrom at) {
   const bool leaves = worker_.budget_left(BudgetView::others);  // else it is used up for all
   Message own = Message::farewell();
   if (!leaves)
@@ -42,7 +42,7 @@ void Gossip::stop(std::span<const Rank> listeners, const Ending& how, Worker::He
   publish_mean(std::move(own), at);
 }
 
-void Gossip::publish_mean(Message own, Worker::Here at) {
+void Gossip::publish_mean(Message own, Worker::CalledFrom at) {
   while (auto message = worker_.receive(next_message, at)) unless_last(std::move(message));
   last_[worker_.rank()] = std::move(own);
   std::erase_if(last_, [](const auto& entry) { return !entry.second.has_model(); });

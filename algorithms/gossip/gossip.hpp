@@ -28,9 +28,9 @@ class Gossip {
   }
 
   // The next message of another worker; nothing once it has stopped.
-  ReceivedMessage receive_from(Rank from, Worker::Here at = Worker::Here::current());
+  ReceivedMessage receive_from(Rank from, Worker::CalledFrom at = Worker::CalledFrom::current());
   // The messages so far, in the order of arrival, of workers that have not stopped.
-  std::vector<ReceivedMessage> receive_what_has_come(Worker::Here at = Worker::Here::current());
+  std::vector<ReceivedMessage> receive_what_has_come(Worker::CalledFrom at = Worker::CalledFrom::current());
   // As far as is known here. Nobody sends to itself.
   bool has_stopped(Rank worker) const {
     return worker == worker_.rank() || last_.contains(worker) || worker_.has_left(worker);
@@ -56,7 +56,7 @@ class Gossip {
   // alone, so that none takes a transfer on the clock (Message::Kind::last_model). Until it has them all it has not
   // left, so it tells `listeners`, who may wait for its next message. Workers that leave because their own data are
   // used up are not in the mean; if worker 0 is one, there is none.
-  void stop(std::span<const Rank> listeners, const Ending& how, Worker::Here at = Worker::Here::current());
+  void stop(std::span<const Rank> listeners, const Ending& how, Worker::CalledFrom at = Worker::CalledFrom::current());
 
  private:
   ReceivedMessage unless_last(ReceivedMessage message);
@@ -64,7 +64,7 @@ class Gossip {
     worker_.declare_newest(others);
     others_newest_ = others;
   }
-  void publish_mean(Message own, Worker::Here at);
+  void publish_mean(Message own, Worker::CalledFrom at);
 
   Worker& worker_;
   IndividualModels evaluated_;

@@ -1,6 +1,6 @@
 // AdaComm: Local SGD whose rounds become shorter as the training loss falls.
 // Source:  Wang and Joshi 2019, "Adaptive Communication Strategies to Achieve the Best Error-Runtime Trade-off in
-//          Local-Update SGD"; Paddle's AdaptiveLocalSGDOptimizer. The formulas: sync_period.hpp.
+//          Local-Update SGD"; Paddle's AdaptiveLocalSGDOptimizer. The formulas: LossPeriod.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: intervals in steps, or seconds of the workers' clock.
 // Cost:    one all-reduce of P floats per round; per interval one all-gather of a loss, 8 bytes of each worker (the
 //          first time F_0 too); with intervals in seconds one per round, with the clocks, 8 bytes more.
@@ -18,13 +18,93 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <span>
+#include <stdexcept>
 
 #include "algorithms/local_sgd/rounds.hpp"
 #include "algorithms/local_sgd/sync_period.hpp"
 #include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
+
+// AdaComm's rule: rounds become shorter as the training loss falls.
+// Source:  after others' code of Wang and Joshi's rule; Paddle's AdaptiveLocalSGDOptimizer.
+//   adacomm:  tau_l = ceil(sqrt(F_l / F_0) tau_0), with rates ceil(sqrt(eta_0 F_l / (eta_l F_0)) tau_0)
+//   paddle:   tau_l = ceil(sqrt(tau_0 eta_0 F_l / (eta_l F_0))), clipped to [1, 16]
+// Differs: not established as the paper's: `shrink`, which takes gamma tau_{l-1} where tau_l is not below tau_{l-1},
+//          its gamma of 1/2 and its rounding (here up). `keep`, min(tau_l, tau_{l-1}), is others' code. A value within
+//          1e-12 (relative) above a whole number is that number. Where it is NaN or infinite, as for F_0 = 0 or eta_l =
+//          0, the period stays.
+// Checks:  constant loss and rate give tau_0 for ever, or ceil(sqrt(tau_0)) by Paddle's formula, its first period too.
+class LossPeriod {
+ public:
+  enum class Form { adacomm, paddle };
+  // The period after one that the next is not below.
+  enum class NotBelow {
+    take,    // the next one
+    keep,    // the same again
+    shrink,  // gamma of it
+  };
+  struct Options {
+    Step initial{1};  // tau_0
+    Form form = Form::adacomm;
+    bool follows_rate = false;  // the factor eta_0 / eta_l inside the root
+    NotBelow not_below = NotBelow::take;
+    double shrinkage = 0.5;  // gamma
+    Step minimum{1};
+    std::optional<Step> maximum{};
+  };
+  static constexpr Step longest_of_paddle{16};
+
+  // Throws std::invalid_argument for a period below 1, a maximum below the minimum, and gamma outside (0, 1).
+  explicit LossPeriod(const Options& options);
+
+  bool follows_rate() const { return options_.follows_rate; }
+  // The first interval's period: the rule's own at F_0 and eta_0.
+  Step first() const;
+  // loss: F_l / F_0; rate: eta_0 / eta_l; before: tau_{l-1}.
+  Step next(double loss, double rate, Step before) const;
+
+ private:
+  double steps(double loss, double rate) const;
+  Step clipped(double steps) const;
+
+  Options options_;
+};
+
+inline LossPeriod::LossPeriod(const Options& options) : options_(options) {
+  if (!(options.initial >= 1 && options.minimum >= 1)) throw std::invalid_argument("a period must be at least 1 step");
+  if (!(!options.maximum || *options.maximum >= options.minimum))
+    throw std::invalid_argument("maximum must be at least the minimum");
+  if (!(options.shrinkage > 0 && options.shrinkage < 1))
+    throw std::invalid_argument("the shrinkage must be between 0 and 1");
+}
+
+inline Step LossPeriod::first() const { return clipped(steps(1, 1)); }
+
+inline Step LossPeriod::next(double loss, double rate, Step before) const {
+  const double exact = steps(loss, rate);
+  if (!std::isfinite(exact)) return before;
+  const Step period = clipped(exact);
+  if (period < before || options_.not_below == NotBelow::take) return period;
+  if (options_.not_below == NotBelow::keep) return before;
+  return clipped(options_.shrinkage * static_cast<double>(before.value()));
+}
+
+inline double LossPeriod::steps(double loss, double rate) const {
+  const double ratio = options_.follows_rate ? rate * loss : loss;
+  const auto initial = static_cast<double>(options_.initial.value());
+  return options_.form == Form::adacomm ? std::sqrt(ratio) * initial : std::sqrt(initial * ratio);
+}
+
+inline Step LossPeriod::clipped(double steps) const {
+  constexpr double rounding = 1e-12;
+  constexpr double longest = 1e15;  // beyond any run, and a whole number in both types
+  const Step period{static_cast<Step::Rep>(std::ceil(std::min(steps, longest) * (1 - rounding)))};
+  const Step bounded = options_.maximum ? std::min(period, *options_.maximum) : period;
+  return std::max(bounded, options_.minimum);
+}
 
 struct AdaCommOptions {
   LossPeriod::Options period{};

@@ -2,7 +2,7 @@
 // Source:  Sun et al. 2024, "CO2: Efficient Distributed Training with Full Communication-Computation Overlap", and its
 //          authors' code.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.   Units: rate, momentum and gap without one.
-// Cost:    as overlapped_outer.hpp, which has the program; delayed updates.
+// Cost:    as overlapped_diloco.hpp, which has the program; delayed updates.
 // Differs: m <- momentum m + (x - mean(y)) / gap;  X <- X - rate m;  all workers go on from X. By default (`anchor =
 //          "round-start"`) mean(y) is the previous round's, and x the X that this round began at, so that all progress
 //          arrives, one round late. That the paper pairs them so is not confirmed: its text was not read here. Momentum
@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
-#include "algorithms/local_sgd/overlapped_outer.hpp"
+#include "algorithms/local_sgd/overlapped_diloco.hpp"
 
 namespace syncopate {
 

@@ -19,10 +19,73 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <stdexcept>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
 
 namespace syncopate {
+
+// DES-LOC's schedule: parameters and each moment of the optimizer are averaged at periods of their own. Whatever falls
+// on one step is one all-reduce; per step that is 1 / K_x + 1 / K_u + 1 / K_v vectors of P floats.
+class MomentSchedule final : public SyncPeriod {
+ public:
+  static constexpr Step never{std::numeric_limits<Step::Rep>::max()};
+
+  // K_x; K_u and K_v, `never` for a moment that the optimizer does not have; what an average of the parameters does to
+  // BatchNorm statistics. Throws std::invalid_argument for a period below 1.
+  MomentSchedule(Step parameters, const std::array<Step, 2>& moments, StatePolicy buffers = StatePolicy::average);
+
+  // Until the next step after which anything is averaged.
+  Step at(Step done, double learning_rate, Step left) const override;
+  // The averages after so many steps. After the run's last, `end`, the parameters are averaged.
+  AveragePolicy due(Step done, Step end) const;
+  // The steps after which the schedule repeats; the longest period where that would be more than 10^9.
+  Step cycle() const;
+
+ private:
+  Step parameters_;
+  std::array<Step, 2> moments_;
+  StatePolicy buffers_;
+};
+
+inline MomentSchedule::MomentSchedule(Step parameters, const std::array<Step, 2>& moments, StatePolicy buffers)
+    : parameters_(parameters), moments_(moments), buffers_(buffers) {
+  if (parameters < 1 || moments[0] < 1 || moments[1] < 1)
+    throw std::invalid_argument("a period must be at least 1 step");
+}
+
+inline Step MomentSchedule::at(Step done, double, Step left) const {
+  Step::Rep next = std::max(left, Step{1}).value();
+  for (const Step period : {parameters_, moments_[0], moments_[1]})
+    next = std::min(next, period.value() - done.value() % period.value());
+  return Step{next};
+}
+
+inline StatePolicy due_after(Step done, Step period) {
+  return done.value() % period.value() == 0 ? StatePolicy::average : StatePolicy::keep;
+}
+
+inline AveragePolicy MomentSchedule::due(Step done, Step end) const {
+  const StatePolicy parameters = done == end ? StatePolicy::average : due_after(done, parameters_);
+  return {.moments = {due_after(done, moments_[0]), due_after(done, moments_[1])},
+          .buffers = parameters == StatePolicy::average ? buffers_ : StatePolicy::keep,
+          .parameters = parameters};
+}
+
+inline Step MomentSchedule::cycle() const {
+  constexpr Step::Rep longest = 1'000'000'000;
+  Step::Rep cycle = parameters_.value(), largest = cycle;
+  for (const Step period : moments_) {
+    if (period == never) continue;
+    largest = std::max(largest, period.value());
+    if (cycle <= longest) cycle *= period.value() / std::gcd(cycle, period.value());
+  }
+  return Step{cycle <= longest ? cycle : largest};
+}
+
+// Steps after which half of what a moment was is left in it: ln 0.5 / ln beta. 0 for beta = 0.
+inline double half_life(double beta) { return beta > 0 ? std::log(0.5) / std::log(beta) : 0; }
 
 class DesLoc : public Algorithm {
  public:

@@ -15,11 +15,11 @@ double AverageUnderWay::take_round(const SyncPeriod& period) {
   return rate.value();
 }
 
-void AverageUnderWay::start(const ModelStatePtr& mine, const ModelStatePtr& from, Participant::Here at) {
+void AverageUnderWay::start(const ModelStatePtr& mine, const ModelStatePtr& from, Participant::CalledFrom at) {
   started_.emplace(worker_.start(Collective::average(mine, {.policy = policy_, .weight = weight_, .from = from}), at));
 }
 
-ModelStatePtr AverageUnderWay::finish(Participant::Here at) {
+ModelStatePtr AverageUnderWay::finish(Participant::CalledFrom at) {
   StartedCollective started = std::move(*started_);
   started_.reset();
   has_come_ = true;

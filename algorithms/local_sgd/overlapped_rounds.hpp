@@ -31,9 +31,10 @@ class AverageUnderWay {
   // learning rate of its steps; 0 of none.
   double take_round(const SyncPeriod& period);
   // `from`: a model that all share, from which a compressed average takes differences; null: `mine` is one.
-  void start(const ModelStatePtr& mine, const ModelStatePtr& from, Participant::Here at = Participant::Here::current());
+  void start(const ModelStatePtr& mine, const ModelStatePtr& from,
+             Participant::CalledFrom at = Participant::CalledFrom::current());
   // Waits for what was started. The mean over the workers; null in time-only runs.
-  ModelStatePtr finish(Participant::Here at = Participant::Here::current());
+  ModelStatePtr finish(Participant::CalledFrom at = Participant::CalledFrom::current());
 
  private:
   Worker& worker_;  // outlives it

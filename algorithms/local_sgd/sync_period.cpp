@@ -81,8 +81,8 @@ class PowerPeriod final : public SyncPeriod {
 };
 
 // A number of a rule that may be written as a table, { rounds = 470 } or { share = 0.2 }: it is then solved for. A
-// run's resolved settings have the number in the table's place, and beside it `solved_for = { rounds = 470, found = 470
-// }`, which decides nothing: read again, the number stays.
+// run's resolved settings have the number in the table's place. Beside it stands
+// `solved_for = { rounds = 470, found = 470 }`, which decides nothing: read again, the number stays.
 class AskedRounds {
  public:
   // Reads the key where it is a table. Faults: both or neither of the two, a budget that does not count steps, rounds
@@ -261,10 +261,6 @@ bool is_nearer(std::int64_t one, std::int64_t other, std::int64_t asked) {
 
 double in_digits(double value, int digits) { return std::stod(fmt::format("{:.{}e}", value, digits - 1)); }
 
-StatePolicy due_after(Step done, Step period) {
-  return done.value() % period.value() == 0 ? StatePolicy::average : StatePolicy::keep;
-}
-
 }  // namespace
 
 std::unique_ptr<const SyncPeriod> make_constant_period(Step steps) { return std::make_unique<ConstantPeriod>(steps); }
@@ -339,70 +335,6 @@ SolvedRounds<Step> solve_period(std::int64_t rounds, Step longest,
   if (fewer.rounds >= rounds || fewer.value == Step{1}) return fewer;
   const std::int64_t more = rounds_with(fewer.value - 1, counted);
   return is_nearer(more, fewer.rounds, rounds) ? shortest_with_at_most(more) : fewer;
-}
-
-MomentSchedule::MomentSchedule(Step parameters, const std::array<Step, 2>& moments, StatePolicy buffers)
-    : parameters_(parameters), moments_(moments), buffers_(buffers) {
-  if (parameters < 1 || moments[0] < 1 || moments[1] < 1)
-    throw std::invalid_argument("a period must be at least 1 step");
-}
-
-Step MomentSchedule::at(Step done, double, Step left) const {
-  Step::Rep next = std::max(left, Step{1}).value();
-  for (const Step period : {parameters_, moments_[0], moments_[1]})
-    next = std::min(next, period.value() - done.value() % period.value());
-  return Step{next};
-}
-
-AveragePolicy MomentSchedule::due(Step done, Step end) const {
-  const StatePolicy parameters = done == end ? StatePolicy::average : due_after(done, parameters_);
-  return {.moments = {due_after(done, moments_[0]), due_after(done, moments_[1])},
-          .buffers = parameters == StatePolicy::average ? buffers_ : StatePolicy::keep,
-          .parameters = parameters};
-}
-
-Step MomentSchedule::cycle() const {
-  constexpr Step::Rep longest = 1'000'000'000;
-  Step::Rep cycle = parameters_.value(), largest = cycle;
-  for (const Step period : moments_) {
-    if (period == never) continue;
-    largest = std::max(largest, period.value());
-    if (cycle <= longest) cycle *= period.value() / std::gcd(cycle, period.value());
-  }
-  return Step{cycle <= longest ? cycle : largest};
-}
-
-double half_life(double beta) { return beta > 0 ? std::log(0.5) / std::log(beta) : 0; }
-
-LossPeriod::LossPeriod(const Options& options) : options_(options) {
-  require(options.initial >= 1 && options.minimum >= 1, "a period must be at least 1 step");
-  require(!options.maximum || *options.maximum >= options.minimum, "maximum must be at least the minimum");
-  require(options.shrinkage > 0 && options.shrinkage < 1, "the shrinkage must be between 0 and 1");
-}
-
-Step LossPeriod::first() const { return clipped(steps(1, 1)); }
-
-Step LossPeriod::next(double loss, double rate, Step before) const {
-  const double exact = steps(loss, rate);
-  if (!std::isfinite(exact)) return before;
-  const Step period = clipped(exact);
-  if (period < before || options_.not_below == NotBelow::take) return period;
-  if (options_.not_below == NotBelow::keep) return before;
-  return clipped(options_.shrinkage * static_cast<double>(before.value()));
-}
-
-double LossPeriod::steps(double loss, double rate) const {
-  const double ratio = options_.follows_rate ? rate * loss : loss;
-  const auto initial = static_cast<double>(options_.initial.value());
-  return options_.form == Form::adacomm ? std::sqrt(ratio) * initial : std::sqrt(initial * ratio);
-}
-
-Step LossPeriod::clipped(double steps) const {
-  constexpr double rounding = 1e-12;
-  constexpr double longest = 1e15;  // beyond any run, and a whole number in both types
-  const Step period{static_cast<Step::Rep>(std::ceil(std::min(steps, longest) * (1 - rounding)))};
-  const Step bounded = options_.maximum ? std::min(period, *options_.maximum) : period;
-  return std::max(bounded, options_.minimum);
 }
 
 }  // namespace syncopate

@@ -37,14 +37,14 @@ std::pair<double, std::string> order_statistic(int quorum, const PredictionInput
 
 // The booked wait for messages of a step of at least `least_s`, after which all who still compute get the next model
 // too.
-double awaited_by_all(int quorum, double around_s, double least_s, const SampledTimes& times) {
+double awaited_by_all(int quorum, double round_trip_s, double least_s, const SampledTimes& times) {
   std::vector<double> of_step(static_cast<std::size_t>(times.workers));
   double sum_s = 0;
   for (std::size_t step = 0; step < times.drawn_steps(); ++step) {
     for (std::size_t i = 0; i < of_step.size(); ++i) of_step[i] = times.step_times[i * times.drawn_steps() + step];
     const auto last = of_step.begin() + (quorum - 1);
     std::ranges::nth_element(of_step, last);
-    const double next_s = std::max(*last + around_s, least_s);
+    const double next_s = std::max(*last + round_trip_s, least_s);
     sum_s += awaited_messages(times, step, next_s, next_s - *last);
   }
   return sum_s / static_cast<double>(times.drawn_steps());
@@ -182,14 +182,14 @@ Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, cons
   const auto [computing_s, formula] = order_statistic(quorum, input);
   double least_s = 0;
   if (costs.on_link_s > 0) {
-    least_s = costs.around_s + (quorum - 1) * costs.on_link_s + input.micro_batches * input.times.shortest_s;
+    least_s = costs.round_trip_s + (quorum - 1) * costs.on_link_s + input.micro_batches * input.times.shortest_s;
     if (cancels) least_s = std::max(least_s, input.workers * costs.on_link_s);
   }
-  const double step_s = std::max(computing_s + costs.around_s, least_s);
+  const double step_s = std::max(computing_s + costs.round_trip_s, least_s);
   return {{{.formula = cancels && costs.on_link_s == 0 ? formula : formula + " (lower bound)",
             .step_time_s = step_s,
             .communication_s =
-                cancels ? awaited_by_all(quorum, costs.around_s, least_s, input.times) : step_s - computing_s,
+                cancels ? awaited_by_all(quorum, costs.round_trip_s, least_s, input.times) : step_s - computing_s,
             .kept = static_cast<double>(quorum) / input.workers,
             .drop_rate = {},
             .sync_step_time_s = *input.times.slowest_s + input.dense_all_reduce_s(),

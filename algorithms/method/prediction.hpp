@@ -128,8 +128,8 @@ struct Forecast {
 // link: the last of the quorum has its model after `quorum` transfers, computes, and sends a gradient; where late work
 // is cancelled all N get a model.
 struct QuorumCosts {
-  double around_s = 0;   // what a step takes besides, all of it communication
-  double on_link_s = 0;  // of one model; 0: nobody waits on links
+  double round_trip_s = 0;  // what a step takes besides, all of it communication
+  double on_link_s = 0;     // of one model; 0: nobody waits on links
 };
 Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, const PredictionInput& input);
 

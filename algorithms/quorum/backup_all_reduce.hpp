@@ -34,7 +34,7 @@ class BackupAllReduce : public Algorithm {
   }
 
   Forecast forecast(const PredictionInput& input) const override {
-    return predict_quorum(quorum_, false, {.around_s = input.all_reduce_s()}, input);
+    return predict_quorum(quorum_, false, {.round_trip_s = input.all_reduce_s()}, input);
   }
 
  private:

@@ -12,8 +12,8 @@
 #include <algorithm>
 
 #include "algorithms/method/algorithm.hpp"
+#include "algorithms/method/gradient_round.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
-#include "algorithms/quorum/server_round.hpp"
 #include "workers/theory/sampled_times.hpp"
 
 namespace syncopate {
@@ -60,19 +60,19 @@ class BackupTimeout : public Algorithm {
     const SampledTimes& times = input.times;
     if (!times.slowest_s) return Forecast::none(not_all_drawn);
     if (!cancels()) return Forecast::none("who is late for a step is late for the next one too");
-    const double around_s = input.message_s() + input.gradient_message_s();
+    const double round_trip_s = input.message_s() + input.gradient_message_s();
     std::vector<double> kept, communication_s;
     const auto time_s = sample_rounds(times, 1, [&](std::size_t step) {
       std::vector<double> arrivals;
       for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker)
-        arrivals.push_back(around_s + times.step_times[worker * times.drawn_steps() + step]);
+        arrivals.push_back(round_trip_s + times.step_times[worker * times.drawn_steps() + step]);
       const double first_s = *std::ranges::min_element(arrivals), timeout_s = to_seconds(options_.timeout);
       const double end_s =
           options_.counted_from == CountedFrom::start ? std::max(timeout_s, first_s) : first_s + timeout_s;
       const auto in_time = std::ranges::count_if(arrivals, [&](double arrival_s) { return arrival_s <= end_s; });
       kept.push_back(static_cast<double>(in_time) / times.workers);
       const double step_s = std::min(end_s, *std::ranges::max_element(arrivals));
-      communication_s.push_back(awaited_messages(times, step, step_s, around_s));
+      communication_s.push_back(awaited_messages(times, step, step_s, round_trip_s));
       return step_s;
     });
     if (!time_s) return Forecast::none("too few steps were drawn");

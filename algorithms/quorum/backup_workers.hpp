@@ -19,7 +19,7 @@
 #include <algorithm>
 
 #include "algorithms/method/algorithm.hpp"
-#include "algorithms/quorum/server_round.hpp"
+#include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 
@@ -77,8 +77,8 @@ class BackupWorkers : public Algorithm {
   // Late work that goes on makes its worker late for the next step too: the order statistic is then a lower bound.
   Forecast forecast(const PredictionInput& input) const override {
     // Messages of several servers go side by side.
-    const double around_s = input.gradient_message_s(options_.servers) + input.message_s(options_.servers);
-    return predict_quorum(quorum_, cancels(), {around_s, input.on_server_link_s(options_.servers)}, input);
+    const double round_trip_s = input.gradient_message_s(options_.servers) + input.message_s(options_.servers);
+    return predict_quorum(quorum_, cancels(), {round_trip_s, input.on_server_link_s(options_.servers)}, input);
   }
 
  private:

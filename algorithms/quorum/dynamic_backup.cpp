@@ -5,7 +5,7 @@
 #include <map>
 #include <numeric>
 
-#include "algorithms/quorum/server_round.hpp"
+#include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 

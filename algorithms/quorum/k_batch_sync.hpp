@@ -13,7 +13,7 @@
 #pragma once
 
 #include "algorithms/method/algorithm.hpp"
-#include "algorithms/quorum/server_round.hpp"
+#include "algorithms/method/gradient_round.hpp"
 
 namespace syncopate {
 

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <span>
 
-#include "algorithms/quorum/server_round.hpp"
+#include "algorithms/method/gradient_round.hpp"
 #include "workers/theory/sampled_times.hpp"
 
 namespace syncopate {

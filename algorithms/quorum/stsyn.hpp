@@ -117,7 +117,7 @@ class Stsyn : public Algorithm {
   Forecast forecast(const PredictionInput& input) const override {
     if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
     const double note_s = to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}}));
-    const double around_s = 2 * note_s + input.gradient_message_s() + input.message_s();
+    const double round_trip_s = 2 * note_s + input.gradient_message_s() + input.message_s();
     const auto enough = static_cast<std::size_t>(options_.local_steps.value());
     for (std::size_t count = enough; count <= input.times.drawn_steps(); count *= 2) {
       std::vector<Round> rounds;
@@ -126,7 +126,7 @@ class Stsyn : public Algorithm {
         const auto round = round_of(input.times, options_, 2 * note_s, first, count);
         all_known = all_known && round;
         if (round) rounds.push_back(*round);
-        return round ? round->computing_s + around_s : 0;
+        return round ? round->computing_s + round_trip_s : 0;
       });
       if (!time_s) break;
       if (!all_known) continue;
@@ -135,7 +135,7 @@ class Stsyn : public Algorithm {
       const double in_file_steps = steps / input.workers, step_s = time_s->mean / in_file_steps;
       std::vector<double> excess;  // how much longer a round is than its steps make it
       for (const Round& round : rounds)
-        excess.push_back(round.computing_s + around_s - step_s * round.steps / input.workers);
+        excess.push_back(round.computing_s + round_trip_s - step_s * round.steps / input.workers);
       return {{{.formula = "sampled K-th worker's sum",
                 .step_time_s = step_s,
                 .communication_s = (input.gradient_message_s() + input.message_s()) / in_file_steps,

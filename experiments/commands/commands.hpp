@@ -146,8 +146,9 @@ void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line,
 // Ki), ... of 1024. Nothing for other texts, sizes below a byte, and sizes that do not fit.
 std::optional<std::int64_t> memory_size(std::string_view text);
 
-// `syncopate predict`: what methods will take, by formulas and a short simulation of time; nothing is trained or
-// loaded. Communication of the whole run.
+// --- `syncopate predict`: what methods will take, by formulas and a short simulation of time; nothing is trained
+
+// Communication of the whole run.
 struct PredictedCommunication {
   double rounds = 0;      // rows of steps.csv: synchronisations
   double bytes = 0;       // of all workers
@@ -198,6 +199,7 @@ void check_against(const Experiment& experiment, const std::string& against);
 // `predict --to-target RUN`: time to a target as the product of the simulated time of a step and the number of steps
 // that its batch needs, by the noise scale of gradients along finished runs (results/statistics.hpp). Waiting for fewer
 // gradients saves time per step and costs steps.
+
 // The mean over finished runs of one method that have reached their target.
 struct TargetRuns {
   std::string method;
@@ -314,8 +316,9 @@ Export prepare_export(const ExportOptions& options);
 // Throws std::system_error.
 void write_export(const Export& tables);
 
-// `syncopate thresholds`: what DropCompute's thresholds would have done to a recorded run.
+// --- `syncopate thresholds`: what DropCompute's thresholds would have done to a recorded run
 // Source:  Giladi et al. 2023, Eq. 6 and Figure 3c; the reference code's search.
+
 // Micro-batch times recorded without a threshold.
 struct RecordedTimes {
   std::vector<double> times;  // (N, I, M): workers, whole steps, micro-batches, in seconds

@@ -154,8 +154,8 @@ int print_predictions(const Experiment& experiment, const CommandLine& line, con
 Experiment loaded(const CommandLine& line, const MpiSession& session) {
   const bool predicts = line.command == "predict";
   // Shared: tuned runs are planned later.
-  const auto meter = std::make_shared<MicroBatchMeter>(
-      MicroBatchMeter::Options{.results_directory = line.options.results_directory,
+  const auto meter = std::make_shared<MicroBatchTimer>(
+      MicroBatchTimer::Options{.results_directory = line.options.results_directory,
                                .remeasure = line.options.rerun && line.side_by_side.job_of.empty(),
                                .keep = !predicts,
                                .mpi = &session});

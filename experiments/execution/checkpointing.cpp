@@ -181,7 +181,7 @@ bool comes_to_be_there(const fs::path& file, std::chrono::seconds within) {
 // The checkpoint of a run that several processes divide: each writes a part, and the first one a file that names the
 // parts, once it sees all of them. If one process cannot write its part, the others remove theirs. The previous
 // checkpoint stays until a new one is complete. All processes call the functions in the same order.
-class RunCheckpoints::Parts {
+class SimulatedRunCheckpoints::Parts {
  public:
   // `file`: what names the parts; `below`: a directory above it, which is not created. The arguments outlive it.
   Parts(const Run& run, const fs::path& file, const fs::path& below, DividedWork& divided)
@@ -300,8 +300,9 @@ class RunCheckpoints::Parts {
 // Replaying a time-only simulation takes as long as running it; under MPI the replay skips the waits.
 bool has_checkpoints(const Run& run, bool mpi) { return run.checkpoint.is_written && (mpi || !run.training.time_only); }
 
-RunCheckpoints::RunCheckpoints(const Run& run, const CheckpointUse& use, CheckpointLog& log, Executor& executor,
-                               Recorder& recorder, DividedWork* divided, Progress& progress)
+SimulatedRunCheckpoints::SimulatedRunCheckpoints(const Run& run, const CheckpointUse& use, CheckpointLog& log,
+                                                 Executor& executor, Recorder& recorder, DividedWork* divided,
+                                                 Progress& progress)
     : run_(run), use_(use), log_(log), executor_(executor), recorder_(recorder), divided_(divided) {
   if (divided_) parts_ = std::make_unique<Parts>(run_, use_.file, use_.below, *divided_);
   open(progress);
@@ -309,7 +310,7 @@ RunCheckpoints::RunCheckpoints(const Run& run, const CheckpointUse& use, Checkpo
   log_.between_steps = [this] { write_if_due(); };
 }
 
-RunCheckpoints::~RunCheckpoints() {
+SimulatedRunCheckpoints::~SimulatedRunCheckpoints() {
   log_.at_position = log_.between_steps = nullptr;
   try {
     wait_for_disk();
@@ -318,11 +319,11 @@ RunCheckpoints::~RunCheckpoints() {
 }
 
 // With the entries of a divided run's identity, so that a mismatch between the two is explained.
-CheckpointIdentity RunCheckpoints::own_identity() const {
+CheckpointIdentity SimulatedRunCheckpoints::own_identity() const {
   return checkpoint_identity(run_, {{"number of processes", "1"}, {"process", "none"}});
 }
 
-void RunCheckpoints::open(Progress& progress) {
+void SimulatedRunCheckpoints::open(Progress& progress) {
   std::string problem;
   std::unique_ptr<CheckpointReader> reader;
   try {
@@ -346,7 +347,7 @@ void RunCheckpoints::open(Progress& progress) {
 }
 
 // Called in the middle of a program, whose tasks so far have been skipped.
-void RunCheckpoints::resume() {
+void SimulatedRunCheckpoints::resume() {
   if (!recorder_.restore(evaluated_before_))
     throw ReplayMismatch("it has evaluated more models, or fewer, than it had");
   try {
@@ -360,12 +361,12 @@ void RunCheckpoints::resume() {
   last_step_ = log_.steps();
 }
 
-void RunCheckpoints::check_end() const {
+void SimulatedRunCheckpoints::check_end() const {
   if (log_.replays()) throw ReplayMismatch("it ends before the step that it had come to");
 }
 
 // Whether it is time to stop and consult the clock; a single process looks at the clock itself.
-bool RunCheckpoints::is_looked_at() const {
+bool SimulatedRunCheckpoints::is_looked_at() const {
   const double part = has_round_ended_ ? last_part : 1;
   const auto steps = static_cast<double>(log_.steps() - last_step_);
   return steps >= part * static_cast<double>(looked_at_after_) ||
@@ -373,7 +374,7 @@ bool RunCheckpoints::is_looked_at() const {
 }
 
 // If it stops, no task is outstanding when it returns.
-bool RunCheckpoints::due() {
+bool SimulatedRunCheckpoints::due() {
   const bool is_looked_at = use_.due ? use_.due(log_.steps()) : this->is_looked_at();
   has_round_ended_ = false;
   if (!is_looked_at) return false;
@@ -399,7 +400,7 @@ bool RunCheckpoints::due() {
   return is_due;
 }
 
-void RunCheckpoints::write_if_due() {
+void SimulatedRunCheckpoints::write_if_due() {
   const auto begin = HostClock::now();
   if (!due()) return;
   const auto computed = HostClock::now();
@@ -427,7 +428,7 @@ void RunCheckpoints::write_if_due() {
   last_step_ = log_.steps();
 }
 
-CheckpointCost RunCheckpoints::write() {
+CheckpointCost SimulatedRunCheckpoints::write() {
   std::shared_ptr<CheckpointWriter> writer;
   if (parts_)
     writer = parts_->part(log_.steps());
@@ -449,12 +450,12 @@ CheckpointCost RunCheckpoints::write() {
   return cost;
 }
 
-void RunCheckpoints::wait_for_disk() {
+void SimulatedRunCheckpoints::wait_for_disk() {
   if (on_its_way_.valid()) on_its_way_.get();
 }
 
-RankCheckpoints::RankCheckpoints(const Run& run, const CheckpointUse& use, const MpiSession& session,
-                                 Progress& progress, std::function<void(StateArchive&)> besides)
+MpiRunCheckpoints::MpiRunCheckpoints(const Run& run, const CheckpointUse& use, const MpiSession& session,
+                                     Progress& progress, std::function<void(StateArchive&)> besides)
     : run_(run), use_(use), session_(session), besides_(std::move(besides)) {
   number_ = open(progress);
   if (number_ > 0) named_ = number_;
@@ -465,7 +466,7 @@ RankCheckpoints::RankCheckpoints(const Run& run, const CheckpointUse& use, const
   from_rank_0(session_, 0.0);
 }
 
-RankCheckpoints::~RankCheckpoints() {
+MpiRunCheckpoints::~MpiRunCheckpoints() {
   for (std::future<void>* const task : {&on_its_way_, &published_}) {
     try {
       if (task->valid()) task->get();
@@ -474,7 +475,7 @@ RankCheckpoints::~RankCheckpoints() {
   }
 }
 
-CheckpointIdentity RankCheckpoints::identity(int rank) const {
+CheckpointIdentity MpiRunCheckpoints::identity(int rank) const {
   const RecordingPlan& plan = run_.recording;
   const std::string recording = fmt::format("trace {} to {} s or {} spans, durations {}, arrivals {}, samples {}",
                                             plan.trace, plan.trace_seconds.value_or(0), plan.trace_events,
@@ -487,7 +488,7 @@ CheckpointIdentity RankCheckpoints::identity(int rank) const {
 }
 
 // The number of the checkpoint at which the run resumes; 0: it starts from the beginning.
-std::int64_t RankCheckpoints::open(Progress& progress) {
+std::int64_t MpiRunCheckpoints::open(Progress& progress) {
   const bool is_wanted = session_.rank() == 0 && use_.resumes && is_there(use_.file);
   if (from_rank_0(session_, is_wanted ? 1.0 : 0.0) == 0) return 0;
   Common common;
@@ -521,7 +522,7 @@ std::int64_t RankCheckpoints::open(Progress& progress) {
   return 0;
 }
 
-std::string RankCheckpoints::open_part(std::int64_t number) {
+std::string MpiRunCheckpoints::open_part(std::int64_t number) {
   if (!is_there(part_file(number))) return "it is not there";
   try {
     reader_ = std::make_unique<CheckpointReader>(part_file(number), identity(session_.rank()));
@@ -532,15 +533,15 @@ std::string RankCheckpoints::open_part(std::int64_t number) {
 }
 
 // Whether the method needs this rank.
-bool RankCheckpoints::takes_part() const {
+bool MpiRunCheckpoints::takes_part() const {
   return session_.rank() < run_.cluster.workers + run_.algorithm->traits().servers;
 }
 
-fs::path RankCheckpoints::part_file(std::int64_t number) const {
+fs::path MpiRunCheckpoints::part_file(std::int64_t number) const {
   return part_of_checkpoint(use_.file, number, session_.rank());
 }
 
-void RankCheckpoints::resumed() {
+void MpiRunCheckpoints::resumed() {
   reader_ = nullptr;
   last_ = HostClock::now();
   if (use_.on_resumed) use_.on_resumed();
@@ -548,7 +549,7 @@ void RankCheckpoints::resumed() {
 
 // Between two checkpoints the run continues for at least as long as the last one took, so that it ends however slow
 // ranks or their disk are.
-std::optional<std::int64_t> RankCheckpoints::due() {
+std::optional<std::int64_t> MpiRunCheckpoints::due() {
   const auto now = HostClock::now();
   if (open_ && now - last_look_ > look_interval) {
     last_look_ = now;
@@ -569,7 +570,7 @@ std::optional<std::int64_t> RankCheckpoints::due() {
   return ++number_;
 }
 
-RankStore::Written RankCheckpoints::write(std::int64_t number, const std::function<void(ByteSink&)>& contents) {
+CheckpointStore::Written MpiRunCheckpoints::write(std::int64_t number, const std::function<void(ByteSink&)>& contents) {
   try {
     wait_for_disk();
     // On another machine's own disk no file names the parts. A shared file system may show that file late.
@@ -589,7 +590,7 @@ RankStore::Written RankCheckpoints::write(std::int64_t number, const std::functi
   }
 }
 
-bool RankCheckpoints::written(std::int64_t number, const std::vector<std::optional<std::uint64_t>>& digests) {
+bool MpiRunCheckpoints::written(std::int64_t number, const std::vector<std::optional<std::uint64_t>>& digests) {
   last_ = HostClock::now();
   took_ = last_ - called_;
   number_ = number;
@@ -609,14 +610,14 @@ bool RankCheckpoints::written(std::int64_t number, const std::vector<std::option
   return true;
 }
 
-void RankCheckpoints::publish_if_there() {
+void MpiRunCheckpoints::publish_if_there() {
   for (int rank = 0; rank < std::ssize(open_->digests); ++rank)
     if (!is_there(part_of_checkpoint(use_.file, open_->number, rank))) return;
   publish(*std::exchange(open_, std::nullopt));
 }
 
 // Removes older parts once no file names them, and these parts if the file cannot be written.
-void RankCheckpoints::publish(const Common& common) {
+void MpiRunCheckpoints::publish(const Common& common) {
   settle_published();
   const double host_s = host_s_before_ + seconds(HostClock::now() - begin_);
   published_ = std::async(std::launch::async, [file = use_.file, below = use_.below, identity = identity(no_rank),
@@ -640,7 +641,7 @@ void RankCheckpoints::publish(const Common& common) {
   publishing_ = common.number;
 }
 
-void RankCheckpoints::settle_published() {
+void MpiRunCheckpoints::settle_published() {
   if (!published_.valid()) return;
   try {
     published_.get();
@@ -652,7 +653,7 @@ void RankCheckpoints::settle_published() {
   }
 }
 
-void RankCheckpoints::settle() {
+void MpiRunCheckpoints::settle() {
   open_ = std::nullopt;
   try {
     wait_for_disk();
@@ -663,7 +664,7 @@ void RankCheckpoints::settle() {
   if (session_.rank() > 0 && !is_there(use_.file)) remove_parts(use_.file, any_number);
 }
 
-void RankCheckpoints::wait_for_disk() {
+void MpiRunCheckpoints::wait_for_disk() {
   const auto unwanted = std::exchange(unwanted_, std::nullopt);
   const auto remove_it = [&] {
     std::error_code ignored;
@@ -678,7 +679,7 @@ void RankCheckpoints::wait_for_disk() {
   remove_it();
 }
 
-void RankCheckpoints::report_failure(const std::string& what) {
+void MpiRunCheckpoints::report_failure(const std::string& what) {
   if (!std::exchange(has_failed_, true)) report(use_, what);
 }
 

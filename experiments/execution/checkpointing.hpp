@@ -60,16 +60,16 @@ struct CheckpointUse {
 bool has_checkpoints(const Run& run, bool mpi);
 
 // Checkpoints of a run on the simulated cluster.
-class RunCheckpoints {
+class SimulatedRunCheckpoints {
  public:
   // The arguments outlive it. Create it before any task is submitted. A checkpoint that cannot be used is reported in
   // one line, and the run starts from the beginning.
   // `divided`: the processes that divide the run, each of which creates one of these; null: one process.
-  RunCheckpoints(const Run& run, const CheckpointUse& use, CheckpointLog& log, Executor& executor, Recorder& recorder,
-                 DividedWork* divided, Progress& progress);
-  ~RunCheckpoints();  // waits until the last one is on the disk
-  RunCheckpoints(const RunCheckpoints&) = delete;
-  RunCheckpoints& operator=(const RunCheckpoints&) = delete;
+  SimulatedRunCheckpoints(const Run& run, const CheckpointUse& use, CheckpointLog& log, Executor& executor,
+                          Recorder& recorder, DividedWork* divided, Progress& progress);
+  ~SimulatedRunCheckpoints();  // waits until the last one is on the disk
+  SimulatedRunCheckpoints(const SimulatedRunCheckpoints&) = delete;
+  SimulatedRunCheckpoints& operator=(const SimulatedRunCheckpoints&) = delete;
 
   // A round has ended.
   void mark_round() { has_round_ended_ = true; }
@@ -114,15 +114,15 @@ class RunCheckpoints {
 // Checkpoints of a run under MPI: each rank writes a part, and the run's checkpoint file, which names the parts,
 // appears once all parts are there. Whenever processes are killed, it names a complete set or does not exist. All ranks
 // must see one directory.
-class RankCheckpoints : public RankStore {
+class MpiRunCheckpoints : public CheckpointStore {
  public:
   // Collective; the arguments outlive it. If a checkpoint cannot be used, rank 0 says so in one line, and the run
   // starts from the beginning. `besides`: further state of this rank.
-  RankCheckpoints(const Run& run, const CheckpointUse& use, const MpiSession& session, Progress& progress,
-                  std::function<void(StateArchive&)> besides);
-  ~RankCheckpoints() override;
-  RankCheckpoints(const RankCheckpoints&) = delete;
-  RankCheckpoints& operator=(const RankCheckpoints&) = delete;
+  MpiRunCheckpoints(const Run& run, const CheckpointUse& use, const MpiSession& session, Progress& progress,
+                    std::function<void(StateArchive&)> besides);
+  ~MpiRunCheckpoints() override;
+  MpiRunCheckpoints(const MpiRunCheckpoints&) = delete;
+  MpiRunCheckpoints& operator=(const MpiRunCheckpoints&) = delete;
 
   // Collective, at the run's end: afterwards no rank writes to the disk any more.
   void settle();

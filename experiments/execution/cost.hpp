@@ -98,8 +98,7 @@ struct MemoryOptions {
 
 // Without a probe (more than 1,024 workers, a micro-batch to be measured, an allocator without statistics,
 // `worker_steps` of 0) each worker counts with a model and optimizer state of its own, unless its method sums
-// gradients. So it does if the probe ends before a
-// run that may go over to models of individual workers later.
+// gradients. So it does if the probe ends before a run that may go over to models of individual workers later.
 MemoryNeed memory_need(const Run& run, const MemoryOptions& options);
 
 // The run that needs most; of each method only the largest by workers and model is examined. Without runs null.
@@ -134,7 +133,7 @@ MemoryProbe probe_memory(const Run& run, std::int64_t worker_steps);
 // cluster.micro_batch_s = "measured": how long a micro-batch of the experiment's model takes on this machine while
 // other cores compute micro-batches too, as many at once as there are workers or cores. It is measured once and kept in
 // the experiment's directory of results, so that a second run has the same configuration.
-class MicroBatchMeter {
+class MicroBatchTimer {
  public:
   struct Options {
     std::string results_directory;
@@ -143,7 +142,7 @@ class MicroBatchMeter {
     // Rank 0 measures while other workers compute; all ranks make the same calls in the same order.
     const MpiSession* mpi = nullptr;
   };
-  explicit MicroBatchMeter(Options options) : options_(std::move(options)) {}
+  explicit MicroBatchTimer(Options options) : options_(std::move(options)) {}
 
   // Throws ConfigurationFault if it cannot be measured or kept, CannotRun if other ranks measure something else.
   MeasuredMicroBatch time(const MicroBatchWork& work);

@@ -184,7 +184,7 @@ void take_record(RunRecord& record, Outcome& outcome) {
 
 std::unique_ptr<Cluster> make_cluster(const Run& run, const ExecutionBackend& backend, Training& training,
                                       RunObserver* observer, RunRecord* record,
-                                      std::function<void(const std::string&)> before_abort, RankStore* store) {
+                                      std::function<void(const std::string&)> before_abort, CheckpointStore* store) {
   if (!backend.mpi) return make_simulated_cluster(run, training, observer, record);
   MpiCluster::Options options{.workers = run.cluster.workers,
                               .servers = run.algorithm->traits().servers,
@@ -225,7 +225,7 @@ std::string reason_of(const std::exception& problem, const Run& run) {
 // Runs the algorithm and fills the outcome, also when it ends with an exception.
 void run_recorded(const Run& run, const ExecutionBackend& backend, RunTraining& training, Recorder& recorder,
                   Outcome& outcome, bool needs_durations, const std::function<void(const std::string&)>& before_abort,
-                  const RunCheckpoints* checkpoints, RankStore* store) {
+                  const SimulatedRunCheckpoints* checkpoints, CheckpointStore* store) {
   const bool publishes = !backend.mpi || backend.mpi->rank() == publishing_rank(run);
   const bool records = publishes || backend.mpi->rank() == booking_rank(run);
   RunObserver* observer = records ? &recorder : nullptr;
@@ -368,14 +368,14 @@ void execute_into(Outcome& outcome, const Run& run, const ExecutionBackend& back
                   const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* use) {
   KeptCounter kept(run);
   CheckpointLog log;
-  std::optional<CheckpointLog::Here> logged;
+  std::optional<CheckpointLog::Scope> logged;
   if (use) logged.emplace(log);
   RunTraining training(run, run.training.make_objective ? run.training.make_objective() : nullptr,
                        backend.mpi ? 0 : backend.threads, kept.on_kept(), backend.processes);
   outcome.samples_per_micro_batch =
       training.objective ? training.objective->samples_per_micro_batch() : run.training.samples_per_micro_batch;
   Recorder* listened = nullptr;
-  std::optional<RunCheckpoints> checkpoints;
+  std::optional<SimulatedRunCheckpoints> checkpoints;
   Recorder recorder({.plan = run.evaluation,
                      .measurements = run.measurements,
                      .workers = run.cluster.workers,
@@ -396,7 +396,7 @@ void execute_into(Outcome& outcome, const Run& run, const ExecutionBackend& back
     before_abort(outcome);
   };
   const auto start = HostClock::now();
-  std::optional<RankCheckpoints> of_ranks;
+  std::optional<MpiRunCheckpoints> of_ranks;
   if (use && backend.mpi)
     of_ranks.emplace(run, *use, *backend.mpi, progress, [&kept](StateArchive& archive) { kept.serialise(archive); });
   else if (use)

@@ -297,11 +297,11 @@ LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& w
                                                     : Computed::padded);
 }
 
-const MpiSession* MicroBatchMeter::session() const {
+const MpiSession* MicroBatchTimer::session() const {
   return options_.mpi && options_.mpi->active() ? options_.mpi : nullptr;
 }
 
-MeasuredMicroBatch MicroBatchMeter::kept_or_measured(const MicroBatchWork& work,
+MeasuredMicroBatch MicroBatchTimer::kept_or_measured(const MicroBatchWork& work,
                                                      const std::function<void()>& on_measure) const {
   const fs::path file = experiment_directory(options_.results_directory, work.experiment) / "measured.json";
   try {
@@ -338,7 +338,7 @@ MeasuredMicroBatch MicroBatchMeter::kept_or_measured(const MicroBatchWork& work,
   }
 }
 
-MeasuredMicroBatch MicroBatchMeter::time(const MicroBatchWork& work) {
+MeasuredMicroBatch MicroBatchTimer::time(const MicroBatchWork& work) {
   const std::string what = fmt::format("{}, {} at once, {} per step", work.key, at_once_of(work), work.micro_batches);
   if (const auto known = known_.find(what); known != known_.end()) return known->second;
   if (options_.mpi) {

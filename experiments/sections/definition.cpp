@@ -1,10 +1,7 @@
-#define XXH_INLINE_ALL
-
 #include "experiments/sections/definition.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +14,7 @@
 #include <variant>
 
 #include "algorithms/registry.hpp"
+#include "experiments/sections/run_hash.hpp"
 #include "experiments/sections/variation.hpp"
 #include "workers/compression/options.hpp"
 #include "workers/config/key_path.hpp"
@@ -228,12 +226,6 @@ std::vector<Method> read_methods(Settings& root, const Definition& definition,
   return methods;
 }
 
-// Empty for a value that is no text.
-std::string_view text(const TomlNode* node) {
-  const auto* const value = node ? std::get_if<std::string>(&node->value) : nullptr;
-  return value ? std::string_view(*value) : std::string_view();
-}
-
 using Path = std::vector<std::string>;
 
 bool is_number(const std::string& part) {
@@ -275,7 +267,7 @@ Path beside(const std::string& condition_key, const Path& missing) {
 
 // The value of the condition's key if the condition is true.
 std::optional<std::string> value_if_true(const Condition& condition, const Path& path, const TomlNode& resolved) {
-  const std::string_view word = text(found_at(resolved, path));
+  const std::string_view word = text_in(found_at(resolved, path));
   const bool is_true = std::ranges::find(condition.words, word) != condition.words.end();
   return is_true ? std::optional<std::string>(word) : std::nullopt;
 }
@@ -303,7 +295,7 @@ std::optional<std::vector<std::string>> texts_if_true(const std::vector<Conditio
 // algorithms would take seconds.
 std::string algorithm_of(const Path& missing, const TomlNode& resolved) {
   const bool is_of_method = missing.size() > 2 && missing.front() == "methods" && is_number(missing[1]);
-  return std::string(text(found_at(resolved, {"methods", is_of_method ? missing[1] : "0", "algorithm"})));
+  return std::string(text_in(found_at(resolved, {"methods", is_of_method ? missing[1] : "0", "algorithm"})));
 }
 
 std::string what_asks(const Path& missing, const TomlNode& resolved) {
@@ -683,176 +675,6 @@ std::string what_was_replaced(const Path& missing, const TomlNode& document, con
   return fmt::format("; another {} starts its own table, without the {} of {}", deciding, missing.back(), where);
 }
 
-// A key that was added later is left out of the hash at the value that held before, so that older runs keep their hash.
-struct LaterKey {
-  std::string_view key;
-  std::string_view value_before;                        // as TOML
-  std::array<std::string_view, 2> algorithms_before{};  // methods that already had a key of this name
-};
-constexpr LaterKey later_keys[] = {
-    {"bias_correction", "true"},       // of Adam and AdamW
-    {"contention", "true"},            // of networks: runs that it alters have a new version
-    {"rounds", "\"overlapped\""},      // of CO2
-    {"rule", "\"clipping-rennala\""},  // of MindFlayer
-    {"weights", "\"equal\"", {"dropcompute-local-sgd", "stsyn"}},  // of averages of models
-};
-
-// Contents of files decide (`file_hash`, `directory_hash`, `start_hash`), but not their places. What a number was
-// solved for adds nothing to the number.
-void erase_what_decides_nothing(TomlNode& node) {
-  if (node.is_array())
-    for (TomlNode& element : node.array()) erase_what_decides_nothing(element);
-  if (!node.is_table()) return;
-  for (const char* place : {"file", "directory", "start"})
-    if (node.find(fmt::format("{}_hash", place))) node.erase(place);
-  node.erase(solved_for);
-  for (const LaterKey& later : later_keys) {
-    const TomlNode* const value = node.find(later.key);
-    const std::string_view algorithm = text(node.find("algorithm"));
-    const bool had_it = !algorithm.empty() && std::ranges::count(later.algorithms_before, algorithm) > 0;
-    if (value && inline_toml(*value) == later.value_before && !had_it) node.erase(later.key);
-  }
-  for (TomlNode::Member& member : node.table()) erase_what_decides_nothing(member.value);
-}
-
-// A program change that altered the results of some runs. If the exact set is hard to tell, name too many runs, which
-// are only repeated. Changes that only rows show, such as the learning rate of the first row, or only diverged runs, do
-// not count.
-struct ResultsChange {
-  int version;
-  bool (*alters)(const TomlNode& resolved);
-};
-
-// The one method of a run; null in a document without methods.
-const TomlNode* method_of(const TomlNode& resolved) {
-  const TomlNode* const methods = resolved.find("methods");
-  return methods && methods->is_array() && !methods->array().empty() ? &methods->array().front() : nullptr;
-}
-
-// A key of [training], or of the method's own; null if neither has it.
-const TomlNode* training_key(const TomlNode& resolved, std::string_view key) {
-  const TomlNode* const method = method_of(resolved);
-  const TomlNode* const own = method ? method->find("training") : nullptr;
-  if (const TomlNode* const found = own ? own->find(key) : nullptr) return found;
-  const TomlNode* const training = resolved.find("training");
-  return training ? training->find(key) : nullptr;
-}
-
-// 0 for what is no number.
-double number(const TomlNode* node) {
-  if (!node) return 0;
-  if (const auto* const whole = std::get_if<std::int64_t>(&node->value)) return static_cast<double>(*whole);
-  const auto* const real = std::get_if<double>(&node->value);
-  return real ? *real : 0;
-}
-
-bool has_a_model(const TomlNode& resolved) { return text(training_key(resolved, "model")) != "none"; }
-
-// Workers clip the gradients that they send; before, the server clipped each step's after weighing and averaging.
-bool clips_what_workers_send(const TomlNode& resolved) {
-  static constexpr std::string_view servers_of_gradients[] = {
-      "backup-workers", "backup-tokens", "backup-timeout", "dynamic-backup",    "k-sync",        "k-batch-sync",
-      "mindflayer",     "async-sgd",     "softsync",       "k-async",           "k-batch-async", "ringmaster",
-      "throttle",       "bounded-delay", "sliding-window", "stale-synchronous",
-  };
-  const TomlNode* const method = method_of(resolved);
-  return method && has_a_model(resolved) && number(training_key(resolved, "clip_norm")) > 0 &&
-         std::ranges::find(servers_of_gradients, text(method->find("algorithm"))) != std::end(servers_of_gradients);
-}
-
-// The weight of a stale gradient, or of a repeat, scales the rate; before, it scaled the gradient.
-bool weighs_updates(const TomlNode& resolved) {
-  const TomlNode* const method = method_of(resolved);
-  if (!method || !has_a_model(resolved)) return false;
-  if (text(method->find("algorithm")) == "throttle") {
-    const double divisor = number(method->find("divisor"));
-    const bool weighs_all_alike = divisor == 1 && text(method->find("repeats")) != "alone";
-    return !weighs_all_alike && !std::isinf(divisor);  // an endless one drops repeats
-  }
-  const std::string_view rule = text(method->find("staleness_weight"));
-  return !rule.empty() && rule != "none";
-}
-
-// Whether a table anywhere in it gives this text to this key.
-bool says(const TomlNode& node, std::string_view key, std::string_view word) {
-  if (node.is_array())
-    return std::ranges::any_of(node.array(), [&](const TomlNode& each) { return says(each, key, word); });
-  if (!node.is_table()) return false;
-  return text(node.find(key)) == word || std::ranges::any_of(node.table(), [&](const TomlNode::Member& member) {
-           return says(member.value, key, word);
-         });
-}
-
-// Before, one step count corrected the bias of both moments. It continued when one was reset or lost with a worker's
-// state, and was each worker's own when moments were averaged.
-bool corrects_bias_otherwise(const TomlNode& resolved) {
-  const auto names = {"adam", "adamw", "lamb", "lans", "rmsprop"};
-  if (std::ranges::none_of(names, [&](const char* name) { return says(resolved, "name", name); })) return false;
-  const bool one_is_reset = says(resolved, "first_moment", "reset") != says(resolved, "second_moment", "reset");
-  // DES-LOC's workers all count the same steps.
-  const bool is_averaged = says(resolved, "first_moment", "average") || says(resolved, "second_moment", "average");
-  return one_is_reset || is_averaged || says(resolved, "state", "lost");
-}
-
-// Messages share links; before, each had them alone. On all networks a worker without other work communicates until its
-// message has arrived; before, it waited.
-bool sends_messages(const TomlNode& resolved) {
-  static constexpr std::string_view collectives_alone[] = {
-      "sync-sgd",
-      "dropcompute",
-      "random-drop",
-      "stale-sgd",
-      "one-bit-adam",
-      "backup-all-reduce",
-      "eager-sgd",
-      "local-sgd",
-      "adacomm",
-      "des-loc",
-      "outer-local-sgd",
-      "palsgd",
-      "edit",
-      "co2",
-      "cocod-sgd",
-      "overlap-local-sgd",
-      "overlapped-diloco",
-      "streaming-diloco",
-      "dropcompute-local-sgd",
-      "branch-train-merge",
-  };
-  const TomlNode* const network = resolved.find("network");
-  const TomlNode* const method = method_of(resolved);
-  if (!network || !method) return false;
-  const std::string_view kind = text(network->find("kind")), algorithm = text(method->find("algorithm"));
-  if (kind == "free") return false;
-  // Jitter multiplies each of a star's two ways, which are rounded to nanoseconds separately.
-  if (kind == "parameter-server" && number(network->find("jitter")) > 0) return true;
-  // Averages of its groups share only the uplinks of networks with groups.
-  if (algorithm == "hierarchical-sgd") return kind == "two-level";
-  // Without a server.
-  if (algorithm == "elastic-averaging" && text(method->find("exchange")) == "synchronous") return false;
-  if (algorithm == "dynamic-averaging" && text(method->find("checks")) == "gathered") return false;
-  return std::ranges::find(collectives_alone, algorithm) == std::end(collectives_alone);
-}
-
-// Workers and servers begin their slices with different partners; before, all began with the first one.
-bool sends_slices(const TomlNode& resolved) {
-  const TomlNode* const method = method_of(resolved);
-  return method && number(method->find("servers")) > 1;
-}
-
-// Newest last. A version is raised once per release; several changes may share it.
-constexpr ResultsChange results_changes[] = {
-    {6, clips_what_workers_send},
-    {6, weighs_updates},
-    {6, corrects_bias_otherwise},
-    // buffers.npy had the statistics before they were estimated.
-    {6, [](const TomlNode& resolved) { return says(resolved, "buffers", "recalibrate"); }},
-    // Parameters without gradients moved by the scale of the others.
-    {6, [](const TomlNode& resolved) { return says(resolved, "algorithm", "one-bit-adam"); }},
-    {7, sends_messages},
-    {7, sends_slices},
-};
-
 }  // namespace
 
 Reading read_document(const TomlNode& written, const std::string& file, const LoadOptions& options) {
@@ -933,23 +755,6 @@ void say_what_was_replaced(FaultList& faults, const TomlNode& document, std::ini
   });
 }
 
-std::string configuration_hash(TomlNode resolved) {
-  const int version = results_version_of(resolved);
-  erase_what_decides_nothing(resolved);
-  resolved.erase("description");
-  resolved.erase("recording");
-  resolved.erase("checkpoint");
-  const std::string text = fmt::format("{}\nresults_version = {}\n", write_toml(resolved), version);
-  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
-}
-
-std::string digest_of_hashes(std::vector<std::string> hashes) {
-  std::ranges::sort(hashes);
-  hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());  // clang 14 cannot compile ranges::unique
-  const std::string text = fmt::format("{}", fmt::join(hashes, "\n"));
-  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
-}
-
 const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std::string>& fixed) {
   static std::mutex mutex;
   static std::map<std::map<std::string, std::string>, std::vector<KeyDescription>> found;  // by `fixed`
@@ -995,13 +800,6 @@ Step in_steps_of(const DataSteps& other, Step done, const DataSteps& own) {
   const std::int64_t size = other.samples_per_micro_batch;
   const std::int64_t taken = (steps * own.samples_per_micro_batch + size - 1) / size;
   return epochs * other.steps_per_epoch + std::min(taken, other.steps_per_epoch);
-}
-
-int results_version_of(const TomlNode& resolved) {
-  int version = first_selective_results_version;
-  for (const ResultsChange& change : results_changes)
-    if (change.alters(resolved)) version = std::max(version, change.version);
-  return version;
 }
 
 }  // namespace syncopate

@@ -32,7 +32,8 @@
 
 namespace syncopate {
 
-// [[claim]]: a statement about the experiment's results, and when it counts as reproduced.
+// --- claims_section.cpp: [[claim]], a statement about the experiment's results, and when it counts as reproduced
+
 // [[claim]] reference = "dropcompute.figure-5-time": a paper's figure from results/reference/dropcompute.toml, which
 // several claims may quote. Replaces each `reference` by its table `paper`. Looks for results/reference beside the
 // experiment file, in the folders above it, and in the working directory.
@@ -52,7 +53,8 @@ void check_claims_alone(const TomlNode& root, FaultList& faults);
 // For the lists of keys.
 void describe_claims(Settings& root);
 
-// The tables [cluster], [[delays]], [[outages]] and [network].
+// --- run_sections.cpp: the tables [cluster], [[delays]], [[outages]] and [network], and those of a run's records
+
 class BatchLengths;
 
 struct ClusterSection {
@@ -85,8 +87,11 @@ void check_network_times(Settings& root, const NetworkModel& network, int worker
 void check_outages_of_steps(Settings& root, const OutagePlan& plan, int micro_batches, double micro_batch_s,
                             const std::string& method);
 
-// [training.common]: a first phase that methods of a seed share, as a run of its own. A method's own keys in it,
+// --- training_section.cpp: [training], [training.common] and [methods.training]
+
+// [training.common] is a first phase that methods of a seed share, as a run of its own. A method's own keys in it,
 // [methods.training.common], make another phase, which methods with the same keys share.
+
 // The table as written; null if there is none, it is no table, or has no length.
 const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults);
 
@@ -107,8 +112,7 @@ std::vector<TakenElements> taken_body(const ObjectivePlan& of_phase, const Objec
 // For the lists of keys.
 void describe_common_phase(Settings& root);
 
-// [methods.training]: a method's overrides of [training].
-// [training] of the method. Its own keys replace the file's one by one, also within tables; but a table that names
+// [training] of a method with its overrides, [methods.training]. Its own keys replace the file's one by one, also within tables; but a table that names
 // another optimizer, schedule or form of randaugment replaces the whole table, and a length in epochs (steps, a share)
 // replaces one in other units. Keeps places of keys.
 TomlNode with_own_training(TomlNode training, const TomlNode& own);
@@ -185,6 +189,8 @@ CheckpointPlan read_checkpoint(Settings& root);
 MeasurementPlan read_measurements(Settings& root, const TrainingSection& training);
 RecordingPlan read_recording(Settings& root);
 
+// --- definition.cpp: the whole file
+
 struct Definition;
 
 struct Method {
@@ -242,14 +248,6 @@ void throw_if_any(const FaultList& faults);
 // `document`: with the faults; `before`: before variants, and before profiles too.
 void say_what_was_replaced(FaultList& faults, const TomlNode& document, std::initializer_list<const TomlNode*> before);
 
-// The hash of a run: 16 hexadecimal digits of the resolved configuration and the version of its results. It leaves out
-// the description, [recording], [checkpoint], places of files and targets that numbers were solved for; contents of
-// files count. Keys that were added later are left out at the value that held before them.
-std::string configuration_hash(TomlNode resolved);
-
-// 16 hexadecimal digits of a set of hashes, in any order.
-std::string digest_of_hashes(std::vector<std::string> hashes);
-
 // All keys of an experiment file, as their readers describe them. `fixed`: words of the file, such as
 // {"methods.algorithm", "dropcompute"}. Found once per map: readers do not change while the program runs.
 const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std::string>& fixed);
@@ -268,10 +266,5 @@ struct DataSteps {
 // `done` steps of one training in those of another: whole epochs, and then the first step that repeats no sample, or
 // the next epoch if there is none. Unchanged without epochs.
 Step in_steps_of(const DataSteps& other, Step done, const DataSteps& own);
-
-// The version of the results of the run with this resolved configuration: of the newest program change that altered
-// what it computes. Only those runs get another hash; all others stay valid. At least
-// `first_selective_results_version`, at most `results_version`.
-int results_version_of(const TomlNode& resolved);
 
 }  // namespace syncopate

@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "experiments/sections/definition.hpp"
+#include "experiments/sections/run_hash.hpp"
 #include "experiments/sections/variation.hpp"
 #include "workers/base/machine.hpp"
 

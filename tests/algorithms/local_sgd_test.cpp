@@ -11,7 +11,7 @@
 #include <set>
 #include <vector>
 
-#include "algorithms/local_sgd/drop_local_sgd.hpp"
+#include "algorithms/local_sgd/dropcompute_local_sgd.hpp"
 #include "algorithms/local_sgd/hierarchical_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/rounds.hpp"

@@ -14,7 +14,7 @@
 #include "algorithms/gossip/decentralized_sgd.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 #include "algorithms/gossip/wagma_sgd.hpp"
-#include "algorithms/local_sgd/drop_local_sgd.hpp"
+#include "algorithms/local_sgd/dropcompute_local_sgd.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/quorum/backup_workers.hpp"

@@ -11,7 +11,7 @@
 #include "algorithms/local_sgd/cocod_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"
-#include "algorithms/local_sgd/overlapped_outer.hpp"
+#include "algorithms/local_sgd/overlapped_diloco.hpp"
 #include "algorithms/local_sgd/round_prediction.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"

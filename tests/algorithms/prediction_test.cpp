@@ -17,7 +17,7 @@
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/local_sgd/branch_train_merge.hpp"
-#include "algorithms/local_sgd/drop_local_sgd.hpp"
+#include "algorithms/local_sgd/dropcompute_local_sgd.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/local_sgd/hierarchical_sgd.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"

@@ -234,7 +234,7 @@ MicroBatchWork work_of(int micro_batches) {
           .lengths = std::make_shared<OneLength>()};
 }
 
-TEST(MicroBatchMeter, TimesTheGradientAndNoReleaseOfMemory) {
+TEST(MicroBatchTimer, TimesTheGradientAndNoReleaseOfMemory) {
   for (const int micro_batches : {1, 4, 24}) {
     const CountedGradients objective;
     const auto now_s = [&] { return objective.now_s.load(); };
@@ -243,7 +243,7 @@ TEST(MicroBatchMeter, TimesTheGradientAndNoReleaseOfMemory) {
   }
 }
 
-TEST(MicroBatchMeter, HoldsTheGradientsOfAStepButOfLargeOnesNoMoreThanCachesAre) {
+TEST(MicroBatchTimer, HoldsTheGradientsOfAStepButOfLargeOnesNoMoreThanCachesAre) {
   constexpr std::size_t mebibytes = 1 << 20, floats_of_mebibyte = mebibytes / sizeof(float);
   struct Case {
     std::size_t mebibytes_of_gradient;
@@ -288,7 +288,7 @@ int measure_without_room() {
   return 1;
 }
 
-TEST(MicroBatchMeter, ThreadsThatCannotBeStartedAreAnError) {
+TEST(MicroBatchTimer, ThreadsThatCannotBeStartedAreAnError) {
   const pid_t measurer = fork();
   if (measurer == 0) _exit(measure_without_room());
   int status = 0;

@@ -261,7 +261,7 @@ TEST_F(RankCheckpointsOf, LeaveTheRunAsMuchTimeAsTheyTake) {
   const Experiment experiment = load(cluster + linear + held::text_of({held::sync_sgd}));
   Progress progress(Progress::Style::silent, 1, 1);
   const CheckpointUse use{.file = folder_ / "run.checkpoint", .resumes = false};
-  RankCheckpoints store(experiment.runs.front(), use, *session, progress, [](StateArchive&) {});
+  MpiRunCheckpoints store(experiment.runs.front(), use, *session, progress, [](StateArchive&) {});
   const auto next = [&] {
     while (true)
       if (const auto number = store.due()) return *number;
@@ -269,7 +269,7 @@ TEST_F(RankCheckpointsOf, LeaveTheRunAsMuchTimeAsTheyTake) {
   if (session->rank() == 0) {
     const std::int64_t number = next();
     std::this_thread::sleep_for(slow);
-    const RankStore::Written written = store.write(number, [](ByteSink&) {});
+    const CheckpointStore::Written written = store.write(number, [](ByteSink&) {});
     ASSERT_EQ(written.problem, "");
     EXPECT_FALSE(store.written(number, {written.digest}));
     const Clock::time_point begin = Clock::now();

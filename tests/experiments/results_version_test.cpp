@@ -11,6 +11,7 @@
 #include "algorithms/registry.hpp"
 #include "experiments/sections/definition.hpp"
 #include "experiments/sections/experiment.hpp"
+#include "experiments/sections/run_hash.hpp"
 #include "results/run.hpp"
 #include "tests/experiments/results_by_version.hpp"
 #include "tests/experiments/results_digest.hpp"
@@ -81,7 +82,7 @@ TEST(ResultsVersion, OfARunIsThatOfTheNewestChangeOfItsResults) {
         const int version = results_version_of(parse_toml(run.resolved_toml, "resolved"));
         // A change may be too fine for a small run to show: it is made anew all the same.
         EXPECT_GE(version, newest) << run.method << " has other results since version " << newest
-                                   << "; say so in experiments/sections/definition.cpp";
+                                   << "; say so in experiments/sections/run_hash.cpp";
         ++runs;
       }
   EXPECT_GT(runs, 100);

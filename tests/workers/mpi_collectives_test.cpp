@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "workers/mpi/mpi_partial_sums.hpp"
-#include "workers/mpi/mpi_process.hpp"
+#include "workers/mpi/mpi_work.hpp"
 
 namespace syncopate {
 namespace {

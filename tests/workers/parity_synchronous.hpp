@@ -9,7 +9,7 @@
 #include <numeric>
 #include <vector>
 
-#include "algorithms/gradient_coding/coded_sgd.hpp"
+#include "algorithms/gradient_coding/gradient_coding.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/quorum/eager_sgd.hpp"

@@ -1,6 +1,5 @@
 // Units: time is integer nanoseconds inside and seconds outside. Ranks, steps and bytes have types of their own, so
-//        that
-// they cannot be confused.
+// that they cannot be confused.
 #pragma once
 
 #include <chrono>

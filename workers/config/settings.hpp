@@ -87,8 +87,8 @@ struct Range {
   static constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
 };
 
-// A bound or a default. One that follows from other keys has words for the reference: Stated(workers - 1, "workers -
-// 1").
+// A bound or a default. One that follows from other keys has words for the reference:
+// Stated(workers - 1, "workers - 1").
 template <typename Value>
 struct Stated {
   template <std::convertible_to<Value> From>

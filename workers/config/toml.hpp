@@ -77,6 +77,11 @@ TomlNode parse_toml(std::string_view text, const std::string& source);
 
 // One value as TOML on one line, such as 0.5, "text", [1, 2] or { a = 1 }.
 std::string inline_toml(const TomlNode& node);
+// Its text; empty for null and for another kind of value.
+inline std::string_view text_in(const TomlNode* node) {
+  const auto* const text = node ? std::get_if<std::string>(&node->value) : nullptr;
+  return text ? std::string_view(*text) : std::string_view();
+}
 // Whether both are there, with equal values.
 inline bool is_same(const TomlNode* a, const TomlNode* b) { return a && b && inline_toml(*a) == inline_toml(*b); }
 

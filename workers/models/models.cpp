@@ -26,9 +26,9 @@ namespace {
 // Checks:  peaks of the program with and without a training (tests/experiments/memory_test.cpp).
 //
 // Replays shapes as Network's builders have left them, and adds up what each layer holds, in floats per sample.
-class Walk {
+class PassMemory {
  public:
-  explicit Walk(const Network& network)
+  explicit PassMemory(const Network& network)
       : network_(network),
         shape_(network.input()),
         places_(network.input().has_tokens() ? network.input().width : 1),
@@ -114,7 +114,7 @@ class Walk {
 
 // None for a module of the user's own: only running it would tell.
 std::optional<std::int64_t> pass_bytes(const Network& network, std::int64_t samples) {
-  Walk walk(network);
+  PassMemory walk(network);
   for (const Layer& layer : network.layers()) std::visit(walk, layer);
   const auto floats = walk.floats();
   if (!floats) return {};

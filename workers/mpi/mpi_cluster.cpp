@@ -5,7 +5,8 @@
 #include <array>
 #include <exception>
 
-#include "workers/mpi/mpi_process.hpp"
+#include "workers/mpi/mpi_checkpoints.hpp"
+#include "workers/mpi/mpi_work.hpp"
 
 namespace syncopate {
 
@@ -47,8 +48,8 @@ void MpiRunState::serialise(StateArchive& archive) {
   Time row_begin = rows.begin();
   Bytes row_sent = rows.sent();
   archive(transport, clock.book(), row_begin, row_sent, collective_bytes, sent_bytes, bytes_reported, collectives,
-          meetings, kept_in_collectives, kept_in_partial_sums, has_partial_sums, ending, program_end, program_has_ended,
-          is_lost, books_);
+          collectives_of_all, kept_in_collectives, kept_in_partial_sums, has_partial_sums, ending, program_end,
+          program_has_ended, is_lost, books_);
   if (archive.reads()) rows = StepRows(options.observer, row_begin, row_sent);
 }
 
@@ -77,7 +78,7 @@ class MpiCluster::Process {
     // Begins a call that may wait and is not answered from the log.
     void enter(MpiReplayLog::Call call) {
       if (!replay_log.is_kept()) return;
-      if (replay_log.enter(call)) checkpoints.look();
+      if (replay_log.enter(call)) checkpoints.stop_if_called();
       replay_log.wait();
     }
     // Collectives of any kind; `blocks`: both at once (Cluster::perform).
@@ -133,7 +134,7 @@ MpiCluster::Process::Run::Run(const Options& given, MpiCommunicators& communicat
       options(with_observer(given, logged_rows)),
       state(options, communicators),
       waiting(
-          state, rounds, [this] { progress(); }, [this] { checkpoints.look(); }),
+          state, rounds, [this] { progress(); }, [this] { checkpoints.stop_if_called(); }),
       collectives(state, waiting),
       partial_sums(state, waiting),
       messages(state, waiting),
@@ -145,7 +146,7 @@ StartedCollective MpiCluster::Process::Run::start(Collective&& what, const Contr
                                                   bool blocks) {
   const bool is_partial = what.kind == Collective::Kind::partial_all_reduce;
   if (replay_log.replays(Call::start)) {
-    const auto number = replay_log.outcome<std::int64_t>(Call::start);
+    const auto number = replay_log.next_answer<std::int64_t>(Call::start);
     if (is_partial) return {what.kind, std::nullopt, number, contribution.step};
     return collectives.started_before(std::move(what), contribution.step);
   }
@@ -162,8 +163,9 @@ CollectiveResult MpiCluster::Process::Run::finish(StartedCollective&& started, P
   using PartialOutcome = std::vector<MpiPartialSums::PartialOutcome>;
   const bool is_partial = started.kind == Collective::Kind::partial_all_reduce;
   if (replay_log.replays(Call::finish)) {
-    if (is_partial) return partial_sums.finished_before(replay_log.outcome<PartialOutcome>(Call::finish));
-    return collectives.finished_before(std::move(started), replay_log.outcome<MpiCollectives::Finished>(Call::finish));
+    if (is_partial) return partial_sums.finished_before(replay_log.next_answer<PartialOutcome>(Call::finish));
+    return collectives.finished_before(std::move(started),
+                                       replay_log.next_answer<MpiCollectives::Finished>(Call::finish));
   }
   enter(Call::finish);
   CollectiveResult result;
@@ -336,10 +338,10 @@ std::optional<Gradient> MpiCluster::compute_gradient(Rank, const ModelStatePtr& 
   auto& parts = process_->parts();
   if (parts.replay_log.replays(Call::compute)) {
     if (parts.replay_log.next_is(Call::endless_micro_batch)) {
-      parts.replay_log.outcome<bool>(Call::endless_micro_batch);
+      parts.replay_log.next_answer<bool>(Call::endless_micro_batch);
       throw MpiMicroBatches::EndlessMicroBatch();
     }
-    const auto outcome = parts.replay_log.outcome<MpiMicroBatches::Outcome>(Call::compute);
+    const auto outcome = parts.replay_log.next_answer<MpiMicroBatches::Outcome>(Call::compute);
     return parts.micro_batches.computed_before(at, samples, outcome);
   }
   parts.enter(Call::compute);
@@ -382,7 +384,7 @@ ReceivedMessage MpiCluster::receive(Rank, std::optional<Rank> from, Time until, 
   using MessageHeader = std::optional<MpiMessages::MessageHeader>;
   auto& parts = process_->parts();
   if (parts.replay_log.replays(Call::receive)) {
-    MessageHeader header = parts.replay_log.outcome<MessageHeader>(Call::receive);
+    MessageHeader header = parts.replay_log.next_answer<MessageHeader>(Call::receive);
     return header ? parts.messages.received_before(std::move(*header)) : nullptr;
   }
   parts.enter(Call::receive);

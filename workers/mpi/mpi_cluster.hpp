@@ -31,9 +31,9 @@
 namespace syncopate {
 
 // One rank's access to the checkpoints of a run. A checkpoint is valid once all ranks have written their part.
-class RankStore {
+class CheckpointStore {
  public:
-  virtual ~RankStore() = default;
+  virtual ~CheckpointStore() = default;
 
   // The number of the checkpoint that is to be written now. Rank 0 alone asks, again and again while the run goes on.
   virtual std::optional<std::int64_t> due() = 0;
@@ -74,9 +74,9 @@ class MpiCluster : public Cluster {
     MPI_Comm communicator = MPI_COMM_NULL;  // null: all ranks of the session
     // Called on a rank that fails, before all ranks end: the last chance to save data.
     std::function<void(const std::string& what)> before_abort = {};
-    // Null on all ranks: there are no checkpoints. Else this thread keeps a CheckpointLog (CheckpointLog::Here)
+    // Null on all ranks: there are no checkpoints. Else this thread keeps a CheckpointLog (CheckpointLog::Scope)
     // from before `training` is used until the run has ended.
-    RankStore* store = nullptr;
+    CheckpointStore* store = nullptr;
   };
 
   // Collective over the communicator. Throws std::invalid_argument if it has too few ranks.
@@ -209,11 +209,11 @@ class MpiRunState {
   Bytes bytes_sent() const {
     return std::accumulate(bytes_reported.begin(), bytes_reported.end(), collective_bytes + sent_bytes);
   }
-  Bytes collective_bytes{};      // of all workers, known to each
-  Bytes sent_bytes{};            // of this rank, and of collectives that only it counts
-  ByRank<Bytes> bytes_reported;  // as the others said last
-  std::int64_t collectives = 0;  // counted by this rank
-  std::int64_t meetings = 0;     // collectives of all workers that it has come to
+  Bytes collective_bytes{};             // of all workers, known to each
+  Bytes sent_bytes{};                   // of this rank, and of collectives that only it counts
+  ByRank<Bytes> bytes_reported;         // as the others said last
+  std::int64_t collectives = 0;         // counted by this rank
+  std::int64_t collectives_of_all = 0;  // collectives of all workers that it has come to
   std::int64_t kept_in_collectives = 0;
   std::int64_t kept_in_partial_sums = 0;  // worker 0
   bool has_partial_sums = false;          // as far as is known here

@@ -172,7 +172,7 @@ StartedCollective MpiCollectives::arrive(Collective&& what, bool blocks, const C
   MpiCollectiveGroup& group = group_of(what);
   MpiCollective& collective = group.open.emplace_back();
   collective.number = group.started++;
-  if (!is_group(group)) state_.meetings = group.started;
+  if (!is_group(group)) state_.collectives_of_all = group.started;
   collective.place = place;
   collective.own = arrival_at(what, contribution, place);
   collective.own.blocks = blocks;
@@ -332,8 +332,8 @@ CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place
   MpiCollective& collective = *found;
   state_.clock.enter();
   const Awaited awaited{.place = &place,
-                        .meeting = collective.number + 1,
-                        .what = is_group(group) ? WaitReport::For::frames : WaitReport::For::meeting};
+                        .collective_of_all = collective.number + 1,
+                        .what = is_group(group) ? WaitReport::For::frames : WaitReport::For::collective_of_all};
   waiting_.wait(awaited, [&] {
     if (!collective.is_complete && !is_group(group)) fail_for_lost(collective);
     return collective.is_complete;
@@ -377,14 +377,15 @@ void MpiCollectives::meet_at_the_end() {
     groups_.clear();
     MpiCollective& own_end = all_.open.emplace_back();
     own_end.number = all_.started++;
-    state_.meetings = all_.started;
+    state_.collectives_of_all = all_.started;
     stamp(own_end.own, {});
     own_end.arrivals.assign(all_.members.size(), own_end.own);
     gather(own_end);
     state_.ending = MpiRunState::Ending::of_collectives;
   }
   MpiCollective& end = all_.open.front();
-  waiting_.wait({.meeting = end.number + 1, .what = WaitReport::For::meeting}, [&] { return end.is_complete; });
+  waiting_.wait({.collective_of_all = end.number + 1, .what = WaitReport::For::collective_of_all},
+                [&] { return end.is_complete; });
   state_.clock.book_until(Activity::wait, std::min(last_arrival(end.arrivals), state_.now()), {"end of the run"});
 }
 
@@ -533,7 +534,7 @@ std::vector<MicroBatch> MpiReduction::carried() const {
 }
 
 void MpiReduction::write() {
-  const CheckpointLog::Away unnoted;  // this happens at times that no replay repeats, and nothing of it is kept
+  const CheckpointLog::Suspended unnoted;  // this happens at times that no replay repeats, and nothing of it is kept
   if (training_.time_only()) {
     Collective without_numbers{
         .kind = what_.kind, .packet = what_.packet, .policy = what_.policy, .slice = what_.slice};

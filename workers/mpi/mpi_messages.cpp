@@ -214,7 +214,7 @@ bool MpiMessages::nobody_can_send(std::optional<Rank> from) const {
 // communication.
 ReceivedMessage MpiMessages::receive(std::optional<Rank> from, Time until, const Place& place) {
   state_.clock.enter();
-  std::optional<Delivery> delivery;
+  std::optional<OpenedMessage> delivery;
   waiting_.wait(
       {.place = &place, .from = from},
       [&] {
@@ -270,7 +270,7 @@ std::shared_ptr<const FlatVector> MpiMessages::body_of(const Message& message) {
   if (message.has_model() && message.model->id == last_model_id_ && message.slice == last_slice_) return last_body_;
   const bool wide = !message.has_model() && message.gradient.wide();
   const ValueLayout layout = layout_of(wide);
-  const CheckpointLog::Away unnoted;  // nothing of it is kept
+  const CheckpointLog::Suspended unnoted;  // nothing of it is kept
   FlatVector whole(layout.size());
   if (message.has_model())
     training_.write_averaged(message.model, travels, whole.data());
@@ -308,7 +308,7 @@ std::vector<std::byte> MpiMessages::contents_of(Rank to, const Message& message)
   return contents;
 }
 
-MpiMessages::Delivery MpiMessages::open(MessageHeader&& header, FlatVector&& values) const {
+MpiMessages::OpenedMessage MpiMessages::open(MessageHeader&& header, FlatVector&& values) const {
   const auto head = read_bytes<Head>(header.contents);
   const auto after_head = std::span<const std::byte>(header.contents).subspan(sizeof(Head));
   const auto carried_bytes = static_cast<std::size_t>(head.carried) * sizeof(MicroBatch);

@@ -98,7 +98,7 @@ class MpiTransport {
  private:
   static constexpr std::size_t kinds = 4;
   struct Header {
-    std::int32_t kind = 0;  // a Kind, or kinds + a News
+    std::int32_t kind = 0;  // a Kind, or kinds + an Announcement
     std::int32_t from = 0;
     std::int64_t floats = 0;  // of the body that follows; 0: none
   };
@@ -201,7 +201,7 @@ class MpiMessages {
   Bytes bytes_to_and_fro() const;
 
  private:
-  struct Delivery {
+  struct OpenedMessage {
     Message message;
     Time sent;
     Time last_taken;  // when the sender had last taken a message from here
@@ -215,7 +215,7 @@ class MpiMessages {
   ValueLayout layout_of(bool wide) const;
   std::shared_ptr<const FlatVector> body_of(const Message& message);
   // The message of a frame with these values. A replayed one (MpiReplayLog) has none.
-  Delivery open(MessageHeader&& header, FlatVector&& values) const;
+  OpenedMessage open(MessageHeader&& header, FlatVector&& values) const;
 
   MpiRunState& state_;
   MpiWaiting& waiting_;

@@ -44,7 +44,7 @@ StartedCollective MpiPartialSums::begin(Collective&& what, const Contribution& c
   if (gradient.micro_batches() > 0 && !(own_->knows_it_is_late && what.late == LateGradient::drop)) {
     values = training.time_only() ? zeros_of(training.parameter_bytes())
                                   : FlatVector(training.gradient_size(gradient.wide()));
-    const CheckpointLog::Away unnoted;  // nothing of it is kept
+    const CheckpointLog::Suspended unnoted;  // nothing of it is kept
     training.write_values(gradient, values.data());
   }
   arrive({.worker = state_.self,

@@ -23,9 +23,10 @@ bool will_take_place(const WaitReport& wait, const std::vector<WaitReport>& repo
   switch (wait.what) {
     case WaitReport::For::frames:
       return false;
-    case WaitReport::For::meeting:
+    case WaitReport::For::collective_of_all:
       return std::ranges::all_of(reports, [&](const WaitReport& other) {
-        return other.meetings == WaitReport::needed_at_no_meeting || other.meetings >= wait.meeting;
+        return other.collectives_of_all == WaitReport::needed_at_no_collective ||
+               other.collectives_of_all >= wait.collective_of_all;
       });
     case WaitReport::For::the_end:
       return std::ranges::all_of(reports,
@@ -84,13 +85,13 @@ void MpiWaitRounds::finish(MPI_Comm everyone, bool cores_suffice) {
 void MpiWaiting::look_for_deadlock(const Awaited& awaited) {
   MpiTransport& transport = state_.transport;
   if (!rounds_.is_due(waiting_since_ns_) || !transport.has_nothing_half_way()) return;
-  const bool is_over =
-      rounds_.join({.wait = waits_,
-                    .frames_sent = transport.frames_sent(),
-                    .frames_received = transport.frames_received(),
-                    .meetings = state_.is_worker() ? state_.meetings : WaitReport::needed_at_no_meeting,
-                    .meeting = awaited.meeting,
-                    .what = awaited.what});
+  const bool is_over = rounds_.join(
+      {.wait = waits_,
+       .frames_sent = transport.frames_sent(),
+       .frames_received = transport.frames_received(),
+       .collectives_of_all = state_.is_worker() ? state_.collectives_of_all : WaitReport::needed_at_no_collective,
+       .collective_of_all = awaited.collective_of_all,
+       .what = awaited.what});
   if (!is_over) return;
   const std::string from = awaited.from ? state_.name_of(*awaited.from) : "";
   const auto states = rounds_.gather(awaited.state ? awaited.state : what_it_waits_for(awaited.place, from));

@@ -17,17 +17,17 @@ namespace syncopate {
 // A rank's report of its wait.
 struct WaitReport {
   enum class For : std::int32_t {
-    frames,   // or the announcements of others, which are frames too
-    meeting,  // of all workers
-    the_end,  // of the run, where all ranks meet
+    frames,             // or the announcements of others, which are frames too
+    collective_of_all,  // of all workers
+    the_end,            // of the run, where all ranks meet
   };
-  static constexpr std::int64_t needed_at_no_meeting = -1;
+  static constexpr std::int64_t needed_at_no_collective = -1;
 
   std::int64_t wait = 0;  // its number among this rank's waits
   std::int64_t frames_sent = 0;
   std::int64_t frames_received = 0;
-  std::int64_t meetings = needed_at_no_meeting;  // a worker: how many it has come to
-  std::int64_t meeting = 0;                      // the one it waits at, counted from 1
+  std::int64_t collectives_of_all = needed_at_no_collective;  // a worker: how many it has come to
+  std::int64_t collective_of_all = 0;                         // the one it waits at, counted from 1
   For what = For::frames;
 
   bool operator==(const WaitReport&) const = default;
@@ -81,10 +81,10 @@ class MpiWaitRounds {
 
 // A rank's wait for others.
 struct Awaited {
-  const Place* place = nullptr;  // in the algorithm; null where its program has ended
-  std::optional<Rank> from{};    // a message of this rank alone
-  const char* state = nullptr;   // to say instead
-  std::int64_t meeting = 0;      // of all workers, counted from 1
+  const Place* place = nullptr;        // in the algorithm; null where its program has ended
+  std::optional<Rank> from{};          // a message of this rank alone
+  const char* state = nullptr;         // to say instead
+  std::int64_t collective_of_all = 0;  // of all workers, counted from 1
   WaitReport::For what = WaitReport::For::frames;
 };
 

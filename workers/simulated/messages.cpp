@@ -195,7 +195,7 @@ void Traffic::advance(Rank to, Delivery* delivery, Time at) {
     state_.schedule(transit.progress.head, Event::Kind::enter_link, to, delivery);
     return;
   }
-  Own& sender = own_[static_cast<std::size_t>(delivery->from.value)];
+  ParticipantLinks& sender = own_[static_cast<std::size_t>(delivery->from.value)];
   sender.last_arrival = std::max(sender.last_arrival, transit.progress.tail);
   state_.schedule(transit.progress.tail, Event::Kind::deliver, to, delivery);
   if (--sender.on_way == 0 && state_[delivery->from].ended) schedule_leave(delivery->from);

@@ -45,7 +45,7 @@ class Traffic {
   // When the participant's last message so far has arrived; `never` while that is not known.
   Time last_arrival(Rank of) const {
     if (own_.empty()) return state_[of].last_arrival;
-    const Own& own = own_[static_cast<std::size_t>(of.value)];
+    const ParticipantLinks& own = own_[static_cast<std::size_t>(of.value)];
     return own.on_way > 0 ? never : own.last_arrival;
   }
 
@@ -58,7 +58,7 @@ class Traffic {
 
  private:
   // A participant's own links, and its messages. Half a cache line: fetching it is the cost of an event on a link.
-  struct Own {
+  struct ParticipantLinks {
     Time free[2] = {};        // when the way out and the way in are free
     Time last_arrival{};      // of its messages
     std::int32_t on_way = 0;  // messages whose arrival is not known yet
@@ -96,13 +96,13 @@ class Traffic {
   const int regions_;
   const bool has_links_;
   const bool varies_;
-  const bool is_plain_;             // the cost of a message depends on nothing but its ends and size
-  const bool has_one_source_;       // a worker gets messages from one server alone
-  std::vector<Own> own_;            // by rank, once something is sent over links
-  std::vector<Time> uplinks_;       // when they are free, by group, the way up and the way down
-  Time latest_{};                   // when all links of workers and groups are free
-  Time all_until_{};                // the end of what they carry all together
-  std::vector<std::int64_t> sent_;  // messages by rank; empty where costs do not vary
+  const bool is_plain_;                // the cost of a message depends on nothing but its ends and size
+  const bool has_one_source_;          // a worker gets messages from one server alone
+  std::vector<ParticipantLinks> own_;  // by rank, once something is sent over links
+  std::vector<Time> uplinks_;          // when they are free, by group, the way up and the way down
+  Time latest_{};                      // when all links of workers and groups are free
+  Time all_until_{};                   // the end of what they carry all together
+  std::vector<std::int64_t> sent_;     // messages by rank; empty where costs do not vary
   std::map<CollectiveGroup*, Crossing> crossings_;
   std::map<std::tuple<Rank, Rank, std::size_t>, Time> sent_until_;  // the latest by connection (from, to, hop)
   std::int64_t collectives_begun_ = 0;                              // of all workers

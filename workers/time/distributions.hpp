@@ -30,8 +30,7 @@ std::shared_ptr<const DelayProcess> shifted_exponential_delay(double shift_s, do
 std::shared_ptr<const DelayProcess> gamma_delay(double shape, double scale_s);
 
 // Weibull: P(X > x) = exp(-(x / scale)^shape). shape > 0. Below about 0.2 the quantile is too steep for polynomials,
-//          and
-// a draw takes longer.
+// and a draw takes longer.
 std::shared_ptr<const DelayProcess> weibull_delay(double shape, double scale_s);
 
 // Pareto: P(X > x) = (minimum / x)^shape, the heaviest tail of all. shape > 0; the mean is infinite up to shape 1, the

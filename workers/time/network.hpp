@@ -20,9 +20,8 @@
 //               all-to-all  ceil(log2 N) L + (bits set in 1 ... N - 1) / N x P / B    (parts are passed on)
 //               broadcast   ceil(log2 N) (L + P / B)
 //               Thakur, Rabenseifner & Gropp 2005, "Optimization of collective communication operations in MPICH".
-//   two-level   S groups of g consecutive ranks. Traffic between groups passes each one's uplink, one way up and one
-//   way
-//               down. l, b are those of a worker's own link, L, B those of an uplink; r = ceil(log2 g):
+//   two-level   S groups of g consecutive ranks. Traffic between groups passes each one's uplink, one way up and
+//               one way down. l, b are those of a worker's own link, L, B those of an uplink; r = ceil(log2 g):
 //               all-reduce  2 r (l + P / b) + all-reduce of P by the leaders, one of each group
 //               all-gather  r l + (g - 1) / N x P / b + all-gather of S g / N x P by the leaders + r (l + P / b)
 //               broadcast   r (l + P / b) + broadcast of P by the leaders

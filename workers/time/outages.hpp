@@ -5,9 +5,8 @@
 // An outage that begins while a worker computes stops its micro-batch. The time is booked as down.
 //   State kept: the micro-batch goes on afterwards.
 //   State lost: the part of the micro-batch that was computed is lost (discarded). The worker computes it again from
-//   the
-//     newest model (see Worker). Finished micro-batches of the current step still count, unless the step is computed at
-//     a server's newer model.
+//     the newest model (see Worker). Finished micro-batches of the current step still count, unless the step is
+//     computed at a server's newer model.
 // An outage that begins while a worker waits or communicates takes effect when the worker next computes: it is down
 // until the outage's end, and the time before stays wait. If the outage has ended by then, it has no effect: results
 // that the worker has sent are not lost, and what it receives is up to date. A deadline that has passed when an outage

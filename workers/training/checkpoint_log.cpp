@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "workers/base/process.hpp"
@@ -74,6 +75,18 @@ void take_value(ByteSource& in, GradientSum& sum) {
 }
 
 }  // namespace
+
+void StoredBytes::read(void* data, std::size_t size) {
+  if (bytes.size() - next < size) throw ReplayMismatch("its log is cut off");
+  std::copy_n(bytes.data() + next, size, static_cast<char*>(data));
+  next += size;
+}
+
+std::vector<std::int64_t> StoredBytes::words() const {
+  std::vector<std::int64_t> words((bytes.size() + sizeof(std::int64_t) - 1) / sizeof(std::int64_t));
+  bytes.copy(reinterpret_cast<char*>(words.data()), bytes.size());
+  return words;
+}
 
 void CheckpointLog::before_step() {
   const bool replayed = replays();

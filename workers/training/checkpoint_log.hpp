@@ -53,6 +53,24 @@ struct ReplayMismatch : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Bytes in memory: written at the end, read from `next` on.
+class StoredBytes : public ByteSink, public ByteSource {
+ public:
+  StoredBytes() = default;
+  explicit StoredBytes(const std::vector<std::int64_t>& words)
+      : bytes(reinterpret_cast<const char*>(words.data()), sizeof(std::int64_t) * words.size()) {}
+
+  void write(const void* data, std::size_t size) override { bytes.append(static_cast<const char*>(data), size); }
+  void read(void* data, std::size_t size) override;
+  ByteSink& sink() { return *this; }
+  ByteSource& source() { return *this; }
+  std::vector<std::int64_t> words() const;  // with zeros at the end
+  bool is_through() const { return next == bytes.size(); }
+
+  std::string bytes;
+  std::size_t next = 0;
+};
+
 class CheckpointLog {
  public:
   CheckpointLog() = default;
@@ -60,22 +78,22 @@ class CheckpointLog {
   CheckpointLog& operator=(const CheckpointLog&) = delete;
 
   // As long as it lives, this thread's arithmetic is logged there: many places that submit it know nothing of runs.
-  class Here {
+  class Scope {
    public:
-    explicit Here(CheckpointLog& log) { here_ = &log; }
-    ~Here() { here_ = nullptr; }
-    Here(const Here&) = delete;
-    Here& operator=(const Here&) = delete;
+    explicit Scope(CheckpointLog& log) { here_ = &log; }
+    ~Scope() { here_ = nullptr; }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
   };
   static CheckpointLog* here() { return here_; }  // null: none
 
   // As long as it lives, nothing is logged: for values that nobody keeps, at moments of this machine's time.
-  class Away {
+  class Suspended {
    public:
-    Away() : log_(std::exchange(here_, nullptr)) {}
-    ~Away() { here_ = log_; }
-    Away(const Away&) = delete;
-    Away& operator=(const Away&) = delete;
+    Suspended() : log_(std::exchange(here_, nullptr)) {}
+    ~Suspended() { here_ = log_; }
+    Suspended(const Suspended&) = delete;
+    Suspended& operator=(const Suspended&) = delete;
 
    private:
     CheckpointLog* log_;

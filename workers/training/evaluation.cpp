@@ -46,7 +46,7 @@ double dominant_eigenvalue(std::size_t size, const HessianProduct& product, doub
 }
 
 // Samples [begin, end) of a split, evaluated by one task.
-struct Part {
+struct EvaluatedPart {
   Split split;
   std::int64_t begin;
   std::int64_t end;
@@ -55,7 +55,7 @@ struct Part {
 
 const float* data_of(const CellPtr& cell) { return cell ? cell->value.data() : nullptr; }
 
-void evaluate_part(const Objective& objective, std::span<const ModelStatePtr> members, Part& part) {
+void evaluate_part(const Objective& objective, std::span<const ModelStatePtr> members, EvaluatedPart& part) {
   std::vector<const float*> parameters;
   std::vector<const float*> buffers;
   for (const auto& state : members) {
@@ -66,9 +66,9 @@ void evaluate_part(const Objective& objective, std::span<const ModelStatePtr> me
                                   : objective.evaluate_ensemble(parameters, buffers, part.split, part.begin, part.end);
 }
 
-EvaluationSums sums_of(std::span<const Part> parts, Split split) {
+EvaluationSums sums_of(std::span<const EvaluatedPart> parts, Split split) {
   EvaluationSums total;
-  for (const Part& part : parts) {
+  for (const EvaluatedPart& part : parts) {
     if (part.split != split) continue;
     total.loss += part.sums.loss;
     total.correct += part.sums.correct;
@@ -78,7 +78,7 @@ EvaluationSums sums_of(std::span<const Part> parts, Split split) {
 }
 
 // Each part that was evaluated here as four numbers: index, loss, correct, samples.
-std::vector<double> numbers_of(std::span<const Part> parts, const std::vector<bool>& are_here) {
+std::vector<double> numbers_of(std::span<const EvaluatedPart> parts, const std::vector<bool>& are_here) {
   std::vector<double> numbers;
   for (std::size_t i = 0; i < parts.size(); ++i)
     if (are_here[i])
@@ -88,7 +88,7 @@ std::vector<double> numbers_of(std::span<const Part> parts, const std::vector<bo
   return numbers;
 }
 
-void add_numbers(std::span<Part> parts, std::span<const double> numbers) {
+void add_numbers(std::span<EvaluatedPart> parts, std::span<const double> numbers) {
   for (; !numbers.empty(); numbers = numbers.subspan(4))
     parts[static_cast<std::size_t>(numbers[0])].sums = {.loss = numbers[1],
                                                         .correct = static_cast<std::int64_t>(numbers[2]),
@@ -97,7 +97,7 @@ void add_numbers(std::span<Part> parts, std::span<const double> numbers) {
 
 double mean_loss(const EvaluationSums& sums) { return sums.loss / static_cast<double>(sums.samples); }
 
-Evaluation evaluation_of(std::span<const Part> parts, bool has_accuracy) {
+Evaluation evaluation_of(std::span<const EvaluatedPart> parts, bool has_accuracy) {
   const auto accuracy = [&](const EvaluationSums& sums) {
     return has_accuracy ? static_cast<double>(sums.correct) / static_cast<double>(sums.samples)
                         : std::numeric_limits<double>::quiet_NaN();
@@ -227,7 +227,7 @@ std::shared_ptr<Task> Training::evaluate(std::vector<ModelStatePtr> states,
                                          std::function<void(const Evaluation&)> done) {
   assert(objective_ && !states.empty());
   constexpr std::int64_t part_samples = 2000;
-  const auto parts = std::make_shared<std::vector<Part>>();
+  const auto parts = std::make_shared<std::vector<EvaluatedPart>>();
   const auto add_parts = [&](Split split, std::int64_t samples) {
     for (std::int64_t begin = 0; begin < samples; begin += part_samples)
       parts->push_back({.split = split, .begin = begin, .end = std::min(samples, begin + part_samples)});

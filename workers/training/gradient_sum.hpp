@@ -32,8 +32,7 @@ namespace syncopate {
 //   others' models) is computed at its process. What servers ask for, and results of collectives, are computed wherever
 //   the inputs are, without communication, or where they are needed.
 // - Micro-batches of one process's workers are evaluated there. Those of several, at a model that is everywhere, are
-// cut
-//   into the same chunks as for one process and divided evenly. A sum with parts at several processes is exchanged
+//   cut into the same chunks as for one process and divided evenly. A sum with parts at several processes is exchanged
 //   once: each gives the sum of its parts, and all add these up in the order of the processes. So are averages of
 //   models.
 // - A value that is needed where it is not is sent there, and kept by both.

@@ -5,10 +5,9 @@
 // Shapes:  parameters, average: (P,) flat float32; BatchNorm statistics are averaged the same way.
 // Cost:    one vector of P floats, one combination per publication; no time on either clock.
 // Differs: it takes published models: where workers step on their own, their average, not each step. Chen et al.'s
-// average
-//          is late by one update. Where a publication ends a round of many updates, that would be a whole round, and
-//          the last model, perhaps the only merge, would never count: there it takes the model after the update. It
-//          begins at the initial model. An ensemble has none.
+//          average is late by one update. Where a publication ends a round of many updates, that would be a whole
+//          round, and the last model, perhaps the only merge, would never count: there it takes the model after the
+//          update. It begins at the initial model. An ensemble has none.
 // Checks:  golden sequence with num_updates; a decay of 0 is the model itself, one publication late "before-update".
 #pragma once
 

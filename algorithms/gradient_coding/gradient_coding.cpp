@@ -1,4 +1,4 @@
-#include "algorithms/gradient_coding/coded_sgd.hpp"
+#include "algorithms/gradient_coding/gradient_coding.hpp"
 
 #include <fmt/format.h>
 

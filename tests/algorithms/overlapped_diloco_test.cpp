@@ -1,5 +1,5 @@
 // Outer steps along averages that are one round late: delayed, eager, CO2.
-#include "algorithms/local_sgd/overlapped_outer.hpp"
+#include "algorithms/local_sgd/overlapped_diloco.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

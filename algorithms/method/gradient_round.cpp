@@ -1,4 +1,4 @@
-#include "algorithms/quorum/server_round.hpp"
+#include "algorithms/method/gradient_round.hpp"
 
 #include <functional>
 #include <queue>
@@ -32,7 +32,7 @@ namespace {
 // From update to update, where the K workers of each begin again and the others go on. Each takes its drawn steps one
 // after the other, and then the first again, over as many updates as all these gradients make. Their parts, which are
 // nearly independent, say how sure the mean is. None where they are too few for that.
-std::optional<SampledMean> follow_updates(const SampledTimes& times, int gradients, double around_s) {
+std::optional<SampledMean> follow_updates(const SampledTimes& times, int gradients, double round_trip_s) {
   constexpr std::size_t parts = 8;
   std::vector<std::size_t> givers(static_cast<std::size_t>(gradients));
   const std::size_t steps = times.drawn_steps(), updates_in_part = times.step_times.size() / givers.size() / parts;
@@ -41,7 +41,7 @@ std::optional<SampledMean> follow_updates(const SampledTimes& times, int gradien
   std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> under_way;
   std::vector<std::size_t> taken(static_cast<std::size_t>(times.workers));
   const auto begin = [&](std::size_t worker, double at_s) {
-    under_way.emplace(at_s + around_s + times.step_times[worker * steps + taken[worker]++ % steps], worker);
+    under_way.emplace(at_s + round_trip_s + times.step_times[worker * steps + taken[worker]++ % steps], worker);
   };
   for (std::size_t worker = 0; worker < taken.size(); ++worker) begin(worker, 0);
   double now_s = 0;
@@ -94,11 +94,11 @@ Forecast predict_arrivals(int gradients, const PredictionInput& input, double li
 
 Forecast predict_arrivals_with_late_work(int gradients, const PredictionInput& input) {
   if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
-  const double around_s = input.message_s() + input.gradient_message_s();
-  const auto update = follow_updates(input.times, gradients, around_s);
+  const double round_trip_s = input.message_s() + input.gradient_message_s();
+  const auto update = follow_updates(input.times, gradients, round_trip_s);
   if (!update) return Forecast::none("too few steps were drawn to follow updates by");
   Forecast forecast = of_updates("sampled K-th arrival, late work goes on", gradients, *update, input);
-  forecast.predictions.front().communication_s = around_s;
+  forecast.predictions.front().communication_s = round_trip_s;
   forecast.predictions.front().drop_rate = 0;
   return forecast;
 }

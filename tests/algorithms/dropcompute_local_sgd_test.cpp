@@ -1,4 +1,4 @@
-#include "algorithms/local_sgd/drop_local_sgd.hpp"
+#include "algorithms/local_sgd/dropcompute_local_sgd.hpp"
 
 #include <gtest/gtest.h>
 
