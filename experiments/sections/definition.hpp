@@ -112,9 +112,9 @@ std::vector<TakenElements> taken_body(const ObjectivePlan& of_phase, const Objec
 // For the lists of keys.
 void describe_common_phase(Settings& root);
 
-// [training] of a method with its overrides, [methods.training]. Its own keys replace the file's one by one, also within tables; but a table that names
-// another optimizer, schedule or form of randaugment replaces the whole table, and a length in epochs (steps, a share)
-// replaces one in other units. Keeps places of keys.
+// [training] of a method with its overrides, [methods.training]. Its own keys replace the file's one by one, also in
+// tables; but a table that names another optimizer, schedule or form of randaugment replaces the whole table, and a
+// length in epochs (steps, a share) replaces one in other units. Keeps places of keys.
 TomlNode with_own_training(TomlNode training, const TomlNode& own);
 
 // The inverse: overrides that make the file's [training] the method's, both resolved.

@@ -10,6 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -89,6 +90,7 @@ TEST(Pages, WhatTheyNameIsThere) {
                                  "CONTRIBUTING.md",
                                  "CHANGELOG.md",
                                  "experiments/reference.md",
+                                 "workers/data/README.md",
                                  "workers/models/README.md",
                                  "workers/models/TORCHSCRIPT.md"};
   for (const std::string& folder : folders) pages.emplace_back(fs::path(folder) / "README.md");
@@ -105,6 +107,28 @@ TEST(Pages, WhatTheyNameIsThere) {
     }
   }
   EXPECT_GT(seen, 80u);
+}
+
+// Types of the program and of tests in backquotes, such as `GradientRound` or `Deadline::until_message()`.
+TEST(Pages, TypesThatTheyNameAreThere) {
+  std::set<std::string> words;
+  for (const std::string& folder : folders)
+    for (const auto& entry : fs::recursive_directory_iterator(source / folder)) {
+      if (entry.path().extension() != ".hpp" && entry.path().extension() != ".cpp") continue;
+      const std::string text = text_of(entry.path());
+      const std::regex word(R"(\b[A-Z][a-z0-9]+[A-Z]\w*)");
+      for (std::sregex_iterator match(text.begin(), text.end(), word), end; match != end; ++match)
+        words.insert(match->str());
+    }
+  const std::vector<fs::path> pages = {"CONTRIBUTING.md", "algorithms/README.md", "workers/README.md",
+                                       "workers/data/README.md", "workers/models/README.md"};
+  std::size_t seen = 0;
+  for (const fs::path& page : pages)
+    for (const std::string& name : all_matches(text_of(source / page), R"(`([A-Z][a-z0-9]+[A-Z]\w*)[^`]*`)")) {
+      EXPECT_TRUE(words.contains(name)) << page << ": " << name;
+      ++seen;
+    }
+  EXPECT_GT(seen, 8u);
 }
 
 // How many claims are reproduced, of how many: by claims.json of the experiments whose names go on with one of these,
