@@ -59,7 +59,7 @@ inline std::vector<std::string> with_moments_and_statistics(const std::string& k
           "training.dataset='fashion-mnist'",
           "datasets.fashion-mnist.directory='$/images'",
           "training.optimizer={name='adamw'}",
-          "training.learning_rate.peak=0.01",
+          "training.learning_rate.peak=0.0005",
           "budget.steps=8",
           method(keys)};
 }

@@ -52,8 +52,9 @@ class DividedWork {
   int process_of(Rank worker) const;
   // Where the values that this participant asks for belong: a worker's process; for a server, everywhere.
   ProcessSet place_of(Rank rank) const {
-    return rank.value < workers_ ? normalised(ProcessSet::only(process_of(rank))) : ProcessSet::everywhere();
+    return rank.value < workers_ ? place_of_samples(rank) : ProcessSet::everywhere();
   }
+  ProcessSet place_of_samples(Rank worker) const { return normalised(ProcessSet::only(process_of(worker))); }
 
   // For whom work is submitted now.
   ProcessSet asker() const { return asker_; }

@@ -641,7 +641,7 @@ bool Training::is_evaluated_at(const GradientSum& sum, ProcessSet places) const 
   if (!divided_ || sum.chunks.empty()) return true;
   const auto& micro_batches = sum.chunks.front().micro_batches;
   return std::ranges::all_of(micro_batches, [&](const MicroBatch& micro_batch) {
-    return divided_->normalised(ProcessSet::only(divided_->process_of(micro_batch.worker))) == places;
+    return divided_->place_of_samples(micro_batch.worker) == places;
   });
 }
 
@@ -1010,7 +1010,7 @@ bool Training::is_elsewhere(const Held& held) {
     return chunk.at && chunk.at->parameters->at.covers(held.places) &&
            (!chunk.at->buffers || chunk.at->buffers->at.covers(held.places)) &&
            std::ranges::all_of(chunk.micro_batches, [&](const MicroBatch& micro_batch) {
-             return ProcessSet::only(divided_->process_of(micro_batch.worker)) == held.places;
+             return divided_->place_of_samples(micro_batch.worker) == held.places;
            });
   };
   const bool is_own = !held.sum->submitted && std::ranges::all_of(held.sum->chunks, is_of_one);
