@@ -148,6 +148,8 @@ Step settles_after(const Run& run) {
 bool ends_by_steps(const Budget& budget) { return budget.steps && !budget.seconds && !budget.samples && !budget.bytes; }
 
 FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes>& times) {
+  const Traits traits = run.algorithm->traits();
+  if (!traits.has_formulas) return {};
   // A missing worker changes the maximum, which no formula models.
   if (!run.cluster.data_of.empty()) return {.why_none = "workers that run out of data change who is waited for"};
   if (run.cluster.outages) return {.why_none = "outages change who is waited for"};
@@ -175,12 +177,9 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
                               .packet = exchanges.packet};
   FormulaTimes result;
   Forecast forecast = run.algorithm->forecast(input);
-  const Traits traits = run.algorithm->traits();
-  if (traits.follows_values) return {.why_none = std::move(forecast.why_none)};
   if (run.cluster.network->overlap() && !forecast.minds_overlap && !forecast.predictions.empty())
     return {.why_none = "what is left of an exchange depends on when each worker has each bucket"};
-  const bool may_queue = traits.sends_messages() && run.cluster.network->has_shared_links();
-  if (may_queue && !forecast.minds_shared_links && !forecast.predictions.empty())
+  if (traits.sends_messages() && run.cluster.network->has_shared_links() && !forecast.predictions.empty())
     return {.why_none = "messages wait on shared links"};
   for (Prediction& prediction : forecast.predictions) {
     const auto total_time_s = time_of_budget(input, prediction);

@@ -79,13 +79,6 @@ std::optional<double> sign_flip_p(std::span<const double> values, double mean) {
   return sign_flip_p_of(differences);
 }
 
-std::optional<double> equivalence_p(std::span<const double> differences, double margin) {
-  if (differences.size() < 2) return {};
-  const Statistics found = statistics(differences);
-  const double error = standard_error_of(found);
-  return std::max(upper_tail(found.n, found.mean + margin, error), upper_tail(found.n, margin - found.mean, error));
-}
-
 std::optional<double> common_horizon_s(std::span<const TimeToReach> runs) {
   std::optional<double> censored_s, reached_s;
   for (const TimeToReach& run : runs) {

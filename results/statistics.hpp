@@ -44,10 +44,6 @@ PairedDifference paired_difference(std::span<const double> differences);
 // The sign-flip test's p that `values` have this mean; none if the test does not apply.
 std::optional<double> sign_flip_p(std::span<const double> values, double mean);
 
-// The larger p of two one-sided t tests that the mean is within (-margin, margin), margin > 0 (Schuirmann 1987). Below
-// 5 % exactly if the 90 % interval lies within. None below two differences.
-std::optional<double> equivalence_p(std::span<const double> differences, double margin);
-
 // Confidence interval of the mean by Student's t; none below two values.
 std::optional<Interval> interval_of_mean(std::span<const double> values, double confidence = 0.95);
 

@@ -344,7 +344,7 @@ Json json_of(const FormulaTime& formula) {
   return {{"formula", prediction.formula},
           {"sampled", prediction.is_sampled},
           {"step_time_s", prediction.step_time_s},
-          {"communication_s", prediction.communication_s},
+          {"communication_s", or_null(prediction.communication_s)},
           {"kept", prediction.kept},
           {"drop_rate", or_null(prediction.drop_rate)},
           {"sync_step_time_s", prediction.sync_step_time_s},
@@ -355,8 +355,7 @@ Json json_of(const FormulaTime& formula) {
 Json json_with_errors(const FormulaTime& formula) {
   const Prediction& prediction = formula.prediction;
   Json json = json_of(formula);
-  json["communication_share"] = prediction.communication_share();
-  json["mean_staleness"] = or_null(prediction.mean_staleness);
+  json["communication_share"] = or_null(prediction.communication_share());
   json["step_time_standard_error_s"] = json_of_error(prediction.step_error_s);
   json["effective_speedup_standard_error"] = json_of_error(prediction.effective_speedup_error());
   return json;
@@ -368,7 +367,7 @@ FormulaTime formula_of(const Json& json) {
   json.at("formula").get_to(prediction.formula);
   prediction.is_sampled = json.value("sampled", false);  // older files do not say it
   json.at("step_time_s").get_to(prediction.step_time_s);
-  json.at("communication_s").get_to(prediction.communication_s);
+  prediction.communication_s = optional_at<double>(json, "communication_s");
   json.at("kept").get_to(prediction.kept);
   prediction.drop_rate = optional_at<double>(json, "drop_rate");
   json.at("sync_step_time_s").get_to(prediction.sync_step_time_s);

@@ -9,7 +9,11 @@
 namespace syncopate {
 
 Participant::Participant(const RunContext& context, Rank rank)
-    : context_(context), rank_(rank), size_(context.cluster.workers()), model_(context.initial_model) {
+    : context_(context),
+      rank_(rank),
+      size_(context.cluster.workers()),
+      step_(context.first_step),
+      model_(context.initial_model) {
   if (context.average && is_heard()) average_ = std::make_unique<MovingAverage>(*context.average, model());
   if (!context.message_compressors.empty() && rank.value < size_)
     compressed_messages_ = std::make_unique<CompressedMessages>(context.message_compressors, context.training, rank);

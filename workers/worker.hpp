@@ -74,6 +74,7 @@ struct RunContext {
   Training& training;
   const LearningRate& learning_rate;
   Budget budget{};
+  Step first_step{};                               // done before the run begins, by all; of runs of time alone
   int micro_batches = 1;                           // M: micro-batches per optimizer step and worker
   std::int64_t samples_per_micro_batch = 1;        // for the samples budget and the reports
   RunObserver* observer = nullptr;                 // may be null

@@ -76,18 +76,6 @@ class AsyncLocalSgd : public Algorithm {
             .rejects_gradients = options_.maximum_staleness.has_value()};
   }
 
-  // While a difference is under way, each of the others' N - 1 comes once on average, whatever their times: a slower
-  // worker misses more and comes more rarely.
-  Forecast forecast(const PredictionInput& input) const override {
-    if (options_.maximum_staleness) return Forecast::none("which differences are too stale depends on the pace of all");
-    if (options_.grace > Duration{}) return Forecast::none("who shares a grace window depends on when all come");
-    Forecast forecast =
-        predict_rounds(rounds(), {input.gradient_message_s() + input.message_s(), input.on_server_link_s()}, input);
-    for (Prediction& prediction : forecast.predictions)
-      prediction.mean_staleness = (input.workers - 1.0) / options_.update->differences();
-    return forecast;
-  }
-
   // The clock decides who sends the differences, but not how many: each has H steps. The last one is not answered.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     if (options_.dylu || options_.maximum_staleness || options_.grace > Duration{}) return std::nullopt;

@@ -61,11 +61,6 @@ class AsyncSgd : public Algorithm {
     return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true, .rejects_gradients = drops()};
   }
 
-  Forecast forecast(const PredictionInput& input) const override {
-    return drops() ? Forecast::none("which gradients are too old depends on the pace of all")
-                   : predict_own_pace(1, input);
-  }
-
  private:
   bool drops() const { return options_.maximum_staleness || options_.maximum_age < longest_duration; }
 

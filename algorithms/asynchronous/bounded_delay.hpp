@@ -62,9 +62,6 @@ class BoundedDelay : public Algorithm {
   }
 
   Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
-  Forecast forecast(const PredictionInput&) const override {
-    return Forecast::none("workers wait for the oldest task, whose age depends on all");
-  }
 
  private:
   // Gradients of the tasks that are not finished.

@@ -37,15 +37,6 @@ Message difference_after_local_steps(Worker& worker, Step steps) {
   return Message::of_difference(worker.step(), difference, work);
 }
 
-// Mean step times of the workers, where all were drawn.
-std::vector<double> mean_steps(const PredictionInput& input) {
-  std::vector<double> means(static_cast<std::size_t>(input.workers), input.micro_batches * input.times.law.mean);
-  if (input.times.alike()) return means;
-  std::ranges::transform(input.times.laws, means.begin(),
-                         [&](const auto& of_one) { return input.micro_batches * of_one.law.mean; });
-  return means;
-}
-
 // The sum of the terms that are not null, with the statistics of the first; null in runs without a model.
 ModelStatePtr sum_of(Server& server, std::initializer_list<WeightedState> terms) {
   std::vector<WeightedState> present;
@@ -217,38 +208,6 @@ void run_rounds(Worker& worker, const DeltaExchange& rounds) {
     if (!numbers.empty()) difference.numbers = {to_seconds(worker.now() - begun)};
     worker.send(worker.server(), std::move(difference));
   }
-}
-
-Forecast predict_rounds(const DeltaExchange& rounds, const RoundCosts& costs, const PredictionInput& input) {
-  const auto most = static_cast<double>(rounds.local_steps.value());
-  Forecast forecast = predict_own_pace({costs.round_trip_s / most, costs.on_link_s / most}, input);
-  if (forecast.predictions.empty()) return forecast;
-  const auto steps_of = [&](double step_s, double fastest_s) {
-    if (!rounds.dylu) return most;
-    return static_cast<double>(rounds.dylu->at(fastest_s / step_s, rounds.local_steps).value());
-  };
-  const std::vector<double> step_times = mean_steps(input);
-  const auto in_region = step_times.size() / static_cast<std::size_t>(costs.regions);
-  double steps_per_s = 0, computing = 0;  // of all workers; how many of them compute
-  for (std::size_t first = 0; first < step_times.size(); first += in_region) {
-    const auto region = std::span(step_times).subspan(first, in_region);
-    const double fastest_s = std::ranges::min(region);
-    double steps_in_region = 0, cycles_in_region = 0, computing_in_region = 0;
-    for (const double step_s : region) {
-      const double steps = steps_of(step_s, fastest_s), cycle_s = steps * step_s + costs.round_trip_s;
-      steps_in_region += steps / cycle_s;
-      cycles_in_region += 1 / cycle_s;
-      computing_in_region += steps * step_s / cycle_s;
-    }
-    const double through_link = std::min(1.0, 1 / (costs.on_link_s * cycles_in_region));
-    steps_per_s += through_link * steps_in_region;
-    computing += through_link * computing_in_region;
-  }
-  for (Prediction& prediction : forecast.predictions) {
-    prediction.step_time_s = input.workers / steps_per_s;
-    prediction.communication_s = (input.workers - computing) / steps_per_s;
-  }
-  return forecast;
 }
 
 DeltaExchange read_delta_exchange(Settings& settings, const AlgorithmContext& context) {

@@ -18,7 +18,7 @@
 //          by their mean times.
 // Checks:  iterations in double precision; n = 1 is Nesterov at each arrival, beta = 0 the plain step at rate / n; K =
 //          1 is the step at each arrival; n arrivals from one model are one Nesterov step along their mean; DyLU: equal
-//          speeds give H to all, golden counts, the formula's pace by simulation.
+//          speeds give H to all, golden counts.
 #pragma once
 
 #include <cmath>
@@ -87,15 +87,6 @@ struct DeltaExchange {
 
 // A worker's whole life.
 void run_rounds(Worker& worker, const DeltaExchange& rounds);
-
-// Its pace: a cycle is H local steps, the difference and the next model; with `steps_by_speed` fewer steps, by the
-// fastest worker of the server.
-struct RoundCosts {
-  double round_trip_s = 0;  // of a difference and a model, to and from its server
-  double on_link_s = 0;  // for which the longer of them occupies the server's link; a lower bound where this is not 0
-  int regions = 1;       // equally large groups of consecutive ranks with a server of their own
-};
-Forecast predict_rounds(const DeltaExchange& rounds, const RoundCosts& costs, const PredictionInput& input);
 
 // The keys `local_steps`, `steps_by_speed` = "no" | "up" | "down" and `minimum_steps`; and the key `moments`.
 DeltaExchange read_delta_exchange(Settings& settings, const AlgorithmContext& context);

@@ -34,7 +34,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "algorithms/asynchronous/delta_exchange.hpp"
 #include "algorithms/method/algorithm.hpp"
@@ -69,31 +68,6 @@ class Halos : public Algorithm {
             .publishes_rounds = true,
             .takes_data_in_turn = true,
             .sends_gradients = true};
-  }
-
-  // A worker's cycle is its region's affair, as is its staleness: as in asynchronous Local SGD of the region alone. Of
-  // workers whose links are unlike, the fastest's.
-  Forecast forecast(const PredictionInput& input) const override {
-    const Servers servers = traits().servers;
-    RoundCosts costs{.round_trip_s = std::numeric_limits<double>::infinity(), .regions = options_.regions};
-    Duration on_link = longest_duration;
-    for (const Rank worker : Ranks(input.workers)) {
-      MessageCall call{.from = worker,
-                       .to = servers.server_of(worker, input.workers),
-                       .payload = input.parameter_bytes,
-                       .regions = servers.regions};
-      const Route route = input.network.route(call);
-      on_link = std::min(on_link, route.empty() ? Duration{} : route.back().occupied);
-      const Duration model = input.network.message(call);
-      call.payload = input.packet.value_or(input.parameter_bytes);
-      costs.round_trip_s = std::min(costs.round_trip_s, to_seconds(model) + to_seconds(input.network.message(call)));
-    }
-    costs.on_link_s = to_seconds(on_link);
-    Forecast forecast = predict_rounds(options_.rounds, costs, input);
-    const int in_region = input.workers / options_.regions;
-    for (Prediction& prediction : forecast.predictions)
-      prediction.mean_staleness = (in_region - 1.0) / options_.local_update->differences();
-    return forecast;
   }
 
  private:

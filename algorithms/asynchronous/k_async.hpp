@@ -44,19 +44,6 @@ class KAsync : public Algorithm {
 
   Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
 
-  // Nobody waits where K = 1, and where K = N all begin together.
-  Forecast forecast(const PredictionInput& input) const override {
-    if (gradients_ == 1) return predict_own_pace(1, input);
-    const double round_trip_s = input.gradient_message_s() + input.message_s();
-    Forecast forecast = gradients_ == input.workers
-                            ? predict_quorum(gradients_, true, {round_trip_s, input.on_server_link_s()}, input)
-                            : predict_arrivals_with_late_work(gradients_, input);
-    // Each worker has a gradient in every (N / K)-th update on average.
-    for (Prediction& prediction : forecast.predictions)
-      prediction.mean_staleness = static_cast<double>(input.workers) / gradients_ - 1;
-    return forecast;
-  }
-
  private:
   int gradients_;
   UpdateRate rate_;

@@ -71,9 +71,6 @@ class Ringmaster : public Algorithm {
     return {
         .servers = 1, .takes_data_in_turn = late_ == Late::finish, .sends_gradients = true, .rejects_gradients = true};
   }
-  Forecast forecast(const PredictionInput&) const override {
-    return Forecast::none("which gradients are too old depends on the pace of all");
-  }
 
  private:
   std::int64_t delay_threshold_;

@@ -61,9 +61,6 @@ class SlidingWindow : public Algorithm {
   }
 
   Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
-  Forecast forecast(const PredictionInput&) const override {
-    return Forecast::none("workers wait for the oldest task, whose age depends on all");
-  }
 
  private:
   // Gradients under way, by number.

@@ -49,9 +49,6 @@ class Softsync : public Algorithm {
   }
 
   Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
-  Forecast forecast(const PredictionInput& input) const override {
-    return predict_own_pace(gradients_per_update(input.workers), input);
-  }
 
  private:
   int gradients_per_update(int workers) const { return gradients_.value_or(workers / splitting_); }  // c

@@ -58,9 +58,6 @@ class StaleSynchronous : public Algorithm {
   }
 
   Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
-  Forecast forecast(const PredictionInput&) const override {
-    return Forecast::none("who waits for whom depends on how far all have come");
-  }
 
  private:
   std::int64_t slack_;

@@ -68,11 +68,6 @@ class Throttle : public Algorithm {
     return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true, .rejects_gradients = drops()};
   }
 
-  Forecast forecast(const PredictionInput& input) const override {
-    return drops() ? Forecast::none("which gradients are repeats depends on the pace of all")
-                   : predict_own_pace(1, input);
-  }
-
  private:
   bool drops() const { return std::isinf(options_.divisor); }
 

@@ -27,7 +27,6 @@
 
 #include "algorithms/gossip/gossip.hpp"
 #include "algorithms/gossip/graph.hpp"
-#include "algorithms/local_sgd/round_prediction.hpp"
 
 namespace syncopate {
 
@@ -168,25 +167,6 @@ class AdPsgd : public Algorithm {
   }
 
   Traits traits() const override { return {.sends_to_neighbours = true, .exchanged_whole = models_of_neighbours}; }
-
-  // All take their steps alone, and the last model comes to worker 0, after its latency: a round as long as the run.
-  Forecast forecast(const PredictionInput& input) const override {
-    if (options_.overlap_steps)
-      return Forecast::none("active workers wait for answers, which come when their partners can");
-    const double last_s = input.workers == 1 ? 0 : to_seconds(input.network.message({.from = Rank{1}, .to = Rank{0}}));
-    const auto by_normal = [&](Step length) -> std::optional<RoundTime> {
-      const double steps_s = expected_slowest_sum(input.times, static_cast<double>(length.value()));
-      return RoundTime{.time_s = steps_s + last_s, .communication_s = last_s};
-    };
-    const auto by_drawn = [&](Step length) -> std::optional<RoundTime> {
-      const auto drawn = sample_rounds(input.times, length.value());
-      if (!drawn) return input.times.has_variance ? by_normal(length) : std::nullopt;
-      return RoundTime{
-          .time_s = drawn->time_s.mean + last_s, .communication_s = last_s, .error_s = drawn->time_s.error};
-    };
-    return predict_rounds(*make_swap_period(Step{0}),
-                          {"slowest normal sum", by_normal, "slowest sampled sum", by_drawn}, input);
-  }
 
  private:
   PairOptions options_;

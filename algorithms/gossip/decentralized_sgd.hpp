@@ -51,9 +51,7 @@ class DecentralizedSgd : public Algorithm {
     return {.sends_to_neighbours = true, .follows_clock = false, .exchanged_whole = models_of_neighbours};
   }
 
-  Forecast forecast(const PredictionInput& input) const override {
-    return no_formula_but_gap(*graph_of(input.workers));
-  }
+  std::string remark(int workers) const override { return graph_of(workers)->remark(); }
 
   // At the end the others' models, with a weight each, come to worker 0.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {

@@ -370,11 +370,7 @@ GossipGraphPtr read_graph(Settings& settings, const AlgorithmContext& context, M
   return nullptr;
 }
 
-Forecast no_formula_but_gap(const GossipGraph& graph) {
-  const double gap = graph.spectral_gap();
-  return Forecast::none(
-      fmt::format("workers wait for neighbours, who wait for theirs; the graph's spectral gap is {:.4g}", gap));
-}
+std::string GossipGraph::remark() const { return fmt::format("the graph's spectral gap is {:.4g}", spectral_gap()); }
 
 WeightedGraph::WeightedGraph(int workers, const std::vector<WeightedLink>& links)
     : receivers_(static_cast<std::size_t>(workers)), senders_(static_cast<std::size_t>(workers)) {

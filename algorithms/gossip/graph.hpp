@@ -33,6 +33,7 @@ class GossipGraph {
   // |lambda_2| of W: by what the models' differences shrink per exchange. Over a cycle the geometric mean.
   virtual double second_eigenvalue() const = 0;
   double spectral_gap() const { return 1 - second_eigenvalue(); }
+  std::string remark() const;  // for `predict`
 
   // For push-sum, where nobody has left: the least share of its weight that a worker keeps when it sends, and the least
   // weight that one has after an exchange.
@@ -79,9 +80,6 @@ enum class Mixing {
 // fault.
 GossipGraphPtr read_graph(Settings& settings, const AlgorithmContext& context, Mixing needed,
                           std::string_view sentence);
-
-// Why gossip has no formula, with the gap of its graph.
-Forecast no_formula_but_gap(const GossipGraph& graph);
 
 // A link from one worker to another, with the share of the first one's model that it carries.
 struct WeightedLink {

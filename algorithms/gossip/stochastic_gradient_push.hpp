@@ -73,9 +73,7 @@ class StochasticGradientPush : public Algorithm {
             .exchanged_whole = models_of_neighbours};
   }
 
-  Forecast forecast(const PredictionInput& input) const override {
-    return no_formula_but_gap(*graph_of(input.workers));
-  }
+  std::string remark(int workers) const override { return graph_of(workers)->remark(); }
 
   // As released, it depends on who is late.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {

@@ -34,7 +34,7 @@
 #include <map>
 
 #include "algorithms/gossip/gossip.hpp"
-#include "algorithms/local_sgd/round_prediction.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 
@@ -123,28 +123,6 @@ class WagmaSgd : public Algorithm {
     return {.servers = 1,
             .exchanged_whole =
                 "groups that change average whole models, and there is no model that all share to differ from"};
-  }
-
-  // All take their own steps and two messages with each, and all wait for the slowest sum of these where a round is
-  // global; without global rounds, at the end.
-  Forecast forecast(const PredictionInput& input) const override {
-    const double message_s = input.message_s();
-    const auto round_of = [=](Step length, double computing_s, double error_s) {
-      const auto steps = static_cast<double>(length.value());
-      return RoundTime{
-          .time_s = computing_s + 2 * steps * message_s, .communication_s = 2 * steps * message_s, .error_s = error_s};
-    };
-    const auto by_normal = [=, &input](Step length) -> std::optional<RoundTime> {
-      return round_of(length, expected_slowest_sum(input.times, static_cast<double>(length.value())), 0);
-    };
-    const auto by_drawn = [=, &input](Step length) -> std::optional<RoundTime> {
-      const auto drawn = sample_rounds(input.times, length.value());
-      if (!drawn) return input.times.has_variance ? by_normal(length) : std::nullopt;
-      return round_of(length, drawn->time_s.mean, drawn->time_s.error);
-    };
-    const auto rounds =
-        options_.global_every > Step{0} ? make_constant_period(options_.global_every) : make_swap_period(Step{0});
-    return predict_rounds(*rounds, {"slowest normal sum", by_normal, "slowest sampled sum", by_drawn}, input);
   }
 
   // After the last step there is no round; all send their last model.

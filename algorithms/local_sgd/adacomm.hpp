@@ -8,9 +8,8 @@
 //          average after each multiple of T_0, or of a number of steps. T_0 has no default: the paper's is not
 //          established. F_l is the workers' mean loss of the last step before it, as in Paddle, not that of the whole
 //          training set; F_0 is that of the first step, eta_0 its rate. Paddle's first average, after its first step,
-//          is left out. Its time has no formula; with a fixed period it would be Local SGD's, and the gathering. A
-//          worker that loses its state in the first interval leaves its loss out of F_0; agreed numbers are not lost.
-//          Momentum stays with its worker unless chosen; the last average falls on the last step.
+//          is left out. A worker that loses its state in the first interval leaves its loss out of F_0; agreed numbers
+//          are not lost. Momentum stays with its worker unless chosen; the last average falls on the last step.
 // Checks:  a constant loss and rate equal Local SGD with the period tau_0 bit for bit; periods of a quadratic against
 //          its recursion in double precision; virtual times by hand.
 #pragma once
@@ -144,9 +143,6 @@ class AdaComm : public Algorithm {
             .takes_data_in_turn = true,
             .averages_models = true,
             .averages_moments = options_.policies.average.averaged_vectors(2) > 1};
-  }
-  Forecast forecast(const PredictionInput&) const override {
-    return Forecast::none("how long its rounds are follows from the training loss");
   }
 
  private:

@@ -38,12 +38,6 @@ class BranchTrainMerge : public Algorithm {
             .exchanged_whole = "models are averaged once, at the end, and what a worker did not send would be lost"};
   }
 
-  // Steps together are rounds of one step, then all that is left is one.
-  Forecast forecast(const PredictionInput& input) const override {
-    if (merge_ == Merge::ensemble) return Forecast::none();
-    return predict_rounds(*make_swap_period(seed_steps_), policies_.average, input);
-  }
-
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     Communicated sum = communicated_in_rounds(*make_swap_period(seed_steps_), policies_.average, input);
     if (merge_ == Merge::ensemble && input.steps > seed_steps_)

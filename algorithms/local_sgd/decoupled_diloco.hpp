@@ -207,9 +207,6 @@ class DecoupledDiLoCo : public Algorithm {
         .rejects_gradients = options_.late == LateAnswers::drop,
         .exchanged_whole = "workers send whole fragments; with anchor = \"base\" they send differences, which can be"};
   }
-  Forecast forecast(const PredictionInput&) const override {
-    return Forecast::none("which local steps are overwritten depends on when fragments come");
-  }
 
  private:
   // The server's model after an outer step of one fragment.

@@ -120,18 +120,6 @@ class DesLoc : public Algorithm {
             .exchanged_whole = "moments are averaged as well, after steps of their own"};
   }
 
-  // Rounds as long as from one meeting to the next, and what each averages beyond one vector.
-  Forecast forecast(const PredictionInput& input) const override {
-    const Step end = input.steps().value_or(MomentSchedule::never);
-    RoundFormulas formulas = rounds_until({}, AveragePolicy(), input);
-    formulas.of_normal_sums = "rounds of normal sums";
-    formulas.of_sampled_sums = "rounds of sampled sums";
-    formulas.further_communication_s = [&, one_s = input.average_s(AveragePolicy())](Step done) {
-      return input.average_s(schedule_.due(done, end)) - one_s;
-    };
-    return predict_rounds(schedule_, formulas, input);
-  }
-
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     Communicated sum;
     for (Step done{}; done < input.steps; ++sum.rounds) {

@@ -60,13 +60,6 @@ class DropLocalSgd : public Algorithm {
             .exchanged_whole = "workers have taken unequal numbers of steps, and may count by them"};
   }
 
-  Forecast forecast(const PredictionInput& input) const override {
-    const double threshold_s = to_seconds(options_.threshold);
-    const Limits limits = options_.clock == DropLocalOptions::Clock::period ? Limits{.round_s = threshold_s}
-                                                                            : Limits{.step_s = threshold_s};
-    return predict_rounds(*period_, rounds_until(limits, options_.state.average, input), input);
-  }
-
   // Who is late passes over steps, and takes part in the average.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     return communicated_in_rounds(*period_, options_.state.average, input);

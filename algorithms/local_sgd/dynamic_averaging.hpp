@@ -62,9 +62,6 @@ class DynamicAveraging : public Algorithm {
             .publishes_rounds = is_gathered(),
             .exchanged_whole = "workers send whole models, of whom and when depends on how far they are apart"};
   }
-  Forecast forecast(const PredictionInput&) const override {
-    return Forecast::none("when models are averaged follows from how far they have moved");
-  }
 
  private:
   // Whether the models are still near their last average. The same answer for all: it follows from what they gather,

@@ -66,98 +66,6 @@ std::vector<double> factors_of(std::span<const std::optional<double>> norms, std
   return factors;
 }
 
-struct SynchronisationCosts {
-  double meeting_s = 0;  // to find out what all have done, also where it is put off
-  double average_s = 0;
-};
-
-struct DrawnRound {
-  double time_s = 0;
-  double communication_s = 0;
-  double steps = 0;  // of the fastest
-  double kept = 0;   // of all, per worker
-};
-
-// Rounds put together from drawn steps, each worker's one after the other, as long as there are any.
-std::vector<DrawnRound> draw_rounds(const TimedRounds& timed, const SynchronisationCosts& costs,
-                                    const SampledTimes& times) {
-  constexpr double rounding_s = 5e-10;  // of sums of whole nanoseconds
-  const auto workers = static_cast<std::size_t>(times.workers);
-  std::vector<std::size_t> next(workers);  // step of each worker
-  std::vector<DrawnRound> rounds;
-  while (true) {
-    DrawnRound round{.time_s = costs.average_s, .communication_s = costs.average_s};
-    std::vector<double> steps(workers);
-    do {
-      double slowest_s = 0;
-      for (std::size_t worker = 0; worker < workers; ++worker) {
-        double passed_s = 0;
-        for (; passed_s < to_seconds(timed.length) - rounding_s; ++steps[worker]) {
-          if (next[worker] == times.drawn_steps()) return rounds;
-          passed_s += times.step_times[worker * times.drawn_steps() + next[worker]++];
-        }
-        slowest_s = std::max(slowest_s, passed_s);
-      }
-      round.time_s += slowest_s + costs.meeting_s;
-      round.communication_s += costs.meeting_s;
-      round.kept = std::accumulate(steps.begin(), steps.end(), 0.0);
-    } while (round.kept < static_cast<double>(timed.minimum_steps));
-    round.kept /= static_cast<double>(workers);
-    round.steps = *std::ranges::max_element(steps);
-    rounds.push_back(round);
-  }
-}
-
-// A ratio of two sums over rounds, with its standard error.
-template <typename Above, typename Below>
-SampledMean ratio_of(const std::vector<DrawnRound>& rounds, const Above& above, const Below& below) {
-  double sum_above = 0, sum_below = 0;
-  for (const DrawnRound& round : rounds) {
-    sum_above += above(round);
-    sum_below += below(round);
-  }
-  const double ratio = sum_above / sum_below;
-  double squares = 0;
-  for (const DrawnRound& round : rounds) squares += std::pow(above(round) - ratio * below(round), 2);
-  const auto count = static_cast<double>(rounds.size());
-  return {ratio, std::sqrt(squares * count / (count - 1)) / sum_below};
-}
-
-// By drawn steps, whose rounds follow one another as in a run; none where they are too few for that. Steps are the
-// fastest worker's of each round; what the others are behind is not kept. A round that the budget cuts short counts as
-// a whole.
-Forecast predict_timed_rounds(const TimedRounds& timed, const SynchronisationCosts& costs,
-                              const PredictionInput& input) {
-  constexpr std::size_t fewest_rounds = 8;
-  if (input.times.step_times.empty() || !input.times.slowest_s) return Forecast::none(not_all_drawn);
-  if (timed.counted_from == TimedRounds::CountedFrom::arrival)
-    return Forecast::none("where time counts from arrivals, a round depends on all that came before it");
-  const std::vector<DrawnRound> rounds = draw_rounds(timed, costs, input.times);
-  if (rounds.size() < fewest_rounds)
-    return Forecast::none("its rounds are drawn step by step, and are too long for the steps that are drawn");
-  const auto steps = [](const DrawnRound& round) { return round.steps; };
-  const SampledMean time_s = ratio_of(
-      rounds, [](const DrawnRound& round) { return round.time_s; }, steps);
-  const SampledMean kept = ratio_of(
-      rounds, [](const DrawnRound& round) { return round.kept; }, steps);
-  const SampledMean communication_s = ratio_of(
-      rounds, [](const DrawnRound& round) { return round.communication_s; }, steps);
-  const double of_run = static_cast<double>(input.steps().value_or(std::numeric_limits<Step::Rep>::max() / 2).value());
-  const double together = std::min(static_cast<double>(timed.warmup_steps.value()) / of_run, 1.0), alone = 1 - together;
-  const double synchronous_s = *input.times.slowest_s + input.all_reduce_s();
-  Prediction prediction{.formula = "rounds of sampled steps until the time",
-                        .step_time_s = together * synchronous_s + alone * time_s.mean,
-                        .communication_s = together * input.all_reduce_s() + alone * communication_s.mean,
-                        .kept = together + alone * kept.mean,
-                        .sync_step_time_s = synchronous_s,
-                        .step_error_s = std::hypot(together * input.times.slowest_error_s, alone * time_s.error),
-                        .kept_error = alone * kept.error,
-                        .sync_step_error_s = input.times.slowest_error_s,
-                        .is_sampled = true};
-  prediction.drop_rate = 1 - prediction.kept;
-  return {{prediction}};
-}
-
 // Reads outlier_factor, outlier_warmup, outlier_smoothing, temperature, step_share and clip_norm.
 PenaltyOptions read_penalty(Settings& settings) {
   PenaltyOptions options;
@@ -279,28 +187,6 @@ ModelStatePtr Edit::take_outer_step(const Worker& worker, const OuterStep& at, c
   for (const bool is_back : penalty.rolled_back) moves.push_back(is_back ? 0 : 1);
   if (before) momentum = worker.combine(before, momentum, moves);
   return worker.combine(at.last, next, moves);
-}
-
-Forecast Edit::forecast(const PredictionInput& input) const {
-  constexpr std::int64_t each = sizeof(double);
-  const std::int64_t gathered = input.workers * options_.numbers_sent().value_or(1);
-  const double meeting_s = to_seconds(input.network.all_gather(input.workers, Bytes{each * gathered}));
-  if (options_.is_timed())
-    return predict_timed_rounds(options_.timed, {meeting_s, input.average_s(options_.state.average)}, input);
-  const auto with_meeting = [meeting_s](const TimeOfRound& round) -> TimeOfRound {
-    return [=](Step length) {
-      std::optional<RoundTime> time = round(length);
-      if (time) time->time_s += meeting_s;
-      if (time) time->communication_s += meeting_s;
-      return time;
-    };
-  };
-  RoundFormulas formulas = rounds_until({}, options_.state.average, input);
-  formulas.of_normal_sums = "rounds of normal sums";
-  formulas.of_sampled_sums = "rounds of sampled sums";
-  formulas.by_normal_sums = with_meeting(formulas.by_normal_sums);
-  formulas.by_sampled_sums = with_meeting(formulas.by_sampled_sums);
-  return predict_rounds(*options_.period, formulas, input);
 }
 
 std::optional<Communicated> Edit::communication(const CommunicationInput& input) const {

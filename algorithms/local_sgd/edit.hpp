@@ -206,7 +206,6 @@ class Edit : public Algorithm {
             .exchanged_whole =
                 "pseudo-gradients have other weights in each round, and a compressed average counts all alike"};
   }
-  Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override;
 
  private:

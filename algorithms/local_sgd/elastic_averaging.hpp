@@ -14,7 +14,6 @@
 
 #include <limits>
 
-#include "algorithms/local_sgd/round_prediction.hpp"
 #include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
@@ -53,18 +52,6 @@ class ElasticAveraging : public Algorithm {
             .exchanged_whole =
                 "workers keep models of their own after an average; with exchange = \"asynchronous\" they "
                 "send differences, which can be"};
-  }
-
-  // A round of the synchronous form begins with the average that another would end with. In the asynchronous form a
-  // worker asks for the centre and waits for it, and does not wait for what it sends back.
-  Forecast forecast(const PredictionInput& input) const override {
-    if (is_asynchronous()) {
-      const double request_s = to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}}));
-      const auto period = static_cast<double>(options_.period.value());
-      return predict_own_pace(
-          {(request_s + input.message_s()) / period, input.workers * input.on_server_link_s() / period}, input);
-    }
-    return predict_rounds(*make_constant_period(options_.period), parameters_alone, input);
   }
 
  private:

@@ -8,7 +8,6 @@
 // Checks:  one group of all workers equals Local SGD with the group period, groups of one that with the period.
 #pragma once
 
-#include <algorithm>
 #include <limits>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
@@ -50,39 +49,12 @@ class HierarchicalSgd : public Algorithm {
             .exchanged_whole = "averages of groups and of all would each need a residual of their own"};
   }
 
-  Forecast forecast(const PredictionInput& input) const override {
-    if (groups_meet(input.network, input.workers, options_.group_size))
-      return Forecast::none("groups' averages wait for each other on shared links");
-    if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
-    return predict_rounds(
-        *options_.period,
-        rounds_in_groups({options_.group_size, options_.group_period}, options_.policies.average, input), input);
-  }
-
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     return communicated_in_groups(*options_.period, {options_.group_size, options_.group_period},
                                   options_.policies.average, input);
   }
 
  private:
-  // Whether averages of two neighbouring groups pass the same link: that of a star, or an uplink.
-  static bool groups_meet(const NetworkModel& network, int workers, int group_size) {
-    const auto links_of = [&](int first) {
-      return network.route(
-          CollectiveCall{.members = std::min(group_size, workers - first), .payload = Bytes{1}, .first = Rank{first}});
-    };
-    const auto overlap = [](int a, int of_a, int b, int of_b) {
-      return of_a > 0 && of_b > 0 && b < a + of_a && a < b + of_b;
-    };
-    for (int first = group_size; first < workers; first += group_size)
-      for (const Hop& before : links_of(first - group_size))
-        for (const Hop& here : links_of(first))
-          if (overlap(before.link, before.links, here.link, here.links) ||
-              overlap(before.uplink, before.uplinks, here.uplink, here.uplinks))
-            return true;
-    return false;
-  }
-
   HierarchicalOptions options_;
 };
 

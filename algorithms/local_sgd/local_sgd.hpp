@@ -93,7 +93,8 @@ class LocalSgd : public Algorithm {
   }
 
   Traits traits() const override {
-    return {.follows_clock = false,
+    return {.has_formulas = true,
+            .follows_clock = false,
             .settles_after = period_->synchronous_steps(),
             .lockstep_from_step = 0,
             .judges_budget_locally = true,

@@ -40,9 +40,6 @@ class OuterLocalSgd : public Algorithm {
             .averages_models = true,
             .averages_moments = policies_.average.averaged_vectors(2) > 1};
   }
-  Forecast forecast(const PredictionInput& input) const override {
-    return predict_rounds(*period_, policies_.average, input);
-  }
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     return communicated_in_rounds(*period_, policies_.average, input);
   }

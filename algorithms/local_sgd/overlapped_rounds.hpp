@@ -3,7 +3,7 @@
 // steps"): what each averages, and where its next round begins. This file holds what they share.
 // Units:   a delay of one round, however long the rule makes it.
 // Cost:    an all-reduce of P floats per round, as with Local SGD. A round takes max(H c, A) where workers are alike
-//          and steps have no spread: H steps of c s, and A s for the all-reduce. Otherwise see round_prediction.hpp.
+//          and steps have no spread: H steps of c s, and A s for the all-reduce.
 // First:   nothing comes back at the end of the first round; each method's header says what it does then.
 // Last:    the last average is waited for, so that the last round's work is in the evaluated model. Until the first has
 //          come back workers have agreed on nothing but steps: a budget of other units ends after it.
@@ -53,9 +53,6 @@ class OverlappedRounds : public Algorithm {
             .publishes_rounds = true,
             .averages_models = true,
             .waits_for_averages = false};
-  }
-  Forecast forecast(const PredictionInput& input) const override {
-    return predict_overlapped_rounds(*period_, policies_.average, input);
   }
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     return communicated_in_rounds(*period_, policies_.average, input);

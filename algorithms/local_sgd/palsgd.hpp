@@ -17,7 +17,6 @@
 //          mean round and its spread against the binomial law.
 #pragma once
 
-#include <cmath>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_optimizer.hpp"
@@ -67,32 +66,6 @@ class PalSgd : public Algorithm {
             .publishes_rounds = true,
             .averages_models = true,
             .averages_moments = policies_.average.averaged_vectors(2) > 1};
-  }
-
-  // A step takes its time with probability 1 - p and none with p: of mean m and variance v it has the mean (1 - p) m
-  // and the variance (1 - p) v + p (1 - p) m^2. By the central limit, as other rounds.
-  Forecast forecast(const PredictionInput& input) const override {
-    const double p = pull_.probability;
-    if (p == 0) return predict_rounds(*period_, policies_.average, input);
-    if (pull_.draws == Drawn::together) return Forecast::none("rounds differ by how often all are pulled together");
-    const std::vector<SlowestWorker> synchronous = slowest_workers(input);
-    if (!input.times.has_variance || synchronous.empty()) return Forecast::none(has_no_variance);
-    SampledTimes times = input.times;
-    const auto thin = [&](MicroBatchLaw& law) {
-      const double m = law.mean * std::sqrt(input.micro_batches);  // of a step, over sqrt(M), as its deviation
-      law = {(1 - p) * law.mean, std::sqrt((1 - p) * law.deviation * law.deviation + p * (1 - p) * m * m)};
-    };
-    thin(times.law);
-    for (SampledTimes::LawOfWorkers& one : times.laws) thin(one.law);
-    times.step_times.clear();  // their sums are no longer those of rounds
-    times.slowest_s.reset();
-    Forecast forecast = predict_rounds(*period_, policies_.average, input.at_times(times));
-    for (Prediction& prediction : forecast.predictions) {
-      prediction.kept = 1 - p;
-      prediction.drop_rate = p;
-      prediction.sync_step_time_s = synchronous.front().step_s + input.all_reduce_s();
-    }
-    return forecast;
   }
 
   std::optional<Communicated> communication(const CommunicationInput& input) const override {

@@ -84,10 +84,6 @@ class StreamingDiloco : public Algorithm {
     return traits;
   }
 
-  Forecast forecast(const PredictionInput& input) const override {
-    return predict_fragments(*period_, options_.fragments, options_.delay, policies_.average, input);
-  }
-
   // All fragments of a round are as much as the whole model.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     Communicated sum = communicated_in_rounds(*period_, policies_.average, input);

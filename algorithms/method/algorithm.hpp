@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -73,6 +74,7 @@ struct Traits {
   bool sends_to_neighbours = false;
   // Whether speed-ups of other methods are against its pace.
   bool is_baseline = false;
+  bool has_formulas = false;  // for its time (Algorithm::forecast)
   // Whether it decides anything by computed values (losses, norms, distances), so that time alone says nothing of it.
   bool follows_values = false;
   // Whether its result depends on who comes first, or on what is done by when. If not, two runs with equal budgets in
@@ -167,8 +169,10 @@ class Algorithm {
 
   // The description of the method, beside name and paper in the registry.
   virtual Traits traits() const { return {}; }
-  // The formulas' predictions of its time.
-  virtual Forecast forecast(const PredictionInput&) const { return Forecast::none(); }
+  // Its time by its paper's formulas, where the traits say that there are any; others are simulated.
+  virtual Forecast forecast(const PredictionInput&) const { return {}; }
+  // What `predict` says of it besides; empty: nothing.
+  virtual std::string remark(int /*workers*/) const { return {}; }
   // Its exact communication; none where that does not follow from its steps.
   virtual std::optional<Communicated> communication(const CommunicationInput&) const { return std::nullopt; }
 

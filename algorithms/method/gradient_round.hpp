@@ -1,18 +1,11 @@
-// A server's round of gradients, and formulas for how long a step along the first K gradients takes.
-// Source:  Dutta et al. 2018; exponential times of mean mu: K mu / N where all workers begin with the step and give
-//          gradients until it is made (K-batch-sync), mu (H_N - H_(N-K)) where the K that made the last one begin and
-//          the others go on (K-async).
-// Shapes:  gradient: (P,) flat float32.   Units: seconds.
-// Differs: both predictions go by drawn steps, which follow one another as in a run. For other times there is no closed
-//          form of K-async: the others' gradients are the nearer, the longer they have been computed.
-// Checks:  closed forms for exponential and for constant times; simulation.
+// A server's round of gradients: those that it has accepted for its next step, and the step along their mean.
+// Shapes:  gradient: (P,) flat float32.
+// Checks:  the methods that step so.
 #pragma once
 
-#include <limits>
 #include <span>
 #include <vector>
 
-#include "algorithms/method/prediction.hpp"
 #include "workers/server.hpp"
 
 namespace syncopate {
@@ -41,14 +34,5 @@ class GradientRound {
   double relative_weights_ = 0;  // their sum
   std::vector<Rank> givers_;
 };
-
-// K-batch-sync: the K-th arrival in N renewal processes that start together, by rounds of the drawn steps of all
-// workers; none where they are too few. limit_s: a worker gives up a gradient then, sends a note without values and
-// begins the next; notes are of the K as well, but at least one gradient makes an update.
-Forecast predict_arrivals(int gradients, const PredictionInput& input,
-                          double limit_s = std::numeric_limits<double>::infinity());
-
-// K-async: updates are followed one after the other.
-Forecast predict_arrivals_with_late_work(int gradients, const PredictionInput& input);
 
 }  // namespace syncopate

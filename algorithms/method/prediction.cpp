@@ -35,21 +35,6 @@ std::pair<double, std::string> order_statistic(int quorum, const PredictionInput
   return {sampled.mean, "order statistic, late together"};
 }
 
-// The booked wait for messages of a step of at least `least_s`, after which all who still compute get the next model
-// too.
-double awaited_by_all(int quorum, double round_trip_s, double least_s, const SampledTimes& times) {
-  std::vector<double> of_step(static_cast<std::size_t>(times.workers));
-  double sum_s = 0;
-  for (std::size_t step = 0; step < times.drawn_steps(); ++step) {
-    for (std::size_t i = 0; i < of_step.size(); ++i) of_step[i] = times.step_times[i * times.drawn_steps() + step];
-    const auto last = of_step.begin() + (quorum - 1);
-    std::ranges::nth_element(of_step, last);
-    const double next_s = std::max(*last + round_trip_s, least_s);
-    sum_s += awaited_messages(times, step, next_s, next_s - *last);
-  }
-  return sum_s / static_cast<double>(times.drawn_steps());
-}
-
 }  // namespace
 
 double PredictionInput::all_reduce_s() const {
@@ -121,26 +106,6 @@ double PredictionInput::gradient_message_s(int servers) const {
       workers, [&](Rank worker) { return network.message({.from = worker, .to = Rank{workers}, .payload = *packet}); });
 }
 
-double PredictionInput::on_server_link_s(int servers) const {
-  const Bytes model = model_part(parameter_bytes, servers);
-  const Bytes larger = std::max(model, packet.value_or(model));
-  double least_s = to_seconds(longest_duration), least_uplink_s = least_s;
-  int last_uplink = -1;
-  for (const Rank worker : Ranks(workers)) {
-    const Route route = network.route(MessageCall{.from = worker, .to = Rank{workers}, .payload = larger});
-    if (route.empty()) return 0;
-    least_s = std::min(least_s, to_seconds(route.back().occupied));
-    for (const Hop& hop : route) {
-      if (hop.uplinks == 0) continue;
-      least_uplink_s = std::min(least_uplink_s, to_seconds(hop.occupied));
-      last_uplink = std::max(last_uplink, hop.uplink);
-    }
-  }
-  if (last_uplink < 0) return least_s;
-  const int groups = last_uplink / 2 + 1;  // of consecutive ranks
-  return std::max(least_s, least_uplink_s / groups);
-}
-
 double Prediction::effective_speedup_error() const {
   constexpr double rounding = 1e-12;
   if (std::abs(effective_speedup() - 1) < rounding) return 0;
@@ -177,50 +142,16 @@ Forecast Forecast::of(std::vector<Prediction> predictions, std::string why_none)
   return {std::move(predictions), std::move(why_none)};
 }
 
-Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, const PredictionInput& input) {
+Forecast predict_quorum(int quorum, bool cancels, double round_trip_s, const PredictionInput& input) {
   if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
   const auto [computing_s, formula] = order_statistic(quorum, input);
-  double least_s = 0;
-  if (costs.on_link_s > 0) {
-    least_s = costs.round_trip_s + (quorum - 1) * costs.on_link_s + input.micro_batches * input.times.shortest_s;
-    if (cancels) least_s = std::max(least_s, input.workers * costs.on_link_s);
-  }
-  const double step_s = std::max(computing_s + costs.round_trip_s, least_s);
-  return {{{.formula = cancels && costs.on_link_s == 0 ? formula : formula + " (lower bound)",
-            .step_time_s = step_s,
-            .communication_s =
-                cancels ? awaited_by_all(quorum, costs.round_trip_s, least_s, input.times) : step_s - computing_s,
+  return {{{.formula = cancels ? formula : formula + " (lower bound)",
+            .step_time_s = computing_s + round_trip_s,
             .kept = static_cast<double>(quorum) / input.workers,
             .drop_rate = {},
             .sync_step_time_s = *input.times.slowest_s + input.dense_all_reduce_s(),
             .sync_step_error_s = input.times.slowest_error_s}},
-          {},
-          costs.on_link_s > 0};
-}
-
-Forecast predict_own_pace(int gradients_per_update, const PredictionInput& input) {
-  Forecast forecast = predict_own_pace(
-      {input.gradient_message_s() + input.message_s(), input.workers * input.on_server_link_s()}, input);
-  for (Prediction& prediction : forecast.predictions)
-    prediction.mean_staleness = (input.workers - 1.0) / gradients_per_update;
-  return forecast;
-}
-
-Forecast predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& input) {
-  if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
-  // Gradients per second; N of them are a step of the experiment file.
-  const auto pace = [&](const MicroBatchLaw& law) { return 1 / (input.micro_batches * law.mean + costs.exchange_s); };
-  const double alone_s = 1 / mean_over_workers(input.times, pace);
-  const double step_s = std::max(alone_s, costs.on_link_s);
-  return {{{.formula = costs.on_link_s > 0 ? "mean pace (lower bound)" : "mean pace",
-            .step_time_s = step_s,
-            .communication_s = costs.exchange_s + step_s - alone_s,  // what is more is spent in queues
-            .kept = 1,
-            .drop_rate = 0,
-            .sync_step_time_s = *input.times.slowest_s + input.dense_all_reduce_s(),
-            .sync_step_error_s = input.times.slowest_error_s}},
-          {},
-          costs.on_link_s > 0};
+          {}};
 }
 
 std::optional<double> time_of_budget(const PredictionInput& input, const Prediction& prediction) {

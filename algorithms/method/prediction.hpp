@@ -46,16 +46,8 @@ struct PredictionInput {
   // If workers have different links, the fastest's.
   double message_s(int servers = 1) const;
   double gradient_message_s(int servers = 1) const;
-  // The least time for which the larger of the two occupies the server's link, whichever worker it is from, where links
-  // are shared; else 0. N of them take N times as long, whatever a method does. Where G groups of workers have uplinks,
-  // one of these carries at least N / G of them: it counts with a G-th of its occupied time.
-  double on_server_link_s(int servers = 1) const;
   std::optional<Step> steps() const { return budget.steps; }  // of the run; none: the budget does not count them
-  // The same by other times, or another schedule, which outlive the result.
-  PredictionInput at_times(const SampledTimes& other) const {
-    return {workers, micro_batches,           other,         network,   parameter_bytes,   moments,
-            budget,  samples_per_micro_batch, learning_rate, exchanges, average_exchanges, packet};
-  }
+  // The same by another schedule, which outlives the result.
   PredictionInput at_rate(const LearningRate& rate) const {
     return {workers, micro_batches,           times, network,   parameter_bytes,   moments,
             budget,  samples_per_micro_batch, rate,  exchanges, average_exchanges, packet};
@@ -81,12 +73,12 @@ inline constexpr const char* has_no_variance =
 inline constexpr const char* not_all_drawn = "too many workers to draw them all";
 
 struct Prediction {
-  std::string formula;                // where it comes from, such as "Eqs. 4 to 6"
-  double step_time_s = 0;             // mean over the run
-  double communication_s = 0;         // of it, as accounts book it: in collectives, and while messages are under way
+  std::string formula;     // where it comes from, such as "Eqs. 4 to 6"
+  double step_time_s = 0;  // mean over the run
+  // Of it, as accounts book it: in collectives, and while messages are under way. None: the formula does not say.
+  std::optional<double> communication_s{};
   double kept = 1;                    // share of the N x M micro-batches of a step that end up in the model
   std::optional<double> drop_rate{};  // of what is computed; none: the formula does not say
-  std::optional<double> mean_staleness{};  // of a server's gradients, in updates; none: it does not say
   // Synchronous SGD by the same formula; in `predict --against` the named method, for all micro-batches of a step; NaN:
   // it has none.
   double sync_step_time_s = 0;
@@ -100,7 +92,9 @@ struct Prediction {
   // Its standard error, as if its three parts were drawn independently. They are means over the same drawn steps and
   // mostly err the same way, so that this is rather too much; 0 where a step is that of the baseline.
   double effective_speedup_error() const;
-  double communication_share() const { return communication_s / step_time_s; }
+  std::optional<double> communication_share() const {
+    return communication_s ? std::optional(*communication_s / step_time_s) : std::nullopt;
+  }
   bool operator==(const Prediction&) const = default;
 };
 
@@ -108,12 +102,10 @@ struct Prediction {
 // for chance, so that the mean is the better guide. Differences that the tables' four digits do not show do not count.
 bool misses(const Prediction& formula, const Prediction& sampled);
 
-// The predictions of a method, or why there are none.
+// The predictions of a method by its paper's formulas, or why there are none.
 struct Forecast {
   std::vector<Prediction> predictions{};
-  std::string why_none{};  // empty where there are some
-  // Whether its times are lower bounds where messages wait for each other on shared links; others are not valid there.
-  bool minds_shared_links = false;
+  std::string why_none{};  // empty where there are some, and where no paper has a formula
   // Whether its times are those of exchanges during the backward pass where the network overlaps them.
   bool minds_overlap = false;
 
@@ -122,28 +114,10 @@ struct Forecast {
   static Forecast of(std::vector<Prediction> predictions, std::string why_none);
 };
 
-// Steps that wait for the first `quorum` of N workers who all begin with them: the order statistic of the sampled law,
-// or, for workers who are unlike or late together, of sampled steps. None where workers were not all drawn. A lower
-// bound where late work is not cancelled, since its worker then begins late, and where a model occupies the server's
-// link: the last of the quorum has its model after `quorum` transfers, computes, and sends a gradient; where late work
-// is cancelled all N get a model.
-struct QuorumCosts {
-  double round_trip_s = 0;  // what a step takes besides, all of it communication
-  double on_link_s = 0;     // of one model; 0: nobody waits on links
-};
-Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, const PredictionInput& input);
-
-// Workers that go at their own pace and meet a server alone, which takes all they send. None where workers were not all
-// drawn. A lower bound where the messages of N steps occupy a link.
-struct OwnPaceCosts {
-  double exchange_s = 0;  // with the server, per step, all of it communication
-  double on_link_s = 0;   // of N steps
-};
-Forecast predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& input);
-// The same where each step sends a gradient and waits for a model, and the server updates it once per c gradients,
-// dropping none: while one gradient is under way each of the others' N - 1 comes once on average, whatever their
-// times, so that E[staleness] = (N - 1) / c.
-Forecast predict_own_pace(int gradients_per_update, const PredictionInput& input);
+// Steps that wait for the first `quorum` of N workers who all begin with them, and for `round_trip_s`: the order
+// statistic of the sampled law, or, for workers who are unlike or late together, of sampled steps. None where workers
+// were not all drawn. A lower bound where late work is not cancelled, since its worker then begins late.
+Forecast predict_quorum(int quorum, bool cancels, double round_trip_s, const PredictionInput& input);
 
 // The time of a run with this prediction, up to the first limit of its budget; none where only bytes limit it.
 std::optional<double> time_of_budget(const PredictionInput& input, const Prediction& prediction);

@@ -33,10 +33,6 @@ class BackupAllReduce : public Algorithm {
             .exchanged_whole = "a sum is that of the first workers, and compressed sums are exchanged among all"};
   }
 
-  Forecast forecast(const PredictionInput& input) const override {
-    return predict_quorum(quorum_, false, {.round_trip_s = input.all_reduce_s()}, input);
-  }
-
  private:
   int quorum_;
 };

@@ -6,7 +6,7 @@
 // Differs: a step takes at least one gradient, and does not wait for the time-out once all have come. A gradient that
 //          arrives just then counts. Late work, skipped samples and clipping are as with backup_workers.hpp.
 // Checks:  an endless time-out equals synchronous SGD, one of 0 backup workers of which one is taken, bit for bit;
-//          times and drops by the drawn steps.
+//          hand-worked timelines.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,6 @@
 #include "algorithms/method/algorithm.hpp"
 #include "algorithms/method/gradient_round.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
-#include "workers/theory/sampled_times.hpp"
 
 namespace syncopate {
 
@@ -53,42 +52,6 @@ class BackupTimeout : public Algorithm {
 
   Traits traits() const override {
     return {.servers = 1, .steps_along_fresh_mean = true, .sends_gradients = true, .rejects_gradients = true};
-  }
-
-  // By the drawn steps. Of late work that goes on nothing is known: it makes its worker late for the next step too.
-  Forecast forecast(const PredictionInput& input) const override {
-    const SampledTimes& times = input.times;
-    if (!times.slowest_s) return Forecast::none(not_all_drawn);
-    if (!cancels()) return Forecast::none("who is late for a step is late for the next one too");
-    const double round_trip_s = input.message_s() + input.gradient_message_s();
-    std::vector<double> kept, communication_s;
-    const auto time_s = sample_rounds(times, 1, [&](std::size_t step) {
-      std::vector<double> arrivals;
-      for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker)
-        arrivals.push_back(round_trip_s + times.step_times[worker * times.drawn_steps() + step]);
-      const double first_s = *std::ranges::min_element(arrivals), timeout_s = to_seconds(options_.timeout);
-      const double end_s =
-          options_.counted_from == CountedFrom::start ? std::max(timeout_s, first_s) : first_s + timeout_s;
-      const auto in_time = std::ranges::count_if(arrivals, [&](double arrival_s) { return arrival_s <= end_s; });
-      kept.push_back(static_cast<double>(in_time) / times.workers);
-      const double step_s = std::min(end_s, *std::ranges::max_element(arrivals));
-      communication_s.push_back(awaited_messages(times, step, step_s, round_trip_s));
-      return step_s;
-    });
-    if (!time_s) return Forecast::none("too few steps were drawn");
-    const SampledMean share = mean_of(kept);
-    return {
-        {{.formula = "sampled time-out",
-          .step_time_s = time_s->mean,
-          .communication_s = mean_of(communication_s).mean,
-          .kept = share.mean,
-          .drop_rate = input.micro_batches == 1 ? std::optional(1 - share.mean) : std::nullopt,  // begun, and dropped
-          .sync_step_time_s = *times.slowest_s + input.all_reduce_s(),
-          .step_error_s = time_s->error,
-          .kept_error = share.error,
-          .sync_step_error_s = times.slowest_error_s,
-          .is_sampled = true}},
-        {}};
   }
 
  private:

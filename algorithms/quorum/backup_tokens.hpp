@@ -72,9 +72,6 @@ class BackupTokens : public Algorithm {
             .sends_gradients = true,
             .rejects_gradients = true};
   }
-  Forecast forecast(const PredictionInput&) const override {
-    return Forecast::none("how many tokens are there depends on all steps before");
-  }
 
  private:
   int quorum_;

@@ -69,6 +69,7 @@ class BackupWorkers : public Algorithm {
 
   Traits traits() const override {
     return {.servers = options_.servers,
+            .has_formulas = true,
             .steps_along_fresh_mean = true,
             .sends_gradients = true,
             .rejects_gradients = true};
@@ -78,7 +79,7 @@ class BackupWorkers : public Algorithm {
   Forecast forecast(const PredictionInput& input) const override {
     // Messages of several servers go side by side.
     const double round_trip_s = input.gradient_message_s(options_.servers) + input.message_s(options_.servers);
-    return predict_quorum(quorum_, cancels(), {round_trip_s, input.on_server_link_s(options_.servers)}, input);
+    return predict_quorum(quorum_, cancels(), round_trip_s, input);
   }
 
  private:

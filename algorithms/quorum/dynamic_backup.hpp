@@ -86,9 +86,6 @@ class DynamicBackup : public Algorithm {
             .sends_gradients = true,
             .rejects_gradients = true};
   }
-  Forecast forecast(const PredictionInput&) const override {
-    return Forecast::none("how many gradients a step waits for follows from the gradients");
-  }
 
  private:
   DynamicBackupOptions options_;

@@ -55,9 +55,6 @@ class EagerSgd : public Algorithm {
                 "a sum is that of those who have come, stale gradients among them, and compressed sums are "
                 "exchanged among all"};
   }
-  Forecast forecast(const PredictionInput&) const override {
-    return Forecast::none("who is there when a round begins depends on who was late for those before");
-  }
 
  private:
   // Whether every so many rounds end with this one.

@@ -44,7 +44,6 @@ class KBatchSync : public Algorithm {
   Traits traits() const override {
     return {.servers = 1, .steps_along_fresh_mean = true, .sends_gradients = true, .rejects_gradients = true};
   }
-  Forecast forecast(const PredictionInput& input) const override { return predict_arrivals(gradients_, input); }
 
  private:
   int gradients_;  // K

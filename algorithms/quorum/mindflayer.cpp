@@ -6,10 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <span>
 
 #include "algorithms/method/gradient_round.hpp"
-#include "workers/theory/sampled_times.hpp"
 
 namespace syncopate {
 
@@ -95,54 +93,6 @@ void Mindflayer::serve(Server& server) const {
   }
 }
 
-// Steps are put together from drawn ones: each ends when the last message of the last worker is there.
-Forecast Mindflayer::forecast(const PredictionInput& input) const {
-  const SampledTimes& times = input.times;
-  if (!times.slowest_s) return Forecast::none(not_all_drawn);
-  const double note_s =
-      to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}, .payload = Bytes{}}));
-  const double gradient_s = input.gradient_message_s(), model_s = input.message_s();
-  const auto trials = static_cast<double>(options_.trials_of_all(input.workers));
-  int most = 0;
-  for (const Rank worker : Ranks(input.workers)) most = std::max(most, options_.of(worker).count);
-  std::vector<double> kept, last_messages_s;
-  const auto time_s = sample_rounds(times, most, [&](std::size_t first) {
-    double last_s = 0;
-    std::int64_t done = 0;
-    for (const Rank worker : Ranks(input.workers)) {
-      const MindflayerOptions::Trials& own = options_.of(worker);
-      const double limit_s = to_seconds(own.limit);
-      double end_s = 0, last_message_s = 0;
-      for (const double step_s : std::span(times.step_times)
-                                     .subspan(static_cast<std::size_t>(worker.value) * times.drawn_steps() + first,
-                                              static_cast<std::size_t>(own.count))) {
-        const bool is_done = step_s < limit_s;
-        end_s += std::min(step_s, limit_s);
-        last_message_s = is_done ? gradient_s : note_s;
-        last_s = std::max(last_s, end_s + last_message_s);
-        done += is_done ? 1 : 0;
-      }
-      last_messages_s.push_back(last_message_s);
-    }
-    kept.push_back(static_cast<double>(done) / trials);
-    return model_s + last_s;
-  });
-  if (!time_s) return Forecast::none("a step takes more of each worker's trials than a few were drawn of");
-  const SampledMean share = mean_of(kept);
-  const double steps = trials / input.workers;  // of the experiment file, in one of these
-  return {{{.formula = "sampled last trial",
-            .step_time_s = time_s->mean / steps,
-            .communication_s = (mean_of(last_messages_s).mean + model_s) / steps,
-            .kept = share.mean,
-            .drop_rate = input.micro_batches == 1 ? std::optional(1 - share.mean) : std::nullopt,
-            .sync_step_time_s = *times.slowest_s + input.all_reduce_s(),
-            .step_error_s = time_s->error / steps,
-            .kept_error = share.error,
-            .sync_step_error_s = times.slowest_error_s,
-            .is_sampled = true}},
-          {}};
-}
-
 void ClippingRennala::run(Worker& worker) const {
   while (worker.receive_model())
     while (make_trial(worker, Deadline::until_message_or(later(worker.now(), options_.limit)))) continue;
@@ -166,17 +116,6 @@ void ClippingRennala::serve(Server& server) const {
     server.descend(sum * (options_.correction / (trials * server.micro_batches())));
     server.publish();
   }
-}
-
-// As K-batch-sync's, of trials that end at the limit. What is cancelled at a step's end is dropped as well.
-Forecast ClippingRennala::forecast(const PredictionInput& input) const {
-  const double limit_s = to_seconds(options_.limit);
-  const auto& drawn = input.times.step_times;
-  if (!drawn.empty() && std::ranges::min(drawn) >= limit_s)
-    return Forecast::none("no drawn gradient is done by limit_s");
-  Forecast forecast = predict_arrivals(options_.trials, input, limit_s);
-  for (Prediction& prediction : forecast.predictions) prediction.formula = "sampled S-th trial";
-  return forecast;
 }
 
 namespace {

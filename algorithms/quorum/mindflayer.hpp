@@ -17,8 +17,7 @@
 //          (mindflayer_master, mindflayer_clientwise_master, clipping_mindflayer_master).
 // Checks:  endless limits and one trial each are synchronous SGD bit for bit; a hand-worked timeline with its step,
 //          where limits, trials and probabilities differ; a step in which nothing is done; the mean over many runs is
-//          that of unlimited trials; the prediction of constant times in closed form; a limit that nobody ever meets
-//          ends the run with a message.
+//          that of unlimited trials; a limit that nobody ever meets ends the run with a message.
 #pragma once
 
 #include <map>
@@ -50,7 +49,6 @@ class Mindflayer : public Algorithm {
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
   Traits traits() const override { return {.servers = 1, .steps_along_fresh_mean = true, .sends_gradients = true}; }
-  Forecast forecast(const PredictionInput& input) const override;
 
  private:
   MindflayerOptions options_;
@@ -88,7 +86,6 @@ class ClippingRennala : public Algorithm {
   Traits traits() const override {
     return {.servers = 1, .steps_along_fresh_mean = true, .sends_gradients = true, .rejects_gradients = true};
   }
-  Forecast forecast(const PredictionInput& input) const override;
 
  private:
   ClippingRennalaOptions options_;

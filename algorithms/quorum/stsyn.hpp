@@ -23,11 +23,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
-#include <span>
 
 #include "algorithms/method/algorithm.hpp"
-#include "workers/theory/sampled_times.hpp"
 
 namespace syncopate {
 
@@ -112,44 +109,6 @@ class Stsyn : public Algorithm {
             .rejects_gradients = options_.mean.leaves_out_most};
   }
 
-  // The news that U steps are done goes up, that of the end down, the differences up and the next model down. Rounds
-  // are put together from drawn steps, of no more of them than it takes to know how far the fastest worker comes.
-  Forecast forecast(const PredictionInput& input) const override {
-    if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
-    const double note_s = to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}}));
-    const double round_trip_s = 2 * note_s + input.gradient_message_s() + input.message_s();
-    const auto enough = static_cast<std::size_t>(options_.local_steps.value());
-    for (std::size_t count = enough; count <= input.times.drawn_steps(); count *= 2) {
-      std::vector<Round> rounds;
-      bool all_known = true;
-      const auto time_s = sample_rounds(input.times, static_cast<std::int64_t>(count), [&](std::size_t first) {
-        const auto round = round_of(input.times, options_, 2 * note_s, first, count);
-        all_known = all_known && round;
-        if (round) rounds.push_back(*round);
-        return round ? round->computing_s + round_trip_s : 0;
-      });
-      if (!time_s) break;
-      if (!all_known) continue;
-      double steps = 0;  // of a round, of all workers
-      for (const Round& round : rounds) steps += round.steps / static_cast<double>(rounds.size());
-      const double in_file_steps = steps / input.workers, step_s = time_s->mean / in_file_steps;
-      std::vector<double> excess;  // how much longer a round is than its steps make it
-      for (const Round& round : rounds)
-        excess.push_back(round.computing_s + round_trip_s - step_s * round.steps / input.workers);
-      return {{{.formula = "sampled K-th worker's sum",
-                .step_time_s = step_s,
-                .communication_s = (input.gradient_message_s() + input.message_s()) / in_file_steps,
-                .kept = 1,
-                .drop_rate = {},
-                .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
-                .step_error_s = mean_of(excess).error / in_file_steps,
-                .sync_step_error_s = input.times.slowest_error_s,
-                .is_sampled = true}},
-              {}};
-    }
-    return Forecast::none("a round takes more of each worker's steps than a few were drawn of");
-  }
-
  private:
   static Message brought_by(const Worker& worker, const ModelStatePtr& start, const BookedTime& done) {
     if (done.micro_batches == 0) return Message::note(Step{0});
@@ -169,37 +128,6 @@ class Stsyn : public Algorithm {
     }
     std::ranges::sort(brought, {}, &Message::from);
     return brought;
-  }
-
-  // The time of one round until the K-th worker has done U steps, and the steps of all in the mean.
-  struct Round {
-    double computing_s = 0;
-    double steps = 0;
-  };
-
-  // A round of `count` drawn steps of each worker, from `first` on; none where they may be too few.
-  static std::optional<Round> round_of(const SampledTimes& times, const StsynOptions& options, double news_s,
-                                       std::size_t first, std::size_t count) {
-    std::vector<std::vector<double>> ends(static_cast<std::size_t>(times.workers), std::vector<double>(count));
-    std::vector<double> done_at;
-    for (std::size_t worker = 0; worker < ends.size(); ++worker) {
-      const auto steps = std::span(times.step_times).subspan(worker * times.drawn_steps() + first, count);
-      std::partial_sum(steps.begin(), steps.end(), ends[worker].begin());
-      done_at.push_back(ends[worker][static_cast<std::size_t>(options.local_steps.value() - 1)]);
-    }
-    const auto kth = done_at.begin() + options.quorum - 1;
-    std::ranges::nth_element(done_at, kth);
-    Round round{.computing_s = *kth};
-    double most_done = 0;
-    for (const std::vector<double>& own : ends) {
-      const Step done = std::ranges::upper_bound(own, *kth + news_s) - own.begin();
-      if (done == Step{std::ssize(own)} && done < options.most_steps) return std::nullopt;
-      const auto taken = static_cast<double>(std::min(done, options.most_steps).value());
-      round.steps += taken;
-      most_done = std::max(most_done, taken);
-    }
-    if (options.mean.leaves_out_most && times.workers > 1) round.steps -= most_done;
-    return round;
   }
 
   StsynOptions options_;

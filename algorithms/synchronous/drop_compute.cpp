@@ -20,7 +20,7 @@ double kept_until(double threshold_s, const PredictionInput& input) {
 }
 
 // Steps without a threshold come first; with a budget that does not count steps they are left out.
-Prediction of_run(const ThresholdForecast& forecast, const SampledRounds& cut, const SlowestWorker& slowest,
+Prediction of_run(const ThresholdForecast& forecast, const CutSteps& cut, const SlowestWorker& slowest,
                   const PredictionInput& input) {
   const auto steps = input.steps();
   const double share = steps && *steps > forecast.from
@@ -49,7 +49,7 @@ SlowestWorker sampled_slowest(const SampledTimes& times) {
 
 // The effect of a threshold on the drawn steps. None where they are not at hand.
 std::optional<Prediction> sampled_run(const ThresholdForecast& forecast, const PredictionInput& input) {
-  const auto cut = sample_rounds(input.times, 1, Limits{.step_s = forecast.threshold_s});
+  const auto cut = sample_cut_steps(input.times, forecast.threshold_s);
   if (!cut) return std::nullopt;
   return of_run(forecast, *cut, sampled_slowest(input.times), input);
 }
@@ -87,8 +87,7 @@ std::optional<Prediction> searched_run(const DropThreshold& rule, const Predicti
     const auto is_searched = [&](std::size_t step) { return first <= step && step < first + block; };
     const auto found = find_threshold(rule, choose_steps(input.times, is_searched), input);
     if (!found) return std::nullopt;
-    const auto cut =
-        sample_rounds(choose_steps(input.times, std::not_fn(is_searched)), 1, Limits{.step_s = found->threshold_s});
+    const auto cut = sample_cut_steps(choose_steps(input.times, std::not_fn(is_searched)), found->threshold_s);
     if (!cut) return std::nullopt;
     time_s.push_back(cut->time_s);
     kept.push_back(cut->kept);
@@ -183,7 +182,8 @@ double DropCompute::divisor(const Worker& worker, const Gradient& sum, int offer
 Traits DropCompute::traits() const {
   const bool alike = options_.compensation->is_none && options_.normalisation != Normalisation::computed;
   const ThresholdTraits rule = options_.threshold->traits();
-  return {.settles_after = rule.begins_after,
+  return {.has_formulas = true,
+          .settles_after = rule.begins_after,
           .lockstep_from_step = alike && !rule.goes_on ? std::optional(rule.begins_after) : std::nullopt,
           .steps_along_fresh_mean = true,
           .takes_data_in_turn = !options_.compensation->computes_dropped,
@@ -210,8 +210,8 @@ Forecast DropCompute::forecast(const PredictionInput& input) const {
                                                         .shortest_s = input.times.shortest_s});
     if (!forecast) return Forecast::none();
     const bool drops = forecast->threshold_s < to_seconds(longest_duration);
-    const SampledRounds cut{.time_s = {std::min(forecast->threshold_s, slowest.step_s)},
-                            .kept = {drops ? kept_until(forecast->threshold_s, input) : 1}};
+    const CutSteps cut{.time_s = {std::min(forecast->threshold_s, slowest.step_s)},
+                       .kept = {drops ? kept_until(forecast->threshold_s, input) : 1}};
     predictions.push_back(of_run(*forecast, cut, slowest, input));
     predictions.back().formula = slowest.by_equation_4 ? "Eqs. 4 to 6" : "Eqs. 5 and 6, " + slowest.formula;
     const auto shown = drops ? sampled_run(*forecast, input) : sampled;

@@ -43,15 +43,6 @@ class OneBitAdam : public Algorithm {
     return {.follows_clock = false, .settles_after = freeze_step_, .lockstep_from_step = 0, .sums_moments = true};
   }
 
-  Forecast forecast(const PredictionInput& input) const override {
-    if (!input.steps()) return Forecast::none("how many of its steps are dense depends on how many there are");
-    const auto steps = static_cast<double>(std::max(Step{1}, *input.steps()).value());
-    const auto dense = static_cast<double>(std::min(freeze_step_, *input.steps()).value());
-    const double compressed_s =
-        input.exchanges.empty() ? input.dense_all_reduce_s() : input.exchanges_s(input.exchanges.back().exchanges);
-    return forecast_synchronous(input, (dense * input.dense_all_reduce_s() + (steps - dense) * compressed_s) / steps);
-  }
-
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     const std::int64_t dense = std::min(freeze_step_, input.steps).value(), rest = input.steps.value() - dense;
     const Bytes compressed =

@@ -50,19 +50,6 @@ class RandomDrop : public Algorithm {
             .drops = Drops::computed};
   }
 
-  // The time of synchronous SGD, with fewer micro-batches.
-  Forecast forecast(const PredictionInput& input) const override {
-    double rate = rate_;
-    if (const auto steps = input.steps(); steps && *steps > 0)
-      rate *= std::max(0.0, 1 - static_cast<double>(from_step_.value()) / static_cast<double>(steps->value()));
-    Forecast forecast = SyncSgd().forecast(input);
-    for (Prediction& prediction : forecast.predictions) {
-      prediction.kept = 1 - rate;
-      prediction.drop_rate = rate;
-    }
-    return forecast;
-  }
-
  private:
   double rate_;     // p
   Step from_step_;  // the first step that may drop

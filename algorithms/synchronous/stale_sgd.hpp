@@ -48,7 +48,6 @@ class StaleSgd : public Algorithm {
   Traits traits() const override {
     return {.follows_clock = false, .sums_gradients = true, .can_overlap_backward = true};
   }
-  Forecast forecast(const PredictionInput& input) const override { return SyncSgd().forecast(input); }
 
  private:
   std::int64_t staleness_at(const Worker& worker) const {

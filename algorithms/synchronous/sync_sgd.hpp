@@ -10,23 +10,6 @@
 
 namespace syncopate {
 
-// Steps in which all wait for the slowest worker, and then for this communication.
-inline Forecast forecast_synchronous(const PredictionInput& input, double communication_s) {
-  std::vector<Prediction> predictions;
-  for (const SlowestWorker& slowest : slowest_workers(input)) {
-    predictions.push_back({.formula = slowest.formula,
-                           .step_time_s = slowest.step_s + communication_s,
-                           .communication_s = communication_s,
-                           .kept = 1,
-                           .drop_rate = 0,
-                           .sync_step_time_s = slowest.step_s + input.sync_sgd_s(),
-                           .step_error_s = slowest.error_s,
-                           .sync_step_error_s = slowest.error_s,
-                           .is_sampled = slowest.is_sampled});
-  }
-  return Forecast::of(std::move(predictions), has_no_variance);
-}
-
 class SyncSgd : public Algorithm {
  public:
   void run(Worker& worker) const override {
@@ -40,6 +23,7 @@ class SyncSgd : public Algorithm {
 
   Traits traits() const override {
     return {.is_baseline = true,
+            .has_formulas = true,
             .follows_clock = false,
             .lockstep_from_step = 0,
             .steps_along_fresh_mean = true,
@@ -50,8 +34,18 @@ class SyncSgd : public Algorithm {
   Forecast forecast(const PredictionInput& input) const override {
     const std::optional<double> visible_s = input.visible_all_reduce_s();
     if (!visible_s) return Forecast::none("too many micro-batches to follow when each worker has each bucket");
-    Forecast forecast = forecast_synchronous(input, *visible_s);
-    forecast.minds_overlap = true;
+    Forecast forecast{.why_none = has_no_variance, .minds_overlap = true};
+    for (const SlowestWorker& slowest : slowest_workers(input)) {
+      forecast.why_none.clear();
+      forecast.predictions.push_back({.formula = slowest.formula,
+                                      .step_time_s = slowest.step_s + *visible_s,
+                                      .communication_s = *visible_s,
+                                      .drop_rate = 0,
+                                      .sync_step_time_s = slowest.step_s + input.sync_sgd_s(),
+                                      .step_error_s = slowest.error_s,
+                                      .sync_step_error_s = slowest.error_s,
+                                      .is_sampled = slowest.is_sampled});
+    }
     return forecast;
   }
 

@@ -178,13 +178,14 @@ struct PredictedMethod {
   std::optional<PredictedCommunication> communicated{};
   std::optional<PredictedTarget> target{};  // none: not asked for, or unknown for the method
   std::vector<FormulaTime> formulas;        // compared with the same method as the simulation
-  std::string why_no_formula;               // empty if there are some
+  std::string why_no_formula;               // empty if there are some, and if no paper has one
+  std::string remark{};                     // Algorithm::remark
   std::string solved{};                     // solved_note of the method; empty: no number was solved for
   bool has_unshared_links = false;          // NetworkModel::has_unshared_links
   std::string compared_with{};              // the method against which S_eff is; empty: none
 };
 
-// A row for each method's simulation, and one for each of its formulas or for why there is none.
+// A row for each method's simulation, and one for each formula of its paper or for why there is none.
 // `width`: terminal width at which tables are split and text is folded; 0: no terminal.
 std::string prediction_table(std::span<const PredictedMethod> methods, std::size_t width = 0);
 std::string predictions_json(const std::string& experiment, std::span<const PredictedMethod> methods);

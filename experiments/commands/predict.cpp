@@ -48,6 +48,7 @@ PredictedMethod simulated_and_communicated(const Run& run, const Simulation& sim
   method.simulated = simulation.time;
   method.not_simulated = simulation.why_none;
   method.failed = simulation.failed;
+  method.remark = run.algorithm->remark(run.cluster.workers);
   method.communicated = communication_of(run, method.simulated);
   return method;
 }
@@ -218,7 +219,8 @@ std::string source_of(const PredictedMethod& method) {
   const SimulatedTime& simulated = *method.simulated;
   if (simulated.whole) return "simulation";
   const std::string all = method.planned_steps ? fmt::format(" of {}", method.planned_steps->value()) : "";
-  return fmt::format("simulation, {}{} steps", simulated.steps.value(), all);
+  return fmt::format("simulation, {}{}{} steps", simulated.is_sampled ? "a sample of " : "", simulated.steps.value(),
+                     all);
 }
 
 std::vector<std::string> row_of_simulation(const PredictedMethod& method) {
@@ -265,6 +267,7 @@ Json json_of(const PredictedMethod& method) {
     const SimulatedTime& time = *method.simulated;
     simulated = {{"steps", time.steps.value()},
                  {"whole", time.whole},
+                 {"sampled", time.is_sampled},
                  {"step_time_s", time.step_time_s},
                  {"step_time_standard_error_s", or_null(time.error_s)},
                  {"effective_speedup", or_null(method.simulated_speedup)},
@@ -295,7 +298,8 @@ Json json_of(const PredictedMethod& method) {
           {"simulated", std::move(simulated)},
           {"not_simulated", text_or_null(method.not_simulated)},
           {"formulas", std::move(formulas)},
-          {"no_formula", text_or_null(method.why_no_formula)}};
+          {"no_formula", text_or_null(method.why_no_formula)},
+          {"remark", text_or_null(method.remark)}};
 }
 
 // "an accuracy of 0.55", "a loss of 0.4", or both.
@@ -390,6 +394,7 @@ std::vector<PredictedMethod> predict(const Experiment& experiment, const std::st
   };
   for (std::size_t i = 0; i < runs.size(); ++i) {
     methods.push_back(simulated_and_communicated(runs[i], simulations[i]));
+    if (!runs[i].algorithm->traits().has_formulas) continue;
     FormulaTimes formulas = predict_by_formula(runs[i], sample_of(runs[i]));
     methods.back().formulas = std::move(formulas.all);
     methods.back().why_no_formula = std::move(formulas.why_none);
@@ -400,8 +405,9 @@ std::vector<PredictedMethod> predict(const Experiment& experiment, const std::st
     const std::size_t baseline = baselines[i];
     if (against.empty()) {
       methods[i].compared_with = named(runs[baseline], baseline < shown);
-      relate(methods[i].formulas, predict_by_formula(as_baseline(runs[i]), sample_of(runs[i])).all,
-             by_formula[baseline]);
+      if (!methods[i].formulas.empty())
+        relate(methods[i].formulas, predict_by_formula(as_baseline(runs[i]), sample_of(runs[i])).all,
+               by_formula[baseline]);
     } else {
       methods[i].compared_with = named(runs[baseline], runs[i]);
       relate_to_method(methods[i].formulas, by_formula[baseline]);
@@ -442,11 +448,10 @@ std::string prediction_table(std::span<const PredictedMethod> methods, std::size
       add("", row_of_formula(formula));
       is_sampled |= formula.prediction.is_sampled;
       has_bounds |= formula.prediction.formula.ends_with("(lower bound)");
-      if (const auto staleness = formula.prediction.mean_staleness)
-        notes += fmt::format("{}: a mean staleness of {} updates, whatever its workers' times\n", label_of(method),
-                             shown_number(*staleness));
     }
-    if (method.formulas.empty()) add("", {"no formula: " + method.why_no_formula, "-", "-", "-", "-", "-", "", ""});
+    if (!method.why_no_formula.empty())
+      add("", {"no formula: " + method.why_no_formula, "-", "-", "-", "-", "-", "", ""});
+    if (!method.remark.empty()) notes += fmt::format("{}: {}\n", label_of(method), method.remark);
   }
   if (std::ranges::any_of(methods,
                           [](const PredictedMethod& m) { return m.communicated && !m.communicated->is_exact; }))

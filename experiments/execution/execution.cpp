@@ -465,7 +465,7 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
     summary.reason = outcome.failure;
   }
   // The formulas are for the virtual clock.
-  if (summary.status == RunStatus::finished && outcome.on_virtual_clock)
+  if (summary.status == RunStatus::finished && outcome.on_virtual_clock && run.algorithm->traits().has_formulas)
     summary.predicted = predict_by_formula(run, sample_times(run)).all;
   summary.recorded = run.recording;
   summary.recorded.trace = outcome.timeline.has_value();

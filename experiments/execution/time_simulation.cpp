@@ -104,12 +104,16 @@ class Simulator {
     if (rounds.stand_for_all(first.steps, all)) return {.time = first};
     // For other limits than steps the number is estimated by the pace of the first steps, which may be too slow.
     const Step expected{all.value() / (ends_by_steps(run.budget) ? 1 : 2)};
-    if (const Step most = affordable(run); expected <= most && most > first.steps) {
+    const Step most = affordable(run);
+    if (expected <= most && most > first.steps) {
       const SimulatedTime whole = simulate_time(run, std::min(most, run.budget.steps.value_or(most)));
       further_work_ -= work_of(run, whole.steps);
       if (whole.whole) return {.time = whole};
     }
-    return {.why_none = "too long: its first steps do not stand for the rest"};
+    const auto sampled = sample_time(run, rounds, std::max(most, steps));
+    if (!sampled) return {.why_none = "too long: its first steps do not stand for the rest"};
+    further_work_ -= std::min(further_work_, work_of(run, sampled->steps));
+    return {.time = sampled};
   }
 
   // Steps up to the end of a round.
@@ -233,11 +237,12 @@ bool has_ended(const Run& run, Step at_most, const Waypoint& last, double kept, 
   return !run.cluster.data_of.empty() && last.step < static_cast<double>(at_most.value());  // data may be used up
 }
 
-RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& observer) {
+RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& observer, Step first_step = {}) {
   RunTraining nothing(run, nullptr, 0);
   const auto cluster = make_simulated_cluster(run, *nothing.training, &observer, nullptr);
   RunContext context = context_of(run, *cluster, *nothing.training, &observer);
   context.budget = budget;
+  context.first_step = first_step;
   return run_algorithm(*run.algorithm, context);
 }
 
@@ -265,6 +270,91 @@ double share_of(std::initializer_list<Activity> activities, const RunTotals& tot
   }
   return all_s > 0 ? spent_s / all_s : 0;
 }
+
+// Rounds of a run, simulated at places that are spread over its steps.
+class SampleOfRounds {
+ public:
+  static std::optional<SampleOfRounds> of(const Run& run, const ScheduledRounds& rounds, Step all, Step affordable) {
+    SampleOfRounds sample;
+    for (int place = 0; place < places; ++place) {
+      const Step step{(2 * place + 1) * (all.value() / (2 * places))};
+      if (!sample.add(run, rounds, step, all, Step{affordable.value() / places})) return std::nullopt;
+    }
+    return sample;
+  }
+
+  // Per step of the run; without what it has in all.
+  SimulatedTime time() const {
+    SimulatedTime result{.steps = simulated_, .is_sampled = true, .longest_round_s = longest_round_s_};
+    double kept = 0, dropped = 0, communicating_s = 0, computing_s = 0;
+    for (const Totals& one : all_) {
+      result.step_time_s += one.time_s / places;
+      kept += one.kept / places;
+      dropped += one.dropped / places;
+      communicating_s += one.communicating_s / places;
+      computing_s += one.computing_s / places;
+    }
+    const double pace = kept / result.step_time_s;
+    double squares = 0, squares_of_pace = 0;
+    for (std::size_t i = 0; i + 1 < all_.size(); i += 2) {
+      const double apart_s = all_[i].time_s - all_[i + 1].time_s;
+      squares += apart_s * apart_s;
+      const double apart = all_[i].kept - all_[i + 1].kept - pace * apart_s;
+      squares_of_pace += apart * apart;
+    }
+    result.error_s = std::sqrt(squares) / places;
+    result.pace_error = std::sqrt(squares_of_pace) / places / result.step_time_s;
+    result.micro_batches_per_s = pace;
+    result.drop_rate = kept + dropped > 0 ? dropped / (kept + dropped) : 0;
+    result.communication_share = communicating_s / result.step_time_s;
+    result.computing_share = computing_s / result.step_time_s;
+    return result;
+  }
+
+ private:
+  static constexpr int places = 64;  // two in each part
+  // What a simulation from one step to another comes to.
+  struct Totals {
+    double time_s = 0, kept = 0, dropped = 0, communicating_s = 0, computing_s = 0;
+  };
+  Totals simulate(const Run& run, Step from, Step to) {
+    if (from == to) return {};
+    Waypoints waypoints(run.training.samples_per_micro_batch);
+    const RunTotals totals = run_time_only(run, {.steps = to}, waypoints, from);
+    simulated_ += to - from;
+    longest_round_s_ = std::max(longest_round_s_, waypoints.longest_s);
+    const double time_s = to_seconds(totals.end);
+    return {
+        .time_s = time_s,
+        .kept = static_cast<double>(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0})),
+        .dropped = static_cast<double>(std::accumulate(totals.dropped.begin(), totals.dropped.end(), std::int64_t{0})),
+        .communicating_s = time_s * share_of({Activity::communicate}, totals),
+        .computing_s = time_s * share_of({Activity::compute, Activity::discarded}, totals)};
+  }
+
+  // The round with this step, and as many whole ones after it as there is time for: what a simulation that begins one
+  // round before them takes more if it goes on to their end than if it ends with that round. So averages that are under
+  // way from round to round cost what they do in the run, and the wait for the last one does not count.
+  bool add(const Run& run, const ScheduledRounds& rounds, Step step, Step all, Step affordable) {
+    const auto [begin, end_of_first] = rounds.round_with(step, all);
+    const Step long_enough = std::min(begin + affordable, all - Step{1});
+    const Step end = std::max(end_of_first, rounds.round_with(long_enough, all).begin);
+    const Step before = begin > 0 ? rounds.round_with(begin - Step{1}, all).begin : begin;
+    if (work_of(run, end - before) > most_work_of_one) return false;
+    const Totals with = simulate(run, before, end), without = simulate(run, before, begin);
+    if (with.time_s <= without.time_s) return false;
+    const auto per_step = [&](double Totals::*total) {
+      return (with.*total - without.*total) / static_cast<double>((end - begin).value());
+    };
+    all_.push_back({per_step(&Totals::time_s), per_step(&Totals::kept), per_step(&Totals::dropped),
+                    per_step(&Totals::communicating_s), per_step(&Totals::computing_s)});
+    return true;
+  }
+
+  std::vector<Totals> all_{};  // per step, by place
+  Step simulated_{};
+  double longest_round_s_ = 0;
+};
 
 // With servers and gossip, much of a message's time counts as waiting, so the share left for computing says more than
 // the share of communication. Communication must also be much longer, since workers wait for slow ones too.
@@ -486,6 +576,19 @@ bool ScheduledRounds::stand_for_all(Step first, Step all) const {
   return !is_cut_off && (first >= all || misfit(first, all) <= tolerance);
 }
 
+ScheduledRounds::Span ScheduledRounds::round_with(Step step, Step all) const {
+  const std::int64_t number = until(step + Step{1}).rounds;
+  const auto has_begun = [&](Step steps) { return until(steps).rounds >= number; };
+  const auto is_over = [&](Step steps) { return until(steps).rounds > number; };
+  Step width{step.value() / std::max<std::int64_t>(1, number) + 1};
+  Step low = step;  // before the round has begun
+  for (; low > 0 && has_begun(low); width += width) low = std::max(Step{}, low - width);
+  const Step begin = first_in(low, step + Step{1}, has_begun) - Step{1};
+  Step high = step + Step{1};
+  for (; high < all && !is_over(high); width += width) high = std::min(all, high + width);
+  return {begin, is_over(high) ? first_in(step, high, is_over) - Step{1} : all};
+}
+
 std::vector<Simulation> simulate_all(const std::vector<Run>& runs) {
   const std::vector<Step> steps = shared_out(runs);
   Simulator simulator;
@@ -566,6 +669,39 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   result.communication_share = communicating * slower;
   result.computing_share = computing * slower;
   return result;
+}
+
+std::optional<SimulatedTime> sample_time(const Run& run, const ScheduledRounds& rounds, Step affordable) {
+  constexpr int most_corrections = 6;
+  constexpr double close = 1e-3;
+  if (!rounds.are_known() || run.cluster.outages || !run.cluster.data_of.empty()) return std::nullopt;
+  // How many steps a budget of something else allows follows from the pace, which follows from how many they are: the
+  // root of needed - all, by secants.
+  std::optional<std::pair<double, double>> before;  // another number of steps, and how many more it needs
+  Step all = run.budget.steps.value_or(planned_steps(run).value_or(affordable));
+  for (int correction = 1;; ++correction) {
+    if (!rounds.are_countable(all)) return std::nullopt;
+    const auto sample = SampleOfRounds::of(run, rounds, all, affordable);
+    if (!sample) return std::nullopt;
+    SimulatedTime result = sample->time();
+    const Communicated communicated = rounds.until(all);
+    result.rounds = static_cast<double>(communicated.rounds);
+    result.bytes = static_cast<double>(communicated.bytes.value());
+    const auto steps = static_cast<double>(all.value());
+    result.total_time_s = end_of_budget(run, {},
+                                        {.step_s = result.step_time_s,
+                                         .micro_batches_per_s = result.micro_batches_per_s,
+                                         .bytes_per_s = result.bytes / steps / result.step_time_s});
+    if (!result.total_time_s) return std::nullopt;
+    const double missing = *result.total_time_s / result.step_time_s - steps;
+    if (std::abs(missing) <= steps * std::max(close, *result.error_s / result.step_time_s)) return result;
+    if (correction == most_corrections) return std::nullopt;
+    double next = steps + missing;
+    if (before && before->second != missing)
+      next = steps - missing * (steps - before->first) / (missing - before->second);
+    before = {steps, missing};
+    all = static_cast<Step::Rep>(std::llround(std::clamp(next, 1.0, 1e15)));
+  }
 }
 
 std::string magnitude_notes(std::span<const Run> runs) {

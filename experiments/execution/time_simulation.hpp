@@ -35,6 +35,12 @@ class ScheduledRounds {
   // to `limit`; else, or if rounds are unknown, at_most.
   Step end_of_round(Step at_least, Step at_most, Step limit) const;
 
+  // The round that takes step `step`, which counts from 0, of a run of `all` steps: from `begin` up to before `end`.
+  struct Span {
+    Step begin{}, end{};
+  };
+  Span round_with(Step step, Step all) const;
+
   // Whether a run of `all` steps has, within 1 %, the rounds and bytes extrapolated from the steps between the method's
   // settling and `first`, and no round of few is cut off there. True if rounds are unknown.
   bool stand_for_all(Step first, Step all) const;
@@ -50,8 +56,9 @@ class ScheduledRounds {
 };
 
 struct SimulatedTime {
-  Step steps{};        // simulated
-  bool whole = false;  // up to the end of the budget; false: the first steps, extrapolated
+  Step steps{};             // simulated
+  bool whole = false;       // up to the end of the budget; false: the first steps, extrapolated, or a sample of rounds
+  bool is_sampled = false;  // a sample of rounds
   double step_time_s = 0;
   std::optional<double> error_s{};       // standard error of step_time_s
   double drop_rate = 0;                  // dropped / (kept + dropped)
@@ -77,8 +84,15 @@ struct Simulation {
   bool failed = false;     // there is none because the run would fail
 };
 
+// A run of rounds that change, and that is too long to be simulated as a whole: whole rounds of it, which begin at
+// places spread over all its steps, about `affordable` steps in all. The errors are those of a stratified sample, two
+// places in each of equal parts of the run. None where rounds are not known beforehand, where single ones take too
+// long, and where what comes depends on what has been: under outages, or where data are used up.
+// Checks:  whole simulations of the same runs; constant times, exactly.
+std::optional<SimulatedTime> sample_time(const Run& run, const ScheduledRounds& rounds, Step affordable);
+
 // For `predict`: each run as a whole if a bound on the work of all runs allows it, else its first steps if these stand
-// for the rest. Steps that methods need to settle do not count. Throws Interrupted.
+// for the rest, else a sample of its rounds. Steps that methods need to settle do not count. Throws Interrupted.
 std::vector<Simulation> simulate_all(const std::vector<Run>& runs);
 
 // The first steps as if they were the run's budget; none if they are too many or fail.

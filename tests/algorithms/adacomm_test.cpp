@@ -13,7 +13,6 @@
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
-#include "tests/algorithms/predicted_run.hpp"
 #include "workers/base/process.hpp"
 #include "workers/models/architectures.hpp"
 #include "workers/time/outages.hpp"
@@ -203,10 +202,6 @@ TEST(AdaComm, GoesOnWhereTheModelHasDiverged) {
   const auto outcome = setup.run(AdaComm({.period = {.initial = 2, .maximum = Step{8}}}));
   EXPECT_EQ(steps_of(outcome).back(), 40);
   EXPECT_FALSE(std::isfinite(outcome.parameters[0]));
-}
-
-TEST(AdaComm, HasNoFormula) {
-  EXPECT_THAT(PredictedRun{}.why_not_predicted(AdaComm({.period = {.initial = 4}})), HasSubstr("loss"));
 }
 
 TEST(AdaComm, FaultsNameTheKey) {

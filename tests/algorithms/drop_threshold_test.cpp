@@ -769,7 +769,7 @@ TEST(SearchedThresholds, AFixedOneIsJudgedByAllDrawnSteps) {
   const PredictedRun setting = run_with(pareto_delay(1.5, 0.5), 1);
   const Prediction prediction = predicted(setting, DropCompute(from_seconds(20), Preempt::discard, 1.0 / 3));
   setting.with_input([&](const PredictionInput& input) {
-    const auto cut = sample_rounds(input.times, 1, {.step_s = 20});
+    const auto cut = sample_cut_steps(input.times, 20);
     EXPECT_DOUBLE_EQ(prediction.step_time_s, cut->time_s.mean + 0.5);
     EXPECT_DOUBLE_EQ(prediction.kept, cut->kept.mean);
     EXPECT_DOUBLE_EQ(prediction.step_error_s, cut->time_s.error);

@@ -358,13 +358,14 @@ TEST(EveryMethod, WhoseWorkersTakeTheSameCourseTakesAsLongOnOneProgram) {
   });
 }
 
-TEST(EveryMethod, HasAForecastOrTheReasonWhyNot) {
+TEST(EveryMethod, WithFormulasHasAForecastOrTheReasonWhyNot) {
   for_every_method([](const Algorithm& method) {
     const PredictedRun run{.workers = 4, .micro_batches = 2, .steps = 12};
     run.with_input([&](const PredictionInput& input) {
-      const Forecast forecast = method.forecast(input);
-      EXPECT_NE(forecast.predictions.empty(), forecast.why_none.empty());
-      for (const Prediction& prediction : forecast.predictions) EXPECT_GT(prediction.step_time_s, 0);
+      const auto [predictions, why_none, minds_overlap] = method.forecast(input);
+      EXPECT_EQ(predictions.empty() && why_none.empty(), !method.traits().has_formulas);
+      EXPECT_TRUE(predictions.empty() || why_none.empty());
+      for (const Prediction& prediction : predictions) EXPECT_GT(prediction.step_time_s, 0);
       return 0;
     });
   });

@@ -8,13 +8,11 @@
 
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
-#include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/duration_laws.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/three_workers.hpp"
-#include "workers/theory/order_statistics.hpp"
 
 namespace syncopate {
 namespace {
@@ -102,61 +100,11 @@ TEST(KAsync, TakesWhatThereIsOnceFewerThanKWorkersAreLeft) {
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
-TEST(KAsync, IsPredictedWhereNobodyWaits) {
-  const PredictedRun setting{.workers = 4, .steps = 100};
-  EXPECT_EQ(setting.predict(KAsync(1)), setting.predict(AsyncSgd({})));
-}
-
-// (H_N - H_(N-K)) mu per update, as above.
-TEST(KAsync, UnderExponentialTimesThePredictionIsTheOrderStatistic) {
-  const PredictedRun setting{
-      .workers = 16, .micro_batches = 1, .delays = {exponential_law()}, .steps = 512, .network_s = 0, .base_s = 1e-9};
-  for (const int gradients : {2, 8, 12, 15}) {
-    const auto predictions = setting.predict(KAsync(gradients));
-    ASSERT_EQ(predictions.size(), 1u) << gradients;
-    const double updates = 16.0 / gradients, step_s = updates * expected_exponential(gradients, 16, 1);
-    EXPECT_NEAR(predictions[0].step_time_s, step_s, 4 * predictions[0].step_error_s) << gradients;
-    EXPECT_LT(predictions[0].step_error_s, 0.02 * step_s) << gradients;
-    EXPECT_DOUBLE_EQ(predictions[0].mean_staleness.value_or(-1), updates - 1);
-  }
-}
-
 // Four steps of 1 s and messages of 0.5 s and 0.5 s: whoever delivers has its next gradient there 2 s later. Two make
 // an update at once, and the other two make one at once, too: two updates of two in 2 s.
-TEST(KAsync, OfConstantTimesThePredictionIsTheClosedForm) {
-  const PredictedRun setting{.workers = 4, .micro_batches = 1, .delays = {}, .steps = 128};
-  const auto predictions = setting.predict(KAsync(2));
-  ASSERT_EQ(predictions.size(), 1u);
-  EXPECT_NEAR(predictions[0].step_time_s, 2, 1e-9);
-}
-
-TEST(KAsync, OfAllWorkersIsPredictedAsKSync) {
-  const PredictedRun setting{.workers = 8, .steps = 100};
-  const auto predictions = setting.predict(KAsync(8)),
-             of_k_sync = setting.predict(BackupWorkers(8, {.late = BackupOptions::Late::cancel}));
-  ASSERT_EQ(predictions.size(), 1u);
-  ASSERT_EQ(of_k_sync.size(), 1u);
-  EXPECT_EQ(predictions[0].step_time_s, of_k_sync[0].step_time_s);
-  EXPECT_EQ(predictions[0].communication_s, of_k_sync[0].communication_s);
-  EXPECT_EQ(predictions[0].mean_staleness, 0);
-}
-
-TEST(KAsync, TakesAsLongAsPredicted) {
-  for (const int gradients : {3, 8, 13, 16})
-    for (const bool are_unlike : {false, true}) {
-      PredictedRun setting{.workers = 16, .steps = 400};
-      if (are_unlike) setting.factors = {2, 1, 1, 3, 1, 1, 1, 1, 1.5, 1, 1, 1, 1, 1, 1, 1};
-      const auto predictions = setting.predict(KAsync(gradients));
-      ASSERT_EQ(predictions.size(), 1u) << gradients;
-      const auto simulated = setting.simulate(KAsync(gradients));
-      EXPECT_NEAR(predictions[0].step_time_s, simulated.step_s, 0.01 * simulated.step_s) << gradients << are_unlike;
-      EXPECT_NEAR(predictions[0].communication_s, simulated.communication_s, 0.02) << gradients << are_unlike;
-    }
-}
-
-TEST(KAsync, SaysWhyThereIsNoPrediction) {
-  const PredictedRun setting{.workers = 4, .steps = 3};
-  EXPECT_EQ(setting.why_not_predicted(KAsync(2)), "too few steps were drawn to follow updates by");
+TEST(KAsync, OfConstantTimesHasAClosedForm) {
+  const PredictedRun setting{.workers = 4, .micro_batches = 1, .delays = {}, .steps = 512};
+  EXPECT_NEAR(setting.simulate(KAsync(2)).step_s, 2, 0.5 / 512);
 }
 
 TEST(KAsync, CannotWaitForMoreWorkersThanThereAre) {

@@ -149,35 +149,16 @@ TEST(KBatchSync, DoesNotWaitForAWorkerThatIsDown) {
   }
 }
 
-TEST(KBatchSync, IsPredictedByTheKthArrivalOfTheDrawnSteps) {
-  for (const int gradients : {1, 5, 16, 40}) {
-    const PredictedRun setting{.workers = 16, .delays = {exponential_delay(1)}, .steps = 512};
-    const auto predictions = setting.predict(KBatchSync(gradients));
-    ASSERT_EQ(predictions.size(), 1u) << gradients;
-    const auto simulated = setting.simulate(KBatchSync(gradients));
-    EXPECT_NEAR(predictions[0].step_time_s, simulated.step_s,
-                4 * std::hypot(predictions[0].step_error_s, simulated.error_s))
-        << gradients;
-    EXPECT_LT(predictions[0].step_error_s, 0.02 * predictions[0].step_time_s) << gradients;
-    EXPECT_NEAR(simulated.communication_s, predictions[0].communication_s, 0.5 / 512);  // the first model alone
-  }
-}
-
-// Of 1 s and 1.5 s for 4 gradients as above: 3 s and two messages of 0.5 s.
-TEST(KBatchSync, OfConstantTimesThePredictionIsTheClosedForm) {
+// Of 1 s and 1.5 s for 4 gradients as above: 3 s and two messages of 0.5 s. All compute until the next model comes, so
+// that only the wait for the first one is booked as communication.
+TEST(KBatchSync, OfConstantTimesHasAClosedForm) {
   const PredictedRun setting{.workers = 3,
                              .micro_batches = 1,
                              .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.5, 3.0})},
-                             .steps = 100};
-  const auto predictions = setting.predict(KBatchSync(4));
-  ASSERT_EQ(predictions.size(), 1u);
-  EXPECT_NEAR(predictions[0].step_time_s, 3 / 4.0 * (3 + 2 * 0.5), 1e-9);
-}
-
-TEST(KBatchSync, SaysWhyThereIsNoPrediction) {
-  const PredictedRun setting{.workers = 4, .steps = 64};
-  EXPECT_EQ(setting.why_not_predicted(KBatchSync(4000)),
-            "a step takes more of each worker's gradients than a few were drawn of");
+                             .steps = 400};
+  const auto simulated = setting.simulate(KBatchSync(4));
+  EXPECT_NEAR(simulated.step_s, 3 / 4.0 * (3 + 2 * 0.5), 0.01);
+  EXPECT_NEAR(simulated.communication_s, 0.5 / 400, 1e-9);
 }
 
 TEST(KBatchSync, NeedsAtLeastOneGradient) {

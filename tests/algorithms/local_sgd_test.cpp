@@ -228,7 +228,7 @@ TEST(PostLocal, IsPredictedToSendGradientsBeforeTheSwitchAndModelsAfterIt) {
   const LocalSgd method(make_post_local_period(switch_step, 2),
                         {.average = {.moments = {StatePolicy::average, StatePolicy::average}}});
   const double expected = (switch_step * ring_s(16) + 2 * ring_s(2 * 16)) / 10;
-  EXPECT_NEAR(setting.predict(method).at(0).communication_s, expected, 1e-8);
+  EXPECT_NEAR(setting.predict(method).at(0).communication_s.value(), expected, 1e-8);
 }
 
 // SWAP's second phase: another batch, an order of the data and a learning rate of its own.
@@ -349,7 +349,7 @@ TEST(LocalPhase, FormulasGoByTheRateOfThePhase) {
                         {.learning_rate = LearningRate::Options{.peak = 0.2}});
   const auto predictions = setting.predict(method);
   ASSERT_FALSE(predictions.empty());
-  EXPECT_DOUBLE_EQ(predictions.front().communication_s, 0.5 / 4);
+  EXPECT_DOUBLE_EQ(predictions.front().communication_s.value(), 0.5 / 4);
 }
 
 // Keeps the micro-batches that each worker took, in the order in which it asked for them, by steps of a linear walk.

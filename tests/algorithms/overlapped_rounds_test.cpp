@@ -12,8 +12,8 @@
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"
 #include "algorithms/local_sgd/overlapped_diloco.hpp"
-#include "algorithms/local_sgd/round_prediction.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
+#include "tests/algorithms/late_averages.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/overlapped_recursions.hpp"
 #include "tests/algorithms/predicted_run.hpp"
@@ -350,7 +350,7 @@ TEST(OverlappedRuns, BeginAfterSynchronousStepsWhereTheRuleSaysSo) {
 // What is said of the times of averages one round late, against closed forms and whole simulations; and that they hide
 // what they should: with an average of 0.8 of a round a round takes no more than its computing.
 
-const std::vector<std::string> predicted_methods = {
+const std::vector<std::string> late_methods = {
     "\"cocod-sgd\"", "\"overlap-local-sgd\"\nmixing = 0.5", "\"co2\"",
     "\"overlapped-diloco\"\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.5 }",
     "\"overlapped-diloco\"\nupdate = \"delayed\"\nouter = { name = \"plain\" }"};
@@ -366,7 +366,7 @@ TEST(OverlappedTimes, AnAverageOfFourFifthsOfARoundIsHidden) {
     PredictedRun run = setting(share * period * step_s, {});
     run.steps = 4000;  // the first round has nothing to wait for, and the last average is waited for
     const double expected_s = step_s * std::max(1.0, share);
-    for (const std::string& keys : predicted_methods)
+    for (const std::string& keys : late_methods)
       EXPECT_NEAR(run.simulate(*read(keys, period)).step_s, expected_s, 0.01 * expected_s) << keys << ", " << share;
     const OuterLocalSgd waits(make_constant_period(period), make_plain_outer(1), {});
     EXPECT_NEAR(run.simulate(waits).step_s, step_s * (1 + share), 1e-9);
@@ -380,43 +380,29 @@ TEST(OverlappedTimes, WithoutSpreadHaveAClosedForm) {
     const double round_s = period * step_s, average_s = share * round_s;
     const double total_s = share > 1 ? round_s + 50 * average_s : 50 * round_s + average_s;
     const double communication_s = share > 1 ? 49 * (average_s - round_s) + average_s : average_s;
-    for (const std::string& keys : predicted_methods) {
-      const auto predictions = run.predict(*read(keys, period));
-      ASSERT_EQ(predictions.size(), 1u);
-      EXPECT_NEAR(predictions[0].step_time_s, total_s / 400, 1e-9);
-      EXPECT_NEAR(predictions[0].communication_s, communication_s / 400, 1e-9);
-      EXPECT_NEAR(predictions[0].step_error_s, 0, 1e-9);
-      EXPECT_EQ(predictions[0].kept, 1);
+    for (const std::string& keys : late_methods) {
+      const auto simulated = run.simulate(*read(keys, period));
+      EXPECT_NEAR(simulated.step_s, total_s / 400, 1e-9);
+      EXPECT_NEAR(simulated.communication_s, communication_s / 400, 1e-9);
     }
   }
 }
 
 // All steps of the run are drawn, so that the recursion is the run's own.
-TEST(OverlappedTimes, OfDrawnStepsAreThoseOfTheSimulation) {
+TEST(OverlappedTimes, OfRandomStepsAreThoseOfARecursion) {
+  constexpr std::size_t steps = 400, length = 7;  // the last round is shorter
   for (const auto& delay : {noise, exponential_delay(1), pareto_delay(1.5, 0.5)})
     for (const double average_s : {1.0, 30.0, 45.0}) {
       PredictedRun run = setting(average_s, {delay});
       run.factors = {1, 1.2, 1, 1.1, 1, 1};
-      for (const std::string& keys : {predicted_methods[0], predicted_methods[3]}) {
-        const auto method = read(keys, 7);  // whose last round is shorter
-        const auto predictions = run.predict(*method);
-        ASSERT_EQ(predictions.size(), 1u);
-        const auto simulated = run.simulate(*method);
-        EXPECT_NEAR(predictions[0].step_time_s, simulated.step_s, 1e-6);
-        EXPECT_NEAR(predictions[0].communication_s, simulated.communication_s, 0.02 * simulated.communication_s);
-      }
+      std::vector<LateAverage> averages;
+      for (std::size_t end = length; end < steps + length; end += length)
+        averages.push_back({std::min(end, steps), std::min(end + length, steps), average_s});
+      const double end_s =
+          run.with_input([&](const PredictionInput& input) { return end_with_late_averages(input.times, averages); });
+      for (const std::string& keys : {late_methods[0], late_methods[3]})
+        EXPECT_NEAR(run.simulate(*read(keys, length)).step_s, end_s / steps, 1e-6);
     }
-}
-
-TEST(OverlappedTimes, OfMoreStepsThanAreDrawnAreCloseToTheSimulation) {
-  PredictedRun run = setting(20, {exponential_delay(1)});
-  run.steps = 4000;
-  const auto method = read(predicted_methods[0], period);
-  const Prediction predicted = run.predict(*method).at(0);
-  const double simulated_s = run.simulate(*method).step_s;
-  EXPECT_NEAR(predicted.step_time_s, simulated_s, std::max(4 * predicted.step_error_s, 0.005 * simulated_s));
-  EXPECT_GT(predicted.step_error_s, 0);
-  EXPECT_LT(predicted.step_error_s, 0.03 * simulated_s);
 }
 
 // A round is no shorter than the slowest worker's on average, nor than the average of models; and no longer than if all
@@ -425,19 +411,13 @@ TEST(OverlappedTimes, LieBetweenTheTwoBounds) {
   for (const double average_s : {5.0, 20.0, 30.0}) {
     PredictedRun run = setting(average_s, {exponential_delay(1)});
     run.factors = {1, 1, 1, 1, 1, 1.5};
-    const double late_s = run.predict(*read(predicted_methods[0], period)).at(0).step_time_s;
+    const double late_s = run.simulate(*read(late_methods[0], period)).step_s;
     run.network_s = 0;
-    const double waiting_s = run.predict(LocalSgd(make_constant_period(period), {})).at(0).step_time_s;
+    const double waiting_s = run.simulate(LocalSgd(make_constant_period(period), {})).step_s;
     const double slowest_s = 2 * (1.5 + 1);  // on average: the delay is added to 1.5 s
     EXPECT_GE(late_s, 0.97 * std::max(slowest_s, average_s / period)) << average_s;
     EXPECT_LE(late_s, waiting_s + average_s / period) << average_s;
   }
-}
-
-TEST(OverlappedTimes, OfTooManyWorkersToDrawHaveAReason) {
-  PredictedRun run = setting(1, {noise});
-  run.workers = 5000;
-  EXPECT_NE(run.why_not_predicted(*read(predicted_methods[0], period)).find("too many workers"), std::string::npos);
 }
 
 }  // namespace

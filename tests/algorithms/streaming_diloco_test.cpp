@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
-#include "algorithms/local_sgd/round_prediction.hpp"
 #include "tests/algorithms/compressed_gradients.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
+#include "tests/algorithms/late_averages.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/simulated_run.hpp"
@@ -521,14 +521,14 @@ TEST(StreamingRuns, BeginAfterSynchronousStepsWhereTheRuleSaysSo) {
                                       "step 7 at 9.000 s: kept 3, dropped 0"}));
 }
 
-// What is said of the times of averages of fragments, against closed forms and whole simulations; and that they hide
-// what they should: where the averages of all fragments take 0.8 of a round, a round takes no more than its computing.
+// Times of averages of fragments against closed forms; and that they hide what they should: where the averages of all
+// fragments take 0.8 of a round, a round takes no more than its computing.
 
 constexpr int period = 8;
 constexpr double step_s = 2;  // of two micro-batches
 constexpr double round_s = period * step_s;
 
-StreamingDiloco predicted_streaming(int fragments, int delay, int steps = period) {
+StreamingDiloco in_fragments(int fragments, int delay, int steps = period) {
   return {make_constant_period(steps), make_diloco(0.7, 0.9), {Fragments(fragments), delay, 0}, {}};
 }
 
@@ -547,7 +547,7 @@ TEST(StreamingTimes, AveragesOfFourFifthsOfARoundAreHidden) {
       PredictedRun run = on_ring(share, {});
       run.steps = 4000;  // the first averages have nothing to wait for, and the last ones are waited for
       const double expected_s = step_s * std::max(1.0, share);
-      EXPECT_NEAR(run.simulate(predicted_streaming(fragments, delay)).step_s, expected_s, 0.01 * expected_s)
+      EXPECT_NEAR(run.simulate(in_fragments(fragments, delay)).step_s, expected_s, 0.01 * expected_s)
           << share << " of a round, " << fragments << " fragments, delay " << delay;
       const OuterLocalSgd waits(make_constant_period(period), make_plain_outer(1), {});
       EXPECT_NEAR(run.simulate(waits).step_s, step_s * (1 + share), 1e-6);
@@ -564,48 +564,33 @@ TEST(StreamingTimes, WithoutSpreadHaveAClosedForm) {
         const PredictedRun run = on_ring(share, {});
         const double average_s = share * round_s / fragments, stall_s = std::max(0.0, average_s - delay * step_s);
         const double total_s = 50 * (round_s + fragments * stall_s) - stall_s + average_s;
-        const auto predictions = run.predict(predicted_streaming(fragments, delay));
-        ASSERT_EQ(predictions.size(), 1u);
-        EXPECT_NEAR(predictions[0].step_time_s, total_s / 400, 1e-6);
-        EXPECT_NEAR(predictions[0].communication_s, (total_s - 400 * step_s) / 400, 1e-6);
-        EXPECT_EQ(predictions[0].kept, 1);
-        const auto simulated = run.simulate(predicted_streaming(fragments, delay));
+        const auto simulated = run.simulate(in_fragments(fragments, delay));
         EXPECT_NEAR(simulated.step_s, total_s / 400, 1e-6);
         EXPECT_NEAR(simulated.communication_s, (total_s - 400 * step_s) / 400, 1e-6);
       }
 }
 
 // All steps of the run are drawn, so that the recursion is the run's own.
-TEST(StreamingTimes, OfDrawnStepsAreThoseOfTheSimulation) {
+TEST(StreamingTimes, OfRandomStepsAreThoseOfARecursion) {
+  constexpr int steps = 400, length = 7;  // the last round is shorter
   for (const auto& delay : {noise, exponential_delay(1), pareto_delay(1.5, 0.5)})
     for (const double share : {0.1, 0.9, 1.5})
       for (const auto& [fragments, late] : {std::pair{1, 0}, std::pair{3, 2}, std::pair{4, 7}}) {
         PredictedRun run = on_ring(share, {delay});
         run.factors = {1, 1.2, 1, 1.1, 1, 1};
-        const StreamingDiloco method = predicted_streaming(fragments, late, 7);  // whose last round is shorter
-        const auto predictions = run.predict(method);
-        ASSERT_EQ(predictions.size(), 1u);
-        const auto simulated = run.simulate(method);
-        EXPECT_NEAR(predictions[0].step_time_s, simulated.step_s, 1e-6);
-        EXPECT_NEAR(predictions[0].communication_s, simulated.communication_s, 0.02 * simulated.communication_s);
+        std::vector<LateAverage> averages;
+        for (int begin = 0; begin < steps; begin += length)
+          for (int p = 0; p < fragments; ++p) {
+            const Step turn = begin + Fragments(fragments).offset(p, std::min(length, steps - begin));
+            const Bytes slice = Fragments(fragments).slice(p).bytes_of(Bytes{16});
+            averages.push_back({static_cast<std::size_t>(turn.value()), static_cast<std::size_t>((turn + late).value()),
+                                to_seconds(run.network->all_reduce(run.workers, slice))});
+          }
+        const double end_s =
+            run.with_input([&](const PredictionInput& input) { return end_with_late_averages(input.times, averages); });
+        EXPECT_NEAR(run.simulate(in_fragments(fragments, late, length)).step_s, end_s / steps, 1e-6)
+            << share << " of a round, " << fragments << " fragments, delay " << late;
       }
-}
-
-TEST(StreamingTimes, OfMoreStepsThanAreDrawnAreCloseToTheSimulation) {
-  PredictedRun run = on_ring(0.8, {exponential_delay(1)});
-  run.steps = 4000;
-  const StreamingDiloco method = predicted_streaming(4, 2);
-  const Prediction predicted = run.predict(method).at(0);
-  const double simulated_s = run.simulate(method).step_s;
-  EXPECT_NEAR(predicted.step_time_s, simulated_s, std::max(4 * predicted.step_error_s, 0.005 * simulated_s));
-  EXPECT_GT(predicted.step_error_s, 0);
-  EXPECT_LT(predicted.step_error_s, 0.03 * simulated_s);
-}
-
-TEST(StreamingTimes, OfTooManyWorkersToDrawHaveAReason) {
-  PredictedRun run = on_ring(0.8, {noise});
-  run.workers = 5000;
-  EXPECT_NE(run.why_not_predicted(predicted_streaming(4, 2)).find("too many workers"), std::string::npos);
 }
 
 // Streaming DiLoCo whose fragments' outer gradients are compressed, on the simulated cluster: residuals of workers and

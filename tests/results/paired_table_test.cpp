@@ -693,7 +693,6 @@ TEST(PairedDifference, SaysNothingOfASingleSeed) {
   const PairedDifference found = paired_difference(std::array{0.5});
   EXPECT_DOUBLE_EQ(found.mean, 0.5);
   EXPECT_FALSE(found.interval || found.t_p || found.sign_flip_p || found.is_significant());
-  EXPECT_FALSE(equivalence_p(std::array{0.5}, 1));
   EXPECT_TRUE(std::isnan(paired_difference({}).mean));
 }
 
@@ -704,24 +703,6 @@ TEST(PairedDifference, IsCertainWhereNothingVaries) {
   EXPECT_DOUBLE_EQ(found.interval->high, 0.5);
   EXPECT_TRUE(found.is_significant());
   EXPECT_FALSE(paired_difference(std::array{0.0, 0.0, 0.0}).is_significant());
-  EXPECT_DOUBLE_EQ(*equivalence_p(std::array{0.5, 0.5}, 0.6), 0);
-  EXPECT_DOUBLE_EQ(*equivalence_p(std::array{0.5, 0.5}, 0.4), 1);
-}
-
-TEST(Equivalence, IsTheLargerOfTwoOneSidedTests) {
-  EXPECT_NEAR(*equivalence_p(one_to_five, 0.5), 0.9879449447243046, 1e-12);
-  EXPECT_NEAR(*equivalence_p(mixed, 0.5), 0.06476329748602627, 1e-12);
-  EXPECT_NEAR(*equivalence_p(mixed, 0.3), 0.44725673332117477, 1e-12);
-  EXPECT_NEAR(*equivalence_p(about_zero, 0.3), 0.0015658724783267342, 1e-12);
-  EXPECT_NEAR(*equivalence_p(about_zero, 0.5), 0.00013232653676643639, 1e-14);
-}
-
-// That is what makes it a test at 5 %: the margin holds the 90 % interval.
-TEST(Equivalence, HoldsWhereTheMarginHoldsThe90PercentInterval) {
-  const Interval interval = *interval_of_mean(about_zero, 0.9);
-  const double edge = std::max(-interval.low, interval.high);
-  EXPECT_LT(*equivalence_p(about_zero, edge * 1.001), 0.05);
-  EXPECT_GT(*equivalence_p(about_zero, edge * 0.999), 0.05);
 }
 
 }  // namespace

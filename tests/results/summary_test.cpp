@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -710,13 +711,13 @@ TEST(FormulaJson, WithErrorsIsTheSameAndWhatFollowsFromIt) {
   EXPECT_EQ(json.at("communication_share"), 0.25);
   EXPECT_EQ(json.at("step_time_standard_error_s"), 0.0625);
   EXPECT_TRUE(json_with_errors(sampled).at("step_time_standard_error_s").is_null());
-  EXPECT_TRUE(json.at("mean_staleness").is_null());
-  with_error.prediction.mean_staleness = 3.5;
-  EXPECT_EQ(json_with_errors(with_error).at("mean_staleness"), 3.5);
-  for (const char* key :
-       {"communication_share", "mean_staleness", "step_time_standard_error_s", "effective_speedup_standard_error"})
+  for (const char* key : {"communication_share", "step_time_standard_error_s", "effective_speedup_standard_error"})
     json.erase(key);
   EXPECT_EQ(json, json_of(sampled));
+  with_error.prediction.communication_s.reset();
+  EXPECT_TRUE(json_with_errors(with_error).at("communication_share").is_null());
+  EXPECT_TRUE(json_of(with_error).at("communication_s").is_null());
+  EXPECT_EQ(formula_of(json_of(with_error)).prediction.communication_s, std::nullopt);
 }
 
 // Whole numbers in result files are what they are, or are refused.

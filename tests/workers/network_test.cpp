@@ -146,6 +146,14 @@ TEST(Network, RingTransferApproachesTwiceTheVectorAsWorkersGrow) {
   EXPECT_EQ(ring->all_reduce(1000, Bytes{1'000'000}), Duration{1'998'000'000});
 }
 
+// Ideal ring all-reduces of 86.4 million parameters at 25 Gbit/s (fact sheet on QSR, section 5).
+TEST(Network, RingTransfersAreThoseOfThePublishedRuns) {
+  const auto ring = make_ring_network(0, 25e9 / 8);
+  const Bytes parameters{4 * 86'400'000};
+  EXPECT_NEAR(to_seconds(ring->all_reduce(16, parameters)), 0.208, 0.001);
+  EXPECT_NEAR(to_seconds(ring->all_reduce(64, parameters)), 0.218, 0.001);
+}
+
 TEST(Network, MessageOverOneLinkCostsLatencyAndTransfer) {
   const MessageCall call{.from = Rank{0}, .to = Rank{1}, .payload = Bytes{1'000'000}};
   EXPECT_EQ(make_ring_network(50e-6, 1e9)->message(call), Duration{1'050'000});

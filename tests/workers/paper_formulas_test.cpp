@@ -3,11 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <boost/math/distributions/exponential.hpp>
 #include <cmath>
 #include <vector>
-
-#include "workers/time/network.hpp"
 
 namespace syncopate {
 namespace {
@@ -109,125 +106,6 @@ TEST(DropComputeTheory, TheBestThresholdIsBetterThanItsNeighbours) {
   };
   EXPECT_NEAR(at(best.threshold), best.speedup, 1e-12);
   for (double threshold = 5; threshold < 22; threshold += 0.01) EXPECT_GE(best.speedup, at(threshold) - 1e-9);
-}
-
-// Steps to converge with 50 and with 100 gradients per step, as measured by Chen et al. 2016.
-const StepsNeeded inception = steps_on_a_line(50, 137.5e3, 100, 76.2e3);
-
-// Source: the project's fact sheet on backup workers, section 2.4: the best of 50 to 100 for shifted
-// exponential times by the product of shift and rate.
-TEST(BackupTheory, TheBestQuorumNeedsATightBulk) {
-  struct Row {
-    double shift;
-    int best;
-  };
-  const boost::math::exponential tail(1.0);
-  for (const Row& row : {Row{0, 50}, Row{1, 50}, Row{3, 84}, Row{10, 95}}) {
-    const Quantile time = [&](double p) { return row.shift + boost::math::quantile(tail, p); };
-    EXPECT_EQ(best_quorum(100, 50, time, inception).quorum, row.best) << row.shift;
-  }
-}
-
-// A step's communication is waited for as a shift of all times is: what is best with it is best with so late a start.
-TEST(BackupTheory, CommunicationCountsAsAShiftOfAllTimes) {
-  const boost::math::exponential tail(1.0);
-  const auto shifted = [&](double shift) -> Quantile {
-    return [=](double p) { return shift + boost::math::quantile(tail, p); };
-  };
-  const auto late = best_quorum(100, 50, shifted(3), inception);
-  const auto talkative = best_quorum(100, 50, shifted(0), inception, 3);
-  EXPECT_EQ(talkative.quorum, 84);
-  EXPECT_NEAR(talkative.total_time, late.total_time, 1e-9 * late.total_time);
-  EXPECT_NEAR(talkative.step_time + 3, late.step_time, 1e-9);
-}
-
-TEST(BackupTheory, WithoutStragglersNobodyIsABackup) {
-  const auto best = best_quorum(
-      100, 1, [](double) { return 2.0; }, inception);
-  EXPECT_EQ(best.quorum, 100);
-  EXPECT_NEAR(best.step_time, 2.0, 1e-9);
-  EXPECT_NEAR(best.total_time, 2.0 * 76.2e3, 1e-3);
-}
-
-TEST(BackupTheory, ImpossibleQuorumsAreErrors) {
-  EXPECT_THROW(best_quorum(
-                   4, 0, [](double) { return 1.0; }, inception),
-               std::invalid_argument);
-  EXPECT_THROW(best_quorum(
-                   4, 5, [](double) { return 1.0; }, inception),
-               std::invalid_argument);
-  EXPECT_THROW(steps_on_a_line(50, 1, 50, 2), std::invalid_argument);
-}
-
-// Hours of the data-parallel and the QSR runs of ViT-B as published by Gu et al. 2024, with the volumes of
-// QSR's rounds; the split is algebra (fact sheet on QSR, section 5).
-TEST(LocalSgdTheory, CommunicationOfThePublishedRuns) {
-  const auto small = estimate_communication(26.7, 20.2, 0.10375);
-  EXPECT_NEAR(small.communication, 7.25, 0.005);
-  EXPECT_NEAR(small.computation, 19.45, 0.005);
-  EXPECT_NEAR(small.communication_of(0.10375), 0.75, 0.005);
-  const auto large = estimate_communication(8.6, 5.5, 0.1612);
-  EXPECT_NEAR(large.communication, 3.70, 0.005);
-  EXPECT_NEAR(large.computation, 4.90, 0.005);
-  EXPECT_NEAR(large.communication_of(0.1612), 0.60, 0.005);
-}
-
-// The same section: shares of the total, before and with QSR.
-TEST(LocalSgdTheory, SharesOfCommunicationOfThePublishedRuns) {
-  const auto small = estimate_communication(26.7, 20.2, 0.10375);
-  EXPECT_NEAR(small.communication / small.total(1), 0.27, 0.005);
-  EXPECT_NEAR(small.communication_of(0.10375) / small.total(0.10375), 0.037, 0.0005);
-  const auto large = estimate_communication(8.6, 5.5, 0.1612);
-  EXPECT_NEAR(large.communication / large.total(1), 0.43, 0.005);
-  EXPECT_NEAR(large.communication_of(0.1612) / large.total(0.1612), 0.108, 0.0005);
-  EXPECT_NEAR(large.total(0.1612), 5.5, 1e-12);
-}
-
-// The same section: ideal ring all-reduces of 86.4 million parameters at 25 Gbit/s.
-TEST(LocalSgdTheory, IdealRingsOfThePublishedRuns) {
-  const auto ring = make_ring_network(0, 25e9 / 8);
-  const Bytes parameters{4 * 86'400'000};
-  EXPECT_NEAR(to_seconds(ring->all_reduce(16, parameters)), 0.208, 0.001);
-  EXPECT_NEAR(to_seconds(ring->all_reduce(64, parameters)), 0.218, 0.001);
-}
-
-// Two workers, four steps: the slowest take 3, 2, 1 and 5; in rounds of two, 4 and 6; in rounds of three, 5 and 5.
-TEST(LocalSgdTheory, TotalsOfRecordedSteps) {
-  const std::vector<double> times = {1, 2, 1, 5,  //
-                                     3, 1, 1, 1};
-  EXPECT_DOUBLE_EQ(parallel_total(times, 2, 0.5), 11 + 4 * 0.5);
-  EXPECT_DOUBLE_EQ(local_total(times, 2, 2, 0.5), 4 + 6 + 2 * 0.5);
-  EXPECT_DOUBLE_EQ(local_total(times, 2, 3, 0.5), 5 + 5 + 2 * 0.5);
-  EXPECT_DOUBLE_EQ(local_total(times, 2, 100, 0.5), 9 + 0.5);
-  EXPECT_THROW(local_total(times, 3, 1, 0), std::invalid_argument);
-  EXPECT_THROW(local_total(times, 0, 1, 0), std::invalid_argument);
-  EXPECT_THROW(local_total(times, 2, 0, 0), std::invalid_argument);
-}
-
-// What the estimate calls communication contains what rounds save in waiting: without any of either it is exact.
-TEST(LocalSgdTheory, TheEstimateBooksStragglingAsCommunication) {
-  const std::vector<double> even(8, 1.0), uneven = {1, 2, 1, 5, 3, 1, 1, 1};
-  const auto estimate = [](const std::vector<double>& times) {
-    return estimate_communication(parallel_total(times, 2, 0.5), local_total(times, 2, 2, 0.5), 0.5);
-  };
-  EXPECT_DOUBLE_EQ(estimate(even).communication, 4 * 0.5);
-  EXPECT_DOUBLE_EQ(estimate(uneven).communication, 4 * 0.5 + (11 - 10) / (1 - 0.5));
-}
-
-TEST(LocalSgdTheory, ATotalMadeOfKnownPartsIsTakenApartAgain) {
-  const auto estimate = estimate_communication(3.0 + 10.0, 3.0 / 4 + 10.0, 1.0 / 4);
-  EXPECT_NEAR(estimate.communication, 3, 1e-12);
-  EXPECT_NEAR(estimate.computation, 10, 1e-12);
-  EXPECT_NEAR(estimate.total(1.0 / 8), 3.0 / 8 + 10, 1e-12);
-  EXPECT_THROW(estimate_communication(2, 1, 1), std::invalid_argument);
-}
-
-TEST(LocalSgdTheory, ARoundWaitsForTheSlowestSum) {
-  EXPECT_DOUBLE_EQ(expected_round_time(1, 8, 1, 0.5, 0.25), 8.25);
-  EXPECT_DOUBLE_EQ(expected_round_time(32, 8, 1, 0, 0.25), 8.25);
-  // The expected maximum of 16 standard normal numbers is 1.765991393.
-  EXPECT_NEAR(expected_round_time(16, 4, 1, 0.5, 0), 4 + 2 * 0.5 * 1.765991393, 1e-8);
-  EXPECT_NEAR(expected_round_time(16, 9, 2, 0.5, 0.25), 18 + 3 * 0.5 * 1.765991393 + 0.25, 1e-8);
 }
 
 }  // namespace

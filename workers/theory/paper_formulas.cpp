@@ -6,8 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <numeric>
-#include <stdexcept>
 #include <utility>
 
 namespace syncopate {
@@ -51,24 +49,6 @@ std::vector<StepProfile> profiles_of(const MicroBatchTimes& recorded, std::span<
 double ratio(double a, double b) { return a == b ? 1 : a / b; }
 
 }  // namespace
-
-StepsNeeded steps_on_a_line(int quorum_a, double steps_a, int quorum_b, double steps_b) {
-  if (quorum_a == quorum_b) throw std::invalid_argument("a line needs two different numbers of gradients");
-  const double slope = (steps_b - steps_a) / (quorum_b - quorum_a);
-  return [=](int quorum) { return steps_a + slope * (quorum - quorum_a); };
-}
-
-BestQuorum best_quorum(int machines, int lowest, const Quantile& worker_time, const StepsNeeded& steps,
-                       double communication) {
-  if (lowest < 1 || lowest > machines) throw std::invalid_argument("a quorum must be between 1 and the machines");
-  BestQuorum best;
-  for (int quorum = lowest; quorum <= machines; ++quorum) {
-    const double step_time = expected_order_statistic(worker_time, quorum, machines);
-    const double total = steps(quorum) * (step_time + communication);
-    if (best.quorum == 0 || total < best.total_time) best = {quorum, step_time, total};
-  }
-  return best;
-}
 
 double expected_micro_batches(int micro_batches, double threshold, const MicroBatchLaw& law) {
   const boost::math::normal normal;
@@ -124,43 +104,6 @@ double kaplan_meier_quantile(std::vector<CensoredTime> times, double quantile) {
     --as_long;
   }
   return times.back().seconds * (1 + longer - (1 - quantile));
-}
-
-double expected_round_time(int workers, int period, double step_mean, double step_deviation, double synchronisation) {
-  const double mean = period * step_mean, deviation = std::sqrt(period) * step_deviation;
-  if (workers == 1 || deviation == 0) return mean + synchronisation;
-  const auto quantile = [](double p) { return boost::math::quantile(boost::math::normal(), p); };
-  return mean + deviation * expected_maximum(quantile, workers) + synchronisation;
-}
-
-double parallel_total(std::span<const double> step_times, int workers, double synchronisation) {
-  return local_total(step_times, workers, 1, synchronisation);
-}
-
-double local_total(std::span<const double> step_times, int workers, int period, double synchronisation) {
-  if (workers < 1 || period < 1 || step_times.size() % static_cast<std::size_t>(workers) != 0)
-    throw std::invalid_argument("recorded step times must be as many for each worker, in rounds of at least a step");
-  const std::size_t steps = step_times.size() / static_cast<std::size_t>(workers);
-  double total = 0;
-  for (std::size_t first = 0; first < steps; first += static_cast<std::size_t>(period)) {
-    const std::size_t count = std::min(static_cast<std::size_t>(period), steps - first);
-    double slowest = 0;
-    for (std::size_t worker = 0; worker < step_times.size() / steps; ++worker) {
-      const auto own = step_times.subspan(worker * steps + first, count);
-      slowest = std::max(slowest, std::accumulate(own.begin(), own.end(), 0.0));
-    }
-    total += slowest + synchronisation;
-  }
-  return total;
-}
-
-CommunicationEstimate estimate_communication(double data_parallel_total, double other_total, double volume) {
-  if (!(volume >= 0 && volume < 1))
-    throw std::invalid_argument("the second run must synchronise less often than after each step");
-  CommunicationEstimate estimate;
-  estimate.communication = (data_parallel_total - other_total) / (1 - volume);
-  estimate.computation = data_parallel_total - estimate.communication;
-  return estimate;
 }
 
 std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,

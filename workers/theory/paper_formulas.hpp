@@ -1,7 +1,6 @@
-// Formulas of papers: backup workers, DropCompute, Local SGD. Times are in any unit, the same for all.
+// Formulas of the DropCompute paper, and a quantile of times that were cut off. All times are in one unit, whichever.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -9,25 +8,6 @@
 #include "workers/theory/order_statistics.hpp"
 
 namespace syncopate {
-
-// The best number of backup workers: fewer gradients per step need more steps, but each step waits for fewer workers.
-// Source:  Chen et al. 2016, section 3.1 (time to converge = steps needed x expected time of the N-th arrival).
-
-// Steps to converge with N gradients per step.
-using StepsNeeded = std::function<double(int quorum)>;
-
-// The line through two measured points, as in the paper.
-StepsNeeded steps_on_a_line(int quorum_a, double steps_a, int quorum_b, double steps_b);
-
-struct BestQuorum {
-  int quorum = 0;         // N; the rest of the machines are backups
-  double step_time = 0;   // expected time of the N-th arrival
-  double total_time = 0;  // steps needed x (step_time + communication)
-};
-
-// The best N in lowest..machines, if each step's late work is cancelled.
-BestQuorum best_quorum(int machines, int lowest, const Quantile& worker_time, const StepsNeeded& steps,
-                       double communication = 0);
 
 // DropCompute: the micro-batches that are done by the threshold, and the gain.
 // Source:  Giladi et al. 2023, Equations 4 (with the central limit for M micro-batches), 5 and 6.
@@ -69,36 +49,6 @@ struct CensoredTime {
 // product, over all exact times up to t, of 1 - 1 / (number of times that are at least as long). If too many were cut
 // off, the result lies above the longest time by the share in excess.
 double kaplan_meier_quantile(std::vector<CensoredTime> times, double quantile);
-
-// Local SGD: rounds wait for the slowest sum of H steps, and communicate once.
-// Source:  Gu et al. 2024 for the estimate of communication from two measured totals.
-
-// Expected time of a round of `period` local steps on N workers: the maximum of N normal sums (exact for normal steps),
-// plus the synchronisation.
-double expected_round_time(int workers, int period, double step_mean, double step_deviation, double synchronisation);
-
-// Totals of a data-parallel run and of Local SGD on the same recorded step times [worker][step]: the sum over steps of
-// the slowest worker's step, and the sum over rounds of `period` steps of the slowest worker's sum, each with a
-// synchronisation. Steps left at the end are one more round. Apart from communication, the second total is smaller
-// because straggling averages out within rounds.
-double parallel_total(std::span<const double> step_times, int workers, double synchronisation);
-double local_total(std::span<const double> step_times, int workers, int period, double synchronisation);
-
-// Communication and computation of a whole training, separated by the totals of the data-parallel run (a
-// synchronisation after each step) and of one with a constant period H > 1:
-//   T_dp = C + P,  T_H = C / H + P.
-// Communication then includes the cost of straggling that a longer period saves.
-struct CommunicationEstimate {
-  double communication = 0;  // C, of the data-parallel run
-  double computation = 0;    // P
-
-  // The total of a run that synchronises in a share `volume` of its steps, and its communication.
-  double total(double volume) const { return computation + volume * communication; }
-  double communication_of(double volume) const { return volume * communication; }
-};
-
-// `volume` is 1 / H of the second run. Throws std::invalid_argument unless it is in [0, 1).
-CommunicationEstimate estimate_communication(double data_parallel_total, double other_total, double volume);
 
 // The effect of a threshold on micro-batch times that were recorded without one.
 // Source:  Giladi et al. 2023, "DropCompute", Eq. 6, and its reference code.

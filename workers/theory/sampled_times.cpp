@@ -187,6 +187,14 @@ NormalTime normal_sum(const SampledTimes& times, const MicroBatchLaw& law, doubl
   return {summed * law.mean, std::sqrt(summed) * law.deviation, workers};
 }
 
+// Each worker's time for `steps` steps, by the central limit: exact for normal times.
+std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps) {
+  std::vector<NormalTime> sums;
+  for (const auto& [law, workers] : times.laws) sums.push_back(normal_sum(times, law, steps, workers));
+  if (times.alike()) sums.push_back(normal_sum(times, times.law, steps, times.workers));
+  return sums;
+}
+
 // Workers with one declared law.
 struct Kind {
   StepLaw law{};
@@ -233,67 +241,6 @@ std::vector<Kind> merge_faster_ones(std::vector<Kind> ascending, std::size_t mos
 }
 
 constexpr std::size_t fewest_rounds = 8;
-
-// Number of rounds in the drawn steps; 0 if they are too few.
-std::size_t rounds_in(std::size_t steps, std::int64_t period) {
-  const std::size_t rounds = steps / static_cast<std::size_t>(period);
-  return rounds < fewest_rounds ? 0 : rounds;
-}
-
-// One worker's part of a round.
-struct Part {
-  Duration time{};
-  std::int64_t kept = 0;
-};
-
-// `durations`: of its micro-batches, step by step.
-Part part_of(std::span<const Duration> durations, std::size_t micro_batches, Duration step_limit,
-             Duration round_limit) {
-  Part part;
-  for (; !durations.empty(); durations = durations.subspan(micro_batches)) {
-    Duration end{};
-    for (const Duration duration : durations.first(micro_batches)) {
-      end = std::min(end + duration, longest_duration);
-      if (end < step_limit && part.time + end < round_limit) ++part.kept;
-    }
-    part.time = std::min(part.time + std::min(end, step_limit), round_limit);
-  }
-  return part;
-}
-
-struct Update {
-  double time_s = 0;
-  double kept = 0;  // share of the K
-};
-
-// The K-th arrival of trials, or the first gradient if that is later. Each worker does one trial after the other from
-// drawn step `first` on. None if a worker would begin more than `count` trials before that.
-std::optional<Update> update_of(const SampledTimes& times, const TrialEnds& ends, std::size_t gradients,
-                                std::size_t first, std::size_t count) {
-  struct Arrival {
-    double at_s = 0;
-    bool is_gradient = false;
-  };
-  std::vector<Arrival> arrivals;
-  double first_gradient_s = std::numeric_limits<double>::infinity(), all_known_until = first_gradient_s;
-  for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker) {
-    double end_s = 0;
-    for (const double step_s : std::span(times.step_times).subspan(worker * times.drawn_steps() + first, count)) {
-      const bool is_done = step_s < ends.limit_s;
-      end_s += std::min(step_s, ends.limit_s);
-      arrivals.push_back({end_s + (is_done ? ends.gradient_s : ends.note_s), is_done});
-      if (is_done) first_gradient_s = std::min(first_gradient_s, arrivals.back().at_s);
-    }
-    all_known_until = std::min(all_known_until, end_s + std::min(ends.gradient_s, ends.limit_s + ends.note_s));
-  }
-  if (arrivals.size() < gradients) return std::nullopt;
-  const auto kth = arrivals.begin() + static_cast<std::ptrdiff_t>(gradients - 1);
-  std::ranges::nth_element(arrivals, kth, {}, &Arrival::at_s);
-  const double time_s = std::max(kth->at_s, first_gradient_s);
-  if (time_s > all_known_until) return std::nullopt;
-  const auto done = std::ranges::count_if(arrivals.begin(), kth + 1, &Arrival::is_gradient);
-  return Update{time_s, std::max(static_cast<double>(done), 1.0) / static_cast<double>(gradients)};
-}
 
 }  // namespace
 
@@ -382,37 +329,11 @@ SampledTimes choose_steps(const SampledTimes& times, const std::function<bool(st
   return result;
 }
 
-std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps) {
-  std::vector<NormalTime> sums;
-  for (const auto& [law, workers] : times.laws) sums.push_back(normal_sum(times, law, steps, workers));
-  if (times.alike()) sums.push_back(normal_sum(times, times.law, steps, times.workers));
-  return sums;
-}
-
-std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps, int first, int count) {
-  if (times.alike()) return {normal_sum(times, times.law, steps, count)};
-  if (times.drawn_steps() == 0) throw std::invalid_argument("not all workers were drawn");
-  std::vector<NormalTime> sums;
-  for (int i = first; i < first + count; ++i)
-    sums.push_back(normal_sum(times, times.laws[static_cast<std::size_t>(i)].law, steps, 1));
-  return sums;
-}
-
-double expected_slowest_sum(const SampledTimes& times, double steps) {
-  return expected_maximum(normal_sums(times, steps));
-}
-
 double mean_over_workers(const SampledTimes& times, const std::function<double(const MicroBatchLaw&)>& of_one) {
   if (times.alike()) return of_one(times.law);
   double sum = 0;
   for (const auto& [law, workers] : times.laws) sum += workers * of_one(law);
   return sum / times.workers;
-}
-
-double expected_share_done(const SampledTimes& times, Step steps, double threshold_s) {
-  const auto count = static_cast<int>(steps.value()) * times.micro_batches;
-  return mean_over_workers(
-      times, [&](const MicroBatchLaw& law) { return expected_micro_batches(count, threshold_s, law) / count; });
 }
 
 SampledMean mean_of(std::span<const double> values) {
@@ -457,77 +378,48 @@ std::vector<WorkerGroup> group_workers(const ComputeTime& compute_time, int work
   return groups;
 }
 
-double slowest_sum(const SampledTimes& times, int begin, int end, std::size_t first, std::size_t count) {
-  double slowest_s = 0;
-  for (int worker = begin; worker < end; ++worker) {
-    const auto own =
-        std::span(times.step_times).subspan(static_cast<std::size_t>(worker) * times.drawn_steps() + first);
-    slowest_s =
-        std::max(slowest_s, std::accumulate(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(count), 0.0));
-  }
-  return slowest_s;
+double expected_slowest_sum(const SampledTimes& times, double steps) {
+  return expected_maximum(normal_sums(times, steps));
 }
 
-double awaited_messages(const SampledTimes& times, std::size_t step, double next_s, double messages_s) {
-  double sum_s = 0;
-  for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker)
-    sum_s += std::clamp(next_s - times.step_times[worker * times.drawn_steps() + step], 0.0, messages_s);
-  return sum_s / times.workers;
-}
-
-std::optional<SampledMean> sample_rounds(const SampledTimes& times, std::int64_t period,
-                                         const std::function<double(std::size_t first)>& time_s) {
-  std::vector<double> rounds(rounds_in(times.drawn_steps(), period));
-  if (rounds.empty()) return std::nullopt;
-  for (std::size_t r = 0; r < rounds.size(); ++r) rounds[r] = time_s(r * static_cast<std::size_t>(period));
+std::optional<SampledMean> sampled_slowest_sum(const SampledTimes& times, Step steps) {
+  const auto length = static_cast<std::size_t>(steps.value());
+  std::vector<double> rounds(times.drawn_steps() / length);
+  if (rounds.size() < fewest_rounds) return std::nullopt;
+  const double* step_s = times.step_times.data();
+  for (int worker = 0; worker < times.workers; ++worker, step_s += times.drawn_steps())
+    for (std::size_t r = 0; r < rounds.size(); ++r)
+      rounds[r] = std::max(rounds[r], std::accumulate(step_s + r * length, step_s + (r + 1) * length, 0.0));
   return mean_of(rounds);
 }
 
-std::optional<SampledRounds> sample_rounds(const SampledTimes& times, std::int64_t period, const Limits& limits) {
-  const auto length = static_cast<std::size_t>(period);
-  if (std::isinf(limits.step_s) && std::isinf(limits.round_s)) {
-    const auto time_s = sample_rounds(
-        times, period, [&](std::size_t first) { return slowest_sum(times, 0, times.workers, first, length); });
-    if (!time_s) return std::nullopt;
-    return SampledRounds{.time_s = *time_s};
+std::optional<CutSteps> sample_cut_steps(const SampledTimes& times, double threshold_s) {
+  if (std::isinf(threshold_s)) {
+    const auto slowest_s = sampled_slowest_sum(times, Step{1});
+    return slowest_s ? std::optional(CutSteps{*slowest_s}) : std::nullopt;
   }
-  if (times.micro_batch_times.empty()) return std::nullopt;
-  std::vector<double> kept;
-  const auto micro_batches = static_cast<std::size_t>(times.micro_batches), steps = times.drawn_steps();
-  const double of_round = static_cast<double>(times.workers) * static_cast<double>(length * micro_batches);
-  const Duration step_limit = from_seconds(limits.step_s), round_limit = from_seconds(limits.round_s);
-  const auto time_s = sample_rounds(times, period, [&](std::size_t first) {
-    Part all;
-    for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker) {
-      const auto own =
-          std::span(times.micro_batch_times).subspan((worker * steps + first) * micro_batches, length * micro_batches);
-      const Part part = part_of(own, micro_batches, step_limit, round_limit);
-      all.time = std::max(all.time, part.time);
-      all.kept += part.kept;
+  const std::size_t steps = times.drawn_steps();
+  if (times.micro_batch_times.empty() || steps < fewest_rounds) return std::nullopt;
+  const Duration threshold = from_seconds(threshold_s);
+  std::vector<Duration> slowest(steps);
+  std::vector<std::int64_t> ended(steps);  // micro-batches before the threshold
+  const double of_step = static_cast<double>(times.workers) * times.micro_batches;
+  const Duration* duration = times.micro_batch_times.data();
+  for (int worker = 0; worker < times.workers; ++worker)
+    for (std::size_t step = 0; step < steps; ++step) {
+      Duration end{};
+      for (int m = 0; m < times.micro_batches; ++m) {
+        end = std::min(end + *duration++, longest_duration);
+        if (end < threshold) ++ended[step];
+      }
+      slowest[step] = std::max(slowest[step], std::min(end, threshold));
     }
-    kept.push_back(static_cast<double>(all.kept) / of_round);
-    return to_seconds(all.time);
-  });
-  if (!time_s) return std::nullopt;
-  SampledRounds result{*time_s, mean_of(kept)};
-  result.kept.error = std::max(result.kept.error, 1 / (of_round * static_cast<double>(kept.size())));
+  std::vector<double> time_s, kept;
+  for (const Duration duration_of_step : slowest) time_s.push_back(to_seconds(duration_of_step));
+  for (const std::int64_t count : ended) kept.push_back(static_cast<double>(count) / of_step);
+  CutSteps result{mean_of(time_s), mean_of(kept)};
+  result.kept.error = std::max(result.kept.error, 1 / (of_step * static_cast<double>(steps)));
   return result;
-}
-
-std::optional<SampledUpdates> sample_updates(const SampledTimes& times, const TrialEnds& ends, std::size_t gradients) {
-  for (std::size_t count = 1; count <= times.drawn_steps(); count *= 2) {
-    std::vector<double> kept;
-    bool all_known = true;
-    const auto time_s = sample_rounds(times, static_cast<std::int64_t>(count), [&](std::size_t first) {
-      const auto update = update_of(times, ends, gradients, first, count);
-      all_known = all_known && update;
-      kept.push_back(update ? update->kept : 0);
-      return update ? update->time_s : 0;
-    });
-    if (!time_s) return std::nullopt;
-    if (all_known) return SampledUpdates{*time_s, mean_of(kept)};
-  }
-  return std::nullopt;
 }
 
 }  // namespace syncopate

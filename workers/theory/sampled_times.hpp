@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -90,19 +89,11 @@ SampledTimes choose_steps(const SampledTimes& times, const std::function<bool(st
 // `planned`: steps of the run, over which the sample is spread; none: it has the first ones.
 SampledTimes sample_times(const ComputeTime& compute_time, int workers, int micro_batches, std::optional<Step> planned);
 
-// Each worker's time for `steps` steps, by the central limit: exact for normal times.
-std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps);
-// The same for `count` workers from `first` on. Needs all workers drawn if they differ.
-std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps, int first, int count);
-
 // The mean of a function of the law over all workers.
 double mean_over_workers(const SampledTimes& times, const std::function<double(const MicroBatchLaw&)>& of_one);
 
 // E[max] over all workers of the sum of `steps` steps, by the central limit.
 double expected_slowest_sum(const SampledTimes& times, double steps = 1);
-
-// Eq. 5 over all workers: the share of the micro-batches of `steps` steps that a worker has done by `threshold_s`.
-double expected_share_done(const SampledTimes& times, Step steps, double threshold_s);
 
 // The mean over the drawn steps of the k-th fastest worker's, and its standard error. Workers can differ, and depend on
 // each other. Needs all workers drawn.
@@ -128,56 +119,21 @@ struct LawOfPart {
 };
 StepLaw together(const std::vector<LawOfPart>& parts);
 
-// Rounds of drawn steps: their times, and the share that a threshold keeps, if no law of their sums is known or the
-// sums are far from normal.
-// Cost:    one pass over the drawn micro-batches.
+// The mean over rounds of drawn steps of the slowest worker's sum of `steps` steps, for sums that are far from normal.
+// None if too few steps were drawn, or not all workers.
 // Differs: a round's steps are spread over the run. So steps that depend on each other, as in bursts, count as
 //          independent, as in the central limit.
+std::optional<SampledMean> sampled_slowest_sum(const SampledTimes& times, Step steps);
 
-// Where workers stop, from the start of each step, and of the round. A micro-batch that ends later is lost.
-struct Limits {
-  double step_s = std::numeric_limits<double>::infinity();
-  double round_s = std::numeric_limits<double>::infinity();
-};
-
-struct SampledRounds {
-  SampledMean time_s;  // of a round: until its slowest worker is done or has stopped
+// What a threshold leaves of drawn steps; a micro-batch that ends later is lost.
+struct CutSteps {
+  SampledMean time_s;  // until the slowest worker is done or has stopped
   // Share of the micro-batches. Its error is at least one in those drawn: a loss that none of n draws shows can still
   // have a probability of 3 / n.
   SampledMean kept{.mean = 1};
 };
-
-// Rounds of `period` steps. None if too few steps were drawn, or not all workers.
-std::optional<SampledRounds> sample_rounds(const SampledTimes& times, std::int64_t period, const Limits& limits = {});
-
-// The same for rounds whose time is not that of their slowest worker. `time_s` gives the time of the round that begins
-// with drawn step `first`.
-std::optional<SampledMean> sample_rounds(const SampledTimes& times, std::int64_t period,
-                                         const std::function<double(std::size_t first)>& time_s);
-
-// Mean time that workers communicate between two models, the second `next_s` after the first. A worker that is done
-// with its drawn step `step` sends a gradient and waits for a model, `messages_s` together, or until the second model.
-double awaited_messages(const SampledTimes& times, std::size_t step, double next_s, double messages_s);
-
-// The largest sum of `count` drawn steps from `first` on, over workers begin .. end - 1.
-double slowest_sum(const SampledTimes& times, int begin, int end, std::size_t first, std::size_t count);
-
-// Updates of a server that waits for K trials: each worker does one trial after the other from the same moment on, and
-// gives up a step that is longer than a limit. A trial sends a gradient, or a note that there is none.
-struct TrialEnds {
-  double limit_s = 0;
-  double gradient_s = 0;
-  double note_s = 0;
-};
-
-struct SampledUpdates {
-  SampledMean time_s;
-  SampledMean kept;
-};
-
-// Updates that begin with a step of all workers and end with the K-th arrival, or the first gradient if that is later.
-// Rounds have just enough drawn steps per worker to know all of these. kept: the share of gradients among the K. None
-// if too few steps were drawn.
-std::optional<SampledUpdates> sample_updates(const SampledTimes& times, const TrialEnds& ends, std::size_t gradients);
+// `threshold_s` counts from a step's start; infinite: nothing is cut. None if too few steps were drawn, or not all
+// workers, or their micro-batches were too many to keep.
+std::optional<CutSteps> sample_cut_steps(const SampledTimes& times, double threshold_s);
 
 }  // namespace syncopate
