@@ -26,6 +26,7 @@
 #include "algorithms/local_sgd/edit.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/local_sgd/hierarchical_sgd.hpp"
+#include "algorithms/local_sgd/local_rounds.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"
@@ -132,6 +133,11 @@ std::span<const AlgorithmRow> algorithms() {
        "regions = 2\nlocal_steps = 2\nlocal_update = { name = \"plain\", rate = 0.5 }\nglobal_update = { name = "
        "\"plain\" }\nmerge_every = 2\nmixing = 0.5",
        "the global server's model"},
+      {"rounds", "local SGD",
+       "Rounds of free choice: what a local step does, how many a round has, averages of groups within it, an outer "
+       "step.",
+       "the choices' papers", make_rounds, "period = { rule = \"constant\", steps = 3 }",
+       "the model that begins the next round"},
       {"local-sgd", "local SGD",
        "Local steps with the models averaged every H steps: constant, post-local, power rules (QSR), SWAP.",
        "Lin et al. 2020; Gu et al. 2024; Gupta et al. 2020", make_local_sgd,

@@ -27,6 +27,7 @@
 
 #include "algorithms/gossip/gossip.hpp"
 #include "algorithms/gossip/graph.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

@@ -11,7 +11,7 @@
 
 #include <limits>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/round_prediction.hpp"
 
 namespace syncopate {
 

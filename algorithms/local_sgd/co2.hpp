@@ -20,38 +20,12 @@
 //          momentum each model is the average of the round before the last.
 #pragma once
 
-#include <utility>
-#include <vector>
-
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/overlapped_diloco.hpp"
 
 namespace syncopate {
 
-// m <- momentum m + (x - a) / gap;  x - rate m.
-class HeavyBall final : public OuterOptimizer {
- public:
-  HeavyBall(double rate, double momentum, double gap) : rate_(rate), momentum_(momentum), gap_(gap) {}
-
-  ModelStatePtr step(const Participant& worker, const OuterStep& at, ModelStatePtr& momentum) const override {
-    std::vector<WeightedState> sum = {{1 / gap_, at.last}, {-1 / gap_, at.average}};
-    if (momentum) sum.push_back({momentum_, momentum});
-    momentum = worker.combine(sum, at.average);
-    return worker.combine({{1, at.last}, {-rate_, momentum}}, at.average);
-  }
-
- private:
-  double rate_;
-  double momentum_;
-  double gap_;
-};
-
-inline std::unique_ptr<const OuterOptimizer> make_heavy_ball(double rate, double momentum, double gap) {
-  return std::make_unique<HeavyBall>(rate, momentum, gap);
-}
-
 inline std::unique_ptr<Algorithm> make_co2(Settings& settings, const AlgorithmContext& context) {
-  using Averaged = OverlappedOuterOptions::Averaged;
   enum class Rounds { overlapped, blocking };
   constexpr Range finite{.low = 0, .low_open = true, .high_open = true};
   auto period = read_sync_period(settings, context);
@@ -69,9 +43,7 @@ inline std::unique_ptr<Algorithm> make_co2(Settings& settings, const AlgorithmCo
                                            read_overlapped_policies(settings, context));
   }
   OverlappedOuterOptions options{.update = OverlappedOuterOptions::Update::delayed};
-  options.averaged = settings.choice(
-      {"anchor", "Where these differences begin: where the averaged round began, or the newest outer model."},
-      {{"round-start", Averaged::differences}, {"outer-model", Averaged::models}}, Averaged::differences);
+  options.averaged = read_averaged(settings, "anchor");
   return std::make_unique<OverlappedOuter>(std::move(period), make_heavy_ball(rate, momentum, gap), options,
                                            read_overlapped_policies(settings, context));
 }

@@ -11,33 +11,51 @@
 // Checks:  one worker, or workers that compute the same, equal serial SGD; a recursion in double precision.
 #pragma once
 
-#include "algorithms/local_sgd/overlapped_rounds.hpp"
+#include "algorithms/local_sgd/local_rounds.hpp"
 
 namespace syncopate {
 
-class CocodSgd : public OverlappedRounds {
+class CocodRule final : public LateRule {
+ public:
+  std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer*, const StatePolicies& policies) const override {
+    return std::make_unique<CocodWorker>(worker, policies);
+  }
+
+ private:
+  class CocodWorker final : public OfWorker {
+   public:
+    CocodWorker(Worker& worker, const StatePolicies& policies)
+        : worker_(worker), policies_(policies), common_(worker.model()) {}
+
+    void end_round(AverageUnderWay& average, const ModelStatePtr&, double) override {
+      if (average.is_under_way()) {
+        const ModelStatePtr mean = average.finish(), own = worker_.model();
+        publish(worker_, policies_, mean);
+        worker_.set_model(worker_.combine({{1, mean}, {1, own}, {-1, sent_}}, own));
+        common_ = mean;
+      }
+      sent_ = worker_.model();
+      average.start(sent_, common_);
+    }
+
+    void end(AverageUnderWay& average) override {
+      if (average.is_under_way()) worker_.set_model(average.finish());
+      publish(worker_, policies_);
+    }
+
+   private:
+    Worker& worker_;
+    const StatePolicies& policies_;
+    ModelStatePtr sent_{}, common_;
+  };
+};
+
+inline std::shared_ptr<const LateRule> make_cocod_rule() { return std::make_shared<const CocodRule>(); }
+
+class CocodSgd : public LocalRounds {
  public:
   CocodSgd(std::shared_ptr<const SyncPeriod> period, const StatePolicies& policies)
-      : OverlappedRounds(std::move(period), policies) {}
-
-  void run(Worker& worker) const override {
-    train_together(worker, period_->synchronous_steps(), policies_);
-    AverageUnderWay average(worker, policies_);
-    ModelStatePtr sent, common = worker.model();
-    while (average.rounds_left()) {
-      average.take_round(*period_);
-      if (average.is_under_way()) {
-        const ModelStatePtr mean = average.finish(), own = worker.model();
-        publish(worker, policies_, mean);
-        worker.set_model(worker.combine({{1, mean}, {1, own}, {-1, sent}}, own));
-        common = mean;
-      }
-      sent = worker.model();
-      average.start(sent, common);
-    }
-    if (average.is_under_way()) worker.set_model(average.finish());
-    publish(worker, policies_);
-  }
+      : LocalRounds({.period = std::move(period), .late = make_cocod_rule(), .policies = policies}) {}
 };
 
 inline std::unique_ptr<Algorithm> make_cocod_sgd(Settings& settings, const AlgorithmContext& context) {

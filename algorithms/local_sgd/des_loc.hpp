@@ -22,7 +22,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/rounds.hpp"
 
 namespace syncopate {
 

@@ -26,7 +26,7 @@
 #include <set>
 #include <span>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/rounds.hpp"
 
 namespace syncopate {
 

@@ -47,8 +47,8 @@
 #include <numeric>
 #include <span>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_optimizer.hpp"
+#include "algorithms/local_sgd/round_prediction.hpp"
 
 namespace syncopate {
 

@@ -10,63 +10,26 @@
 
 #include <limits>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/local_rounds.hpp"
 
 namespace syncopate {
 
-struct HierarchicalOptions {
-  int group_size = 1;
-  Step group_period{1};                      // local steps between a group's averages
-  std::shared_ptr<const SyncPeriod> period;  // local steps between the averages of all
-  StatePolicies policies{};                  // of both averages
-};
-
-class HierarchicalSgd : public Algorithm {
+class HierarchicalSgd : public LocalRounds {
  public:
-  explicit HierarchicalSgd(HierarchicalOptions options) : options_(std::move(options)) {}
-
-  void run(Worker& worker) const override {
-    train_together(worker, options_.period->synchronous_steps(), options_.policies);
-    const Step group_period = options_.group_period;
-    const double weight = options_.policies.model_weight();
-    while (worker.budget_left()) {
-      Step left = options_.period->at(worker.step(), worker.learning_rate(), worker.steps_left());
-      while (left > group_period) {
-        take_local_steps(worker, group_period);
-        const bool goes_on = worker.average_model(
-            {.policy = options_.policies.average, .weight = weight, .group_size = options_.group_size});
-        left = goes_on ? left - group_period : 0;
-      }
-      take_local_steps(worker, left);
-      worker.average_model({.policy = options_.policies.average, .weight = weight});
-      publish(worker, options_.policies);
-    }
-  }
-
-  Traits traits() const override {
-    return {.follows_clock = false,
-            .publishes_rounds = true,
-            .exchanged_whole = "averages of groups and of all would each need a residual of their own"};
-  }
-
-  std::optional<Communicated> communication(const CommunicationInput& input) const override {
-    return communicated_in_groups(*options_.period, {options_.group_size, options_.group_period},
-                                  options_.policies.average, input);
-  }
-
- private:
-  HierarchicalOptions options_;
+  HierarchicalSgd(const GroupsOfRound& groups, std::shared_ptr<const SyncPeriod> period,
+                  const StatePolicies& policies = {})
+      : LocalRounds({.period = std::move(period), .groups = groups, .policies = policies}) {}
 };
 
 inline std::unique_ptr<Algorithm> make_hierarchical_sgd(Settings& settings, const AlgorithmContext& context) {
-  HierarchicalOptions options;
-  options.group_size = static_cast<int>(settings.integer(
+  RoundChoices choices{.groups = GroupsOfRound{}};
+  choices.groups->size = static_cast<int>(settings.integer(
       {"group_size", "How many workers of consecutive ranks form a group."}, 1, Stated(context.workers, "workers")));
-  options.group_period = settings.integer({"group_period", "Local steps between a group's averages.", "steps"}, 1,
-                                          std::numeric_limits<Step::Rep>::max());
-  options.period = read_sync_period(settings, context);
-  options.policies = read_state_policies(settings, context);
-  return std::make_unique<HierarchicalSgd>(std::move(options));
+  choices.groups->period = settings.integer({"group_period", "Local steps between a group's averages.", "steps"}, 1,
+                                            std::numeric_limits<Step::Rep>::max());
+  choices.period = read_sync_period(settings, context);
+  choices.policies = read_state_policies(settings, context);
+  return std::make_unique<LocalRounds>(std::move(choices));
 }
 
 }  // namespace syncopate

@@ -46,6 +46,11 @@ constexpr std::array rows = {
                         const double rate = s.number(outer_rate, finite_rates);
                         return make_diloco(rate, s.number(outer_momentum, below_one));
                       }},
+    OuterOptimizerRow{"heavy-ball", "a momentum of (last model - average), and a step of `rate` against it (CO2)",
+                      [](Settings& s) {
+                        const double rate = s.number(outer_rate, finite_rates, 1.0);
+                        return make_heavy_ball(rate, s.number(outer_momentum, below_one));
+                      }},
 };
 
 }  // namespace
@@ -73,6 +78,15 @@ std::unique_ptr<const OuterOptimizer> make_diloco(double rate, double momentum) 
     if (v) sum.push_back({momentum, v});
     v = worker.combine(sum, at.average);
     return worker.combine({{1 - rate, at.last}, {rate, at.average}, {-rate * momentum, v}}, at.average);
+  });
+}
+
+std::unique_ptr<const OuterOptimizer> make_heavy_ball(double rate, double momentum, double gap) {
+  return make_outer([=](const Participant& worker, const OuterStep& at, ModelStatePtr& m) {
+    std::vector<WeightedState> sum = {{1 / gap, at.last}, {-1 / gap, at.average}};
+    if (m) sum.push_back({momentum, m});
+    m = worker.combine(sum, at.average);
+    return worker.combine({{1, at.last}, {-rate, m}}, at.average);
   });
 }
 

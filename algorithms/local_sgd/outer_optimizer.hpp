@@ -38,6 +38,8 @@ std::unique_ptr<const OuterOptimizer> make_plain_outer(double rate);
 std::unique_ptr<const OuterOptimizer> make_slowmo(double rate, double momentum);
 // v = momentum v + (x - a);  x - rate ((x - a) + momentum v): SGD with Nesterov's momentum.
 std::unique_ptr<const OuterOptimizer> make_diloco(double rate, double momentum);
+// m = momentum m + (x - a) / gap;  x - rate m.
+std::unique_ptr<const OuterOptimizer> make_heavy_ball(double rate, double momentum, double gap = 1);
 
 // The registry: one row per outer optimizer.
 struct OuterOptimizerRow {

@@ -15,7 +15,7 @@
 //          moves; a recursion in double precision.
 #pragma once
 
-#include "algorithms/local_sgd/overlapped_rounds.hpp"
+#include "algorithms/local_sgd/local_rounds.hpp"
 
 namespace syncopate {
 
@@ -26,48 +26,70 @@ struct OverlapLocalOptions {
   MomentumUnits momentum_units = MomentumUnits::rate;
 };
 
-class OverlapLocalSgd : public OverlappedRounds {
+class AnchorRule final : public LateRule {
  public:
-  OverlapLocalSgd(std::shared_ptr<const SyncPeriod> period, const OverlapLocalOptions& options,
-                  const StatePolicies& policies)
-      : OverlappedRounds(std::move(period), policies), options_(options) {}
+  explicit AnchorRule(const OverlapLocalOptions& options) : options_(options) {}
 
-  void run(Worker& worker) const override {
-    train_together(worker, period_->synchronous_steps(), policies_);
-    AverageUnderWay average(worker, policies_);
-    ModelStatePtr anchor = worker.model(), velocity;
-    double rate_before = 0;
-    while (average.rounds_left()) {
-      const double kept = kept_momentum(average.take_round(*period_), rate_before);
-      if (average.is_under_way()) anchor = average.finish();
-      const ModelStatePtr own = worker.model();
-      worker.set_model(worker.combine({{1 - options_.mixing, own}, {options_.mixing, anchor}}, own));
-      std::vector<WeightedState> sum = {{1, worker.model()}, {-1, anchor}};
-      if (velocity) sum.push_back({kept, velocity});
-      velocity = worker.combine(sum, own);
-      average.start(worker.combine({{1, anchor}, {1, velocity}}, own), anchor);
-      publish(worker, policies_, anchor);
-    }
-    if (average.is_under_way()) worker.set_model(average.finish());
-    publish(worker, policies_);
+  std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer*, const StatePolicies& policies) const override {
+    return std::make_unique<AnchoredWorker>(worker, options_, policies);
   }
 
  private:
-  // A round without steps, or at rate 0, leaves it as it is.
-  double kept_momentum(double rate, double& rate_before) const {
-    double kept = options_.momentum;
-    if (rate <= 0 || options_.momentum_units == OverlapLocalOptions::MomentumUnits::model) return kept;
-    if (rate_before > 0) kept *= rate / rate_before;
-    rate_before = rate;
-    return kept;
-  }
+  class AnchoredWorker final : public OfWorker {
+   public:
+    AnchoredWorker(Worker& worker, const OverlapLocalOptions& options, const StatePolicies& policies)
+        : worker_(worker), options_(options), policies_(policies), anchor_(worker.model()) {}
+
+    void end_round(AverageUnderWay& average, const ModelStatePtr&, double rate) override {
+      const double kept = kept_momentum(rate);
+      if (average.is_under_way()) anchor_ = average.finish();
+      const ModelStatePtr own = worker_.model();
+      worker_.set_model(worker_.combine({{1 - options_.mixing, own}, {options_.mixing, anchor_}}, own));
+      std::vector<WeightedState> sum = {{1, worker_.model()}, {-1, anchor_}};
+      if (velocity_) sum.push_back({kept, velocity_});
+      velocity_ = worker_.combine(sum, own);
+      average.start(worker_.combine({{1, anchor_}, {1, velocity_}}, own), anchor_);
+      publish(worker_, policies_, anchor_);
+    }
+
+    void end(AverageUnderWay& average) override {
+      if (average.is_under_way()) worker_.set_model(average.finish());
+      publish(worker_, policies_);
+    }
+
+   private:
+    // A round without steps, or at rate 0, leaves it as it is.
+    double kept_momentum(double rate) {
+      double kept = options_.momentum;
+      if (rate <= 0 || options_.momentum_units == OverlapLocalOptions::MomentumUnits::model) return kept;
+      if (rate_before_ > 0) kept *= rate / rate_before_;
+      rate_before_ = rate;
+      return kept;
+    }
+
+    Worker& worker_;
+    OverlapLocalOptions options_;
+    const StatePolicies& policies_;
+    ModelStatePtr anchor_, velocity_{};
+    double rate_before_ = 0;
+  };
 
   OverlapLocalOptions options_;
 };
 
-inline std::unique_ptr<Algorithm> make_overlap_local_sgd(Settings& settings, const AlgorithmContext& context) {
+inline std::shared_ptr<const LateRule> make_anchor_rule(const OverlapLocalOptions& options) {
+  return std::make_shared<const AnchorRule>(options);
+}
+
+class OverlapLocalSgd : public LocalRounds {
+ public:
+  OverlapLocalSgd(std::shared_ptr<const SyncPeriod> period, const OverlapLocalOptions& options,
+                  const StatePolicies& policies)
+      : LocalRounds({.period = std::move(period), .late = make_anchor_rule(options), .policies = policies}) {}
+};
+
+inline OverlapLocalOptions read_overlap_local(Settings& settings) {
   using Units = OverlapLocalOptions::MomentumUnits;
-  auto period = read_sync_period(settings, context);
   OverlapLocalOptions options;
   options.mixing = settings.number({"mixing", "How far a worker is pulled to the anchor after each round (alpha)."},
                                    Range::between(0, 1));
@@ -75,6 +97,12 @@ inline std::unique_ptr<Algorithm> make_overlap_local_sgd(Settings& settings, con
                                      Range{.low = 0, .high = 1, .low_open = false, .high_open = true}, 0.0);
   options.momentum_units = settings.choice({"momentum_units", "Whether that step changes with the learning rate."},
                                            {{"rate", Units::rate}, {"model", Units::model}}, Units::rate);
+  return options;
+}
+
+inline std::unique_ptr<Algorithm> make_overlap_local_sgd(Settings& settings, const AlgorithmContext& context) {
+  auto period = read_sync_period(settings, context);
+  const OverlapLocalOptions options = read_overlap_local(settings);
   return std::make_unique<OverlapLocalSgd>(std::move(period), options, read_overlapped_policies(settings, context));
 }
 

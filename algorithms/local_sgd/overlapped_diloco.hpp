@@ -18,7 +18,7 @@
 //          sum of all averages; delayed by one round, a constant d gives DiLoCo's models.
 #pragma once
 
-#include "algorithms/local_sgd/overlapped_rounds.hpp"
+#include "algorithms/local_sgd/local_rounds.hpp"
 
 namespace syncopate {
 
@@ -31,56 +31,79 @@ struct OverlappedOuterOptions {
   Averaged averaged = Averaged::differences;
 };
 
-class OverlappedOuter : public OverlappedRounds {
+class DelayedRule final : public LateRule {
  public:
-  OverlappedOuter(std::shared_ptr<const SyncPeriod> period, std::shared_ptr<const OuterOptimizer> outer,
-                  const OverlappedOuterOptions& options, const StatePolicies& policies)
-      : OverlappedRounds(std::move(period), policies), outer_(std::move(outer)), options_(options) {}
+  explicit DelayedRule(OverlappedOuterOptions::Averaged averaged)
+      : are_models_(averaged == OverlappedOuterOptions::Averaged::models) {}
 
-  void run(Worker& worker) const override {
-    train_together(worker, period_->synchronous_steps(), policies_);
-    options_.update == OverlappedOuterOptions::Update::eager ? run_eager(worker) : run_delayed(worker);
+  std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer* outer,
+                                  const StatePolicies& policies) const override {
+    return std::make_unique<DelayedWorker>(worker, *outer, policies, are_models_);
   }
+  bool takes_outer_steps() const override { return true; }
 
  private:
-  void run_delayed(Worker& worker) const {
-    const bool are_models = options_.averaged == OverlappedOuterOptions::Averaged::models;
-    AverageUnderWay average(worker, policies_);
-    double rate_of_average = 0;
-    ModelStatePtr momentum;
-    const auto step_along = [&](const ModelStatePtr& mean) {
-      const ModelStatePtr last = worker.model();
-      const ModelStatePtr target = are_models ? mean : worker.combine({{1, last}, {1, mean}}, mean);
-      worker.set_model(
-          outer_->step(worker, {.last = last, .average = target, .inner_rate = rate_of_average}, momentum));
-    };
-    while (average.rounds_left()) {
-      const ModelStatePtr begin = worker.model();
-      const double rate = average.take_round(*period_);
-      const ModelStatePtr end = worker.model();
-      worker.set_model(begin);
-      if (average.is_under_way()) step_along(average.finish());
-      are_models ? average.start(end, begin) : average.start(worker.combine({{1, end}, {-1, begin}}, end), nullptr);
-      rate_of_average = rate;
-      publish(worker, policies_);
-    }
-    if (average.is_under_way()) step_along(average.finish());
-    publish(worker, policies_);
-  }
+  class DelayedWorker final : public OfWorker {
+   public:
+    DelayedWorker(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies, bool are_models)
+        : worker_(worker), outer_(outer), policies_(policies), are_models_(are_models) {}
 
-  void run_eager(Worker& worker) const {
-    const double share = 1.0 / worker.size();
-    AverageUnderWay average(worker, policies_);
-    ModelStatePtr momentum, before;
-    while (average.rounds_left()) {
-      const ModelStatePtr begin = worker.model();
-      const double rate = average.take_round(*period_);
-      const ModelStatePtr end = worker.model(), added = worker.combine({{1, end}, {-1, begin}}, end);
+    void end_round(AverageUnderWay& average, const ModelStatePtr& begin, double rate) override {
+      const ModelStatePtr end = worker_.model();
+      worker_.set_model(begin);
+      if (average.is_under_way()) step_along(average.finish());
+      are_models_ ? average.start(end, begin) : average.start(worker_.combine({{1, end}, {-1, begin}}, end), nullptr);
+      rate_of_average_ = rate;
+      publish(worker_, policies_);
+    }
+
+    void end(AverageUnderWay& average) override {
+      if (average.is_under_way()) step_along(average.finish());
+      publish(worker_, policies_);
+    }
+
+   private:
+    void step_along(const ModelStatePtr& mean) {
+      const ModelStatePtr last = worker_.model();
+      const ModelStatePtr aim = are_models_ ? mean : worker_.combine({{1, last}, {1, mean}}, mean);
+      const OuterStep at{.last = last, .average = aim, .inner_rate = rate_of_average_};
+      worker_.set_model(outer_.step(worker_, at, momentum_));
+    }
+
+    Worker& worker_;
+    const OuterOptimizer& outer_;
+    const StatePolicies& policies_;
+    bool are_models_;
+    double rate_of_average_ = 0;
+    ModelStatePtr momentum_{};
+  };
+
+  bool are_models_;
+};
+
+class EagerRule final : public LateRule {
+ public:
+  std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer* outer,
+                                  const StatePolicies& policies) const override {
+    return std::make_unique<EagerWorker>(worker, *outer, policies);
+  }
+  bool takes_outer_steps() const override { return true; }
+  bool counts_alike() const override { return true; }
+
+ private:
+  class EagerWorker final : public OfWorker {
+   public:
+    EagerWorker(Worker& worker, const OuterOptimizer& outer, const StatePolicies& policies)
+        : worker_(worker), outer_(outer), policies_(policies) {}
+
+    void end_round(AverageUnderWay& average, const ModelStatePtr& begin, double rate) override {
+      const double share = 1.0 / worker_.size();
+      const ModelStatePtr end = worker_.model(), added = worker_.combine({{1, end}, {-1, begin}}, end);
       std::vector<WeightedState> target = {{1, begin}};
       ModelStatePtr mean;
       if (average.is_under_way()) {
         mean = average.finish();
-        target.insert(target.end(), {{1, mean}, {-share, before}});
+        target.insert(target.end(), {{1, mean}, {-share, before_}});
       }
       average.start(added, nullptr);
       if (average.rounds_left()) {
@@ -89,16 +112,44 @@ class OverlappedOuter : public OverlappedRounds {
         mean = average.finish();
         target.push_back({1, mean});
       }
-      const ModelStatePtr aim = worker.combine(target, mean ? mean : end);
-      const OuterStep at{.last = begin, .average = aim, .inner_rate = rate};
-      worker.set_model(outer_->step(worker, at, momentum));
-      publish(worker, policies_);
-      before = added;
+      const ModelStatePtr aim = worker_.combine(target, mean ? mean : end);
+      worker_.set_model(outer_.step(worker_, {.last = begin, .average = aim, .inner_rate = rate}, momentum_));
+      publish(worker_, policies_);
+      before_ = added;
     }
-  }
 
-  std::shared_ptr<const OuterOptimizer> outer_;
-  OverlappedOuterOptions options_;
+    void end(AverageUnderWay&) override {}  // the last round has waited for its average
+
+   private:
+    Worker& worker_;
+    const OuterOptimizer& outer_;
+    const StatePolicies& policies_;
+    ModelStatePtr momentum_{}, before_{};
+  };
+};
+
+inline std::shared_ptr<const LateRule> make_delayed_rule(OverlappedOuterOptions::Averaged averaged) {
+  return std::make_shared<const DelayedRule>(averaged);
+}
+inline std::shared_ptr<const LateRule> make_eager_rule() { return std::make_shared<const EagerRule>(); }
+
+inline OverlappedOuterOptions::Averaged read_averaged(Settings& settings, std::string_view key) {
+  using Averaged = OverlappedOuterOptions::Averaged;
+  return settings.choice(
+      {key, "Where these differences begin: where the averaged round began, or the newest outer model."},
+      {{"round-start", Averaged::differences}, {"outer-model", Averaged::models}}, Averaged::differences);
+}
+
+class OverlappedOuter : public LocalRounds {
+ public:
+  OverlappedOuter(std::shared_ptr<const SyncPeriod> period, std::shared_ptr<const OuterOptimizer> outer,
+                  const OverlappedOuterOptions& options, const StatePolicies& policies)
+      : LocalRounds({.period = std::move(period),
+                     .late = options.update == OverlappedOuterOptions::Update::eager
+                                 ? make_eager_rule()
+                                 : make_delayed_rule(options.averaged),
+                     .outer = std::move(outer),
+                     .policies = policies}) {}
 };
 
 inline std::unique_ptr<Algorithm> make_overlapped_diloco(Settings& settings, const AlgorithmContext& context) {

@@ -9,9 +9,10 @@ bool AverageUnderWay::rounds_left() const {
   return steps_.steps_left() && (is_first || worker_.budget_left());
 }
 
-double AverageUnderWay::take_round(const SyncPeriod& period) {
+double AverageUnderWay::take_round(const SyncPeriod& period, LocalSteps& steps) {
   MeanRate rate;
-  steps_.take_until(steps_.planned() + steps_.round(period), [&](double of_step) { rate.add(of_step); });
+  steps.begin_round();
+  steps_.take_until(steps_.planned() + steps_.round(period), steps, [&](double of_step) { rate.add(of_step); });
   return rate.value();
 }
 

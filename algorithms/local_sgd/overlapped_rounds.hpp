@@ -1,6 +1,6 @@
 // Outer steps that are one round late: each worker starts an average at the end of a round, takes the next round while
-// it is under way, and finishes it at that round's end. algorithms/README.md has a table of the methods ("Outer
-// steps"): what each averages, and where its next round begins. This file holds what they share.
+// it is under way, and finishes it at that round's end. algorithms/README.md has a table of the methods ("Rounds of
+// local steps"): what each averages, and where its next round begins. This file holds what they share.
 // Units:   a delay of one round, however long the rule makes it.
 // Cost:    an all-reduce of P floats per round, as with Local SGD. A round takes max(H c, A) where workers are alike
 //          and steps have no spread: H steps of c s, and A s for the all-reduce.
@@ -13,7 +13,7 @@
 
 #include <deque>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/local_steps.hpp"
 #include "algorithms/local_sgd/outer_optimizer.hpp"
 
 namespace syncopate {
@@ -29,7 +29,7 @@ class AverageUnderWay {
   bool rounds_left() const;
   // Takes the rule's next round on this worker alone, less of it where the budget or its own data end. The mean
   // learning rate of its steps; 0 of none.
-  double take_round(const SyncPeriod& period);
+  double take_round(const SyncPeriod& period, LocalSteps& steps);
   // `from`: a model that all share, from which a compressed average takes differences; null: `mine` is one.
   void start(const ModelStatePtr& mine, const ModelStatePtr& from,
              Participant::CalledFrom at = Participant::CalledFrom::current());
@@ -45,25 +45,27 @@ class AverageUnderWay {
   bool has_come_ = false;  // any of them
 };
 
-class OverlappedRounds : public Algorithm {
+// What becomes of averages that are one round late: where the next round begins, and what is averaged meanwhile.
+class LateRule {
  public:
-  Traits traits() const override {
-    return {.follows_clock = false,
-            .judges_budget_locally = true,
-            .publishes_rounds = true,
-            .averages_models = true,
-            .waits_for_averages = false};
-  }
-  std::optional<Communicated> communication(const CommunicationInput& input) const override {
-    return communicated_in_rounds(*period_, policies_.average, input);
-  }
+  // One worker's part in one run.
+  class OfWorker {
+   public:
+    virtual ~OfWorker() = default;
+    // A round has gone from `begin` to the worker's model, at this mean learning rate. Finishes the average that is
+    // under way, if any is, sets the model at which the next round begins, starts this round's average, and publishes.
+    virtual void end_round(AverageUnderWay& average, const ModelStatePtr& begin, double rate) = 0;
+    // There is no further round: finishes the average, if any is under way, and publishes the last model.
+    virtual void end(AverageUnderWay& average) = 0;
+  };
 
- protected:
-  OverlappedRounds(std::shared_ptr<const SyncPeriod> period, const StatePolicies& policies)
-      : period_(std::move(period)), policies_(policies) {}
-
-  std::shared_ptr<const SyncPeriod> period_;
-  StatePolicies policies_;
+  virtual ~LateRule() = default;
+  // All arguments outlive the result. `outer`: null unless the rule takes outer steps.
+  virtual std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer* outer,
+                                          const StatePolicies& policies) const = 0;
+  virtual bool takes_outer_steps() const { return false; }
+  // Whether all models must have equal weights.
+  virtual bool counts_alike() const { return false; }
 };
 
 // Reads the keys of all these methods: `buffers` of the published model, and `weights` of the averages.

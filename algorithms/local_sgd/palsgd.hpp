@@ -17,85 +17,26 @@
 //          mean round and its spread against the binomial law.
 #pragma once
 
-
-#include "algorithms/local_sgd/local_sgd.hpp"
-#include "algorithms/local_sgd/outer_optimizer.hpp"
+#include "algorithms/local_sgd/local_rounds.hpp"
 
 namespace syncopate {
 
-struct PullOptions {
-  double probability = 0.2;  // p, in [0, 1)
-  double strength = 0.5;     // lambda
-  Drawn draws = Drawn::alone;
-};
-
-class PalSgd : public Algorithm {
+class PalSgd : public LocalRounds {
  public:
   PalSgd(std::shared_ptr<const SyncPeriod> period, std::shared_ptr<const OuterOptimizer> outer, const PullOptions& pull,
          const StatePolicies& policies = {})
-      : period_(std::move(period)), outer_(std::move(outer)), pull_(pull), policies_(policies) {}
-
-  void run(Worker& worker) const override {
-    train_together(worker, period_->synchronous_steps(), policies_);
-    const StepOptions own_step{.rate_factor = 1 / (1 - pull_.probability)};
-    ModelStatePtr momentum;
-    while (worker.budget_left()) {
-      const ModelStatePtr outer = worker.model();
-      const Step period = period_->at(worker.step(), worker.learning_rate(), worker.steps_left());
-      MeanRate rate;
-      for (Step taken{}; taken < period && worker.budget_left(BudgetView::local); ++taken) {
-        rate.add(worker.learning_rate());
-        if (is_pulled(worker)) {
-          const double part = worker.learning_rate() / pull_.probability * pull_.strength;
-          worker.set_model(worker.combine({{1 - part, worker.model()}, {part, outer}}, worker.model()));
-          worker.skip_steps(1);
-        } else {
-          worker.descend(worker.compute_step_gradient() / worker.micro_batches(), own_step);
-        }
-      }
-      worker.average_model({.policy = policies_.average, .weight = policies_.model_weight(), .from = outer});
-      worker.set_model(
-          outer_->step(worker, {.last = outer, .average = worker.model(), .inner_rate = rate.value()}, momentum));
-      publish(worker, policies_);
-    }
-  }
-
-  Traits traits() const override {
-    return {.follows_clock = false,
-            .judges_budget_locally = true,
-            .publishes_rounds = true,
-            .averages_models = true,
-            .averages_moments = policies_.average.averaged_vectors(2) > 1};
-  }
-
-  std::optional<Communicated> communication(const CommunicationInput& input) const override {
-    return communicated_in_rounds(*period_, policies_.average, input);
-  }
-
- private:
-  bool is_pulled(const Worker& worker) const {
-    return pull_.probability > 0 && worker.uniform(worker.step(), pull_.draws) < pull_.probability;
-  }
-
-  std::shared_ptr<const SyncPeriod> period_;
-  std::shared_ptr<const OuterOptimizer> outer_;
-  PullOptions pull_;
-  StatePolicies policies_;
+      : LocalRounds({.steps = make_pulling_steps(pull),
+                     .period = std::move(period),
+                     .outer = std::move(outer),
+                     .policies = policies}) {}
 };
 
 inline std::unique_ptr<Algorithm> make_palsgd(Settings& settings, const AlgorithmContext& context) {
-  PullOptions pull;
-  auto period = read_sync_period(settings, context);
-  auto outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
-  pull.probability =
-      settings.number({"pull_probability", "That a local step is a pull towards the last outer model (p)."},
-                      Range{.low = 0, .high = 1, .high_open = true}, pull.probability);
-  pull.strength =
-      settings.number({"pull_strength", "Of a pull, in rates: it goes eta / p times this of the way (lambda)."},
-                      Range::at_least(0), pull.strength);
-  pull.draws = settings.choice({"draws", "Whether each worker draws for itself, or all are pulled in the same steps."},
-                               {{"own", Drawn::alone}, {"shared", Drawn::together}}, pull.draws);
-  return std::make_unique<PalSgd>(std::move(period), std::move(outer), pull, read_state_policies(settings, context));
+  RoundChoices choices{.period = read_sync_period(settings, context)};
+  choices.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
+  choices.steps = make_pulling_steps(read_pull(settings, "pull_"));
+  choices.policies = read_state_policies(settings, context);
+  return std::make_unique<LocalRounds>(std::move(choices));
 }
 
 }  // namespace syncopate

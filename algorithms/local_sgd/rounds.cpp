@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
 #include "workers/base/process.hpp"
 
 namespace syncopate {
@@ -29,16 +28,6 @@ std::vector<MicroBatch> micro_batches_to_come(const Participant& participant, in
 
 }  // namespace
 
-double take_round(Worker& worker, const SyncPeriod& period) {
-  const Step length = period.at(worker.step(), worker.learning_rate(), worker.steps_left());
-  MeanRate rate;
-  for (Step taken{}; taken < length && worker.budget_left(BudgetView::local); ++taken) {
-    rate.add(worker.learning_rate());
-    take_local_steps(worker, 1);
-  }
-  return rate.value();
-}
-
 std::optional<LearningRate> LocalPhase::learning_rate_over(Step steps) const {
   if (!learning_rate) return std::nullopt;
   LearningRate::Options options = *learning_rate;
@@ -48,12 +37,10 @@ std::optional<LearningRate> LocalPhase::learning_rate_over(Step steps) const {
   return LearningRate(options);
 }
 
-void LocalTraining::take_steps(Step count) {
-  for (Step taken{}; taken < count && worker_.budget_left(BudgetView::local); ++taken) {
-    const Gradient sum = compute_step();
-    worker_.descend(sum / phase_.micro_batches.value_or(worker_.micro_batches()),
-                    {.micro_batches = phase_.micro_batches});
-  }
+void LocalTraining::take_step() {
+  const Gradient sum = compute_step();
+  worker_.descend(sum / phase_.micro_batches.value_or(worker_.micro_batches()),
+                  {.micro_batches = phase_.micro_batches});
 }
 
 Gradient LocalTraining::compute_step() {
@@ -109,6 +96,18 @@ LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context)
     phase.learning_rate = rate;
   }
   return phase;
+}
+
+std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context,
+                                                   const LocalPhase* phase) {
+  SyncPeriodContext of_period{context.learning_rate_warmup, context.counts_steps, context.budget_ends_alone,
+                              context.total_steps, context.learning_rate};
+  if (phase && phase->learning_rate) of_period.learning_rate_warmup = Step{};
+  // A rule whose rounds go by the rate has no steps before the phase.
+  const auto rate = phase ? phase->learning_rate_over(context.total_steps.value_or(Step{})) : std::nullopt;
+  if (rate) of_period.learning_rate = &*rate;
+  Settings period = settings.section({"period", "How many steps lie between two averages."});
+  return make_sync_period(period, of_period);
 }
 
 StatePolicies read_state_policies(Settings& settings) {

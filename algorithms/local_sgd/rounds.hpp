@@ -35,9 +35,11 @@ class MeanRate {
   Step steps_{};
 };
 
-// Takes the rule's next round on this worker alone, less of it where the budget or its own data end. Returns the mean
-// learning rate of its steps, 0 without steps.
-double take_round(Worker& worker, const SyncPeriod& period);
+// Takes `count` steps on this worker alone, fewer where the budget or its own data end.
+inline void take_local_steps(Worker& worker, Step count) {
+  for (Step taken{}; taken < count && worker.budget_left(BudgetView::local); ++taken)
+    worker.descend(worker.compute_step_gradient() / worker.micro_batches());
+}
 
 // How workers train once they train alone.
 struct LocalPhase {
@@ -62,8 +64,7 @@ class LocalTraining {
  public:
   LocalTraining(const LocalPhase& phase, Worker& worker) : phase_(phase), worker_(worker), begun_(worker.step()) {}
 
-  // As take_local_steps.
-  void take_steps(Step count);
+  void take_step();
 
  private:
   Gradient compute_step();
@@ -77,6 +78,11 @@ class LocalTraining {
 
 // The table `local_phase`; as before where there is none.
 LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context);
+
+// Reads the table `period`; never null. `phase`: of the steps after the synchronous ones, whose learning rate the rule
+// then goes by; null: as before.
+std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context,
+                                                   const LocalPhase* phase = nullptr);
 
 // How workers' models count in an average of all: alike, or by the number of their training samples (FedAvg).
 enum class ModelWeights { equal, samples };
@@ -118,6 +124,16 @@ void publish(Participant& participant, const StatePolicies& policies, std::vecto
 // The same with a model that is not the participant's own.
 void publish(Participant& participant, const StatePolicies& policies, const ModelStatePtr& model,
              std::vector<ModelStatePtr> ensemble = {});
+
+// Synchronous SGD until `until` steps are done: all then have one model and one optimizer state.
+inline void train_together(Worker& worker, Step until, const StatePolicies& policies) {
+  while (worker.step() < until && worker.budget_left()) {
+    Gradient sum = worker.compute_step_gradient();
+    worker.all_reduce_sum(sum);
+    worker.descend(sum / (worker.size() * worker.micro_batches()));
+    publish(worker, policies);
+  }
+}
 
 // Fragments: the parts of a model that are synchronised apart from each other, each at its own time of a round.
 // Shapes:  fragment p of P: the parameters from floor(p d / P) to floor((p + 1) d / P) of the flat vector of d, one at

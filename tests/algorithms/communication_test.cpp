@@ -220,6 +220,15 @@ const std::vector<Method> methods = {
     // Groups of 4 and 2 average every 2 steps, all every 6: twice 2 groups' averages, 2 (3 + 1) P, and one of all.
     {"hierarchical-sgd", "group_size = 4\ngroup_period = 2\nperiod = { rule = \"constant\", steps = 6 }",
      S / 6 * (2 * 2 + 1), 0, S / 6 * (2 * 2 * (3 + 1) * P + A)},
+    {"rounds", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
+    {"rounds",
+     "period = { rule = \"constant\", steps = 6 }\ngroups = { size = 4, period = 2 }\nouter = { name = \"plain\" }",
+     S / 6 * (2 * 2 + 1), 0, S / 6 * (2 * 2 * (3 + 1) * P + A)},
+    {"rounds",
+     "period = { rule = \"constant\", steps = 4 }\nsteps = { kind = \"pull\" }\nlate = { next = \"own-steps\" }", S / 4,
+     0, S / 4 * A},
+    {"rounds", "period = { rule = \"constant\", steps = 4 }\nfragments = 2\ndelay = 1\nouter = { name = \"plain\" }",
+     S / 4 * 2, 0, S / 4 * A},
     {"branch-train-merge", "seed_steps = 5", 5 + 1, 0, (5 + 1) * A},
     // All send their models to worker 0, and a barrier ends the run.
     {"branch-train-merge", "seed_steps = 5\nmerge = \"ensemble\"", 5 + 1, N - 1, 5 * A + (N - 1) * P},

@@ -9,6 +9,7 @@
 
 #include "algorithms/local_sgd/co2.hpp"
 #include "algorithms/local_sgd/cocod_sgd.hpp"
+#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"
 #include "algorithms/local_sgd/palsgd.hpp"

@@ -11,8 +11,7 @@
 namespace syncopate {
 namespace {
 
-using Clock = DropLocalOptions::Clock;
-using Weights = DropLocalOptions::Weights;
+using Clock = DropOptions::Clock;
 
 std::shared_ptr<const SyncPeriod> every(int steps) { return make_constant_period(steps); }
 
@@ -20,8 +19,8 @@ TEST(DropLocalSgd, WithoutAThresholdEqualsLocalSgdBitForBit) {
   const SimulatedRun setup{.workers = 4, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 21}};
   const auto expected = setup.run(LocalSgd(every(4), {})).parameters;
   for (const Clock clock : {Clock::period, Clock::step})
-    for (const Weights weights : {Weights::equal, Weights::steps})
-      EXPECT_EQ(setup.run(DropLocalSgd(every(4), {.clock = clock, .weights = weights})).parameters, expected);
+    for (const bool by_steps : {false, true})
+      EXPECT_EQ(setup.run(DropLocalSgd(every(4), {.clock = clock}, {}, by_steps)).parameters, expected);
 }
 
 // 3 local steps of 1 s, 1.4 s and 2 s; the average costs 0.5 s.
@@ -72,13 +71,13 @@ TEST(DropLocalSgd, WeightsByStepsTakenWeighTheModels) {
   setup.budget.steps = Step{3};
   const auto equal = setup.run(DropLocalSgd(every(3), {.threshold = from_seconds(3.5)}));
   EXPECT_NEAR(equal.parameters[0], (after(0, 3) + after(1, 2) + after(2, 1)) / 3, 1e-5);
-  const auto weighted = setup.run(DropLocalSgd(every(3), {.threshold = from_seconds(3.5), .weights = Weights::steps}));
+  const auto weighted = setup.run(DropLocalSgd(every(3), {.threshold = from_seconds(3.5)}, {}, true));
   EXPECT_NEAR(weighted.parameters[0], (3 * after(0, 3) + 2 * after(1, 2) + 1 * after(2, 1)) / 6, 1e-5);
 }
 
 TEST(DropLocalSgd, ARoundInWhichNobodyTookAStepKeepsTheModel) {
-  for (const Weights weights : {Weights::equal, Weights::steps}) {
-    const auto outcome = uneven.run(DropLocalSgd(every(3), {.threshold = from_seconds(0.5), .weights = weights}));
+  for (const bool by_steps : {false, true}) {
+    const auto outcome = uneven.run(DropLocalSgd(every(3), {.threshold = from_seconds(0.5)}, {}, by_steps));
     EXPECT_EQ(outcome.rounds.size(), 2u);
     EXPECT_EQ(outcome.rounds.back().kept, 0);
     EXPECT_FLOAT_EQ(outcome.parameters[0], 1.0f);

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/method/algorithm.hpp"
 #include "tests/algorithms/exact_accounts.hpp"

@@ -223,14 +223,12 @@ TEST(MethodValues, OfDropComputeArriveAsWritten) {
 TEST(MethodValues, OfMethodsWithLocalStepsArriveAsWritten) {
   expect_same_run("algorithm = \"dropcompute-local-sgd\"\nthreshold_s = 14.0\n" + every_3,
                   DropLocalSgd(every(3), {.threshold = from_seconds(14.0)}));
-  expect_same_run("algorithm = \"dropcompute-local-sgd\"\nthreshold_s = 5.0\nclock = \"step\"\nweights = \"steps\"\n" +
-                      every_3 + reset,
-                  DropLocalSgd(every(3), {.threshold = from_seconds(5.0),
-                                          .clock = DropLocalOptions::Clock::step,
-                                          .weights = DropLocalOptions::Weights::steps,
-                                          .state = resets}));
+  expect_same_run(
+      "algorithm = \"dropcompute-local-sgd\"\nthreshold_s = 5.0\nclock = \"step\"\nweights = \"steps\"\n" + every_3 +
+          reset,
+      DropLocalSgd(every(3), {.threshold = from_seconds(5.0), .clock = DropOptions::Clock::step}, resets, true));
   expect_same_run("algorithm = \"hierarchical-sgd\"\ngroup_size = 2\ngroup_period = 2\n" + every_3 + reset,
-                  HierarchicalSgd({.group_size = 2, .group_period = 2, .period = every(3), .policies = resets}));
+                  HierarchicalSgd({2, Step{2}}, every(3), resets));
   expect_same_run("algorithm = \"outer-local-sgd\"\nouter = { name = \"plain\", rate = 0.6 }\n" + every_3 + reset,
                   OuterLocalSgd(every(3), make_plain_outer(0.6), resets));
   expect_same_run(

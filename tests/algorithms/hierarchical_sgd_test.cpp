@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "algorithms/local_sgd/local_sgd.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 
@@ -15,8 +16,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 HierarchicalSgd groups_of(int size, int group_period, int period, const StatePolicies& policies = {}) {
-  return HierarchicalSgd(
-      {.group_size = size, .group_period = group_period, .period = make_constant_period(period), .policies = policies});
+  return HierarchicalSgd({size, Step{group_period}}, make_constant_period(period), policies);
 }
 LocalSgd every(int steps, const StatePolicies& policies = {}) {
   return LocalSgd(make_constant_period(steps), policies);
@@ -92,7 +92,7 @@ TEST(HierarchicalSgd, EndsWithABudgetOfSeconds) {
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0, 0.0})}};
   const std::vector<std::string> expected = {"step 8 at 12.000 s: kept 27, dropped 0"};
   EXPECT_EQ(setup.run(groups_of(2, 3, 30)).log, expected);
-  const HierarchicalSgd without_end({.group_size = 2, .group_period = 3, .period = make_swap_period(0)});
+  const HierarchicalSgd without_end({2, Step{3}}, make_swap_period(0));
   EXPECT_EQ(setup.run(without_end).log, expected);
 }
 

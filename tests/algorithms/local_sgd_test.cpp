@@ -138,9 +138,8 @@ using Period = std::shared_ptr<const SyncPeriod>;
 std::vector<std::shared_ptr<const Algorithm>> methods_with(const Period& period, const StatePolicies& policies) {
   return {std::make_shared<LocalSgd>(period, policies),
           std::make_shared<OuterLocalSgd>(period, make_slowmo(1, 0.5), policies),
-          std::make_shared<HierarchicalSgd>(
-              HierarchicalOptions{.group_size = 2, .group_period = 1, .period = period, .policies = policies}),
-          std::make_shared<DropLocalSgd>(period, DropLocalOptions{.state = policies})};
+          std::make_shared<HierarchicalSgd>(GroupsOfRound{2, Step{1}}, period, policies),
+          std::make_shared<DropLocalSgd>(period, DropOptions{}, policies)};
 }
 
 TEST(PostLocal, EqualsSynchronousSgdBitForBitBeforeTheSwitch) {
@@ -171,7 +170,7 @@ TEST(PostLocal, InsideDropComputeIsDropComputeBeforeTheSwitch) {
   const Duration threshold = from_seconds(5);
   const auto dropping = setup.run(DropCompute(threshold, Preempt::discard, 1.0 / 3));
   const auto outcome =
-      setup.run(DropLocalSgd(make_post_local_period(switch_step, 4), DropLocalOptions{.threshold = threshold}));
+      setup.run(DropLocalSgd(make_post_local_period(switch_step, 4), DropOptions{.threshold = threshold}));
   EXPECT_EQ(outcome.parameters, dropping.parameters);
   EXPECT_EQ(outcome.log, dropping.log);
   EXPECT_NE(outcome.totals.dropped, std::vector<std::int64_t>(4, 0));

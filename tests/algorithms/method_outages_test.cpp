@@ -354,7 +354,7 @@ TEST(StateLoss, AsynchronousElasticAveragingGoesOnFromTheCentre) {
 
 // Worker 1 loses its first two steps of four, so that its model counts as that of two.
 TEST(StateLoss, WeightsByStepsAreOfTheStepsThatAreThere) {
-  const DropLocalSgd method(make_constant_period(4), {.weights = DropLocalOptions::Weights::steps});
+  const DropLocalSgd method(make_constant_period(4), {}, {}, true);
   const SimulatedRun setup{.workers = 2, .rate = rate, .budget = {.steps = 4}, .outages = loss(1, 2.5, 1)};
   double theta[2] = {1, 1};
   for (int t = 0; t < 4; ++t)

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 
+#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
@@ -180,7 +181,11 @@ TEST(OuterOptimizerSettings, EveryRowCanBeWritten) {
             setup.run(with(make_slowmo(0.8, 0.5), 3)).parameters);
   EXPECT_EQ(outcome(R"({ name = "diloco", rate = 0.7, momentum = 0.9 })"),
             setup.run(with(make_diloco(0.7, 0.9), 3)).parameters);
-  EXPECT_EQ(outer_optimizers().size(), 3u);
+  EXPECT_EQ(outcome(R"({ name = "heavy-ball", momentum = 0.5 })"),
+            setup.run(with(make_heavy_ball(1, 0.5), 3)).parameters);
+  EXPECT_EQ(outcome(R"({ name = "heavy-ball", rate = 0.8, momentum = 0.5 })"),
+            setup.run(with(make_heavy_ball(0.8, 0.5), 3)).parameters);
+  EXPECT_EQ(outer_optimizers().size(), 4u);
 }
 
 TEST(OuterOptimizerSettings, FaultsNameTheKey) {
@@ -190,7 +195,7 @@ TEST(OuterOptimizerSettings, FaultsNameTheKey) {
               AllOf(HasSubstr("rate = 0"), HasSubstr("momentum = 1")));
   const std::string misspelt = read_method(method(R"({ name = "dilocco", rate = 1 })")).faults;
   EXPECT_EQ(std::ranges::count(misspelt, '\n'), 0) << misspelt;  // its keys follow from the name
-  for (const std::string name : {"plain", "slowmo", "diloco"})
+  for (const std::string name : {"plain", "slowmo", "diloco", "heavy-ball"})
     EXPECT_THAT(read_method(method("{ name = \"" + name + "\", rate = inf, momentum = 0.5 }")).faults,
                 HasSubstr("rate = inf; must be"));
   EXPECT_THAT(read_method(method(R"({ name = "plain", momentum = 0.5 })")).faults, HasSubstr("momentum"));

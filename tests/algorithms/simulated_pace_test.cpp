@@ -37,7 +37,7 @@ constexpr double all_reduce_of(int members) {
 std::shared_ptr<const SyncPeriod> every(int steps) { return make_constant_period(steps); }
 
 HierarchicalSgd groups_of(int size, int group_period, int period) {
-  return HierarchicalSgd({.group_size = size, .group_period = group_period, .period = every(period)});
+  return HierarchicalSgd({size, Step{group_period}}, every(period));
 }
 
 // What groups communicate in a step: their own averages, as many as fit before the end of a period of 8, and all's.
@@ -85,7 +85,7 @@ std::vector<Method> methods() {
       // The groups of 3 and of 2 wait for the larger one's three averages.
       {"groups", std::make_shared<HierarchicalSgd>(groups_of(3, 2, 8)), of_groups(3, 2),
        4 + (3 * all_reduce_of(3) + all_s) / 8},
-      {"drop local", std::make_shared<DropLocalSgd>(every(8), DropLocalOptions{}), all_s / 8},
+      {"drop local", std::make_shared<DropLocalSgd>(every(8), DropOptions{}), all_s / 8},
   };
 }
 
@@ -161,7 +161,7 @@ TEST(SimulatedPace, OfGroupsHasItsLimits) {
 }
 
 TEST(SimulatedPace, OfRoundsUntilAThresholdLosesWhatEndsLate) {
-  using Clock = DropLocalOptions::Clock;
+  using Clock = DropOptions::Clock;
   const PredictedRun setting{.steps = 3200};
   const MicroBatchLaw law{1.5, 0.2};
   const auto simulated = [&](Clock clock, double threshold_s) {

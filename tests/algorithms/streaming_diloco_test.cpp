@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "tests/algorithms/compressed_gradients.hpp"
 #include "tests/algorithms/exact_accounts.hpp"

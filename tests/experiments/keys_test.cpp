@@ -411,8 +411,8 @@ const std::vector<std::string>& told() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
     for (const char* method :
-         {"local-sgd", "outer-local-sgd", "palsgd", "edit", "hierarchical-sgd", "dropcompute-local-sgd", "cocod-sgd",
-          "overlap-local-sgd", "co2", "overlapped-diloco", "streaming-diloco"})
+         {"local-sgd", "rounds", "outer-local-sgd", "palsgd", "edit", "hierarchical-sgd", "dropcompute-local-sgd",
+          "cocod-sgd", "overlap-local-sgd", "co2", "overlapped-diloco", "streaming-diloco"})
       for (const char* rule : {"constant", "power", "post-local"})
         for (const char* key : {"share", "rounds", "found"})
           all.push_back(fmt::format("methods[{}].period[{}].solved_for.{}", method, rule, key));
@@ -446,7 +446,7 @@ TEST_F(KeyWalk, OfMethods) {
   write("wheel.csv", weighted_ring(true));
   for (const auto& cases :
        {synchronous, compressed, more_compressed(), messages, averages, moments, old_gradients, thresholds, quorums,
-        asynchronous, periods(), policies(), model_weights(), local, gossip_and_codes, graphs()})
+        asynchronous, periods(), policies(), model_weights(), outer_steps(), local, gossip_and_codes, graphs()})
     walk(compared, cases, idle_keys());
   expect_completeness({"methods"});
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/methods.json");

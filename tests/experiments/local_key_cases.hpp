@@ -10,6 +10,7 @@ namespace syncopate {
 
 // Methods that average every so often, with the keys that each needs beside its period.
 inline const std::vector<std::string> periodic = {"'local-sgd'",
+                                                  "'rounds'",
                                                   "'outer-local-sgd',outer={name='plain'}",
                                                   "'palsgd',outer={name='plain'}",
                                                   "'edit',outer={name='plain'}",
@@ -113,8 +114,25 @@ inline std::vector<KeyCase> model_weights() {
   return cases;
 }
 
-inline std::string outer(const std::string& keys) {
-  return method("'outer-local-sgd',period={rule='constant',steps=4},outer={" + keys + "}");
+// Of all methods that take outer steps.
+inline std::vector<KeyCase> outer_steps() {
+  std::vector<KeyCase> cases;
+  for (const char* keys :
+       {"'outer-local-sgd',period={rule='constant',steps=4}", "'palsgd',period={rule='constant',steps=4}",
+        "'edit',period={rule='constant',steps=4}", "'overlapped-diloco',period={rule='constant',steps=4}",
+        "'streaming-diloco',fragments=2,period={rule='constant',steps=4}", "'rounds',period={rule='constant',steps=4}",
+        "'decoupled-diloco',quorum=2,local_steps=4"}) {
+    const auto with = [&](const char* outer) { return method(std::string(keys) + ",outer={" + outer + "}"); };
+    cases.push_back({{with("name='plain'")}, {"methods.0.outer.rate=0.5"}});
+    cases.push_back(
+        {{with("name='slowmo',momentum=0.5")}, {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}});
+    cases.push_back({{with("name='diloco',rate=0.7,momentum=0.5")},
+                     {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3", "methods.0.outer.name='slowmo'",
+                      "methods.0.outer.name='heavy-ball'"}});
+    cases.push_back(
+        {{with("name='heavy-ball',momentum=0.5")}, {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}});
+  }
+  return cases;
 }
 
 inline const std::vector<KeyCase> local = {
@@ -139,25 +157,40 @@ inline const std::vector<KeyCase> local = {
       "methods.0.first_moment_period=5", "methods.0.second_moment_period=5"}},
     {{method("'des-loc',period=3,moment_periods='never'"), "training.optimizer={name='adamw'}"},
      {"methods.0.moment_periods='multiples'"}},
-    {{outer("name='plain'")}, {"methods.0.outer.rate=0.5"}},
-    {{outer("name='slowmo',momentum=0.5")}, {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
-    {{outer("name='diloco',rate=0.7,momentum=0.5")},
-     {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3", "methods.0.outer.name='slowmo'"}},
+    {{method("'rounds',period={rule='constant',steps=4}")},
+     {"methods.0.steps={kind='drop',threshold_s=0.2}", "methods.0.groups={size=2,period=1}",
+      "methods.0.late={next='own-steps'}", "methods.0.outer={name='plain',rate=0.5}",
+      "methods.0.local_phase={micro_batches=1}"}},
+    {{method("'rounds',period={rule='constant',steps=4},steps={kind='train'}")},
+     {"methods.0.steps={kind='pull',probability=0.3}"}},
+    {{method("'rounds',period={rule='constant',steps=4},steps={kind='drop',threshold_s=0.2}")},
+     {"methods.0.steps.threshold_s=0.15", "methods.0.steps.clock='step'", "methods.0.weights='steps'",
+      "methods.0.steps={kind='train'}"}},
+    {{method("'rounds',period={rule='constant',steps=4},steps={kind='drop',threshold_s=0.06,clock='step'}")},
+     {"methods.0.weights='steps'", "methods.0.steps.clock='period'"}},
+    {{method("'rounds',period={rule='constant',steps=4},steps={kind='pull'}")},
+     {"methods.0.steps.probability=0.4", "methods.0.steps.strength=0.1", "methods.0.steps.draws='shared'"}},
+    {{method("'rounds',period={rule='constant',steps=4},groups={size=2,period=2}")},
+     {"methods.0.groups.size=3", "methods.0.groups.period=1"}},
+    {{method("'rounds',period={rule='constant',steps=4},late={next='outer-model'},outer={name='plain',rate=0.7}")},
+     {"methods.0.late.averaged='outer-model'", "methods.0.late.next='eager'"}},
+    {{method("'rounds',period={rule='constant',steps=4},late={next='anchor',mixing=0.5,momentum=0.5}")},
+     {"methods.0.late.mixing=0.6", "methods.0.late.momentum=0.3", "methods.0.late.momentum_units='model'",
+      "methods.0.late={next='own-steps'}"}},
+    {{method("'rounds',period={rule='constant',steps=4},fragments=2,outer={name='plain',rate=0.7}")},
+     {"methods.0.fragments=3", "methods.0.delay=1", "methods.0.mixing=0.5"}},
+    {{method("'rounds',period={rule='swap',switch_step=4},local_phase={micro_batches=2,sampling='shards',peak=0.05,"
+             "schedule='linear'}")},
+     {"methods.0.local_phase.micro_batches=3", "methods.0.local_phase.sampling='own-order'",
+      "methods.0.local_phase.peak=0.1", "methods.0.local_phase.schedule='cosine'",
+      "methods.0.local_phase.schedule='constant'", "methods.0.local_phase.final=0.01"}},
     {{method("'palsgd',period={rule='constant',steps=4},outer={name='diloco',rate=0.7,momentum=0.5}")},
-     {"methods.0.pull_probability=0.4", "methods.0.pull_strength=0.1", "methods.0.draws='shared'",
-      "methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3", "methods.0.outer.name='slowmo'"}},
-    {{method("'palsgd',period={rule='constant',steps=4},outer={name='slowmo',momentum=0.5}")},
-     {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
-    {{method("'palsgd',period={rule='constant',steps=4},outer={name='plain'}")}, {"methods.0.outer.rate=0.5"}},
+     {"methods.0.pull_probability=0.4", "methods.0.pull_strength=0.1", "methods.0.draws='shared'"}},
     {{method("'edit',period={rule='constant',steps=2},outer={name='diloco',rate=0.7,momentum=0.5},outlier_factor=0.85,"
              "outlier_warmup=4,outlier_smoothing=0.3,clip_norm=0.05")},
      {"methods.0.outlier_factor=5", "methods.0.outlier_warmup=6", "methods.0.outlier_smoothing=0.7",
       "methods.0.temperature=0.05", "methods.0.step_share=0.5", "methods.0.clip_norm=0.02", "methods.0.scope='model'",
-      "methods.0.clip_scope='model'", "methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3",
-      "methods.0.outer.name='slowmo'"}},
-    {{method("'edit',period={rule='constant',steps=4},outer={name='slowmo',momentum=0.5}")},
-     {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
-    {{method("'edit',period={rule='constant',steps=4},outer={name='plain'}")}, {"methods.0.outer.rate=0.5"}},
+      "methods.0.clip_scope='model'"}},
     {{method("'edit',sync_seconds=0.12,outer={name='plain'}")},
      {"methods.0.sync_seconds=0.08", "methods.0.counted_from='arrival'", "methods.0.minimum_steps=20",
       "methods.0.warmup_steps=4", "methods.0.step_share=0.5"}},
@@ -167,19 +200,10 @@ inline const std::vector<KeyCase> local = {
      {"methods.0.rate=0.5", "methods.0.momentum=0.3", "methods.0.gap=2", "methods.0.anchor='outer-model'",
       "methods.0.rounds='blocking'"}},
     {{method("'overlapped-diloco',period={rule='constant',steps=4},outer={name='slowmo',momentum=0.5}")},
-     {"methods.0.update='delayed'", "methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
-    {{method("'overlapped-diloco',period={rule='constant',steps=4},outer={name='diloco',rate=0.7,momentum=0.5}")},
-     {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3", "methods.0.outer.name='slowmo'"}},
-    {{method("'overlapped-diloco',period={rule='constant',steps=4},outer={name='plain'}")},
-     {"methods.0.outer.rate=0.5"}},
+     {"methods.0.update='delayed'"}},
     {{method("'streaming-diloco',fragments=2,period={rule='constant',steps=4},outer={name='diloco',rate=0.7,momentum=0."
              "5}")},
-     {"methods.0.fragments=3", "methods.0.delay=1", "methods.0.mixing=0.5", "methods.0.outer.rate=0.5",
-      "methods.0.outer.momentum=0.3", "methods.0.outer.name='slowmo'"}},
-    {{method("'streaming-diloco',fragments=2,period={rule='constant',steps=4},outer={name='slowmo',momentum=0.5}")},
-     {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
-    {{method("'streaming-diloco',fragments=2,period={rule='constant',steps=4},outer={name='plain'}")},
-     {"methods.0.outer.rate=0.5"}},
+     {"methods.0.fragments=3", "methods.0.delay=1", "methods.0.mixing=0.5"}},
     {{method("'hierarchical-sgd',group_size=2,group_period=2,period={rule='constant',steps=4}")},
      {"methods.0.group_size=3", "methods.0.group_period=1"}},
     {{method("'dropcompute-local-sgd',threshold_s=0.2,period={rule='constant',steps=4}")},

@@ -137,8 +137,7 @@ inline const std::vector<KeyCase> asynchronous = {
       "methods.0.global_update.momentum=0.4", "methods.0.global_update.reduce='sum'"}},
     {{method("'decoupled-diloco',quorum=2,outer={name='diloco',rate=0.7,momentum=0.5}")},
      {"methods.0.quorum=1", "methods.0.fragments=2", "methods.0.local_steps=6", "methods.0.minimum_steps=3",
-      "methods.0.merge='mean'", "methods.0.late='count'", "methods.0.grace={margin=0.9,initial_s=0.1}",
-      "methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3", "methods.0.outer.name='slowmo'"}},
+      "methods.0.merge='mean'", "methods.0.late='count'", "methods.0.grace={margin=0.9,initial_s=0.1}"}},
     {{"training.model='text-transformer'", "models.text-transformer={width=4,depth=1,heads=2,mlp_width=3,positions=8}",
       "training.dataset='npy'", "datasets.npy={directory='$/texts',padding=0}",
       method("'decoupled-diloco',quorum=3,outer={name='plain'}")},
@@ -150,7 +149,7 @@ inline const std::vector<KeyCase> asynchronous = {
      {"methods.0.grace.margin=0.6", "methods.0.grace.overlap_steps=6", "methods.0.grace.averaging=1",
       "methods.0.grace.initial_s=0.1", "methods.0.grace.longest_s=0.01"}},
     {{method("'decoupled-diloco',quorum=2,local_steps=4,outer={name='slowmo',momentum=0.5}")},
-     {"methods.0.local_steps=2", "methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
+     {"methods.0.local_steps=2"}},
 };
 
 }  // namespace syncopate

@@ -92,7 +92,7 @@ TEST(Parity, PeriodsByTheLoss) {
 }
 
 TEST(Parity, DropComputeInsideLocalSgdWithoutAThreshold) {
-  for (const auto clock : {DropLocalOptions::Clock::period, DropLocalOptions::Clock::step})
+  for (const auto clock : {DropOptions::Clock::period, DropOptions::Clock::step})
     expect_parity(DropLocalSgd(make_constant_period(Step{5}), {.clock = clock}));
 }
 
@@ -157,8 +157,20 @@ TEST(Parity, FragmentsThatAreAveragedInTurn) {
 
 TEST(Parity, HierarchicalSgdWithGroupsOfTwoAndOfThreeAndOne) {
   for (const int group_size : {2, 3})
-    expect_parity(
-        HierarchicalSgd({.group_size = group_size, .group_period = Step{2}, .period = make_constant_period(Step{8})}));
+    expect_parity(HierarchicalSgd({group_size, Step{2}}, make_constant_period(Step{8})));
+}
+
+// Of pulls, groups of two and an outer step at once; of late averages with steps that may be pulls.
+TEST(Parity, RoundsOfChoicesThatNoMethodHas) {
+  const PullOptions pull{.probability = 0.3};
+  expect_parity(LocalRounds({.steps = make_pulling_steps(pull),
+                             .period = make_constant_period(Step{6}),
+                             .groups = GroupsOfRound{2, Step{2}},
+                             .outer = make_diloco(0.7, 0.9)}));
+  expect_parity(LocalRounds({.steps = make_pulling_steps(pull),
+                             .period = make_constant_period(Step{6}),
+                             .late = make_eager_rule(),
+                             .outer = make_heavy_ball(0.8, 0.5)}));
 }
 
 TEST(Parity, BranchTrainMerge) {

@@ -61,8 +61,7 @@ TEST_F(ParityOfTime, SynchronousSgd) { EXPECT_WALL_TIME_IS_SIMULATED_TIME(SyncSg
 TEST_F(ParityOfTime, LocalSgd) { EXPECT_WALL_TIME_IS_SIMULATED_TIME(LocalSgd(make_constant_period(Step{5}), {})); }
 
 TEST_F(ParityOfTime, HierarchicalSgd) {
-  EXPECT_WALL_TIME_IS_SIMULATED_TIME(
-      HierarchicalSgd({.group_size = 2, .group_period = Step{2}, .period = make_constant_period(Step{8})}));
+  EXPECT_WALL_TIME_IS_SIMULATED_TIME(HierarchicalSgd({2, Step{2}}, make_constant_period(Step{8})));
 }
 
 TEST_F(ParityOfTime, DecentralizedSgd) { EXPECT_WALL_TIME_IS_SIMULATED_TIME(DecentralizedSgd()); }

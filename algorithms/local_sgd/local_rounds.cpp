@@ -1,0 +1,263 @@
+#include "algorithms/local_sgd/local_rounds.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "algorithms/local_sgd/cocod_sgd.hpp"
+#include "algorithms/local_sgd/overlap_local_sgd.hpp"
+#include "algorithms/local_sgd/overlapped_diloco.hpp"
+#include "algorithms/local_sgd/round_prediction.hpp"
+
+namespace syncopate {
+
+namespace {
+
+constexpr std::array late_kinds = {
+    LateRuleRow{"outer-model", "at the model of an outer step along the late average (delayed updates)",
+                [](Settings& settings) { return make_delayed_rule(read_averaged(settings, "averaged")); }},
+    LateRuleRow{"eager", "at that of an outer step with a worker's own newest part (eager updates)",
+                [](Settings&) { return make_eager_rule(); }},
+    LateRuleRow{"own-steps", "at the late average, and the worker's own steps since (CoCoD-SGD)",
+                [](Settings&) { return make_cocod_rule(); }},
+    LateRuleRow{"anchor",
+                "between the worker's model and an anchor, which follows the late averages (Overlap-Local-SGD)",
+                [](Settings& settings) { return make_anchor_rule(read_overlap_local(settings)); }},
+};
+
+// The shortest round in the known steps of the run; where the rate is not known, the first round.
+Step shortest_round(const SyncPeriod& period, const AlgorithmContext& context) {
+  constexpr Step endless = std::numeric_limits<Step::Rep>::max() / 2;
+  constexpr int most_rounds = 1'000'000;
+  Step shortest = endless, done = period.synchronous_steps();
+  const Step end = context.learning_rate ? context.total_steps.value_or(done) : done;
+  for (int rounds = 0; rounds == 0 || (done < end && rounds < most_rounds); ++rounds) {
+    const Step round = period.at(done, context.learning_rate ? context.learning_rate->at(done) : 1.0, endless);
+    shortest = std::min(shortest, round);
+    done += round;
+  }
+  return shortest;
+}
+
+std::optional<GroupsOfRound> read_groups(Settings& settings, const AlgorithmContext& context) {
+  if (!settings.has("groups")) return std::nullopt;
+  Settings table = settings.section({"groups", "Averages of groups of workers within a round."});
+  return GroupsOfRound{
+      .size = static_cast<int>(table.integer({"size", "How many workers of consecutive ranks form a group."}, 1,
+                                             Stated(context.workers, "workers"))),
+      .period = Step{table.integer({"period", "Local steps between a group's averages.", "steps"}, 1,
+                                   std::numeric_limits<Step::Rep>::max())}};
+}
+
+std::shared_ptr<const LateRule> read_late(Settings& settings) {
+  if (!settings.has("late")) return nullptr;
+  Settings table = settings.section({"late", "Averages that are one round late; without it workers wait for them."});
+  const auto* const row = table.row({"next", "Where the next round begins."}, late_kinds);
+  return row ? row->make(table) : make_cocod_rule();
+}
+
+// Choices that have no meaning together.
+void check_together(Settings& settings, const RoundChoices& choices) {
+  const bool is_apart = choices.late || choices.fragments;
+  if (choices.groups && choices.steps->may_stop())
+    settings.fault("groups",
+                   "must be left out where workers stop at a time: the others of a group would wait for them");
+  if (choices.groups && is_apart)
+    settings.fault("groups", "must be left out where the average of all is under way meanwhile: groups would wait");
+  if (choices.late && choices.fragments)
+    settings.fault("fragments", "must not stand beside `late`: fragments have a delay of their own");
+  const bool takes_outer_steps = !choices.late || choices.late->takes_outer_steps();
+  if (choices.outer && !takes_outer_steps)
+    settings.fault("outer", "must be left out here: the next round begins at no model that all share");
+  if (!choices.outer && is_apart && takes_outer_steps)
+    settings.fault("outer", "must be given here: late averages are the aim of an outer step");
+}
+
+}  // namespace
+
+void LocalRounds::run(Worker& worker) const {
+  const Step together = choices_.period->synchronous_steps();
+  if (const auto rate = choices_.steps->learning_rate_over(worker.steps_left() - together))
+    worker.follow(*rate, together);
+  choices_.steps->train_together(worker, together, choices_.policies);
+  const auto steps = choices_.steps->begin(worker);
+  if (choices_.late) return run_late_rounds(worker, *steps);
+  if (choices_.fragments) return run_in_fragments(worker, *steps);
+  run_rounds(worker, *steps);
+}
+
+void LocalRounds::run_rounds(Worker& worker, LocalSteps& steps) const {
+  ModelStatePtr momentum;
+  while (worker.budget_left()) {
+    const ModelStatePtr last = worker.model();
+    // Where a budget of seconds cuts the last round short, workers may differ in it; worker 0 is who publishes.
+    const double rate = take_round(worker, steps);
+    const double weight =
+        choices_.weighs_steps ? static_cast<double>(steps.taken().value()) : choices_.policies.model_weight();
+    worker.average_model({.policy = choices_.policies.average, .weight = weight, .from = steps.began_at()});
+    if (choices_.outer)
+      worker.set_model(
+          choices_.outer->step(worker, {.last = last, .average = worker.model(), .inner_rate = rate}, momentum));
+    publish(worker, choices_.policies);
+  }
+}
+
+void LocalRounds::run_late_rounds(Worker& worker, LocalSteps& steps) const {
+  AverageUnderWay average(worker, choices_.policies);
+  const auto rule = choices_.late->begin(worker, choices_.outer.get(), choices_.policies);
+  while (average.rounds_left()) {
+    const ModelStatePtr begin = worker.model();
+    const double rate = average.take_round(*choices_.period, steps);
+    rule->end_round(average, begin, rate);
+  }
+  rule->end(average);
+}
+
+void LocalRounds::run_in_fragments(Worker& worker, LocalSteps& steps) const {
+  const auto& [fragments, delay, mixing] = *choices_.fragments;
+  fragments.check(worker);
+  OuterFragments outer(worker, fragments, *choices_.outer, mixing, choices_.policies);
+  PlannedSteps plan(worker);
+  const auto train_until = [&](Step step) { plan.take_until(step, steps, [&](double rate) { outer.add_step(rate); }); };
+  while (plan.steps_left() && (outer.is_first() || worker.budget_left())) {
+    const Step begin = plan.planned(), round = plan.round(*choices_.period);
+    steps.begin_round();
+    for (int fragment = 0; fragment < fragments.count(); ++fragment) {
+      const Step turn = begin + fragments.offset(fragment, round);
+      while (outer.are_due_before(turn)) {
+        train_until(outer.next_due());
+        outer.finish_next();
+      }
+      train_until(turn);
+      outer.start(fragment, turn + delay);
+      while (outer.are_due_before(turn + 1)) outer.finish_next();
+    }
+  }
+  while (outer.are_under_way()) outer.finish_next();
+}
+
+// The mean learning rate of its steps; 0 of none. A round that lasts until the budget of seconds or samples is used up
+// has no steps to pass over.
+double LocalRounds::take_round(Worker& worker, LocalSteps& steps) const {
+  constexpr Step endless = 1'000'000'000'000;
+  MeanRate rate;
+  const auto take = [&](Step count) {
+    for (Step taken{}; taken < count && worker.budget_left(BudgetView::local); ++taken) {
+      rate.add(worker.learning_rate());
+      if (steps.take()) continue;
+      if (count < endless) worker.skip_steps(count - taken - Step{1});
+      return;
+    }
+  };
+  Step left = choices_.period->at(worker.step(), worker.learning_rate(), worker.steps_left());
+  steps.begin_round();
+  for (bool goes_on = true; choices_.groups && goes_on && left > choices_.groups->period;) {
+    take(choices_.groups->period);
+    goes_on = worker.average_model({.policy = choices_.policies.average,
+                                    .weight = choices_.policies.model_weight(),
+                                    .group_size = choices_.groups->size});
+    left = goes_on ? left - choices_.groups->period : Step{};
+  }
+  take(left);
+  return rate.value();
+}
+
+Traits LocalRounds::traits() const {
+  const bool has_groups = choices_.groups.has_value(), waits = !choices_.late && !choices_.fragments;
+  Traits traits{.has_formulas = choices_.steps->phase() && !has_groups && waits,
+                .settles_after = choices_.period->synchronous_steps(),
+                .judges_budget_locally = !has_groups && !choices_.steps->may_stop(),
+                .publishes_rounds = true};
+  choices_.steps->describe(traits);
+  // Nothing is under way while anybody computes.
+  const bool meets = waits || (choices_.fragments && choices_.fragments->delay == Step{0});
+  if (has_groups || !meets) traits.lockstep_from_step.reset();
+  if (has_groups) traits.exchanged_whole = "averages of groups and of all would each need a residual of their own";
+  if (!traits.exchanged_whole.empty()) return traits;
+  traits.averages_models = true;
+  traits.averages_moments = choices_.policies.average.averaged_vectors(2) > 1;
+  traits.waits_for_averages = waits;
+  if (choices_.fragments) traits.averaged_slices = choices_.fragments->fragments.count();
+  return traits;
+}
+
+Forecast LocalRounds::forecast(const PredictionInput& input) const {
+  if (!traits().has_formulas) return {};
+  if (choices_.steps->phase()->micro_batches) return Forecast::none("local steps have another number of micro-batches");
+  // A rule whose rounds go by the rate has no steps before the phase.
+  const auto rate = choices_.steps->learning_rate_over(input.steps().value_or(Step{}));
+  return predict_rounds(*choices_.period, choices_.policies.average, rate ? input.at_rate(*rate) : input);
+}
+
+// Who is late, or is pulled, passes over steps, and takes part in the average.
+std::optional<Communicated> LocalRounds::communication(const CommunicationInput& input) const {
+  const auto rate = choices_.steps->learning_rate_over(input.steps);
+  const CommunicationInput at_rate = rate ? input.at_rate(*rate) : input;
+  if (!choices_.groups) {
+    Communicated sum = communicated_in_rounds(*choices_.period, choices_.policies.average, at_rate);
+    // All fragments of a round are as much as the whole model.
+    const Step together = std::min(choices_.period->synchronous_steps(), input.steps);
+    const int parts = choices_.fragments ? choices_.fragments->fragments.count() : 1;
+    sum.rounds += (sum.rounds - together.value()) * (parts - 1);
+    return sum;
+  }
+  return communicated_in_groups(*choices_.period, {choices_.groups->size, choices_.groups->period},
+                                choices_.policies.average, at_rate);
+}
+
+void read_weights_of_stopping(Settings& settings, const AlgorithmContext& context, RoundChoices& choices) {
+  enum class Weights { equal, steps, samples };
+  const Weights weights = settings.choice(
+      {"weights",
+       "How models count in the average: alike, by their steps, or by their workers' training samples (FedAvg)."},
+      {{"equal", Weights::equal}, {"steps", Weights::steps}, {"samples", Weights::samples}}, Weights::equal);
+  choices.policies = read_state_policies(settings);
+  choices.weighs_steps = weights == Weights::steps;
+  if (weights == Weights::samples) choices.policies.weights = ModelWeights::samples;
+  check_model_weights(settings, context.divides_data, choices.policies);
+}
+
+FragmentsOfRound read_fragments_of_round(Settings& settings, const AlgorithmContext& context,
+                                         const SyncPeriod* period) {
+  FragmentsOfRound result{.fragments = read_fragments(settings, {}, context.parameters)};
+  result.delay = Step{settings.integer(
+      {"delay", "After how many local steps an average is taken in (tau), at most those of a round.", "steps"}, 0,
+      1'000'000'000, 0)};
+  result.mixing =
+      settings.number({"mixing", "How much of a worker's own fragment stays when a new one has come (alpha)."},
+                      Range::between(0, 1), 0.0);
+  if (!period) return result;
+  if (const Step round = shortest_round(*period, context); result.delay > round)
+    settings.fault("delay", fmt::format("must be at most {}, the steps of the shortest round", round.value()));
+  return result;
+}
+
+std::span<const LateRuleRow> late_rules() { return late_kinds; }
+
+std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContext& context) {
+  RoundChoices choices;
+  choices.steps = read_steps(settings, context);
+  const std::size_t faults = settings.faults_so_far();
+  choices.period = read_sync_period(settings, context, choices.steps->phase());
+  const bool has_period = settings.faults_so_far() == faults;
+  choices.groups = read_groups(settings, context);
+  choices.late = read_late(settings);
+  if (settings.has("fragments"))
+    choices.fragments = read_fragments_of_round(settings, context, has_period ? choices.period.get() : nullptr);
+  if (settings.has("outer"))
+    choices.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
+  check_together(settings, choices);
+  if (choices.late || choices.fragments)
+    choices.policies = read_overlapped_policies(settings, context);
+  else if (choices.steps->may_stop())
+    read_weights_of_stopping(settings, context, choices);
+  else
+    choices.policies = read_state_policies(settings, context);
+  if (choices.late && choices.late->counts_alike() && !choices.policies.count_alike())
+    settings.fault("weights", "must be \"equal\" here: a worker's own part is 1 / N of the late average");
+  return std::make_unique<LocalRounds>(std::move(choices));
+}
+
+}  // namespace syncopate

@@ -1,0 +1,92 @@
+// Rounds of local steps, of free choice. A round is
+//
+//   steps    what a worker does in each of its H local steps: train, train until a time is over, or be pulled back
+//   period   H, by a rule
+//   groups   whose models are averaged within the round, if any are
+//   late     where the next round begins while the average of all is under way; without it all wait for the average
+//   fragments, in which the model is averaged one after the other while workers take steps
+//   outer    what the average of all becomes: the next model, or the aim of an outer step
+//
+// This file has the program, and the choices that are not elsewhere (sync_period.hpp, outer_optimizer.hpp). Methods with
+// a name are choices that a paper has made: local-sgd, outer-local-sgd (SlowMo, DiLoCo), hierarchical-sgd,
+// dropcompute-local-sgd, palsgd, co2, cocod-sgd, overlap-local-sgd, overlapped-diloco and streaming-diloco, each with a
+// card of its own. `algorithm = "rounds"` takes any.
+// Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
+// Cost:    one all-reduce of P floats per round, more if moments are averaged; with groups one of each group per group
+//          period; with an outer optimizer one or two more vectors of P floats per worker.
+// Differs: the last average falls on the last step. Moments of the inner optimizer stay with their worker unless chosen.
+//          Every worker takes the outer step itself, and all get the same. Groups are workers of consecutive ranks;
+//          their size need not divide N: the last is then smaller. Whoever stops at a time cannot be in groups, whose
+//          averages others would wait for.
+// Checks:  each choice against the method of its name, bit for bit; combinations against their recursions.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "algorithms/local_sgd/local_steps.hpp"
+#include "algorithms/local_sgd/outer_optimizer.hpp"
+#include "algorithms/local_sgd/overlapped_rounds.hpp"
+
+namespace syncopate {
+
+// Averages within groups of `size` consecutive workers after each `period` local steps of a round.
+struct GroupsOfRound {
+  int size = 1;
+  Step period{1};
+};
+
+// Fragments of the model (rounds.hpp), each averaged at its own turn of a round, and taken in `delay` steps later.
+struct FragmentsOfRound {
+  Fragments fragments{1};
+  Step delay{};       // tau
+  double mixing = 0;  // alpha: how much of a worker's own fragment stays
+};
+
+struct RoundChoices {
+  std::shared_ptr<const StepRule> steps = make_training_steps();
+  std::shared_ptr<const SyncPeriod> period{};     // never null
+  std::optional<GroupsOfRound> groups{};          // none: models are averaged at the round's end alone
+  std::shared_ptr<const LateRule> late{};         // null: workers wait for the average
+  std::optional<FragmentsOfRound> fragments{};    // none: the model is averaged whole
+  std::shared_ptr<const OuterOptimizer> outer{};  // null: the average is the next model
+  StatePolicies policies{};                       // of all averages
+  bool weighs_steps = false;                      // where steps may stop: models count by those taken
+};
+
+class LocalRounds : public Algorithm {
+ public:
+  explicit LocalRounds(RoundChoices choices) : choices_(std::move(choices)) {}
+
+  void run(Worker& worker) const override;
+  Traits traits() const override;
+  Forecast forecast(const PredictionInput& input) const override;
+  std::optional<Communicated> communication(const CommunicationInput& input) const override;
+
+ private:
+  void run_rounds(Worker& worker, LocalSteps& steps) const;
+  void run_late_rounds(Worker& worker, LocalSteps& steps) const;
+  void run_in_fragments(Worker& worker, LocalSteps& steps) const;
+  double take_round(Worker& worker, LocalSteps& steps) const;
+
+  RoundChoices choices_;
+};
+
+// The policies, and how models count, where workers may stop: also by their steps.
+void read_weights_of_stopping(Settings& settings, const AlgorithmContext& context, RoundChoices& choices);
+
+// Reads `fragments`, `delay` and `mixing`. `period`: whose shortest round the delay must not exceed; null: it has faults.
+FragmentsOfRound read_fragments_of_round(Settings& settings, const AlgorithmContext& context, const SyncPeriod* period);
+
+// The registry of late rules: one row per kind.
+struct LateRuleRow {
+  std::string_view name;      // `late.next = ...` in TOML
+  std::string_view sentence;  // where the next round begins
+  std::shared_ptr<const LateRule> (*make)(Settings& settings);
+};
+std::span<const LateRuleRow> late_rules();
+
+std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContext& context);
+
+}  // namespace syncopate

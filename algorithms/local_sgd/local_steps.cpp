@@ -1,0 +1,211 @@
+#include "algorithms/local_sgd/local_steps.hpp"
+
+#include <array>
+#include <string>
+
+#include "algorithms/synchronous/drop_threshold.hpp"
+
+namespace syncopate {
+
+namespace {
+
+// Descends along a gradient of its own.
+class TrainingSteps final : public LocalSteps {
+ public:
+  TrainingSteps(Worker& worker, const LocalPhase& phase) : LocalSteps(worker), training_(phase, worker) {}
+
+  bool take() override {
+    training_.take_step();
+    return true;
+  }
+
+ private:
+  LocalTraining training_;
+};
+
+class TrainingRule final : public StepRule {
+ public:
+  explicit TrainingRule(const LocalPhase& phase) : phase_(phase) {}
+
+  std::unique_ptr<LocalSteps> begin(Worker& worker) const override {
+    return std::make_unique<TrainingSteps>(worker, phase_);
+  }
+  void describe(Traits& traits) const override {
+    traits.follows_clock = false;
+    traits.lockstep_from_step = 0;
+    traits.takes_data_in_turn = phase_.sampling == LocalPhase::Sampling::shards;
+  }
+  const LocalPhase* phase() const override { return &phase_; }
+
+ private:
+  LocalPhase phase_;
+};
+
+// The micro-batches of one local step that end before the deadline.
+Gradient compute_until(Worker& worker, Time deadline) {
+  Gradient sum;
+  for (int m = 0; m < worker.micro_batches(); ++m) {
+    const auto gradient = worker.compute_gradient(deadline);
+    if (!gradient) break;
+    sum += *gradient;
+  }
+  return sum;
+}
+
+class DroppingSteps final : public LocalSteps {
+ public:
+  DroppingSteps(Worker& worker, const DropOptions& options) : LocalSteps(worker), options_(options) {}
+
+  void begin_round() override {
+    deadline_ = later(worker_.now(), options_.threshold);
+    taken_.emplace(worker_);
+  }
+
+  bool take() override {
+    if (options_.clock == DropOptions::Clock::step) deadline_ = later(worker_.now(), options_.threshold);
+    const Gradient sum = compute_until(worker_, deadline_);
+    const bool stops = options_.clock == DropOptions::Clock::period && worker_.now() >= deadline_;
+    if (sum.micro_batches() == 0) {
+      worker_.skip_steps(1);
+    } else {
+      worker_.descend(sum / worker_.micro_batches());
+      ++**taken_;
+    }
+    return !stops;
+  }
+
+  Step taken() const override { return **taken_; }
+
+ private:
+  DropOptions options_;
+  Time deadline_{};
+  mutable std::optional<ResetOnOutage<Step>> taken_{};  // in this round
+};
+
+class DroppingRule final : public StepRule {
+ public:
+  explicit DroppingRule(const DropOptions& options) : options_(options) {}
+
+  std::unique_ptr<LocalSteps> begin(Worker& worker) const override {
+    return std::make_unique<DroppingSteps>(worker, options_);
+  }
+  void describe(Traits& traits) const override {
+    traits.exchanged_whole = "workers have taken unequal numbers of steps, and may count by them";
+  }
+  bool may_stop() const override { return true; }
+
+  // DropCompute itself.
+  void train_together(Worker& worker, Step until, const StatePolicies& policies) const override {
+    while (worker.step() < until && worker.budget_left()) {
+      Gradient sum = compute_until(worker, later(worker.now(), options_.threshold));
+      worker.all_reduce_sum(sum);
+      worker.descend(sum / (worker.size() * worker.micro_batches()));
+      publish(worker, policies);
+    }
+  }
+
+ private:
+  DropOptions options_;
+};
+
+class PullingSteps final : public LocalSteps {
+ public:
+  PullingSteps(Worker& worker, const PullOptions& options) : LocalSteps(worker), options_(options) {}
+
+  void begin_round() override { began_at_ = worker_.model(); }
+
+  bool take() override {
+    if (options_.probability > 0 && worker_.uniform(worker_.step(), options_.draws) < options_.probability) {
+      const double part = worker_.learning_rate() / options_.probability * options_.strength;
+      worker_.set_model(worker_.combine({{1 - part, worker_.model()}, {part, began_at_}}, worker_.model()));
+      worker_.skip_steps(1);
+    } else {
+      worker_.descend(worker_.compute_step_gradient() / worker_.micro_batches(),
+                      {.rate_factor = 1 / (1 - options_.probability)});
+    }
+    return true;
+  }
+
+  ModelStatePtr began_at() const override { return began_at_; }
+
+ private:
+  PullOptions options_;
+  ModelStatePtr began_at_{};
+};
+
+class PullingRule final : public StepRule {
+ public:
+  explicit PullingRule(const PullOptions& options) : options_(options) {}
+
+  std::unique_ptr<LocalSteps> begin(Worker& worker) const override {
+    return std::make_unique<PullingSteps>(worker, options_);
+  }
+  void describe(Traits& traits) const override { traits.follows_clock = false; }
+
+ private:
+  PullOptions options_;
+};
+
+constexpr std::array kinds = {
+    StepRuleRow{"train", "a step along its own gradient",
+                [](Settings&, const AlgorithmContext&) { return make_training_steps(); }},
+    StepRuleRow{"drop", "the same, until a time is over (DropCompute)",
+                [](Settings& settings, const AlgorithmContext& context) {
+                  return make_dropping_steps(read_drop(settings, context));
+                }},
+    StepRuleRow{
+        "pull", "the same, or a pull back to where the round began (PALSGD)",
+        [](Settings& settings, const AlgorithmContext&) { return make_pulling_steps(read_pull(settings, "")); }},
+};
+
+}  // namespace
+
+void StepRule::train_together(Worker& worker, Step until, const StatePolicies& policies) const {
+  syncopate::train_together(worker, until, policies);
+}
+
+std::shared_ptr<const StepRule> make_training_steps(const LocalPhase& phase) {
+  return std::make_shared<const TrainingRule>(phase);
+}
+std::shared_ptr<const StepRule> make_dropping_steps(const DropOptions& options) {
+  return std::make_shared<const DroppingRule>(options);
+}
+std::shared_ptr<const StepRule> make_pulling_steps(const PullOptions& options) {
+  return std::make_shared<const PullingRule>(options);
+}
+
+DropOptions read_drop(Settings& settings, const AlgorithmContext& context) {
+  using Clock = DropOptions::Clock;
+  DropOptions options;
+  options.threshold = from_seconds(
+      settings.number({"threshold_s", "After what time a worker takes no more local steps.", "s"}, Range::positive()));
+  check_threshold(settings, options.threshold, context.shortest_micro_batch_s);
+  options.clock = settings.choice({"clock", "Whether the threshold is that of a whole period or of each local step."},
+                                  {{"period", Clock::period}, {"step", Clock::step}}, options.clock);
+  return options;
+}
+
+PullOptions read_pull(Settings& settings, std::string_view prefix) {
+  const std::string probability = std::string(prefix) + "probability", strength = std::string(prefix) + "strength";
+  PullOptions pull;
+  pull.probability = settings.number({probability, "That a local step is a pull towards the last outer model (p)."},
+                                     Range{.low = 0, .high = 1, .high_open = true}, pull.probability);
+  pull.strength = settings.number({strength, "Of a pull, in rates: it goes eta / p times this of the way (lambda)."},
+                                  Range::at_least(0), pull.strength);
+  pull.draws = settings.choice({"draws", "Whether each worker draws for itself, or all are pulled in the same steps."},
+                               {{"own", Drawn::alone}, {"shared", Drawn::together}}, pull.draws);
+  return pull;
+}
+
+std::span<const StepRuleRow> step_rules() { return kinds; }
+
+std::shared_ptr<const StepRule> read_steps(Settings& settings, const AlgorithmContext& context) {
+  if (!settings.has("steps")) return make_training_steps(read_local_phase(settings, context));
+  if (settings.has("local_phase"))
+    settings.fault("local_phase", "must not stand beside `steps`: it has steps along workers' own gradients");
+  Settings table = settings.section({"steps", "What a worker does in a local step."});
+  const auto* const row = table.row({"kind", "Which steps."}, kinds);
+  return row ? row->make(table, context) : make_training_steps();
+}
+
+}  // namespace syncopate

@@ -1,0 +1,122 @@
+// What a worker does in a local step: train, train until a time is over (DropCompute), or be pulled back (PALSGD).
+// Source:  the cards of local_sgd.hpp, dropcompute_local_sgd.hpp and palsgd.hpp.
+// Units:   steps are optimizer steps; a step that is passed over counts as one.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "algorithms/local_sgd/rounds.hpp"
+#include "algorithms/local_sgd/sync_period.hpp"
+#include "algorithms/method/algorithm.hpp"
+
+namespace syncopate {
+
+// The local steps of one worker in one run.
+class LocalSteps {
+ public:
+  explicit LocalSteps(Worker& worker) : worker_(worker) {}
+  virtual ~LocalSteps() = default;
+
+  // A round begins at the worker's model, which all workers share.
+  virtual void begin_round() {}
+  // One step, taken or passed over. False: the worker takes no more in this round.
+  virtual bool take() = 0;
+  // In this round, where some may not be; else nothing says how many.
+  virtual Step taken() const { return {}; }
+  // The model that all share, where steps do more than descend from it; null: they do not.
+  virtual ModelStatePtr began_at() const { return nullptr; }
+
+ protected:
+  Worker& worker_;  // outlives it
+};
+
+// A choice of steps.
+class StepRule {
+ public:
+  virtual ~StepRule() = default;
+  virtual std::unique_ptr<LocalSteps> begin(Worker& worker) const = 0;
+  // What they say about a method that takes them.
+  virtual void describe(Traits& traits) const = 0;
+  // Steps that stop at a time on the worker's own clock.
+  virtual bool may_stop() const { return false; }
+  // How they differ from the synchronous ones, where they are steps along own gradients; null: they are others.
+  virtual const LocalPhase* phase() const { return nullptr; }
+  // The schedule of the learning rate in so many local steps; none: the run's goes on.
+  std::optional<LearningRate> learning_rate_over(Step steps) const {
+    return phase() ? phase()->learning_rate_over(steps) : std::nullopt;
+  }
+  // Steps before the period's first round: synchronous SGD.
+  virtual void train_together(Worker& worker, Step until, const StatePolicies& policies) const;
+};
+
+std::shared_ptr<const StepRule> make_training_steps(const LocalPhase& phase = {});
+
+// DropCompute: a worker that is late takes no more steps, and joins the average with the model it has.
+struct DropOptions {
+  enum class Clock { period, step };
+  Duration threshold = longest_duration;  // from the round's or the step's start
+  Clock clock = Clock::period;
+};
+std::shared_ptr<const StepRule> make_dropping_steps(const DropOptions& options);
+
+// PALSGD: a step trains, or, with probability p, pulls the model back to where the round began.
+struct PullOptions {
+  double probability = 0.2;  // p, in [0, 1)
+  double strength = 0.5;     // lambda
+  Drawn draws = Drawn::alone;
+};
+std::shared_ptr<const StepRule> make_pulling_steps(const PullOptions& options);
+
+// Local steps by a plan that all workers share, for methods whose averages start and end within a round. When a budget
+// of seconds ends, workers may have taken different numbers of steps, but must still start and finish the same
+// averages. So they go by the steps of the plan, which always go on.
+class PlannedSteps {
+ public:
+  explicit PlannedSteps(Worker& worker) : worker_(worker), planned_(worker.step()) {}
+
+  Step planned() const { return planned_; }
+  // Whether the budget has steps for another round.
+  bool steps_left() const { return worker_.steps_left() > behind(); }
+  // The length of the round that begins here, as the rule says of a worker who has taken all steps of the plan.
+  Step round(const SyncPeriod& period) const {
+    return period.at(planned_, worker_.learning_rate(behind()), worker_.steps_left() - behind());
+  }
+  // Takes `steps` until so many are planned in all, fewer if the budget or this worker's data end, or they stop.
+  // `before_step` gets the learning rate of each.
+  template <typename BeforeStep>
+  void take_until(Step planned, LocalSteps& steps, const BeforeStep& before_step) {
+    for (; planned_ < planned && worker_.budget_left(BudgetView::local); ++planned_) {
+      before_step(worker_.learning_rate());
+      if (steps.take()) continue;
+      worker_.skip_steps(planned - planned_ - Step{1});
+      break;
+    }
+    planned_ = planned;
+  }
+
+ private:
+  Step behind() const { return planned_ - worker_.step(); }
+
+  Worker& worker_;  // outlives it
+  Step planned_;
+};
+
+// Read their keys from the method's table, or from one of its tables.
+DropOptions read_drop(Settings& settings, const AlgorithmContext& context);
+PullOptions read_pull(Settings& settings, std::string_view prefix);
+
+// The registry of steps: one row per kind.
+struct StepRuleRow {
+  std::string_view name;      // `kind = ...` in TOML
+  std::string_view sentence;  // what a worker does
+  std::shared_ptr<const StepRule> (*make)(Settings& settings, const AlgorithmContext& context);
+};
+std::span<const StepRuleRow> step_rules();
+
+// The table `steps`; without it steps along own gradients, as the table `local_phase` says.
+std::shared_ptr<const StepRule> read_steps(Settings& settings, const AlgorithmContext& context);
+
+}  // namespace syncopate
