@@ -1,5 +1,5 @@
-// Gradient codes: which parts of a step's gradient each worker computes, and how the sum, or an estimate of it, is formed
-// from the messages of some.
+// Gradient codes: which parts of a step's gradient each worker computes, and how the sum, or an estimate of it, is
+// formed from the messages of some.
 // Source:  Tandon, Lei, Dimakis, Karampatziakis 2017 (fractional, cyclic, ignore-stragglers); Bitar, Wootters, El
 //          Rouayheb 2020 (stochastic; not confirmed in its text).
 // Differs: cyclic weights for a set of stragglers come from one decomposition of the code, by a system of s equations,

@@ -7,17 +7,17 @@
 //   fragments, in which the model is averaged one after the other while workers take steps
 //   outer    what the average of all becomes: the next model, or the aim of an outer step
 //
-// This file has the program, and the choices that are not elsewhere (sync_period.hpp, outer_optimizer.hpp). Methods with
-// a name are choices that a paper has made: local-sgd, outer-local-sgd (SlowMo, DiLoCo), hierarchical-sgd,
+// This file has the program, and the choices that are not elsewhere (sync_period.hpp, outer_optimizer.hpp). Methods
+// with a name are choices that a paper has made: local-sgd, outer-local-sgd (SlowMo, DiLoCo), hierarchical-sgd,
 // dropcompute-local-sgd, palsgd, co2, cocod-sgd, overlap-local-sgd, overlapped-diloco and streaming-diloco, each with a
 // card of its own. `algorithm = "rounds"` takes any.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
 // Cost:    one all-reduce of P floats per round, more if moments are averaged; with groups one of each group per group
 //          period; with an outer optimizer one or two more vectors of P floats per worker.
-// Differs: the last average falls on the last step. Moments of the inner optimizer stay with their worker unless chosen.
-//          Every worker takes the outer step itself, and all get the same. Groups are workers of consecutive ranks;
-//          their size need not divide N: the last is then smaller. Whoever stops at a time cannot be in groups, whose
-//          averages others would wait for.
+// Differs: the last average falls on the last step. Moments of the inner optimizer stay with their worker unless
+//          chosen. Every worker takes the outer step itself, and all get the same. Groups are workers of consecutive
+//          ranks; their size need not divide N: the last is then smaller. Whoever stops at a time cannot be in groups,
+//          whose averages others would wait for.
 // Checks:  each choice against the method of its name, bit for bit; combinations against their recursions.
 #pragma once
 
@@ -76,7 +76,8 @@ class LocalRounds : public Algorithm {
 // The policies, and how models count, where workers may stop: also by their steps.
 void read_weights_of_stopping(Settings& settings, const AlgorithmContext& context, RoundChoices& choices);
 
-// Reads `fragments`, `delay` and `mixing`. `period`: whose shortest round the delay must not exceed; null: it has faults.
+// Reads `fragments`, `delay` and `mixing`. `period`: whose shortest round the delay must not exceed; null: it has
+// faults.
 FragmentsOfRound read_fragments_of_round(Settings& settings, const AlgorithmContext& context, const SyncPeriod* period);
 
 // The registry of late rules: one row per kind.
