@@ -115,15 +115,15 @@ std::optional<SampledTimes> sample_times(const Run& run) {
 KnownExchanges known_exchanges(const Run& run) {
   const auto& compression = run.algorithm->compression();
   const std::vector<ParameterTensor>& tensors = run.training.tensors;
-  if (compression && compression->needs_tensors() && tensors.empty())
+  if (compression && compression->needs_tensors && tensors.empty())
     return {.why_none = "its packets depend on the model's tensors, which are not known before it is made"};
-  if (compression && compression->follows_values())
+  if (compression && compression->follows_values)
     return {.why_none = "what it sends depends on the tokens of each step"};
   try {
     const int workers = run.cluster.workers, slices = run.algorithm->traits().compressed_slices();
     const Bytes bytes = run.training.parameter_bytes;
     KnownExchanges known;
-    if (!compression || (!compression->of_averages && !compression->of_messages)) {
+    if (!compression || (!compression->of_averages() && !compression->of_messages())) {
       known.all = exchanges_of(compression, tensors, bytes, workers);
       return known;
     }
@@ -133,7 +133,7 @@ KnownExchanges known_exchanges(const Run& run) {
       known.of_average.insert(known.of_average.end(), own.begin(), own.end());
     }
     // The last slice is never the smallest.
-    if (compression->of_messages) known.packet = std::exchange(known.of_average, {}).back().packet;
+    if (compression->of_messages()) known.packet = std::exchange(known.of_average, {}).back().packet;
     return known;
   } catch (const RunFailure& failure) {  // the run will fail in the same way
     return {.why_none = failure.what()};

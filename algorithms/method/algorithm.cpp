@@ -6,6 +6,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "workers/compression/compressor.hpp"
 
@@ -26,12 +27,13 @@ void compress(RunContext& context, const Algorithm& algorithm) {
   const auto& compression = algorithm.compression();
   if (!compression) return;
   const int workers = context.cluster.workers(), slices = algorithm.traits().compressed_slices();
-  if (compression->of_averages)
-    context.average_compressors = make_compressors(*compression, context.training, context.seed, workers, slices);
-  else if (compression->of_messages)
-    context.message_compressors = make_compressors(*compression, context.training, context.seed, workers, slices);
+  auto compressors = make_compressors(*compression, context.training, context.seed, workers, slices);
+  if (compression->of_averages())
+    context.average_compressors = std::move(compressors);
+  else if (compression->of_messages())
+    context.message_compressors = std::move(compressors);
   else
-    context.compressor = make_compressor(*compression, context.training, context.seed, workers);
+    context.compressor = compressors.front();
 }
 
 RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& given) {

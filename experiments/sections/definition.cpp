@@ -209,11 +209,8 @@ std::vector<Method> read_methods(Settings& root, const Definition& definition,
     if (methods.size() < own.size()) method.own = own[methods.size()];
     table.keep_as_written({"training", "Keys of [training] that are otherwise for this method."});
     method.algorithm = make_algorithm(table, algorithm_context(definition.of(method)));
-    if (method.algorithm) {
-      const auto& tensors = definition.of(method).training.objective.tensors;
-      check_rank(table, method.algorithm->compression(), tensors);
-      check_tables(table, method.algorithm->compression(), tensors);
-    }
+    if (method.algorithm)
+      check_tensors(table, method.algorithm->compression(), definition.of(method).training.objective.tensors);
     const std::string name = method.algorithm ? table.text("algorithm") : "";
     const Key label{"label", "What the method is called in tables and plots."};
     if (labelled || method.algorithm) method.label = table.text(label, Stated(name, "the algorithm's name"));

@@ -14,14 +14,12 @@
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"
 #include "algorithms/local_sgd/palsgd.hpp"
 #include "tests/algorithms/simulated_run.hpp"
+#include "tests/workers/compressions.hpp"
 
 namespace syncopate {
 
-inline CompressionOptions of(CompressionOptions::Kind kind, double ratio = 0.01) {
-  using Kind = CompressionOptions::Kind;
-  CompressionOptions options{.kind = kind, .of_averages = true, .ratio = ratio};
-  options.error_feedback = kind == Kind::top_k || kind == Kind::random_k || kind == Kind::sign;
-  return options;
+inline CompressionOptions of(std::string_view kind, double ratio = 0.01) {
+  return compression(kind, Compresses::averages, ratio);
 }
 
 using Methods = std::vector<std::pair<const char*, std::shared_ptr<Algorithm>>>;

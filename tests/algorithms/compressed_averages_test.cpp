@@ -31,13 +31,11 @@
 namespace syncopate {
 namespace {
 
-using Kind = CompressionOptions::Kind;
-
 TEST(CompressedAverages, OfEverythingAreDense) {
   const SimulatedRun setup{.workers = 3, .micro_batches = 2, .momentum = 0.9, .rate = 0.02, .budget = {.steps = 20}};
   for (const auto& [name, method] : in_rounds(3)) {
     const auto dense = setup.run(*method).parameters;
-    for (const Kind kind : {Kind::top_k, Kind::random_k})
+    for (const std::string_view kind : {"top-k", "random-k"})
       EXPECT_LT(largest_difference(compressed(setup, *method, of(kind, 1)), dense), 3e-5) << name;
   }
 }
@@ -45,13 +43,13 @@ TEST(CompressedAverages, OfEverythingAreDense) {
 TEST(CompressedAverages, OfSingleStepsAndEverythingAreSynchronousSgd) {
   const SimulatedRun setup{.workers = 4, .budget = {.steps = 20}};
   LocalSgd local(make_constant_period(1), {});
-  EXPECT_LT(largest_difference(compressed(setup, local, of(Kind::top_k, 1)), setup.run(SyncSgd()).parameters), 2e-5);
+  EXPECT_LT(largest_difference(compressed(setup, local, of("top-k", 1)), setup.run(SyncSgd()).parameters), 2e-5);
 }
 
 // Pulled never, PALSGD is DiLoCo; with rounds that stay as they are AdaComm is Local SGD.
 TEST(CompressedAverages, OfPalSgdAndAdaCommAreThoseOfTheirLimitCases) {
   const SimulatedRun setup{.workers = 4, .momentum = 0.9, .rate = 0.02, .budget = {.steps = 18}};
-  for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
+  for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
     OuterLocalSgd diloco(make_constant_period(3), make_diloco(0.7, 0.5), {});
     PalSgd pulled(make_constant_period(3), make_diloco(0.7, 0.5), {.probability = 0});
     EXPECT_EQ(compressed(setup, pulled, of(kind, 0.5)), compressed(setup, diloco, of(kind, 0.5)));
@@ -67,7 +65,7 @@ TEST(CompressedAverages, OfEverythingLeaveAdaCommsRoundsAsTheyAre) {
   setup.objective = std::make_shared<Quadratic>(QuadraticOptions{.dimension = 4, .condition = 1, .noise = 0}, 3);
   AdaComm method({.period = {.initial = 9}});
   const auto dense = setup.run(method);
-  method.compress(of(Kind::top_k, 1));
+  method.compress(of("top-k", 1));
   const auto found = setup.run(method);
   EXPECT_LT(largest_difference(found.parameters, dense.parameters), 3e-5);
   EXPECT_EQ(found.rounds.size(), dense.rounds.size());
@@ -97,8 +95,7 @@ TEST(CompressedAverages, TopOneHasTheGoldenSteps) {
                              .objective = std::make_shared<ListedGradients>(3, golden_gradient)};
     LocalSgd local(make_constant_period(2), {});
     OuterLocalSgd diloco(make_constant_period(2), make_diloco(0.7, 0.5), {});
-    const auto of_plain = compressed(setup, local, of(Kind::top_k)),
-               of_outer = compressed(setup, diloco, of(Kind::top_k));
+    const auto of_plain = compressed(setup, local, of("top-k")), of_outer = compressed(setup, diloco, of("top-k"));
     for (std::size_t i = 0; i < 3; ++i) {
       EXPECT_NEAR(of_plain[i], plain[i], 1e-6) << rounds;
       EXPECT_NEAR(of_outer[i], outer[i], 1e-6) << rounds;
@@ -121,15 +118,15 @@ TEST(CompressedAverages, ErrorFeedbackLosesNothing) {
   for (const auto& [name, method] : methods) {
     setup.budget = {.steps = 12};
     const auto dense = setup.run(*method).parameters;
-    for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::int8, Kind::fp4}) {
+    for (const std::string_view kind : {"top-k", "random-k", "int8", "fp4"}) {
       CompressionOptions options = of(kind, 0.1);
       options.error_feedback = true;
       setup.budget = {.steps = 12};
       const auto early = compressed(setup, *method, options);
       setup.budget = {.steps = 600};
       const auto late = compressed(setup, *method, options);
-      EXPECT_LT(largest_difference(late, dense), 1e-5) << name << " " << static_cast<int>(kind);
-      EXPECT_GT(largest_difference(early, dense), 1e-6) << name << " " << static_cast<int>(kind);
+      EXPECT_LT(largest_difference(late, dense), 1e-5) << name << " " << kind;
+      EXPECT_GT(largest_difference(early, dense), 1e-6) << name << " " << kind;
     }
   }
 }
@@ -140,14 +137,13 @@ TEST(CompressedAverages, ErrorFeedbackInTwoPhasesLosesNothing) {
   LocalSgd local(make_constant_period(3), {});
   setup.budget = {.steps = 12};
   const auto dense = setup.run(local).parameters;
-  for (const Kind kind : {Kind::int8, Kind::fp4}) {
-    CompressionOptions options = of(kind);
-    options.pattern = CompressionOptions::Pattern::two_phase;
-    options.error_feedback = true;
+  for (const std::string_view kind : {"int8", "fp4"}) {
+    const CompressionOptions options =
+        compression(kind, R"(error_feedback = true, exchange = "two-phase")", Compresses::averages);
     setup.budget = {.steps = 12};
-    EXPECT_GT(largest_difference(compressed(setup, local, options), dense), 1e-6) << static_cast<int>(kind);
+    EXPECT_GT(largest_difference(compressed(setup, local, options), dense), 1e-6) << kind;
     setup.budget = {.steps = 600};
-    EXPECT_LT(largest_difference(compressed(setup, local, options), dense), 1e-5) << static_cast<int>(kind);
+    EXPECT_LT(largest_difference(compressed(setup, local, options), dense), 1e-5) << kind;
   }
 }
 
@@ -156,8 +152,7 @@ TEST(CompressedAverages, OfExactPacketsInTwoPhasesAreDense) {
   const SimulatedRun setup{.workers = 2, .budget = {.steps = 8}, .objective = noise_at_first(8, 8)};
   for (const auto& [name, method] : in_rounds(2)) {
     if (!method->traits().waits_for_averages) continue;
-    CompressionOptions options = of(Kind::int8);
-    options.pattern = CompressionOptions::Pattern::two_phase;
+    const CompressionOptions options = compression("int8", R"(exchange = "two-phase")", Compresses::averages);
     EXPECT_LT(largest_difference(compressed(setup, *method, options), setup.run(*method).parameters), 1e-6) << name;
   }
 }
@@ -165,8 +160,7 @@ TEST(CompressedAverages, OfExactPacketsInTwoPhasesAreDense) {
 TEST(CompressedAverages, WithoutErrorFeedbackWhatIsNotSentIsLost) {
   SimulatedRun setup{.workers = 4, .budget = {.steps = 600}, .objective = noise_at_first(24, 12)};
   LocalSgd local(make_constant_period(3), {});
-  CompressionOptions options = of(Kind::top_k, 0.1);
-  options.error_feedback = false;
+  const CompressionOptions options = compression("top-k", "ratio = 0.1, error_feedback = false", Compresses::averages);
   EXPECT_GT(largest_difference(compressed(setup, local, options), setup.run(local).parameters), 1e-3);
 }
 
@@ -177,14 +171,13 @@ TEST(CompressedAverages, OfSignsHaveTheMeanMagnitude) {
       .workers = 1, .rate = 0.5, .budget = {.steps = 2}, .objective = std::make_shared<ListedGradients>(4, listed)};
   LocalSgd local(make_constant_period(2), {});
   // Differences -0.5, 1.5, 0, -2: the mean magnitude is 1, the sign of 0 is +1.
-  EXPECT_EQ(compressed(setup, local, of(Kind::sign)), (std::vector<float>{-1, 1, 1, -1}));
+  EXPECT_EQ(compressed(setup, local, of("sign")), (std::vector<float>{-1, 1, 1, -1}));
 }
 
 TEST(CompressedAverages, WithEightBitsAreWithinABinOfDenseOnes) {
   const SimulatedRun setup{.workers = 4, .budget = {.steps = 3}, .objective = noise_at_first(1000, 3)};
   LocalSgd local(make_constant_period(3), {});
-  CompressionOptions options = of(Kind::int8);
-  options.range_std = 6;
+  const CompressionOptions options = compression("int8", "range_std = 6", Compresses::averages);
   const auto dense = setup.run(local).parameters, found = compressed(setup, local, options);
   // Differences are sums of three uniform numbers times 0.1: a standard deviation of 0.1, bins of 12 of these / 256.
   const double difference = largest_difference(found, dense);
@@ -214,7 +207,7 @@ TEST(CompressedAverages, OfStatisticsAreDense) {
     policies.average.buffers = policy;
     LocalSgd local(make_constant_period(4), policies);
     const auto dense = setup.run(local);
-    local.compress(of(Kind::top_k, 1));
+    local.compress(of("top-k", 1));
     const auto found = setup.run(local);
     EXPECT_LT(largest_difference(found.buffers, dense.buffers), 1e-5);
     // Gathered: 8 bytes of each of 4 values, and statistics as they are. Two averages, three workers.
@@ -230,13 +223,13 @@ TEST(CompressedAverages, ALostStateTakesItsResidualAlong) {
   };
   SimulatedRun setup{.workers = 2, .budget = {.steps = 6}, .objective = std::make_shared<ListedGradients>(2, listed)};
   LocalSgd local(make_constant_period(2), {});
-  EXPECT_FLOAT_EQ(compressed(setup, local, of(Kind::top_k, 0.5))[1], -0.1f * 3);
+  EXPECT_FLOAT_EQ(compressed(setup, local, of("top-k", 0.5))[1], -0.1f * 3);
   for (const bool loses_state : {false, true}) {
     setup.outages = std::make_shared<OutagePlan>(
         1, std::vector<OutageEntry>{{.workers = {Rank{1}},
                                      .when = ScheduledOutage{from_seconds(3), from_seconds(1)},
                                      .loses_state = loses_state}});
-    EXPECT_FLOAT_EQ(compressed(setup, local, of(Kind::top_k, 0.5))[1], loses_state ? -0.1f * 3 / 2 : -0.1f * 3);
+    EXPECT_FLOAT_EQ(compressed(setup, local, of("top-k", 0.5))[1], loses_state ? -0.1f * 3 / 2 : -0.1f * 3);
   }
 }
 
@@ -252,26 +245,26 @@ TEST(CompressedAverages, AWorkerThatHasLeftIsMissedAsInADenseAverage) {
       return "";
     };
     const std::string of_dense = why();
-    method->compress(of(Kind::top_k, 0.5));
+    method->compress(of("top-k", 0.5));
     EXPECT_EQ(why(), of_dense) << name;
   }
 }
 
 TEST(CompressedAverages, DoNotDependOnThreads) {
   for (const auto& [name, method] : in_rounds(2))
-    for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
+    for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
       SimulatedRun setup{.workers = 4, .threads = 0, .momentum = 0.9, .budget = {.steps = 8}};
       setup.objective = noise_at_first(300, 8);
       const auto alone = compressed(setup, *method, of(kind, 0.2));
       setup.threads = 3;
-      EXPECT_EQ(compressed(setup, *method, of(kind, 0.2)), alone) << name << " " << static_cast<int>(kind);
+      EXPECT_EQ(compressed(setup, *method, of(kind, 0.2)), alone) << name << " " << kind;
     }
 }
 
 TEST(CompressedAverages, LeaveSynchronousStepsBeforeRoundsDense) {
   const SimulatedRun setup{.workers = 3, .budget = {.steps = 4}, .objective = noise_at_first(24, 9)};
   LocalSgd local(make_post_local_period(Step{4}, Step{2}), {});
-  EXPECT_EQ(compressed(setup, local, of(Kind::top_k)), setup.run(SyncSgd()).parameters);
+  EXPECT_EQ(compressed(setup, local, of("top-k")), setup.run(SyncSgd()).parameters);
 }
 
 TEST(CompressedAverages, ANotANumberReachesTheModel) {
@@ -281,7 +274,7 @@ TEST(CompressedAverages, ANotANumberReachesTheModel) {
     return values;
   };
   SimulatedRun setup{.workers = 3, .objective = std::make_shared<ListedGradients>(8, listed)};
-  for (const Kind kind : {Kind::top_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
+  for (const std::string_view kind : {"top-k", "sign", "qsgd", "int8", "fp4"}) {
     const auto has_it = [&](int steps) {
       setup.budget = {.steps = steps};
       LocalSgd local(make_constant_period(2), {});
@@ -289,7 +282,7 @@ TEST(CompressedAverages, ANotANumberReachesTheModel) {
       return std::any_of(found.begin(), found.end(), [](float value) { return std::isnan(value); });
     };
     EXPECT_FALSE(has_it(2));
-    EXPECT_TRUE(has_it(4)) << static_cast<int>(kind);
+    EXPECT_TRUE(has_it(4)) << kind;
   }
 }
 
@@ -304,28 +297,28 @@ TEST(CompressedAveragesTimes, TakeWhatTheNetworkSays) {
                      .worker_factors = {1, 1, 2},
                      .objective = noise_at_first(300, 4)};
   LocalSgd local(make_constant_period(2), {});
-  local.compress(of(Kind::top_k, 0.1));
+  local.compress(of("top-k", 0.1));
   const auto outcome = setup.run(local);
   EXPECT_EQ(outcome.log,
             (std::vector<std::string>{"step 2 at 4.500 s: kept 6, dropped 0", "step 4 at 9.000 s: kept 6, dropped 0"}));
   EXPECT_EQ(outcome.totals.bytes, Bytes{2 * 3 * 2 * 240});
   EXPECT_EQ(outcome.totals.collectives, 2);
   expect_exact_accounts(outcome);
-  local.compress(of(Kind::random_k, 0.1));
+  local.compress(of("random-k", 0.1));
   EXPECT_EQ(setup.run(local).log.front(), "step 2 at 4.200 s: kept 6, dropped 0");
   // 256 means and a byte each; a scale per 128 and half a byte each.
-  const auto bytes_of = [&](Kind kind) {
+  const auto bytes_of = [&](std::string_view kind) {
     local.compress(of(kind));
     return setup.run(local).totals.bytes;
   };
-  EXPECT_EQ(bytes_of(Kind::int8), Bytes{2 * 3 * 2 * (1024 + 300)});
-  EXPECT_EQ(bytes_of(Kind::fp4), Bytes{2 * 3 * 2 * (4 * 3 + 4 * 38)});
+  EXPECT_EQ(bytes_of("int8"), Bytes{2 * 3 * 2 * (1024 + 300)});
+  EXPECT_EQ(bytes_of("fp4"), Bytes{2 * 3 * 2 * (4 * 3 + 4 * 38)});
 }
 
 // Time-only runs, on fibers and in lockstep, take what training takes; so does what is hidden by the next round.
 TEST(CompressedAveragesTimes, TimesNeedNoModel) {
   for (const auto& [name, method] : in_rounds(3))
-    for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
+    for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
       SimulatedRun setup{.workers = 3, .network = make_ring_network(0.01, 1000), .worker_factors = {1, 1, 2}};
       setup.budget = {.steps = 10};
       method->compress(of(kind));
@@ -352,7 +345,7 @@ TEST(CompressedAveragesTimes, FormulasAreThoseOfRuns) {
     const std::shared_ptr<const NetworkModel> network = make_ring_network(0.01, 1000);
     const auto outcome =
         SimulatedRun{.workers = 4, .network = network, .budget = {.steps = steps}}.run(*reading.algorithm);
-    EXPECT_TRUE(reading.algorithm->compression()->of_averages);
+    EXPECT_TRUE(reading.algorithm->compression()->of_averages());
     const auto exchanges = exchanges_of(reading.algorithm->compression(), {}, Bytes{16}, 4).back().exchanges;
     const LearningRate rate(LearningRate::Options{.peak = 0.1});
     const CommunicationInput input{.workers = 4,

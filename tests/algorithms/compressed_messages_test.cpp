@@ -21,6 +21,7 @@
 #include "tests/algorithms/compressed_gradients.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
+#include "tests/workers/compressions.hpp"
 #include "tests/workers/listed_gradients.hpp"
 #include "workers/time/distributions.hpp"
 #include "workers/time/network.hpp"
@@ -29,12 +30,11 @@
 namespace syncopate {
 namespace {
 
-using Kind = CompressionOptions::Kind;
 using testing::HasSubstr;
 
-CompressionOptions of(Kind kind, double ratio = 0.01) {
-  CompressionOptions options{.kind = kind, .of_messages = true, .ratio = ratio};
-  options.error_feedback = kind != Kind::qsgd;
+CompressionOptions of(std::string_view kind, double ratio = 0.01) {
+  CompressionOptions options = compression(kind, Compresses::messages, ratio);
+  options.error_feedback = kind != "qsgd";
   return options;
 }
 
@@ -107,7 +107,7 @@ TEST(CompressedMessages, OfEverythingAreDense) {
     const auto reading = read_method(written.keys);
     ASSERT_EQ(reading.faults, "") << written.keys;
     const auto dense = setup.run(*reading.algorithm);
-    for (const Kind kind : {Kind::top_k, Kind::random_k}) {
+    for (const std::string_view kind : {"top-k", "random-k"}) {
       const auto found = compressed(setup, *reading.algorithm, of(kind, 1));
       EXPECT_LT(largest_difference(found.parameters, dense.parameters), 1e-4) << written.keys;
       EXPECT_EQ(found.totals.messages, dense.totals.messages) << written.keys;
@@ -132,7 +132,7 @@ TEST(CompressedMessages, TopOneHasTheGoldenSteps) {
     const SimulatedRun setup{
         .workers = 2, .budget = {.steps = steps}, .objective = std::make_shared<ListedGradients>(3, golden_gradient)};
     for (Algorithm* method : std::vector<Algorithm*>{&waiting, &local}) {
-      const auto found = compressed(setup, *method, of(Kind::top_k)).parameters;
+      const auto found = compressed(setup, *method, of("top-k")).parameters;
       for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(found[i], x[i], 1e-6) << steps;
     }
   }
@@ -148,7 +148,7 @@ TEST(CompressedMessages, OfTwoServersHaveAResidualForEach) {
   BackupWorkers method(2, {.servers = 2});
   const SimulatedRun setup{
       .workers = 2, .budget = {.steps = 4}, .objective = std::make_shared<ListedGradients>(6, twice)};
-  const auto found = compressed(setup, method, of(Kind::top_k)).parameters;
+  const auto found = compressed(setup, method, of("top-k")).parameters;
   ASSERT_EQ(found.size(), 6u);
   for (std::size_t i = 0; i < 3; ++i) {
     double x = 0;
@@ -170,15 +170,15 @@ TEST(CompressedMessages, ErrorFeedbackLosesNothing) {
   for (const auto& [name, method] : methods) {
     setup.budget = {.steps = 3000};
     const auto dense = setup.run(*method).parameters;
-    for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::int8, Kind::fp4}) {
+    for (const std::string_view kind : {"top-k", "random-k", "int8", "fp4"}) {
       setup.budget = {.steps = 8};
       const auto early = compressed(setup, *method, of(kind, 0.1)).parameters;
       setup.budget = {.steps = 3000};
       const auto late = compressed(setup, *method, of(kind, 0.1)).parameters;
-      EXPECT_LT(largest_difference(late, dense), 2e-5) << name << " " << static_cast<int>(kind);
-      EXPECT_GT(largest_difference(early, dense), 1e-6) << name << " " << static_cast<int>(kind);
+      EXPECT_LT(largest_difference(late, dense), 2e-5) << name << " " << kind;
+      EXPECT_GT(largest_difference(early, dense), 1e-6) << name << " " << kind;
     }
-    CompressionOptions without = of(Kind::top_k, 0.1);
+    CompressionOptions without = of("top-k", 0.1);
     without.error_feedback = false;
     EXPECT_GT(largest_difference(compressed(setup, *method, without).parameters, dense), 1e-3) << name;
   }
@@ -197,10 +197,10 @@ TEST(CompressedMessages, WhatAServerRejectsIsLostOrReturned) {
                            .objective = std::make_shared<ListedGradients>(2, listed)};
   BackupWorkers method(1);
   EXPECT_EQ(setup.run(method).parameters, (std::vector<float>{0, 0}));
-  const auto lost = compressed(setup, method, of(Kind::top_k, 0.5));
+  const auto lost = compressed(setup, method, of("top-k", 0.5));
   EXPECT_FLOAT_EQ(lost.parameters[0], 0);
   EXPECT_FLOAT_EQ(lost.parameters[1], -0.1f * 1.5f);
-  const auto returned = compressed(setup, method, returning(of(Kind::top_k, 0.5)));
+  const auto returned = compressed(setup, method, returning(of("top-k", 0.5)));
   EXPECT_FLOAT_EQ(returned.parameters[0], -0.1f * 2);
   EXPECT_FLOAT_EQ(returned.parameters[1], -0.1f * 1.5f);
   EXPECT_EQ(returned.totals.dropped, lost.totals.dropped);
@@ -227,11 +227,10 @@ TEST(CompressedMessages, NothingIsLostWhereAllIsReturned) {
     ASSERT_EQ(reading.faults, "");
     std::vector<float> expected = sum_of_all;
     for (float& value : expected) value /= static_cast<float>(divisor);
-    const auto returned = compressed(setup, *reading.algorithm, returning(of(Kind::top_k, 0.25)));
+    const auto returned = compressed(setup, *reading.algorithm, returning(of("top-k", 0.25)));
     EXPECT_GT(std::accumulate(returned.totals.dropped.begin(), returned.totals.dropped.end(), std::int64_t{0}), 0);
     EXPECT_LT(largest_difference(returned.parameters, expected), 2e-5) << keys;
-    EXPECT_GT(largest_difference(compressed(setup, *reading.algorithm, of(Kind::top_k, 0.25)).parameters, expected),
-              1e-3)
+    EXPECT_GT(largest_difference(compressed(setup, *reading.algorithm, of("top-k", 0.25)).parameters, expected), 1e-3)
         << keys;
   }
 }
@@ -251,7 +250,7 @@ TEST(CompressedMessages, ALostStateTakesItsResidualAlong) {
                                      .when = ScheduledOutage{from_seconds(3), from_seconds(1)},
                                      .loses_state = loses_state}});
     for (const bool returns : {false, true}) {
-      CompressionOptions options = of(Kind::top_k, 0.5);
+      CompressionOptions options = of("top-k", 0.5);
       options.returns_rejected = returns;
       const auto found = compressed(setup, method, options).parameters;
       EXPECT_FLOAT_EQ(found[0], dense[0]);
@@ -268,14 +267,14 @@ TEST(CompressedMessages, ANotANumberReachesTheModel) {
   };
   SimulatedRun setup{.workers = 2, .objective = std::make_shared<ListedGradients>(8, listed)};
   AsyncSgd method({});
-  for (const Kind kind : {Kind::top_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
+  for (const std::string_view kind : {"top-k", "sign", "qsgd", "int8", "fp4"}) {
     const auto has_it = [&](int steps) {
       setup.budget = {.steps = steps};
       const auto found = compressed(setup, method, of(kind)).parameters;
       return std::any_of(found.begin(), found.end(), [](float value) { return std::isnan(value); });
     };
     EXPECT_FALSE(has_it(1));
-    EXPECT_TRUE(has_it(4)) << static_cast<int>(kind);
+    EXPECT_TRUE(has_it(4)) << kind;
   }
 }
 
@@ -301,7 +300,7 @@ TEST(CompressedMessages, StatisticsAreTheDenseOnes) {
     const auto reading = read_method(written.keys);
     const auto dense = setup.run(*reading.algorithm);
     ASSERT_EQ(dense.buffers.size(), 3u);
-    const auto found = compressed(setup, *reading.algorithm, of(Kind::top_k, 1));
+    const auto found = compressed(setup, *reading.algorithm, of("top-k", 1));
     for (std::size_t i = 0; i < 3; ++i)
       EXPECT_NEAR(found.buffers[i], dense.buffers[i], 1e-4 * std::abs(dense.buffers[i])) << written.keys;
   }
@@ -316,12 +315,12 @@ TEST(CompressedMessages, TakeTheTimeOfTheirPackets) {
                            .budget = {.steps = 5},
                            .objective = std::make_shared<ListedGradients>(10, listed)};
   AsyncSgd method({});
-  const auto found = compressed(setup, method, of(Kind::top_k, 0.1));
+  const auto found = compressed(setup, method, of("top-k", 0.1));
   EXPECT_EQ(found.totals.bytes, Bytes{5 * (8 + 40)});
   EXPECT_NEAR(to_seconds(found.totals.end), 5 * (0.01 + 0.04 + 1 + 0.01 + 0.008), 1e-8);
   SimulatedRun time_only = setup;
   time_only.objective = nullptr;
-  const auto of_time = compressed(time_only, method, of(Kind::top_k, 0.1));
+  const auto of_time = compressed(time_only, method, of("top-k", 0.1));
   EXPECT_EQ(of_time.totals.messages, found.totals.messages);
 }
 
@@ -338,7 +337,7 @@ TEST(CompressedMessages, AreReadForMethodsWhoseServersTakeThem) {
           "{ name = \"fp4\", rounding = \"random\", error_feedback = true }"}) {
       const auto reading = read_method(written.keys + "\ncompression = " + compression);
       EXPECT_EQ(reading.faults, "") << written.keys << compression;
-      EXPECT_TRUE(reading.algorithm->compression()->of_messages);
+      EXPECT_TRUE(reading.algorithm->compression()->of_messages());
     }
     const std::string returned = faults_of("{ name = \"sign\", rejected = \"return\" }", written.keys);
     if (written.rejects)
@@ -463,7 +462,7 @@ TEST(CompressedSlices, OfOneServerAreToldApart) {
   const SimulatedRun setup{
       .workers = 1, .rate = 1, .budget = {.steps = 8}, .objective = std::make_shared<ListedGradients>(4, listed)};
   const auto run = [&](Step rejected, bool returns) {
-    CompressionOptions options{.kind = CompressionOptions::Kind::top_k, .of_messages = true, .ratio = 0.5};
+    CompressionOptions options = of("top-k", 0.5);
     options.returns_rejected = returns;
     TwoSlices method(rejected);
     method.compress(options);

@@ -15,6 +15,7 @@
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
+#include "tests/workers/compressions.hpp"
 #include "tests/workers/listed_gradients.hpp"
 #include "workers/time/network.hpp"
 #include "workers/time/outages.hpp"
@@ -33,9 +34,12 @@ std::shared_ptr<const Optimizer> adam() {
                      .weight_decay = {.rate = decay, .scope = DecayScope::all, .form = DecayForm::decoupled}});
 }
 
-CompressionOptions signs() {
-  return {.kind = CompressionOptions::Kind::sign, .of_moments = true, .beta1 = beta1, .l2_scale = true};  // gathered
+CompressionOptions of_moments(std::string_view kind, const std::string& keys) {
+  CompressionOptions options = compression(kind, keys, Compresses::moments);
+  options.beta1 = beta1;
+  return options;
 }
+CompressionOptions signs() { return of_moments("sign", R"(exchange = "gather")"); }
 
 OneBitAdam compressed(Step freeze_step, const CompressionOptions& options = signs()) {
   OneBitAdam method(freeze_step);
@@ -160,9 +164,7 @@ TEST(OneBitAdam, OfSignsInTwoPhasesFollowsTheRecursion) {
 
 // All that is sent of a moment, of whatever size.
 TEST(OneBitAdam, OfWholeMomentsIsDense) {
-  CompressionOptions options = signs();
-  options.kind = CompressionOptions::Kind::top_k;
-  options.ratio = 1;
+  const CompressionOptions options = of_moments("top-k", "ratio = 1");
   expect_near(of_noise(3, 20).run(compressed(Step{3}, options)).parameters, model_after(3, 20, 3, whole), 1e-5);
 }
 
@@ -282,8 +284,9 @@ TEST(OneBitAdam, IsReadWithSignsUnlessOtherwiseSaid) {
   const auto usual = read_method(method, {.workers = 4, .frozen_beta1 = 0.8});
   ASSERT_EQ(usual.faults, "");
   const CompressionOptions& options = *usual.algorithm->compression();
-  EXPECT_EQ(options.kind, CompressionOptions::Kind::sign);
-  EXPECT_TRUE(options.of_moments && options.l2_scale && options.error_feedback);
+  EXPECT_EQ(options.kind, "sign");
+  EXPECT_THAT(usual.resolved, HasSubstr("scale = \"l2\""));
+  EXPECT_TRUE(options.of_moments() && options.error_feedback);
   EXPECT_EQ(options.pattern, CompressionOptions::Pattern::two_phase);
   EXPECT_EQ(options.beta1, 0.8);
   EXPECT_FALSE(read_method(method + "compression = { name = \"none\" }").algorithm->compression());

@@ -23,6 +23,7 @@
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/predicted_run.hpp"
 #include "tests/algorithms/simulated_run.hpp"
+#include "tests/workers/compressions.hpp"
 #include "tests/workers/engine.hpp"
 #include "tests/workers/listed_gradients.hpp"
 #include "workers/time/distributions.hpp"
@@ -597,12 +598,11 @@ TEST(StreamingTimes, OfRandomStepsAreThoseOfARecursion) {
 // Streaming DiLoCo whose fragments' outer gradients are compressed, on the simulated cluster: residuals of workers and
 // fragments, identities, steps, times, bytes.
 
-using Kind = CompressionOptions::Kind;
 using testing::HasSubstr;
 
-CompressionOptions of(Kind kind, double ratio = 0.01) {
-  CompressionOptions options{.kind = kind, .of_averages = true, .ratio = ratio};
-  options.error_feedback = kind != Kind::qsgd;
+CompressionOptions of(std::string_view kind, double ratio = 0.01) {
+  CompressionOptions options = compression(kind, Compresses::averages, ratio);
+  options.error_feedback = kind != "qsgd";
   return options;
 }
 
@@ -624,7 +624,7 @@ TEST(CompressedFragments, OfEverythingAreDense) {
       for (const double mixing : {0.0, 0.3}) {
         const auto method = compressed_streaming(5, fragments, delay, mixing, make_diloco(0.7, 0.5));
         const auto dense = setup.run(method);
-        for (const Kind kind : {Kind::top_k, Kind::random_k}) {
+        for (const std::string_view kind : {"top-k", "random-k"}) {
           const auto found = compressed(setup, method, of(kind, 1));
           EXPECT_LT(largest_difference(found.parameters, dense.parameters), 3e-5) << fragments << " " << delay.value();
           EXPECT_EQ(found.totals.collectives, dense.totals.collectives);
@@ -635,12 +635,12 @@ TEST(CompressedFragments, OfEverythingAreDense) {
 // Whose packets have residuals of their own already, and outer steps that are the same everywhere.
 TEST(CompressedFragments, OfOneWithoutDelayIsCompressedDiLoCo) {
   const SimulatedRun setup{.workers = 4, .momentum = 0.9, .rate = 0.02, .budget = {.steps = 24}};
-  for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
+  for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
     const OuterLocalSgd diloco(make_constant_period(4), make_diloco(0.7, 0.9), {});
     const auto expected = compressed(setup, diloco, of(kind, 0.5));
     const auto found = compressed(setup, compressed_streaming(4, 1, 0, 0, make_diloco(0.7, 0.9)), of(kind, 0.5));
-    EXPECT_EQ(found.parameters, expected.parameters) << static_cast<int>(kind);
-    EXPECT_EQ(found.totals.bytes, expected.totals.bytes) << static_cast<int>(kind);
+    EXPECT_EQ(found.parameters, expected.parameters) << kind;
+    EXPECT_EQ(found.totals.bytes, expected.totals.bytes) << kind;
   }
 }
 
@@ -660,7 +660,7 @@ TEST(CompressedFragments, TopOneHasTheGoldenStepsOfEach) {
     for (std::size_t i = 0; i < 3; ++i) x[i] -= 0.1 * golden_steps[static_cast<std::size_t>(rounds - 1)][i];
     const SimulatedRun setup{
         .workers = 2, .budget = {.steps = 2 * rounds}, .objective = std::make_shared<ListedGradients>(6, listed)};
-    const auto found = compressed(setup, compressed_streaming(2, 2), of(Kind::top_k)).parameters;
+    const auto found = compressed(setup, compressed_streaming(2, 2), of("top-k")).parameters;
     for (std::size_t i = 0; i < 3; ++i) {
       EXPECT_NEAR(found[i], x[i], 1e-6) << rounds;
       EXPECT_NEAR(found[3 + i], x[i] / 3, 1e-6) << rounds;
@@ -676,15 +676,15 @@ TEST(CompressedFragments, ErrorFeedbackLosesNothing) {
     const auto dense = setup.run(method).parameters;
     setup.budget = {.steps = 12};
     const auto early_dense = setup.run(method).parameters;
-    for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::int8, Kind::fp4}) {
+    for (const std::string_view kind : {"top-k", "random-k", "int8", "fp4"}) {
       setup.budget = {.steps = 12};
       const auto early = compressed(setup, method, of(kind, 0.1)).parameters;
       setup.budget = {.steps = 600};
       const auto late = compressed(setup, method, of(kind, 0.1)).parameters;
-      EXPECT_LT(largest_difference(late, dense), 1e-5) << fragments << " " << static_cast<int>(kind);
-      EXPECT_GT(largest_difference(early, early_dense), 1e-6) << fragments << " " << static_cast<int>(kind);
+      EXPECT_LT(largest_difference(late, dense), 1e-5) << fragments << " " << kind;
+      EXPECT_GT(largest_difference(early, early_dense), 1e-6) << fragments << " " << kind;
     }
-    CompressionOptions without = of(Kind::top_k, 0.1);
+    CompressionOptions without = of("top-k", 0.1);
     without.error_feedback = false;
     EXPECT_GT(largest_difference(compressed(setup, method, without).parameters, dense), 1e-3) << fragments;
   }
@@ -701,7 +701,7 @@ TEST(CompressedFragments, ALostStateTakesAllResidualsAlong) {
         1, std::vector<OutageEntry>{{.workers = {Rank{1}},
                                      .when = ScheduledOutage{from_seconds(3.5), from_seconds(1)},
                                      .loses_state = loses_state}});
-    const auto found = compressed(setup, compressed_streaming(2, 2), of(Kind::top_k, 0.5)).parameters;
+    const auto found = compressed(setup, compressed_streaming(2, 2), of("top-k", 0.5)).parameters;
     // The first fragment's turn is between the two steps: its residual is of the first one, 0.15 of each worker; the
     // second's is of both, 0.1. Half of them is worker 1's.
     EXPECT_FLOAT_EQ(found[0], -0.4f);
@@ -723,7 +723,7 @@ TEST(CompressedFragments, AreReadAndRefusedWithTheirPlace) {
         "{ name = \"qsgd\" }", "{ name = \"int8\", error_feedback = true }", "{ name = \"fp4\" }"}) {
     const auto reading = read_method(with_compression(compression));
     EXPECT_EQ(reading.faults, "") << compression;
-    EXPECT_TRUE(reading.algorithm->compression()->of_averages);
+    EXPECT_TRUE(reading.algorithm->compression()->of_averages());
   }
   const auto faults = [](const std::string& compression, int fragments = 2) {
     return read_method(with_compression(compression, fragments)).faults;

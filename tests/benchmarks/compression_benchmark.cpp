@@ -15,7 +15,7 @@
 
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/benchmarks/simulated_training.hpp"
-#include "workers/compression/compressor.hpp"
+#include "tests/workers/compressions.hpp"
 #include "workers/compression/kernels.hpp"
 
 namespace syncopate {
@@ -154,19 +154,11 @@ void trained(benchmark::State& state, const char* file, const char* micro_batch_
   state.counters["cpu_ratio"] = cpu_ratios[cpu_ratios.size() / 2];
 }
 
-const CompressionOptions one_percent{.kind = CompressionOptions::Kind::top_k, .ratio = 0.01};
-const CompressionOptions rank_4{.kind = CompressionOptions::Kind::power, .rank = 4};
-const CompressionOptions sign_bits{.kind = CompressionOptions::Kind::sign};
-const CompressionOptions scale_com{.kind = CompressionOptions::Kind::scalecom, .ratio = 0.01};
-const CompressionOptions one_bit_columns{.kind = CompressionOptions::Kind::one_bit,
-                                         .scope = CompressionOptions::Scope::column};
-const CompressionOptions in_two_phases{.kind = CompressionOptions::Kind::sign,
-                                       .pattern = CompressionOptions::Pattern::two_phase};
-
 void register_training(const char* name, const char* file, const char* micro_batch_size, int steps) {
   const std::vector<std::pair<std::string, CompressionOptions>> all = {
-      {"top_k", one_percent},  {"powersgd", rank_4},         {"sign", sign_bits},
-      {"scalecom", scale_com}, {"one_bit", one_bit_columns}, {"sign_two_phase", in_two_phases}};
+      {"top_k", compression("top-k")},     {"powersgd", compression("powersgd", "rank = 4")},
+      {"sign", compression("sign")},       {"scalecom", compression("scalecom")},
+      {"one_bit", compression("one-bit")}, {"sign_two_phase", compression("sign", R"(exchange = "two-phase")")}};
   for (const auto& one : all) {
     const auto run = [=](benchmark::State& state) { trained(state, file, micro_batch_size, steps, one.second); };
     benchmark::RegisterBenchmark((std::string(name) + "/" + micro_batch_size + "/" + one.first).c_str(), run)

@@ -1,6 +1,7 @@
 // Compressors over several steps, against recursions in double precision that share nothing with them.
 #include "workers/compression/compressor.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/workers/compressions.hpp"
 #include "workers/base/process.hpp"
 #include "workers/compression/kernels.hpp"
 #include "workers/time/network.hpp"
@@ -27,29 +29,31 @@ class ExchangedSteps {
  public:
   using Vector = std::vector<float>;
 
-  ExchangedSteps(const Compressor& compressor, int workers, std::size_t size)
-      : compressor_(compressor),
+  std::shared_ptr<const Compressor> compressor;
+
+  ExchangedSteps(std::shared_ptr<const Compressor> compressor, int workers, std::size_t size)
+      : compressor(std::move(compressor)),
         size_(size),
-        memory(static_cast<std::size_t>(workers), Vector(compressor.vectors() * size)),
+        memory(static_cast<std::size_t>(workers), Vector(this->compressor->vectors() * size)),
         owned(static_cast<std::size_t>(workers)) {
-    for (std::size_t i = 0; i < owned.size(); ++i) owned[i].resize(compressor.owned(rank(i)));
+    for (std::size_t i = 0; i < owned.size(); ++i) owned[i].resize(this->compressor->owned(rank(i)));
   }
 
   // The sum of what the workers send, one gradient of each.
   Vector step(Step step, const std::vector<Vector>& gradients, float of_memory = 1) {
-    for (std::size_t i = 0; i < memory.size(); ++i) compressor_.accumulate(gradients[i], 0, of_memory, memory[i]);
+    for (std::size_t i = 0; i < memory.size(); ++i) compressor->accumulate(gradients[i], 0, of_memory, memory[i]);
     return exchange(step);
   }
   // The same of what the memories hold.
   Vector exchange(Step step) {
-    const std::vector<Exchange> exchanges = compressor_.exchanges(step);
+    const std::vector<Exchange> exchanges = compressor->exchanges(step);
     const std::size_t workers = memory.size(), words = words_of(exchanges.front());
     std::vector<Vector> packets;
     for (std::size_t i = 0; i < workers; ++i) {
       packets.emplace_back(words);
-      const bool sends = exchanges.front().operation != Operation::broadcast || compressor_.root(step) == rank(i);
+      const bool sends = exchanges.front().operation != Operation::broadcast || compressor->root(step) == rank(i);
       if (sends)
-        compressor_.encode(rank(i), step, common.empty() ? nullptr : common.data(), memory[i], packets.back().data());
+        compressor->encode(rank(i), step, common.empty() ? nullptr : common.data(), memory[i], packets.back().data());
     }
     Vector between;
     if (exchanges.size() > 1) {
@@ -59,14 +63,14 @@ class ExchangedSteps {
         for (std::size_t i = 0; i < workers; ++i) {
           std::vector<const float*> chunks;
           for (const Vector& packet : packets) chunks.push_back(packet.data() + i * words_of_last);
-          compressor_.reduce(rank(i), step, chunks, owned[i], last[i].data());
+          compressor->reduce(rank(i), step, chunks, owned[i], last[i].data());
         }
       } else {
         const bool is_sum = exchanges.front().operation == Operation::all_reduce;
-        between = is_sum ? sum_of(packets) : packets[static_cast<std::size_t>(compressor_.root(step).value)];
-        compressor_.prepare(between.data());
+        between = is_sum ? sum_of(packets) : packets[static_cast<std::size_t>(compressor->root(step).value)];
+        compressor->prepare(between.data());
         for (std::size_t i = 0; i < workers; ++i)
-          compressor_.encode_second(step, between.data(), memory[i], last[i].data());
+          compressor->encode_second(step, between.data(), memory[i], last[i].data());
       }
       packets = std::move(last);
     }
@@ -80,10 +84,10 @@ class ExchangedSteps {
                             .micro_batches = static_cast<std::int64_t>(workers),
                             .step = step};
     Vector sum(size_);
-    compressor_.decode(received, sum);
-    if (compressor_.corrects_residual())
-      for (Vector& own : memory) compressor_.correct(received, own);
-    if (compressor_.follows_common()) common = packets.front();
+    compressor->decode(received, sum);
+    if (compressor->corrects_residual())
+      for (Vector& own : memory) compressor->correct(received, own);
+    if (compressor->follows_common()) common = packets.front();
     return sum;
   }
 
@@ -99,7 +103,6 @@ class ExchangedSteps {
     return sum;
   }
 
-  const Compressor& compressor_;
   std::size_t size_;
 
  public:
@@ -136,14 +139,16 @@ std::vector<std::size_t> largest(const std::vector<double>& values, std::size_t 
   return places;
 }
 
-using Kind = CompressionOptions::Kind;
-using Scope = CompressionOptions::Scope;
 using Pattern = CompressionOptions::Pattern;
 using Vector = std::vector<float>;
 using Exact = std::vector<double>;
 
-std::shared_ptr<const Compressor> whole(const CompressionOptions& options, std::size_t size, int workers) {
-  return make_compressor(options, std::vector<Part>{{.offset = 0, .size = size}}, 5, workers);
+std::shared_ptr<const Compressor> of_parts(const CompressionOptions& options, std::vector<Part> parts,
+                                           int workers = 1) {
+  return make_compressor(options, std::move(parts), 5, workers);
+}
+std::shared_ptr<const Compressor> whole(const CompressionOptions& options, std::size_t size, int workers = 1) {
+  return of_parts(options, {{.offset = 0, .size = size}}, workers);
 }
 
 constexpr int steps = 12;
@@ -152,10 +157,8 @@ TEST(ScaleCom, FollowsTheLeadersPlacesAndFiltersResiduals) {
   constexpr int workers = 3;
   constexpr std::size_t size = 40, kept = 6;
   for (const double beta : {1.0, 0.3}) {
-    CompressionOptions options{.kind = Kind::scalecom, .ratio = 0.15};
-    options.filter = beta;
-    const auto compressor = whole(options, size, workers);
-    ExchangedSteps found(*compressor, workers, size);
+    ExchangedSteps found(whole(compression("scalecom", fmt::format("ratio = 0.15, filter = {}", beta)), size, workers),
+                         workers, size);
     std::vector<Exact> e(workers, Exact(size));
     Exact sent(size), given(size);
     for (int t = 0; t < steps; ++t) {
@@ -185,9 +188,8 @@ TEST(ScaleCom, FollowsTheLeadersPlacesAndFiltersResiduals) {
 }
 
 TEST(ScaleCom, OfEachTensorSendsOfEach) {
-  CompressionOptions options{.kind = Kind::scalecom, .ratio = 0.5, .scope = Scope::tensor};
-  const auto compressor = make_compressor(options, std::vector<Part>{{0, 2}, {2, 3}}, 5, 2);
-  ExchangedSteps found(*compressor, 2, 5);
+  const CompressionOptions options = compression("scalecom", R"(ratio = 0.5, scope = "tensor")");
+  ExchangedSteps found(of_parts(options, {{0, 2}, {2, 3}}, 2), 2, 5);
   // Worker 1 leads at step 1.
   EXPECT_EQ(found.step(1, {{9, 1, 9, 1, 1}, {1, 2, 30, 50, 40}}), (Vector{0, 3, 0, 51, 0}));
   EXPECT_EQ(found.memory[0], (Vector{9, 0, 9, 0, 1}));
@@ -206,19 +208,17 @@ Exact one_bit_of(const Exact& values, std::size_t columns) {
   return result;
 }
 
-CompressionOptions one_bit(Scope scope, Pattern pattern = Pattern::gather) {
-  CompressionOptions options{.kind = Kind::one_bit, .scope = scope};
+CompressionOptions one_bit(const char* scope, Pattern pattern = Pattern::gather) {
+  CompressionOptions options = compression("one-bit", fmt::format("scope = \"{}\"", scope));
   options.pattern = pattern;
   return options;
 }
 
 TEST(OneBit, HasTheGoldenMeans) {
-  const auto compressor = whole(one_bit(Scope::model), 4, 1);
-  ExchangedSteps found(*compressor, 1, 4);
+  ExchangedSteps found(whole(one_bit("model"), 4, 1), 1, 4);
   expect_near(found.step(0, {{0.5f, -1.5f, 0, 2}}), {0.833333, -1.5, 0.833333, 0.833333}, 1e-6);
   // The same column as the second of a matrix, between one that is exact and one of zeros.
-  const auto of_matrix = make_compressor(one_bit(Scope::column), std::vector<Part>{{0, 12, 4, 3}}, 5, 1);
-  ExchangedSteps columns(*of_matrix, 1, 12);
+  ExchangedSteps columns(of_parts(one_bit("column"), {{0, 12, 4, 3}}), 1, 12);
   expect_near(columns.step(0, {{-1, 0.5f, 0, -1, -1.5f, 0, 7, 0, 0, 7, 2, 0}}),
               {-1, 0.833333, 0, -1, -1.5, 0, 7, 0.833333, 0, 7, 0.833333, 0}, 1e-6);
 }
@@ -228,8 +228,7 @@ TEST(OneBit, IsWhatItsDefinitionSaysOfEachColumn) {
        {std::pair<std::size_t, std::size_t>(37, 21), {3, 2500}, {2500, 3}, {1, 70}, {64, 64}}) {
     const std::size_t size = rows * columns;
     const auto g = normal_gradients(2, size, 1);
-    const auto compressor = make_compressor(one_bit(Scope::column), std::vector<Part>{{0, size, rows, columns}}, 5, 2);
-    ExchangedSteps found(*compressor, 2, size);
+    ExchangedSteps found(of_parts(one_bit("column"), {{0, size, rows, columns}}, 2), 2, size);
     const Vector sum = found.step(0, g);
     Exact expected(size);
     for (const Vector& own : g) {
@@ -244,14 +243,12 @@ TEST(OneBit, IsWhatItsDefinitionSaysOfEachColumn) {
 
 TEST(OneBit, OfEachTensorHasTwoMeansOfEach) {
   const std::vector<Part> parts = {{0, 4, 2, 2}, {4, 3}};
-  const auto compressor = make_compressor(one_bit(Scope::tensor), parts, 5, 1);
-  ExchangedSteps found(*compressor, 1, 7);
+  ExchangedSteps found(of_parts(one_bit("tensor"), parts), 1, 7);
   expect_near(found.step(0, {{1, 2, -3, 6, -1, -2, 5}}), {3, 3, -3, 3, -1.5, -1.5, 5}, 1e-6);
 }
 
 TEST(OneBit, ANotANumberSpoilsItsColumn) {
-  const auto compressor = make_compressor(one_bit(Scope::column), std::vector<Part>{{0, 6, 3, 2}}, 5, 1);
-  ExchangedSteps found(*compressor, 1, 6);
+  ExchangedSteps found(of_parts(one_bit("column"), {{0, 6, 3, 2}}), 1, 6);
   const Vector sum = found.step(0, {{1, 1, std::numeric_limits<float>::quiet_NaN(), 1, -1, -1}});
   EXPECT_TRUE(std::isnan(sum[0]) && std::isnan(sum[2]));
   EXPECT_EQ(sum[1], 1);
@@ -262,10 +259,7 @@ TEST(TwoPhase, IsTheRecursionWithBothResiduals) {
   constexpr int workers = 3;
   for (const std::size_t size : {50u, 51u, 4u, 2u, 4000u}) {
     for (const bool feedback : {true, false}) {
-      CompressionOptions options{.kind = Kind::sign, .error_feedback = feedback};
-      options.pattern = Pattern::two_phase;
-      const auto compressor = whole(options, size, workers);
-      ExchangedSteps found(*compressor, workers, size);
+      ExchangedSteps found(whole(compression("sign", R"(exchange = "two-phase")"), size, workers), workers, size);
       const std::size_t chunk = (size + workers - 1) / workers;
       const auto signs_of = [&](const Exact& p) {  // of every chunk by itself
         Exact result(size);
@@ -307,10 +301,7 @@ TEST(TwoPhase, IsTheRecursionWithBothResiduals) {
 
 // Values of one bucket each are exact, also when their sum is rounded again.
 TEST(TwoPhase, OfExactPacketsIsTheSum) {
-  CompressionOptions options{.kind = Kind::qsgd, .error_feedback = false, .levels = 127, .bucket = 1};
-  options.pattern = Pattern::two_phase;
-  const auto compressor = whole(options, 100, 3);
-  ExchangedSteps found(*compressor, 3, 100);
+  ExchangedSteps found(whole(compression("qsgd", R"(bucket = 1, exchange = "two-phase")"), 100, 3), 3, 100);
   const auto g = normal_gradients(3, 100, 2);
   const Vector sum = found.step(0, g, 0);
   for (std::size_t i = 0; i < 100; ++i) EXPECT_NEAR(sum[i], g[0][i] + g[1][i] + g[2][i], 1e-5);
@@ -320,10 +311,8 @@ TEST(TwoPhase, OfExactPacketsIsTheSum) {
 TEST(TwoPhase, OfRoundedLevelsIsRightOnAverage) {
   constexpr std::size_t size = 64;
   constexpr int draws = 4000;
-  CompressionOptions options{.kind = Kind::qsgd, .error_feedback = false, .levels = 7, .bucket = 64};
-  options.pattern = Pattern::two_phase;
-  const auto compressor = whole(options, size, 2);
-  ExchangedSteps found(*compressor, 2, size);
+  ExchangedSteps found(whole(compression("qsgd", R"(levels = 7, bucket = 64, exchange = "two-phase")"), size, 2), 2,
+                       size);
   const auto g = normal_gradients(2, size, 4);
   Exact mean(size);
   int alike = 0;
@@ -349,8 +338,7 @@ TEST(TwoPhase, PiecesOfAMatrixHaveItsColumns) {
   }
   const std::vector<Part> parts = {{0, rows * columns, rows, columns, 0}, {rows * columns, 3, 0, 0, rows * columns}};
   for (const int workers : {1, 2, 3, 5}) {
-    const auto compressor = make_compressor(one_bit(Scope::column, Pattern::two_phase), parts, 5, workers);
-    ExchangedSteps found(*compressor, workers, size);
+    ExchangedSteps found(of_parts(one_bit("column", Pattern::two_phase), parts, workers), workers, size);
     const Vector sum = found.step(0, std::vector<Vector>(static_cast<std::size_t>(workers), p));
     for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(sum[i], static_cast<float>(workers) * p[i], 1e-5) << workers;
   }
@@ -361,11 +349,9 @@ TEST(DeepGradientCompression, SendsVectorsWholeWithTheirMomentum) {
   constexpr int workers = 3;
   constexpr std::size_t matrix = 12, size = 17, kept = 3;
   for (const bool masking : {true, false}) {
-    CompressionOptions options{.kind = Kind::dgc, .ratio = 0.25, .momentum = 0.9, .masking = masking};
-    options.dense_vectors = true;
-    const auto compressor =
-        make_compressor(options, std::vector<Part>{{0, 8, 4, 2}, {8, 4, 2, 2}, {12, 5}}, 5, workers);
-    ExchangedSteps found(*compressor, workers, size);
+    const std::string keys = fmt::format("ratio = 0.25, momentum = 0.9, masking = {}, dense_vectors = true", masking);
+    ExchangedSteps found(of_parts(compression("dgc", keys), {{0, 8, 4, 2}, {8, 4, 2, 2}, {12, 5}}, workers), workers,
+                         size);
     std::vector<Exact> u(workers, Exact(size)), v(workers, Exact(size));
     for (int t = 0; t < steps; ++t) {
       const auto g = normal_gradients(workers, size, t);
@@ -381,28 +367,24 @@ TEST(DeepGradientCompression, SendsVectorsWholeWithTheirMomentum) {
       }
       expect_near(found.step(t, g), sum, 1e-5, "step " + std::to_string(t));
     }
-    EXPECT_EQ(compressor->exchanges({}),
+    EXPECT_EQ(found.compressor->exchanges({}),
               (std::vector<Exchange>{{Operation::all_reduce, Bytes{4 * 5}}, {Operation::all_gather, Bytes{8 * kept}}}));
   }
-  CompressionOptions options{.kind = Kind::dgc};
-  options.dense_vectors = true;
-  options.written = "e.toml:3:4: compression.dense_vectors = true";
   try {
-    make_compressor(options, std::vector<Part>{{0, 8}}, 5, 1);
+    of_parts(compression("dgc", "dense_vectors = true"), {{0, 8}});
     FAIL();
   } catch (const RunFailure& failure) {
     EXPECT_STREQ(failure.what(),
-                 "e.toml:3:4: compression.dense_vectors = true; must be false: the model has no matrix, so "
+                 "e.toml:1:61: compression.dense_vectors = true; must be false: the model has no matrix, so "
                  "that nothing is compressed");
   }
 }
 
 TEST(Sparsifiers, WarmTheirRatioUpByAList) {
-  for (const Kind kind : {Kind::top_k, Kind::dgc, Kind::random_k, Kind::scalecom})
+  for (const std::string_view kind : {"top-k", "dgc", "random-k", "scalecom"})
     for (const int warmup : {1, 3, 4, 10, 23}) {
-      CompressionOptions options{.kind = kind, .ratio = 0.01};
-      options.warmup_ratios = {0.25, 0.06, 0.04, 0.02};
-      options.warmup_steps = warmup;
+      const CompressionOptions options = compression(
+          kind, fmt::format("ratio = 0.01, warmup_ratios = [0.25, 0.06, 0.04, 0.02], warmup_steps = {}", warmup));
       const auto list = exchanges_of(options, {}, Bytes{400}, 3);
       const auto compressor = whole(options, 100, 3);
       const std::int64_t kept[] = {25, 6, 4, 2};
@@ -410,7 +392,7 @@ TEST(Sparsifiers, WarmTheirRatioUpByAList) {
       for (int t = 0; t < 30; ++t) {
         const std::int64_t k = t < warmup ? kept[4 * t / warmup] : 1;
         const auto exchanges = compressor->exchanges(t);
-        EXPECT_EQ(exchanges.back().packet, Bytes{(kind == Kind::top_k || kind == Kind::dgc ? 8 : 4) * k});
+        EXPECT_EQ(exchanges.back().packet, Bytes{(kind == "top-k" || kind == "dgc" ? 8 : 4) * k});
         for (const Exchange& exchange : exchanges) sum += exchange.packet.value();
       }
       std::int64_t counted = 0;
@@ -419,7 +401,7 @@ TEST(Sparsifiers, WarmTheirRatioUpByAList) {
         for (const Exchange& exchange : *exchanges) sum -= count * exchange.packet.value();
       }
       EXPECT_EQ(counted, 30);
-      EXPECT_EQ(sum, 0) << static_cast<int>(kind) << " " << warmup;
+      EXPECT_EQ(sum, 0) << kind << " " << warmup;
     }
 }
 
@@ -428,20 +410,18 @@ TEST(Sparsifiers, WarmTheirRatioUpByAList) {
 TEST(ErrorFeedback, TelescopesWithFoldedGradients) {
   constexpr int workers = 4;
   constexpr std::size_t size = 48;
-  std::vector<CompressionOptions> all = {{.kind = Kind::top_k, .ratio = 0.1},
-                                         {.kind = Kind::random_k, .ratio = 0.1},
-                                         {.kind = Kind::scalecom, .ratio = 0.1},
-                                         {.kind = Kind::scalecom, .ratio = 0.1},
-                                         {.kind = Kind::sign},
-                                         {.kind = Kind::sign},
-                                         one_bit(Scope::column),
-                                         {.kind = Kind::power, .rank = 1}};
-  all[3].filter = 0.25;
-  all[5].pattern = Pattern::two_phase;
-  for (const CompressionOptions& options : all)
+  const std::pair<CompressionOptions, double> all[] = {// with the filter of the residual
+                                                       {compression("top-k", "ratio = 0.1"), 1},
+                                                       {compression("random-k", "ratio = 0.1"), 1},
+                                                       {compression("scalecom", "ratio = 0.1"), 1},
+                                                       {compression("scalecom", "ratio = 0.1, filter = 0.25"), 0.25},
+                                                       {compression("sign"), 1},
+                                                       {compression("sign", R"(exchange = "two-phase")"), 1},
+                                                       {one_bit("column"), 1},
+                                                       {compression("powersgd", "rank = 1"), 1}};
+  for (const auto& [options, filter] : all)
     for (const bool folds : {true, false}) {
-      const auto compressor = make_compressor(options, std::vector<Part>{{0, size, 6, 8}}, 5, workers);
-      ExchangedSteps found(*compressor, workers, size);
+      ExchangedSteps found(of_parts(options, {{0, size, 6, 8}}, workers), workers, size);
       Exact balance(size), missing(size);
       for (int t = 0; t < steps; ++t) {
         auto g = normal_gradients(workers, size, t);
@@ -449,7 +429,7 @@ TEST(ErrorFeedback, TelescopesWithFoldedGradients) {
         const Vector dropped = left_out;
         std::ranges::fill(left_out, 0.0f);
         const Vector sum = found.step(t, g);
-        if (folds) compressor->fold(dropped, 0, found.memory[static_cast<std::size_t>(t % workers)]);
+        if (folds) found.compressor->fold(dropped, 0, found.memory[static_cast<std::size_t>(t % workers)]);
         for (std::size_t i = 0; i < size; ++i) {
           for (const Vector& own : g) balance[i] += own[i];
           balance[i] += dropped[i] - sum[i];
@@ -457,9 +437,9 @@ TEST(ErrorFeedback, TelescopesWithFoldedGradients) {
         }
       }
       for (std::size_t i = 0; i < size; ++i) {
-        for (const Vector& own : found.memory) balance[i] -= own[i] / options.filter;
+        for (const Vector& own : found.memory) balance[i] -= own[i] / filter;
         if (!found.owned.front().empty()) balance[i] -= found.owned[i / 12][i % 12];
-        EXPECT_NEAR(balance[i], missing[i], 1e-4) << static_cast<int>(options.kind) << " " << folds;
+        EXPECT_NEAR(balance[i], missing[i], 1e-4) << options.kind << " " << folds;
       }
     }
 }
@@ -467,8 +447,7 @@ TEST(ErrorFeedback, TelescopesWithFoldedGradients) {
 // With momentum inside, folding runs u = m u + g too.
 TEST(ErrorFeedback, FoldsIntoTheMomentumOfDeepGradientCompression) {
   constexpr std::size_t size = 10;
-  const auto compressor = whole({.kind = Kind::dgc, .ratio = 0.2, .momentum = 0.8}, size, 1);
-  ExchangedSteps found(*compressor, 1, size);
+  ExchangedSteps found(whole(compression("dgc", "ratio = 0.2, momentum = 0.8"), size, 1), 1, size);
   Exact u(size), v(size);
   for (int t = 0; t < steps; ++t) {
     const bool drops = t % 3 == 1;
@@ -480,49 +459,56 @@ TEST(ErrorFeedback, FoldsIntoTheMomentumOfDeepGradientCompression) {
     for (const std::size_t i : largest(v, 2)) sum[i] = v[i], v[i] = u[i] = 0;
     expect_near(found.step(t, g), sum, 1e-5, "step " + std::to_string(t));
     if (!drops) continue;
-    compressor->fold(dropped, 0, found.memory.front());
+    found.compressor->fold(dropped, 0, found.memory.front());
     for (std::size_t i = 0; i < size; ++i) u[i] += dropped[i], v[i] += dropped[i];
   }
 }
 
+// All workers together.
+Bytes::Rep bytes_of(const Compressor& compressor, int workers) {
+  Bytes::Rep bytes = 0;
+  for (const Exchange& exchange : compressor.exchanges({}))
+    bytes +=
+        collective_bytes({.operation = exchange.operation, .members = workers, .payload = exchange.payload(workers)})
+            .value();
+  return bytes;
+}
+
 // N = 16 workers, a matrix of 1000 x 1000: bytes that each sends on average. Chunks have 62,500 values, whose signs are
 // 1,954 words; an eighth of a byte each would be 234,375 in both phases.
-TEST(CompressorsByStep, SendAsMuchAsClosedFormsSay) {
+TEST(Compressors, SendAsMuchAsClosedFormsSay) {
   const auto sent = [](CompressionOptions options, Pattern pattern = Pattern::gather) {
     options.pattern = pattern;
     const auto compressor = make_compressor(options, std::vector<Part>{{0, 1'000'000, 1000, 1000}}, 1, 16);
-    Bytes::Rep bytes = 0;
-    for (const Exchange& exchange : compressor->exchanges({}))
-      bytes +=
-          collective_bytes({.operation = exchange.operation, .members = 16, .payload = exchange.payload(16)}).value();
-    return static_cast<double>(bytes) / 16;
+    return static_cast<double>(bytes_of(*compressor, 16)) / 16;
   };
-  EXPECT_EQ(sent({.kind = Kind::sign}, Pattern::two_phase), 2 * 15 * 4 * (1954 + 1));
-  EXPECT_EQ(sent({.kind = Kind::qsgd, .levels = 127, .bucket = 62'500}, Pattern::two_phase), 1'875'000 + 2 * 15 * 4);
-  EXPECT_EQ(sent({.kind = Kind::qsgd, .levels = 127, .bucket = 128}, Pattern::two_phase), 2 * 15 * (62'500 + 4 * 489));
-  EXPECT_EQ(sent(one_bit(Scope::column)), 15 * (125'000 + 8 * 1000));
-  EXPECT_EQ(sent(one_bit(Scope::model)), 15 * (125'000 + 8));
-  EXPECT_EQ(sent(one_bit(Scope::column), Pattern::two_phase), 2 * 15 * (4 * 1954 + 8 * 1000));
-  EXPECT_EQ(sent({.kind = Kind::scalecom, .ratio = 0.01}), 75'000 + 40'000 * 15 / 16.0);
+  EXPECT_EQ(sent(compression("sign"), Pattern::two_phase), 2 * 15 * 4 * (1954 + 1));
+  EXPECT_EQ(sent(compression("qsgd", "bucket = 62500"), Pattern::two_phase), 1'875'000 + 2 * 15 * 4);
+  EXPECT_EQ(sent(compression("qsgd"), Pattern::two_phase), 2 * 15 * (62'500 + 4 * 489));
+  EXPECT_EQ(sent(one_bit("column")), 15 * (125'000 + 8 * 1000));
+  EXPECT_EQ(sent(one_bit("model")), 15 * (125'000 + 8));
+  EXPECT_EQ(sent(one_bit("column"), Pattern::two_phase), 2 * 15 * (4 * 1954 + 8 * 1000));
+  EXPECT_EQ(sent(compression("scalecom")), 75'000 + 40'000 * 15 / 16.0);
+  EXPECT_EQ(sent(compression("top-k", "ratio = 0.01")), 1'200'000);
+  EXPECT_EQ(sent(compression("top-k", "ratio = 0.001")), 120'000);
+  EXPECT_EQ(sent(compression("random-k", "ratio = 0.01")), 75'000);
+  EXPECT_EQ(sent(compression("sign")), 1'875'000 + 15 * 4);
+  EXPECT_EQ(sent(compression("majority")), 1'875'000 + 15 * 4);
+  EXPECT_EQ(sent(compression("majority", R"(zeros = "abstain")")), 2 * (1'875'000 + 15 * 4));
+  EXPECT_EQ(sent(compression("qsgd", "levels = 127, bucket = 128")), 15 * (1'000'000 + 4 * 7813));
+  EXPECT_EQ(sent(compression("qsgd", "levels = 7, bucket = 100")), 15 * (500'000 + 4 * 10'000));
+  EXPECT_EQ(sent(compression("powersgd", "rank = 2")), 30'000);
 }
 
 // Bits of all are shorter than a dense ring's vector for fewer than 64 workers, and in two phases always.
-TEST(CompressorsByStep, GatheredBitsPayForFewerThan64Workers) {
-  const auto bytes = [](const std::vector<Exchange>& exchanges, int workers) {
-    Bytes::Rep sum = 0;
-    for (const Exchange& exchange : exchanges)
-      sum +=
-          collective_bytes({.operation = exchange.operation, .members = workers, .payload = exchange.payload(workers)})
-              .value();
-    return sum;
-  };
+TEST(Compressors, GatheredBitsPayForFewerThan64Workers) {
   constexpr std::size_t size = 64 * 32 * 1000;
-  CompressionOptions options{.kind = Kind::sign};
+  CompressionOptions options = compression("sign");
   for (const int workers : {2, 63, 64, 65, 128}) {
     options.pattern = Pattern::gather;
-    const auto gathered = bytes(whole(options, size, workers)->exchanges({}), workers);
+    const auto gathered = bytes_of(*whole(options, size, workers), workers);
     options.pattern = Pattern::two_phase;
-    const auto in_phases = bytes(whole(options, size, workers)->exchanges({}), workers);
+    const auto in_phases = bytes_of(*whole(options, size, workers), workers);
     const auto dense = all_reduce_bytes(workers, Bytes{4 * size}).value();
     EXPECT_EQ(gathered < dense, workers < 64) << workers;
     EXPECT_NEAR(static_cast<double>(in_phases) / static_cast<double>(dense), 1.0 / 32, 0.002) << workers;
@@ -533,9 +519,9 @@ TEST(CompressorsByStep, GatheredBitsPayForFewerThan64Workers) {
 
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
-std::vector<float> normal_numbers(std::size_t size, unsigned seed) {
+std::vector<float> normal_numbers(std::size_t size, unsigned seed, float mean = 0, float deviation = 1) {
   std::mt19937 engine(seed);
-  std::normal_distribution<float> normal;
+  std::normal_distribution<float> normal(mean, deviation);
   std::vector<float> values(size);
   for (float& value : values) value = normal(engine);
   return values;
@@ -546,19 +532,15 @@ struct Step1 {
   std::vector<float> sum;
   std::vector<std::vector<float>> left;
 };
-Step1 step_of(const Compressor& compressor, std::vector<std::vector<float>> p, std::vector<float> common = {},
-              Step step = 3) {
-  ExchangedSteps steps(compressor, static_cast<int>(p.size()), p.front().size());
+Step1 step_of(std::shared_ptr<const Compressor> compressor, std::vector<std::vector<float>> p,
+              std::vector<float> common = {}, Step step = 3) {
+  ExchangedSteps steps(std::move(compressor), static_cast<int>(p.size()), p.front().size());
   steps.memory = std::move(p);
   steps.common = std::move(common);
   Step1 result;
   result.sum = steps.exchange(step);
   result.left = std::move(steps.memory);
   return result;
-}
-
-std::shared_ptr<const Compressor> whole_compressor(const CompressionOptions& options, std::size_t size) {
-  return make_compressor(options, std::vector<Part>{{0, size, 0}}, 5, 1);
 }
 
 TEST(TopK, IsThatOfASortWithTiesByPlace) {
@@ -599,32 +581,29 @@ TEST(TopK, IsRightWhereEverySoManyValuesMislead) {
 TEST(TopK, SendsWhatIsNotANumberFirst) {
   std::vector<float> values = {1, -5, not_a_number, std::numeric_limits<float>::infinity(), 2};
   EXPECT_EQ(largest_magnitudes(values, 1), (std::vector<std::uint32_t>{2}));
-  const auto step = step_of(*whole_compressor({.kind = Kind::top_k, .ratio = 0.2}, 5), {values, {0, 0, 0, 0, 7}});
+  const auto step = step_of(whole(compression("top-k", "ratio = 0.2"), 5), {values, {0, 0, 0, 0, 7}});
   EXPECT_TRUE(std::isnan(step.sum[2]));
 }
 
 TEST(TopK, LeavesWhatItDoesNotSend) {
-  const auto step =
-      step_of(*whole_compressor({.kind = Kind::top_k, .ratio = 0.5}, 4), {{0.5f, -1.5f, 0, 2}, {3, 0, -3, 3}});
+  const auto step = step_of(whole(compression("top-k", "ratio = 0.5"), 4), {{0.5f, -1.5f, 0, 2}, {3, 0, -3, 3}});
   EXPECT_EQ(step.sum, (std::vector<float>{3, -1.5f, -3, 2}));
   EXPECT_EQ(step.left[0], (std::vector<float>{0.5f, 0, 0, 0}));
   EXPECT_EQ(step.left[1], (std::vector<float>{0, 0, 0, 3}));
 }
 
 TEST(TopK, OfEachTensorSendsOfEach) {
-  const auto compressor =
-      make_compressor({.kind = Kind::top_k, .ratio = 0.5, .scope = CompressionOptions::Scope::tensor},
-                      std::vector<Part>{{0, 2, 0}, {2, 3, 0}}, 5, 1);
-  EXPECT_EQ(step_of(*compressor, {{1, 2, 30, 50, 40}}).sum, (std::vector<float>{0, 2, 0, 50, 0}));
+  const auto compressor = of_parts(compression("top-k", R"(ratio = 0.5, scope = "tensor")"), {{0, 2, 0}, {2, 3, 0}});
+  EXPECT_EQ(step_of(compressor, {{1, 2, 30, 50, 40}}).sum, (std::vector<float>{0, 2, 0, 50, 0}));
   EXPECT_EQ(compressor->exchanges({}).front().packet, Bytes{2 * 8});
 }
 
 TEST(RandomK, SendsTheSamePlacesOfAllAndOthersAtEachStep) {
   const std::vector<float> ones(1000, 1.0f);
-  const auto compressor = whole_compressor({.kind = Kind::random_k, .ratio = 0.1}, 1000);
+  const auto compressor = whole(compression("random-k", "ratio = 0.1"), 1000);
   std::vector<float> times_sent(1000);
   for (int t = 0; t < 400; ++t) {
-    const auto step = step_of(*compressor, {ones, ones, ones}, {}, t);
+    const auto step = step_of(compressor, {ones, ones, ones}, {}, t);
     for (std::size_t i = 0; i < 1000; ++i) {
       EXPECT_TRUE(step.sum[i] == 0 || step.sum[i] == 3);
       EXPECT_EQ(step.left[0][i], step.sum[i] == 3 ? 0 : 1);
@@ -637,14 +616,14 @@ TEST(RandomK, SendsTheSamePlacesOfAllAndOthersAtEachStep) {
 }
 
 TEST(RandomK, WithoutErrorFeedbackIsRightOnAverage) {
-  const auto compressor = whole_compressor({.kind = Kind::random_k, .ratio = 0.25, .error_feedback = false}, 8);
-  for (const float value : step_of(*compressor, {std::vector<float>(8, 3.0f)}).sum)
+  const auto compressor = whole(compression("random-k", "ratio = 0.25, error_feedback = false"), 8);
+  for (const float value : step_of(compressor, {std::vector<float>(8, 3.0f)}).sum)
     EXPECT_TRUE(value == 0 || value == 12);
 }
 
 TEST(Signs, AreThoseOfTheGoldenVector) {
   const std::vector<float> p = {0.5f, -1.5f, 0, 2};
-  const auto step = step_of(*whole_compressor({.kind = Kind::sign}, 4), {p});
+  const auto step = step_of(whole(compression("sign"), 4), {p});
   EXPECT_EQ(step.sum, (std::vector<float>{1, -1, 1, 1}));
   double error = 0;
   for (const float left : step.left[0]) error += left * left;
@@ -657,7 +636,7 @@ TEST(Signs, ContractByTheClosedForm) {
     const std::vector<float> p = normal_numbers(size, 7);
     double one = 0, two = 0, error = 0;
     for (const float value : p) one += std::fabs(value), two += static_cast<double>(value) * value;
-    const auto step = step_of(*whole_compressor({.kind = Kind::sign}, size), {p});
+    const auto step = step_of(whole(compression("sign"), size), {p});
     for (const float left : step.left[0]) error += static_cast<double>(left) * left;
     EXPECT_NEAR(error, two - one * one / static_cast<double>(size), 1e-5 * two);
     for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(step.sum[i] + step.left[0][i], p[i], 1e-6);
@@ -665,18 +644,18 @@ TEST(Signs, ContractByTheClosedForm) {
 }
 
 TEST(MajorityVote, IsTheSignOfTheSumOfSigns) {
-  const auto compressor = whole_compressor({.kind = Kind::majority, .error_feedback = false}, 3);
+  const auto compressor = whole(compression("majority"), 3);
   // Times the three micro-batches by which a method divides.
-  EXPECT_EQ(step_of(*compressor, {{5, -1, 0.1f}, {-0.1f, -1, 0.2f}, {-0.2f, 3, -9}}).sum,
+  EXPECT_EQ(step_of(compressor, {{5, -1, 0.1f}, {-0.1f, -1, 0.2f}, {-0.2f, 3, -9}}).sum,
             (std::vector<float>{-3, -3, 3}));
-  EXPECT_EQ(step_of(*compressor, {{5, 1, -1}, {-1, 1, -1}}).sum, (std::vector<float>{0, 2, -2}));  // a tie
-  for (const float value : step_of(*compressor, {{5, -1, not_a_number}, {1, 1, 1}}).sum) EXPECT_TRUE(std::isnan(value));
+  EXPECT_EQ(step_of(compressor, {{5, 1, -1}, {-1, 1, -1}}).sum, (std::vector<float>{0, 2, -2}));  // a tie
+  for (const float value : step_of(compressor, {{5, -1, not_a_number}, {1, 1, 1}}).sum) EXPECT_TRUE(std::isnan(value));
 }
 
 TEST(MajorityVote, WhoHasNothingDoesNotVote) {
-  const auto compressor = whole_compressor({.kind = Kind::majority, .error_feedback = false}, 3);
-  EXPECT_EQ(step_of(*compressor, {{1, -2, 3}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}}).sum, (std::vector<float>{4, -4, 4}));
-  EXPECT_EQ(step_of(*compressor, {{0, 0, 0}, {0, 0, 0}}).sum, (std::vector<float>{0, 0, 0}));
+  const auto compressor = whole(compression("majority"), 3);
+  EXPECT_EQ(step_of(compressor, {{1, -2, 3}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}}).sum, (std::vector<float>{4, -4, 4}));
+  EXPECT_EQ(step_of(compressor, {{0, 0, 0}, {0, 0, 0}}).sum, (std::vector<float>{0, 0, 0}));
 }
 
 // Of 33 values, so that words are not full.
@@ -687,19 +666,18 @@ TEST(MajorityVote, ZerosVotePlusOrNothing) {
   std::vector<float> plus(33, 2), abstain(33);
   plus[1] = plus[2] = plus[31] = plus[32] = 0;  // of one minus, and one plus or zero; a negative zero is minus
   abstain[0] = 2, abstain[31] = abstain[32] = -2;
-  CompressionOptions options{.kind = Kind::majority, .error_feedback = false};
-  EXPECT_EQ(step_of(*whole_compressor(options, 33), {one, other}).sum, plus);
-  options.zeros_abstain = true;
-  EXPECT_EQ(step_of(*whole_compressor(options, 33), {one, other}).sum, abstain);
-  const auto not_finite = step_of(*whole_compressor(options, 3), {{5, -1, not_a_number}, {1, 1, 1}});
+  EXPECT_EQ(step_of(whole(compression("majority"), 33), {one, other}).sum, plus);
+  const CompressionOptions options = compression("majority", R"(zeros = "abstain")");
+  EXPECT_EQ(step_of(whole(options, 33), {one, other}).sum, abstain);
+  const auto not_finite = step_of(whole(options, 3), {{5, -1, not_a_number}, {1, 1, 1}});
   for (const float value : not_finite.sum) EXPECT_TRUE(std::isnan(value));
 }
 
 TEST(Qsgd, IsExactForOneValueAndZeros) {
-  const auto compressor = whole_compressor({.kind = Kind::qsgd, .error_feedback = false, .levels = 3, .bucket = 4}, 10);
-  EXPECT_EQ(step_of(*compressor, {{0, -3, 0, 0, 0, 0, 0, 0, 0, 5}}).sum,
+  const auto compressor = whole(compression("qsgd", "levels = 3, bucket = 4"), 10);
+  EXPECT_EQ(step_of(compressor, {{0, -3, 0, 0, 0, 0, 0, 0, 0, 5}}).sum,
             (std::vector<float>{0, -3, 0, 0, 0, 0, 0, 0, 0, 5}));
-  EXPECT_TRUE(std::isnan(step_of(*compressor, {{0, not_a_number, 0, 0, 0, 0, 0, 0, 0, 5}}).sum[1]));
+  EXPECT_TRUE(std::isnan(step_of(compressor, {{0, not_a_number, 0, 0, 0, 0, 0, 0, 0, 5}}).sum[1]));
 }
 
 // The mean of many draws, of all bit widths; a rounding's variance is at most (norm / s)^2 / 4.
@@ -709,12 +687,11 @@ TEST(Qsgd, IsRightOnAverage) {
   for (const float value : v) norm += static_cast<double>(value) * value;
   norm = std::sqrt(norm);
   for (const int levels : {1, 7, 127}) {
-    const auto compressor =
-        whole_compressor({.kind = Kind::qsgd, .error_feedback = false, .levels = levels, .bucket = 64}, 64);
+    const auto compressor = whole(compression("qsgd", fmt::format("levels = {}, bucket = 64", levels)), 64);
     const int draws = 4000;
     std::vector<double> mean(64);
     for (int t = 0; t < draws; ++t) {
-      const auto sum = step_of(*compressor, {v}, {}, t).sum;
+      const auto sum = step_of(compressor, {v}, {}, t).sum;
       for (std::size_t i = 0; i < 64; ++i) mean[i] += sum[i] / draws;
     }
     for (std::size_t i = 0; i < 64; ++i) EXPECT_NEAR(mean[i], v[i], 5 * norm / levels / 2 / std::sqrt(draws)) << levels;
@@ -723,30 +700,29 @@ TEST(Qsgd, IsRightOnAverage) {
 
 TEST(Qsgd, RoundsDifferentlyOnEachWorker) {
   const std::vector<float> v = normal_numbers(64, 9);
-  const auto compressor =
-      whole_compressor({.kind = Kind::qsgd, .error_feedback = false, .levels = 7, .bucket = 64}, 64);
-  const auto both = step_of(*compressor, {v, v}).sum, one = step_of(*compressor, {v}).sum;
+  const auto compressor = whole(compression("qsgd", "levels = 7, bucket = 64"), 64);
+  const auto both = step_of(compressor, {v, v}).sum, one = step_of(compressor, {v}).sum;
   int equal = 0;
   for (std::size_t i = 0; i < 64; ++i) equal += both[i] == 2 * one[i];
   EXPECT_LT(equal, 60);
 }
 
-CompressionOptions power(int rank, double least_rate, CompressionOptions::Removed removed) {
-  return {.kind = Kind::power, .rank = rank, .least_rate = least_rate, .removed = removed};
+CompressionOptions power(int rank, double least_rate, const std::string& keys = "") {
+  return compression("powersgd", fmt::format("rank = {}, least_rate = {}{}", rank, least_rate, keys));
 }
+constexpr const char* removes_mean = ", removed = \"mean\"";
 
 TEST(PowerSgd, HasTheGoldenFactorsAndResiduals) {
-  using Removed = CompressionOptions::Removed;
   const std::vector<float> q = {1, 0};
   const std::vector<std::vector<double>> expected_left = {{0.235294118, 0.941176471, -0.058823529, -0.235294118},
                                                           {0.5, 1.441176471, 1, 1.764705882}};
-  for (const Removed removed : {Removed::own, Removed::shared}) {
-    const auto compressor = make_compressor(power(1, 0, removed), std::vector<Part>{{0, 4, 2}}, 5, 1);
-    const auto step = step_of(*compressor, {{1, 2, 3, 4}, {0, 1, 1, 0}}, q);
+  for (const bool of_mean : {false, true}) {
+    const auto compressor = of_parts(power(1, 0, of_mean ? removes_mean : ""), {{0, 4, 2}});
+    const auto step = step_of(compressor, {{1, 2, 3, 4}, {0, 1, 1, 0}}, q);
     const double mean[] = {0.5, 0.558823529, 2, 2.235294118};
     for (std::size_t i = 0; i < 4; ++i) {
       EXPECT_NEAR(step.sum[i] / 2, mean[i], 1e-6);
-      EXPECT_NEAR(step.left[0][i], expected_left[removed == Removed::own ? 0 : 1][i], 1e-6);
+      EXPECT_NEAR(step.left[0][i], expected_left[of_mean ? 1 : 0][i], 1e-6);
     }
   }
 }
@@ -760,82 +736,53 @@ TEST(PowerSgd, IsExactForAMatrixOfItsRankAndForFullRank) {
       for (std::size_t j = 0; j < m; ++j)
         for (std::size_t c = 0; c < static_cast<std::size_t>(of_matrix); ++c)
           matrix[i * m + j] += left[i * 6 + c] * right[j * 6 + c];
-    const auto compressor =
-        make_compressor(power(rank, 0, CompressionOptions::Removed::own), std::vector<Part>{{0, n * m, n}}, 5, 1);
-    const auto step = step_of(*compressor, {matrix, matrix});
+    const auto compressor = of_parts(power(rank, 0), {{0, n * m, n}});
+    const auto step = step_of(compressor, {matrix, matrix});
     for (std::size_t i = 0; i < n * m; ++i) EXPECT_NEAR(step.sum[i], 2 * matrix[i], 1e-4) << rank;
   }
 }
 
 TEST(PowerSgd, OfZerosIsZerosAndOfNotANumberIsNone) {
-  const auto compressor =
-      make_compressor(power(2, 0, CompressionOptions::Removed::own), std::vector<Part>{{0, 20, 4}}, 5, 1);
-  EXPECT_EQ(step_of(*compressor, {std::vector<float>(20)}).sum, std::vector<float>(20));
+  const auto compressor = of_parts(power(2, 0), {{0, 20, 4}});
+  EXPECT_EQ(step_of(compressor, {std::vector<float>(20)}).sum, std::vector<float>(20));
   std::vector<float> values(20, 1.0f);
   values[7] = not_a_number;
-  const auto sum = step_of(*compressor, {values}).sum;
+  const auto sum = step_of(compressor, {values}).sum;
   EXPECT_TRUE(std::any_of(sum.begin(), sum.end(), [](float value) { return std::isnan(value); }));
 }
 
 TEST(PowerSgd, GoesOnAfterAGradientOfZeros) {
-  const auto compressor =
-      make_compressor(power(2, 0, CompressionOptions::Removed::own), std::vector<Part>{{0, 20, 4}}, 5, 1);
+  const auto compressor = of_parts(power(2, 0), {{0, 20, 4}});
   const std::vector<float> last(10), p = normal_numbers(20, 3);
-  const auto step = step_of(*compressor, {p}, last);
+  const auto step = step_of(compressor, {p}, last);
   EXPECT_TRUE(std::any_of(step.sum.begin(), step.sum.end(), [](float value) { return value != 0; }));
 }
 
 TEST(PowerSgd, SendsVectorsAndSmallMatricesWhole) {
   const std::vector<Part> parts = {{0, 20 * 30, 20}, {600, 4, 2}, {604, 5, 0}};
-  const auto compressor = make_compressor(power(2, 2, CompressionOptions::Removed::own), parts, 5, 1);
+  const auto compressor = of_parts(power(2, 2), parts);
   EXPECT_EQ(compressor->exchanges({}).front().packet, Bytes{4 * (2 * 20 + 4 + 5)});
   EXPECT_EQ(compressor->exchanges({}).back().packet, Bytes{4 * 2 * 30});
   const std::vector<float> p = normal_numbers(609, 3);
-  const auto step = step_of(*compressor, {p, p, p});
+  const auto step = step_of(compressor, {p, p, p});
   for (std::size_t i = 600; i < 609; ++i) {
     EXPECT_FLOAT_EQ(step.sum[i], 3 * p[i]);
     EXPECT_EQ(step.left[1][i], 0);
   }
-  EXPECT_THROW(make_compressor(power(16, 2, CompressionOptions::Removed::own), parts, 5, 1), RunFailure);
-}
-
-// N = 16 workers, a matrix of 1000 x 1000: bytes that each sends.
-TEST(Compressors, SendAsMuchAsClosedFormsSay) {
-  const auto sent = [](const CompressionOptions& options) {
-    const auto compressor = make_compressor(options, std::vector<Part>{{0, 1'000'000, 1000}}, 1, 1);
-    Bytes::Rep bytes = 0;
-    for (const Exchange& exchange : compressor->exchanges({}))
-      bytes +=
-          collective_bytes({.operation = exchange.operation, .members = 16, .payload = exchange.payload(16)}).value();
-    return static_cast<double>(bytes) / 16;
-  };
-  EXPECT_EQ(sent({.kind = Kind::top_k, .ratio = 0.01}), 1'200'000);
-  EXPECT_EQ(sent({.kind = Kind::top_k, .ratio = 0.001}), 120'000);
-  EXPECT_EQ(sent({.kind = Kind::random_k, .ratio = 0.01}), 75'000);
-  EXPECT_EQ(sent({.kind = Kind::sign}), 1'875'000 + 15 * 4);
-  EXPECT_EQ(sent({.kind = Kind::majority}), 1'875'000 + 15 * 4);
-  EXPECT_EQ(sent({.kind = Kind::majority, .zeros_abstain = true}), 2 * (1'875'000 + 15 * 4));
-  EXPECT_EQ(sent({.kind = Kind::qsgd, .levels = 127, .bucket = 128}), 15 * (1'000'000 + 4 * 7813));
-  EXPECT_EQ(sent({.kind = Kind::qsgd, .levels = 7, .bucket = 100}), 15 * (500'000 + 4 * 10'000));
-  EXPECT_EQ(sent({.kind = Kind::power, .rank = 2}), 30'000);
+  EXPECT_THROW(of_parts(power(16, 2), parts), RunFailure);
 }
 
 // Forms of compressors in which papers and published code differ, against recursions in double precision that share
 // nothing with them.
 
-using By = CompressionOptions::ClippedBy;
-using Removed = CompressionOptions::Removed;
-
 // u = m (u + g), v += u + g; every third step leaves its gradient out and folds it in: as if it had been there.
 TEST(DeepGradientCompression, WithNesterovFollowsTheRecursion) {
   constexpr std::size_t size = 10;
-  const CompressionOptions options{.kind = Kind::dgc, .ratio = 0.2, .momentum = 0.8, .nesterov = true};
-  const auto compressor = make_compressor(options, std::vector<Part>{{0, size}}, 5, 1);
-  ExchangedSteps found(*compressor, 1, size);
+  ExchangedSteps found(whole(compression("dgc", "ratio = 0.2, momentum = 0.8, nesterov = true"), size), 1, size);
   Exact u(size), v(size);
   for (int t = 0; t < steps; ++t) {
     auto g = normal_gradients(1, size, t);
-    const Vector whole = g.front();
+    const Vector dropped = g.front();
     const bool drops = t % 3 == 1;
     if (drops) std::ranges::fill(g.front(), 0.0f);
     for (std::size_t i = 0; i < size; ++i) u[i] = 0.8 * (u[i] + g[0][i]), v[i] += u[i] + g[0][i];
@@ -843,33 +790,30 @@ TEST(DeepGradientCompression, WithNesterovFollowsTheRecursion) {
     for (const std::size_t i : largest(v, 2)) sum[i] = v[i], v[i] = u[i] = 0;
     expect_near(found.step(t, g), sum, 1e-5, "step " + std::to_string(t));
     if (!drops) continue;
-    compressor->fold(whole, 0, found.memory.front());
-    for (std::size_t i = 0; i < size; ++i) u[i] += 0.8 * whole[i], v[i] += 1.8 * whole[i];
+    found.compressor->fold(dropped, 0, found.memory.front());
+    for (std::size_t i = 0; i < size; ++i) u[i] += 0.8 * dropped[i], v[i] += 1.8 * dropped[i];
   }
 }
 
 // Tensors (3, 4) and (0, -12) of the sum of two micro-batches; norms 5, 12 and 13, of their mean half of that.
 TEST(DeepGradientCompression, ClipsAWorkersMeanGradient) {
   const std::vector<Part> parts = {{0, 2, 1, 2}, {2, 2}};
-  const auto clipped = [&](By by, double clip, bool by_workers = false) {
-    CompressionOptions options{.kind = Kind::dgc};
-    options.clip = clip;
-    options.clipped_by = by;
-    options.clip_by_workers = by_workers;
-    const auto compressor = make_compressor(options, parts, 5, 4);
+  const auto clipped = [&](const char* by, double clip, const char* scaling = "none") {
+    const std::string keys = fmt::format("clip = {}, clip_by = \"{}\", clip_scaling = \"{}\"", clip, by, scaling);
+    const auto compressor = of_parts(compression("dgc", keys), parts, 4);
     EXPECT_TRUE(compressor->clips());
     Vector gradient{3, 4, 0, -12};
     compressor->clip(gradient, 2);
     return gradient;
   };
-  expect_near(clipped(By::norm, 6.5), {3, 4, 0, -12}, 0);
-  expect_near(clipped(By::norm, 3.25), {1.5, 2, 0, -6}, 1e-6);
-  expect_near(clipped(By::norm, 6.5, true), {1.5, 2, 0, -6}, 1e-6);  // 1 / sqrt(4)
-  expect_near(clipped(By::tensor_norm, 3), {3, 4, 0, -6}, 1e-6);
-  expect_near(clipped(By::tensor_norm, 0.5), {0.6, 0.8, 0, -1}, 1e-6);
-  expect_near(clipped(By::value, 1.5), {3, 3, 0, -3}, 0);
-  EXPECT_FALSE(make_compressor({.kind = Kind::dgc}, parts, 5, 4)->clips());
-  const auto compressor = make_compressor({.kind = Kind::dgc, .clip = 1}, parts, 5, 4);
+  expect_near(clipped("norm", 6.5), {3, 4, 0, -12}, 0);
+  expect_near(clipped("norm", 3.25), {1.5, 2, 0, -6}, 1e-6);
+  expect_near(clipped("norm", 6.5, "1/sqrt(N)"), {1.5, 2, 0, -6}, 1e-6);  // 1 / sqrt(4)
+  expect_near(clipped("tensor-norm", 3), {3, 4, 0, -6}, 1e-6);
+  expect_near(clipped("tensor-norm", 0.5), {0.6, 0.8, 0, -1}, 1e-6);
+  expect_near(clipped("value", 1.5), {3, 3, 0, -3}, 0);
+  EXPECT_FALSE(of_parts(compression("dgc"), parts, 4)->clips());
+  const auto compressor = of_parts(compression("dgc", "clip = 1"), parts, 4);
   Vector gradient{3, std::numeric_limits<float>::quiet_NaN(), 0, 1};
   compressor->clip(gradient, 1);
   EXPECT_TRUE(std::isnan(gradient[1]));
@@ -879,10 +823,8 @@ TEST(DeepGradientCompression, ClipsAWorkersMeanGradient) {
 TEST(OneBit, WithAThresholdAtTheMeanIsWhatItsDefinitionSays) {
   for (const auto& [rows, columns] : {std::pair<std::size_t, std::size_t>(37, 21), {2500, 3}, {1, 70}, {70, 1}}) {
     const std::size_t size = rows * columns;
-    CompressionOptions options{.kind = Kind::one_bit, .scope = CompressionOptions::Scope::column};
-    options.threshold = CompressionOptions::Threshold::mean;
-    const auto compressor = make_compressor(options, std::vector<Part>{{0, size, rows, columns}}, 5, 1);
-    ExchangedSteps found(*compressor, 1, size);
+    ExchangedSteps found(of_parts(compression("one-bit", R"(threshold = "mean")"), {{0, size, rows, columns}}), 1,
+                         size);
     auto g = normal_gradients(1, size, 1);
     for (float& value : g.front()) value += 2;
     Exact expected(size);
@@ -901,10 +843,7 @@ TEST(OneBit, WithAThresholdAtTheMeanIsWhatItsDefinitionSays) {
 }
 
 TEST(OneBit, WithAThresholdAtTheMeanIsExactForTwoValues) {
-  CompressionOptions options{.kind = Kind::one_bit, .scope = CompressionOptions::Scope::model};
-  options.threshold = CompressionOptions::Threshold::mean;
-  const auto compressor = make_compressor(options, std::vector<Part>{{0, 4}}, 5, 1);
-  ExchangedSteps found(*compressor, 1, 4);
+  ExchangedSteps found(whole(compression("one-bit", R"(scope = "model", threshold = "mean")"), 4), 1, 4);
   expect_near(found.step(0, {{5, 3, 3, 5}}), {5, 3, 3, 5}, 1e-6);  // with a threshold of 0 they all were 4
   const Vector sum = found.step(1, {{1, 1, std::numeric_limits<float>::quiet_NaN(), 1}});
   EXPECT_TRUE(std::ranges::all_of(sum, [](float value) { return std::isnan(value); }));
@@ -927,10 +866,8 @@ std::vector<Exact> orthonormal(std::vector<Exact> columns) {
   return columns;
 }
 
-CompressionOptions in_turn(int rank, Removed removed = Removed::own) {
-  CompressionOptions options{.kind = Kind::power, .rank = rank, .least_rate = 0, .removed = removed};
-  options.factors = CompressionOptions::Factors::in_turn;
-  return options;
+CompressionOptions in_turn(int rank, double least_rate = 0, const std::string& keys = "") {
+  return power(rank, least_rate, ", factors = \"in-turn\"" + keys);
 }
 
 // From the first step's own factor on, as the library draws it, the recursion of the package: the factor of the step
@@ -938,10 +875,9 @@ CompressionOptions in_turn(int rank, Removed removed = Removed::own) {
 TEST(PowerSgd, InTurnFollowsTheRecursion) {
   constexpr std::size_t n = 5, m = 7, r = 2, size = n * m + 3;
   constexpr int workers = 3;
-  for (const Removed removed : {Removed::own, Removed::shared}) {
-    const auto compressor =
-        make_compressor(in_turn(r, removed), std::vector<Part>{{0, n * m, n, m}, {n * m, 3}}, 5, workers);
-    ExchangedSteps found(*compressor, workers, size);
+  for (const bool of_mean : {false, true}) {
+    ExchangedSteps found(of_parts(in_turn(r, 0, of_mean ? removes_mean : ""), {{0, n * m, n, m}, {n * m, 3}}, workers),
+                         workers, size);
     std::vector<Exact> e(workers, Exact(size));
     std::vector<Exact> factor(r);  // of all workers' sum
     for (int t = 0; t < steps; ++t) {
@@ -974,11 +910,11 @@ TEST(PowerSgd, InTurnFollowsTheRecursion) {
           }
         for (std::size_t i = 0; i < n * m; ++i) {
           all[i] += product[i];
-          if (removed == Removed::own) own[i] -= product[i];
+          if (!of_mean) own[i] -= product[i];
         }
         for (std::size_t i = n * m; i < size; ++i) all[i] += own[i], own[i] = 0;
       }
-      if (removed == Removed::shared)
+      if (of_mean)
         for (Exact& own : e)
           for (std::size_t i = 0; i < n * m; ++i) own[i] -= all[i] / workers;
       expect_near(sum, all, 1e-4, "step " + std::to_string(t));
@@ -989,8 +925,7 @@ TEST(PowerSgd, InTurnFollowsTheRecursion) {
 
 // A square matrix of full rank is exact from the first step on; one of rank 1 that stays is so from the second.
 TEST(PowerSgd, InTurnIsExactWhereFactorsHoldTheMatrix) {
-  const auto square = make_compressor(in_turn(6), std::vector<Part>{{0, 36, 6, 6}}, 5, 2);
-  ExchangedSteps full(*square, 2, 36);
+  ExchangedSteps full(of_parts(in_turn(6), {{0, 36, 6, 6}}, 2), 2, 36);
   for (int t = 0; t < steps; ++t) {
     const auto g = normal_gradients(2, 36, t);
     Exact sum(36);
@@ -1001,8 +936,7 @@ TEST(PowerSgd, InTurnIsExactWhereFactorsHoldTheMatrix) {
   for (std::size_t i = 0; i < 20; ++i) matrix[i] = static_cast<float>(1 + i / 5) * (0.5f - static_cast<float>(i % 5));
   CompressionOptions options = in_turn(1);
   options.error_feedback = false;
-  const auto flat = make_compressor(options, std::vector<Part>{{0, 20, 4, 5}}, 5, 1);
-  ExchangedSteps found(*flat, 1, 20);
+  ExchangedSteps found(of_parts(options, {{0, 20, 4, 5}}), 1, 20);
   for (int t = 0; t < 4; ++t) {
     const Vector sum = found.step(t, {matrix}, 0);
     if (t > 0) expect_near(sum, Exact(matrix.begin(), matrix.end()), 1e-4);
@@ -1010,8 +944,7 @@ TEST(PowerSgd, InTurnIsExactWhereFactorsHoldTheMatrix) {
 }
 
 TEST(PowerSgd, InTurnGoesOnAfterGradientsOfZeros) {
-  const auto compressor = make_compressor(in_turn(2), std::vector<Part>{{0, 20, 4, 5}}, 5, 1);
-  ExchangedSteps found(*compressor, 1, 20);
+  ExchangedSteps found(of_parts(in_turn(2), {{0, 20, 4, 5}}), 1, 20);
   for (int t = 0; t < 3; ++t) EXPECT_EQ(found.step(t, {Vector(20)}), Vector(20));
   EXPECT_NE(found.step(3, normal_gradients(1, 20, 1)), Vector(20));
 }
@@ -1019,9 +952,7 @@ TEST(PowerSgd, InTurnGoesOnAfterGradientsOfZeros) {
 // Matrices of 20 x 30 in rank 2, and 9 values that are sent whole; predictions count even and odd steps.
 TEST(PowerSgd, InTurnSendsHalfOfTheFactorsOnAverage) {
   const std::vector<ParameterTensor> tensors = {{"m", 0, 600, 0, 20}, {"b", 600, 9, 1}};
-  CompressionOptions options = in_turn(2);
-  options.least_rate = 2;
-  const auto list = exchanges_of(options, tensors, Bytes{4 * 609}, 3);
+  const auto list = exchanges_of(in_turn(2, 2), tensors, Bytes{4 * 609}, 3);
   const std::vector<Exchange> even = {{Operation::all_reduce, Bytes{4 * (40 + 9)}}};
   const std::vector<Exchange> odd = {{Operation::all_reduce, Bytes{4 * (60 + 9)}}};
   for (const std::int64_t count : {1, 2, 7, 12}) {
@@ -1036,30 +967,11 @@ TEST(PowerSgd, InTurnSendsHalfOfTheFactorsOnAverage) {
 
 // Packets of eight and four bits per value, against independent roundings and closed forms.
 
-std::vector<float> normal_values(std::size_t size, unsigned seed, float mean = 0, float deviation = 1) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal(mean, deviation);
-  std::vector<float> values(size);
-  for (float& value : values) value = normal(engine);
-  return values;
-}
-
-CompressionOptions of(Kind kind) { return {.kind = kind, .error_feedback = false}; }
-
-// What one worker's packet says, and what it leaves.
-struct Sent {
-  std::vector<float> decoded;
-  std::vector<float> left;
-};
-Sent sent(const CompressionOptions& options, std::vector<float> values, std::vector<Part> parts = {}, Step step = 3) {
+// One worker's step.
+Step1 sent(const CompressionOptions& options, const std::vector<float>& values, std::vector<Part> parts = {},
+           Step step = 3) {
   if (parts.empty()) parts = {{0, values.size(), 0}};
-  const auto compressor = make_compressor(options, parts, 5, 1);
-  std::vector<float> packet(static_cast<std::size_t>(compressor->exchanges({}).front().packet.value()) / 4);
-  Sent result{.decoded = std::vector<float>(values.size()), .left = std::move(values)};
-  compressor->encode(Rank{2}, step, nullptr, result.left, packet.data());
-  const float* const packets[] = {packet.data()};
-  compressor->decode({.packets = packets, .workers = 1, .micro_batches = 1, .step = step}, result.decoded);
-  return result;
+  return step_of(of_parts(options, parts), {values}, {}, step);
 }
 
 // In double precision: each value's bin of mean +- range x deviation, and the means of bins.
@@ -1083,15 +995,13 @@ std::vector<double> in_bins(const std::vector<float>& values, double range_std) 
 
 TEST(UniformBins, StandForTheMeanOfTheirValues) {
   for (const double range_std : {3.0, 6.0, 1.5}) {
-    CompressionOptions options = of(Kind::int8);
-    options.range_std = range_std;
-    const auto values = normal_values(5001, 4, 0.3f, 2);
+    const auto values = normal_numbers(5001, 4, 0.3f, 2);
     const auto expected = in_bins(values, range_std);
-    const Sent found = sent(options, values);
+    const Step1 found = sent(compression("int8", fmt::format("range_std = {}", range_std)), values);
     int other_bins = 0;  // values that rounding has put across an edge
     for (std::size_t i = 0; i < values.size(); ++i) {
-      if (std::abs(found.decoded[i] - expected[i]) > 1e-4) ++other_bins;
-      EXPECT_EQ(found.left[i], values[i] - found.decoded[i]);
+      if (std::abs(found.sum[i] - expected[i]) > 1e-4) ++other_bins;
+      EXPECT_EQ(found.left[0][i], values[i] - found.sum[i]);
     }
     EXPECT_LE(other_bins, 5) << range_std;
   }
@@ -1100,12 +1010,12 @@ TEST(UniformBins, StandForTheMeanOfTheirValues) {
 // Of a sum: what all bins have lost adds up to nothing. A value inside is less than a bin off, one outside is in the
 // outermost bin, whatever its size.
 TEST(UniformBins, KeepTheSum) {
-  const auto values = normal_values(4096, 7);
-  const Sent found = sent(of(Kind::int8), values);
+  const auto values = normal_numbers(4096, 7);
+  const Step1 found = sent(compression("int8"), values);
   double left = 0, largest = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    left += static_cast<double>(found.left[i]);
-    if (std::abs(values[i]) < 2.8f) largest = std::max(largest, std::abs(static_cast<double>(found.left[i])));
+    left += static_cast<double>(found.left[0][i]);
+    if (std::abs(values[i]) < 2.8f) largest = std::max(largest, std::abs(static_cast<double>(found.left[0][i])));
   }
   EXPECT_NEAR(left, 0, 1e-3);
   EXPECT_LT(largest, 1.05 * 6 / 256);
@@ -1113,44 +1023,40 @@ TEST(UniformBins, KeepTheSum) {
 }
 
 TEST(UniformBins, OfFewValuesApartAreExact) {
-  EXPECT_EQ(sent(of(Kind::int8), {-2, 1, 1, 0.5f, 7}).decoded, (std::vector<float>{-2, 1, 1, 0.5f, 7}));
-  EXPECT_EQ(sent(of(Kind::int8), std::vector<float>(9, 0.1f)).decoded, std::vector<float>(9, 0.1f));
-  EXPECT_EQ(sent(of(Kind::int8), std::vector<float>(3, 0)).decoded, std::vector<float>(3, 0));
-  EXPECT_EQ(sent(of(Kind::int8), {5}).decoded, std::vector<float>{5});
+  EXPECT_EQ(sent(compression("int8"), {-2, 1, 1, 0.5f, 7}).sum, (std::vector<float>{-2, 1, 1, 0.5f, 7}));
+  EXPECT_EQ(sent(compression("int8"), std::vector<float>(9, 0.1f)).sum, std::vector<float>(9, 0.1f));
+  EXPECT_EQ(sent(compression("int8"), std::vector<float>(3, 0)).sum, std::vector<float>(3, 0));
+  EXPECT_EQ(sent(compression("int8"), {5}).sum, std::vector<float>{5});
 }
 
 TEST(UniformBins, OfTensorsHaveRangesOfTheirOwn) {
-  auto values = normal_values(600, 9);
+  auto values = normal_numbers(600, 9);
   for (std::size_t i = 0; i < 300; ++i) values[i] *= 1e-3f;
-  CompressionOptions options = of(Kind::int8);
-  const auto error = [&](const Sent& found) {
+  const auto error = [&](const Step1& found) {
     double largest = 0;
-    for (std::size_t i = 0; i < 300; ++i) largest = std::max(largest, std::abs(static_cast<double>(found.left[i])));
+    for (std::size_t i = 0; i < 300; ++i) largest = std::max(largest, std::abs(static_cast<double>(found.left[0][i])));
     return largest;
   };
-  EXPECT_GT(error(sent(options, values)), 1e-3);
-  options.scope = CompressionOptions::Scope::tensor;
-  const Sent found = sent(options, values, {{0, 300, 0}, {300, 300, 0}});
+  EXPECT_GT(error(sent(compression("int8"), values)), 1e-3);
+  const CompressionOptions options = compression("int8", R"(scope = "tensor")");
+  const Step1 found = sent(options, values, {{0, 300, 0}, {300, 300, 0}});
   EXPECT_LT(error(found), 1e-3);
-  EXPECT_EQ(make_compressor(options, std::vector<Part>{{0, 301, 0}, {301, 299, 0}}, 5, 1)->exchanges({}).front().packet,
-            Bytes{2 * 1024 + 304 + 300});
+  EXPECT_EQ(of_parts(options, {{0, 301, 0}, {301, 299, 0}})->exchanges({}).front().packet, Bytes{2 * 1024 + 304 + 300});
 }
 
 // With the scale 4: 4, -2, 1, 3 -> 4 (a tie goes to the larger one), 2.9 -> 2, 4 / 128 -> 4 / 64, less -> 0.
 TEST(FourBitFloats, AreTheNearestPowersOfTwoOfTheLargest) {
-  EXPECT_EQ(sent(of(Kind::fp4), {4, -2, 1, 3, 2.9f, -0.09375f, 0.03125f, 0.03f, 0}).decoded,
+  EXPECT_EQ(sent(compression("fp4"), {4, -2, 1, 3, 2.9f, -0.09375f, 0.03125f, 0.03f, 0}).sum,
             (std::vector<float>{4, -2, 1, 4, 2, -0.125f, 0.0625f, 0, 0}));
-  EXPECT_EQ(sent(of(Kind::fp4), std::vector<float>(5, 0)).decoded, std::vector<float>(5, 0));
+  EXPECT_EQ(sent(compression("fp4"), std::vector<float>(5, 0)).sum, std::vector<float>(5, 0));
   const std::vector<float> powers = {1, -0.5f, 0.25f, -0.125f, 0.0625f, 0.03125f, -0.015625f, 0};
-  EXPECT_EQ(sent(of(Kind::fp4), powers).decoded, powers);
+  EXPECT_EQ(sent(compression("fp4"), powers).sum, powers);
 }
 
 // By a search over all 15 values, in buckets with a largest of their own.
 TEST(FourBitFloats, AreTheNearestOfAll) {
-  CompressionOptions options = of(Kind::fp4);
-  options.bucket = 50;
-  const auto values = normal_values(331, 3);
-  const Sent found = sent(options, values);
+  const auto values = normal_numbers(331, 3);
+  const Step1 found = sent(compression("fp4", "bucket = 50"), values);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto begin = values.begin() + static_cast<std::ptrdiff_t>(i / 50 * 50);
     const auto end =
@@ -1158,20 +1064,19 @@ TEST(FourBitFloats, AreTheNearestOfAll) {
     float scale = 0, best = std::fabs(values[i]);
     std::for_each(begin, end, [&](float value) { scale = std::max(scale, std::fabs(value)); });
     for (int k = 0; k < 7; ++k) best = std::min(best, std::fabs(std::fabs(values[i]) - std::ldexp(scale, -k)));
-    EXPECT_NEAR(std::fabs(found.left[i]), best, 1e-6f);
-    EXPECT_EQ(found.left[i], values[i] - found.decoded[i]);
+    EXPECT_NEAR(std::fabs(found.left[0][i]), best, 1e-6f);
+    EXPECT_EQ(found.left[0][i], values[i] - found.sum[i]);
   }
 }
 
 TEST(FourBitFloats, AtRandomAreRightOnAverage) {
-  CompressionOptions options = of(Kind::fp4);
-  options.rounds_at_random = true;
+  const CompressionOptions options = compression("fp4", R"(rounding = "random")");
   const std::vector<float> values = {1, 0.7f, -0.3f, 0.01f, -0.002f, 0};
   std::vector<double> sums(values.size());
   constexpr int draws = 20'000;
   for (int draw = 0; draw < draws; ++draw) {
-    const Sent found = sent(options, values, {}, Step{draw});
-    for (std::size_t i = 0; i < values.size(); ++i) sums[i] += static_cast<double>(found.decoded[i]) / draws;
+    const Step1 found = sent(options, values, {}, Step{draw});
+    for (std::size_t i = 0; i < values.size(); ++i) sums[i] += static_cast<double>(found.sum[i]) / draws;
   }
   // Five standard errors of a rounding between two values that are 0.5 apart at the most, 0.25 x 0.25 of variance.
   for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(sums[i], values[i], 5 * 0.25 / std::sqrt(draws)) << i;
@@ -1181,19 +1086,16 @@ TEST(FourBitFloats, AtRandomAreRightOnAverage) {
 }
 
 TEST(LowBits, HaveTheBytesOfTheirClosedForms) {
-  const auto bytes = [](const CompressionOptions& options, std::size_t size) {
-    return make_compressor(options, std::vector<Part>{{0, size, 0}}, 1, 1)->exchanges({}).front();
-  };
-  EXPECT_EQ(bytes(of(Kind::int8), 1'000'000).packet, Bytes{1'000'000 + 1024});
-  EXPECT_EQ(bytes(of(Kind::fp4), 1'000'000).packet, Bytes{500'000 + 4 * 7813});
-  for (const Kind kind : {Kind::int8, Kind::fp4}) EXPECT_EQ(bytes(of(kind), 10).operation, Operation::all_gather);
+  const auto exchange = [](const char* kind) { return whole(compression(kind), 1'000'000)->exchanges({}).front(); };
+  EXPECT_EQ(exchange("int8"), (Exchange{Operation::all_gather, Bytes{1'000'000 + 1024}}));
+  EXPECT_EQ(exchange("fp4"), (Exchange{Operation::all_gather, Bytes{500'000 + 4 * 7813}}));
 }
 
 TEST(LowBits, ANotANumberIsSent) {
-  for (const Kind kind : {Kind::int8, Kind::fp4})
+  for (const std::string_view kind : {"int8", "fp4"})
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-      const Sent found = sent(of(kind), {1, bad, 0, 2});
-      EXPECT_TRUE(std::isnan(found.decoded[1])) << static_cast<int>(kind);
+      const Step1 found = sent(compression(kind), {1, bad, 0, 2});
+      EXPECT_TRUE(std::isnan(found.sum[1])) << kind;
     }
 }
 

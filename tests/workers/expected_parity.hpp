@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "tests/workers/compressions.hpp"
 #include "tests/workers/parity.hpp"
 
 namespace syncopate {
@@ -42,12 +43,9 @@ inline void expect_parity(const Algorithm& algorithm,
 }
 
 // What rounding has moved by the last bit may fall into the next bin.
-inline double tolerance_of(CompressionOptions::Kind kind) {
-  return kind == CompressionOptions::Kind::int8 ? 2e-4 : 1e-5;
-}
-inline bool has_two_phases(CompressionOptions::Kind kind) {
-  using Kind = CompressionOptions::Kind;
-  return kind == Kind::sign || kind == Kind::qsgd || kind == Kind::int8 || kind == Kind::fp4;
+inline double tolerance_of(std::string_view kind) { return kind == "int8" ? 2e-4 : 1e-5; }
+inline bool has_two_phases(std::string_view kind) {
+  return kind == "sign" || kind == "one-bit" || kind == "qsgd" || kind == "int8" || kind == "fp4";
 }
 
 }  // namespace syncopate

@@ -56,12 +56,11 @@ TEST(Parity, AsynchronousLocalSgdInAWindowOfAll) {
 
 // Servers that wait for all, so that who comes first only decides the order of a sum; answers to what was sent too.
 TEST(Parity, CompressedMessages) {
-  using Kind = CompressionOptions::Kind;
-  for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
-    CompressionOptions options{.kind = kind, .of_messages = true, .ratio = 0.1};
-    options.error_feedback = kind != Kind::qsgd;
-    options.returns_rejected = kind == Kind::top_k;
-    SCOPED_TRACE(static_cast<int>(kind));
+  for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
+    CompressionOptions options = compression(kind, Compresses::messages, 0.1);
+    options.error_feedback = kind != "qsgd";
+    options.returns_rejected = kind == "top-k";
+    SCOPED_TRACE(kind);
     BackupWorkers gradients(workers);
     gradients.compress(options);
     expect_parity(gradients, make_sgd({.momentum = 0.9}), tolerance_of(kind));
@@ -70,7 +69,7 @@ TEST(Parity, CompressedMessages) {
     AsyncLocalSgd differences(local);
     differences.compress(options);
     expect_parity(differences, make_sgd({.momentum = 0.9}), tolerance_of(kind));
-    if (kind != Kind::top_k && kind != Kind::int8) continue;
+    if (kind != "top-k" && kind != "int8") continue;
     Stsyn to_a_mean({.quorum = workers, .local_steps = 5, .most_steps = 5});
     to_a_mean.compress(options);
     expect_parity(to_a_mean, make_sgd({.momentum = 0.9}), tolerance_of(kind));
@@ -80,13 +79,13 @@ TEST(Parity, CompressedMessages) {
 // One round of all: nothing depends on who comes first.
 TEST(Parity, CompressedMessagesOfFragments) {
   for (const bool returns : {false, true}) {
-    CompressionOptions compression{.kind = CompressionOptions::Kind::top_k, .of_messages = true, .ratio = 0.1};
-    compression.returns_rejected = returns;
+    CompressionOptions compressed = compression("top-k", Compresses::messages, 0.1);
+    compressed.returns_rejected = returns;
     DecoupledOptions options{
         .minimum_steps = 20, .anchor = DecoupledOptions::Anchor::base, .outer = make_diloco(0.7, 0.6)};
     options.fragments = Fragments(3);
     DecoupledDiLoCo method(options);
-    method.compress(compression);
+    method.compress(compressed);
     Parity parity;
     const Outcome expected = parity.simulated(method), found = parity.mpi(method);
     EXPECT_THAT(found.parameters, testing::Pointwise(testing::FloatNear(1e-5f), expected.parameters));

@@ -33,11 +33,10 @@ namespace syncopate {
 
 // Waited for, in one phase or two, and beside the next round.
 TEST(Parity, CompressedAverages) {
-  using Kind = CompressionOptions::Kind;
-  for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
-    CompressionOptions options{.kind = kind, .of_averages = true, .ratio = 0.1};
-    options.error_feedback = kind != Kind::qsgd;
-    SCOPED_TRACE(static_cast<int>(kind));
+  for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
+    CompressionOptions options = compression(kind, Compresses::averages, 0.1);
+    options.error_feedback = kind != "qsgd";
+    SCOPED_TRACE(kind);
     CocodSgd overlapped(make_constant_period(Step{5}), {});
     overlapped.compress(options);
     expect_parity(overlapped, make_sgd({.momentum = 0.9}), tolerance_of(kind));
@@ -52,11 +51,10 @@ TEST(Parity, CompressedAverages) {
 }
 
 TEST(Parity, CompressedFragments) {
-  using Kind = CompressionOptions::Kind;
-  for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
-    CompressionOptions options{.kind = kind, .of_averages = true, .ratio = 0.1};
-    options.error_feedback = kind != Kind::qsgd;
-    SCOPED_TRACE(static_cast<int>(kind));
+  for (const std::string_view kind : {"top-k", "random-k", "sign", "qsgd", "int8", "fp4"}) {
+    CompressionOptions options = compression(kind, Compresses::averages, 0.1);
+    options.error_feedback = kind != "qsgd";
+    SCOPED_TRACE(kind);
     StreamingDiloco method(make_constant_period(Step{6}), make_diloco(0.7, 0.5), {Fragments(3), Step{2}, 0.3}, {});
     method.compress(options);
     expect_parity(method, make_sgd({.momentum = 0.9}), tolerance_of(kind));

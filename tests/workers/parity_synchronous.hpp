@@ -25,53 +25,39 @@ namespace syncopate {
 TEST(Parity, SynchronousSgd) { expect_parity(SyncSgd()); }
 
 TEST(Parity, CompressedSums) {
-  using Kind = CompressionOptions::Kind;
-  std::vector<CompressionOptions> all;
-  for (const Kind kind : {Kind::top_k, Kind::dgc, Kind::random_k, Kind::scalecom, Kind::sign, Kind::one_bit, Kind::qsgd,
-                          Kind::majority, Kind::power, Kind::int8, Kind::fp4}) {
-    all.push_back({.kind = kind, .ratio = 0.1});
-    all.back().error_feedback = kind != Kind::qsgd && kind != Kind::majority;
-    if (kind == Kind::scalecom) all.back().filter = 0.5;
-    if (kind == Kind::one_bit) all.back().scope = CompressionOptions::Scope::column;
-    if (kind == Kind::dgc) all.back().warmup_ratios = {0.5, 0.25}, all.back().warmup_steps = 5;
-    if (!has_two_phases(kind) && kind != Kind::one_bit) continue;
-    all.push_back(all.back());
-    all.back().pattern = CompressionOptions::Pattern::two_phase;
-  }
-  all.push_back({.kind = Kind::power});
-  all.back().factors = CompressionOptions::Factors::in_turn;
-  all.push_back({.kind = Kind::dgc, .ratio = 0.1, .nesterov = true, .clip = 0.5});
-  all.push_back({.kind = Kind::one_bit, .scope = CompressionOptions::Scope::column});
-  all.back().threshold = CompressionOptions::Threshold::mean;
-  all.push_back({.kind = Kind::majority, .zeros_abstain = true});
-  all.push_back({.kind = Kind::power, .removed = CompressionOptions::Removed::shared});
-  all.push_back({.kind = Kind::power, .warm_start = false});
-  all.push_back({.kind = Kind::dgc, .ratio = 0.1, .dense_vectors = true});
-  all.push_back({.kind = Kind::top_k, .ratio = 0.1, .units = CompressionOptions::Units::step});
-  for (const CompressionOptions& options : all) {
-    const Kind kind = options.kind;
+  const auto expect_of = [](const CompressionOptions& options) {
     SyncSgd method;
     method.compress(options);
-    expect_parity(method, make_sgd({.momentum = kind == Kind::majority ? 0 : 0.9}), tolerance_of(kind));
+    expect_parity(method, make_sgd({.momentum = options.kind == "majority" ? 0 : 0.9}), tolerance_of(options.kind));
+  };
+  for (CompressionOptions options :
+       {compression("top-k", "ratio = 0.1"), compression("top-k", R"(ratio = 0.1, residual = "step")"),
+        compression("dgc", "ratio = 0.1, momentum = 0, warmup_ratios = [0.5, 0.25], warmup_steps = 5"),
+        compression("dgc", "ratio = 0.1, momentum = 0, nesterov = true, clip = 0.5"),
+        compression("dgc", "ratio = 0.1, momentum = 0, dense_vectors = true"), compression("random-k", "ratio = 0.1"),
+        compression("scalecom", "ratio = 0.1, filter = 0.5"), compression("sign"), compression("one-bit"),
+        compression("qsgd"), compression("int8", "error_feedback = true"), compression("fp4", "error_feedback = true"),
+        compression("one-bit", R"(threshold = "mean")"), compression("majority"),
+        compression("majority", R"(zeros = "abstain")"), compression("powersgd"),
+        compression("powersgd", R"(factors = "in-turn")"), compression("powersgd", R"(removed = "mean")"),
+        compression("powersgd", "warm_start = false")}) {
+    expect_of(options);
+    if (!has_two_phases(options.kind)) continue;
+    options.pattern = CompressionOptions::Pattern::two_phase;
+    expect_of(options);
   }
 }
 
 TEST(Parity, FoldedBatchesOfCompressedSums) {
-  using Kind = CompressionOptions::Kind;
-  CompressionOptions options{.kind = Kind::scalecom, .ratio = 0.1};
-  options.dropped = CompressionOptions::Dropped::folded;
   RandomDrop method(0.3, Step{2});
-  method.compress(options);
+  method.compress(compression("scalecom", R"(ratio = 0.1, dropped = "fold")"));
   expect_parity(method);
 }
 
 TEST(Parity, OneBitAdam) {
-  using Kind = CompressionOptions::Kind;
-  for (const Kind kind : {Kind::sign, Kind::random_k}) {
+  for (const std::string_view kind : {"sign", "random-k"}) {
     OneBitAdam method(Step{8});
-    CompressionOptions options{.kind = kind, .of_moments = true, .l2_scale = kind == Kind::sign, .ratio = 0.1};
-    if (kind == Kind::sign) options.pattern = CompressionOptions::Pattern::two_phase;
-    method.compress(options);
+    method.compress(compression(kind, Compresses::moments, 0.1));
     expect_parity(method, make_adamw({.epsilon = 1e-3, .corrects_bias = false, .weight_decay = {}}), 1e-4);
   }
 }

@@ -88,15 +88,15 @@ std::span<float> begin_with(const CellPtr& residual, bool is_first, bool keeps, 
   return p;
 }
 
-// Calls use(values, where they begin) block by block, so that the gradient is never a vector as a whole. Blocks that
-// are in memory as they are wanted are not copied.
+// Calls use(values, where they begin) block by block, so that the gradient is never a vector as a whole: `size` values
+// from `begin` on. Blocks that are in memory as they are wanted are not copied.
 template <typename Use>
-void for_blocks(const GradientSum& sum, double scale, std::size_t size, const Use& use) {
+void for_blocks(const GradientSum& sum, double scale, std::size_t begin, std::size_t size, const Use& use) {
   float block[block_size];
   for (std::size_t at = 0; at < size; at += block_size) {
     const std::span<float> piece(block, std::min(block_size, size - at));
-    const float* const there = block_in_memory(sum, scale, at, piece.size());
-    if (!there) write_block(sum, scale, at, piece);
+    const float* const there = block_in_memory(sum, scale, begin + at, piece.size());
+    if (!there) write_block(sum, scale, begin + at, piece);
     use(std::span(there ? there : block, piece.size()), at);
   }
 }
@@ -105,9 +105,9 @@ void for_blocks(const GradientSum& sum, double scale, std::size_t size, const Us
 template <typename Use>
 void for_clipped(const Compressor& compressor, const GradientSum& sum, double scale, std::size_t size,
                  std::int64_t micro_batches, const Use& use) {
-  if (!compressor.clips()) return for_blocks(sum, scale, size, use);
+  if (!compressor.clips()) return for_blocks(sum, scale, 0, size, use);
   FlatVector whole(size);
-  for_blocks(sum, scale, size,
+  for_blocks(sum, scale, 0, size,
              [&](std::span<const float> piece, std::size_t at) { std::ranges::copy(piece, whole.data() + at); });
   compressor.clip(whole.span(), micro_batches);
   use(std::as_const(whole).span(), 0);
@@ -148,6 +148,31 @@ Received received_of(const CompressedSum::Exchanged& exchanged, std::span<const 
           .workers = workers,
           .micro_batches = exchanged.micro_batches,
           .step = exchanged.step};
+}
+
+// The packet of an owner after an all-to-all, in which it got chunk number `chunk` of every packet. What its packet
+// lacks it keeps in `owned`, of which it sends `of_memory` times what is there. `count` statistics go along.
+CellPtr reduced(Training& training, const std::shared_ptr<const Compressor>& compressor, Rank owner, Step step,
+                const SharedPackets& first, int chunk, CellPtr& owned, float of_memory, const CellPtr& statistics,
+                std::size_t count) {
+  const bool is_first = !owned;
+  if (is_first) owned = new_cell();
+  std::vector<CellPtr> read = cells_of(first);
+  read.insert(read.end(), {statistics, is_first ? nullptr : owned});
+  CellPtr packet = new_cell();
+  const auto reduce = [=, owned = owned, words = words_of(compressor->exchanges(step).back())] {
+    if (is_first) owned->value = FlatVector(compressor->owned(owner));
+    const std::span<float> residual = owned->value.span();
+    if (is_first || of_memory == 0)
+      std::ranges::fill(residual, 0.0f);
+    else if (of_memory != 1)
+      scale(residual.data(), of_memory, residual.size());
+    FlatVector values = last_words(words, statistics, count);
+    compressor->reduce(owner, step, words_of(first, static_cast<std::size_t>(chunk) * words), residual, values.data());
+    packet->value = std::move(values);
+  };
+  training.compute({.reads = std::move(read), .writes = {owned, packet}, .work = reduce});
+  return packet;
 }
 
 }  // namespace
@@ -203,29 +228,12 @@ Collective CompressedAverage::last_exchange(const Exchange& exchange, const Sent
   return what;
 }
 
-// The owner's residual is kept where the worker's is.
 Collective CompressedAverage::second_exchange(const SentDifference& sent, const SharedPackets& first, int chunk) {
   OfSlice& own = this->own(sent);
-  const Exchange exchange = own.compressor->exchanges(sent.round).back();
-  Collective what = last_exchange(exchange, sent);
-  if (training_.time_only()) return what;
-  const bool is_first = !own.owned;
-  if (is_first) own.owned = new_cell();
-  const std::size_t statistics = buffers(sent);
-  const CellPtr own_buffers = sent.mine->buffers;
-  std::vector<CellPtr> read = {is_first ? nullptr : own.owned, own_buffers};
-  for (const Packet& packet : *first) read.push_back(packet.words);
-  what.packet.words = new_cell();
-  const auto reduce = [=, compressor = own.compressor, owned = own.owned, worker = worker_, round = sent.round,
-                       words = words_of(exchange), out = what.packet.words] {
-    if (is_first) owned->value = FlatVector(compressor->owned(worker));
-    if (is_first || !compressor->options().error_feedback) std::ranges::fill(owned->value.span(), 0.0f);
-    FlatVector values = last_words(words, own_buffers, statistics);
-    compressor->reduce(worker, round, words_of(first, static_cast<std::size_t>(chunk) * words), owned->value.span(),
-                       values.data());
-    out->value = std::move(values);
-  };
-  training_.compute({.reads = std::move(read), .writes = {own.owned, what.packet.words}, .work = reduce});
+  Collective what = last_exchange(own.compressor->exchanges(sent.round).back(), sent);
+  if (!training_.time_only())
+    what.packet.words = reduced(training_, own.compressor, worker_, sent.round, first, chunk, own.owned,
+                                own.compressor->options().error_feedback ? 1 : 0, sent.mine->buffers, buffers(sent));
   return what;
 }
 
@@ -237,8 +245,8 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
   const std::size_t size = training_.objective().parameters(), statistics = buffers(average);
   const Sent part = sent_of(average.slice, training_.objective());
   const CellPtr from = average.from ? average.from->parameters : nullptr;
-  std::vector<CellPtr> read = {from};
-  for (const Packet& packet : *packets) read.push_back(packet.words);
+  std::vector<CellPtr> read = cells_of(packets);
+  read.push_back(from);
   state->parameters = new_cell();
   const auto& compressor = slices_[static_cast<std::size_t>(average.slice.index)].compressor;
   const auto decode = [=, round = average.round, out = state->parameters] {
@@ -301,10 +309,8 @@ void CompressedMessages::compress(Rank server, Message& message) {
     made->size = own.compressor->exchanges(number).front().packet;
     if (training_.time_only())
       own.without_values = made;
-    else if (is_gradient)
-      encode_gradient(own, message, number, *made);
     else
-      encode_difference(own, message, number, *made);
+      encode(own, message, number, *made);
     packet = std::move(made);
   }
   message.gradient = Gradient(nullptr, message.gradient.micro_batches(), message.gradient.compute_time());
@@ -313,54 +319,50 @@ void CompressedMessages::compress(Rank server, Message& message) {
   message.model = std::move(packet);
 }
 
-void CompressedMessages::encode_gradient(OfSlice& own, const Message& message, Step number, SentPacket& packet) {
-  packet.parameters = new_cell();
-  packet.carried = training_.travelling(message.gradient);
+void CompressedMessages::encode(OfSlice& own, const Message& message, Step number, SentPacket& packet) {
   const Sent sent = sent_of(message.slice, training_.objective());
   const bool is_first = !own.residual;
   if (is_first) own.residual = new_cell();
+  packet.parameters = new_cell();
+  // add(p, statistics) adds what is sent to the residual, and writes statistics.
   const auto encode = [=, compressor = own.compressor, residual = own.residual, worker = worker_,
                        size = static_cast<std::size_t>(packet.size.value()) / 4,
-                       out = packet.parameters](const GradientSum& sum, double scale) {
+                       out = packet.parameters](const auto& add) {
     const std::span<float> p = begin_with(residual, is_first, compressor->options().error_feedback, sent.size);
-    float block[block_size];
-    for (std::size_t at = 0; at < sent.size; at += block_size) {
-      const std::span<float> piece(block, std::min(block_size, sent.size - at));
-      write_block(sum, scale, sent.begin + at, piece);
-      add_scaled(p.data() + at, 1.0f, piece.data(), piece.size());
-    }
     FlatVector words(size + sent.statistics);
+    add(p, words.span().subspan(size));
     compressor->encode(worker, number, nullptr, p, words.data());
-    const std::span<float> statistics = words.span().subspan(size);
-    std::ranges::fill(statistics, 0.0f);
-    if (!statistics.empty()) add_buffers(sum, statistics);
     out->value = std::move(words);
   };
+  if (message.kind == Message::Kind::difference) {
+    const CellPtr difference = message.model->parameters, buffers = message.model->buffers;
+    const auto encode_difference = [=] {
+      encode([&](std::span<float> p, std::span<float> statistics) {
+        add_scaled(p.data(), 1.0f, values_of(difference) + sent.begin, p.size());
+        if (!statistics.empty()) std::copy_n(values_of(buffers), statistics.size(), statistics.data());
+      });
+    };
+    training_.compute({.reads = {is_first ? nullptr : own.residual, difference, buffers},
+                       .writes = {own.residual, packet.parameters},
+                       .work = encode_difference});
+    return;
+  }
+  const auto encode_gradient = [=](const GradientSum& sum, double scale) {
+    encode([&](std::span<float> p, std::span<float> statistics) {
+      for_blocks(sum, scale, sent.begin, p.size(), [&](std::span<const float> piece, std::size_t at) {
+        add_scaled(p.data() + at, 1.0f, piece.data(), piece.size());
+      });
+      std::ranges::fill(statistics, 0.0f);
+      if (!statistics.empty()) add_buffers(sum, statistics);
+    });
+  };
+  packet.carried = training_.travelling(message.gradient);
   const ProcessSet places = training_.place();
   const CellPtr read[] = {is_first ? nullptr : own.residual};
   std::vector<std::shared_ptr<Task>> prerequisites = training_.brought(read, places);
   own.residual->at = packet.parameters->at = places;
   own.residual->producer = packet.parameters->producer =
-      training_.submit_on(message.gradient, std::move(prerequisites), encode);
-}
-
-void CompressedMessages::encode_difference(OfSlice& own, const Message& message, Step number, SentPacket& packet) {
-  packet.parameters = new_cell();
-  const Sent sent = sent_of(message.slice, training_.objective());
-  const bool is_first = !own.residual;
-  if (is_first) own.residual = new_cell();
-  const CellPtr difference = message.model->parameters, buffers = message.model->buffers;
-  const auto encode = [=, compressor = own.compressor, residual = own.residual, worker = worker_,
-                       size = static_cast<std::size_t>(packet.size.value()) / 4, out = packet.parameters] {
-    const std::span<float> p = begin_with(residual, is_first, compressor->options().error_feedback, sent.size);
-    add_scaled(p.data(), 1.0f, values_of(difference) + sent.begin, sent.size);
-    FlatVector words = last_words(size, buffers, sent.statistics);
-    compressor->encode(worker, number, nullptr, p, words.data());
-    out->value = std::move(words);
-  };
-  training_.compute({.reads = {is_first ? nullptr : own.residual, difference, buffers},
-                     .writes = {own.residual, packet.parameters},
-                     .work = encode});
+      training_.submit_on(message.gradient, std::move(prerequisites), encode_gradient);
 }
 
 void CompressedMessages::receive_answers(Message& from_server) {
@@ -448,8 +450,8 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
   const CompressionOptions& options = compressor_->options();
   of_memory_ = options.error_feedback ? 1 : static_cast<float>(options.momentum);
   double of_gradient = options.error_feedback ? 1 : 1 - options.momentum;
-  moment_ = options.of_moments ? model->moments[0].values : nullptr;
-  if (options.of_moments)
+  moment_ = options.of_moments() ? model->moments[0].values : nullptr;
+  if (options.of_moments())
     of_gradient = (1 - options.beta1) / static_cast<double>(std::max<std::int64_t>(1, gradient.micro_batches()));
   const bool changes_units = options.error_feedback && options.units == CompressionOptions::Units::step;
   if (changes_units && rate_ != 0 && rate != 0) of_memory_ = static_cast<float>(rate_ / rate);
@@ -534,28 +536,10 @@ Packet CompressedSum::second_packet(std::vector<MicroBatch> carried, Step step, 
 
 Packet CompressedSum::reduced_packet(std::vector<MicroBatch> carried, Step step, const SharedPackets& first,
                                      int chunk) {
-  const Exchange exchange = exchanges(step).back();
-  Packet packet{.words = {}, .size = exchange.packet, .carried = std::move(carried)};
-  if (training_.time_only()) return packet;
-  const bool is_first = !owned_;
-  if (is_first) owned_ = new_cell();
-  const CellPtr statistics = std::exchange(statistics_, nullptr);
-  std::vector<CellPtr> read = cells_of(first);
-  read.insert(read.end(), {statistics, is_first ? nullptr : owned_});
-  packet.words = new_cell();
-  const auto reduce = [=, compressor = compressor_, owned = owned_, words = words_of(exchange), of_memory = of_memory_,
-                       worker = worker_, out = packet.words] {
-    if (is_first) owned->value = FlatVector(compressor->owned(worker));
-    const std::span<float> residual = owned->value.span();
-    if (is_first || of_memory == 0)
-      std::ranges::fill(residual, 0.0f);
-    else if (of_memory != 1)
-      for (float& value : residual) value *= of_memory;
-    FlatVector values = last_words(words, statistics, statistics->value.size());
-    compressor->reduce(worker, step, words_of(first, static_cast<std::size_t>(chunk) * words), residual, values.data());
-    out->value = std::move(values);
-  };
-  training_.compute({.reads = std::move(read), .writes = {owned_, packet.words}, .work = reduce});
+  Packet packet{.words = {}, .size = exchanges(step).back().packet, .carried = std::move(carried)};
+  if (!training_.time_only())
+    packet.words = reduced(training_, compressor_, worker_, step, first, chunk, owned_, of_memory_,
+                           std::exchange(statistics_, nullptr), training_.objective().buffers());
   return packet;
 }
 
@@ -573,7 +557,7 @@ Gradient CompressedSum::sum(const Exchanged& exchanged, int workers) const {
     std::fill_n(out, parameters + buffers, 0.0f);
     const std::vector<const float*> words = words_of(all.packets);
     compressor->decode(received_of(all, words, common, workers), {out, parameters});
-    if (compressor->options().of_moments)
+    if (compressor->options().of_moments())
       write_gradients_of_moments({out, parameters}, values_of(moment), compressor->options().beta1, workers,
                                  all.micro_batches);
     add_statistics(all.packets, {out + parameters, buffers});

@@ -188,8 +188,7 @@ class CompressedMessages {
     std::map<Step, Unanswered> unanswered{};  // by number, if rejected packets come back
   };
 
-  void encode_gradient(OfSlice& own, const Message& message, Step number, SentPacket& packet);
-  void encode_difference(OfSlice& own, const Message& message, Step number, SentPacket& packet);
+  void encode(OfSlice& own, const Message& message, Step number, SentPacket& packet);
   void put_back(Step number, const Unanswered& packet);
 
   Training& training_;

@@ -18,7 +18,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "workers/base/units.hpp"
@@ -28,6 +28,23 @@
 namespace syncopate {
 
 inline Bytes bytes_of_words(std::size_t words) { return Bytes{static_cast<Bytes::Rep>(4 * words)}; }
+
+// Part of the gradient that is compressed by itself.
+struct Part {
+  std::size_t offset = 0;
+  std::size_t size = 0;
+  std::size_t rows = 0;     // of a matrix; 0: it is none
+  std::size_t columns = 0;  // of a matrix; a piece of one has them too, and no rows
+  std::size_t place = 0;    // in the whole gradient, selects random numbers where `offset` counts from a chunk
+  std::string name{};       // of a tensor
+};
+
+struct CompressorInput {
+  const CompressionOptions& options;
+  std::vector<Part> parts;  // of the model
+  std::uint64_t seed = 0;
+  int workers = 1;
+};
 
 // Results of a step's exchanges.
 struct Received {
@@ -41,11 +58,15 @@ struct Received {
 
 class Compressor {
  public:
-  Compressor(CompressionOptions options, std::uint64_t seed) : options_(std::move(options)), seed_(seed) {}
+  explicit Compressor(const CompressorInput& input) : options_(input.options), seed_(input.seed) {}
   virtual ~Compressor() = default;
 
   const CompressionOptions& options() const { return options_; }
   virtual std::vector<Exchange> exchanges(Step) const { return exchanges_; }
+  // The steps from which on exchanges are others than before; and whether from the last of them on even and odd steps
+  // differ.
+  virtual std::vector<Step> changes() const { return {Step{0}}; }
+  virtual bool alternates() const { return false; }
   // Number of vectors, each as long as the gradient, that a worker keeps. They are called memory below; p is in them.
   virtual std::size_t vectors() const { return 1; }
 
@@ -100,28 +121,13 @@ class Compressor {
   std::vector<Exchange> exchanges_;
 };
 
-// Part of the gradient that is compressed by itself.
-struct Part {
-  std::size_t offset = 0;
-  std::size_t size = 0;
-  std::size_t rows = 0;     // of a matrix; 0: it is none
-  std::size_t columns = 0;  // of a matrix; a piece of one has them too, and no rows
-  std::size_t place = 0;    // in the whole gradient, selects random numbers where `offset` counts from a chunk
-};
+// A part for each tensor that has values.
+std::vector<Part> parts_of(std::span<const ParameterTensor> tensors);
 
-// Parts of a model with these tensors, or with so many bytes of parameters where tensors do not matter. Throws
-// RunFailure if no tensor has a name that `options.tables` asks for.
-std::vector<Part> parts_of(const CompressionOptions& options, std::span<const ParameterTensor> tensors,
-                           Bytes parameters);
-
-// The compressor of the training's model. Throws RunFailure if it cannot compress any part of the model.
-std::shared_ptr<const Compressor> make_compressor(const CompressionOptions& options, const Training& training,
-                                                  std::uint64_t seed, int workers);
-// The same for these parts.
+// Throws RunFailure if none of the parts can be compressed.
 std::shared_ptr<const Compressor> make_compressor(const CompressionOptions& options, std::vector<Part> parts,
                                                   std::uint64_t seed, int workers);
-
-// A compressor for each of the model's slices, which cut tensors; for one slice that of the whole model.
+// A compressor for each slice of the training's model. Several slices cut tensors.
 std::vector<std::shared_ptr<const Compressor>> make_compressors(const CompressionOptions& options,
                                                                 const Training& training, std::uint64_t seed,
                                                                 int workers, int slices);

@@ -27,6 +27,10 @@ void add_product(const LowRank& shape, float factor, const float* left, const fl
 // linearly on those before, up to rounding, becomes zeros.
 void orthogonalise(std::size_t n, std::size_t r, float* left);
 
+constexpr std::size_t words_of_bits(std::size_t bits) { return (bits + 31) / 32; }
+// Bits are packed and unpacked in pieces that stay in the nearest cache.
+constexpr std::size_t words_at_once = 64, piece = 32 * words_at_once;
+
 // Signs as bits, 32 per word, the first value's the lowest. A set bit is a minus, so that zero is +1 and negative zero
 // -1.
 void pack_signs(const float* values, std::size_t size, std::uint32_t* words);

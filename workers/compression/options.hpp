@@ -1,10 +1,11 @@
-// The table `compression` of a method, and the exchanges that follow from it.
+// The table `compression` of a method: what all kinds of compressors share. The keys that one kind alone has stand
+// beside its code.
 #pragma once
 
-#include <iterator>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,10 @@
 #include "workers/training/objective.hpp"
 
 namespace syncopate {
+
+class Compressor;        // workers/compression/compressor.hpp
+struct CompressorInput;  // there
+struct Part;             // there
 
 // One exchange of a compressed sum or average. The packet of an all-to-all has a chunk per worker, all of one size.
 struct Exchange {
@@ -32,64 +37,33 @@ struct Exchange {
 enum class Compresses { nothing, gradients, averages, averages_under_way, moments, messages };
 
 struct CompressionOptions {
-  enum class Kind { top_k, dgc, random_k, scalecom, sign, one_bit, majority, qsgd, power, int8, fp4, rows };
-  enum class Scope { model, tensor, column };
   enum class Pattern { gather, two_phase };
   enum class Dropped { lost, folded };
   enum class Units { gradient, step };
-  enum class Removed { own, shared };
-  enum class Factors { both, in_turn };
-  enum class Threshold { zero, mean };
-  enum class ClippedBy { norm, tensor_norm, value };
 
-  Kind kind = Kind::top_k;
-  bool of_averages = false;             // of differences between models, not of gradients
-  bool of_messages = false;             // of what each worker sends to servers, not of sums
-  bool of_moments = false;              // of the optimizer's first moment with the gradients in it,
-  double beta1 = 0.9;                   // which has this decay
-  bool l2_scale = false;                // sign: times the root mean square, not the mean magnitude
-  double ratio = 0.01;                  // sparsifiers: share of the values that is kept
-  std::vector<double> warmup_ratios{};  // those of the first steps, each for the same number of steps
-  Step warmup_steps{};                  // of all these together
-  Scope scope = Scope::model;           // what is compressed by itself
-  Pattern pattern = Pattern::gather;    // signs and levels: packets to all, or to owners who compress sums again
-  bool error_feedback = true;           // what is not sent is added to the next gradient
-  Units units = Units::gradient;        // of the residual: step units keep their weight when the rate changes
-  Dropped dropped = Dropped::lost;      // computed gradients that a step leaves out
-  double filter = 1;                    // ScaleCom, beta: share of a step's rest that its residual takes in
-  double momentum = 0;                  // majority: of the average whose signs are sent; DGC: of the velocity
-  bool zeros_abstain = false;           // majority: values of 0 do not vote, else they vote plus
-  bool masking = true;                  // DGC: a value that is sent loses its velocity
-  bool nesterov = false;                // DGC: the velocity is Nesterov's
-  std::optional<double> clip{};         // DGC: bound of a worker's mean gradient; none: it is not clipped
-  ClippedBy clipped_by = ClippedBy::norm;
-  bool clip_by_workers = false;           // DGC: the bound is divided by the root of the number of workers
-  bool dense_vectors = false;             // DGC: tensors of one dimension are sent whole
-  Threshold threshold = Threshold::zero;  // 1-bit SGD: where a value's bit changes
-  int levels = 127;                       // QSGD, s: of each sign
-  int bucket = 128;                       // QSGD: values with one norm; fp4: with one scale
-  double range_std = 3;                   // int8: half the range of the bins, in standard deviations
-  bool rounds_at_random = false;          // fp4: up or down; else to the nearest
-  std::vector<std::string> tables{};      // rows: parts of the names of matrices whose rows are sent
-  int rank = 2;                           // PowerSGD
-  double least_rate = 2;                  // PowerSGD: matrices that get smaller by less are sent whole
-  Factors factors = Factors::both;        // PowerSGD: renewed at each step; or one, in turn
-  bool warm_start = true;                 // PowerSGD: from the last step's factor
-  Removed removed = Removed::own;         // PowerSGD: what is subtracted from a worker's residual
-  bool returns_rejected = false;          // messages: rejected packets go back into the residual
-  std::string written{};                  // place and text of the key that only a model can show to be wrong
+  std::string_view kind{};
+  Compresses compresses = Compresses::gradients;
+  double beta1 = 0.9;                 // of moments: their decay
+  Pattern pattern = Pattern::gather;  // packets to all, or to owners of chunks who compress sums again
+  bool error_feedback = true;         // what is not sent is added to the next gradient
+  double momentum = 0;                // without error feedback: of an average of gradients, sent in place of the last
+  Units units = Units::gradient;      // of the residual: step units keep their weight when the rate changes
+  Dropped dropped = Dropped::lost;    // computed gradients that a step leaves out
+  bool returns_rejected = false;      // messages: rejected packets go back into the residual
+  Step warmup_steps{};                // the first ones, in which exchanges change
 
-  // Whether packets depend on the model's tensors, beyond the number of parameters.
-  bool needs_tensors() const {
-    return kind == Kind::power || kind == Kind::rows || scope != Scope::model || dense_vectors ||
-           (clip && clipped_by == ClippedBy::tensor_norm);
+  // By the kind. Without `make` the kind's keys ask for no compression.
+  std::function<std::shared_ptr<const Compressor>(const CompressorInput&)> make{};
+  bool needs_tensors = false;   // packets depend on the model's tensors, beyond the number of parameters
+  bool follows_values = false;  // the size of packets depends on the values
+  // Reports a fault of the method's table that only the model's tensors show.
+  std::function<void(Settings& method, const std::vector<Part>& tensors)> check{};
+
+  bool of_averages() const {
+    return compresses == Compresses::averages || compresses == Compresses::averages_under_way;
   }
-  // Whether the size of packets depends on the values.
-  bool follows_values() const { return kind == Kind::rows; }
-  double ratio_at(Step step) const {
-    if (step >= warmup_steps || warmup_ratios.empty()) return ratio;
-    return warmup_ratios[static_cast<std::size_t>(step.value() * std::ssize(warmup_ratios) / warmup_steps.value())];
-  }
+  bool of_messages() const { return compresses == Compresses::messages; }
+  bool of_moments() const { return compresses == Compresses::moments; }
 };
 
 // The micro-batches that a step of a method leaves out of its sum.
@@ -111,29 +85,11 @@ struct CompressionContext {
 // None if the table is absent. A fault if nothing can be compressed, not with this kind, or not without a model.
 std::optional<CompressionOptions> read_compression(Settings& method, const CompressionContext& context);
 
-// The kinds that a table `compression` can name, by what is compressed.
-struct CompressionRow {
-  std::string_view name;      // `name = ...` in TOML
-  std::string_view sentence;  // what it sends
-  CompressionOptions::Kind kind;
-};
-std::span<const CompressionRow> compressions_of(Compresses what);
+// The kinds that a table `compression` can name, by what is compressed: their names, and what they send.
+std::vector<Alternative> compressions_of(Compresses what);
 
-// Checks of `compression.rank` and `compression.tables`, for tensors that are known before the model exists: a fault if
-// factors of that rank make no matrix smaller, or if no matrix is named so. Without tensors the run finds it out.
-void check_rank(Settings& method, const std::optional<CompressionOptions>& options,
-                std::span<const ParameterTensor> tensors);
-void check_tables(Settings& method, const std::optional<CompressionOptions>& options,
-                  std::span<const ParameterTensor> tensors);
-
-// Whether a tensor is a matrix whose name contains one of these; and whether any is.
-bool is_table(const std::vector<std::string>& names, const ParameterTensor& tensor);
-bool has_table(const std::vector<std::string>& names, std::span<const ParameterTensor> tensors);
-
-// `"a", "b"`
-std::string quoted(const std::vector<std::string>& names);
-
-// The text of the fault if there is none; lists the names of the model's matrices.
-std::string must_name_a_matrix(std::span<const ParameterTensor> tensors);
+// Checks keys against tensors that are known before the model exists. Without tensors the run finds the faults.
+void check_tensors(Settings& method, const std::optional<CompressionOptions>& options,
+                   std::span<const ParameterTensor> tensors);
 
 }  // namespace syncopate

@@ -1,0 +1,82 @@
+// The kinds of compressors. Each has a file, or shares one with its relatives: its options, the reader of its keys, and
+// its compressor. The table in options.cpp says what each is for. The rest of the program sees none of this.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "workers/compression/compressor.hpp"
+
+namespace syncopate {
+
+// A table `compression` while a kind reads its keys. Keys that several kinds have are read here.
+struct CompressionKeys {
+  Settings& table;
+  const CompressionContext& context;
+  CompressionOptions& options;
+
+  // Whether each tensor is compressed by itself, not the whole model.
+  bool by_tensors();
+  // Two phases or one.
+  void pattern();
+  void residual(bool usual = true);
+  void dropped();
+  // Keys that are not written stay out of the resolved configuration, which then equals that of versions without them.
+  void leave_out_unwritten(std::initializer_list<const char*> keys);
+};
+
+void read_top_k(CompressionKeys& keys);
+void read_dgc(CompressionKeys& keys);
+void read_random_k(CompressionKeys& keys);
+void read_scalecom(CompressionKeys& keys);
+void read_sign(CompressionKeys& keys);
+void read_one_bit(CompressionKeys& keys);
+void read_majority(CompressionKeys& keys);
+void read_qsgd(CompressionKeys& keys);
+void read_powersgd(CompressionKeys& keys);
+void read_int8(CompressionKeys& keys);
+void read_fp4(CompressionKeys& keys);
+void read_sparse_rows(CompressionKeys& keys);
+
+// For CompressionOptions::make: a compressor with options of its kind's own.
+template <typename Kind, typename Own>
+auto maker_of(Own own) {
+  return [own = std::move(own)](const CompressorInput& input) -> std::shared_ptr<const Compressor> {
+    return std::make_shared<Kind>(own, input);
+  };
+}
+
+// Packs each part of the gradient by itself, all in one all-gather.
+class PartByPart : public Compressor {
+ public:
+  explicit PartByPart(const CompressorInput& input) : Compressor(input), parts_(input.parts) {}
+
+  std::vector<Exchange> exchanges(Step step) const override;
+  void encode(Rank worker, Step step, const float* common, std::span<float> p, float* packet) const override;
+  void decode(const Received& received, std::span<float> sum) const override;
+
+ protected:
+  virtual std::size_t words(const Part& part, Step step) const = 0;
+  virtual void encode_part(const Part& part, Rank worker, Step step, std::span<float> p, float* packet) const = 0;
+  // Adds what all packets, each from word `begin` on, say of the part.
+  virtual void decode_part(const Part& part, const Received& received, std::size_t begin,
+                           std::span<float> sum) const = 0;
+
+  std::vector<Part> parts_;
+};
+
+// Copies values that a packet holds part after part to their places.
+void copy_parts(const float* packet, const std::vector<Part>& parts, std::span<float> sum);
+
+inline float* append(std::span<const std::uint32_t> words, float* packet) {
+  std::memcpy(packet, words.data(), 4 * words.size());
+  return packet + words.size();
+}
+
+}  // namespace syncopate

@@ -1,0 +1,367 @@
+// A few bits of each value: the levels of QSGD, uniform bins of eight bits, and floats of four.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <type_traits>
+
+#include "workers/base/random.hpp"
+#include "workers/compression/kernels.hpp"
+#include "workers/compression/kinds.hpp"
+#include "workers/training/flat_arithmetic.hpp"
+#include "workers/training/vector_clones.hpp"
+
+namespace syncopate {
+
+namespace {
+
+std::size_t read_bucket(CompressionKeys& keys, std::string_view sentence) {
+  return static_cast<std::size_t>(keys.table.integer({"bucket", sentence}, 1, 1 << 20, 128));
+}
+std::size_t buckets(std::size_t size, std::size_t bucket) { return (size + bucket - 1) / bucket; }
+
+// Calls `use` with the number of bits as a constant: places in words then need no division.
+template <typename Use>
+void with_bits(std::size_t bits, const Use& use) {
+  if (bits == 2) return use(std::integral_constant<std::size_t, 2>());
+  if (bits == 4) return use(std::integral_constant<std::size_t, 4>());
+  use(std::integral_constant<std::size_t, 8>());
+}
+
+// Levels from -s to s, each plus s.
+template <std::size_t bits>
+void write_levels(std::span<const float> values, std::span<const double> uniform, double factor, int most,
+                  std::size_t at, std::vector<std::uint32_t>& words) {
+  constexpr std::size_t per_word = 32 / bits;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double value = factor > 0 ? values[i] : 0;
+    const int level = std::min(most, static_cast<int>(factor * std::abs(value) + uniform[i]));
+    const auto shifted = static_cast<std::uint32_t>(most + (value < 0 ? -level : level));
+    words[(at + i) / per_word] |= shifted << (bits * ((at + i) % per_word));
+  }
+}
+
+template <std::size_t bits>
+void add_levels(const std::vector<std::uint32_t>& words, float factor, int most, std::size_t begin,
+                std::span<float> sum) {
+  constexpr std::size_t per_word = 32 / bits;
+  constexpr std::uint32_t mask = (1u << bits) - 1;
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    const std::size_t at = begin + i;
+    const std::uint32_t shifted = (words[at / per_word] >> (bits * (at % per_word))) & mask;
+    sum[i] += factor * static_cast<float>(static_cast<int>(shifted) - most);
+  }
+}
+
+// QSGD: each value is rounded up or down at random to a multiple of its bucket's norm / s, without bias.
+// Source:  Alistarh et al. 2017, "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding".
+// Cost:    all-gather of 2, 4 or 8 bits per value and 4 bytes per bucket; or in two phases.
+// Differs: levels have a fixed number of bits, without Elias coding; a bucket of zeros stays zeros.
+struct QsgdOptions {
+  int levels = 127;          // of each sign (s)
+  std::size_t bucket = 128;  // values with one norm
+  // The narrowest of 2, 4 and 8 bits that holds -s .. s.
+  std::size_t bits() const { return levels == 1 ? 2 : levels <= 7 ? 4 : 8; }
+};
+
+class Qsgd : public PartByPart {
+ public:
+  Qsgd(const QsgdOptions& own, const CompressorInput& input) : PartByPart(input), own_(own) {}
+
+ protected:
+  std::size_t words(const Part& part, Step) const override {
+    return buckets(part.size, own_.bucket) + words_of_bits(part.size * own_.bits());
+  }
+
+  // The norms, then the levels. A norm that is not finite makes its bucket so.
+  void encode_part(const Part& part, Rank worker, Step step, std::span<float> p, float* packet) const override {
+    const RandomStream stream{
+        .seed = seed_, .purpose = Purpose::compression, .stream = 1, .worker = worker, .step = step};
+    std::vector<std::uint32_t> words(words_of_bits(part.size * own_.bits()));
+    std::vector<double> uniform(own_.bucket);
+    with_bits(own_.bits(), [&](auto bits_of_each) {
+      for (std::size_t at = 0; at < p.size(); at += own_.bucket) {
+        const std::size_t size = std::min(own_.bucket, p.size() - at);
+        const double norm = std::sqrt(sum_of_squares(p.data() + at, size));
+        *packet++ = static_cast<float>(norm);
+        const double factor = norm > 0 && std::isfinite(norm) ? own_.levels / norm : 0;
+        stream.fill_uniform(static_cast<std::uint32_t>(part.place + at), std::span(uniform).first(size));
+        write_levels<bits_of_each()>(p.subspan(at, size), uniform, factor, own_.levels, at, words);
+      }
+    });
+    append(words, packet);
+  }
+
+  void decode_part(const Part& part, const Received& received, std::size_t begin, std::span<float> sum) const override {
+    std::vector<std::uint32_t> words(words_of_bits(part.size * own_.bits()));
+    for (const float* packet : received.packets) {
+      packet += begin;
+      std::memcpy(words.data(), packet + buckets(part.size, own_.bucket), 4 * words.size());
+      with_bits(own_.bits(), [&](auto bits_of_each) {
+        for (std::size_t at = 0; at < sum.size(); at += own_.bucket) {
+          const float factor = *packet++ / static_cast<float>(own_.levels);
+          const std::size_t size = std::min(own_.bucket, sum.size() - at);
+          add_levels<bits_of_each()>(words, factor, own_.levels, at, sum.subspan(at, size));
+        }
+      });
+    }
+  }
+
+ private:
+  QsgdOptions own_;
+};
+
+constexpr std::size_t bins = 256;  // of eight-bit packets
+
+using Level = std::uint8_t;
+
+// Where bins begin, and how many there are per unit. 0 if all values are equal, and so in the first bin.
+struct BinRange {
+  float low = 0;
+  float per_unit = 0;
+};
+
+BinRange range_of(std::span<const float> values, double range_std) {
+  const auto size = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / size;
+  const double square = sum_of_squares(values.data(), values.size()) / size - mean * mean;
+  const double range = range_std * std::sqrt(std::max(0.0, square));
+  const auto per_unit = static_cast<float>(bins / (2 * range));
+  return {static_cast<float>(mean - range), range > 0 && std::isfinite(per_unit) ? per_unit : 0.0f};
+}
+
+SYNCOPATE_VECTOR_CLONES
+void write_bins(const float* __restrict values, std::size_t size, const BinRange of, Level* __restrict levels) {
+  constexpr float last = bins - 1;
+  for (std::size_t i = 0; i < size; ++i) {
+    const float at = (values[i] - of.low) * of.per_unit;
+    const float within = at < 0 ? 0.0f : at > last ? last : at;
+    levels[i] = static_cast<Level>(static_cast<std::int32_t>(within));
+  }
+}
+
+// Equal neighbours fall into one bin, whose sum would wait for itself: each bin has two sums.
+std::array<float, bins> means_of(std::span<const float> values, const Level* levels) {
+  std::array<std::array<double, bins>, 2> sums{};
+  std::array<std::array<std::int32_t, bins>, 2> counts{};
+  const auto take = [&](std::size_t i, std::size_t lane) {
+    sums[lane][levels[i]] += static_cast<double>(values[i]);
+    ++counts[lane][levels[i]];
+  };
+  for (std::size_t i = 0; i + 1 < values.size(); i += 2) take(i, 0), take(i + 1, 1);
+  if (values.size() % 2 == 1) take(values.size() - 1, 0);
+  std::array<float, bins> means{};
+  for (std::size_t b = 0; b < bins; ++b)
+    if (const double count = static_cast<double>(counts[0][b]) + counts[1][b]; count > 0)
+      means[b] = static_cast<float>((sums[0][b] + sums[1][b]) / count);
+  return means;
+}
+
+// Uniform bins in eight bits, for outer gradients: 256 bins over mean +- range_std standard deviations. Each stands for
+// the mean of the values in it; values outside are in the outermost bins.
+// Source:  INTELLECT-1 (Prime Intellect 2024), after hivemind's uniform 8-bit code.
+// Cost:    all-gather of a byte per value and 1,024 bytes for the bins' means: as many bytes as a dense sum of 8
+//          workers. With `exchange = "two-phase"`: a quarter of a dense sum's bytes for any number, and the means of N
+//          chunks.
+// Differs: accounts of INTELLECT-1 say mean +- 6 standard deviations. In hivemind's code 6 of them are the whole range,
+//          from -3 to +3, which is the default (`range_std`). That code rounds to the middle of a bin and takes the
+//          standard deviation of a sample; here it is that of all values, and bins are cut at their edges. The range is
+//          that of the whole model unless `scope` says otherwise (there: of each tensor). There is no residual unless
+//          `error_feedback` asks for one.
+class UniformBins : public PartByPart {
+ public:
+  UniformBins(double range_std, const CompressorInput& input) : PartByPart(input), range_std_(range_std) {}
+
+ protected:
+  std::size_t words(const Part& part, Step) const override { return bins + words_of_bits(8 * part.size); }
+
+  // The bins' means, then the levels. A value that is not finite makes its whole part so.
+  void encode_part(const Part& part, Rank, Step, std::span<float> p, float* packet) const override {
+    std::vector<Level> levels(4 * words_of_bits(8 * part.size));
+    std::array<float, bins> means;
+    if (std::isfinite(sum_of_squares(p.data(), p.size()))) {
+      write_bins(p.data(), p.size(), range_of(p, range_std_), levels.data());
+      means = means_of(p, levels.data());
+    } else {
+      means.fill(std::numeric_limits<float>::quiet_NaN());
+    }
+    for (std::size_t i = 0; i < part.size; ++i) p[i] -= means[levels[i]];
+    packet = std::ranges::copy(means, packet).out;
+    std::memcpy(packet, levels.data(), levels.size());
+  }
+
+  void decode_part(const Part& part, const Received& received, std::size_t begin, std::span<float> sum) const override {
+    std::vector<Level> levels(part.size);
+    for (const float* const packet : received.packets) {
+      const float* const means = packet + begin;
+      std::memcpy(levels.data(), means + bins, levels.size());
+      for (std::size_t i = 0; i < part.size; ++i) sum[i] += means[levels[i]];
+    }
+  }
+
+ private:
+  double range_std_;  // half the range of the bins, in standard deviations
+};
+
+constexpr std::uint32_t sign = 8;  // of a code of four bits
+constexpr std::size_t codes_per_word = 8;
+
+// Code c > 0 stands for 2^(c - 7), at most 1.
+constexpr std::array<float, 8> magnitudes = {0, 1.0f / 64, 1.0f / 32, 1.0f / 16, 1.0f / 8, 1.0f / 4, 1.0f / 2, 1};
+// Where code c begins with rounding to the nearest: halfway from the code below.
+constexpr std::array<float, 8> begins = {0, 1.0f / 128, 1.5f / 64, 1.5f / 32, 1.5f / 16, 1.5f / 8, 1.5f / 4, 1.5f / 2};
+
+SYNCOPATE_VECTOR_CLONES
+void write_nearest(const float* __restrict values, float scale, std::size_t size, std::uint8_t* __restrict codes) {
+  for (std::size_t i = 0; i < size; ++i) {
+    const float magnitude = std::fabs(values[i]) / scale;
+    std::int32_t code = values[i] < 0 ? static_cast<std::int32_t>(sign) : 0;
+    for (std::size_t c = 1; c < begins.size(); ++c) code += magnitude >= begins[c] ? 1 : 0;
+    codes[i] = static_cast<std::uint8_t>(code);
+  }
+}
+
+// The code above with the probability that gives the right mean, else the code below.
+std::uint32_t at_random(float magnitude, double uniform) {
+  std::uint32_t below = 0;
+  for (std::size_t c = 1; c < magnitudes.size(); ++c) below += magnitude >= magnitudes[c] ? 1 : 0;
+  if (below == magnitudes.size() - 1) return below;
+  const double low = magnitudes[below], high = magnitudes[below + 1];
+  return below + (uniform * (high - low) < magnitude - low ? 1 : 0);
+}
+
+// The bits of a float's exponent are the code's plus 120.
+inline float value_of(std::uint32_t code, float scale) {
+  const std::uint32_t exponent = (code & 7u) == 0 ? 0u : (code & 7u) + 120u;
+  return scale * std::bit_cast<float>((code & sign) << 28 | exponent << 23);
+}
+
+SYNCOPATE_VECTOR_CLONES
+void take_out(const std::uint8_t* __restrict codes, float scale, std::size_t size, float* __restrict values) {
+  for (std::size_t i = 0; i < size; ++i) values[i] -= value_of(codes[i], scale);
+}
+
+SYNCOPATE_VECTOR_CLONES
+void add_values(const std::uint8_t* __restrict codes, float scale, std::size_t size, float* __restrict sum) {
+  for (std::size_t i = 0; i < size; ++i) sum[i] += value_of(codes[i], scale);
+}
+
+// Eight codes per word, the first in the lowest bits.
+void pack(const std::uint8_t* codes, std::span<std::uint32_t> words) {
+  for (std::uint32_t& word : words) {
+    word = 0;
+    for (std::size_t i = 0; i < codes_per_word; ++i) word |= static_cast<std::uint32_t>(codes[i]) << (4 * i);
+    codes += codes_per_word;
+  }
+}
+void unpack(std::span<const std::uint32_t> words, std::uint8_t* codes) {
+  for (const std::uint32_t word : words)
+    for (std::size_t i = 0; i < codes_per_word; ++i) *codes++ = static_cast<std::uint8_t>((word >> (4 * i)) & 15u);
+}
+
+// The largest magnitude; NaN if a value is not finite.
+float scale_of(std::span<const float> values) {
+  if (!std::isfinite(sum_of_magnitudes(values.data(), values.size()))) return std::numeric_limits<float>::quiet_NaN();
+  float largest = 0;
+  for (const float value : values) largest = std::max(largest, std::fabs(value));
+  return largest;
+}
+
+// Floats of four bits, for outer gradients: a sign and three bits of exponent, no mantissa. A bucket's scale is its
+// largest magnitude s; values are 0 and +- s 2^-k, k = 0 .. 6.
+// Source:  after Streaming DiLoCo (Douillard et al. 2025), which sends outer gradients as 4-bit floats.
+// Cost:    all-gather of half a byte per value and 4 bytes per bucket; or in two phases.
+// Differs: it is not established that theirs has three bits of exponent (E3M0), nor how it rounds and scales. Buckets,
+//          the scale, a zero instead of the smallest exponent, and both roundings are this project's. `rounding`: to
+//          the nearest, of two the larger; or up or down at random, without bias. There is no residual, as in the
+//          paper, unless `error_feedback` asks for one.
+struct FloatOptions {
+  std::size_t bucket = 128;       // values with one scale
+  bool rounds_at_random = false;  // up or down; else to the nearest
+};
+
+class FourBitFloats : public PartByPart {
+ public:
+  FourBitFloats(const FloatOptions& own, const CompressorInput& input) : PartByPart(input), own_(own) {}
+
+ protected:
+  std::size_t words(const Part& part, Step) const override {
+    return buckets(part.size, own_.bucket) + words_of_bits(4 * part.size);
+  }
+
+  // The scales, then the codes.
+  void encode_part(const Part& part, Rank worker, Step step, std::span<float> p, float* packet) const override {
+    const RandomStream stream{
+        .seed = seed_, .purpose = Purpose::compression, .stream = 2, .worker = worker, .step = step};
+    std::vector<std::uint32_t> words(words_of_bits(4 * p.size()));
+    std::vector<std::uint8_t> codes(codes_per_word * words.size());
+    std::vector<double> uniform(own_.rounds_at_random ? own_.bucket : 0);
+    for (std::size_t begin = 0; begin < p.size(); begin += own_.bucket) {
+      const std::span<float> values = p.subspan(begin, std::min(own_.bucket, p.size() - begin));
+      const float scale = *packet++ = scale_of(values);
+      if (!(scale > 0)) continue;  // all values are 0, or the scale makes them NaN
+      if (own_.rounds_at_random) {
+        stream.fill_uniform(static_cast<std::uint32_t>(part.place + begin), std::span(uniform).first(values.size()));
+        for (std::size_t i = 0; i < values.size(); ++i)
+          codes[begin + i] = static_cast<std::uint8_t>(at_random(std::fabs(values[i]) / scale, uniform[i]) |
+                                                       (values[i] < 0 ? sign : 0u));
+      } else {
+        write_nearest(values.data(), scale, values.size(), codes.data() + begin);
+      }
+      take_out(codes.data() + begin, scale, values.size(), values.data());
+    }
+    pack(codes.data(), words);
+    append(words, packet);
+  }
+
+  void decode_part(const Part&, const Received& received, std::size_t begin, std::span<float> sum) const override {
+    std::vector<std::uint32_t> words(words_of_bits(4 * sum.size()));
+    std::vector<std::uint8_t> codes(codes_per_word * words.size());
+    for (const float* packet : received.packets) {
+      packet += begin;
+      std::memcpy(words.data(), packet + buckets(sum.size(), own_.bucket), 4 * words.size());
+      unpack(words, codes.data());
+      for (std::size_t at = 0; at < sum.size(); at += own_.bucket)
+        add_values(codes.data() + at, *packet++, std::min(own_.bucket, sum.size() - at), sum.data() + at);
+    }
+  }
+
+ private:
+  FloatOptions own_;
+};
+
+}  // namespace
+
+void read_qsgd(CompressionKeys& keys) {
+  QsgdOptions own;
+  keys.options.error_feedback = false;
+  own.levels = static_cast<int>(keys.table.integer(
+      {"levels", "Levels of each sign (s): 1 takes 2 bits, up to 7 take 4, up to 127 take 8."}, 1, 127, own.levels));
+  own.bucket = read_bucket(keys, "Values that share a norm.");
+  keys.pattern();
+  keys.options.make = maker_of<Qsgd>(own);
+}
+
+void read_int8(CompressionKeys& keys) {
+  const double range_std =
+      keys.table.number({"range_std", "Half the range that the bins divide, in standard deviations around the mean."},
+                        Range{.low = 0, .low_open = true, .high_open = true}, 3);
+  keys.by_tensors();
+  keys.pattern();
+  keys.residual(false);
+  keys.options.make = maker_of<UniformBins>(range_std);
+}
+
+void read_fp4(CompressionKeys& keys) {
+  FloatOptions own{.bucket = read_bucket(keys, "Values that share a scale.")};
+  own.rounds_at_random = keys.table.choice({"rounding", "To the nearest, or up or down at random, right on average."},
+                                           {{"nearest", false}, {"random", true}}, own.rounds_at_random);
+  keys.pattern();
+  keys.residual(false);
+  keys.options.make = maker_of<FourBitFloats>(own);
+}
+
+}  // namespace syncopate
