@@ -336,9 +336,9 @@ class SampleOfRounds {
   // round before them takes more if it goes on to their end than if it ends with that round. So averages that are under
   // way from round to round cost what they do in the run, and the wait for the last one does not count.
   bool add(const Run& run, const ScheduledRounds& rounds, Step step, Step all, Step affordable) {
-    const auto [begin, end_of_first] = rounds.round_with(step, all);
-    const Step long_enough = std::min(begin + affordable, all - Step{1});
-    const Step end = std::max(end_of_first, rounds.round_with(long_enough, all).begin);
+    const ScheduledRounds::Span first = rounds.round_with(step, all);
+    const Step begin = first.begin, long_enough = std::min(begin + affordable, all - Step{1});
+    const Step end = std::max(first.end, rounds.round_with(long_enough, all).begin);
     const Step before = begin > 0 ? rounds.round_with(begin - Step{1}, all).begin : begin;
     if (work_of(run, end - before) > most_work_of_one) return false;
     const Totals with = simulate(run, before, end), without = simulate(run, before, begin);

@@ -234,7 +234,7 @@ std::vector<Alternative> compressions_of(Compresses what) {
     if (const std::string_view sentence = (kind.*use.column).sentence; !sentence.empty())
       known.push_back({kind.name, sentence});
   const auto is_usual = [&](const Alternative& one) { return one.name == use.usual && use.usual != "none"; };
-  std::ranges::stable_partition(known, is_usual);
+  std::stable_partition(known.begin(), known.end(), is_usual);
   return known;
 }
 
