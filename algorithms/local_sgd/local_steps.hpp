@@ -20,13 +20,14 @@ class LocalSteps {
   explicit LocalSteps(Worker& worker) : worker_(worker) {}
   virtual ~LocalSteps() = default;
 
-  // A round begins at the worker's model, which all workers share.
+  // A round begins at the worker's model.
   virtual void begin_round() {}
   // One step, taken or passed over. False: the worker takes no more in this round.
   virtual bool take() = 0;
-  // In this round, where some may not be; else nothing says how many.
+  // The steps that it has taken in this round; only steps that may stop count them.
   virtual Step taken() const { return {}; }
-  // The model that all share, where steps do more than descend from it; null: they do not.
+  // The model at which the round began, where steps also move a model without descending (a compressed average takes
+  // differences to it); null: they only descend.
   virtual ModelStatePtr began_at() const { return nullptr; }
 
  protected:
@@ -38,9 +39,9 @@ class StepRule {
  public:
   virtual ~StepRule() = default;
   virtual std::unique_ptr<LocalSteps> begin(Worker& worker) const = 0;
-  // What they say about a method that takes them.
+  // Sets the traits that a method has because it takes these steps.
   virtual void describe(Traits& traits) const = 0;
-  // Steps that stop at a time on the worker's own clock.
+  // Whether a worker may stop before the round's last step, by its own clock.
   virtual bool may_stop() const { return false; }
   // How they differ from the synchronous ones, where they are steps along own gradients; null: they are others.
   virtual const LocalPhase* phase() const { return nullptr; }

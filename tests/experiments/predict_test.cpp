@@ -22,6 +22,7 @@
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/program.hpp"
 #include "tests/experiments/run_results.hpp"
+#include "tests/experiments/scheduled_experiment.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
@@ -211,27 +212,7 @@ TEST_F(Predict, DelaysWithoutAMeanAreRefusedWithTheirPlace) {
 
 using testing::HasSubstr;
 
-constexpr const char* scheduled = R"(
-name = "scheduled"
-seeds = [1]
-[cluster]
-workers = 64
-micro_batch_s = 0.1
-[network]
-kind = "fixed"
-latency_s = 1.0
-[training]
-model = "none"
-parameters = 1000
-micro_batch_size = 8
-[training.learning_rate]
-schedule = "cosine"
-peak = 0.1
-final = 1e-4
-total_steps = 9000
-[budget]
-steps = 9000
-[[methods]]
+const std::string scheduled = scheduled_experiment(64, 9000) + R"([[methods]]
 algorithm = "local-sgd"
 period = { rule = "power", power = 2, coefficient = 0.2, minimum = 4, maximum = 64 }
 )";

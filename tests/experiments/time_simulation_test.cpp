@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/experiments/experiment_file.hpp"
+#include "tests/experiments/scheduled_experiment.hpp"
 
 namespace syncopate {
 namespace {
@@ -16,33 +17,11 @@ namespace {
 constexpr int steps = 20'000;
 
 // Rounds of 4 steps that become rounds of 64 as the rate falls.
-constexpr const char* scheduled = R"(
-name = "scheduled"
-seeds = [1]
-[cluster]
-workers = 8
-micro_batch_s = 0.1
-[network]
-kind = "fixed"
-latency_s = 1.0
-[training]
-model = "none"
-parameters = 1000
-micro_batch_size = 8
-[training.learning_rate]
-schedule = "cosine"
-peak = 0.1
-final = 1e-4
-total_steps = 20000
-[budget]
-steps = 20000
-)";
-
 constexpr const char* growing = "period={rule='power',power=2,coefficient=0.2,minimum=4,maximum=64}";
 
 struct SampledRounds : ExperimentFile {
   syncopate::Run run(const std::string& method, Overrides more = {}) {
-    write(scheduled);
+    write(scheduled_experiment(8, steps));
     more.insert(more.begin(), fmt::format("methods=[{{{}}}]", method));
     return load(more).runs.at(0);
   }

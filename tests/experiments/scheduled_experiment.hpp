@@ -1,0 +1,36 @@
+// An experiment of time alone whose rounds change with the learning rate: a step takes 0.1 s, and a round 1 s more.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace syncopate {
+
+// Without methods.
+inline std::string scheduled_experiment(int workers, int steps) {
+  return fmt::format(R"(
+name = "scheduled"
+seeds = [1]
+[cluster]
+workers = {}
+micro_batch_s = 0.1
+[network]
+kind = "fixed"
+latency_s = 1.0
+[training]
+model = "none"
+parameters = 1000
+micro_batch_size = 8
+[training.learning_rate]
+schedule = "cosine"
+peak = 0.1
+final = 1e-4
+total_steps = {}
+[budget]
+steps = {}
+)",
+                     workers, steps, steps);
+}
+
+}  // namespace syncopate
