@@ -73,7 +73,8 @@ class AsyncLocalSgd : public Algorithm {
             .publishes_rounds = true,
             .takes_data_in_turn = true,
             .sends_gradients = true,
-            .rejects_gradients = options_.maximum_staleness.has_value()};
+            .rejects_gradients = options_.maximum_staleness.has_value(),
+            .held = {.models = 2}};
   }
 
   // The clock decides who sends the differences, but not how many: each has H steps. The last one is not answered.

@@ -67,7 +67,8 @@ class Halos : public Algorithm {
     return {.servers = Servers::of_regions(options_.regions),
             .publishes_rounds = true,
             .takes_data_in_turn = true,
-            .sends_gradients = true};
+            .sends_gradients = true,
+            .held = {.models = 2, .states = options_.regions + 1.0}};
   }
 
  private:

@@ -167,7 +167,9 @@ class AdPsgd : public Algorithm {
         {.others_may_wait = true});
   }
 
-  Traits traits() const override { return {.sends_to_neighbours = true, .exchanged_whole = models_of_neighbours}; }
+  Traits traits() const override {
+    return {.sends_to_neighbours = true, .held = {.models = 2.5}, .exchanged_whole = models_of_neighbours};
+  }
 
  private:
   PairOptions options_;

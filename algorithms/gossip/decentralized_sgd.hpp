@@ -48,7 +48,10 @@ class DecentralizedSgd : public Algorithm {
   }
 
   Traits traits() const override {
-    return {.sends_to_neighbours = true, .follows_clock = false, .exchanged_whole = models_of_neighbours};
+    return {.sends_to_neighbours = true,
+            .follows_clock = false,
+            .held = {.models = 2},
+            .exchanged_whole = models_of_neighbours};
   }
 
   std::string remark(int workers) const override { return graph_of(workers)->remark(); }

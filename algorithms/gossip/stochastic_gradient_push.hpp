@@ -70,6 +70,7 @@ class StochasticGradientPush : public Algorithm {
   Traits traits() const override {
     return {.sends_to_neighbours = true,
             .follows_clock = options_.overlap_steps > Step{0},
+            .held = {.models = 2.5, .moments = 1.5},
             .exchanged_whole = models_of_neighbours};
   }
 

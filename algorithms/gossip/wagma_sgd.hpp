@@ -121,6 +121,7 @@ class WagmaSgd : public Algorithm {
 
   Traits traits() const override {
     return {.servers = 1,
+            .held = {.models = 4, .moments = 2},
             .exchanged_whole =
                 "groups that change average whole models, and there is no model that all share to differ from"};
   }

@@ -35,7 +35,10 @@ class CodedSgd : public Algorithm {
   void run(Worker& worker) const override;
   // Throws RunFailure when so many workers have left that an exact code has no sum any more.
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1, .exchanged_whole = "coded gradients must cancel exactly"}; }
+  Traits traits() const override {
+    return {
+        .servers = 1, .held = {.models = 0, .moments = 0}, .exchanged_whole = "coded gradients must cancel exactly"};
+  }
 
  private:
   bool cancels() const { return late_ == LateWork::cancel; }

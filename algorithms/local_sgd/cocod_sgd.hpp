@@ -20,6 +20,7 @@ class CocodRule final : public LateRule {
   std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer*, const StatePolicies& policies) const override {
     return std::make_unique<CocodWorker>(worker, policies);
   }
+  double held_vectors() const override { return 1; }
 
  private:
   class CocodWorker final : public OfWorker {

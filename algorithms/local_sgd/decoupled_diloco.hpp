@@ -205,6 +205,7 @@ class DecoupledDiLoCo : public Algorithm {
         .averaged_slices = options_.fragments.count(),
         .sends_gradients = options_.workers_subtract(),
         .rejects_gradients = options_.late == LateAnswers::drop,
+        .held = {.models = 2},
         .exchanged_whole = "workers send whole fragments; with anchor = \"base\" they send differences, which can be"};
   }
 

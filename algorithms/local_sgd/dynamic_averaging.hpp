@@ -60,6 +60,7 @@ class DynamicAveraging : public Algorithm {
             .follows_values = true,
             .follows_clock = !is_gathered(),
             .publishes_rounds = is_gathered(),
+            .held = {.models = 2.5, .moments = 1.5},
             .exchanged_whole = "workers send whole models, of whom and when depends on how far they are apart"};
   }
 

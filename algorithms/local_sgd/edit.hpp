@@ -203,6 +203,7 @@ class Edit : public Algorithm {
     return {.follows_clock = options_.is_timed(),
             .judges_budget_locally = true,
             .publishes_rounds = true,
+            .held = {.models = 3},
             .exchanged_whole =
                 "pseudo-gradients have other weights in each round, and a compressed average counts all alike"};
   }

@@ -49,6 +49,7 @@ class ElasticAveraging : public Algorithm {
     return {.servers = is_asynchronous() ? 1 : 0,
             .follows_clock = is_asynchronous(),
             .sends_gradients = is_asynchronous(),
+            .held = {.models = options_.momentum > 0 ? 2.0 : 1.0, .moments = is_asynchronous() ? 1.0 : 2.0},
             .exchanged_whole =
                 "workers keep models of their own after an average; with exchange = \"asynchronous\" they "
                 "send differences, which can be"};

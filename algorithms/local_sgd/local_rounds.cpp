@@ -171,6 +171,13 @@ Traits LocalRounds::traits() const {
                 .judges_budget_locally = !has_groups && !choices_.steps->may_stop(),
                 .publishes_rounds = true};
   choices_.steps->describe(traits);
+  // With an outer step the model that it starts from and its momentum; with fragments also the average under way.
+  if (choices_.fragments)
+    traits.held.models += 3;
+  else if (choices_.late)
+    traits.held.models += choices_.late->held_vectors();
+  else if (choices_.outer)
+    traits.held.models += 2;
   // Nothing is under way while anybody computes.
   const bool meets = waits || (choices_.fragments && choices_.fragments->delay == Step{0});
   if (has_groups || !meets) traits.lockstep_from_step.reset();

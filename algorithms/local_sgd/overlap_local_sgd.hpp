@@ -33,6 +33,7 @@ class AnchorRule final : public LateRule {
   std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer*, const StatePolicies& policies) const override {
     return std::make_unique<AnchoredWorker>(worker, options_, policies);
   }
+  double held_vectors() const override { return 2; }
 
  private:
   class AnchoredWorker final : public OfWorker {

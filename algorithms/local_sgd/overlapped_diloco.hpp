@@ -41,6 +41,7 @@ class DelayedRule final : public LateRule {
     return std::make_unique<DelayedWorker>(worker, *outer, policies, are_models_);
   }
   bool takes_outer_steps() const override { return true; }
+  double held_vectors() const override { return 3; }
 
  private:
   class DelayedWorker final : public OfWorker {
@@ -89,6 +90,7 @@ class EagerRule final : public LateRule {
   }
   bool takes_outer_steps() const override { return true; }
   bool counts_alike() const override { return true; }
+  double held_vectors() const override { return 4; }
 
  private:
   class EagerWorker final : public OfWorker {

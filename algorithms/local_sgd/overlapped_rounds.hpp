@@ -64,6 +64,8 @@ class LateRule {
   virtual std::unique_ptr<OfWorker> begin(Worker& worker, const OuterOptimizer* outer,
                                           const StatePolicies& policies) const = 0;
   virtual bool takes_outer_steps() const { return false; }
+  // As long as the model, that each worker holds beside its own.
+  virtual double held_vectors() const = 0;
   // Whether all models must have equal weights.
   virtual bool counts_alike() const { return false; }
 };

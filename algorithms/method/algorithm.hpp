@@ -65,6 +65,17 @@ struct CommunicationInput {
   }
 };
 
+// Vectors as long as the model that a method holds at its peak, beside the state that workers share or that a server
+// has, the next one, a sum and a gradient. Lazy gradients take nothing before they are evaluated, and workers in
+// consensus share one state. For the memory of a run (experiments/execution/cost.hpp).
+// Checks:  peaks of the program (tests/experiments/memory_test.cpp).
+struct HeldVectors {
+  double models = 1;   // by each worker: parameters of its own or of a version of the server's, anchors, sums, messages
+  double moments = 1;  // by each worker, of each moment of the optimizer
+  double states = 0;   // by all together: whole states, with their moments
+  Step timed_steps{};  // beside vectors: steps whose micro-batches' times each worker keeps
+};
+
 // A method's description of itself, for the code that arranges its runs, predicts them and compares them. None of it
 // changes what the method computes. The defaults are safe for a method about which nothing is known.
 struct Traits {
@@ -119,6 +130,7 @@ struct Traits {
   // rejected as too late or too old.
   bool sends_gradients = false;
   bool rejects_gradients = false;
+  HeldVectors held{};
   // Why nothing that it exchanges can be compressed: the end of a sentence after "must not be given: ". Empty: it can
   // be.
   std::string_view exchanged_whole{};

@@ -40,8 +40,9 @@ std::pair<double, std::string> order_statistic(int quorum, const PredictionInput
 double PredictionInput::all_reduce_s() const {
   if (exchanges.empty()) return dense_all_reduce_s();
   if (!steps() || *steps() <= 0) {
-    const auto& [first, of_even, of_odd] = exchanges.back();
-    return of_odd.empty() ? exchanges_s(of_even) : (exchanges_s(of_even) + exchanges_s(of_odd)) / 2;
+    const ExchangesFrom& last = exchanges.back();
+    const double even_s = exchanges_s(last.exchanges);
+    return last.of_odd_steps.empty() ? even_s : (even_s + exchanges_s(last.of_odd_steps)) / 2;
   }
   double sum_s = 0;
   for (const auto& [count, of_step] : shared_out(exchanges, *steps()))

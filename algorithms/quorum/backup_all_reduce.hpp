@@ -30,6 +30,7 @@ class BackupAllReduce : public Algorithm {
   Traits traits() const override {
     return {.steps_along_fresh_mean = true,
             .can_overlap_backward = true,
+            .held = {.models = 0, .moments = 0},
             .exchanged_whole = "a sum is that of the first workers, and compressed sums are exchanged among all"};
   }
 

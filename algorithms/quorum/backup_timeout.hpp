@@ -51,7 +51,11 @@ class BackupTimeout : public Algorithm {
   }
 
   Traits traits() const override {
-    return {.servers = 1, .steps_along_fresh_mean = true, .sends_gradients = true, .rejects_gradients = true};
+    return {.servers = 1,
+            .steps_along_fresh_mean = true,
+            .sends_gradients = true,
+            .rejects_gradients = true,
+            .held = {.models = 0, .moments = 0}};
   }
 
  private:

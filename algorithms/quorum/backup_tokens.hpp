@@ -70,7 +70,8 @@ class BackupTokens : public Algorithm {
             .steps_along_fresh_mean = true,
             .takes_data_in_turn = true,
             .sends_gradients = true,
-            .rejects_gradients = true};
+            .rejects_gradients = true,
+            .held = {.models = 0, .moments = 0}};
   }
 
  private:

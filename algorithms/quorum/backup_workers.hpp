@@ -72,7 +72,8 @@ class BackupWorkers : public Algorithm {
             .has_formulas = true,
             .steps_along_fresh_mean = true,
             .sends_gradients = true,
-            .rejects_gradients = true};
+            .rejects_gradients = true,
+            .held = {.models = 0, .moments = 0}};
   }
 
   // Late work that goes on makes its worker late for the next step too: the order statistic is then a lower bound.

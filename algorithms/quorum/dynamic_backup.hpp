@@ -84,7 +84,8 @@ class DynamicBackup : public Algorithm {
             .follows_values = true,
             .steps_along_fresh_mean = true,
             .sends_gradients = true,
-            .rejects_gradients = true};
+            .rejects_gradients = true,
+            .held = {.moments = 0}};
   }
 
  private:

@@ -48,7 +48,9 @@ class Mindflayer : public Algorithm {
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1, .steps_along_fresh_mean = true, .sends_gradients = true}; }
+  Traits traits() const override {
+    return {.servers = 1, .steps_along_fresh_mean = true, .sends_gradients = true, .held = {.models = 0, .moments = 0}};
+  }
 
  private:
   MindflayerOptions options_;
@@ -84,7 +86,11 @@ class ClippingRennala : public Algorithm {
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
   Traits traits() const override {
-    return {.servers = 1, .steps_along_fresh_mean = true, .sends_gradients = true, .rejects_gradients = true};
+    return {.servers = 1,
+            .steps_along_fresh_mean = true,
+            .sends_gradients = true,
+            .rejects_gradients = true,
+            .held = {.models = 0, .moments = 0}};
   }
 
  private:

@@ -106,7 +106,8 @@ class Stsyn : public Algorithm {
     return {.servers = 1,
             .publishes_rounds = true,
             .sends_gradients = true,
-            .rejects_gradients = options_.mean.leaves_out_most};
+            .rejects_gradients = options_.mean.leaves_out_most,
+            .held = {.models = 1.5}};
   }
 
  private:

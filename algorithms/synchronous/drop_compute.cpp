@@ -190,6 +190,7 @@ Traits DropCompute::traits() const {
           .sums_gradients = options_.preempt != Preempt::layer,
           .can_overlap_backward = true,
           .drops = Drops::uncomputed,
+          .held = {.models = 0, .moments = 0, .timed_steps = rule.searched_steps},
           .exchanged_whole = "a gradient that is cut within a layer is a sum of other workers in each tensor"};
 }
 

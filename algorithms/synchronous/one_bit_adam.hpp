@@ -40,7 +40,11 @@ class OneBitAdam : public Algorithm {
   }
 
   Traits traits() const override {
-    return {.follows_clock = false, .settles_after = freeze_step_, .lockstep_from_step = 0, .sums_moments = true};
+    return {.follows_clock = false,
+            .settles_after = freeze_step_,
+            .lockstep_from_step = 0,
+            .sums_moments = true,
+            .held = {.models = 0, .moments = 0}};
   }
 
   std::optional<Communicated> communication(const CommunicationInput& input) const override {

@@ -47,7 +47,8 @@ class RandomDrop : public Algorithm {
             .steps_along_fresh_mean = true,
             .sums_gradients = true,
             .can_overlap_backward = true,
-            .drops = Drops::computed};
+            .drops = Drops::computed,
+            .held = {.models = 0, .moments = 0}};
   }
 
  private:

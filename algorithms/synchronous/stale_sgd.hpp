@@ -46,7 +46,10 @@ class StaleSgd : public Algorithm {
   }
 
   Traits traits() const override {
-    return {.follows_clock = false, .sums_gradients = true, .can_overlap_backward = true};
+    return {.follows_clock = false,
+            .sums_gradients = true,
+            .can_overlap_backward = true,
+            .held = {.models = 0, .moments = 0, .states = std::ceil(options_.staleness + options_.spread)}};
   }
 
  private:

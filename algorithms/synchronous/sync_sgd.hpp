@@ -28,7 +28,8 @@ class SyncSgd : public Algorithm {
             .lockstep_from_step = 0,
             .steps_along_fresh_mean = true,
             .sums_gradients = true,
-            .can_overlap_backward = true};
+            .can_overlap_backward = true,
+            .held = {.models = 0, .moments = 0}};
   }
 
   Forecast forecast(const PredictionInput& input) const override {

@@ -176,7 +176,8 @@ std::vector<ExchangesFrom> exchanges_of(const std::optional<CompressionOptions>&
   if (!options) return {};
   const auto compressor = make_compressor(*options, parts_of_model(*options, tensors, parameters), 0, workers);
   std::vector<ExchangesFrom> all;
-  for (const Step first : compressor->changes()) all.push_back({first, compressor->exchanges(first)});
+  for (const Step first : compressor->changes())
+    all.push_back({.first = first, .exchanges = compressor->exchanges(first), .vectors = compressor->vectors()});
   if (compressor->alternates()) all.back().of_odd_steps = compressor->exchanges(Step{1});
   return all;
 }

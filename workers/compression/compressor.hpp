@@ -137,6 +137,7 @@ struct ExchangesFrom {
   Step first{};
   std::vector<Exchange> exchanges;
   std::vector<Exchange> of_odd_steps{};  // if they differ; else empty
+  std::size_t vectors = 1;               // that each worker keeps (Compressor::vectors)
 };
 // The exchanges of a run's steps; empty without compression. Throws as make_compressor does.
 std::vector<ExchangesFrom> exchanges_of(const std::optional<CompressionOptions>& options,
