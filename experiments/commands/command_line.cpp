@@ -270,7 +270,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_results_directory(*check, line.options);
   add_threads(*check, line.options, "threads that will compute; 0: one per core");
   check->add_flag("--measure", line.measures,
-                  "make the first steps of runs of which nothing is known, for some seconds, to say how long all take");
+                  "time a micro-batch of runs of which nothing is known, for some seconds, to say how long all take");
   CLI::App* foretell = app.add_subcommand(
       "predict", "what the methods will take, by formulas and a short simulation of time; nothing is trained");
   add_experiment(*foretell, line);

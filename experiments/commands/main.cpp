@@ -41,18 +41,21 @@ std::string describe(const Run& run, bool is_tuned) {
 
 RunPlan work_of(std::span<const Run> runs, std::span<const Run> later, const CommandLine& line) {
   const std::string& results = line.options.results_directory;
-  MeasureCost measure;
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  PlanOptions options{.results = results, .threads = line.options.threads > 0 ? line.options.threads : cores};
   if (line.measures)
-    measure = [&line](const Run& run) {
-      const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-      return measured_cost(run, {.threads = line.options.threads > 0 ? line.options.threads : cores});
+    options.measure = [](const Run& run) {
+      MicroBatchWork work;
+      work.seed = run.seed;
+      return measure_micro_batch_s(*run.training.make_objective(), work);
     };
-  return plan_of(runs, runs_to_do(runs, results, false), later, results, false, measure);
+  return plan_of(runs, runs_to_do(runs, results, false), later, options);
 }
 
 std::string text_of(const RunPlan& work, const CommandLine& line, const std::string& noun) {
-  const bool may_measure = !work.cost && !line.measures && work.finished < work.runs;
-  return plan_text(work, noun) + (may_measure ? "; with --measure first steps are made for some seconds to tell" : "");
+  const bool may_measure = work.may_measure && !line.measures;
+  return plan_text(work, noun) +
+         (may_measure ? "; with --measure a micro-batch is timed for some seconds to tell" : "");
 }
 
 // The settings that are tried for each method, and the measure that judges them.

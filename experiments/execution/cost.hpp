@@ -1,4 +1,5 @@
-// Costs of runs on the machine that makes them: the time of a micro-batch, host time, disk space and memory.
+// What runs take on the machine that makes them, known before they begin: time, disk space and memory, by arithmetic;
+// and the time of a micro-batch, where it is to be measured.
 #pragma once
 
 #include <cstddef>
@@ -16,61 +17,61 @@
 
 namespace syncopate {
 
-struct RunCost {
-  double host_s = 0;
-  double bytes = 0;  // on the disk
-};
-
-// Cost of a run of so many steps.
-struct KnownCost {
+// The time of a finished run.
+struct KnownTime {
   std::string kind;          // timing_class
   std::string method;        // its label
-  std::int64_t steps = 0;    // optimizer steps
-  double micro_batches = 0;  // steps x workers x micro-batches per step
-  RunCost cost{};
-  double fixed_bytes = 0;  // of these, independent of the number of steps
+  double micro_batches = 0;  // that all workers computed
+  double host_s = 0;
 };
 
-// Estimated from known runs of the same kind, and of the same method if there are any: time per micro-batch, space per
-// step. Their mean where the budget does not determine the number of steps; nullopt if none is known.
-std::optional<RunCost> expected_cost(const Run& run, std::span<const KnownCost> known);
+// By finished runs of the same kind, of the same method if there are any: in proportion to micro-batches, or their mean
+// where the budget does not determine the number of steps. nullopt if none is known.
+std::optional<double> time_by_finished_runs(const Run& run, std::span<const KnownTime> known);
 
-// Estimated from the run's first steps, which are made and not kept.
-// Makes the first step, the first 4, the first 16 and so on, until the time of the steps is clear beside the time of
-// evaluations: less than half of the run, and a few seconds, up to ten if evaluations are slow. nullopt under MPI, and
-// for runs that are too short or fail. Throws Interrupted.
-std::optional<KnownCost> measured_cost(const Run& run, const ExecutionBackend& backend);
+// By the operations of gradients, evaluations and steps, and the events of the simulation: within a factor of three on
+// usual processors; too much for sequences, which count as if all were as long as the longest. `micro_batch_s`: what a
+// gradient takes on one thread, if it has been measured. nullopt where the budget does not determine the number of
+// steps, and for a module of the user's own that has not been measured.
+std::optional<double> time_by_arithmetic(const Run& run, int threads, std::optional<double> micro_batch_s = {});
+
+// On the disk, by the number of rows and files, within a factor of about two; nullopt if a budget does not count steps.
+std::optional<double> disk_bytes(const Run& run, bool mpi);
 
 // The plan that is printed before runs begin: how many, how long, how much space.
 struct RunPlan {
+  enum class TimeBy { arithmetic, micro_batches, finished_runs };
   std::size_t runs = 0;
   std::size_t finished = 0;
   std::size_t later = 0;                   // runs that follow these
-  std::optional<RunCost> cost{};           // of runs to do; none if it is unknown for one of them
-  std::optional<double> bytes{};           // without a cost: on the disk, by the number of rows and files
-  bool is_measured = false;                // by first steps, not by finished runs
+  std::optional<double> time_s{};          // of runs to do; none if it is unknown for one of them
+  TimeBy time_by = TimeBy::finished_runs;  // the least certain of all runs
+  bool may_measure = false;                // a micro-batch would tell more than arithmetic about one of them
+  std::optional<double> bytes{};           // on the disk
   int side_by_side = 1;                    // runs at a time
   std::string division{};                  // for users: among which processes
   std::map<std::string, double> host_s{};  // by hashes of runs and common phases
 };
 
-using MeasureCost = std::function<std::optional<KnownCost>(const Run&)>;
+struct PlanOptions {
+  std::filesystem::path results{};  // with finished runs
+  bool mpi = false;
+  int threads = 0;  // 0: time is known by finished runs alone
+  // Measures a micro-batch on one thread. Empty: arithmetic stands for it. Called once for each kind of runs.
+  std::function<double(const Run&)> measure{};
+};
 
-// The cost of these runs. Calls `measure`, which may be empty, for at most three runs of unknown kinds; the result
-// counts for all runs of the kind.
-RunPlan run_plan(std::span<const Run* const> to_do, std::vector<KnownCost> known, const MeasureCost& measure);
-
-// The same for the runs of an experiment that are `to_do` (not 0), with missing common phases. `later`: runs that will
-// follow, if these are trials.
+// For the runs of an experiment that are `to_do` (not 0), with missing common phases. `later`: runs that will follow,
+// if these are trials.
 RunPlan plan_of(std::span<const Run> runs, std::span<const int> to_do, std::span<const Run> later,
-                const std::filesystem::path& results, bool mpi, const MeasureCost& measure = {});
+                const PlanOptions& options);
 
 // For each run 0 if it is finished in the directory of results, else 1.
 std::vector<int> runs_to_do(std::span<const Run> runs, const std::filesystem::path& results, bool mpi);
 
 // "24 trials, then 12 runs; ...", or "12 runs, 3 finished; about 4 min on this machine, by finished runs; about 2.1
 // MB". `noun`: "run" or "trial".
-std::string plan_text(const RunPlan& work, const std::string& noun = "run");
+std::string plan_text(const RunPlan& plan, const std::string& noun = "run");
 
 // The peak resident memory of a process that makes a run, in bytes: known beforehand, so that a run that does not fit
 // is refused and not killed.
@@ -93,15 +94,11 @@ struct MemoryOptions {
   int threads = 1;
   int dividing = 1;          // processes that divide the simulated workers, whose models and gradients each holds
   bool is_mpi_rank = false;  // one worker of an MPI cluster; threads do not count
-  std::int64_t worker_steps = 10'000;  // of the probe; 0: none
 };
 
-// Without a probe (more than 1,024 workers, a micro-batch to be measured, an allocator without statistics,
-// `worker_steps` of 0) each worker counts with a model and optimizer state of its own, unless its method sums
-// gradients. So it does if the probe ends before a run that may go over to models of individual workers later.
 MemoryNeed memory_need(const Run& run, const MemoryOptions& options);
 
-// The run that needs most; of each method only the largest by workers and model is examined. Without runs null.
+// The run that needs most. Without runs null.
 struct LargestNeed {
   const Run* run = nullptr;
   MemoryNeed need{};
@@ -114,21 +111,6 @@ double stack_room(std::span<const Run> runs);
 // "0.51 GiB", and its parts: "models, optimizer states and gradients (34 times 1.86e+06 parameters) 0.24 GiB, ...".
 std::string memory_text(double bytes, int digits = 2);
 std::string parts_text(const Run& run, const MemoryNeed& need, int threads);
-
-// How many vectors of the model's length a run holds at once, found by running its first steps: with the run's
-// method, cluster and delays, and a small stand-in for the model. What grows with the stand-in's size is counted, so
-// methods need not declare their memory.
-//
-// The stand-in's gradients are the same small numbers everywhere: nothing diverges. Tasks run one by one, so that only
-// the method's memory counts; the caller adds what threads hold.
-struct MemoryProbe {
-  double vectors = 0;     // peak number of models, moments, gradients and residuals, of P floats each
-  bool is_whole = false;  // up to the end of the run's budget; false: its first steps
-};
-
-// For a run with a model and known micro-batch times, on the simulated cluster. `worker_steps`: about how many steps of
-// single workers it makes, a few microseconds each. Throws what the run would.
-MemoryProbe probe_memory(const Run& run, std::int64_t worker_steps);
 
 // cluster.micro_batch_s = "measured": how long a micro-batch of the experiment's model takes on this machine while
 // other cores compute micro-batches too, as many at once as there are workers or cores. It is measured once and kept in

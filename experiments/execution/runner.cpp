@@ -937,15 +937,14 @@ class ExperimentRunner {
   // Returns the expected times for Progress::expect.
   std::map<std::string, double> print_plan() {
     if (!options_.plan || options_.quiet || !speaks()) return {};
-    MeasureCost measure;  // empty beside busy processes, which would slow the first steps down
-    if (!backend_.together() && (!options_.sharing || !options_.sharing->takes))
-      measure = [this](const Run& run) { return measured_cost(run, backend_); };
-    RunPlan work =
-        plan_of(experiment_.runs, runs_.to_do(), later_, options_.results_directory, backend_.mpi != nullptr, measure);
-    work.side_by_side = options_.side_by_side;
-    work.division = options_.division;
-    standard_error.write(plan_text(work, noun()) + "\n");
-    return std::move(work.host_s);
+    RunPlan plan = plan_of(experiment_.runs, runs_.to_do(), later_,
+                           {.results = options_.results_directory,
+                            .mpi = backend_.mpi != nullptr,
+                            .threads = backend_.together() ? 0 : backend_.threads});
+    plan.side_by_side = options_.side_by_side;
+    plan.division = options_.division;
+    standard_error.write(plan_text(plan, noun()) + "\n");
+    return std::move(plan.host_s);
   }
 
   void report_skipped(Progress& progress) const {

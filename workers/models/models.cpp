@@ -18,31 +18,37 @@ namespace syncopate {
 
 namespace {
 
-// How much memory a forward and a backward pass of a network takes beside its parameters and their gradient.
+// How much memory a forward and a backward pass of a network takes beside its parameters and their gradient, and how
+// many multiplications a forward pass.
 // Units:   bytes of so many samples in one batch, as this program evaluates them with LibTorch on a processor.
-// Shapes:  by layer what it gives and what it keeps for the backward pass: of a convolution also its unfolded input
-//          (k^2 C values per pixel), of attention its scores (places^2 per head). Sequences count as if each were as
-//          long as the longest.
+// Shapes:  by layer what it gives and what it keeps for the backward pass: of attention also its scores (places^2 per
+//          head). Of one convolution at a time its unfolded input is there (k^2 C values per pixel). Sequences count as
+//          if each were as long as the longest.
 // Checks:  peaks of the program with and without a training (tests/experiments/memory_test.cpp).
 //
 // Replays shapes as Network's builders have left them, and adds up what each layer holds, in floats per sample.
-class PassMemory {
+class PassCost {
  public:
-  explicit PassMemory(const Network& network)
+  explicit PassCost(const Network& network)
       : network_(network),
         shape_(network.input()),
         places_(network.input().has_tokens() ? network.input().width : 1),
         held_(shape_.has_tokens() ? 0 : shape_.features()) {}
 
   void operator()(const layer::Flatten&) { shape_ = {.channels = shape_.features()}; }
-  void operator()(const layer::Linear& layer) { give_channels(weight(layer.weight)[0]); }
+  void operator()(const layer::Linear& layer) {
+    multiply(weight(layer.weight)[0] * weight(layer.weight)[1]);
+    give_channels(weight(layer.weight)[0]);
+  }
   void operator()(const layer::Convolution& layer) {
     const std::vector<std::int64_t>& filter = weight(layer.weight);
     const auto pixels = [&](std::int64_t before) {
       return (before + 2 * layer.padding - filter[2]) / layer.stride + 1;
     };
     shape_ = {.channels = filter[0], .height = pixels(shape_.height), .width = pixels(shape_.width)};
-    held_ += filter[1] * filter[2] * filter[3] * shape_.height * shape_.width;  // unfolded
+    const std::int64_t unfolded = filter[1] * filter[2] * filter[3];
+    unfolded_ = std::max(unfolded_, unfolded * shape_.height * shape_.width);
+    multiply(filter[0] * unfolded);
     give();
   }
   template <OneOf<layer::Relu, layer::Silu, layer::Gelu, layer::Tanh, layer::BatchNorm, layer::GroupNorm,
@@ -62,6 +68,7 @@ class PassMemory {
     const std::int64_t tokens = shape_.height * shape_.width * places_, scores = layer.heads * tokens * tokens;
     held_ += here() + 2 * scores;  // queries, keys and values apart, scores before and after the softmax
     largest_ = std::max(largest_, scores);
+    multiply_adds_ += 2.0 / 3 * static_cast<double>(tokens * here());
     give_channels(shape_.channels / 3);
   }
   void operator()(const layer::Dropout&) { give(2); }  // and which are dropped
@@ -87,14 +94,23 @@ class PassMemory {
   }
   void operator()(const layer::Script&) { is_known_ = false; }
 
+  // False for a module of the user's own: only running it would tell.
+  bool is_known() const { return is_known_; }
   // While the backward pass goes back through a layer, gradients of what came in and went out are there too.
-  std::optional<std::int64_t> floats() const { return is_known_ ? std::optional(held_ + 2 * largest_) : std::nullopt; }
+  std::int64_t trained_floats() const { return held_ + 2 * largest_ + unfolded_; }
+  // In an evaluation a layer's input and output are there, and what comes of that.
+  std::int64_t evaluated_floats() const { return network_.input().features() + 3 * largest_ + unfolded_; }
+  double multiply_adds() const { return multiply_adds_; }
 
  private:
   const std::vector<std::int64_t>& weight(int index) const {
     return network_.parameters()[static_cast<std::size_t>(index)].shape;
   }
   std::int64_t here() const { return shape_.features() * places_; }
+  // At each pixel or token.
+  void multiply(std::int64_t weights) {
+    multiply_adds_ += static_cast<double>(weights * shape_.height * shape_.width * places_);
+  }
   void give(std::int64_t copies = 1) {
     held_ += copies * here();
     largest_ = std::max(largest_, here());
@@ -109,17 +125,10 @@ class PassMemory {
   std::int64_t places_;  // of texts: as many tokens as the longest has
   std::int64_t held_;
   std::int64_t largest_ = 0;
+  std::int64_t unfolded_ = 0;  // of one convolution at a time
+  double multiply_adds_ = 0;
   bool is_known_ = true;
 };
-
-// None for a module of the user's own: only running it would tell.
-std::optional<std::int64_t> pass_bytes(const Network& network, std::int64_t samples) {
-  PassMemory walk(network);
-  for (const Layer& layer : network.layers()) std::visit(walk, layer);
-  const auto floats = walk.floats();
-  if (!floats) return {};
-  return static_cast<std::int64_t>(sizeof(float)) * samples * *floats;
-}
 
 // Sequences that a task asks for nothing: no label but -100, no token that may be hidden, no next token, at all or in
 // what `longest` leaves of them. In a micro-batch's mean each would count as a loss of 0, and a micro-batch of such
@@ -393,20 +402,25 @@ void check_rows(const DatasetPlan& data, const TextTask& task, const ModelRow& r
   }
 }
 
-// A pass has the samples of a chunk: no more than all workers' in a step, and at least a micro-batch.
+// A gradient's pass has the samples of a chunk: no more than all workers' in a step, and at least a micro-batch. An
+// evaluation's has a whole chunk.
 ObjectiveMemory memory_of(const Model& model, const Network& built, const DatasetSize& data,
                           const NetworkTraining& how) {
   const std::int64_t micro_batch = how.sampling.micro_batch_size;
   const std::int64_t step = micro_batch * how.sampling.workers * how.sampling.micro_batches;
   const std::int64_t samples = built.fuses() ? std::max(micro_batch, std::min(model.chunk_samples, step)) : micro_batch;
-  const auto pass = pass_bytes(built, samples);
+  PassCost pass(built);
+  for (const Layer& layer : built.layers()) std::visit(pass, layer);
+  const std::int64_t floats = std::max(samples * pass.trained_floats(), model.chunk_samples * pass.evaluated_floats());
   const auto bytes_of_value = data.has_byte_images ? std::int64_t{1} : std::int64_t{sizeof(float)};
   return {.data_bytes = (data.train + data.test) * data.shape.features() * bytes_of_value,
-          .pass_bytes = pass.value_or(0),
-          .is_known = pass.has_value(),
+          .pass_bytes = pass.is_known() ? static_cast<std::int64_t>(sizeof(float)) * floats : 0,
+          .is_known = pass.is_known(),
           .chunk_samples = model.chunk_samples,
           .fuses_micro_batches = built.fuses(),
-          .buffers = static_cast<std::int64_t>(built.buffer_floats())};
+          .buffers = static_cast<std::int64_t>(built.buffer_floats()),
+          .multiply_adds = pass.multiply_adds(),
+          .test_samples = data.test};
 }
 
 void plan_network(const Model& model, const Network& built, const DatasetPlan& data, const NetworkTraining& how,

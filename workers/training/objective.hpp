@@ -145,7 +145,7 @@ class Objective {
   virtual bool has_accuracy() const { return true; }
 };
 
-// How much memory an objective will need, and how it cuts its work: known before its data are loaded.
+// How much memory and arithmetic an objective will need, and how it cuts its work: known before its data are loaded.
 struct ObjectiveMemory {
   std::int64_t data_bytes = 0;  // of the data set; sequences as if all were as long as the longest
   // While a thread computes the gradient of a chunk: activations and the like, beside parameters and gradient. 0:
@@ -155,6 +155,9 @@ struct ObjectiveMemory {
   std::int64_t chunk_samples = 1;  // these two: see Objective
   bool fuses_micro_batches = true;
   std::int64_t buffers = 0;  // floats of normalisation statistics
+  // Multiplications with an addition in a sample's forward pass; a backward pass takes two each. 0: negligible.
+  double multiply_adds = 0;
+  std::int64_t test_samples = 0;  // that an evaluation has besides those of the training set
 
   bool operator==(const ObjectiveMemory&) const = default;
 };
