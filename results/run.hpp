@@ -57,9 +57,8 @@ struct TrainingPlan {
   std::vector<ParameterTensor> tensors{};                              // empty: unknown before the objective exists
   std::int64_t samples_per_micro_batch = 1;
   std::shared_ptr<const Optimizer> optimizer{};
-  double clip_norm = 0;
   std::shared_ptr<const LearningRate> learning_rate{};
-  std::shared_ptr<const StartingPoint> start{};  // null: at the model's own first values
+  Training::Options options{};  // those that [training] says
 };
 
 struct EvaluationPlan {

@@ -54,11 +54,11 @@ void report_resumption(Progress& progress, double host_s_before) {
 
 // The parameters that a run starts from, which its configuration only names.
 std::string start_of(const Run& run) {
-  if (!run.training.start) return "the model's own";
+  if (!run.training.options.start) return "the model's own";
   const auto hash = [](const std::vector<float>& values) {
     return content_hash({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
   };
-  return hash(run.training.start->parameters) + hash(run.training.start->buffers);
+  return hash(run.training.options.start->parameters) + hash(run.training.options.start->buffers);
 }
 
 // A commit determines what a program computes, unless it has changes.

@@ -525,13 +525,12 @@ Participants participants(const Experiment& experiment) {
 RunTraining::RunTraining(const Run& run, std::shared_ptr<const Objective> trained, int threads,
                          std::function<void(const MicroBatch&)> on_kept, ProcessGroup* processes)
     : objective(std::move(trained)), executor(threads) {
-  const Training::Options options{.clip_norm = run.training.clip_norm,
-                                  .train_samples = run.evaluation.train_samples,
-                                  .seed = run.seed,
-                                  .start = run.training.start,
-                                  .on_kept = std::move(on_kept),
-                                  .processes = processes,
-                                  .workers = run.cluster.workers};
+  Training::Options options = run.training.options;
+  options.train_samples = run.evaluation.train_samples;
+  options.seed = run.seed;
+  options.on_kept = std::move(on_kept);
+  options.processes = processes;
+  options.workers = run.cluster.workers;
   training.emplace(objective, run.training.optimizer, options, executor);
   if (objective) return;
   training->set_parameter_bytes(run.training.parameter_bytes);

@@ -131,11 +131,11 @@ CommonPhase end_of(const Run& run, StartingPoint end) {
 }
 
 void start_at(Run& run, const CommonPhase& phase) {
-  run.training.start = phase.end;
+  run.training.options.start = phase.end;
   if (!phase.end || run.taken.empty()) return;
   StartingPoint start = *phase.end;
   start.taken = run.taken;
-  run.training.start = std::make_shared<const StartingPoint>(std::move(start));
+  run.training.options.start = std::make_shared<const StartingPoint>(std::move(start));
 }
 
 // First phases that several runs start from. Each phase is computed once, as a run of its own in the results directory,

@@ -17,7 +17,7 @@
 #include "experiments/sections/run_hash.hpp"
 #include "experiments/sections/variation.hpp"
 #include "workers/compression/options.hpp"
-#include "workers/config/key_path.hpp"
+#include "workers/config/patch.hpp"
 #include "workers/time/compute_time.hpp"
 
 namespace syncopate {
@@ -181,7 +181,7 @@ AlgorithmContext algorithm_context(const Definition& definition) {
           .plain_sgd = training.plan.optimizer->moments() == 0 && training.plan.optimizer->weight_decay().rate == 0,
           .moment_decays = training.plan.optimizer->decays(),
           .frozen_beta1 = training.plan.optimizer->beta1_of_frozen(),
-          .clips_gradients = training.plan.clip_norm > 0,
+          .clips_gradients = training.plan.options.clip_norm > 0,
           .learning_rate_warmup = training.plan.learning_rate->warmup(),
           .steps_per_epoch = training.epoch.steps,
           .has_epochs = training.epoch.steps || training.epoch.is_faulty,
@@ -222,8 +222,6 @@ std::vector<Method> read_methods(Settings& root, const Definition& definition,
     root.fault("methods", "must have at least one entry, [[methods]]");
   return methods;
 }
-
-using Path = std::vector<std::string>;
 
 bool is_number(const std::string& part) {
   return !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
@@ -419,16 +417,17 @@ std::vector<const TomlNode*> own_training_tables(const TomlNode& written, FaultL
   return tables;
 }
 
-// The document with the method's training keys as [training].
-TomlNode with_training_of(const TomlNode& written, const TomlNode& own, bool has_common_phase) {
-  TomlNode document = written;
+// The document with the method's training keys in [training].
+TomlNode with_training_of(const TomlNode& written, std::size_t method, const TomlNode& own, bool has_common_phase,
+                          FaultList& faults) {
+  TomlNode document = without_keys_of_file(written);
+  document.erase("methods");
   const TomlNode* common = written.find("training");
-  const bool joins = common && common->is_table();
-  TomlNode training = joins ? with_own_training(*common, own) : own;
+  TomlNode training = !common || !common->is_table()
+                          ? own
+                          : with_keys_of(*common, own, fmt::format("methods.{}.training", method), faults);
   if (!has_common_phase) training.erase("common");
   document.set("training", own.place, std::move(training));
-  document.erase("methods");
-  for (const char* const of_file : {"sweep", "variants", "claim", "tune"}) document.erase(of_file);
   return document;
 }
 
@@ -439,8 +438,7 @@ void join_own(Reading& reading) {
     reading.faults.add(reading.own[i]->faults, "training.", fmt::format("methods.{}.training.", i));
     if (!reading.faults.empty()) continue;  // the resolved document is not looked at then
     TomlNode& method = reading.resolved.find("methods")->array()[i];
-    TomlNode differs =
-        training_difference(*reading.resolved.find("training"), *reading.own[i]->resolved.find("training"));
+    TomlNode differs = difference(*reading.resolved.find("training"), *reading.own[i]->resolved.find("training"));
     method.erase("training");
     if (!differs.table().empty()) method.set("training", {}, std::move(differs));
   }
@@ -451,7 +449,7 @@ std::shared_ptr<const Reading> read_common_phase(const TomlNode& written, Defini
   const TomlNode* table = common_phase_table(written, faults);
   if (!table) return nullptr;
   how.reads_methods = true;
-  return std::make_shared<const Reading>(read_tables(with_common_phase_alone(written, *table), how));
+  return std::make_shared<const Reading>(read_tables(with_common_phase_alone(written, *table, faults), how));
 }
 
 // A training that begins after the phase. Its first step of the data is in its own steps, which are known after a first
@@ -530,12 +528,12 @@ void check_models(Reading& reading, const TomlNode& written) {
 }
 
 // The reading of a method with [methods.training].
-std::shared_ptr<Reading> read_own(const TomlNode& written, const TomlNode& table,
+std::shared_ptr<Reading> read_own(const TomlNode& written, std::size_t method, const TomlNode& table,
                                   const std::shared_ptr<const Reading>& common_phase, DefinitionOptions how) {
   const bool has_own_phase = table.find("common") != nullptr;
   how.takes_common = has_own_phase || common_phase;
-  const TomlNode document = with_training_of(written, table, how.takes_common);
   FaultList faults;
+  const TomlNode document = with_training_of(written, method, table, how.takes_common, faults);
   const auto phase = has_own_phase ? read_common_phase(document, how, faults) : common_phase;
   auto own = std::make_shared<Reading>(read_behind(phase, document, how));
   own->common_phase = phase;
@@ -681,7 +679,7 @@ Reading read_document(const TomlNode& written, const std::string& file, const Lo
   FaultList faults;
   const auto common_phase = read_common_phase(written, how, faults);
   for (const TomlNode* table : own_training_tables(written, faults)) {
-    own.push_back(table ? read_own(written, *table, common_phase, how) : nullptr);
+    own.push_back(table ? read_own(written, own.size(), *table, common_phase, how) : nullptr);
     how.own.emplace_back(own.back(), own.back() ? &own.back()->definition : nullptr);
   }
   how.reads_methods = how.takes_common = true;
@@ -696,12 +694,16 @@ Reading read_document(const TomlNode& written, const std::string& file, const Lo
   return result;
 }
 
+TomlNode without_keys_of_file(TomlNode root) {
+  for (const char* const of_file : {"sweep", "variants", "claim", "tune"}) root.erase(of_file);
+  return root;
+}
+
 TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed) {
   TomlNode one_method = root.find("methods")->array()[method];
   root.find("methods")->array() = {std::move(one_method)};
   root.set("seeds", {}, {TomlNode::Array{{static_cast<std::int64_t>(seed), {}}}, {}});
-  for (const char* const of_file : {"sweep", "variants", "claim", "tune"}) root.erase(of_file);
-  return root;
+  return without_keys_of_file(std::move(root));
 }
 
 std::string fingerprint_of(const Reading& reading) {

@@ -97,7 +97,7 @@ const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults);
 
 // The phase as an experiment of its own: its `method`, or synchronous SGD, with the keys of [training], [models.*] and
 // [datasets.*] replaced by the phase's own, and its length as budget.
-TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common);
+TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common, FaultList& faults);
 
 // The resolved table: the difference of the phase's experiment, `alone`, from `all`, both resolved, with the length and
 // `takes` of `written`.
@@ -112,17 +112,9 @@ std::vector<TakenElements> taken_body(const ObjectivePlan& of_phase, const Objec
 // For the lists of keys.
 void describe_common_phase(Settings& root);
 
-// [training] of a method with its overrides, [methods.training]. Its own keys replace the file's one by one, also in
-// tables; but a table that names another optimizer, schedule or form of randaugment replaces the whole table, and a
-// length in epochs (steps, a share) replaces one in other units. Keeps places of keys.
-TomlNode with_own_training(TomlNode training, const TomlNode& own);
-
-// The inverse: overrides that make the file's [training] the method's, both resolved.
-TomlNode training_difference(const TomlNode& common, const TomlNode& own);
-
-// The difference as shown to users. Another optimizer, or another method of the first phase: its name, and differences
+// The difference of a method's [training] from the file's as shown to users. Another optimizer, or another method of the first phase: its name, and differences
 // from its defaults. Another learning rate: differences from the file's `common` [training], or from defaults.
-TomlNode shown_difference(TomlNode difference, const TomlNode& common, const ObjectivePlan& objective);
+TomlNode shown_difference(TomlNode own, const TomlNode& common, const ObjectivePlan& objective);
 
 // Keys with their values as shown to users: "optimizer.weight_decay", "0.05".
 std::vector<std::pair<std::string, std::string>> listed_leaves(const TomlNode& table);
@@ -231,6 +223,9 @@ struct Reading {
 };
 
 Reading read_document(const TomlNode& written, const std::string& file, const LoadOptions& options);
+
+// Without what says which runs the file has: [sweep], [[variants]], [[claim]] and [tune].
+TomlNode without_keys_of_file(TomlNode root);
 
 // The document of one run: one method, one seed, nothing swept.
 TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed);

@@ -12,6 +12,7 @@
 
 #include "experiments/sections/definition.hpp"
 #include "experiments/sections/run_hash.hpp"
+#include "experiments/sections/swept_values.hpp"
 #include "experiments/sections/variation.hpp"
 #include "workers/base/machine.hpp"
 

@@ -9,9 +9,9 @@
 
 #include "algorithms/registry.hpp"
 #include "experiments/sections/definition.hpp"
-#include "experiments/sections/variation.hpp"
 #include "workers/base/arrays.hpp"
 #include "workers/base/files.hpp"
+#include "workers/config/patch.hpp"
 #include "workers/training/gradient_sum.hpp"
 
 namespace syncopate {
@@ -556,7 +556,7 @@ const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults) {
   return (steps || epochs) && has_method ? common : nullptr;
 }
 
-TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common) {
+TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common, FaultList& faults) {
   TomlNode document = written;
   TomlNode training = *written.find("training");
   training.erase("common");
@@ -570,7 +570,9 @@ TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common
     own.erase(tables);
     if (!of_phase || !of_phase->is_table()) continue;
     const bool joins = of_file && of_file->is_table();
-    document.set(tables, of_phase->place, joins ? with_own_training(*of_file, *of_phase) : *of_phase);
+    document.set(
+        tables, of_phase->place,
+        joins ? with_keys_of(*of_file, *of_phase, fmt::format("training.common.{}", tables), faults) : *of_phase);
   }
   TomlNode method, recording;
   if (const TomlNode* of_phase = common.find("method")) method = *of_phase;
@@ -578,13 +580,12 @@ TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common
   if (!method.find("algorithm")) method.set("algorithm", {}, text("sync-sgd"));
   own.erase("method");
   own.erase("takes");
-  document.set("training", common.place, with_own_training(std::move(training), own));
+  document.set("training", common.place, with_keys_of(std::move(training), own, "training.common", faults));
   document.set("budget", common.place, std::move(budget));
   document.set("methods", {}, {TomlNode::Array{std::move(method)}, {}});
   recording.set("parameters", {}, {true, {}});
   document.set("recording", {}, std::move(recording));
-  for (const char* const of_file : {"sweep", "variants", "claim", "tune"}) document.erase(of_file);
-  return document;
+  return without_keys_of_file(std::move(document));
 }
 
 TomlNode resolved_common_phase(const TomlNode& written, const TomlNode& all, const TomlNode& alone) {
@@ -596,12 +597,12 @@ TomlNode resolved_common_phase(const TomlNode& written, const TomlNode& all, con
     method.erase("label");
     common.set("method", {}, std::move(method));
   }
-  const TomlNode differs = training_difference(*all.find("training"), *alone.find("training"));
+  const TomlNode differs = difference(*all.find("training"), *alone.find("training"));
   for (const TomlNode::Member& member : differs.table()) common.set(member.key, {}, member.value);
   for (const char* const tables : described_tables) {
     const TomlNode *of_file = all.find(tables), *of_phase = alone.find(tables);
     if (!of_file || !of_phase) continue;
-    TomlNode own = training_difference(*of_file, *of_phase);
+    TomlNode own = difference(*of_file, *of_phase);
     if (!own.table().empty()) common.set(tables, {}, std::move(own));
   }
   return common;
@@ -677,38 +678,16 @@ std::shared_ptr<const LearningRate> read_learning_rate(Settings& training, const
 
 std::span<const OptimizerRow> optimizers() { return optimizer_rows; }
 
-TomlNode with_own_training(TomlNode training, const TomlNode& own) {
-  for (const TomlNode::Member& member : own.table()) {
-    const TomlNode* common = training.find(member.key);
-    const bool joins = common && common->is_table() && member.value.is_table() && !names_another(*common, member.value);
-    TomlNode value = joins ? with_own_training(*common, member.value) : member.value;
-    for (const std::string& other : other_forms(training, member.key)) training.erase(other);
-    training.set(member.key, member.place, std::move(value));
-  }
-  return training;
-}
-
-TomlNode training_difference(const TomlNode& common, const TomlNode& own) {
-  TomlNode difference;
-  for (const TomlNode::Member& member : own.table()) {
-    const TomlNode* other = common.find(member.key);
-    if (is_same(other, &member.value)) continue;
-    const bool joins = other && other->is_table() && member.value.is_table() && !names_another(*other, member.value);
-    difference.set(member.key, {}, joins ? training_difference(*other, member.value) : member.value);
-  }
-  return difference;
-}
-
-TomlNode shown_difference(TomlNode difference, const TomlNode& common, const ObjectivePlan& objective) {
-  if (TomlNode* optimizer = difference.find("optimizer")) leave_out_defaults(*optimizer, objective);
-  TomlNode* phase = difference.find("common");
+TomlNode shown_difference(TomlNode own, const TomlNode& common, const ObjectivePlan& objective) {
+  if (TomlNode* optimizer = own.find("optimizer")) leave_out_defaults(*optimizer, objective);
+  TomlNode* phase = own.find("common");
   if (TomlNode* method = phase ? phase->find("method") : nullptr) leave_out_defaults_of_method(*method);
-  TomlNode* rate = difference.find("learning_rate");
+  TomlNode* rate = own.find("learning_rate");
   const TomlNode* other = common.find("learning_rate");
-  if (!rate || !other) return difference;
+  if (!rate || !other) return own;
   leave_out_same(*rate, *other);
-  if (rate->table().empty()) difference.erase("learning_rate");
-  return difference;
+  if (rate->table().empty()) own.erase("learning_rate");
+  return own;
 }
 
 std::vector<std::pair<std::string, std::string>> listed_leaves(const TomlNode& table) {
@@ -741,13 +720,13 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
   plan.parameter_bytes = result.objective.parameters * static_cast<std::int64_t>(sizeof(float));
   plan.tensors = result.objective.tensors;
   plan.memory = result.objective.memory;
-  plan.clip_norm = training.number(
+  plan.options.clip_norm = training.number(
       {"clip_norm", "Largest global norm of a gradient, 0: none; algorithms/README.md says which one a family clips."},
       {.low = 0, .high_open = true}, 0.0);
   plan.optimizer = read_optimizer(training, result.objective);
   plan.samples_per_micro_batch = result.objective.samples_per_micro_batch;
   plan.trains_network = result.objective.is_network;
-  plan.start = read_start(training, result.objective, plan.time_only);
+  plan.options.start = read_start(training, result.objective, plan.time_only);
   if (takes_common)
     training.keep_as_written({"common",
                               "A first phase of all methods: keys of [training] that are otherwise in it, and "

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "experiments/sections/definition.hpp"
+#include "experiments/sections/swept_values.hpp"
 #include "experiments/sections/variation.hpp"
 #include "results/summary.hpp"
-#include "workers/config/key_path.hpp"
 
 namespace syncopate {
 
@@ -20,11 +20,14 @@ SweepPoint tuning_point(SweepPoint point, const TuneSection& tune) {
   return point;
 }
 
-std::vector<Change> changes_to(const std::vector<TunedAxis>& axes, const Setting& setting) {
-  std::vector<Change> changes;
-  for (std::size_t i = 0; i < axes.size(); ++i)
-    changes.push_back({axes[i].path, axes[i].key, axes[i].place, setting[i]});
-  return changes;
+std::vector<Patch> patches_to(const std::vector<TunedAxis>& axes, const Setting& setting) {
+  std::vector<Patch> patches;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    SourcePlace place = axes[i].place;
+    place.origin = "[tune]";
+    patches.push_back({axes[i].path, setting[i], std::move(place), axes[i].key});
+  }
+  return patches;
 }
 
 // Settings are judged by held-out samples, and the runs, as the file says, by the test set: a trial's target is of the
@@ -46,7 +49,7 @@ TomlNode document_of_trial(const Expansion& all, std::size_t point, std::size_t 
                            const std::vector<TunedAxis>& axes, const Setting& setting, std::uint64_t seed,
                            const TuneSection& tune) {
   TomlNode root = all.documents[point];
-  for (const Change& change : changes_to(axes, setting)) apply(root, change);
+  for (const Patch& patch : patches_to(axes, setting)) apply(root, patch);
   root.erase("recording");
   if (tune.measure.find("to_target") != std::string::npos) aim_at_validation(root, method, tune.place);
   return document_of_run(std::move(root), method, seed);
@@ -186,8 +189,6 @@ class Groups {
   std::map<SweepPoint, std::size_t> numbers_;                         // of tuning points
   std::map<std::string, std::size_t> fingerprints_;                   // of groups' first trials
 };
-
-using Path = std::vector<std::string>;
 
 constexpr std::array own_keys = {"seeds", "measure", "where", "extend"};
 
@@ -348,11 +349,11 @@ class TuneReader {
   bool is_swept(const TunedAxis& axis, const Path& path) {
     for (const SweepAxis& varies : swept_)
       for (const SweepEntry& entry : varies.entries)
-        for (const Change& change : entry.changes) {
-          if (!begins_with(path, change.path) && !begins_with(change.path, path)) continue;
-          if (change.place.source == command_line_source) return true;
+        for (const Patch& patch : entry.patches) {
+          if (!begins_with(path, patch.path) && !begins_with(patch.path, path)) continue;
+          if (patch.place.source == command_line_source) return true;
           faults_.add(axis.place, fmt::format("tune.\"{}\"; must not be tuned: \"{}\" varies, which sets it", axis.key,
-                                              entry.names.front().name.first == "variant" ? "variant" : change.key));
+                                              entry.names.front().name.first == "variant" ? "variant" : patch.key));
           return true;
         }
     return false;
@@ -457,11 +458,11 @@ std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expans
     return run;
   };
   plan.runs = [all, kept, groups](const std::map<std::size_t, Setting>& settings) {
-    const auto tuned = [&](std::size_t point, std::size_t method) -> std::optional<std::vector<Change>> {
+    const auto tuned = [&](std::size_t point, std::size_t method) -> std::optional<std::vector<Patch>> {
       const std::size_t group = groups->of(point, method);
       const auto setting = settings.find(group);
       if (setting == settings.end()) return {};
-      return changes_to(groups->groups[group].axes, setting->second);
+      return patches_to(groups->groups[group].axes, setting->second);
     };
     return runs_of(*all, tuned).runs;
   };

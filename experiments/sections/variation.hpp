@@ -21,37 +21,9 @@
 
 #include "experiments/sections/experiment.hpp"
 #include "results/run.hpp"
-#include "workers/config/settings.hpp"
-#include "workers/config/toml.hpp"
+#include "workers/config/patch.hpp"
 
 namespace syncopate {
-
-// Applies changes of the command line in order: key=value sets a key; key=a,b,c sweeps it (seeds get the list); ~key
-// removes it. A change that cannot be applied is a fault of the command line.
-void apply_command_line(TomlNode& root, std::span<const std::string> changes, FaultList& faults);
-
-// A change of a document by a sweep point, a variant or a profile.
-struct Change {
-  std::vector<std::string> path;  // elements of lists by their numbers, as far as they exist
-  std::string key;                // as written
-  SourcePlace place{};
-  std::optional<TomlNode> value{};  // none: removes the key
-};
-
-// The path with numbers of elements instead of their names, as far as it exists.
-std::vector<std::string> with_numbers(const TomlNode& root, std::vector<std::string> path);
-
-// The value at the path; null if there is none, also where an element does not exist.
-const TomlNode* found_at(const TomlNode& root, const std::vector<std::string>& path);
-
-// Throws KeyPathFault.
-void apply(TomlNode& root, const Change& change);
-
-// Whether the paths are equal, or `path` leads to something within the other.
-bool begins_with(const std::vector<std::string>& path, const std::vector<std::string>& beginning);
-
-// Whether the command line has set what is at the path.
-bool is_set_by_command_line(const TomlNode& root, const std::vector<std::string>& path);
 
 // A key or "variant", and its value, as shown to users.
 using PointName = std::pair<std::string, std::string>;
@@ -62,7 +34,7 @@ struct SweepEntry {
     PointName name;
     std::set<std::size_t> methods{};  // indices of the methods that it concerns; empty: all
   };
-  std::vector<Change> changes;
+  std::vector<Patch> patches;
   std::vector<Name> names;
 };
 
@@ -124,8 +96,8 @@ struct Expansion {
   std::vector<std::uint64_t> seeds;
 };
 
-// Tuned overrides of a method at a point; nullopt: its runs are not made.
-using Tuned = std::function<std::optional<std::vector<Change>>(std::size_t point, std::size_t method)>;
+// Tuned values of a method at a point; nullopt: its runs are not made.
+using Tuned = std::function<std::optional<std::vector<Patch>>(std::size_t point, std::size_t method)>;
 
 struct ExpandedRuns {
   std::vector<Run> runs;
@@ -149,39 +121,6 @@ std::string solved_note(const TomlNode& method);
 // The document with requests, { rounds = 470 }, in place of numbers that were solved for: its runs solve for them
 // again, over their own steps and rates.
 TomlNode with_numbers_as_asked(TomlNode document);
-
-// The values of a key of [sweep] or [tune].
-struct SweptValues {
-  TomlNode::Array values;
-  std::vector<std::string> labels;  // for tables and plots
-};
-
-// Whether the table is a range, { from = 8, to = 2048, factor = 2 }, and not one of swept keys.
-bool is_range(const TomlNode& node);
-
-// A list, [8, 16], whose elements may have names, { label = "none", value = [] }; or a range with a step or a factor,
-// which ends at the last value that is not beyond `to`. nullopt after a fault: neither of them, no values, repeated
-// values or labels. `table`: of the key, for faults.
-std::optional<SweptValues> read_swept_values(const TomlNode& node, const std::string& table, const std::string& key,
-                                             FaultList& faults);
-
-// The nearest number that one would write: 0.3 for 0.1 + 2 x 0.1.
-double nearest_written(double value);
-
-// A short, unique name for each value of an axis. A table is named by its kind (`name`, `rule`, `schedule`), tables of
-// one kind by the keys in which they differ, shortened. Equal names are numbered from 1.
-std::vector<std::string> swept_labels(const TomlNode::Array& values);
-
-// Whether `own` names another optimizer, schedule, kind, rule or form than `common`, whose other keys then do not
-// apply.
-bool names_another(const TomlNode& common, const TomlNode& own);
-
-// The key in which it does: "name", "schedule", "kind", "rule", "algorithm" or "form"; empty: it does not.
-std::string deciding_key(const TomlNode& common, const TomlNode& own);
-
-// Keys of the table for the same quantity in other units: warmup_epochs for warmup_steps, every_seconds for
-// every_steps.
-std::vector<std::string> other_forms(const TomlNode& table, const std::string& key);
 
 // Puts the keys of these profiles into the document, in order, and removes [profiles]. A missing profile is a fault.
 void apply_profiles(TomlNode& root, std::span<const std::string> names, FaultList& faults);

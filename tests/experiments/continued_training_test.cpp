@@ -243,7 +243,7 @@ TEST_F(ContinuedTraining, ACommonPhaseGoesByItsOwnKeysAndByNothingThatFollowsIt)
   };
   const auto usual = phase({});
   EXPECT_EQ(usual->budget.steps, Step{5});
-  EXPECT_EQ(usual->training.clip_norm, 1);
+  EXPECT_EQ(usual->training.options.clip_norm, 1);
   EXPECT_EQ(usual->training.learning_rate->at(Step{3}), 0.01);
   EXPECT_EQ(phase({"budget={steps=9}", "methods.drop.threshold_s=0.03"})->hash, usual->hash);
   EXPECT_NE(phase({"training.micro_batch_size=4"})->hash, usual->hash);

@@ -95,7 +95,7 @@ inline std::set<std::string_view> expect_every_leaf_hashed(const Run& run) {
 inline TomlNode written_document(const std::string& file, const std::vector<std::string>& overrides = {}) {
   TomlNode document = load_toml(file);
   FaultList faults;
-  apply_overrides(document, overrides, faults);
+  apply_command_line(document, overrides, faults);
   const std::vector<SweepAxis> axes = read_sweep(document, faults);
   apply_sweep(document, axes, sweep_points(axes).front(), faults);
   EXPECT_TRUE(faults.empty()) << faults.report();

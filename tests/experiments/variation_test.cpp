@@ -1,4 +1,5 @@
 // Ranges, keys that go together, names of values, variants, profiles, and what the command line may say.
+
 #include "experiments/sections/variation.hpp"
 
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 
 #include "experiments/commands/commands.hpp"
 #include "experiments/sections/definition.hpp"
+#include "experiments/sections/swept_values.hpp"
 #include "results/result_table.hpp"
 #include "results/summary.hpp"
 #include "tests/experiments/experiment_file.hpp"
@@ -234,7 +236,7 @@ TEST_F(SweepLanguage, AVariantHasANameOfItsOwn) {
   add("[[variants]]\nlabel = \"a\"\nmethods.dorp.threshold_s = 1");
   EXPECT_THAT(faults({}), AllOf(HasSubstr("variants.0.methods.dorp"), HasSubstr("did you mean \"drop\"?")));
   add("[[variants]]\nlabel = \"a\"\n\"cluster.workers\" = 0");
-  EXPECT_THAT(faults({}), HasSubstr(":32:21: cluster.workers = 0; must be"));
+  EXPECT_THAT(faults({}), HasSubstr(":32:21: variant \"a\": cluster.workers = 0; must be"));
 }
 
 TEST_F(SweepLanguage, VariantsAndSweepsMustNotSetTheSameKey) {
@@ -322,7 +324,7 @@ TEST_F(SweepLanguage, ProfilesThatAreNotAskedForCanBeChecked) {
   EXPECT_EQ(checked(), "");
   add("[profiles.full]\nseedz = 4\n[profiles.tiny]\ncluster.workers = 0\n[profiles.right]\ncluster.workers = 1");
   EXPECT_NO_THROW(load());  // which does not take them
-  EXPECT_THAT(checked(), AllOf(HasSubstr("with --profile full:\n"), HasSubstr("seedz = 4; unknown key"),
+  EXPECT_THAT(checked(), AllOf(HasSubstr("with --profile full:\n"), HasSubstr("profile \"full\": seedz = 4; unknown key"),
                                HasSubstr("with --profile tiny:\n"), Not(HasSubstr("right"))));
   add("[clustre]\nworkers = 2\n[profiles.full]\nseedz = 4");
   const std::string of_file = faults({});  // which each profile has as well, and which are said once
@@ -512,8 +514,8 @@ TEST_F(ExperimentFile, TheCommandLineEndsTheSweepOfAKeyThatItSets) {
 TEST_F(ExperimentFile, FaultsOfAllSweepPointsAreReportedAtOnce) {
   write(std::string(small) + "[sweep]\n\"training.learning_rate.peak\" = [0.1, -2, \"x\"]\n");
   const std::string report = faults({});
-  EXPECT_THAT(report, HasSubstr(file.string() + ":31:39: training.learning_rate.peak = -2; must be"));
-  EXPECT_THAT(report, HasSubstr(file.string() + ":31:43: training.learning_rate.peak = \"x\"; must be"));
+  EXPECT_THAT(report, HasSubstr(file.string() + ":31:39: [sweep]: training.learning_rate.peak = -2; must be"));
+  EXPECT_THAT(report, HasSubstr(file.string() + ":31:43: [sweep]: training.learning_rate.peak = \"x\"; must be"));
   EXPECT_THAT(faults({"sweep.seeds=[[1],[2]]"}), HasSubstr("sweep.\"seeds\"; must not be swept"));
   EXPECT_THAT(faults({"sweep.name=[\"a\",\"b\"]"}),
               HasSubstr("sweep.\"name\"; must not be swept: it names the directory of all the runs"));

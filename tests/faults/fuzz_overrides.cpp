@@ -4,6 +4,7 @@
 #include "experiments/sections/variation.hpp"
 #include "tests/faults/fuzzing.hpp"
 #include "workers/config/settings.hpp"
+#include "workers/config/patch.hpp"
 #include "workers/config/toml.hpp"
 
 namespace syncopate {

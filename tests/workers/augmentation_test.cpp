@@ -20,6 +20,7 @@
 #include "tests/workers/npy_files.hpp"
 #include "tests/workers/planned_objective.hpp"
 #include "tests/workers/reference_modules.hpp"
+#include "workers/config/patch.hpp"
 #include "workers/config/toml.hpp"
 #include "workers/data/dataset.hpp"
 #include "workers/data/images.hpp"
@@ -207,7 +208,7 @@ TEST_F(AugmentationSettings, KeysMakeTheAugmentation) {
   FaultList overriding;
   const std::vector<std::string> keys = {"augmentation={crop=3,flip=true,rotate_degrees=4.5,zoom=0.25,mixup=0.2}",
                                          "augmentation.randaugment={form=\"composer\",operations=3,strength=7.5}"};
-  apply_overrides(root, keys, overriding);
+  apply_command_line(root, keys, overriding);
   SettingsDocument document(root);
   Settings training = document.root();
   const Augmentation read = read_augmentation(training);

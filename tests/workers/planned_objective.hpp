@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/workers/idx_files.hpp"
+#include "workers/config/patch.hpp"
 #include "workers/config/settings.hpp"
 #include "workers/models/models.hpp"
 
@@ -19,7 +20,7 @@ class PlannedObjective : public IdxFiles {
   ObjectivePlan plan(const std::vector<std::string>& keys) {
     TomlNode root;
     FaultList overriding;
-    apply_overrides(root, keys, overriding);
+    apply_command_line(root, keys, overriding);
     EXPECT_TRUE(overriding.empty()) << overriding.report();
     SettingsDocument document(root);
     Settings top = document.root();

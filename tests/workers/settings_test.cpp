@@ -10,6 +10,7 @@
 #include <string>
 
 #include "workers/config/key_path.hpp"
+#include "workers/config/patch.hpp"
 #include "workers/config/toml.hpp"
 
 namespace syncopate {
@@ -181,7 +182,7 @@ TEST(Settings, OverridesReplaceAndAddValuesAndAreReportedAsTheCommandLine) {
   const std::vector<std::string> overrides = {"training.model=cnn", "methods.dropcompute.threshold_s=-1",
                                               "seeds=[1,2]",        "budgt.steps=3",
                                               "methods.7.x=1",      "nonsense"};
-  apply_overrides(root, overrides, faults);
+  apply_command_line(root, overrides, faults);
   SettingsDocument document(root);
   Settings settings = document.root();
   EXPECT_EQ(settings.section("training").text("model"), "cnn");
@@ -203,7 +204,7 @@ TEST(Settings, AnOverrideThatBeginsLikeATableAListOrATextInQuotesMustBeToml) {
   const auto found = [](const std::string& override) {
     TomlNode root;
     FaultList faults;
-    apply_overrides(root, std::vector{override}, faults);
+    apply_command_line(root, std::vector{override}, faults);
     return faults.report();
   };
   const auto is_at = [](int character) {

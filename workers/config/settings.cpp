@@ -196,7 +196,8 @@ std::string FaultList::report() const {
   std::string result;
   for (const Fault& fault : std::span(sorted).first(shown)) {
     if (!result.empty()) result += '\n';
-    result += fmt::format("{}: {}", fault.place.text(), fault.text);
+    const std::string& origin = fault.place.origin;
+    result += fmt::format("{}: {}{}{}", fault.place.text(), origin, origin.empty() ? "" : ": ", fault.text);
   }
   if (sorted.size() > shown) result += fmt::format("\nand {} more faults", sorted.size() - shown);
   return result;
@@ -844,24 +845,6 @@ TomlNode load_toml(const std::string& file) {
     return parse_toml(text, file);
   } catch (const std::system_error& problem) {
     throw TomlSyntaxFault(fmt::format("{}: cannot be read: {}", file, problem.code().message()));
-  }
-}
-
-void apply_overrides(TomlNode& root, std::span<const std::string> overrides, FaultList& faults) {
-  const SourcePlace command_line{std::string(command_line_source)};
-  for (const std::string& text : overrides) {
-    try {
-      if (text.starts_with('~')) {
-        remove(root, split_key(std::string_view(text).substr(1)));
-        continue;
-      }
-      Override parsed = parse_override(text);
-      if (!parsed.why_no_toml.empty()) throw KeyPathFault(parsed.why_no_toml);
-      parsed.value.place = command_line;
-      assign(root, split_key(parsed.key), command_line, std::move(parsed.value));
-    } catch (const KeyPathFault& fault) {
-      faults.add(command_line, fmt::format("{}; {}", shortened(text), fault.what()));
-    }
   }
 }
 

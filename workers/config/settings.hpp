@@ -45,8 +45,8 @@ class FaultList {
   bool empty() const { return faults_.empty(); }
   std::size_t size() const { return faults_.size(); }
 
-  // One fault per line, "place: text": the file's in the order of lines, then the command line's. A long list ends with
-  // the number of those left out.
+  // One fault per line, "place: text", or "place: origin: text" for a value that a patch has put there. First the file's
+  // in the order of lines, then the command line's. A long list ends with the number of those left out.
   std::string report() const;
 
  private:
@@ -287,10 +287,6 @@ std::vector<KeyDescription> describe(const std::function<void(Settings&)>& read,
 // Reads and parses a TOML file. Throws TomlSyntaxFault, also for a file that cannot be read:
 // "file: what is wrong".
 TomlNode load_toml(const std::string& file);
-
-// Applies overrides in their order: "key=value", and "~key", which removes a key. One that cannot be applied is a fault
-// of the command line.
-void apply_overrides(TomlNode& root, std::span<const std::string> overrides, FaultList& faults);
 
 class Exploration;
 

@@ -20,6 +20,7 @@ struct SourcePlace {
   std::string source;
   std::uint32_t line = 0;  // 1 is the first; 0: no line is known
   std::uint32_t column = 0;
+  std::string origin{};  // who changes the document there (patch.hpp), as `variant "slow"`; empty: it is written so
 
   std::string text() const;  // "file:line:column", "file" or "command line"
   auto operator<=>(const SourcePlace&) const = default;
