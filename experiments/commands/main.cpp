@@ -65,7 +65,7 @@ std::string checked_tuning(const Experiment& experiment, const CommandLine& line
       fmt::format("# Tried before, with the seeds {}, judged by {}:\n", fmt::join(plan.seeds, ", "), plan.measure);
   for (const TuningGroup& group : plan.groups) {
     std::string axes;
-    for (const TunedAxis& axis : group.axes)
+    for (const VariedKey& axis : group.axes)
       axes += fmt::format("{} {} = {}", axes.empty() ? "" : ",", axis.key, fmt::join(axis.labels, ", "));
     text += fmt::format("#       {}:{}\n", printable(run_label(group.method, group.point)), printable(axes));
   }

@@ -155,12 +155,12 @@ std::optional<RunSummary> ended_in(const std::filesystem::path& directory, const
   }
 }
 
-std::vector<std::vector<std::size_t>> places(const std::vector<TunedAxis>& axes) {
-  return combinations(axes, [](const TunedAxis& axis) { return axis.values.size(); });
+std::vector<std::vector<std::size_t>> places(const std::vector<VariedKey>& axes) {
+  return combinations(axes, [](const VariedKey& axis) { return axis.values.size(); });
 }
 
 // The edges at which the value is: false below, true above. None for a single value or values that are no numbers.
-std::vector<bool> edges_of(const TunedAxis& axis, std::size_t value) {
+std::vector<bool> edges_of(const VariedKey& axis, std::size_t value) {
   const auto numbers = numbers_of(axis);
   if (!numbers || numbers->size() < 2) return {};
   std::vector<bool> edges;

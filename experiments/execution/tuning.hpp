@@ -87,7 +87,7 @@ class Tuner {
 
  private:
   struct State {
-    std::vector<TunedAxis> axes;
+    std::vector<VariedKey> axes;
     int extensions = 0;
     std::set<std::pair<std::size_t, bool>> ends{};  // axes that cannot grow below (false) or above (true)
     std::set<std::size_t> extended{};               // axes

@@ -112,8 +112,9 @@ std::vector<TakenElements> taken_body(const ObjectivePlan& of_phase, const Objec
 // For the lists of keys.
 void describe_common_phase(Settings& root);
 
-// The difference of a method's [training] from the file's as shown to users. Another optimizer, or another method of the first phase: its name, and differences
-// from its defaults. Another learning rate: differences from the file's `common` [training], or from defaults.
+// The difference of a method's [training] from the file's as shown to users. Another optimizer, or another method of
+// the first phase: its name, and differences from its defaults. Another learning rate: differences from the file's
+// `common` [training], or from defaults.
 TomlNode shown_difference(TomlNode own, const TomlNode& common, const ObjectivePlan& objective);
 
 // Keys with their values as shown to users: "optimizer.weight_decay", "0.05".

@@ -12,33 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/sections/varied_keys.hpp"
 #include "results/claims.hpp"
 #include "results/run.hpp"
 #include "workers/config/settings.hpp"
 #include "workers/config/toml.hpp"
 
 namespace syncopate {
-
-// A key that is tuned, with the values that are tried.
-struct TunedAxis {
-  std::string key;                // as written
-  std::vector<std::string> path;  // in a document; elements of lists by their numbers
-  SourcePlace place{};
-  TomlNode::Array values{};           // in the order of the file
-  std::vector<std::string> labels{};  // for tables
-  bool goes_by_steps = false;         // a range with a step, not a factor
-};
-
-// The label of a value on the axis or beyond it.
-std::string label_of(const TunedAxis& axis, const TomlNode& value);
-
-// nullopt if a value is no number.
-std::optional<std::vector<double>> numbers_of(const TunedAxis& axis);
-
-// The value beyond the largest or below the smallest one, by the ratio to its neighbour, or by their difference if the
-// axis goes by steps or has values not above 0; `share`: of that way. Whole if all values are. nullopt if a value is no
-// number, for a single value, or if rounding leaves none beyond.
-std::optional<TomlNode> next_beyond(const TunedAxis& axis, bool above, double share = 1);
 
 using Setting = std::vector<TomlNode>;  // a value of each axis
 
@@ -47,7 +27,7 @@ struct TuningGroup {
   std::size_t method_index = 0;
   std::string method;
   std::vector<std::pair<std::string, std::string>> point{};  // its name beside the method
-  std::vector<TunedAxis> axes{};
+  std::vector<VariedKey> axes{};
 };
 
 struct TuningPlan {

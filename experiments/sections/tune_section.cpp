@@ -6,8 +6,8 @@
 #include <set>
 
 #include "experiments/sections/definition.hpp"
-#include "experiments/sections/swept_values.hpp"
 #include "experiments/sections/variation.hpp"
+#include "experiments/sections/varied_keys.hpp"
 #include "results/summary.hpp"
 
 namespace syncopate {
@@ -20,7 +20,7 @@ SweepPoint tuning_point(SweepPoint point, const TuneSection& tune) {
   return point;
 }
 
-std::vector<Patch> patches_to(const std::vector<TunedAxis>& axes, const Setting& setting) {
+std::vector<Patch> patches_to(const std::vector<VariedKey>& axes, const Setting& setting) {
   std::vector<Patch> patches;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     SourcePlace place = axes[i].place;
@@ -46,7 +46,7 @@ void aim_at_validation(TomlNode& root, std::size_t method, const SourcePlace& pl
 
 // The document of a trial, without [recording].
 TomlNode document_of_trial(const Expansion& all, std::size_t point, std::size_t method,
-                           const std::vector<TunedAxis>& axes, const Setting& setting, std::uint64_t seed,
+                           const std::vector<VariedKey>& axes, const Setting& setting, std::uint64_t seed,
                            const TuneSection& tune) {
   TomlNode root = all.documents[point];
   for (const Patch& patch : patches_to(axes, setting)) apply(root, patch);
@@ -55,9 +55,9 @@ TomlNode document_of_trial(const Expansion& all, std::size_t point, std::size_t 
   return document_of_run(std::move(root), method, seed);
 }
 
-std::vector<Setting> settings_of(const std::vector<TunedAxis>& axes) {
+std::vector<Setting> settings_of(const std::vector<VariedKey>& axes) {
   std::vector<Setting> settings;
-  for (const auto& place : combinations(axes, [](const TunedAxis& axis) { return axis.values.size(); })) {
+  for (const auto& place : combinations(axes, [](const VariedKey& axis) { return axis.values.size(); })) {
     settings.emplace_back();
     for (std::size_t i = 0; i < axes.size(); ++i) settings.back().push_back(axes[i].values[place[i]]);
   }
@@ -224,11 +224,11 @@ class TuneReader {
     read_methods();
     if (section_.methods.empty()) return {};  // a fault of its own
     if (const TomlNode* where = tune.find("where")) read_where(*where);
-    collect(tune, {}, "");
+    read_keys(tune);
     check_seeds(tune);
     if (faults_.size() > faults_before) return {};
     join();
-    if (!section_.axes.empty() && std::ranges::all_of(section_.axes, &std::vector<TunedAxis>::empty)) {
+    if (!section_.axes.empty() && std::ranges::all_of(section_.axes, &std::vector<VariedKey>::empty)) {
       if (!left_out_) faults_.add(tune.place, "tune; must have keys with the values that they are tried with");
       return {};
     }
@@ -300,53 +300,32 @@ class TuneReader {
                                           choice.before, member.key, value, choice.list, choice.after));
   }
 
-  void collect(const TomlNode& table, const Path& above, const std::string& prefix) {
-    for (const auto& [name, place, value] : table.table()) {
-      if (prefix.empty() && is_own_key(name)) continue;
-      const std::string key = prefix.empty() ? name : fmt::format("{}.{}", prefix, name);
-      try {
-        Path path = above;
-        for (std::string& part : split_key(name)) path.push_back(std::move(part));
-        path = with_numbers(root_, std::move(path));
-        if (value.is_table() && !is_range(value)) {
-          collect(value, path, key);
-          continue;
-        }
-        add({.key = key, .path = std::move(path), .place = place}, value);
-      } catch (const KeyPathFault& fault) {
-        faults_.add(place, fmt::format("tune.\"{}\"; {}", key, fault.what()));
-      }
+  void read_keys(const TomlNode& tune) {
+    for (VariedKey& key : read_varied_keys(
+             root_, tune, "tune", is_own_key, [this](const VariedKey& one) { check(one); }, faults_)) {
+      const bool is_of_method = key.path.front() == "methods";
+      if (is_set_by_command_line(root_, key.path))
+        left_out_ = true;
+      else if (is_of_method)
+        own_.emplace_back(std::stoul(key.path[1]), std::move(key));
+      else
+        common_.push_back(std::move(key));
     }
   }
 
-  void add(TunedAxis axis, const TomlNode& value) {
-    const bool is_of_method = axis.path.front() == "methods" && axis.path.size() > 2;
-    if (!is_of_method && !(axis.path.front() == "training" && axis.path.size() > 1))
+  void check(const VariedKey& key) const {
+    const Path& path = key.path;
+    const bool is_of_method = path.front() == "methods" && path.size() > 2;
+    if (!is_of_method && !(path.front() == "training" && path.size() > 1))
       throw KeyPathFault("must be a key of [training] or of a method: methods.LABEL.key");
-    std::size_t method = 0;
-    if (is_of_method) {
-      method = element_index(*root_.find("methods"), axis.path[1]);
-      axis.path[1] = std::to_string(method);
-      if (axis.path[2] == "label" || axis.path[2] == "algorithm")
-        throw KeyPathFault("must not be tuned: it says which method it is");
-    }
-    const auto values = read_swept_values(value, "tune", axis.key, faults_);
-    if (!values) return;
-    if (is_set_by_command_line(root_, axis.path)) {
-      left_out_ = true;
-      return;
-    }
-    axis.values = values->values;
-    axis.labels = values->labels;
-    axis.goes_by_steps = value.is_table() && value.find("step");
-    if (is_of_method)
-      own_.emplace_back(method, std::move(axis));
-    else
-      common_.push_back(std::move(axis));
+    if (!is_of_method) return;
+    static_cast<void>(element_index(*root_.find("methods"), path[1]));  // throws if there is none
+    if (path[2] == "label" || path[2] == "algorithm")
+      throw KeyPathFault("must not be tuned: it says which method it is");
   }
 
   // Whether something that varies sets the key. It is a fault, unless the command line sweeps the key.
-  bool is_swept(const TunedAxis& axis, const Path& path) {
+  bool is_swept(const VariedKey& axis, const Path& path) {
     for (const SweepAxis& varies : swept_)
       for (const SweepEntry& entry : varies.entries)
         for (const Patch& patch : entry.patches) {
@@ -361,15 +340,15 @@ class TuneReader {
 
   // Gives each method the common axes and its own.
   void join() {
-    const auto add_unless_swept = [&](std::size_t method, TunedAxis axis, const Path& written) {
+    const auto add_unless_swept = [&](std::size_t method, VariedKey axis, const Path& written) {
       if (is_swept(axis, written) || is_swept(axis, axis.path))
         left_out_ = true;
       else
         section_.axes[method].push_back(std::move(axis));
     };
     for (std::size_t method = 0; method < section_.axes.size(); ++method) {
-      for (const TunedAxis& axis : common_) {
-        TunedAxis of_method = axis;
+      for (const VariedKey& axis : common_) {
+        VariedKey of_method = axis;
         of_method.path.insert(of_method.path.begin(), {"methods", std::to_string(method)});
         const bool has_own = std::ranges::any_of(own_, [&](const auto& own) {
           const Path& path = own.second.path;
@@ -416,8 +395,8 @@ class TuneReader {
   const std::vector<SweepAxis>& swept_;
   FaultList& faults_;
   TuneSection section_;
-  std::vector<TunedAxis> common_;
-  std::vector<std::pair<std::size_t, TunedAxis>> own_;  // by method
+  std::vector<VariedKey> common_;
+  std::vector<std::pair<std::size_t, VariedKey>> own_;  // by method
   bool left_out_ = false;                               // a key was left to the command line
 };
 
@@ -471,7 +450,7 @@ std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expans
 
 std::uint64_t TuneSection::settings(std::size_t method) const {
   std::uint64_t number = 1;
-  for (const TunedAxis& axis : axes[method]) number = saturated_product(number, axis.values.size());
+  for (const VariedKey& axis : axes[method]) number = saturated_product(number, axis.values.size());
   return number;
 }
 

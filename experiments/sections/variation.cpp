@@ -8,66 +8,33 @@
 #include <variant>
 
 #include "experiments/sections/definition.hpp"
-#include "experiments/sections/swept_values.hpp"
+#include "experiments/sections/varied_keys.hpp"
 
 namespace syncopate {
 
 namespace {
 
-// A key of [sweep].
-struct SweptKey {
-  Path path;        // elements of lists by their numbers: their names may be swept themselves
-  std::string key;  // as written
-  SourcePlace place{};
-  SweptValues swept{};
-};
-
-// Swept keys by groups, which `zip` makes: keys of a group vary together, and have equal numbers of values.
-using SweptKeys = std::vector<std::vector<SweptKey>>;
+// Keys of [sweep] by groups, which `zip` makes: keys of a group vary together, and have equal numbers of values.
+using SweptKeys = std::vector<std::vector<VariedKey>>;
 
 constexpr const char* zip = "zip";
 
-// Why a key must not be swept; empty: it may be.
-std::string why_not_swept(const std::vector<std::string>& path) {
-  const std::string& key = path.front();
-  if (key == "seeds") return "the list of seeds has a run for each of them";
-  if (key == "name") return "it names the directory of all the runs";
-  if (key == "description") return "it is the title of plots; a text with commas stands in quotes";
-  const bool is_of_file = key == "sweep" || key == "variants" || key == "profiles" || key == "tune";
-  return is_of_file ? "it is no key of a run" : "";
-}
-
-// Keys may be quoted, "a.b" = [...], or tables within tables, a.b = [...].
-void collect(const TomlNode& root, const TomlNode& table, const std::string& prefix, std::vector<SweptKey>& keys,
-             FaultList& faults) {
-  for (const auto& [name, place, value] : table.table()) {
-    if (prefix.empty() && name == zip) continue;
-    const std::string key = prefix.empty() ? name : fmt::format("{}.{}", prefix, name);
-    if (value.is_table() && !is_range(value)) {
-      collect(root, value, key, keys, faults);
-      continue;
-    }
-    try {
-      SweptKey read{.path = with_numbers(root, split_key(key)), .key = key, .place = place};
-      if (const std::string why_not = why_not_swept(read.path); !why_not.empty())
-        throw KeyPathFault(fmt::format("must not be swept: {}", why_not));
-      auto swept = read_swept_values(value, "sweep", key, faults);
-      if (!swept || is_set_by_command_line(root, read.path)) continue;
-      read.swept = std::move(*swept);
-      keys.push_back(std::move(read));
-    } catch (const KeyPathFault& fault) {
-      faults.add(place, fmt::format("sweep.\"{}\"; {}", key, fault.what()));
-    }
-  }
+void check_swept(const VariedKey& swept) {
+  const std::string& key = swept.path.front();
+  const auto must_not = [](const char* reason) { throw KeyPathFault(fmt::format("must not be swept: {}", reason)); };
+  if (key == "seeds") must_not("the list of seeds has a run for each of them");
+  if (key == "name") must_not("it names the directory of all the runs");
+  if (key == "description") must_not("it is the title of plots; a text with commas stands in quotes");
+  if (key == "sweep" || key == "variants" || key == "profiles" || key == "tune") must_not("it is no key of a run");
 }
 
 // Removes the file's keys that the command line sweeps, too.
-void leave_to_command_line(std::vector<SweptKey>& keys) {
+void leave_to_command_line(std::vector<VariedKey>& keys) {
   std::set<std::vector<std::string>> paths;
-  const auto is_of_command_line = [](const SweptKey& key) { return key.place.source == command_line_source; };
-  for (const SweptKey& key : keys)
+  const auto is_of_command_line = [](const VariedKey& key) { return key.place.source == command_line_source; };
+  for (const VariedKey& key : keys)
     if (is_of_command_line(key)) paths.insert(key.path);
-  std::erase_if(keys, [&](const SweptKey& key) { return !is_of_command_line(key) && paths.contains(key.path); });
+  std::erase_if(keys, [&](const VariedKey& key) { return !is_of_command_line(key) && paths.contains(key.path); });
 }
 
 // zip = ["a", "b"], or several such lists.
@@ -88,7 +55,7 @@ std::vector<TomlNode> lists_to_zip(const TomlNode& root, FaultList& faults) {
 }
 
 // Indices of the list's keys; empty if one is not swept, which the command line may have caused.
-std::vector<std::size_t> named_by(const TomlNode& root, const TomlNode& list, const std::vector<SweptKey>& keys,
+std::vector<std::size_t> named_by(const TomlNode& root, const TomlNode& list, const std::vector<VariedKey>& keys,
                                   FaultList& faults) {
   std::vector<std::size_t> named;
   bool is_left_out = false;
@@ -96,14 +63,14 @@ std::vector<std::size_t> named_by(const TomlNode& root, const TomlNode& list, co
     const auto& text = std::get<std::string>(name.value);
     try {
       const std::vector<std::string> path = with_numbers(root, split_key(text));
-      const auto found = std::ranges::find(keys, path, &SweptKey::path);
+      const auto found = std::ranges::find(keys, path, &VariedKey::path);
       if (found != keys.end()) {
         named.push_back(static_cast<std::size_t>(found - keys.begin()));
       } else if (is_set_by_command_line(root, path)) {
         is_left_out = true;
       } else {
         std::vector<std::string> known;
-        for (const SweptKey& key : keys) known.push_back(key.key);
+        for (const VariedKey& key : keys) known.push_back(key.key);
         throw KeyPathFault(fmt::format("must be a key of [sweep]{}", suggestion(text, known)));
       }
     } catch (const KeyPathFault& fault) {
@@ -113,11 +80,10 @@ std::vector<std::size_t> named_by(const TomlNode& root, const TomlNode& list, co
   }
   if (is_left_out) return {};
   for (const std::size_t key : named)
-    if (keys[key].swept.values.size() != keys[named.front()].swept.values.size()) {
-      faults.add(list.place,
-                 fmt::format("sweep.zip = {}; must be keys of as many values: \"{}\" has {}, \"{}\" has {}",
-                             inline_toml(list), keys[named.front()].key, keys[named.front()].swept.values.size(),
-                             keys[key].key, keys[key].swept.values.size()));
+    if (keys[key].values.size() != keys[named.front()].values.size()) {
+      faults.add(list.place, fmt::format("sweep.zip = {}; must be keys of as many values: \"{}\" has {}, \"{}\" has {}",
+                                         inline_toml(list), keys[named.front()].key, keys[named.front()].values.size(),
+                                         keys[key].key, keys[key].values.size()));
       return {};
     }
   return named;
@@ -143,8 +109,9 @@ SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
     return {};
   }
   const std::size_t faults_before = faults.size();
-  std::vector<SweptKey> keys;
-  collect(root, *sweep, "", keys, faults);
+  std::vector<VariedKey> keys = read_varied_keys(
+      root, *sweep, "sweep", [](const std::string& member) { return member == zip; }, check_swept, faults);
+  std::erase_if(keys, [&root](const VariedKey& key) { return is_set_by_command_line(root, key.path); });
   if (faults.size() > faults_before) return {};  // keys are missing, which would make groups look faulty
   leave_to_command_line(keys);
   std::vector<std::optional<std::size_t>> group_of(keys.size());
@@ -175,19 +142,19 @@ SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
 TomlNode written(const SweptKeys& groups, const SourcePlace& place) {
   TomlNode sweep{TomlNode::Table{}, place};
   TomlNode::Array zips;
-  for (const std::vector<SweptKey>& group : groups) {
+  for (const std::vector<VariedKey>& group : groups) {
     TomlNode::Array names;
-    for (const SweptKey& key : group) {
-      const std::vector<std::string> usual = swept_labels(key.swept.values);
+    for (const VariedKey& key : group) {
+      const std::vector<std::string> usual = swept_labels(key.values);
       TomlNode::Array values;
-      for (std::size_t i = 0; i < key.swept.values.size(); ++i) {
-        if (key.swept.labels[i] == usual[i]) {
-          values.push_back(key.swept.values[i]);
+      for (std::size_t i = 0; i < key.values.size(); ++i) {
+        if (key.labels[i] == usual[i]) {
+          values.push_back(key.values[i]);
           continue;
         }
         TomlNode named;
-        named.set("label", {}, {key.swept.labels[i], {}});
-        named.set("value", {}, key.swept.values[i]);
+        named.set("label", {}, {key.labels[i], {}});
+        named.set("value", {}, key.values[i]);
         values.push_back(std::move(named));
       }
       sweep.set(key.key, key.place, {std::move(values), key.place});
@@ -248,16 +215,16 @@ void add_runs(const Expansion& all, std::size_t point, const Tuned& tuned, std::
 
 const char* solved_key(const TomlNode& period) { return period.find("coefficient") ? "coefficient" : "steps"; }
 
-SweepAxis axis_of(const std::vector<SweptKey>& group) {
+SweepAxis axis_of(const std::vector<VariedKey>& group) {
   SweepAxis axis{.place = group.front().place, .entries = {}};
-  axis.entries.resize(group.front().swept.values.size());
+  axis.entries.resize(group.front().values.size());
   for (std::size_t i = 0; i < axis.entries.size(); ++i)
-    for (const SweptKey& key : group) {
+    for (const VariedKey& key : group) {
       SourcePlace place = key.place;
       place.origin = "[sweep]";
-      axis.entries[i].patches.push_back({key.path, key.swept.values[i], std::move(place), key.key});
+      axis.entries[i].patches.push_back({key.path, key.values[i], std::move(place), key.key});
       const Patch& patch = axis.entries[i].patches.back();
-      axis.entries[i].names.push_back({{key.key, key.swept.labels[i]}, methods_of(std::span(&patch, 1))});
+      axis.entries[i].names.push_back({{key.key, key.labels[i]}, methods_of(std::span(&patch, 1))});
     }
   return axis;
 }
@@ -325,8 +292,8 @@ void check_overlaps(const SweptKeys& groups, const std::optional<SweepAxis>& var
         if (std::ranges::find(all, patch.path, &Named::path) == all.end())
           all.push_back({patch.path, fmt::format("variants, \"{}\"", patch.key), patch.place});
   const std::size_t first_key = all.size();
-  for (const std::vector<SweptKey>& group : groups)
-    for (const SweptKey& key : group) all.push_back({key.path, fmt::format("sweep.\"{}\"", key.key), key.place});
+  for (const std::vector<VariedKey>& group : groups)
+    for (const VariedKey& key : group) all.push_back({key.path, fmt::format("sweep.\"{}\"", key.key), key.place});
   for (Named& one : all) one.place.origin.clear();  // the text has it
   for (std::size_t inner = 0; inner < all.size(); ++inner)
     for (std::size_t outer = 0; outer < all.size(); ++outer) {
@@ -387,7 +354,7 @@ std::vector<SweepAxis> read_sweep(TomlNode& root, FaultList& faults) {
   check_overlaps(keys, variants, faults);
   std::vector<SweepAxis> axes;
   if (variants) axes.push_back(*variants);
-  for (const std::vector<SweptKey>& group : keys) axes.push_back(axis_of(group));
+  for (const std::vector<VariedKey>& group : keys) axes.push_back(axis_of(group));
   if (const TomlNode* sweep = root.find("sweep")) {
     const SourcePlace place = sweep->place;
     if (keys.empty())

@@ -131,7 +131,7 @@ struct TuneSection {
   std::string measure;                       // empty: that of the validation split
   int extensions = 0;                        // how often a grid may grow, at most
   std::map<std::size_t, std::size_t> fixed;  // sweep axes, and the entry at which methods are tuned
-  std::vector<std::vector<TunedAxis>> axes;  // by method
+  std::vector<std::vector<VariedKey>> axes;  // by method
   std::vector<std::string> methods;          // their names, for faults
 
   std::uint64_t settings(std::size_t method) const;  // of its grid as written

@@ -29,17 +29,17 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-TunedAxis axis(const std::string& key, TomlNode::Array values, bool goes_by_steps = false) {
-  TunedAxis axis{.key = key, .path = {"training", key}, .values = std::move(values), .goes_by_steps = goes_by_steps};
+VariedKey axis(const std::string& key, TomlNode::Array values, bool goes_by_steps = false) {
+  VariedKey axis{.key = key, .path = {"training", key}, .values = std::move(values), .goes_by_steps = goes_by_steps};
   for (const TomlNode& value : axis.values) axis.labels.push_back(inline_toml(value));
   return axis;
 }
-TunedAxis numbers(const std::string& key, const std::vector<double>& values, bool goes_by_steps = false) {
+VariedKey numbers(const std::string& key, const std::vector<double>& values, bool goes_by_steps = false) {
   TomlNode::Array nodes;
   for (const double value : values) nodes.push_back({value, {}});
   return axis(key, std::move(nodes), goes_by_steps);
 }
-TunedAxis integers(const std::string& key, const std::vector<std::int64_t>& values) {
+VariedKey integers(const std::string& key, const std::vector<std::int64_t>& values) {
   TomlNode::Array nodes;
   for (const std::int64_t value : values) nodes.push_back({value, {}});
   return axis(key, std::move(nodes));
@@ -50,20 +50,20 @@ double number(const TomlNode& node) {
   return integer ? static_cast<double>(*integer) : std::get<double>(node.value);
 }
 
-TEST(TunedAxis, GoesOnByTheRatioOfItsLastTwoValues) {
+TEST(VariedKey, GoesOnByTheRatioOfItsLastTwoValues) {
   EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0.05, 0.1, 0.2}), true)), 0.4);
   EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0.2, 0.05, 0.1}), false)), 0.025);
   EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0.1, 0.3, 0.6}), true)), 1.2);
   EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0.1, 0.4, 0.6}), false)), 0.025) << "by the nearest two";
 }
 
-TEST(TunedAxis, GoesOnByItsStepOrWhereARatioHasNoSense) {
+TEST(VariedKey, GoesOnByItsStepOrWhereARatioHasNoSense) {
   EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0.5, 0.6, 0.7}, true), true)), 0.8);
   EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0, 0.25}), true)), 0.5);
   EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0, 0.25}), false)), -0.25);
 }
 
-TEST(TunedAxis, StaysWholeAndEndsWhereThereIsNoWholeNumberBeyond) {
+TEST(VariedKey, StaysWholeAndEndsWhereThereIsNoWholeNumberBeyond) {
   const auto next = next_beyond(integers("x", {1, 2, 4}), true);
   ASSERT_TRUE(next && std::holds_alternative<std::int64_t>(next->value));
   EXPECT_EQ(std::get<std::int64_t>(next->value), 8);
@@ -77,7 +77,7 @@ class TunerTest : public testing::Test {
  protected:
   using Loss = std::function<double(const std::vector<double>& at, std::uint64_t seed)>;
 
-  void tune(std::vector<TunedAxis> axes, const Loss& of, int extensions = 2, double allowed = 1e9) {
+  void tune(std::vector<VariedKey> axes, const Loss& of, int extensions = 2, double allowed = 1e9) {
     auto plan = std::make_shared<TuningPlan>();
     plan->seeds = {7, 9};
     plan->measure = "final_validation_loss";

@@ -18,7 +18,7 @@
 
 #include "experiments/commands/commands.hpp"
 #include "experiments/sections/definition.hpp"
-#include "experiments/sections/swept_values.hpp"
+#include "experiments/sections/varied_keys.hpp"
 #include "results/result_table.hpp"
 #include "results/summary.hpp"
 #include "tests/experiments/experiment_file.hpp"
@@ -70,10 +70,10 @@ TEST_F(SweepLanguage, ARangeWithAStepEndsAtTheLastValueThatIsNotBeyond) {
 TEST(SweptValues, AreWholeNumbersUpToTheLastThereIs) {
   const auto values = [](const std::string& range) {
     FaultList faults;
-    const auto swept = read_swept_values(*parse_toml("x = " + range, "test").find("x"), "sweep", "x", faults);
+    VariedKey key{.key = "x"};
     std::vector<std::int64_t> numbers;
-    if (swept)
-      for (const TomlNode& value : swept->values) numbers.push_back(std::get<std::int64_t>(value.value));
+    if (read_values(*parse_toml("x = " + range, "test").find("x"), "sweep", key, faults))
+      for (const TomlNode& value : key.values) numbers.push_back(std::get<std::int64_t>(value.value));
     return numbers;
   };
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max(),

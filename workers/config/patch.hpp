@@ -34,8 +34,8 @@ void apply(TomlNode& document, std::span<const Patch> all, FaultList& faults);
 // The patches of a table of keys. Keys may be written with dots and quotes ("cluster.workers"), or as tables within
 // tables, also of an element of a list (methods.DropCompute.threshold_s). They replace the document's keys one by one;
 // but a table that names another kind, optimizer, schedule, rule or form replaces the whole table, and a length in
-// epochs (steps, a share) replaces one in other units. `remove = ["a.b"]` removes keys, and `label` is no key. `name`: of
-// the table, for faults. `origin`: of the patches.
+// epochs (steps, a share) replaces one in other units. `remove = ["a.b"]` removes keys, and `label` is no key.
+// `name`: of the table, for faults. `origin`: of the patches.
 std::vector<Patch> patches_of(const TomlNode& document, const TomlNode& table, const std::string& name,
                               const std::string& origin, FaultList& faults);
 

@@ -1,4 +1,4 @@
-#include "experiments/sections/swept_values.hpp"
+#include "experiments/sections/varied_keys.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -246,17 +246,16 @@ std::vector<std::string> swept_labels(const TomlNode::Array& nodes) {
   return labels;
 }
 
-std::optional<SweptValues> read_swept_values(const TomlNode& node, const std::string& table, const std::string& key,
-                                             FaultList& faults) {
+bool read_values(const TomlNode& node, std::string_view table, VariedKey& key, FaultList& faults) {
   const std::size_t faults_before = faults.size();
   const auto fault = [&](const SourcePlace& place, const TomlNode& found, const std::string& text) {
-    faults.add(place, fmt::format("{}.\"{}\" = {}; {}", table, key, shortened(inline_toml(found)), text));
+    faults.add(place, fmt::format("{}.\"{}\" = {}; {}", table, key.key, shortened(inline_toml(found)), text));
   };
-  SweptValues result;
   std::vector<std::optional<std::string>> names;
   if (is_range(node)) {
     try {
-      result.values = values_of_range(node);
+      key.values = values_of_range(node);
+      key.goes_by_steps = node.find("step") != nullptr;
     } catch (const RangeFault& problem) {
       fault(node.place, node, problem.what());
     }
@@ -267,24 +266,87 @@ std::optional<SweptValues> read_swept_values(const TomlNode& node, const std::st
   } else {
     for (const TomlNode& element : node.array()) {
       const TomlNode* name = name_of(element);
-      result.values.push_back(name ? *element.find("value") : element);
+      key.values.push_back(name ? *element.find("value") : element);
       const auto* text = name ? std::get_if<std::string>(&name->value) : nullptr;
       if (name && (!text || text->empty())) fault(name->place, element, "label must be a text");
       names.emplace_back(text ? std::optional(*text) : std::nullopt);
     }
   }
   std::set<std::string> seen;
-  for (const TomlNode& value : result.values)
+  for (const TomlNode& value : key.values)
     if (!seen.insert(as_read(value)).second) fault(value.place, value, "must hold no value twice");
-  if (faults.size() > faults_before) return {};
-  result.labels = swept_labels(result.values);
+  if (faults.size() > faults_before) return false;
+  key.labels = swept_labels(key.values);
   for (std::size_t i = 0; i < names.size(); ++i)
-    if (names[i]) result.labels[i] = *names[i];
-  if (std::set(result.labels.begin(), result.labels.end()).size() < result.labels.size()) {
+    if (names[i]) key.labels[i] = *names[i];
+  if (std::set(key.labels.begin(), key.labels.end()).size() < key.labels.size())
     fault(node.place, node, "must hold no label twice");
-    return {};
+  return faults.size() == faults_before;
+}
+
+std::vector<VariedKey> read_varied_keys(const TomlNode& document, const TomlNode& table, std::string_view name,
+                                        const std::function<bool(const std::string& member)>& is_other,
+                                        const std::function<void(const VariedKey& key)>& check, FaultList& faults) {
+  std::vector<VariedKey> keys;
+  const auto read = [&](const auto& self, const TomlNode& within, const Path& above,
+                        const std::string& prefix) -> void {
+    for (const auto& [member, place, value] : within.table()) {
+      if (prefix.empty() && is_other(member)) continue;
+      VariedKey key{
+          .key = prefix.empty() ? member : fmt::format("{}.{}", prefix, member), .path = above, .place = place};
+      try {
+        for (std::string& part : split_key(member)) key.path.push_back(std::move(part));
+        key.path = with_numbers(document, std::move(key.path));
+        if (value.is_table() && !is_range(value)) {
+          self(self, value, key.path, key.key);
+          continue;
+        }
+        check(key);
+        if (read_values(value, name, key, faults)) keys.push_back(std::move(key));
+      } catch (const KeyPathFault& fault) {
+        faults.add(place, fmt::format("{}.\"{}\"; {}", name, key.key, fault.what()));
+      }
+    }
+  };
+  read(read, table, {}, "");
+  return keys;
+}
+
+std::string label_of(const VariedKey& key, const TomlNode& value) {
+  const std::string written = inline_toml(value);
+  for (std::size_t i = 0; i < key.labels.size(); ++i)
+    if (inline_toml(key.values[i]) == written) return key.labels[i];
+  return written;
+}
+
+std::optional<std::vector<double>> numbers_of(const VariedKey& key) {
+  std::vector<double> numbers;
+  for (const TomlNode& value : key.values) {
+    if (const auto* integer = std::get_if<std::int64_t>(&value.value))
+      numbers.push_back(static_cast<double>(*integer));
+    else if (const auto* number = std::get_if<double>(&value.value); number && std::isfinite(*number))
+      numbers.push_back(*number);
+    else
+      return {};
   }
-  return result;
+  return numbers;
+}
+
+std::optional<TomlNode> next_beyond(const VariedKey& key, bool above, double share) {
+  std::optional<std::vector<double>> numbers = numbers_of(key);
+  if (!numbers || numbers->size() < 2) return {};
+  std::ranges::sort(*numbers);
+  const double edge = above ? numbers->back() : numbers->front();
+  const double neighbour = above ? *(numbers->end() - 2) : (*numbers)[1];
+  const double whole = key.goes_by_steps || numbers->front() <= 0 ? edge - neighbour : edge * (edge / neighbour) - edge;
+  const double beyond = edge + share * whole;
+  const bool is_whole = std::ranges::all_of(
+      key.values, [](const TomlNode& value) { return std::holds_alternative<std::int64_t>(value.value); });
+  const double rounded = is_whole ? std::round(beyond) : nearest_written(beyond);
+  if (!std::isfinite(rounded) || std::abs(rounded) > 1e15 || (above ? rounded <= edge : rounded >= edge)) return {};
+  TomlNode value{rounded, key.place};
+  if (is_whole) value.value = static_cast<std::int64_t>(rounded);
+  return value;
 }
 
 }  // namespace syncopate
