@@ -77,11 +77,7 @@ inline std::unique_ptr<Algorithm> make_branch_train_merge(Settings& settings, co
       {{"average", Merge::average}, {"ensemble", Merge::ensemble}}, Merge::average);
   if (merge == Merge::ensemble && settings.has("average"))
     settings.fault("average", "must be left out where merge = \"ensemble\": what is evaluated is no model");
-  StatePolicies policies;
-  if (merge == Merge::average) {
-    read_buffer_policy(settings, policies);
-    read_model_weights(settings, context.divides_data, policies);
-  }
+  const StatePolicies policies = merge == Merge::average ? read_buffer_policies(settings, context) : StatePolicies{};
   return std::make_unique<BranchTrainMerge>(seed_steps, merge, policies);
 }
 

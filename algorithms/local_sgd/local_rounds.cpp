@@ -73,6 +73,12 @@ void check_together(Settings& settings, const RoundChoices& choices) {
     settings.fault("outer", "must be left out here: the next round begins at no model that all share");
   if (!choices.outer && is_apart && takes_outer_steps)
     settings.fault("outer", "must be given here: late averages are the aim of an outer step");
+  if (!choices.period->is_known_before() && is_apart)
+    settings.fault("period", "must not go by the loss here: late averages start and end by a plan of all rounds");
+  if (!choices.period->is_known_before() && !choices.steps->phase())
+    settings.fault("period", "must not go by the loss here: a step that is passed over has none");
+  if (choices.period->sets_averages() && (is_apart || choices.steps->may_stop()))
+    settings.fault("period", "must average parameters and moments together here");
 }
 
 }  // namespace
@@ -89,19 +95,38 @@ void LocalRounds::run(Worker& worker) const {
 }
 
 void LocalRounds::run_rounds(Worker& worker, LocalSteps& steps) const {
-  ModelStatePtr momentum;
+  const auto lengths = choices_.period->begin(worker);
+  if (lengths->sees_gradients()) steps.watch([&lengths](Gradient& mean) { lengths->see(mean); });
+  ModelStatePtr last = worker.model(), momentum;
+  MeanRate rate;  // of the steps since then
+  bool is_whole = true, goes_on = true;
   while (worker.budget_left()) {
-    const ModelStatePtr last = worker.model();
+    const Step length = lengths->next(), end = worker.step() + worker.steps_left();
+    const AveragePolicy due = choices_.period->due(worker.step() + length, end, choices_.policies.average);
     // Where a budget of seconds cuts the last round short, workers may differ in it; worker 0 is who publishes.
-    const double rate = take_round(worker, steps);
+    take_round(worker, steps, length, rate);
     const double weight =
         choices_.weighs_steps ? static_cast<double>(steps.taken().value()) : choices_.policies.model_weight();
-    worker.average_model({.policy = choices_.policies.average, .weight = weight, .from = steps.began_at()});
-    if (choices_.outer)
-      worker.set_model(
-          choices_.outer->step(worker, {.last = last, .average = worker.model(), .inner_rate = rate}, momentum));
-    publish(worker, choices_.policies);
+    goes_on = worker.average_model({.policy = due, .weight = weight, .from = steps.began_at()});
+    is_whole = due.parameters == StatePolicy::average;
+    if (is_whole) end_round(worker, last, rate, momentum);
+    lengths->end_round();
   }
+  if (is_whole || goes_on) return;
+  // A clock has ended a round in which only moments were averaged.
+  worker.average_model(
+      {.policy = {.buffers = choices_.policies.average.buffers}, .weight = choices_.policies.model_weight()});
+  end_round(worker, last, rate, momentum);
+}
+
+// The parameters have been averaged.
+void LocalRounds::end_round(Worker& worker, ModelStatePtr& last, MeanRate& rate, ModelStatePtr& momentum) const {
+  if (choices_.outer)
+    worker.set_model(
+        choices_.outer->step(worker, {.last = last, .average = worker.model(), .inner_rate = rate.value()}, momentum));
+  publish(worker, choices_.policies);
+  last = worker.model();
+  rate = {};
 }
 
 void LocalRounds::run_late_rounds(Worker& worker, LocalSteps& steps) const {
@@ -138,11 +163,10 @@ void LocalRounds::run_in_fragments(Worker& worker, LocalSteps& steps) const {
   while (outer.are_under_way()) outer.finish_next();
 }
 
-// The mean learning rate of its steps; 0 of none. A round that lasts until the budget of seconds or samples is used up
-// has no steps to pass over.
-double LocalRounds::take_round(Worker& worker, LocalSteps& steps) const {
+// Adds the learning rates of its steps. A round that lasts until the budget of seconds or samples is used up has no steps
+// to pass over.
+void LocalRounds::take_round(Worker& worker, LocalSteps& steps, Step left, MeanRate& rate) const {
   constexpr Step endless = 1'000'000'000'000;
-  MeanRate rate;
   const auto take = [&](Step count) {
     for (Step taken{}; taken < count && worker.budget_left(BudgetView::local); ++taken) {
       rate.add(worker.learning_rate());
@@ -151,7 +175,6 @@ double LocalRounds::take_round(Worker& worker, LocalSteps& steps) const {
       return;
     }
   };
-  Step left = choices_.period->at(worker.step(), worker.learning_rate(), worker.steps_left());
   steps.begin_round();
   for (bool goes_on = true; choices_.groups && goes_on && left > choices_.groups->period;) {
     take(choices_.groups->period);
@@ -161,7 +184,6 @@ double LocalRounds::take_round(Worker& worker, LocalSteps& steps) const {
     left = goes_on ? left - choices_.groups->period : Step{};
   }
   take(left);
-  return rate.value();
 }
 
 Traits LocalRounds::traits() const {
@@ -171,6 +193,7 @@ Traits LocalRounds::traits() const {
                 .judges_budget_locally = !has_groups && !choices_.steps->may_stop(),
                 .publishes_rounds = true};
   choices_.steps->describe(traits);
+  choices_.period->describe(traits);
   // With an outer step the model that it starts from and its momentum; with fragments also the average under way.
   if (choices_.fragments)
     traits.held.models += 3;
@@ -200,6 +223,7 @@ Forecast LocalRounds::forecast(const PredictionInput& input) const {
 
 // Who is late, or is pulled, passes over steps, and takes part in the average.
 std::optional<Communicated> LocalRounds::communication(const CommunicationInput& input) const {
+  if (!choices_.period->is_known_before()) return std::nullopt;
   const auto rate = choices_.steps->learning_rate_over(input.steps);
   const CommunicationInput at_rate = rate ? input.at_rate(*rate) : input;
   if (!choices_.groups) {
@@ -247,7 +271,7 @@ std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContex
   RoundChoices choices;
   choices.steps = read_steps(settings, context);
   const std::size_t faults = settings.faults_so_far();
-  choices.period = read_sync_period(settings, context, choices.steps->phase());
+  choices.period = read_sync_period(settings, context, choices.steps->phase(), /*may_follow_run=*/true);
   const bool has_period = settings.faults_so_far() == faults;
   choices.groups = read_groups(settings, context);
   choices.late = read_late(settings);
@@ -260,6 +284,8 @@ std::unique_ptr<Algorithm> make_rounds(Settings& settings, const AlgorithmContex
     choices.policies = read_overlapped_policies(settings, context);
   else if (choices.steps->may_stop())
     read_weights_of_stopping(settings, context, choices);
+  else if (choices.period->sets_averages())
+    choices.policies = read_buffer_policies(settings, context);
   else
     choices.policies = read_state_policies(settings, context);
   if (choices.late && choices.late->counts_alike() && !choices.policies.count_alike())

@@ -1,16 +1,16 @@
 // Rounds of local steps, of free choice. A round is
 //
 //   steps    what a worker does in each of its H local steps: train, train until a time is over, or be pulled back
-//   period   H, by a rule
+//   period   H, by a rule: of the step and the learning rate, by the loss, or one for each moment of the optimizer
 //   groups   whose models are averaged within the round, if any are
 //   late     where the next round begins while the average of all is under way; without it all wait for the average
 //   fragments, in which the model is averaged one after the other while workers take steps
 //   outer    what the average of all becomes: the next model, or the aim of an outer step
 //
-// This file has the program, and the choices that are not elsewhere (sync_period.hpp, outer_optimizer.hpp). Methods
-// with a name are choices that a paper has made: local-sgd, outer-local-sgd (SlowMo, DiLoCo), hierarchical-sgd,
-// dropcompute-local-sgd, palsgd, co2, cocod-sgd, overlap-local-sgd, overlapped-diloco and streaming-diloco, each with a
-// card of its own. `algorithm = "rounds"` takes any.
+// This file has the program, and the choices that are not elsewhere (sync_period.hpp, run_periods.hpp,
+// outer_optimizer.hpp). Methods with a name are choices that a paper has made: local-sgd, outer-local-sgd (SlowMo,
+// DiLoCo), hierarchical-sgd, dropcompute-local-sgd, palsgd, co2, cocod-sgd, overlap-local-sgd, overlapped-diloco,
+// streaming-diloco, adacomm and des-loc, each with a card of its own. `algorithm = "rounds"` takes any.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
 // Cost:    one all-reduce of P floats per round, more if moments are averaged; with groups one of each group per group
 //          period; with an outer optimizer one or two more vectors of P floats per worker.
@@ -68,7 +68,8 @@ class LocalRounds : public Algorithm {
   void run_rounds(Worker& worker, LocalSteps& steps) const;
   void run_late_rounds(Worker& worker, LocalSteps& steps) const;
   void run_in_fragments(Worker& worker, LocalSteps& steps) const;
-  double take_round(Worker& worker, LocalSteps& steps) const;
+  void take_round(Worker& worker, LocalSteps& steps, Step left, MeanRate& rate) const;
+  void end_round(Worker& worker, ModelStatePtr& last, MeanRate& rate, ModelStatePtr& momentum) const;
 
   RoundChoices choices_;
 };

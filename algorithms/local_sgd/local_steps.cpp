@@ -15,7 +15,7 @@ class TrainingSteps final : public LocalSteps {
   TrainingSteps(Worker& worker, const LocalPhase& phase) : LocalSteps(worker), training_(phase, worker) {}
 
   bool take() override {
-    training_.take_step();
+    training_.take_step(see_);
     return true;
   }
 

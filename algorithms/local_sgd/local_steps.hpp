@@ -3,6 +3,7 @@
 // Units:   steps are optimizer steps; a step that is passed over counts as one.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,6 +23,8 @@ class LocalSteps {
 
   // A round begins at the worker's model.
   virtual void begin_round() {}
+  // Lets somebody look at each mean gradient, before the step along it; only steps that train do.
+  void watch(std::function<void(Gradient&)> see) { see_ = std::move(see); }
   // One step, taken or passed over. False: the worker takes no more in this round.
   virtual bool take() = 0;
   // The steps that it has taken in this round; only steps that may stop count them.
@@ -32,6 +35,7 @@ class LocalSteps {
 
  protected:
   Worker& worker_;  // outlives it
+  std::function<void(Gradient&)> see_{};
 };
 
 // A choice of steps.

@@ -115,7 +115,7 @@ Communicated communicated_in_groups(const SyncPeriod& period, const Groups& grou
   for (Step done{}; done < input.steps;) {
     const Step length = period.at(done, input.learning_rate.at(done), input.steps - done);
     const bool is_gradient = done < period.synchronous_steps();
-    sum.bytes += is_gradient ? input.of_gradient() : input.of_average(policy);
+    sum.bytes += is_gradient ? input.of_gradient() : input.of_average(period.due(done + length, input.steps, policy));
     if (!is_gradient) sum.bytes += Bytes{(length.value() - 1) / groups.period.value() * of_groups};
     ++sum.rounds;
     done += length;

@@ -37,10 +37,10 @@ std::optional<LearningRate> LocalPhase::learning_rate_over(Step steps) const {
   return LearningRate(options);
 }
 
-void LocalTraining::take_step() {
-  const Gradient sum = compute_step();
-  worker_.descend(sum / phase_.micro_batches.value_or(worker_.micro_batches()),
-                  {.micro_batches = phase_.micro_batches});
+void LocalTraining::take_step(const std::function<void(Gradient&)>& see) {
+  Gradient mean = compute_step() / phase_.micro_batches.value_or(worker_.micro_batches());
+  if (see) see(mean);
+  worker_.descend(mean, {.micro_batches = phase_.micro_batches});
 }
 
 Gradient LocalTraining::compute_step() {
@@ -98,10 +98,20 @@ LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context)
   return phase;
 }
 
+SyncPeriodContext period_context(const AlgorithmContext& context) {
+  return {.learning_rate_warmup = context.learning_rate_warmup,
+          .counts_steps = context.counts_steps,
+          .budget_ends_alone = context.budget_ends_alone,
+          .total_steps = context.total_steps,
+          .learning_rate = context.learning_rate,
+          .time_only = context.time_only,
+          .moment_decays = context.moment_decays};
+}
+
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context,
-                                                   const LocalPhase* phase) {
-  SyncPeriodContext of_period{context.learning_rate_warmup, context.counts_steps, context.budget_ends_alone,
-                              context.total_steps, context.learning_rate};
+                                                   const LocalPhase* phase, bool may_follow_run) {
+  SyncPeriodContext of_period = period_context(context);
+  of_period.may_follow_run = may_follow_run;
   if (phase && phase->learning_rate) of_period.learning_rate_warmup = Step{};
   // A rule whose rounds go by the rate has no steps before the phase.
   const auto rate = phase ? phase->learning_rate_over(context.total_steps.value_or(Step{})) : std::nullopt;

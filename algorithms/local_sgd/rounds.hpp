@@ -15,6 +15,8 @@
 //          apart where P divides H, never more than ceil(H / P).
 #pragma once
 
+#include <functional>
+
 #include "algorithms/local_sgd/sync_period.hpp"
 #include "algorithms/method/algorithm.hpp"
 #include "workers/training/objective.hpp"
@@ -64,7 +66,8 @@ class LocalTraining {
  public:
   LocalTraining(const LocalPhase& phase, Worker& worker) : phase_(phase), worker_(worker), begun_(worker.step()) {}
 
-  void take_step();
+  // `see`: called with the mean gradient, before the step along it; empty: nobody looks.
+  void take_step(const std::function<void(Gradient&)>& see);
 
  private:
   Gradient compute_step();
@@ -79,10 +82,12 @@ class LocalTraining {
 // The table `local_phase`; as before where there is none.
 LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context);
 
+SyncPeriodContext period_context(const AlgorithmContext& context);
+
 // Reads the table `period`; never null. `phase`: of the steps after the synchronous ones, whose learning rate the rule
-// then goes by; null: as before.
+// then goes by; null: as before. `may_follow_run`: also rules of run_periods.hpp.
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context,
-                                                   const LocalPhase* phase = nullptr);
+                                                   const LocalPhase* phase = nullptr, bool may_follow_run = false);
 
 // How workers' models count in an average of all: alike, or by the number of their training samples (FedAvg).
 enum class ModelWeights { equal, samples };
@@ -113,6 +118,13 @@ void read_model_weights(Settings& settings, bool divides_data, StatePolicies& po
 // Reads both.
 inline StatePolicies read_state_policies(Settings& settings, const AlgorithmContext& context) {
   StatePolicies policies = read_state_policies(settings);
+  read_model_weights(settings, context.divides_data, policies);
+  return policies;
+}
+// How models count, and of the rest of a worker's state the statistics alone.
+inline StatePolicies read_buffer_policies(Settings& settings, const AlgorithmContext& context) {
+  StatePolicies policies;
+  read_buffer_policy(settings, policies);
   read_model_weights(settings, context.divides_data, policies);
   return policies;
 }

@@ -9,6 +9,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "algorithms/local_sgd/run_periods.hpp"
+#include "algorithms/method/algorithm.hpp"
+
 namespace syncopate {
 
 namespace {
@@ -235,6 +238,27 @@ std::unique_ptr<const SyncPeriod> read_swap(Settings& settings, const SyncPeriod
   return make_swap_period(settings.integer(switch_step, 0, most));
 }
 
+std::unique_ptr<const SyncPeriod> read_by_loss(Settings& settings, const SyncPeriodContext& context) {
+  if (context.time_only) settings.fault("rule", "needs a model: how long its rounds are follows from the loss");
+  return make_loss_period(read_loss_period(settings, context));
+}
+
+std::unique_ptr<const SyncPeriod> read_per_moment(Settings& settings, const SyncPeriodContext& context) {
+  return read_moment_schedule(settings, {"steps", "Steps from one average of the parameters to the next.", "steps"},
+                              context);
+}
+
+class RoundsByStep final : public RoundLengths {
+ public:
+  RoundsByStep(const SyncPeriod& period, Worker& worker) : period_(period), worker_(worker) {}
+  Step next() override { return period_.at(worker_.step(), worker_.learning_rate(), worker_.steps_left()); }
+
+ private:
+  const SyncPeriod& period_;  // both outlive it
+  Worker& worker_;
+};
+
+constexpr std::size_t known_before = 4;  // the first of the rules, for all methods
 constexpr std::array rules = {
     SyncPeriodRow{"constant", "averages every `steps` steps", read_constant},
     SyncPeriodRow{"power",
@@ -245,6 +269,10 @@ constexpr std::array rules = {
                   read_post_local},
     SyncPeriodRow{"swap", "synchronous SGD before `switch_step`, then a single average at the very end (SWAP)",
                   read_swap},
+    SyncPeriodRow{"loss", "averages after steps that become fewer as the training loss falls (AdaComm)", read_by_loss},
+    SyncPeriodRow{"per-moment",
+                  "averages parameters and each of the optimizer's moments at periods of their own (DES-LOC)",
+                  read_per_moment},
 };
 
 constexpr std::int64_t most_counted = 10'000'000;         // of the fewest rounds that a rule can make
@@ -263,6 +291,10 @@ double in_digits(double value, int digits) { return std::stod(fmt::format("{:.{}
 
 }  // namespace
 
+std::unique_ptr<RoundLengths> SyncPeriod::begin(Worker& worker) const {
+  return std::make_unique<RoundsByStep>(*this, worker);
+}
+
 std::unique_ptr<const SyncPeriod> make_constant_period(Step steps) { return std::make_unique<ConstantPeriod>(steps); }
 
 std::unique_ptr<const SyncPeriod> make_power_period(const PowerPeriodOptions& options) {
@@ -280,7 +312,9 @@ std::unique_ptr<const SyncPeriod> make_swap_period(Step switch_step) {
 std::span<const SyncPeriodRow> sync_periods() { return rules; }
 
 std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings, const SyncPeriodContext& context) {
-  const auto* const row = settings.row({"rule", "Which rule."}, rules);
+  const std::span<const SyncPeriodRow> known =
+      sync_periods().first(context.may_follow_run ? rules.size() : known_before);
+  const auto* const row = settings.row({"rule", "Which rule."}, known);
   return row ? row->make(settings, context) : make_constant_period(1);
 }
 

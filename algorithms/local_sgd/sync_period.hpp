@@ -26,6 +26,23 @@
 
 namespace syncopate {
 
+struct Traits;
+class Worker;
+
+// The rounds of one worker in one run.
+class RoundLengths {
+ public:
+  virtual ~RoundLengths() = default;
+
+  // The length of the round that begins now.
+  virtual Step next() = 0;
+  // Whether it looks at gradients, and one of a step: the mean that the worker is about to descend along.
+  virtual bool sees_gradients() const { return false; }
+  virtual void see(Gradient&) {}
+  // The round's average has been taken.
+  virtual void end_round() {}
+};
+
 class SyncPeriod {
  public:
   virtual ~SyncPeriod() = default;
@@ -37,6 +54,20 @@ class SyncPeriod {
 
   // Steps at the beginning that are no rounds: synchronous SGD, whose gradients are averaged.
   virtual Step synchronous_steps() const { return {}; }
+
+  // Whether it says what an average takes in; else the method does. After `done` steps of `end`: of what is `usual`.
+  virtual bool sets_averages() const { return false; }
+  virtual AveragePolicy due(Step done, Step end, const AveragePolicy& usual) const {
+    static_cast<void>(done), static_cast<void>(end);
+    return usual;
+  }
+
+  // The worker's rounds, from its step on: as `at` says, unless the rule follows the run.
+  virtual std::unique_ptr<RoundLengths> begin(Worker& worker) const;
+  // Whether `at` has said all beforehand.
+  virtual bool is_known_before() const { return true; }
+  // Sets the traits that a method has because its rounds go by this rule.
+  virtual void describe(Traits&) const {}
 };
 
 // H steps, for ever.
@@ -72,6 +103,9 @@ struct SyncPeriodContext {
   // The run's, where they are known: rounds are counted over these steps, at this rate.
   std::optional<Step> total_steps{};
   const LearningRate* learning_rate = nullptr;
+  bool time_only = false;
+  std::span<const double> moment_decays{};  // of the optimizer's moments
+  bool may_follow_run = false;              // rules of run_periods.hpp are allowed, too
 };
 
 // The registry: one row per rule.

@@ -381,7 +381,7 @@ std::vector<NameGroup> name_groups() {
   const std::map<std::string, std::string> in_dropcompute = {{"methods.algorithm", "dropcompute"}};
   const std::map<std::string, std::string> in_threshold = {{"methods.algorithm", "dropcompute"},
                                                            {"methods.threshold?", present}};
-  const std::map<std::string, std::string> in_local = {{"methods.algorithm", "local-sgd"}};
+  const std::map<std::string, std::string> in_rounds = {{"methods.algorithm", "rounds"}};
   const std::map<std::string, std::string> in_outer = {{"methods.algorithm", "outer-local-sgd"}};
   return {
       {"algorithms", "algorithms: [[methods]] algorithm", "methods.algorithm", "methods.", algorithm_names()},
@@ -390,7 +390,7 @@ std::vector<NameGroup> name_groups() {
       {"models", "models: training.model", "training.model", "models.{}.", names_of(models())},
       {"datasets", "data sets: training.dataset", "training.dataset", "datasets.{}.", names_of(datasets())},
       {"schedules", "synchronisation periods: [[methods]] period.rule", "methods.period.rule", "methods.period.",
-       names_of(sync_periods()), in_local},
+       names_of(sync_periods()), in_rounds},
       {"schedules", "outer optimizers of outer-local-sgd: [[methods]] outer.name", "methods.outer.name",
        "methods.outer.", names_of(outer_optimizers()), in_outer},
       {"schedules", "thresholds of dropcompute: [[methods]] threshold.rule", "methods.threshold.rule",

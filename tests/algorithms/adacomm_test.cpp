@@ -48,9 +48,9 @@ TEST(AdaComm, OfAConstantLossEqualsLocalSgdWithTheFirstPeriodBitForBit) {
   for (const bool follows_rate : {false, true})
     for (const NotBelow not_below : {NotBelow::take, NotBelow::keep}) {
       const LossPeriod::Options period{.initial = 4, .follows_rate = follows_rate, .not_below = not_below};
-      for (const AdaCommOptions& options :
-           {AdaCommOptions{.period = period}, AdaCommOptions{.period = period, .interval_steps = 5},
-            AdaCommOptions{.period = period, .interval_s = 6.0}}) {
+      for (const LossPeriodOptions& options :
+           {LossPeriodOptions{.period = period}, LossPeriodOptions{.period = period, .interval_steps = 5},
+            LossPeriodOptions{.period = period, .interval_s = 6.0}}) {
         const auto found = setup.run(AdaComm(options));
         EXPECT_EQ(found.parameters, expected.parameters);
         EXPECT_EQ(steps_of(found), steps_of(expected));

@@ -233,13 +233,13 @@ TEST(MomentSchedule, MeetsWhereAPeriodFalls) {
   std::vector<std::int64_t> steps;
   for (Step done{}; done < 20;) steps.push_back((done += schedule.at(done, 0, Step{20} - done)).value());
   EXPECT_THAT(steps, ElementsAre(4, 6, 8, 9, 12, 16, 18, 20));
-  const auto vectors = [&](int step) { return schedule.due(step, 20).averaged_vectors(2); };
+  const auto vectors = [&](int step) { return schedule.due(step, 20, {}).averaged_vectors(2); };
   EXPECT_EQ(vectors(8), 1);
   EXPECT_EQ(vectors(12), 2);
   EXPECT_EQ(vectors(18), 2);
-  EXPECT_EQ(schedule.due(18, 20).parameters, StatePolicy::keep);
-  EXPECT_EQ(schedule.due(18, 20).buffers, StatePolicy::keep);
-  EXPECT_EQ(schedule.due(18, 18).parameters, StatePolicy::average);
+  EXPECT_EQ(schedule.due(18, 20, {}).parameters, StatePolicy::keep);
+  EXPECT_EQ(schedule.due(18, 20, {}).buffers, StatePolicy::keep);
+  EXPECT_EQ(schedule.due(18, 18, {}).parameters, StatePolicy::average);
   EXPECT_THROW(MomentSchedule(0, {Step{1}, Step{1}}), std::invalid_argument);
 }
 

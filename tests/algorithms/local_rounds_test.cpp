@@ -18,7 +18,8 @@ namespace {
 
 using testing::HasSubstr;
 
-const AlgorithmContext context{.workers = 4, .micro_batches = 2, .total_steps = Step{24}};
+const AlgorithmContext context{
+    .workers = 4, .micro_batches = 2, .moment_decays = std::vector{0.5}, .total_steps = Step{24}};
 
 SimulatedRun::Outcome outcome_of(const SimulatedRun& setup, const std::string& keys) {
   const MethodReading reading = read_method("algorithm = " + keys, context);
@@ -74,6 +75,11 @@ TEST(LocalRounds, AreTheMethodsThatHaveNames) {
        "'streaming-diloco'\nfragments = 2\ndelay = 1\nmixing = 0.3\n"
        "outer = { name = 'diloco', rate = 0.7, momentum = 0.6 }" +
            period},
+      {"'rounds'\nperiod = { rule = 'loss', initial_period = 6 }", "'adacomm'\ninitial_period = 6"},
+      {"'rounds'\nperiod = { rule = 'loss', initial_period = 6, interval_steps = 8 }\nouter = { name = 'plain' }",
+       "'adacomm'\ninitial_period = 6\ninterval_steps = 8"},
+      {"'rounds'\nperiod = { rule = 'per-moment', steps = 4, first_moment_period = 6 }",
+       "'des-loc'\nperiod = 4\nfirst_moment_period = 6"},
   };
   const SimulatedRun setup = four_workers();
   for (const auto& [choice, named] : same) {
@@ -117,6 +123,35 @@ TEST(LocalRounds, OfGroupsWithAnOuterStepFollowTheRecursion) {
                  (theta[2] + theta[3]) / 2};
       if ((step + 1) % 4 != 0) continue;
       const double gradient = shared - (theta[0] + theta[2]) / 2;
+      velocity = outer_momentum * velocity + gradient;
+      shared -= outer_rate * (gradient + outer_momentum * velocity);
+      theta.assign(workers, shared);
+    }
+    EXPECT_NEAR(outcome.parameters[i], shared, 1e-5 * std::max(1.0, std::abs(shared)));
+  }
+}
+
+// DES-LOC with DiLoCo's outer step: momentum is averaged after 2 steps, and parameters after 4, which alone are the aim of
+// an outer step. No paper has this combination.
+TEST(LocalRounds, WhoseMomentsHaveTheirOwnPeriodFollowTheRecursionUpToTheOuterStep) {
+  constexpr int workers = 3, steps = 12;
+  constexpr double rate = 0.05, inner = 0.5, outer_rate = 0.7, outer_momentum = 0.6;
+  const SimulatedRun setup{.workers = workers, .momentum = inner, .rate = rate, .budget = {.steps = steps}};
+  const auto outcome = outcome_of(setup,
+                                  "'rounds'\nperiod = { rule = 'per-moment', steps = 4, first_moment_period = 2 }\n"
+                                  "outer = { name = 'diloco', rate = 0.7, momentum = 0.6 }");
+  const auto mean = [](const std::vector<double>& of) { return (of[0] + of[1] + of[2]) / workers; };
+  for (std::size_t i = 0; i < 4; ++i) {
+    double shared = 1, velocity = 0;
+    std::vector<double> theta(workers, shared), momentum(workers, 0.0);
+    for (int step = 0; step < steps; ++step) {
+      for (int k = 0; k < workers; ++k) {
+        momentum[k] = inner * momentum[k] + theta[k] - PullObjective::target({Rank{k}, step, 0}, i);
+        theta[k] -= rate * momentum[k];
+      }
+      if ((step + 1) % 2 == 0) momentum.assign(workers, mean(momentum));
+      if ((step + 1) % 4 != 0) continue;
+      const double gradient = shared - mean(theta);
       velocity = outer_momentum * velocity + gradient;
       shared -= outer_rate * (gradient + outer_momentum * velocity);
       theta.assign(workers, shared);
@@ -187,6 +222,17 @@ TEST(LocalRounds, RefuseWhatHasNoMeaning) {
   EXPECT_THAT(faults_of(rounds + "\nlate = { next = 'eager' }\nfragments = 2\nouter = { name = 'plain' }"),
               HasSubstr("a delay of their own"));
   EXPECT_THAT(faults_of(rounds + "\ngroups = { size = 5, period = 1 }"), HasSubstr("groups.size"));
+  const std::string by_loss = "'rounds'\nperiod = { rule = 'loss', initial_period = 6 }";
+  const std::string per_moment = "'rounds'\nperiod = { rule = 'per-moment', steps = 4 }";
+  EXPECT_THAT(faults_of(by_loss + "\nlate = { next = 'own-steps' }"), HasSubstr("by a plan of all rounds"));
+  EXPECT_THAT(faults_of(by_loss + drop), HasSubstr("a step that is passed over has none"));
+  EXPECT_THAT(faults_of(per_moment + "\nlate = { next = 'own-steps' }"), HasSubstr("together here"));
+  EXPECT_THAT(faults_of(per_moment + drop), HasSubstr("together here"));
+  EXPECT_THAT(faults_of(per_moment + "\nmoments = 'average'"), HasSubstr("unknown key"));
+  EXPECT_THAT(faults_of(per_moment + "\ncompression = { name = 'int8' }"), HasSubstr("steps of their own"));
+  EXPECT_THAT(faults_of("'local-sgd'\nperiod = { rule = 'loss', initial_period = 6 }"), HasSubstr("must be one of"));
+  EXPECT_THAT(read_method("algorithm = " + by_loss, {.workers = 4, .time_only = true}).faults,
+              HasSubstr("needs a model"));
 }
 
 }  // namespace

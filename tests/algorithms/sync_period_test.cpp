@@ -304,7 +304,7 @@ TEST(SyncPeriod, EveryRuleHasANameAndASentence) {
     EXPECT_FALSE(row.sentence.empty());
     EXPECT_NE(row.make, nullptr);
   }
-  EXPECT_THAT(names, ElementsAre("constant", "power", "post-local", "swap"));
+  EXPECT_THAT(names, ElementsAre("constant", "power", "post-local", "swap", "loss", "per-moment"));
 }
 
 // The quadratic rule under every schedule: each round's length is the formula's at the rate of its first step.
@@ -546,10 +546,14 @@ TEST(SyncPeriodSettings, EveryRuleOfTheTableCanBeWritten) {
     const std::string keys = row.name == "power"        ? "coefficient = 0, minimum = 5"
                              : row.name == "post-local" ? "switch_step = 0, steps = 5"
                              : row.name == "swap"       ? "switch_step = 0"
+                             : row.name == "loss"       ? "initial_period = 5"
                                                         : "steps = 5";
-    const auto reading = read("{ rule = \"" + std::string(row.name) + "\", " + keys + " }");
+    const std::string table = "{ rule = \"" + std::string(row.name) + "\", " + keys + " }";
+    const auto reading = read(table, {.may_follow_run = true});
     EXPECT_EQ(reading.faults, "") << row.name;
     EXPECT_EQ(reading.period->at(0, 0.1, 5), Step{5}) << row.name;
+    const bool is_for_all = row.name != "loss" && row.name != "per-moment";
+    EXPECT_EQ(read(table).faults.empty(), is_for_all) << row.name;
   }
 }
 

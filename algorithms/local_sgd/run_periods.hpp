@@ -1,0 +1,100 @@
+// Periods that more than the step and the learning rate decide: by the training loss (AdaComm), and one for the
+// parameters and each moment of the optimizer (DES-LOC).
+// Source:  adacomm.hpp, des_loc.hpp.
+// Units:   periods and intervals in optimizer steps, or seconds of the workers' clock.
+#pragma once
+
+#include <array>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "algorithms/local_sgd/sync_period.hpp"
+
+namespace syncopate {
+
+// AdaComm's formula: rounds become shorter as the training loss falls.
+// Source:  after others' code of Wang and Joshi's rule; Paddle's AdaptiveLocalSGDOptimizer.
+//   adacomm:  tau_l = ceil(sqrt(F_l / F_0) tau_0), with rates ceil(sqrt(eta_0 F_l / (eta_l F_0)) tau_0)
+//   paddle:   tau_l = ceil(sqrt(tau_0 eta_0 F_l / (eta_l F_0))), clipped to [1, 16]
+// Differs: not established as the paper's: `shrink`, which takes gamma tau_{l-1} where tau_l is not below tau_{l-1},
+//          its gamma of 1/2 and its rounding (here up). `keep`, min(tau_l, tau_{l-1}), is others' code. A value within
+//          1e-12 (relative) above a whole number is that number. Where it is NaN or infinite, as for F_0 = 0 or eta_l =
+//          0, the period stays.
+// Checks:  constant loss and rate give tau_0 for ever, or ceil(sqrt(tau_0)) by Paddle's formula, its first period too.
+class LossPeriod {
+ public:
+  enum class Form { adacomm, paddle };
+  // The period after one that the next is not below.
+  enum class NotBelow {
+    take,    // the next one
+    keep,    // the same again
+    shrink,  // gamma of it
+  };
+  struct Options {
+    Step initial{1};  // tau_0
+    Form form = Form::adacomm;
+    bool follows_rate = false;  // the factor eta_0 / eta_l inside the root
+    NotBelow not_below = NotBelow::take;
+    double shrinkage = 0.5;  // gamma
+    Step minimum{1};
+    std::optional<Step> maximum{};
+  };
+  static constexpr Step longest_of_paddle{16};
+
+  // Throws std::invalid_argument for a period below 1, a maximum below the minimum, and gamma outside (0, 1).
+  explicit LossPeriod(const Options& options);
+
+  // The first interval's period: the formula's own at F_0 and eta_0.
+  Step first() const;
+  // loss: F_l / F_0; rate: eta_0 / eta_l; before: tau_{l-1}.
+  Step next(double loss, double rate, Step before) const;
+
+ private:
+  double steps(double loss, double rate) const;
+  Step clipped(double steps) const;
+
+  Options options_;
+};
+
+// Rounds by that formula, set anew after each interval: of steps, of seconds, or else a round.
+struct LossPeriodOptions {
+  LossPeriod::Options period{};
+  std::optional<Step> interval_steps{};
+  std::optional<double> interval_s{};  // T_0
+};
+std::unique_ptr<const SyncPeriod> make_loss_period(const LossPeriodOptions& options);
+
+// DES-LOC's schedule: parameters and each moment of the optimizer are averaged at periods of their own. Whatever falls
+// on one step is one all-reduce; per step that is 1 / K_x + 1 / K_u + 1 / K_v vectors of P floats.
+class MomentSchedule final : public SyncPeriod {
+ public:
+  static constexpr Step never{std::numeric_limits<Step::Rep>::max()};
+
+  // K_x; K_u and K_v, `never` for a moment that the optimizer does not have. Throws std::invalid_argument for a period
+  // below 1.
+  MomentSchedule(Step parameters, const std::array<Step, 2>& moments);
+
+  // Until the next step after which anything is averaged.
+  Step at(Step done, double learning_rate, Step left) const override;
+  bool sets_averages() const override { return true; }
+  // After the run's last step, `end`, the parameters are averaged. Of `usual` it takes what becomes of statistics then.
+  AveragePolicy due(Step done, Step end, const AveragePolicy& usual) const override;
+  void describe(Traits& traits) const override;
+  // The steps after which the schedule repeats; the longest period where that would be more than 10^9.
+  Step cycle() const;
+
+ private:
+  Step parameters_;
+  std::array<Step, 2> moments_;
+};
+
+// Steps after which half of what a moment was is left in it: ln 0.5 / ln beta. 0 for beta = 0.
+double half_life(double beta);
+
+// Read their keys from a method's table, or from the table `period`. `parameters`: the key of K_x.
+LossPeriodOptions read_loss_period(Settings& settings, const SyncPeriodContext& context);
+std::unique_ptr<const SyncPeriod> read_moment_schedule(Settings& settings, const Key& parameters,
+                                                       const SyncPeriodContext& context);
+
+}  // namespace syncopate
