@@ -77,8 +77,11 @@ TEST_F(LeaseTest, SaysWhoHasItAndHowFar) {
   Leases leases(directory, 50ms);
   const auto lease = leases.take("run");
   lease->report_progress(0.25);
-  std::this_thread::sleep_for(100ms);
-  const auto held = leases.held();
+  auto held = leases.held();
+  for (int waits = 0; waits < 500 && (held.size() != 1 || held[0].beat <= 2); ++waits) {
+    std::this_thread::sleep_for(10ms);
+    held = leases.held();
+  }
   ASSERT_EQ(held.size(), 1u);
   EXPECT_EQ(held[0].what, "run");
   EXPECT_EQ(held[0].process, this_process());
