@@ -133,11 +133,6 @@ std::span<const AlgorithmRow> algorithms() {
        "regions = 2\nlocal_steps = 2\nlocal_update = { name = \"plain\", rate = 0.5 }\nglobal_update = { name = "
        "\"plain\" }\nmerge_every = 2\nmixing = 0.5",
        "the global server's model"},
-      {"rounds", "local SGD",
-       "Rounds of free choice: what a local step does, how many a round has, averages of groups within it, an outer "
-       "step.",
-       "the choices' papers", make_rounds, "period = { rule = \"constant\", steps = 3 }",
-       "the model that begins the next round"},
       {"local-sgd", "local SGD",
        "Local steps with the models averaged every H steps: constant, post-local, power rules (QSR), SWAP.",
        "Lin et al. 2020; Gu et al. 2024; Gupta et al. 2020", make_local_sgd,
@@ -205,6 +200,11 @@ std::span<const AlgorithmRow> algorithms() {
       {"elastic-averaging", "local SGD",
        "Workers and a centre pull at each other: EASGD, with momentum EAMSGD, synchronous or asynchronous.",
        "Zhang et al. 2015", make_elastic_averaging, "beta = 0.8\nperiod = 2", "the centre"},
+      {"rounds", "local SGD",
+       "Rounds of free choice: what a local step does, how many a round has, averages of groups within it, an outer "
+       "step.",
+       "the choices' papers", make_rounds, "period = { rule = \"constant\", steps = 3 }",
+       "the model that begins the next round"},
       {"gradient-coding", "gradient coding",
        "Workers compute parts in common, and a server decodes the sum without the stragglers, or estimates it.",
        "Tandon et al. 2017; Bitar et al. 2020", make_coded_sgd, "code = \"fractional\"\nstragglers = 1",
