@@ -113,7 +113,7 @@ class Server final : public Participant {
   int reported_left_;                       // served participants whose leaving it has not reported yet
   ByRank<char> is_reported_;                // whether it has reported this participant's leaving
   Step version_{};                          // step_, unless that counts the workers' own steps
-  ByRank<std::optional<Step>> version_of_;  // of the last model sent to each worker; none: nothing sent yet
+  ByRank<std::optional<Step>> version_of_;  // version last sent to each worker; none: nothing sent yet
   ByRank<Time> sent_at_;                    // when that model was sent
   ByRank<char> is_listed_;                  // in one of the two lists below
   std::vector<Rank> waiting_;               // workers that lack the current version and will get it

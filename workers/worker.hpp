@@ -90,7 +90,7 @@ struct RunContext {
   std::shared_ptr<const Compressor> compressor{};  // for sums of gradients; null: sums are dense
   Compressors average_compressors{};               // for averages of models; empty: averages are dense
   Compressors message_compressors{};  // for gradients or differences that workers send to servers; empty: dense
-  std::shared_ptr<PerProcessCache> derived = std::make_shared<PerProcessCache>();  // of this process's workers
+  std::shared_ptr<PerProcessCache> derived = std::make_shared<PerProcessCache>();  // one per process
 };
 
 // Who clips gradients, in runs that clip them and have a server.
@@ -269,7 +269,7 @@ class Participant {
   double rate_factor_ = 1;    // at the global model's last step
   std::int64_t surplus_ = 0;  // micro-batches planned beyond M per step, over all of a worker's steps
   std::optional<AgreedProgress> agreed_;
-  std::unique_ptr<MovingAverage> average_;  // of this participant's publications
+  std::unique_ptr<MovingAverage> average_;  // moving average of published models
   struct OwnSchedule {
     LearningRate learning_rate;
     Step from;

@@ -375,7 +375,7 @@ struct ModelsOfWorkers {
 struct WorkerModel {
   Rank worker{};
   ModelStatePtr model{};  // null in time-only runs
-  double weight = 1;      // of this model among all
+  double weight = 1;      // relative to the other models
   IndividualModels evaluated = IndividualModels::mean;
   Step step{};
   Time time{};

@@ -42,7 +42,7 @@ struct Activation {
   std::optional<Rank> rank{};  // instead of the quorum
 };
 
-// What happens to a gradient that arrives after its round has taken place.
+// The fate of a gradient that arrives after its round has taken place.
 enum class LateGradient {
   drop,        // it is lost
   accumulate,  // it is added to this worker's contribution to the next round, even while the worker computes again
@@ -79,7 +79,7 @@ using SharedNumbers = std::shared_ptr<const std::vector<double>>;
 // A worker's part in an exchange of a compressed sum or average: a promise of words of four bytes.
 struct Packet {
   CellPtr words{};                    // null in time-only runs
-  Bytes size{};                       // of the words; the numbers after them travel as in a dense sum
+  Bytes size{};                       // the words only; numbers after them travel as in a dense sum
   std::vector<MicroBatch> carried{};  // the micro-batches in it, if anything needs them
 };
 // All packets by rank, or only their sum. Shared by all workers of a process that receive it.
@@ -115,12 +115,12 @@ struct Collective {
   ModelStatePtr model{};  // average: the mean comes back; broadcast: the root's parameters and buffers
   Packet packet{};        // exchanges: all packets or their sum come back; broadcast: the root's
   Bytes all_packets{};    // gathered packets: their total size, once known; 0: all have one size
-  // Of one length on all workers. all_gather returns them by rank; sums of gradients sum them too.
+  // One length on all workers. all_gather returns them by rank; sums of gradients sum them too.
   std::vector<double> numbers{};
   AveragePolicy policy{};
   double weight = 1;
   std::optional<int> group_size{};  // see Averaging; only averages can be over groups
-  Rank root{};                      // of a broadcast, also of a packet
+  Rank root{};                      // for broadcasts, also of a packet
   Slice slice{};                    // for all-reduces and averages
   bool rest_is_needed = true;       // see Averaging
   ModelStatePtr from{};             // see Averaging; may differ between workers
@@ -191,7 +191,7 @@ struct KindOfCollective {
   const char* name;
   Operation operation;  // network operation
   bool sums_gradients;  // each sum is followed by a step, which belongs to it
-  bool makes_row;       // of steps.csv; other kinds make one if a worker contributes
+  bool makes_row;       // in steps.csv; other kinds make one if a worker contributes
 };
 inline constexpr KindOfCollective kinds_of_collectives[] = {
     {Collective::Kind::all_reduce, "all_reduce_sum", Operation::all_reduce, true, true},
@@ -249,7 +249,7 @@ class StartedCollective {
   Collective::Kind kind;
   std::optional<Members> group;  // none: all workers
   std::int64_t number;           // among those that its members have started; partial ones are counted separately
-  Step step;                     // of the worker's contribution
+  Step step;                     // step of the worker's contribution
 
   static constexpr std::int64_t finished = -1;  // the number of a moved-from handle
 };
@@ -277,7 +277,7 @@ struct CollectiveResult {
 // place of a model, so that messages do not get longer. Its parameters are the four-byte words, followed by
 // normalisation statistics; null in time-only runs.
 struct SentPacket : ModelState {
-  Bytes size{};                       // of the words
+  Bytes size{};                       // the words only
   std::vector<MicroBatch> carried{};  // the micro-batches in it, if anything needs them
 };
 

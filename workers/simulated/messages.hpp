@@ -60,7 +60,7 @@ class Traffic {
   // A participant's own links and messages. Half a cache line: fetching it is the cost of an event on a link.
   struct ParticipantLinks {
     Time free[2] = {};        // when the way out and the way in are free
-    Time last_arrival{};      // of its messages
+    Time last_arrival{};      // arrival of its last message
     std::int32_t on_way = 0;  // messages whose arrival is not known yet
   };
   struct Ends {

@@ -185,7 +185,7 @@ class PartialSums {
     Time free_from{};  // end of the previous sum
     Activation activation;
     std::vector<Rank> arrived;
-    BucketArrivals buckets;         // of arrived, for exchanges that overlap the backward pass
+    BucketArrivals buckets;         // the arrived gradients, for exchanges that overlap the backward pass
     std::vector<Rank> waiting;      // arrived, or late and waiting for the result
     std::vector<Rank> accumulated;  // workers with a late gradient to contribute
     int contributors = 0;
@@ -245,7 +245,7 @@ class MicroBatches {
     if (!follows_samples_ || slot == samples) return durations_.of(slot);
     return state_.options.compute_time.duration(slot, samples);
   }
-  // What remains of a micro-batch that is not kept, with this share of its backward pass done; else nothing.
+  // The layers that remain of a stopped micro-batch with this share of its backward pass done; else nothing.
   std::optional<Gradient> cut(const ModelStatePtr& at, const MicroBatch& samples, double backward_share) const {
     if (backward_share <= 0) return std::nullopt;
     return state_.options.training.partial_gradient(at, samples, backward_share);

@@ -84,7 +84,7 @@ struct alignas(64) SimulatedParticipant {
   bool left : 1 = false;           // and the clock has reached that end
   bool lost : 1 = false;           // in a micro-batch that never ends
   std::uint16_t awaits = 0;        // id of the collective whose end it waits for; 0: none
-  Time last_arrival{};             // of the messages it sent: it leaves after that
+  Time last_arrival{};             // latest arrival of its messages: it leaves after that
   Inbox<Delivery> inbox;           // in (time, number) order
   int in_flight = 0;               // messages sent to it, not yet arrived
   int awaited = 0;                 // participants that wait for a message from this one only
@@ -279,7 +279,7 @@ class DurationPrefetch {
     static constexpr int most_steps = 6;
     Step end{-1};                              // end of the drawn steps
     Step asked{-1};                            // the last request
-    std::array<Duration, most_steps> times{};  // of steps end - 6 .. end - 1; 0: not drawn
+    std::array<Duration, most_steps> times{};  // durations of steps end - 6 .. end - 1; 0: not drawn
   };
   // Micro-batches of one step of one worker.
   struct OneByOne {
