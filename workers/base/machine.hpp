@@ -74,7 +74,7 @@ class LimitedBlasLoading {
   LimitedBlasLoading& operator=(const LimitedBlasLoading&) = delete;
 
  private:
-  std::optional<std::string> threads_before_;  // of the environment
+  std::optional<std::string> threads_before_;  // value of the environment variable
   std::jthread watch_;                         // none without a limit
 };
 

@@ -15,7 +15,7 @@
 
 namespace syncopate {
 
-// What a number is used for. Values are part of the reproducibility contract: append, never renumber.
+// The use of a number. Values are part of the reproducibility contract: append, never renumber.
 enum class Purpose : std::uint8_t {
   delay = 1,               // duration of a micro-batch
   worker_factor = 2,       // persistent speed of a worker
@@ -34,10 +34,10 @@ enum class Purpose : std::uint8_t {
   dropout = 15,            // which activations of a sample are zero in training
   mixup = 16,              // which samples of a micro-batch are mixed, and how much
   validation = 17,         // which training samples are held out for validation
-  module_draws = 20,       // what a user's own module draws in a forward pass
+  module_draws = 20,       // draws of a user's own module in a forward pass
   masking = 21,            // which tokens of texts are hidden
   measurement = 25,        // directions in which a model is measured
-  compression = 26,        // what a compressor rounds or leaves out
+  compression = 26,        // rounding and selection by compressors
 };
 
 // One stream of uniform numbers: all coordinates except the index.
