@@ -56,9 +56,7 @@ class MovingAverage {
 std::optional<MovingAverageOptions> read_moving_average(Settings& settings, bool publishes_rounds);
 
 // The norm-preserving mean of differences between models: the mean of their lengths along the mean of their directions,
-// with phi(x) = x /
-// x
-// , phi(0) = 0, and weights w that are divided by their sum:
+// with phi(x) = x / |x|, phi(0) = 0, and weights w that are divided by their sum:
 //
 //   (sum w |x|) phi(sum w phi(x))
 //

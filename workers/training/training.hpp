@@ -43,18 +43,10 @@ double hessian_trace(std::size_t size, const HessianProduct& product, const Curv
 
 // How much the gradients of single samples differ from their mean: indicates how useful a larger batch is.
 // Source:  the simple noise scale of McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", B = tr(S) /
-// G
-// ^2: a step with a batch of B samples makes half the progress of the best step along the full gradient.
-// Method:  with n samples' gradients g_i and their mean g: tr(S) = (mean
-// g_i
-// ^2 -
-// g
-// ^2) n / (n - 1), and
-// G
-// ^2 =
-// g
-// ^2 - tr(S) / n, since the mean of n is noisy itself. Both are unbiased. Single samples are used, since neighbours in
-// a data set may be alike.
+//          |G|^2: a step with a batch of B samples makes half the progress of the best step along the full gradient.
+// Method:  with n samples' gradients g_i and their mean g: tr(S) = (mean |g_i|^2 - |g|^2) n / (n - 1), and |G|^2 =
+//          |g|^2 - tr(S) / n, since the mean of n is noisy itself. Both are unbiased. Single samples are used, since
+//          neighbours in a data set may be alike.
 // Shapes:  gradients (P,) in double precision.
 // Checks:  gradients with a known covariance; the fall of |mean of B|^2 with B.
 struct GradientNoise {
