@@ -44,7 +44,7 @@ struct StoredImage {
   std::int64_t label = 0;
 };
 
-// What is known of a data set before its contents are read.
+// A data set's properties that are known before its contents are read.
 struct DatasetSize {
   std::int64_t train = 0;
   std::int64_t test = 0;
