@@ -25,25 +25,26 @@ namespace syncopate {
 
 struct BackupOptions {
   enum class Late {
-    finish,  // a late worker finishes its gradient, which is dropped when it arrives (the paper)
-    cancel,  // every new model goes to all, and ends what they are at: a step takes the N-th fastest worker's time
+    finish,  // a late worker finishes its gradient, which is dropped on arrival (the paper)
+    // Every new model goes to all workers and ends their current work: a step takes the N-th fastest worker's time.
+    cancel,
   };
   enum class Rate {
     as_given,      // the file's learning rate
-    times_quorum,  // the file's, times the number of gradients in the mean (the paper: 0.045 N)
+    times_quorum,  // the file's rate times the number of gradients in the mean (the paper: 0.045 N)
   };
   Late late = Late::finish;
   Rate rate = Rate::as_given;
-  int servers = 1;  // more: without cancellation and a moving average
+  int servers = 1;  // more than one: without cancellation and moving average
 };
 
 class BackupWorkers : public Algorithm {
  public:
-  // quorum: N, how many gradients make a step; the other workers of the cluster are the backups.
+  // quorum: N, the number of gradients that make a step; the other workers of the cluster are the backups.
   explicit BackupWorkers(int quorum, const BackupOptions& options = {}) : quorum_(quorum), options_(options) {}
 
   void run(Worker& worker) const override {
-    if (options_.servers > 1) worker.scale_rate(rate_factor(quorum_));  // worker 0 publishes what the servers step
+    if (options_.servers > 1) worker.scale_rate(rate_factor(quorum_));  // worker 0 publishes the servers' steps
     while (worker.receive_model()) {
       auto gradient = worker.compute_step_gradient(cancels() ? Deadline::until_message() : Deadline());
       if (gradient) worker.send_gradient(*std::move(gradient));
@@ -55,12 +56,13 @@ class BackupWorkers : public Algorithm {
     while (server.budget_left()) {
       if (cancels()) server.send_model(Receivers::all);
       for (int needed = std::min(quorum_, server.workers_left()); round.gradients() < needed;) {
-        if (!cancels()) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
+        if (!cancels()) server.send_model(Receivers::waiting);  // also late workers, which get the newest model at once
         const auto message = server.receive();
         if (message)
           round.take(*message, {.maximum_staleness = 0});
         else
-          needed = std::min(quorum_, server.workers_left(round.givers()));  // who can give a gradient to this step
+          // Workers that can still give a gradient to this step
+          needed = std::min(quorum_, server.workers_left(round.givers()));
       }
       if (round.gradients() == 0) return;  // all workers have left
       round.step(rate_factor(round.gradients()));
@@ -76,9 +78,9 @@ class BackupWorkers : public Algorithm {
             .held = {.models = 0, .moments = 0}};
   }
 
-  // Late work that goes on makes its worker late for the next step too: the order statistic is then a lower bound.
+  // Late work that continues makes its worker late for the next step too: the order statistic is then a lower bound.
   Forecast forecast(const PredictionInput& input) const override {
-    // Messages of several servers go side by side.
+    // Messages of several servers travel in parallel.
     const double round_trip_s = input.gradient_message_s(options_.servers) + input.message_s(options_.servers);
     return predict_quorum(quorum_, cancels(), round_trip_s, input);
   }
@@ -96,7 +98,7 @@ inline std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const 
   using Rate = BackupOptions::Rate;
   constexpr std::int64_t most_servers = 1000;
   BackupOptions options;
-  // At least one gradient makes a step.
+  // A step needs at least one gradient.
   const auto backups = settings.integer({"backups", "How many workers a step does not wait for (b)."}, 0,
                                         Stated(context.workers - 1, "workers - 1"));
   options.late = settings.choice({"late", "Whether late work is finished, and dropped on arrival, or cancelled."},

@@ -33,7 +33,7 @@ class OneBitAdam : public Algorithm {
     while (worker.budget_left()) {
       const bool is_frozen = worker.step() >= freeze_step_;
       Gradient sum = worker.compute_step_gradient();
-      worker.all_reduce_sum(sum, {.is_dense = !is_frozen});  // once frozen what is sent are first moments
+      worker.all_reduce_sum(sum, {.is_dense = !is_frozen});  // once frozen, workers send first moments
       worker.descend(sum / (worker.size() * worker.micro_batches()), {.keeps_second_moment = is_frozen});
       worker.publish();
     }
