@@ -20,20 +20,20 @@
 
 namespace syncopate {
 
-// The fate of a worker that is still computing when the next model comes.
+// The fate of a worker that is still computing when the next model arrives.
 enum class LateWork {
-  finish,  // it goes on, and its message is dropped when it arrives
+  finish,  // it continues, and its message is dropped on arrival
   cancel,  // it stops: every new model goes to all
 };
 
 class CodedSgd : public Algorithm {
  public:
-  // threshold: from the sending of the models, where the code can do with fewer messages than it needs.
+  // threshold: from the sending of the models, for codes that can work with fewer messages than they need.
   CodedSgd(GradientCode code, LateWork late, Duration threshold = longest_duration)
       : code_(std::move(code)), late_(late), threshold_(threshold) {}
 
   void run(Worker& worker) const override;
-  // Throws RunFailure when so many workers have left that an exact code has no sum any more.
+  // Throws RunFailure if so many workers have left that an exact code has no sum any more.
   void serve(Server& server) const override;
   Traits traits() const override {
     return {

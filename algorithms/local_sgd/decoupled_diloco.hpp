@@ -74,7 +74,7 @@ struct AnswerTotals {
   std::int64_t micro_batches = 0;
 };
 
-// What happens to answers to a round that has ended.
+// The fate of answers to a round that has ended.
 enum class LateAnswers {
   drop,
   count,  // they count in the next round of their fragment

@@ -186,7 +186,7 @@ class DynamicAveraging : public Algorithm {
     std::map<Rank, ModelStatePtr> last_;      // last models of workers that have ended
     int violations_ = 0;                      // since the last average of all
     Step asked_so_far_{};
-    Step latest_step_{};  // of any worker
+    Step latest_step_{};  // latest step of a worker
   };
 
   bool is_gathered() const { return options_.checks == DynamicOptions::Checks::gathered; }

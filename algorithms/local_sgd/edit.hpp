@@ -147,7 +147,7 @@ struct TimedRounds {
   };
   Duration length = longest_duration;  // tau_time
   CountedFrom counted_from = CountedFrom::end;
-  // Of all workers together; with fewer, the synchronisation is postponed by the same time.
+  // The total of all workers; with fewer steps, the synchronisation is postponed by the same time.
   std::int64_t minimum_steps = 1;
   Step warmup_steps{};  // steps of synchronous SGD before the first round
 };
@@ -179,7 +179,7 @@ struct RoundWork {
   double mean_rate() const { return passed > 0 ? rates / static_cast<double>(passed.value()) : 0; }
 };
 
-// What all workers have agreed on at the end of a round, before they average.
+// The result that all workers agree on at the end of a round, before they average.
 struct RoundMeeting {
   Penalty penalty{};
   Step longest{};         // largest number of steps passed; 0 if not gathered

@@ -1,4 +1,4 @@
-// What a worker does in a local step: train, train until a time is over (DropCompute), or be pulled back (PALSGD).
+// The kinds of local steps: train, train until a time is over (DropCompute), or be pulled back (PALSGD).
 // Source:  the cards of local_sgd.hpp, dropcompute_local_sgd.hpp and palsgd.hpp.
 // Units:   steps are optimizer steps; a skipped step counts as one.
 #pragma once

@@ -46,7 +46,7 @@ class AverageUnderWay {
   bool has_come_ = false;  // an average has come back
 };
 
-// What happens with averages that are one round late: where the next round begins, and what is averaged meanwhile.
+// A rule for averages that are one round late: where the next round begins, and what is averaged meanwhile.
 class LateRule {
  public:
   // One worker's part in one run.
@@ -110,7 +110,7 @@ class OuterFragments {
 
  private:
   struct Own {
-    MeanRate rate{};  // of the local steps since its last average started
+    MeanRate rate{};  // mean rate since its last average started
     bool has_momentum = false;
   };
   struct UnderWay {

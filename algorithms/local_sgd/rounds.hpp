@@ -53,7 +53,7 @@ struct LocalPhase {
 
   std::optional<int> micro_batches{};  // per worker's step; none: unchanged
   Sampling sampling = Sampling::shards;
-  Step steps_per_epoch{};                                // of all workers together; for Sampling::own
+  Step steps_per_epoch{};                                // total of all workers; for Sampling::own
   Step first_step{};                                     // the run's first step in the data; for Sampling::own
   std::optional<LearningRate::Options> learning_rate{};  // without its total steps; none: the schedule continues
 

@@ -158,7 +158,7 @@ struct Traits {
 
 // Checks that the whole budget has enough work for one round: otherwise the run would end long after its budget.
 struct BudgetCheck {
-  // Of all workers together; a step of one worker is a gradient. None: not known in advance, as for seconds.
+  // The total of all workers; a step of one worker is a gradient. None: not known in advance, as for seconds.
   std::optional<std::int64_t> gradients{};
   std::int64_t in_one = 1;  // gradients per unit, such as a step; for rounds of all workers: if they are alike
 

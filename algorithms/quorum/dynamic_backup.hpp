@@ -69,7 +69,7 @@ class ObservedGradients {
 
   DynamicBackupOptions options_;
   std::vector<Version> versions_;
-  std::vector<double> arrival_s_;  // of a version's k-th gradient; as long as the most that ever arrived
+  std::vector<double> arrival_s_;  // [k - 1]: of a version's k-th gradient; as long as the most that ever arrived
   std::optional<GradientMoments> moments_;
 };
 

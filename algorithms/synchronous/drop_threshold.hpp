@@ -43,8 +43,8 @@ ThresholdEffect search_threshold(const MicroBatchTimes& recorded, double serial_
 // One worker's step, timed by the clock that enforces the threshold.
 struct TimedStep {
   Time start{};
-  std::vector<Time> ends{};       // of the computed micro-batches
-  std::vector<Duration> times{};  // of the same, each by its own timer, if the rule needs them
+  std::vector<Time> ends{};       // ends of the computed micro-batches
+  std::vector<Duration> times{};  // their durations, each by its own timer, if the rule needs them
   Time arrival{};                 // at the all-reduce
   int offered = 0;                // micro-batches in a usual step without a threshold
   int offered_at_most = 0;        // in the longest such step, if they alternate

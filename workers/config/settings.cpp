@@ -219,7 +219,7 @@ struct Settings::Node {
   FaultList* faults = nullptr;
   const TomlNode* written = nullptr;  // the table in the document; null if absent
   std::string source{};               // the experiment file, even for a table from the command line
-  SourcePlace place{};                // of the table's header, or of the nearest existing table above
+  SourcePlace place{};                // place of the table's header, or of the nearest existing table above
   std::string path{};                 // "training.learning_rate", "methods.0"; empty for the root
   bool incomplete = false;            // a wrong choice left keys of this table unread
   bool silent = false;                // the value is not a table: do not report faults that follow from it

@@ -114,7 +114,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
 // The models that an experiment file can name. This file does not use LibTorch.
 struct ModelRow {
   std::string_view name;      // TOML name
-  std::string_view sentence;  // what it is
+  std::string_view sentence;  // one-sentence description
   std::string_view title;     // describes its table [models.<name>]; empty: no keys
   Model (*read)(Settings& table);
 };
