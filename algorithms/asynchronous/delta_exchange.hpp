@@ -133,7 +133,7 @@ struct DelayedNesterov {
   double rate = 1;
   double momentum = 0;  // beta
   int every = 1;        // n
-  // C, the momentum's share at each other difference; above 1 / n the n-th would have less than these
+  // c, the momentum's share at each other difference; above 1 / n the n-th would have less than these.
   double share = 0;
 };
 std::unique_ptr<const ServerUpdate> make_delayed_nesterov_update(const DelayedNesterov& options);

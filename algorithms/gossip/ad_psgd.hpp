@@ -164,7 +164,7 @@ class AdPsgd : public Algorithm {
     }
     exchanges.end();
     gossip.stop(
-        // Other workers that may wait
+        // Other workers that may wait.
         worker.rank() == Rank{0} ? bipartition.all_partners(Rank{0}) : std::vector<Rank>(), {.others_may_wait = true});
   }
 

@@ -234,7 +234,7 @@ class WagmaSgd : public Algorithm {
     int here_;                   // workers that have not ended
     Step begun_{};               // the newest round that has begun
     std::vector<Rank> waiting_;  // workers at the next round
-    // By round and group, back to the oldest round that a worker has not reached
+    // By round and group, back to the oldest round that a worker has not reached.
     std::map<Step, std::map<Rank, Mean>> means_;
   };
 

@@ -61,7 +61,7 @@ class BackupWorkers : public Algorithm {
         if (message)
           round.take(*message, {.maximum_staleness = 0});
         else
-          // Workers that can still give a gradient to this step
+          // Workers that can still give a gradient to this step.
           needed = std::min(quorum_, server.workers_left(round.givers()));
       }
       if (round.gradients() == 0) return;  // all workers have left

@@ -32,7 +32,7 @@ namespace syncopate {
 struct StsynMean {
   enum class Weights { equal, steps };
   Weights weights = Weights::equal;
-  // Leaves out the worker with most steps (the first of several), if there are two or more
+  // Leaves out the worker with most steps (the first of several), if there are two or more.
   bool leaves_out_most = false;
 };
 

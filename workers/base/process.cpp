@@ -127,7 +127,7 @@ pid_t start_child(std::vector<std::string> command) {
   if (child == 0) become(words.data(), parent, failed[1]);
   int error = child < 0 ? errno : 0;
   close(failed[1]);
-  // Until the child has started the program, or has failed
+  // Until the child has started the program, or has failed.
   if (child > 0) (void)!read(failed[0], &error, sizeof error);
   close(failed[0]);
   if (error == 0) return child;

@@ -96,7 +96,7 @@ template <int groups>
       c[g] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p, 32), d[g], key1, exclusive_or), d[g] = p;
     }
   }
-  // First and second number of each block, alternating
+  // First and second number of each block, alternating.
   const __m512i low_blocks = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
   const __m512i high_blocks = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
   for (int g = 0; g < groups; ++g) {

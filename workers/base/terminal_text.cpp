@@ -95,7 +95,7 @@ std::string encoding_by_zeros(std::string_view begin) {
   std::array<std::size_t, 4> zeros{};  // by index modulo 4
   const std::size_t looked_at = std::min(begin.size(), enough) / 4 * 4;
   for (std::size_t at = 0; at < looked_at; ++at) zeros[at % 4] += begin[at] == '\0' ? 1 : 0;
-  // Zeros in three quarters of its bytes
+  // Zeros in three quarters of its bytes.
   const auto most = [&](std::size_t place) { return zeros[place] * 4 * 4 > looked_at * 3; };
   if (most(0) && most(1) && most(2) && most(3)) return "full of zero bytes, as after a crash";
   if (most(1) && most(3)) return most(2) ? in_encoding("UTF-32", "LE") : in_encoding("UTF-16", "LE");

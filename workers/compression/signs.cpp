@@ -46,7 +46,7 @@ class ScaledSign : public PartByPart {
     const auto scale = static_cast<float>(l2_scale_ ? std::sqrt(sum_of_squares(p.data(), part.size) / size)
                                                     : sum_of_magnitudes(p.data(), part.size) / size);
     std::vector<std::uint32_t> words(words_of_bits(part.size));
-    // Small enough to stay in the nearest cache between both loops
+    // Small enough to stay in the nearest cache between both loops.
     for (std::size_t at = 0; at < part.size; at += piece) {
       const std::size_t count = std::min(piece, part.size - at);
       pack_signs(p.data() + at, count, words.data() + at / 32);

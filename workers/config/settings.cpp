@@ -223,7 +223,7 @@ struct Settings::Node {
   std::string path{};                 // "training.learning_rate", "methods.0"; empty for the root
   bool incomplete = false;            // a wrong choice left keys of this table unread
   bool silent = false;                // the value is not a table: do not report faults that follow from it
-  // Set when exploring: nothing is written, and the reader shows what it would read
+  // Set when exploring: nothing is written, and the reader shows what it would read.
   Exploration* exploration = nullptr;
   std::vector<Entry> entries{};
 

@@ -268,7 +268,7 @@ struct KeyDescription {
   bool required = false;                  // false without a default: optional
   std::vector<std::pair<std::string, std::string>> words{};  // words of a choice, with their sentences if they have any
   std::string sentence{};
-  // All conditions of one of these lists hold; empty: the key always exists
+  // All conditions of one of these lists hold; empty: the key always exists.
   std::vector<std::vector<Condition>> conditions{};
 
   Kind kind = Kind::value;

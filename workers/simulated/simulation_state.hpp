@@ -54,7 +54,7 @@ struct Transit {
   Bytes payload{};
   std::size_t stages = 0;   // stages entered so far
   std::int64_t number = 0;  // number among its sender's messages, for costs that vary
-  // Occupied time of the last stage, the receiver's way in, when only that is left
+  // Occupied time of the last stage, the receiver's way in, when only that is left.
   std::optional<Duration> last_occupied{};
 };
 

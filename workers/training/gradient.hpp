@@ -145,7 +145,7 @@ class Gradient {
     std::vector<MicroBatch> micro_batches{};
     std::shared_ptr<GradientSum> sum{};
     double scale = 1;  // 0: only statistics
-    // Layers in the micro-batches' gradients; if some are missing, neither losses nor statistics count
+    // Layers in the micro-batches' gradients; if some are missing, neither losses nor statistics count.
     PartialBackward layers{};
   };
 

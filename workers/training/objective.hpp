@@ -64,7 +64,7 @@ struct ParameterTensor {
   std::string name;  // the model's own name for it: "convolution1.weight"
   std::size_t offset = 0;
   std::size_t size = 0;
-  // Its index in the order in which the model uses tensors; if all are equal: the order of the offsets
+  // Its index in the order in which the model uses tensors; if all are equal: the order of the offsets.
   std::size_t place = 0;
   std::size_t rows = 0;  // its first dimension, if it has several; 0: not a matrix
 };

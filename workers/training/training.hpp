@@ -111,7 +111,7 @@ struct ModelMeasures {
   std::optional<double> noise_scale{};        // in samples
   std::optional<double> largest_eigenvalue{};
   std::optional<double> hessian_trace{};
-  // Present with one of the previous two: the scale of normalised layers changes them by its square
+  // Present with one of the previous two, which normalised layers scale by its square.
   std::optional<double> parameter_norm{};
 };
 struct MeasureOptions {
@@ -289,7 +289,7 @@ class Training {
 
   // Waits for the arithmetic. Values (P,).
   std::vector<float> values(const ModelStatePtr& state) { return values(state->parameters); }
-  // Empty: the model has none
+  // Empty if the model has none.
   std::vector<float> buffer_values(const ModelStatePtr& state) { return values(state->buffers); }
   std::vector<float> values(const Gradient& gradient);  // without buffers: (P,)
   double norm(const Gradient& gradient);                // L2; NaN in time-only runs
