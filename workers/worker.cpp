@@ -338,7 +338,7 @@ void Worker::descend(const Gradient& gradient, const StepOptions& options) {
     since_sync_.kept += gradient.micro_batches();
     since_sync_.planned += planned;
     since_sync_.compute_time += gradient.compute_time();
-    kept_total_ += size_ * gradient.micro_batches();  // assumes that all workers took as many
+    kept_total_ += size_ * gradient.micro_batches();  // assumes that all workers took the same number
     ++since_sync_.period;
   }
   take_step(gradient, options, Clipping::of_step);
@@ -454,7 +454,7 @@ CollectiveResult Worker::finish(StartedCollective started, CalledFrom at) {
   sums_under_way_ -= properties_of(started.kind).sums_gradients ? 1 : 0;
   CollectiveResult result = context_.cluster.finish(rank_, std::move(started), {"finish", at});
   recovery_.reset();
-  if (is_of_group) return result;  // a group's collective is no agreement of all workers
+  if (is_of_group) return result;  // a group's collective does not involve all workers
   agree(result.agreement);
   if (is_average) {
     const auto mine = compressed_average_->recall(number);
@@ -463,7 +463,7 @@ CollectiveResult Worker::finish(StartedCollective started, CalledFrom at) {
   return result;
 }
 
-// A group's average is no agreement of all workers and makes no row: the round ends with the average over all.
+// A group's average does not involve all workers and makes no row: the round ends with the average over all.
 bool Worker::average_model(const Averaging& how, CalledFrom at) {
   if (compressed_average_) return average_compressed(how, at);
   const bool is_of_all = !how.group_size;

@@ -109,7 +109,7 @@ struct StepOptions {
   ClippedBy clipped_by = ClippedBy::worker;  // for a server's step
   // False: a step beyond those that the file plans. Budget, schedule and reports do not count it.
   bool is_planned = true;
-  // The step's micro-batches. A server gives them if its gradient has some twice; a worker, if they are not M.
+  // For a server's step: its micro-batches, if the gradient has some twice. For a worker's: those planned, if not M.
   std::optional<std::int64_t> micro_batches{};
   bool keeps_second_moment = false;  // the optimizer keeps its second moment (Optimizer::beta1_of_frozen)
 };
@@ -120,7 +120,7 @@ inline constexpr StepOptions usual_step{};
 // Which participants' progress decides whether budget is left.
 enum class BudgetView {
   agreed,  // all workers' progress at the last collective, so all decide alike
-  // This worker's progress by its own clock, as if all had taken as many steps. Ends a long round of local steps.
+  // This worker's progress by its own clock, as if all had taken the same steps. Ends a long round of local steps.
   local,
   others,  // the other workers' progress; they go on when this worker's own data are used up
   server,  // a server counts all workers' work; here only the clock and the worker's own data matter
@@ -165,8 +165,8 @@ class Participant {
     if (is_first && is_heard()) context_.observer->on_first_rate(factor * learning_rate());
   }
 
-  // False once the budget or this worker's own data are used up. All workers get the same answer after the same
-  // collective: time, samples and bytes are those of the last agreement.
+  // False once the budget or this worker's own data are used up. About the budget all workers get the same answer after
+  // the same collective: time, samples and bytes are those of the last agreement.
   bool budget_left(BudgetView judged = BudgetView::agreed) const;
   // Optimizer steps that the budget still allows; very large if it is not counted in steps.
   Step steps_left() const {
@@ -398,7 +398,7 @@ class Worker final : public Participant {
   void all_reduce_sum(Gradient& gradient, const SumOptions& options = usual_sum, CalledFrom at = CalledFrom::current());
 
   // Replaces the worker's model by the mean over all workers, or over a group, weighted by `how.weight` (equal if all
-  // are 0). Returns whether budget is left, as if all workers had taken as many steps; all members of the average get
+  // are 0). Returns whether budget is left, as if all workers had taken the same steps; all members of the average get
   // the same answer.
   // In runs that compress averages, the result is the common model at which local steps began, plus the mean of all
   // workers' packed differences to it, with equal weights (workers/compression/compressed_exchanges.hpp).

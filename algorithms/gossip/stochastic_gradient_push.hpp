@@ -186,8 +186,9 @@ class StochasticGradientPush : public Algorithm {
     ResetOnOutage<std::map<Source, WeightedState>> received_;
   };
 
-  // An eighth of what a worker has where nobody has left. With overlap messages under way hold back what it has not
-  // kept. As released, fast workers exchange more often than the slow ones that they hear from, and have less.
+  // An eighth of a worker's weight while no worker has left. With overlap, messages in flight hold back the weight that
+  // it has not kept. In the released form, fast workers exchange more often than the slow ones that they receive from,
+  // and have less weight.
   static double least_weight(const PushOptions& options, const GossipGraph& graph) {
     const double healthy = graph.least_weight() / 8;
     if (options.overlap_steps == Step{0}) return healthy;

@@ -37,8 +37,8 @@ struct GradientCode {
 };
 
 // Cyclic repetition, for any number of workers: worker i holds the parts i .. i + s (mod N), and any N - s messages
-// give the sum. None if no code of 50 has a weight below the bound, over all sets of stragglers or, if these are very
-// many, 1000 at random. `decode` throws RunFailure for a set that was not among these and is far beyond the bound.
+// give the sum. None if no code of 50 has a weight below the bound, over all sets of stragglers or, if there are very
+// many, 1000 random ones. `decode` throws RunFailure for a set that was not among these and is far beyond the bound.
 std::optional<GradientCode> cyclic_repetition(int workers, int stragglers, std::uint64_t seed);
 
 // The bound: the largest weight of a message times the largest of a part. Terms may be this much larger than the sum,

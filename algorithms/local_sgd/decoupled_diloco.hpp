@@ -5,31 +5,31 @@
 //          its text nor its authors' code was available.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32; fragments are equal slices. Steps are local ones.
 // Cost:    per round a fragment and 24 bytes up from each worker that answers, a fragment and 24 bytes down to all.
-// Differs: a worker answers at the end of its step: where a round is open, and it has taken s >= `minimum_steps` since
-//          it got the round's fragment, it sends that with its counts. In the paper workers report counts after each
+// Differs: a worker answers at the end of a step, if a round is open and it has taken s >= `minimum_steps` since it got
+//          the round's fragment: it sends that fragment with its counts. In the paper workers report counts after each
 //          step, and the server pulls fragments. Rounds come one after another; the paper has up to tau under way.
-//          Steps since a worker's answer are overwritten in that fragment; they count as lost where no fragment has
-//          them any more. Tokens are counted as micro-batches (outer_optimizer.hpp). Not established: the paper's outer
-//          rate, momentum and gamma, which must be given; how its learners restart by their counters; what it makes of
-//          a fragment whose sender had missed one. `anchor` is the server's last value (the paper's, the default) or
-//          the one that a worker began from (others' implementation). They differ where late answers count in their
-//          fragment's next round (`late`, ours); by default these are dropped. By two accounts the paper's defaults are
-//          K = 1, P = H = 24 and tau = 2, for 8 learners. Here the quorum is all workers, the model one fragment,
-//          without launch floor or grace window, so that without a key the method is DiLoCo through a server;
-//          `overlap_steps` (tau) is 2. Embeddings have the plain mean under the norm-preserving merge, as in the paper
-//          (outer_optimizer.hpp). `local_steps` (H) spaces rounds by H / fragments times the slowest answer's step
-//          time, that implementation's launch floor; without it a round begins at the end of the one before. A worker
-//          whose step is longer than a round has its only fragment overwritten each time, and gives nothing. A local
-//          step's rate is that of the mean step of all when the worker's newest fragment was sent, plus its own steps
-//          since. Inner moments stay.
-// Ends:    a quorum is never more than the workers left. One that is down is waited for where the quorum needs it, else
-//          no longer than the grace window. When a budget of seconds is over, the others have left, and the open round
-//          waits for the rest: a worker that is down then, or far slower, makes the run that much longer (not with a
-//          budget of steps). A lost state takes the steps since the last answer with it: the worker waits for the
-//          server's newest model, goes on from that, and asks which round is open. A worker whose data are used up
-//          leaves; its steps since its last answer are lost.
-// Checks:  with all, equal batches, mean: DiLoCo; n local steps take the sum of their times, whatever K, grace and
-//          network; without grace the first K, with a long one all.
+//          Steps since a worker's answer are overwritten in that fragment; they count as lost once no fragment contains
+//          them. Tokens are counted as micro-batches (outer_optimizer.hpp). Not established: the paper's outer rate,
+//          momentum and gamma, which must be given; how its learners restart by their counters; how it treats a
+//          fragment whose sender had missed one.
+//          `anchor` is the server's last value (the paper's, the default) or the one that a worker began from (others'
+//          implementation). They differ if late answers count in their fragment's next round (`late`, ours); by default
+//          these are dropped. By two accounts the paper's defaults are K = 1, P = H = 24 and tau = 2, for 8 learners.
+//          Here the default quorum is all workers, and the model is one fragment, without launch floor or grace window,
+//          so that without any key the method is DiLoCo through a server; `overlap_steps` (tau) is 2. Embeddings have
+//          the plain mean under the norm-preserving merge, as in the paper (outer_optimizer.hpp).
+//          `local_steps` (H) spaces rounds by H / fragments times the slowest answer's step time, that implementation's
+//          launch floor; without it a round begins at the end of the previous one. A worker whose step is longer than a
+//          round has its only fragment overwritten each time, and contributes nothing. A local step's rate is that of
+//          the mean step of all when the worker's newest fragment was sent, plus its own steps since. Inner moments
+//          stay.
+// Ends:    a quorum is never more than the workers left. A worker that is down is waited for if the quorum needs it,
+// otherwise no longer than the grace window. When a budget of seconds is over, the others have left, and the open round
+// waits for the rest: a worker that is down then, or far slower, extends the run (not with a budget of steps). A lost
+// state includes the steps since the last answer: the worker waits for the server's newest model, continues from it,
+// and asks which round is open. A worker whose data are used up leaves; its steps since its last answer are lost.
+// Checks:  with all workers, equal batches and mean: DiLoCo; n local steps take the sum of their times, whatever K,
+//          grace and network; without grace the first K answers count, with a long one all.
 #pragma once
 
 #include <algorithm>

@@ -1,44 +1,45 @@
 // EDiT and A-EDiT: Local SGD with an outer optimizer, along pseudo-gradients that are weighted by their norms, without
 // outliers, and clipped. Rounds end after H steps (EDiT), or after a time at each worker's own pace (A-EDiT).
 // Source:  Cheng et al. 2025, "EDiT: A Local-SGD-Based Efficient Distributed Training Method for Large Language
-//          Models"; the rules after its authors' code. The paper's own settings, equation numbers and tables are not
-//          established here. Defaults are those that the code has for parts which it leaves off; its minimum_steps are
+//          Models"; the rules follow its authors' code. The paper's own settings, equation numbers and tables are not
+//          established here. Defaults are the code's values, also for parts that it switches off; its minimum_steps are
 //          100, with 600 s.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32; norms (workers, modules) in double precision.
 //          Units: sync_seconds in seconds.
-// Cost:    per round an all-reduce of P floats, and before it an all-gather of 8 bytes per module and worker, with 32
-//          more per worker where weights or the round's end go by steps. One more vector of P floats per worker, or two
+// Cost:    per round an all-reduce of P floats, and before it an all-gather of 8 bytes per module and worker, plus 32
+//          per worker if weights or the round's end depend on steps. One more vector of P floats per worker, or two
 //          with an outer momentum, and W numbers per worker and module. A round of A-EDiT takes sync_seconds, the
-//          longest rest of a step that is then under way, and the communication; steps of constant c s are
-//          ceil(sync_seconds / c).
+//          longest rest of a step in progress at that time, and the communication; with steps of constant c s it has
+//          ceil(sync_seconds / c) steps.
 // Differs: modules are tensors, as in the code's data-parallel path, or the whole model (`scope`); in its sharded path
-//          they are layers. There the clip is per module, in the other path of the whole (`clip_scope`). Modules are
-//          synchronised together, not one by one during the next forward pass. Synchronous steps first are the
-//          post-local rule's, or `warmup_steps` of A-EDiT. No round ends with the last of them; the code synchronises
-//          at once when its warm-up is over. Each worker goes by its own clock, in the code by the mean of all; the
-//          paper's clock is not established, and the mean is no option. Time counts from the end of the last
-//          synchronisation, in the code from the worker's own arrival at it (`counted_from = "arrival"`), so that fast
-//          workers may come down to a step per round. Steps that a worker is behind the fastest in a round of A-EDiT
-//          count as dropped: all go on with the same step, and the schedule goes by the fastest; each takes its data in
-//          turn.
-//          Norms: the softmax is not free of scale. Where norms differ by much less than T all weigh alike, by much
-//          more the shortest takes all. More steps make longer norms, so that the fast workers of A-EDiT weigh less
-//          unless step_share says otherwise: its shares are of the round's steps, in the code of all since the run
-//          began. What an outlier's steps would weigh is lost, as there. A worker whose norms stay long is an outlier
-//          for good. An outlier's norm does not enter the statistics; in the code's sharded path it does, with 1e6
-//          added, after which it sees nothing for a thousand rounds: a fault, which is not offered. Mean and variance
-//          begin at 0, as there. NaN and infinity are outliers from the first round on; there they never are, and spoil
-//          the statistics. Where all are outliers, the module stays as it was, its outer momentum too. Where nobody can
-//          be an outlier, or no worker has a finite norm, weights are equal and nothing is clipped, so that the run is
-//          seen to diverge.
-//          BatchNorm: plain means, as of moments where they are averaged; a worker that is an outlier in all modules
-//          brings the statistics of the round's beginning. Its own moments stay as they are.
-// Outages: a worker that loses its state goes on from the round's beginning; the rest of its round is weighed as any.
-//          Statistics and outer momentum are the same on all workers, so that it gets them with the model. One that has
-//          used up its data ends the round at once, and the run fails where the others need it after that.
-// Checks:  without outliers, at T = inf and a plain outer rate of 1 Local SGD bit for bit, with Nesterov DiLoCo; equal
-//          times c and sync_seconds = H c give EDiT bit for bit; the recursion in double precision; mean, variance and
-//          first outlier of constant norms in closed form; weights against the softmax, of equal norms exactly equal.
+//          they are layers. The sharded path clips per module, the other path clips the whole (`clip_scope`). Modules
+//          are synchronised together, not one by one during the next forward pass. Synchronous steps at the beginning
+//          are the post-local rule's, or `warmup_steps` of A-EDiT. No round ends with the last of them; the code
+//          synchronises immediately after its warm-up. Each worker uses its own clock, in the code the mean of all
+//          clocks; the paper's clock is not established, and the mean is not offered. Time counts from the end of the
+//          last synchronisation. In the code it counts from the worker's own arrival there (`counted_from =
+//          "arrival"`), so that fast workers may come down to one step per round. In a round of A-EDiT, the steps that
+//          a worker is behind the fastest count as dropped. All continue with the same step number, and the schedule
+//          follows the fastest; each takes its data in turn.
+//          Norms: the softmax depends on scale. If norms differ by much less than T, all weights are nearly equal; if
+//          by much more, the shortest takes all. More steps make longer norms, so the fast workers of A-EDiT have less
+//          weight unless step_share says otherwise: its shares are of the round's steps, in the code of all steps since
+//          the run began. The weight that an outlier's steps would have is lost, as in the code. A worker whose norms
+//          stay long remains an outlier. An outlier's norm does not enter the statistics. In the code's sharded path it
+//          does, with 1e6 added, after which no outliers are found for a thousand rounds: a bug, which is not offered.
+//          Mean and variance begin at 0, as in the code. NaN and infinity are outliers from the first round on; in the
+//          code they never are, and spoil the statistics. If all workers are outliers, the module keeps its values, and
+//          its outer momentum too. If outliers are switched off, or no worker has a finite norm, weights are equal and
+//          nothing is clipped, so that divergence is visible.
+//          BatchNorm: plain means, as for moments if they are averaged. A worker that is an outlier in all modules
+//          contributes the statistics of the round's beginning, but keeps its own moments.
+// Outages: a worker that loses its state continues from the round's beginning; the rest of its round has normal weight.
+// Statistics and outer momentum are the same on all workers, so it gets them with the model. A worker that has used up
+// its data ends the round at once, and the run fails if the others need it after that.
+// Checks:  without outliers, at T = inf and with a plain outer rate of 1 it is Local SGD bit for bit, with Nesterov
+//          DiLoCo; equal times c and sync_seconds = H c give EDiT bit for bit; the recursion in double precision; mean,
+//          variance and first outlier of constant norms in closed form; weights against the softmax, exactly equal for
+//          equal norms.
 #pragma once
 
 #include <algorithm>

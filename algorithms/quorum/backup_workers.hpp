@@ -4,14 +4,15 @@
 //          "Slow and Stale Gradients Can Win the Race".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per step N + b models down and up to N + b gradients up, P floats each, shared by the servers.
-// Differs: a late worker adopts the newest model and its step (the paper's pseudo-code is silent). Late work goes on
-//          and is dropped on arrival, as in the paper; late = "cancel" stops it. Each of several servers takes its own
-//          first N; workers wait for all slices of a version, and worker 0 publishes what it has assembled. N falls to
-//          the number of workers left. The table `average` gives the paper's averaged parameters. The paper's workers
-//          draw from the whole set, independently. Here each goes through its part of every epoch, without replacement,
-//          by the server's steps, so that a step's samples are the same whoever is late; a late worker never sees those
-//          of the versions that it missed in that epoch. Each worker clips its gradients before it sends them, as with
-//          TensorFlow's SyncReplicasOptimizer (the paper needed no clipping); synchronous SGD clips their mean.
+// Differs: a late worker adopts the newest model and its step (the paper's pseudo-code does not say). Late work
+//          continues and is dropped on arrival, as in the paper; late = "cancel" stops it. Each of several servers
+//          takes its own first N; workers wait for all slices of a version, and worker 0 publishes the model it has
+//          assembled. N falls to the number of workers left. The table `average` gives the paper's averaged parameters.
+//          The paper's workers draw from the whole set, independently. Here each goes through its part of every epoch,
+//          without replacement, by the server's steps, so that a step's samples do not depend on which workers are
+//          late. A late worker never sees the samples of the versions that it missed in that epoch. Each worker clips
+//          its gradients before it sends them, as in TensorFlow's SyncReplicasOptimizer (the paper needed no clipping);
+//          synchronous SGD clips their mean.
 // Checks:  b = 0 equals synchronous SGD bit for bit, if nothing is clipped; dropped exactly if the step differs;
 //          divisor N x M; a late worker skips the samples of the versions that it missed.
 #pragma once

@@ -31,7 +31,7 @@ struct RowOptions {
 
 // Sends gradients of embeddings as the rows that a step's tokens have touched, with their indices. All other parameters
 // are summed densely.
-// Source:  indexed slices in Horovod, which all-gathers them unless told to make them dense.
+// Source:  indexed slices in Horovod, which all-gathers them unless set to make them dense.
 // Cost:    all-reduce of 4 bytes per parameter outside the tables; all-gather of 4 (c + 1) bytes for each row of c
 //          values that is not all zeros, plus 4 bytes. With N workers it takes fewer bytes than a dense sum if less
 //          than about 2 / N of the rows are touched.

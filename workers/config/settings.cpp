@@ -50,8 +50,8 @@ using Answers = std::map<std::string, std::string>;
 // The key of a fault.
 std::string_view key_of(const std::string& text) { return std::string_view(text).substr(0, text.find_first_of(" ;")); }
 
-// The part of a fault's text that identifies it. Leaves out the value of an unknown key, of which a sweep has many, and
-// the reason for which a missing key is required.
+// The part of a fault's text that identifies it. Leaves out the value of an unknown key, which may differ in every run
+// of a sweep, and the reason for which a missing key is required.
 std::string what_is_wrong(const std::string& text) {
   constexpr std::string_view missing = " is missing; ";
   if (const std::size_t end = text.find(missing); end != text.npos) return text.substr(0, end + missing.size());

@@ -84,8 +84,8 @@ struct MessageCall {
 };
 
 // One stage of a route: links that are passed at the same time, one for a message, all members' for a collective.
-// Participants' own links are 2 x rank, the way out, and 2 x rank + 1, the way in. Uplinks have the same numbers by
-// group.
+// Participants' own links are 2 x rank, the way out, and 2 x rank + 1, the way in. Uplinks are numbered in the same
+// way, by group.
 struct Hop {
   int link = 0, links = 0;      // first participant's link, and number of links
   int uplink = 0, uplinks = 0;  // first group's uplink, and number of uplinks
