@@ -1,7 +1,6 @@
 // Changes training images at random at each visit. It works on bytes, before normalisation, so that areas outside of an
 // image are black, not the mean. The order: a crop of the image in a frame of zeros; a flip; a rotation with a zoom;
 // RandAugment.
-// zoom; RandAugment.
 // Source:  crop and flip as for CIFAR in He et al. 2016, section 4.2; RandAugment's below.
 //
 // The draws are a function of (seed, sample, epoch), so all methods and numbers of workers get the same images.
@@ -44,7 +43,7 @@ void warp(const ByteImage& image, const Warp& how, Resampling resampling);
 // two forms that published trainings use; their strengths are not comparable:
 //   torchvision  14 operations; the strength is one of 31 steps up to each operation's maximum, with a random sign;
 //   composer     13 operations (without the identity); the strength is drawn each time, uniformly from 0.1 to the given
-//   one, on a scale of 10; tones become stronger or weaker equally often. Used by QSR's vision transformers.
+//                one, on a scale of 10; tones become stronger or weaker equally often. Used by QSR's vision transformers.
 enum class ImageOperation {
   shear_x,
   shear_y,

@@ -221,7 +221,6 @@ enum class Preempt {
 //   the micro-batch counts.
 // - Under MPI time decides, too: LibTorch cannot stop a measured backward pass, which runs to its end. Its duration
 //   determines what was done by the deadline.
-//   gives what was done by the deadline.
 
 struct Deadline {
   Deadline(Time at = never, Preempt preempt = Preempt::discard, double forward_share = 1.0 / 3)  // NOLINT
