@@ -43,7 +43,8 @@ void warp(const ByteImage& image, const Warp& how, Resampling resampling);
 // two forms that published trainings use; their strengths are not comparable:
 //   torchvision  14 operations; the strength is one of 31 steps up to each operation's maximum, with a random sign;
 //   composer     13 operations (without the identity); the strength is drawn each time, uniformly from 0.1 to the given
-//                one, on a scale of 10; tones become stronger or weaker equally often. Used by QSR's vision transformers.
+//                one, on a scale of 10; tones become stronger or weaker equally often. Used by QSR's vision
+//                transformers.
 enum class ImageOperation {
   shear_x,
   shear_y,
