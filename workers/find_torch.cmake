@@ -1,9 +1,9 @@
-# Finds LibTorch without its own CMake package, which refuses PyTorch's CUDA wheels where no CUDA toolkit is installed.
-# Only the processor's part is used: libtorch_cpu and libc10.
+# Finds LibTorch without its own CMake package, which refuses PyTorch's CUDA wheels on machines without a CUDA toolkit.
+# Only the CPU libraries are used: libtorch_cpu and libc10.
 #
-# Looks in each prefix of CMAKE_PREFIX_PATH, which may be an unpacked LibTorch or torch.utils.cmake_prefix_path of a Python
-# (its folder share/cmake), then in the system's folders. Sets TORCH_CPU_LIBRARY, TORCH_C10_LIBRARY, TORCH_INCLUDE_DIRS
-# and TORCH_VERSION.
+# Looks in each prefix of CMAKE_PREFIX_PATH, then in the system's folders. A prefix may be an unpacked LibTorch, or a
+# Python's torch.utils.cmake_prefix_path (its folder share/cmake). Sets TORCH_CPU_LIBRARY, TORCH_C10_LIBRARY,
+# TORCH_INCLUDE_DIRS and TORCH_VERSION.
 string(REPLACE ":" ";" torch_prefixes "$ENV{CMAKE_PREFIX_PATH}")
 set(torch_hints)
 foreach(prefix IN LISTS CMAKE_PREFIX_PATH torch_prefixes)
@@ -19,8 +19,8 @@ if(NOT TORCH_CPU_LIBRARY OR NOT TORCH_C10_LIBRARY OR NOT TORCH_INCLUDE_DIR)
 endif()
 set(TORCH_INCLUDE_DIRS ${TORCH_INCLUDE_DIR} ${TORCH_INCLUDE_DIR}/torch/csrc/api/include)
 
-# PyTorch's wheels bring the headers of their own version of fmt, without its library. A folder with nothing but a link to
-# the headers of the library that is linked comes before them.
+# PyTorch's wheels include the headers of their own fmt version, without its library. So a folder that holds only a link
+# to the headers of the fmt we link comes first in the include path.
 find_package(fmt REQUIRED)
 get_target_property(fmt_include_dir fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
 if(EXISTS ${TORCH_INCLUDE_DIR}/fmt AND NOT TORCH_INCLUDE_DIR STREQUAL fmt_include_dir)
@@ -46,7 +46,7 @@ if(TORCH_VERSION VERSION_LESS 1.13)
   message(FATAL_ERROR "LibTorch ${TORCH_VERSION} at ${TORCH_CPU_LIBRARY} is too old; 1.13 or later is needed")
 endif()
 
-# Libraries that are no part of the C++11 ABI, or lack others that they need, cannot be linked.
+# Libraries built without the C++11 ABI, or lacking other libraries that they need, cannot be linked.
 include(CheckCXXSourceCompiles)
 set(CMAKE_REQUIRED_INCLUDES ${TORCH_INCLUDE_DIRS})
 set(CMAKE_REQUIRED_LIBRARIES ${TORCH_CPU_LIBRARY} ${TORCH_C10_LIBRARY})

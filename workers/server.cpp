@@ -8,7 +8,7 @@ namespace syncopate {
 
 namespace {
 
-// Without this limit a run whose messages of old versions queue up before a shared link would go on for ever.
+// Without this limit, a run whose outdated messages queue up at a shared link would never end.
 constexpr std::int64_t most_stale_in_a_row_per_worker = 1'000;
 
 Slice slice_of(const Cluster& cluster, Rank rank) {
@@ -16,7 +16,7 @@ Slice slice_of(const Cluster& cluster, Rank rank) {
   return servers.hold_slices() ? Slice{.index = rank.value - cluster.workers(), .count = servers} : Slice();
 }
 
-// The end of the ranks that a server may serve.
+// One past the last rank that a server may serve.
 int end_of_served(const Cluster& cluster) {
   const Servers servers = cluster.servers();
   return cluster.workers() + (servers.regions > 0 ? servers.count : 0);
@@ -86,23 +86,24 @@ ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& 
       }
     }
     const bool has_regions = context_.cluster.servers().regions > 0;
-    // It may have heard of that when it asked who is left. Then no wait would end for it, and its workers would go on.
+    // The server may already have learned that its own server ended, when it asked who is left. A wait would then never
+    // end, and its workers would go on.
     if (has_regions && has_left(server())) return nullptr;
-    // Participants that it does not serve may go on for long.
+    // Participants that this server does not serve may go on for long.
     const bool are_alone = has_regions && left == 0;
     if (auto message = receive(are_alone ? now() : never, at)) return message;
     if (left == 0 || has_left(server())) return nullptr;
   }
 }
 
-// Puts the packet's values in its place, to be computed when somebody looks at them.
+// Replaces the packet by a promise of its values, computed at first use.
 void Server::open(Message& compressed) {
   if (!packets_of_.empty()) packets_of_[compressed.from].heard = compressed.kept + 1;
   const auto slice = static_cast<std::size_t>(compressed.slice.index);
   open_packet(compressed, context_.message_compressors[slice], context_.training);
 }
 
-// Tells the worker which packets have come, and which of them were rejected.
+// Reports to the worker which packets have arrived, and which of them were rejected.
 void Server::answer(Rank worker, Message& with_model) {
   constexpr std::ptrdiff_t most = std::numeric_limits<std::uint16_t>::max() - 1;
   OfPackets& packets = packets_of_[worker];
@@ -134,7 +135,7 @@ void Server::send_model(Rank to, Slice part, std::vector<double> numbers, Called
   send_version(to, Message::of_model(step_, model_, std::move(numbers)), part, at);
 }
 
-// Each of several servers begins with another worker, or all slices would come to one link at the same time.
+// Each of several servers begins with another worker, or all slices would travel over one link at the same time.
 void Server::send_model(Receivers to, const std::vector<double>& numbers, CalledFrom at) {
   const Rank first{static_cast<int>(std::int64_t{size_} * slice_.index / slice_.count)};
   const auto is_before = [first](Rank a, Rank b) { return std::pair(a < first, a) < std::pair(b < first, b); };
@@ -147,16 +148,16 @@ void Server::send_model(Receivers to, const std::vector<double>& numbers, Called
   std::sort(waiting_.begin(), waiting_.end(), is_before);
   for (const Rank worker : waiting_) {
     is_listed_[worker] = 0;
-    if (version_of_[worker] == version_) continue;  // it had sent more than one gradient
+    if (version_of_[worker] == version_) continue;  // the worker had sent more than one gradient
     if (has_left(worker)) continue;
     send_model(worker, numbers, at);
   }
   waiting_.clear();
 }
 
-// The first of several servers books a gradient for all.
+// With several servers the first one books a gradient for all.
 std::optional<Step> Server::accept(const Message& message, const AcceptOptions& options) {
-  if (message.kind == Message::Kind::model) {  // of the global server
+  if (message.kind == Message::Kind::model) {  // from the global server
     count_work(std::max(kept_total_, message.kept));
     return Step{0};
   }
@@ -204,7 +205,7 @@ void Server::descend(const Gradient& gradient, const StepOptions& options) {
   close_row(row_before);
 }
 
-// Several workers' last rounds may exceed the budget of steps: samples say by how much.
+// The last rounds of several workers may exceed the budget of steps; the number of samples shows by how much.
 void Server::descend(const ModelStatePtr& to, std::int64_t micro_batches) {
   const Step row_before = file_step();
   set_model(to);

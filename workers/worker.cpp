@@ -26,7 +26,7 @@ void Participant::receive_answers(Message& from_server) { compressed_messages_->
 Step Participant::file_step(Step ahead) const {
   const Step planned = step_ + ahead - added_steps_;
   if (steps_per_file_step_ == 1) return planned;
-  // The small addend keeps a whole number whole that the division has left just below.
+  // The small addend corrects a whole number that the division has left just below.
   return Step{static_cast<Step::Rep>(std::floor(static_cast<double>(planned.value()) / steps_per_file_step_ + 1e-9))};
 }
 
@@ -66,7 +66,7 @@ bool Participant::budget_left_at(Time time) const {
   return (others + size_ * since_sync_.kept) * context_.samples_per_micro_batch < *budget.samples;
 }
 
-// Without moments: a method's copy must not hold them, so that the optimizer may go on in place.
+// Without moments: a copy in the method must not share them, or the optimizer could not update them in place.
 ModelStatePtr Participant::model() const {
   const auto is_empty = [](const Moment& moment) { return moment == Moment(); };
   if (!model_ || std::ranges::all_of(model_->moments, is_empty)) return model_;
@@ -77,8 +77,9 @@ ModelStatePtr Participant::model() const {
 
 void Participant::set_model(const ModelStatePtr& model, StatePolicy moments) {
   set_model(model);
+  // An average over one model: applies the policy to its moments.
   const AveragePolicy policy{.moments = {moments, moments}, .buffers = StatePolicy::keep};
-  model_ = context_.training.average({&model_, 1}, policy).front();  // of one model: itself
+  model_ = context_.training.average({&model_, 1}, policy).front();
 }
 
 ModelStatePtr Participant::norm_preserving_mean(const std::vector<WeightedState>& differences, Slice slice,
@@ -161,12 +162,12 @@ void Participant::fail(const std::string& why) const {
 
 namespace {
 
-// The run fails when outages restart the same micro-batch, or a server's step, so often. The mean time between outages
-// must be at least 1/8 of the micro-batch (or step). At that bound it begins e^8 = 2,981 times on average, and more
-// often than this number with a probability of e^-33.
+// The run fails when outages restart the same micro-batch (or server's step) this many times. The mean time between
+// outages must be at least 1/8 of the micro-batch (or step). At that bound it begins e^8 = 2,981 times on average, and
+// more often than this number with a probability of e^-33.
 constexpr std::int64_t most_restarts = 100'000;
 
-// Micro-batches that a worker can take before its own data are used up.
+// The number of micro-batches that a worker can take before its own data are used up.
 std::int64_t data_of(const RunContext& context, Rank rank) {
   const auto index = static_cast<std::size_t>(rank.value);
   if (index >= context.data_of.size() || !context.data_of[index]) return std::numeric_limits<std::int64_t>::max();
@@ -207,7 +208,7 @@ std::optional<Gradient> Worker::compute_slot(const MicroBatch& slot, const Micro
   }
 }
 
-// A step's gradient belongs to one version of a server's model, so that it begins again at a newer one.
+// A step's gradient belongs to one version of a server's model, so at a newer version the whole step begins again.
 template <typename Slot>
 Gradient Worker::compute_step_with_outages(const Slot& slot_of) {
   Gradient sum;
@@ -252,7 +253,8 @@ void Worker::give_up(const Attempts& attempts) const {
       rank_.value, to_seconds(now()), what, restarts));
 }
 
-// Local steps since the last agreement are lost: their time counts as discarded, and they as planned alone.
+// Goes back to the last agreement. Local steps since then are lost: they count as planned only, and their time counts
+// as discarded.
 void Worker::recover() {
   if (!recovery_) return;
   const std::int64_t lost = since_sync_.kept - recovery_->kept;
@@ -265,7 +267,7 @@ void Worker::recover() {
   recovery_.reset();
 }
 
-// The next step of the data.
+// Takes the next step's samples of the worker's data and returns that step.
 Step Worker::take_turn() {
   const Step turn = taken_ / micro_batches();
   taken_ += micro_batches();
@@ -301,7 +303,7 @@ std::optional<Gradient> Worker::compute_step_gradient(const Deadline& deadline, 
   return sum;
 }
 
-// Durations are those of a later step: by the number of cancelled ones.
+// Durations come from a later step: the current one plus the number of cancelled steps.
 std::optional<Gradient> Worker::compute_turn(const Deadline& deadline) {
   const Step step = take_turn();
   Gradient sum;
@@ -317,7 +319,7 @@ std::optional<Gradient> Worker::compute_turn(const Deadline& deadline) {
   return sum;
 }
 
-// Workers send to workers only where there is no server.
+// Workers send to workers only in methods without a server.
 bool Worker::nobody_can_send() const {
   const int first = context_.cluster.servers() > 0 ? size_ : 0;
   for (int other = first; other < size_ + context_.cluster.servers(); ++other)
@@ -329,14 +331,14 @@ void Worker::descend(const Gradient& gradient, const StepOptions& options) {
   const std::int64_t planned = options.micro_batches.value_or(micro_batches());
   // Steps that are lost with the state count too: the worker does not repeat them.
   if (options.is_planned) surplus_ += planned - micro_batches();
-  // A sum over the workers has counted itself, with the step that follows.
+  // A sum over the workers has already counted this step.
   if (!gradient.reduced()) {
     if (compressed_average_ && !steps_began_at_) steps_began_at_ = model();
     if (may_lose_state_ && !recovery_) recovery_ = {model_, since_sync_.kept, kept_total_, since_sync_.compute_time};
     since_sync_.kept += gradient.micro_batches();
     since_sync_.planned += planned;
     since_sync_.compute_time += gradient.compute_time();
-    kept_total_ += size_ * gradient.micro_batches();  // as if all took as many
+    kept_total_ += size_ * gradient.micro_batches();  // assumes that all workers took the same number
     ++since_sync_.period;
   }
   take_step(gradient, options, Clipping::of_step);
@@ -356,7 +358,7 @@ void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Calle
   if (compressed_sum_ && !options.is_dense) return all_reduce_compressed(gradient, options, at);
   if (options.counted == Counted::by_tensor) return all_reduce_weighted(gradient, options, at);
   const Contribution contribution = contribution_with(gradient, options.planned);
-  // The network carries it; the sum knows its own count.
+  // The network carries the count; the summed gradient knows its own.
   auto count = static_cast<double>(options.with_statistics.value_or(gradient.micro_batches()));
   const bool is_counted = options.counted != Counted::none || options.with_statistics;
   const std::span<double> counts(&count, is_counted ? 1 : 0);
@@ -364,7 +366,7 @@ void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Calle
   if (options.with_statistics) context_.training.set_statistics(gradient, std::llround(count));
 }
 
-// A function of its own, so that the usual sum has no more on the stacks of thousands of workers.
+// A separate function, so that the usual sum takes no more space on the stacks of thousands of workers.
 void Worker::all_reduce_weighted(Gradient& gradient, const SumOptions& options, CalledFrom at) {
   const Contribution contribution = contribution_with(gradient, options.planned);
   std::vector<double> counts = context_.training.contributions(gradient);
@@ -372,7 +374,7 @@ void Worker::all_reduce_weighted(Gradient& gradient, const SumOptions& options, 
   context_.training.weigh_tensors(gradient, counts);
 }
 
-// Each worker sends a packet instead of its gradient, or, if a second exchange follows the first, two.
+// Each worker sends a packet instead of its gradient, or two packets if a second exchange follows the first.
 void Worker::all_reduce_compressed(Gradient& gradient, const SumOptions& options, CalledFrom at) {
   if (options.counted == Counted::by_tensor) fail("a sum whose tensors count apart cannot be compressed");
   if (std::exchange(compressed_at_loss_, states_lost_) != states_lost_) compressed_sum_->forget();
@@ -418,7 +420,7 @@ StartedCollective Worker::start(Collective what, CalledFrom at) {
   Contribution contribution{.step = step_};
   if (is_sum)
     contribution = contribution_with(what.gradient);
-  else if (!what.group_size)  // a group's collective is no row: its steps stand in the next one of all
+  else if (!what.group_size)  // a group's steps are booked with the next collective of all
     contribution = steps_since_sync();
   contribution.step += sums_under_way_;
   sums_under_way_ += is_sum ? 1 : 0;
@@ -433,7 +435,7 @@ StartedCollective Worker::start(Collective what, CalledFrom at) {
   return started;
 }
 
-// The exchange in the place of an average.
+// The exchange of differences that replaces an average.
 Collective Worker::compressed(Collective&& average) {
   const bool is_cut_otherwise = average.slice.count != compressed_average_->slices();
   if (average.group_size || is_cut_otherwise || average.weight != 1 || average.policy.averaged_vectors(2) > 1)
@@ -452,7 +454,7 @@ CollectiveResult Worker::finish(StartedCollective started, CalledFrom at) {
   sums_under_way_ -= properties_of(started.kind).sums_gradients ? 1 : 0;
   CollectiveResult result = context_.cluster.finish(rank_, std::move(started), {"finish", at});
   recovery_.reset();
-  if (is_of_group) return result;  // no agreement of all
+  if (is_of_group) return result;  // a group's collective does not involve all workers
   agree(result.agreement);
   if (is_average) {
     const auto mine = compressed_average_->recall(number);
@@ -461,7 +463,7 @@ CollectiveResult Worker::finish(StartedCollective started, CalledFrom at) {
   return result;
 }
 
-// A group's average is no agreement of all, and no row: the round ends with the average over all workers.
+// A group's average does not involve all workers and makes no row: the round ends with the average over all.
 bool Worker::average_model(const Averaging& how, CalledFrom at) {
   if (compressed_average_) return average_compressed(how, at);
   const bool is_of_all = !how.group_size;
@@ -475,7 +477,7 @@ bool Worker::average_model(const Averaging& how, CalledFrom at) {
   return budget_left(BudgetView::others);
 }
 
-// A worker that has taken no steps has no difference.
+// A worker that has taken no steps sends no difference.
 bool Worker::average_compressed(const Averaging& how, CalledFrom at) {
   const Contribution contribution = steps_since_sync();
   Collective average = Collective::average(model_, how);
@@ -493,13 +495,14 @@ bool Worker::average_compressed(const Averaging& how, CalledFrom at) {
   return budget_left(BudgetView::others);
 }
 
-// All workers of a process share the mean; their own parts are added.
+// All workers of a process share the mean; each adds its own part.
 ModelStatePtr Worker::common_mean(const SentDifference& mine, const SharedPackets& packets) {
   const auto derive = [&] { return compressed_average_->mean(mine, packets, size_); };
   return compressed_average_->model_with(mine, *context_.derived->get<ModelStatePtr>(packets, derive));
 }
 
-// A threshold below the time of every micro-batch would let a budget of samples go on for ever.
+// Fails after too many rounds without progress: a threshold below the time of every micro-batch would let a budget of
+// samples go on for ever.
 void Worker::check_progress() {
   constexpr int most_idle_rounds = 1000;
   const Budget& budget = context_.budget;
@@ -560,7 +563,8 @@ void Worker::adopt(const Message& from_server) {
   start_from(from_server.step);
 }
 
-// If the version is the same again, the step's next micro-batches follow. Local steps from here on begin at this model.
+// If the version is the same again, the worker continues with the next micro-batches of that step. Local steps from
+// here on begin at this model.
 void Worker::start_from(Step version) {
   recovery_.reset();
   if (version != step_) next_micro_batch_ = 0;
@@ -604,14 +608,14 @@ bool Worker::receive_slices(CalledFrom at) {
 }
 
 void Worker::send_gradient(Gradient gradient, ClippedBy clipped_by, CalledFrom at) {
-  // Time-only runs clip nothing; handing the promise on would add to the cost of a message.
+  // Time-only runs clip nothing, and moving the promise would add to the cost of a message.
   if (clipped_by == ClippedBy::worker && !context_.training.time_only())
     gradient = context_.training.clipped(std::move(gradient), micro_batches());
   if (context_.cluster.servers().hold_slices()) return send_slices(gradient, at);
   send(server(), Message::of_gradient(step_, std::move(gradient)), at);
 }
 
-// Each worker begins with another server, or all would come to the first one's link at the same time.
+// Each worker begins with another server, or all would send over the first server's link at the same time.
 void Worker::send_slices(const Gradient& gradient, CalledFrom at) {
   const int servers = context_.cluster.servers();
   for (int i = 0; i < servers; ++i) {
@@ -629,15 +633,15 @@ ReceivedMessage Worker::receive(const ReceiveOptions& which, CalledFrom at) {
   return message;
 }
 
-// The server answers with its model as it is then (Server::receive), which includes slices sent before. Where steps are
-// versions of the model, the worker's step is the model's; micro-batches of the step keep their numbers.
+// The server answers with its current model (Server::receive), which includes slices sent before. If steps are versions
+// of the model, the worker takes the model's step; micro-batches of the step keep their numbers.
 void Worker::ask_server_for_model(CalledFrom at) {
   send(server(), Message::request(), at);
   ReceivedMessage message;
   do {
     message = context_.cluster.receive(rank_, server(), never, {"ask_server_for_model", at});
   } while (message && (!message->has_model() || message->slice.count > 1));
-  if (!message) return;  // it has ended, and takes no gradient any more
+  if (!message) return;  // the server has ended and takes no more gradients
   if (message->answers > 0) receive_answers(*message);
   has_last_model_ |= message->kind == Message::Kind::last_model;
   kept_total_ = message->kept;

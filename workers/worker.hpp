@@ -1,15 +1,15 @@
-// A worker as algorithms see it, with its own clock, model and progress: the same on both clusters.
+// A worker as algorithms see it, with its own clock, model and progress. It behaves the same on both clusters.
 //
 // A worker that loses its state in an outage (workers/time/outages.hpp) takes the newest model and computes the
 // micro-batch again. Algorithms do not notice, unless they keep the worker's work in variables (ResetOnOutage). The
 // newest model is
-// - that of the last agreement: the last step along an all-reduce, average, group's average, or broadcast, with the
-//   moments of that time, as a copy made then has them. Local steps since then are lost: they count as dropped and
-//   their time as discarded. The worker does not repeat them, so that nobody waits for them;
-// - with a server that holds the whole model, where a whole step's gradient is computed without a deadline: the
-//   server's. The worker asks for it, which costs a message each way, and computes the whole step at it;
-// - where a method declares one, that one;
-// - else the model that it received last, or, where steps end in report_steps, that of its last step.
+// - after an all-reduce, average, group's average, or broadcast: the model at that last agreement, with its moments.
+//   Local steps since then are lost: they count as dropped and their time as discarded. The worker does not repeat
+//   them, so nobody waits for them;
+// - with a server that holds the whole model, while the worker computes a whole step's gradient without a deadline: the
+//   server's model. The worker asks for it, which costs a message each way, and computes the whole step with it;
+// - the model that the method declares (Worker::declare_newest);
+// - else the model that the worker received last, or, in methods with report_steps, the model of its last step.
 #pragma once
 
 #include <algorithm>
@@ -33,14 +33,15 @@
 
 namespace syncopate {
 
-// Derives a value of gathered ones once per process: with thousands of simulated workers, each doing it alone would
-// cost more than the rest of the run.
+// Caches a value derived from gathered numbers, once per process. With thousands of simulated workers, deriving it in
+// each would cost more than the rest of the run.
 class PerProcessCache {
  public:
-  // The value that `derive` gave for `gathered` at the first call. Only the last one is kept, until the next gather.
+  // Returns the value that `derive` gave at the first call for `gathered`. Keeps only the last value, until the next
+  // gather.
   template <typename Value, typename Gathered, typename Derive>
   std::shared_ptr<const Value> get(const std::shared_ptr<const Gathered>& gathered, const Derive& derive) {
-    // Compares control blocks; the weak pointer holds its own, so that nothing later gets the same one.
+    // Compares control blocks; the weak pointer keeps its own alive, so no later object can have the same one.
     const bool is_same = !gathered_.owner_before(gathered) && !gathered.owner_before(gathered_);
     if (!value_ || !is_same) {
       value_ = std::make_shared<const Value>(derive());
@@ -65,7 +66,7 @@ struct Budget {
 enum class OfEmbeddings;  // workers/training/model_average.hpp
 class CompressedMessages;
 class Compressor;
-// One for each slice of the model, or one for the whole.
+// One compressor per slice of the model, or one for the whole model.
 using Compressors = std::vector<std::shared_ptr<const Compressor>>;
 
 // Shared by all participants of a run. The references outlive the run.
@@ -74,58 +75,64 @@ struct RunContext {
   Training& training;
   const LearningRate& learning_rate;
   Budget budget{};
-  Step first_step{};                               // done before the run begins, by all; of runs of time alone
-  int micro_batches = 1;                           // M: micro-batches per optimizer step and worker
-  std::int64_t samples_per_micro_batch = 1;        // for the samples budget and the reports
-  RunObserver* observer = nullptr;                 // may be null
-  RunRecord* record = nullptr;                     // may be null
-  ModelStatePtr initial_model{};                   // where all start; null in time-only runs
-  std::uint64_t seed = 0;                          // of methods' own random choices
-  std::vector<std::optional<Step>> data_of{};      // steps after which a worker has used up its data; empty: never
-  std::optional<MovingAverageOptions> average{};   // of published models; none: these are evaluated themselves
-  std::shared_ptr<const Compressor> compressor{};  // of sums of gradients; null: they are dense
-  Compressors average_compressors{};               // of averages of models; empty: they are dense
-  Compressors message_compressors{};  // of gradients, or differences, that workers send to servers; empty: dense
-  std::shared_ptr<PerProcessCache> derived = std::make_shared<PerProcessCache>();  // of the workers of this process
+  // Steps that all workers have done before the run begins; for time-only runs.
+  Step first_step{};
+  int micro_batches = 1;                     // M: micro-batches per optimizer step and worker
+  std::int64_t samples_per_micro_batch = 1;  // for the samples budget and the reports
+  RunObserver* observer = nullptr;           // may be null
+  RunRecord* record = nullptr;               // may be null
+  ModelStatePtr initial_model{};             // where all start; null in time-only runs
+  std::uint64_t seed = 0;                    // for the methods' own random choices
+  // By worker: the steps after which it has used up its data (none: never). Empty: no worker ever does.
+  std::vector<std::optional<Step>> data_of{};
+  // Evaluate moving averages of published models; none: evaluate the models themselves.
+  std::optional<MovingAverageOptions> average{};
+  std::shared_ptr<const Compressor> compressor{};  // for sums of gradients; null: sums are dense
+  Compressors average_compressors{};               // for averages of models; empty: averages are dense
+  Compressors message_compressors{};  // for gradients or differences that workers send to servers; empty: dense
+  std::shared_ptr<PerProcessCache> derived = std::make_shared<PerProcessCache>();  // one per process
 };
 
-// Who clips gradients where the run clips them and there is a server.
+// Who clips gradients, in runs that clip them and have a server.
 enum class ClippedBy {
-  worker,  // each worker its own, before it sends it; the server's steps clip nothing
-  server,  // the server the whole, where workers send parts that mean nothing alone (those of a code)
+  worker,  // each worker clips its own gradient before it sends it; the server's steps clip nothing
+  // The server clips the whole gradient, because workers send parts without a meaning of their own (gradient codes).
+  server,
 };
 
-// A step that is not the usual one.
+// Options of an optimizer step.
 struct StepOptions {
-  double rate_factor = 1;  // of the schedule's learning rate
-  // The weight of this update, for example by its staleness. It multiplies the rate of this step too, so that weight
-  // decay and adaptive optimizers follow it, but not the reported learning rate.
+  double rate_factor = 1;  // multiplies the schedule's learning rate
+  // The weight of this update, for example by its staleness. It also multiplies this step's rate, so weight decay and
+  // adaptive optimizers follow it. The reported learning rate does not include it.
   double weight = 1;
-  ClippedBy clipped_by = ClippedBy::worker;  // of a server's step
-  bool is_planned = true;  // false: one more than the file plans; neither budget, nor schedule, nor reports count it
-  // A server's step: its micro-batches, if the gradient has some twice. A worker's: those planned, if not M.
+  ClippedBy clipped_by = ClippedBy::worker;  // for a server's step
+  // False: a step beyond those that the file plans. Budget, schedule and reports do not count it.
+  bool is_planned = true;
+  // For a server's step: its micro-batches, if the gradient has some twice. For a worker's: those planned, if not M.
   std::optional<std::int64_t> micro_batches{};
-  bool keeps_second_moment = false;  // of the optimizer (Optimizer::beta1_of_frozen)
+  bool keeps_second_moment = false;  // the optimizer keeps its second moment (Optimizer::beta1_of_frozen)
 };
 
-// A call without options brings none onto the stacks of thousands of workers.
+// The default argument: a call without options then puts none on the stacks of thousands of workers.
 inline constexpr StepOptions usual_step{};
 
-// Whose view decides whether budget is left.
+// Which participants' progress decides whether budget is left.
 enum class BudgetView {
-  agreed,  // all workers alike, by what they agreed on in the last collective
-  local,   // this worker by its own clock, as if all had taken as many steps: ends a long round of local steps
-  others,  // the others, who go on when this worker's own data are used up
-  server,  // a server, which counts everybody's work: here its own data and the clock alone end a worker's
+  agreed,  // all workers' progress at the last collective, so all decide alike
+  // This worker's progress by its own clock, as if all had taken the same steps. Ends a long round of local steps.
+  local,
+  others,  // the other workers' progress; they go on when this worker's own data are used up
+  server,  // a server counts all workers' work; here only the clock and the worker's own data matter
 };
 
-// Who draws a random number.
+// Who shares a random number.
 enum class Drawn {
-  alone,     // this participant: a number of its own
-  together,  // all participants: the same number, for choices that are agreed beforehand
+  alone,     // each participant draws its own number
+  together,  // all participants draw the same number, for choices that they make alike
 };
 
-// Asks for a number for each tensor of a model.
+// Asks for one number per tensor of a model.
 struct EachTensor {};
 inline constexpr EachTensor each_tensor{};
 
@@ -139,26 +146,27 @@ class Participant {
   Participant& operator=(const Participant&) = delete;
 
   Rank rank() const { return rank_; }
-  int size() const { return size_; }                            // N, the number of workers
-  Rank server() const;                                          // a worker's; a region's server has the global one
+  int size() const { return size_; }  // N, the number of workers
+  Rank server() const;                // serves this worker; for a region's server, the global server
   int micro_batches() const { return context_.micro_batches; }  // M
 
   Time now() const { return context_.cluster.now(rank_); }
   Step step() const { return step_; }  // optimizer steps done, which is also the version of the model
-  // The schedule's rate for the next step, or `ahead` steps later.
+  // The schedule's learning rate for the next step, or `ahead` steps later.
   double learning_rate(Step ahead = {}) const;
-  // From this step on `learning_rate` is the schedule, by the steps since then.
+  // Replaces the schedule: from step `from` on, `learning_rate` counts the steps since then.
   void follow(const LearningRate& learning_rate, Step from);
-  // The global model's steps take the schedule's rate times `factor`: rows of later publications report that, and
-  // before the first step the row of step 0. A server's steps call it; so do publishers of others' models.
+  // The global model's steps take the schedule's rate times `factor`. Rows of later publications report that rate; a
+  // call before the first step also changes the row of step 0. A server's steps call this, and so do methods that
+  // publish models built elsewhere.
   void scale_rate(double factor) {
     const bool is_first = step_ == Step{0} && factor != rate_factor_;
     rate_factor_ = factor;
     if (is_first && is_heard()) context_.observer->on_first_rate(factor * learning_rate());
   }
 
-  // False once the budget is used up, or this worker's own data are. All workers get the same answer after the same
-  // collective: time, samples and bytes are those of the last agreement.
+  // False once the budget or this worker's own data are used up. About the budget all workers get the same answer after
+  // the same collective: time, samples and bytes are those of the last agreement.
   bool budget_left(BudgetView judged = BudgetView::agreed) const;
   // Optimizer steps that the budget still allows; very large if it is not counted in steps.
   Step steps_left() const {
@@ -166,34 +174,36 @@ class Participant {
     return std::max(Step{0}, *context_.budget.steps + extra_steps_ - file_step());
   }
 
-  // Parameters and BatchNorm statistics. Moments stay with their participant.
+  // Parameters and BatchNorm statistics, without moments.
   ModelStatePtr model() const;
-  // Takes another model's parameters and BatchNorm statistics; the own moments follow `moments`, or stay.
+  // Takes another model's parameters and BatchNorm statistics; this participant's moments stay, or follow `moments`.
   void set_model(const ModelStatePtr& model) { model_ = context_.training.adopt(model_, model); }
   void set_model(const ModelStatePtr& model, StatePolicy moments);
 
-  // Sum of weight x model, for example combine({{0.5, a}, {0.5, b}}); null in time-only runs. A promise: it is computed
-  // beside the run, once its terms are. BatchNorm statistics are combined in the same way, or taken from `buffers_of`.
+  // Sum of weight x model, for example combine({{0.5, a}, {0.5, b}}); null in time-only runs. Returns a promise: the
+  // sum is computed in the background, once its terms are. BatchNorm statistics are combined in the same way, or taken
+  // from `buffers_of`.
   ModelStatePtr combine(const std::vector<WeightedState>& terms, const ModelStatePtr& buffers_of = nullptr) const {
     return context_.training.combine(terms, buffers_of);
   }
-  // The number of a model's parameters; in runs without a model that of the file.
+  // The model's number of parameters; in runs without a model, the number in the experiment file.
   std::int64_t parameters() const { return context_.training.parameter_bytes().value() / 4; }
-  // `whole` with a slice of parameters from `part`, the first with BatchNorm statistics; null in time-only runs.
+  // `whole` with the parameters of one slice replaced by those of `part`. Slice 0 also brings BatchNorm statistics.
+  // Null in time-only runs.
   ModelStatePtr with_slice(const ModelStatePtr& whole, const ModelStatePtr& part, Slice slice) const {
     return context_.training.with_slice(whole, part, slice);
   }
-  // (1 - share) x from + share x to, with a share for each tensor in the order of the flat vector, or one for all. It
-  // is exact at 0 and 1. BatchNorm statistics are those of `to`, or, if all shares are 0, of `from`.
+  // (1 - share) x from + share x to, with one share per tensor in the order of the flat vector, or one for all. Exact
+  // at 0 and 1. BatchNorm statistics are those of `to`, or, if all shares are 0, of `from`.
   ModelStatePtr combine(const ModelStatePtr& from, const ModelStatePtr& to, std::span<const double> shares) const {
     return context_.training.combine_tensors(from, to, shares);
   }
   // The weighted mean of differences that keeps their mean length (training/model_average.hpp); null in time-only runs.
   ModelStatePtr norm_preserving_mean(const std::vector<WeightedState>& differences, Slice slice,
                                      OfEmbeddings embeddings) const;
-  // The distance of two models. Like the numbers below, it waits for the arithmetic, and is NaN in time-only runs.
+  // The L2 distance of two models. Like the numbers below, it waits for the arithmetic, and is NaN in time-only runs.
   double distance(const ModelStatePtr& a, const ModelStatePtr& b) const { return context_.training.distance(a, b); }
-  // By tensor, in the order of the flat vector; empty in time-only runs.
+  // Distances by tensor, in the order of the flat vector; empty in time-only runs.
   std::vector<double> distance(const ModelStatePtr& a, const ModelStatePtr& b, EachTensor) const {
     return context_.training.distances(a, b);
   }
@@ -202,79 +212,80 @@ class Participant {
     if (!context_.training.time_only()) gradient = context_.training.share(gradient);
     return context_.training.norm(gradient);
   }
-  // The mean loss of the micro-batches of a participant's own gradient.
+  // The mean loss of the micro-batches of this participant's own gradient.
   double loss(Gradient& gradient) const {
     if (!context_.training.time_only()) gradient = context_.training.share(gradient);
     return context_.training.loss(gradient);
   }
 
-  // A uniform number in (0, 1) for this step, the same on both clusters.
+  // A uniform random number in (0, 1) for this step, the same on both clusters.
   double uniform(Step step, Drawn drawn = Drawn::alone) const;
 
-  // Whether a participant has ended, as far as is known here.
+  // Whether a participant has ended, as far as this one knows.
   bool has_left(Rank other) const { return context_.cluster.has_left(rank_, other); }
 
-  // Sends a message to any participant. Where the run compresses messages, a worker's gradient, or difference between
+  // Sends a message to any participant. In runs that compress messages, a worker's gradient, or difference between
   // models, goes as a packet (workers/compression/compressed_exchanges.hpp).
   void send(Rank to, Message&& message, CalledFrom at = CalledFrom::current());
 
-  // "This is the global model now": the observer decides whether to evaluate. Only the publication of worker 0, or of
-  // the one server or the global one, counts, so that every worker may run the same line. Where the run asks for it,
-  // the moving average of published models is evaluated (not of an ensemble).
+  // "This is the global model now": the observer decides whether to evaluate. Every worker may run the same line: only
+  // publications of worker 0, of the only server, or of the global server count. If the run asks for it, the moving
+  // average of published models is evaluated instead, except for an ensemble.
   void publish() { publish(model_); }
   void publish(const ModelStatePtr& model) {
     if (is_heard()) publish(Publication{.model = model});
   }
-  void publish(Publication publication);  // fills in all but the models; the step is the later one
+  void publish(Publication publication);  // fills in all but the models; keeps the given step if it is later
 
-  // "This is my model now", for methods in which nobody has that of all: every worker says so after each step, and the
-  // observer decides whether to evaluate. It costs no time on either clock. Give `weight` and `evaluated`; the rest is
-  // filled in. Returns the model to evaluate: the worker's, or, where the run asks for it, their moving average.
+  // "This is my model now", for methods in which no participant has the global model. Every worker calls it after each
+  // step, and the observer decides whether to evaluate. It costs no time on either clock. Give `weight` and
+  // `evaluated`; the rest is filled in. Returns the model to evaluate: the worker's, or their moving average if the run
+  // asks for it.
   ModelStatePtr publish(WorkerModel published);
 
-  // Ends the run with the time and this reason.
+  // Ends the run as failed, with the time and this reason.
   [[noreturn]] void fail(const std::string& why) const;
 
  protected:
   ~Participant();
-  // Takes a server's answers to this worker's packets from its message.
+  // Takes the server's answers to this worker's packets out of its message.
   [[gnu::noinline]] void receive_answers(Message& from_server);
-  // Whether its publications are of the global model.
+  // Whether the observer listens to this participant's publications of the global model.
   bool is_heard() const {
     const bool is_server = rank_.value == size_;
     return context_.observer && (rank_.value == 0 || (is_server && !context_.cluster.servers().hold_slices()));
   }
-  // BudgetView::local, at this time.
+  // BudgetView::local at the given time.
   bool budget_left_at(Time time) const;
-  // Steps done, or so many more, in steps of the experiment file, rounded down.
+  // Steps done plus `ahead`, in steps of the experiment file, rounded down.
   Step file_step(Step ahead = {}) const;
-  // One optimizer step along `gradient`, of the model or a slice of it.
+  // Takes one optimizer step along `gradient`, on the model or a slice of it.
   void take_step(const Gradient& gradient, const StepOptions& options, Clipping clipping, Slice slice = {});
 
   double steps_per_file_step_ = 1;
   double schedule_stretch_ = 1;
   Step extra_steps_{};
   Step added_steps_{};
-  double rate_factor_ = 1;    // of the global model's last step
-  std::int64_t surplus_ = 0;  // micro-batches that a worker's steps were planned with beyond M each
+  double rate_factor_ = 1;    // at the global model's last step
+  std::int64_t surplus_ = 0;  // micro-batches planned beyond M per step, over all of a worker's steps
   std::optional<AgreedProgress> agreed_;
-  std::unique_ptr<MovingAverage> average_;  // of its publications
+  std::unique_ptr<MovingAverage> average_;  // moving average of published models
   struct OwnSchedule {
     LearningRate learning_rate;
     Step from;
   };
-  std::unique_ptr<const OwnSchedule> own_schedule_;  // null: the file's
-  // Every step touches these, so they stand together.
-  const RunContext& context_;  // one for all workers, so that it stays in the cache
+  std::unique_ptr<const OwnSchedule> own_schedule_;  // null: the file's schedule
+  // Every step touches these members, so they stand together.
+  const RunContext& context_;  // shared by all workers, so it stays in the cache
   Rank rank_;
   int size_;
   Step step_{};
   std::int64_t taken_ = 0;                                        // micro-batches begun
-  std::int64_t data_ = std::numeric_limits<std::int64_t>::max();  // micro-batches that a worker has
+  std::int64_t data_ = std::numeric_limits<std::int64_t>::max();  // micro-batches in a worker's own data
   ModelStatePtr model_;
-  std::int64_t kept_total_ = 0;                              // without collectives: micro-batches descended along
-  Contribution since_sync_{};                                // a worker's
-  std::unique_ptr<CompressedMessages> compressed_messages_;  // a worker's; null: messages are dense
+  std::int64_t kept_total_ = 0;  // without collectives: micro-batches in the gradients of its steps
+  Contribution since_sync_{};    // workers only
+  std::unique_ptr<CompressedMessages> compressed_messages_;  // workers only; null: messages are dense
 };
 
 inline Rank Participant::server() const { return context_.cluster.servers().server_of(rank_, size_); }
@@ -285,26 +296,28 @@ class CompressedSum;
 class CompressedAverage;
 struct SentDifference;
 
-// Which samples a step's micro-batches have, and whose durations they take.
+// Which samples a step's micro-batches take, and which durations.
 enum class Samples {
-  of_step,  // those of the worker's step; when it begins the step again, the ones that follow
-  in_turn,  // the worker's next ones, whatever its step is, so that none comes twice in an epoch. After a deadline they
-            // come again with other durations
+  // The samples of the worker's step; if the step begins again, the samples after those.
+  of_step,
+  // The worker's next samples, whatever its step is, so none comes twice in an epoch. After a deadline the same samples
+  // come again, with other durations.
+  in_turn,
 };
 
-// Which of the missed sums a worker gets that is late for a partial all-reduce.
+// Which missed sums a late worker gets from a partial all-reduce.
 enum class MissedSums {
-  all,     // each, oldest first
-  newest,  // the newest, as from a single buffer; the others' steps are taken as done
+  all,     // all missed sums, oldest first
+  newest,  // only the newest sum, as from a single buffer; the steps of the others count as taken
 };
 
-// Counts of micro-batches that travel along with a sum.
+// Counts of micro-batches that are summed along with the gradient.
 enum class Counted {
   none,
   micro_batches,  // one number
-  // One number per tensor (in runs without a model one in all): how many micro-batches it has gradients from. They
-  // differ where a deadline has cut some (Preempt::layer). The sum comes back weighted: divided by its micro_batches(),
-  // or by 1 if there are none, each tensor's part is the mean over its own (or 0).
+  // One number per tensor: how many micro-batches contributed to its gradient. (One number in all in runs without a
+  // model.) They differ if a deadline has cut some micro-batches (Preempt::layer). The result is weighted: divided by
+  // its micro_batches(), or by 1 if there are none, each tensor is the mean over its own micro-batches (or 0).
   by_tensor,
 };
 
@@ -312,17 +325,18 @@ struct SumOptions {
   Counted counted = Counted::none;
   std::optional<std::int64_t>
       planned{};  // micro-batches of this worker's step; those not in the sum were dropped. None: M
-  // This worker's micro-batches with normalisation statistics in the sum; the number goes along. None: those counted.
+  // This worker's micro-batches in the sum that have normalisation statistics. The number is summed along. None: the
+  // counted micro-batches.
   std::optional<std::int64_t> with_statistics{};
-  // A computed gradient that this worker leaves out of the sum (may be null). A compressed sum may keep it
-  // (CompressionOptions::dropped); else it is lost.
+  // A computed gradient that this worker leaves out of the sum (may be null). It is lost, unless the sum is compressed
+  // and keeps it (CompressionOptions::dropped).
   const Gradient* dropped = nullptr;
-  bool is_dense = false;  // whatever the run compresses
+  bool is_dense = false;  // even if the run compresses sums
 };
 inline constexpr SumOptions usual_sum{};
 
 struct ReceiveOptions {
-  std::optional<Rank> from{};  // none: from anybody
+  std::optional<Rank> from{};  // none: from any participant
   Time until = never;          // now(): do not wait
 };
 inline constexpr ReceiveOptions next_message{};
@@ -332,30 +346,31 @@ class Worker final : public Participant {
   Worker(const RunContext& context, Rank rank);
   ~Worker();
 
-  // Extends a budget of steps by `extra`; other budgets stay. `stretch` stretches the learning rate's schedule, which
-  // else stays at its end.
+  // Extends a budget of steps by `extra`; other budgets stay. With `stretch` the learning rate's schedule is stretched
+  // to the new end; without, it stays at its last value.
   void extend_budget(Step extra, bool stretch);
 
-  // The next micro-batch's gradient (mean over its samples) at the own model; nothing if the deadline passes first, or,
-  // with Preempt::layer, a gradient that is cut(). Micro-batches are numbered from 0 in each step.
+  // The gradient of the next micro-batch (mean over its samples) at the worker's own model. Returns nothing if the
+  // deadline passes first, or, with Preempt::layer, a gradient that is cut(). Micro-batches are numbered from 0 in each
+  // step.
   std::optional<Gradient> compute_gradient(const Deadline& deadline = {}) {
     return compute_gradient({rank_, step_, next_micro_batch_}, deadline);
   }
-  // The same on samples of another worker's data, or of an earlier step; the time is the next micro-batch's.
+  // The same on samples of another worker's data, or of an earlier step. The duration is the next micro-batch's.
   std::optional<Gradient> compute_gradient(const MicroBatch& samples, const Deadline& deadline = {});
   // How long the last micro-batch took, with the pause before the next one, which now() does not include yet.
   Duration micro_batch_time(const Gradient& last) const {
     return last.compute_time() + context_.cluster.sleep_after(rank_, {rank_, step_, next_micro_batch_ - 1});
   }
 
-  // Sum over M micro-batches: a whole step's gradient, not yet divided; nothing if the deadline passes first, if this
-  // worker's data are used up, or if nobody is left who could send the message that it computes until.
+  // The sum over M micro-batches, not yet divided: the gradient of a whole step. Returns nothing if the deadline passes
+  // first, if this worker's data are used up, or if the deadline is a message that nobody is left to send.
   Gradient compute_step_gradient(Samples samples = Samples::of_step) {
     return samples == Samples::of_step ? compute_step() : compute_turn();
   }
   std::optional<Gradient> compute_step_gradient(const Deadline& deadline, Samples samples = Samples::of_step);
 
-  // One optimizer step on the own model along `gradient`, at the schedule's learning rate.
+  // Takes one optimizer step on the worker's own model along `gradient`, at the schedule's learning rate.
   void descend(const Gradient& gradient, const StepOptions& options = usual_step);
   // Drops a computed gradient: its time counts as discarded.
   void discard(const Gradient& gradient) {
@@ -369,32 +384,34 @@ class Worker final : public Participant {
     next_micro_batch_ = 0;
   }
 
-  // Declares the newest model, where a method keeps that in a variable: a worker that loses its state before the next
-  // agreement takes this one. Local steps since the last agreement are still lost.
+  // Declares the newest model, for a method that keeps it in a variable. A worker that loses its state before the next
+  // agreement takes this model. Local steps since the last agreement are still lost.
   void declare_newest(const ModelStatePtr& model) {
     if (!may_lose_state_) return;
     if (!recovery_) recovery_ = {model, since_sync_.kept, kept_total_, since_sync_.compute_time};
     recovery_->model = model;
   }
 
-  // Sums over all workers; afterwards all hold the same gradient, whose micro_batches() are those of all. The step
-  // along it belongs to the sum's row of steps.csv. Where the run compresses, it is the sum of all packets.
+  // Sums the gradient over all workers. Afterwards all hold the same gradient, whose micro_batches() count those of
+  // all. The step along it belongs to the same row of steps.csv as the sum. In runs that compress, the result is the
+  // sum of all packets.
   void all_reduce_sum(Gradient& gradient, const SumOptions& options = usual_sum, CalledFrom at = CalledFrom::current());
 
-  // The mean of all models, or of a group's, weighted by `how.weight` (equal if all are 0). Returns whether budget is
-  // left, as if all had taken as many steps: the same answer for all who have averaged. Where the run compresses
-  // averages, it is the common model that local steps began at + the mean of all workers' packed differences to it
-  // (workers/compression/compressed_exchanges.hpp), with equal weights.
+  // Replaces the worker's model by the mean over all workers, or over a group, weighted by `how.weight` (equal if all
+  // are 0). Returns whether budget is left, as if all workers had taken the same steps; all members of the average get
+  // the same answer.
+  // In runs that compress averages, the result is the common model at which local steps began, plus the mean of all
+  // workers' packed differences to it, with equal weights (workers/compression/compressed_exchanges.hpp).
   bool average_model(const Averaging& how = {}, CalledFrom at = CalledFrom::current());
 
-  // Ends a round of local steps, as an average does.
+  // Ends a round of local steps like an average, without averaging.
   void barrier(CalledFrom at = CalledFrom::current()) {
     agreed_ = context_.cluster.barrier(rank_, {"barrier", at}, steps_since_sync());
-    recovery_.reset();  // its steps are booked
+    recovery_.reset();  // the round's steps are booked now
   }
 
-  // The result of `derive` for everybody's numbers in the order of the ranks; of one length on all workers. All derive
-  // the same, so it is done once where several workers share a process.
+  // Gathers `numbers` (of one length on all workers) in the order of the ranks and returns the result of `derive` for
+  // them. All workers derive the same value, so workers that share a process derive it once.
   template <typename Derive>
   auto all_gather(std::span<const double> numbers, const Derive& derive, CalledFrom at = CalledFrom::current()) {
     using Value = std::invoke_result_t<const Derive&, std::span<const double>>;
@@ -402,52 +419,54 @@ class Worker final : public Participant {
     return context_.derived->get<Value>(all, [&] { return derive(std::span(*all)); });
   }
 
-  // start: a collective goes on while this worker computes (Collective::all_reduce, Collective::average). finish: waits
-  // for its end. The worker's steps count at the start. A worker that loses its state goes back to the last of both.
+  // `start` begins a collective that goes on while this worker computes (Collective::all_reduce, Collective::average);
+  // `finish` waits for its end. The worker's steps are booked at the start. A worker that loses its state goes back to
+  // the later of the two calls.
   StartedCollective start(Collective what, CalledFrom at = CalledFrom::current());
   CollectiveResult finish(StartedCollective started, CalledFrom at = CalledFrom::current());
 
-  // An all-reduce that does not wait for everybody (see Collective). Take one step, `descend`, along each of the sums
-  // that it returns. Rounds are numbered like steps, on all workers alike.
+  // An all-reduce that does not wait for all workers (see Collective). Take one step, `descend`, along each of the sums
+  // that it returns. Rounds are numbered like steps, alike on all workers.
   std::vector<PartialSum> partial_all_reduce_sum(Gradient gradient, const Activation& activation, LateGradient late,
                                                  MissedSums missed = MissedSums::all,
                                                  CalledFrom at = CalledFrom::current());
 
-  // For methods with neither collectives nor a server, after each step: it becomes part of a row of steps.csv.
+  // Books the steps since the last call into a row of steps.csv. Methods with neither collectives nor a server call it
+  // after each step.
   void report_steps() {
     context_.cluster.report_steps(rank_, steps_since_sync());
     recovery_.reset();
   }
 
-  // With a server: waits for its next model and adopts it with its step. False when the server has ended, or has sent
-  // its last model (which is adopted), or this worker's data are used up. With several servers: waits for a slice from
-  // each, all of one version; worker 0 then publishes the whole, which nobody else has.
+  // Waits for the server's next model and adopts it with its step. Returns false if the server has ended, if it has
+  // sent its last model (which is adopted), or if this worker's data are used up. With several servers it waits for one
+  // slice from each, all of one version; worker 0 then publishes the whole model, which nobody else has.
   bool receive_model(CalledFrom at = CalledFrom::current());
-  // The same from a server that holds the whole model, with the numbers that came along.
+  // The same for a server that holds the whole model; `numbers` receives the numbers sent along.
   bool receive_model(std::vector<double>& numbers, CalledFrom at = CalledFrom::current());
-  // Adopts a message of `receive` with the server's step, where the server sends models or slices unasked.
+  // Adopts the model or slice of a message from `receive`, with the server's step, if servers send models unasked.
   void adopt(const Message& from_server);
-  // Sends a step's sum over M micro-batches, labelled with the step of the model it was computed at; with several
-  // servers to each its slice. Where the run clips gradients, it is clipped first (Training::clipped): weights and
-  // means are the server's. A part of a code is not clipped.
+  // Sends a step's sum over M micro-batches, labelled with the step of the model it was computed at. With several
+  // servers each gets its slice. In runs that clip gradients the worker clips it first (Training::clipped): weights and
+  // means are the server's. Parts of a gradient code are not clipped.
   void send_gradient(Gradient gradient, ClippedBy clipped_by = ClippedBy::worker,
                      CalledFrom at = CalledFrom::current());
 
-  // The next message; nothing once `until` has passed, or nobody is left who could send one.
+  // Returns the next message; nothing once `until` has passed, or if no participant is left to send one.
   ReceivedMessage receive(const ReceiveOptions& which = next_message, CalledFrom at = CalledFrom::current());
 
  private:
-  // A worker that loses its state goes back to this: the beginning of its local steps since the last agreement.
+  // State at the beginning of the local steps since the last agreement. A worker that loses its state goes back to it.
   struct Recovery {
     ModelStatePtr model;
-    std::int64_t kept = 0;  // these three: of the counts below
+    std::int64_t kept = 0;  // these three: values of the counters below
     std::int64_t kept_total = 0;
     Duration compute_time{};
   };
-  // A micro-batch, or a server's step, that outages restart again and again.
+  // Counts how often outages restart a micro-batch, or a server's step.
   struct Attempts {
-    MicroBatch of;         // the first one of a step
-    bool is_step = false;  // a whole one
+    MicroBatch of;         // the first one if it is a step
+    bool is_step = false;  // a whole step
     std::int64_t restarts = 0;
   };
   template <typename Value>
@@ -492,21 +511,22 @@ class Worker final : public Participant {
   int next_micro_batch_ = 0;
   bool may_lose_state_;
   bool steps_are_versions_ = false;  // its step is that of the server's model
-  bool has_last_model_ = false;      // of a server that has ended
-  Step cancelled_turns_{};           // steps of Samples::in_turn that met a deadline
-  std::vector<Step> slice_steps_;    // with several servers: version of each slice
+  bool has_last_model_ = false;      // received from a server that has ended
+  Step cancelled_turns_{};           // steps of Samples::in_turn that a deadline cancelled
+  std::vector<Step> slice_steps_;    // with several servers: the version of each slice
   int sums_under_way_ = 0;           // started and not finished: the steps along them come first
-  std::int64_t kept_before_ = 0;     // by the agreement before
-  int idle_rounds_ = 0;              // collectives in a row that added nothing
+  std::int64_t kept_before_ = 0;     // at the agreement before the last one
+  int idle_rounds_ = 0;              // successive collectives that added no micro-batch
   int states_lost_ = 0;
   std::unique_ptr<CompressedSum> compressed_sum_;          // null: sums are dense
-  int compressed_at_loss_ = 0;                             // states lost by the last sum, or average
+  int compressed_at_loss_ = 0;                             // states lost by the last compressed sum or average
   std::unique_ptr<CompressedAverage> compressed_average_;  // null: averages are dense
-  ModelStatePtr steps_began_at_;                           // where they are not: of local steps since an average
-  std::optional<Recovery> recovery_;                       // where state may be lost: from the first local step on
+  ModelStatePtr steps_began_at_;      // compressed averages: the model at which local steps began; null: no step since
+  std::optional<Recovery> recovery_;  // if state may be lost: from the first local step on
 };
 
-// A method's variable that an outage resets to Value(): `ResetOnOutage<Step> taken(worker);`. The worker outlives it.
+// A method's variable that an outage resets to Value(): `ResetOnOutage<Step> taken(worker);`. The worker must outlive
+// it.
 template <typename Value>
 class ResetOnOutage {
  public:
@@ -520,7 +540,7 @@ class ResetOnOutage {
 
  private:
   const Worker& worker_;
-  int losses_;  // of the worker's state, at the last use
+  int losses_;  // states that the worker had lost at the last use
   Value value_;
 };
 

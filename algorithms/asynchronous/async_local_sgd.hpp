@@ -1,20 +1,22 @@
 // Asynchronous Local SGD: a worker takes the server's model, takes H local steps, and sends the difference start - end.
-// The server steps along it as its rule says. Nobody waits, except for others who arrive within a grace window.
+// The server steps along it by its rule. Nobody waits, except for other workers that arrive within a grace window.
 // Source:  Liu et al. 2024, "Asynchronous Local-SGD Training for Language Modeling": delayed Nesterov, dynamic local
 //          updates (DyLU), grace; Nguyen et al. 2022 (FedBuff): a buffer, weights by staleness.
 // Shapes:  gradient, parameters, difference: (P,) flat float32.   Units: grace in seconds, staleness in updates.
 // Cost:    per H local steps P floats up and P down; with DyLU 8 bytes more each way.
-// Differs: the server's rules and numbers of steps: delta_exchange.hpp. The authors' published toy weights by 1 /
+// Differs: the server's rules and numbers of steps: delta_exchange.hpp. The authors' published toy weighs by 1 /
 //          sqrt(N), also times (1 + s)^(-1/2), and resets the inner optimizer in each round; HALoS' version keeps it.
 //          Both are options; weights of 1 and kept moments are the default. Each worker goes through its own part of
-//          the data by its own count; the toy takes the part visited least. A local step's learning rate is that of the
-//          mean step of all when its model was sent, plus its own steps since, as in HALoS; the toy counts the steps of
-//          a part of the data alone. A grace window ends early when all workers are in it, and with the budget. A
-//          worker whose data are used up sends the steps that it has. A lost state takes its steps with it; the worker
-//          begins again from the newest model, with as many steps. FedBuff's last buffer counts, though not full, once
-//          all workers have left. Rounds under way at the end are dropped; the last may exceed the budget's steps.
-// Checks:  H = 1 with plain SGD is asynchronous SGD, with a buffer of K softsync; in a window of all it is Local SGD or
-//          DiLoCo; steps per second against synchronous SGD: (slowest step) x mean(1 / step).
+//          the data by its own count; the toy takes the least visited part. A local step's learning rate is that of the
+//          mean step of all when its model was sent, plus its own steps since, as in HALoS; the toy counts only the
+//          steps of one part of the data. A grace window ends early when all workers are in it, and with the budget. A
+//          worker whose data are used up sends the steps that it has. A lost state includes its steps; the worker
+//          begins again from the newest model, with the same number of steps. FedBuff's last buffer counts, though not
+//          full, once all workers have left. Rounds in progress at the end are dropped; the last may exceed the
+//          budget's steps.
+// Checks:  H = 1 with plain SGD is asynchronous SGD; with a buffer of K it is softsync; with a grace window for all
+//          workers it is Local SGD or DiLoCo; steps per second against synchronous SGD: (slowest step) x mean(1 /
+//          step).
 #pragma once
 
 #include <algorithm>
@@ -28,11 +30,11 @@ namespace syncopate {
 struct AsyncLocalOptions {
   Step local_steps{1};                           // H
   std::optional<DynamicSteps> dylu{};            // none: all take H
-  std::shared_ptr<const ServerUpdate> update{};  // null: the plain step of rate 1
+  std::shared_ptr<const ServerUpdate> update{};  // null: the plain step with rate 1
   DifferenceWeight weight{};
   std::optional<Step> maximum_staleness{};  // none: no difference is dropped
-  Duration grace{};                         // 0: there is no window
-  StatePolicy moments = StatePolicy::keep;  // of a worker's optimizer, at each round's start; or reset
+  Duration grace{};                         // 0: no window
+  StatePolicy moments = StatePolicy::keep;  // moments of a worker's optimizer at each round's start; or reset
 };
 
 class AsyncLocalSgd : public Algorithm {
@@ -68,7 +70,7 @@ class AsyncLocalSgd : public Algorithm {
 
   Traits traits() const override {
     return {.servers = 1,
-            .settles_after = options_.local_steps,  // all begin together, and may go on so
+            .settles_after = options_.local_steps,  // all begin together, and may stay so
             .cycle = options_.local_steps,
             .publishes_rounds = true,
             .takes_data_in_turn = true,
@@ -77,7 +79,8 @@ class AsyncLocalSgd : public Algorithm {
             .held = {.models = 2}};
   }
 
-  // The clock decides who sends the differences, but not how many: each has H steps. The last one is not answered.
+  // The clock decides which workers send the differences, but not how many: each has H steps. The last one gets no
+  // answer.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     if (options_.dylu || options_.maximum_staleness || options_.grace > Duration{}) return std::nullopt;
     const std::int64_t of_update = options_.update->differences() * options_.local_steps.value();

@@ -1,6 +1,6 @@
-// Asynchronous SGD: the server steps along each gradient as it comes, unless it has become too old.
-// Source:  Chen et al. 2016, Algorithms 1 and 2; the cut-off by age is what its reviewers asked for. The limit in steps
-//          is that of TensorFlow's DropStaleGradientOptimizer.
+// Asynchronous SGD: the server steps along each gradient on arrival, unless it is too old.
+// Source:  Chen et al. 2016, Algorithms 1 and 2; its reviewers asked for the cut-off by age. The limit in steps is that
+//          of TensorFlow's DropStaleGradientOptimizer.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: maximum_age in seconds, staleness in updates.
 // Cost:    per gradient P floats up and P down; nobody waits.
 // Differs: one server holds all parameters, so a read is consistent; check and update are one. A dropped gradient does
@@ -25,7 +25,7 @@ class AsyncSgd : public Algorithm {
  public:
   struct Options {
     std::optional<Step> maximum_staleness{};  // none: no gradient is dropped for its staleness
-    Duration maximum_age = longest_duration;  // longest_duration: none for its age
+    Duration maximum_age = longest_duration;  // longest_duration: no gradient is dropped for its age
     UpdateRate rate{};
   };
   explicit AsyncSgd(const Options& options) : options_(options) {}
@@ -34,9 +34,9 @@ class AsyncSgd : public Algorithm {
     while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
   }
 
-  // Throws RunFailure if for very long all gradients have been too old, because that does not change.
+  // Throws RunFailure if all gradients have been too old for very long, since that never changes.
   void serve(Server& server) const override {
-    constexpr std::int64_t most_discarded_per_worker = 1000;  // in a row: a run counted in steps would never end
+    constexpr std::int64_t most_discarded_per_worker = 1000;  // successive ones: a run counted in steps would never end
     server.set_gradients_per_step(1);
     const double rate_factor = options_.rate.of_update(1, server.size());
     std::int64_t discarded_in_a_row = 0;

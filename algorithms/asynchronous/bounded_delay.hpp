@@ -1,13 +1,13 @@
-// Bounded delay: a task is an iteration in which every worker takes part with one gradient. A worker may start its
+// Bounded delay: a task is an iteration to which every worker contributes one gradient. A worker may start its
 // iteration t once all tasks up to t - tau - 1 are finished; the server steps once per finished task.
 // Source:  Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per worker and step P floats up and P down, and the waits; the server keeps up to N (tau + 1) gradients.
-// Differs: a step goes along the mean of the task's gradients (there their sum, with a rate to suit); each worker clips
-//          its own. Stale synchronous parallel waits alike with slack tau, but steps along each gradient, so that a
-//          worker also sees unfinished iterations. A worker takes the newest model when it starts, and starts no
-//          iteration that the budget has no step for. The last gradient of a worker that has left counts for the oldest
-//          task under way, if its own is finished.
+// Differs: a step goes along the mean of the task's gradients (in the paper their sum, with a suitable rate); each
+//          worker clips its own. Stale synchronous parallel waits in the same way with slack tau, but steps along each
+//          gradient, so that a worker also sees unfinished iterations. A worker takes the newest model when it starts,
+//          and starts no iteration for which the budget has no step. The last gradient of a worker that has left counts
+//          for the oldest unfinished task if its own is finished.
 // Checks:  tau = 0 equals synchronous SGD bit for bit; staleness never above tau; N gradients in each step.
 #pragma once
 
@@ -46,7 +46,7 @@ class BoundedDelay : public Algorithm {
       for (const Rank worker : std::exchange(held, {})) start_iteration(worker);
     };
     const std::function<void(Rank)> on_leave = [&](Rank worker) {
-      if (clocks.remove(worker) && server.workers_left() > 0) finish_tasks();  // else what is under way comes first
+      if (clocks.remove(worker) && server.workers_left() > 0) finish_tasks();  // else gradients in flight come first
     };
     server.send_model(Receivers::all);
     while (server.budget_left()) {
@@ -54,7 +54,7 @@ class BoundedDelay : public Algorithm {
       if (!message) break;
       const Rank worker = message->from;
       tasks.add(std::move(message));
-      if (!clocks.has(worker)) continue;  // it left before its last gradient came
+      if (!clocks.has(worker)) continue;  // it left before its last gradient arrived
       if (clocks.tick(worker)) finish_tasks();
       start_iteration(worker);
     }
@@ -64,13 +64,13 @@ class BoundedDelay : public Algorithm {
   Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
 
  private:
-  // Gradients of the tasks that are not finished.
+  // Gradients of the unfinished tasks.
   class Tasks {
    public:
     explicit Tasks(int workers) : iterations_of_(workers, 0) {}
 
     std::int64_t finished() const { return finished_; }
-    // The next iteration of its worker.
+    // Adds the gradient of its worker's next iteration.
     void add(ReceivedMessage message) {
       const auto index =
           static_cast<std::size_t>(std::max<std::int64_t>(0, iterations_of_[message->from]++ - finished_));
@@ -84,7 +84,7 @@ class BoundedDelay : public Algorithm {
       parts_.pop_front();
       ++finished_;
     }
-    // At the end of the run: steps along what has come, as far as the budget goes.
+    // At the end of the run: steps along the gradients that have arrived, as far as the budget allows.
     void end(Server& server) {
       while (!parts_.empty() && server.budget_left()) finish_oldest(server);
       for (const auto& parts : parts_)
@@ -92,8 +92,8 @@ class BoundedDelay : public Algorithm {
     }
 
    private:
-    ByRank<std::int64_t> iterations_of_;              // that each worker has delivered
-    std::deque<std::vector<ReceivedMessage>> parts_;  // [i]: of task finished_ + i
+    ByRank<std::int64_t> iterations_of_;              // iterations that each worker has delivered
+    std::deque<std::vector<ReceivedMessage>> parts_;  // [i]: gradients of task finished_ + i
     std::int64_t finished_ = 0;
   };
 

@@ -8,7 +8,7 @@ namespace syncopate {
 
 namespace {
 
-// The look for a message lets everybody come as far as this worker's clock; the server sends none that nobody awaits.
+// Looking for a message lets all others reach this worker's clock; the server sends no message that no worker awaits.
 bool server_has_ended(Worker& worker) {
   worker.receive({.from = worker.server(), .until = worker.now()});
   return worker.has_left(worker.server());
@@ -21,7 +21,7 @@ Message difference_after_local_steps(Worker& worker, Step steps) {
   do {
     ResetOnOutage<bool> has_state(worker, true);
     const Gradient gradient = worker.compute_step_gradient(Samples::in_turn);
-    if (!*has_state) {  // it is the first from the server's newest model
+    if (!*has_state) {  // the first step from the server's newest model
       worker.discard(Gradient(nullptr, work.micro_batches, work.time));
       worker.set_model(worker.model(), StatePolicy::reset);
       start = worker.model();
@@ -37,7 +37,7 @@ Message difference_after_local_steps(Worker& worker, Step steps) {
   return Message::of_difference(worker.step(), difference, work);
 }
 
-// The sum of the terms that are not null, with the statistics of the first; null in runs without a model.
+// The sum of the terms that are not null, with the statistics of the first; null in time-only runs.
 ModelStatePtr sum_of(Server& server, std::initializer_list<WeightedState> terms) {
   std::vector<WeightedState> present;
   for (const WeightedState& term : terms)
@@ -181,7 +181,7 @@ constexpr std::array rows = {
 }  // namespace
 
 Step DynamicSteps::at(double share_of_fastest, Step most) const {
-  constexpr double rounded_away = 1e-9;  // by sums of times: equal speeds are equal
+  constexpr double rounded_away = 1e-9;  // errors of summed times: equal speeds stay equal
   const double steps = share_of_fastest * static_cast<double>(most.value());
   const double whole = rounding == Rounding::up ? std::ceil(steps - rounded_away) : std::floor(steps + rounded_away);
   return std::max(minimum, Step{static_cast<Step::Rep>(whole)});
@@ -240,7 +240,7 @@ std::span<const ServerUpdateRow> server_updates() { return rows; }
 
 std::unique_ptr<const ServerUpdate> make_server_update(Settings settings, const BudgetCheck& differences) {
   const auto* const row = settings.row({"name", "What the server makes of a difference."}, rows);
-  if (!row)  // their keys follow from it, and are no faults of their own
+  if (!row)  // the keys depend on it, and are not faults of their own
     for (const std::string_view key : {"rate", "momentum", "every", "share", "size", "reduce"})
       static_cast<void>(settings.has(key));
   return row ? row->make(settings, differences) : make_nesterov_update(1, 0);

@@ -1,31 +1,31 @@
 // HALoS: asynchronous Local SGD in regions. A worker takes the model of its region's local server, takes H local steps
-// and sends the difference; the local server steps along it and hands out its newest model at once. At the K-th
+// and sends the difference. The local server steps along it and returns its newest model at once. At the K-th
 // difference since its last merge it sends their sum, U = (its model after the merge) - (its model), to the global
-// server, and goes on. The global server steps along U and answers with its model Theta. When that comes, the local
-// server merges: its model becomes (1 - alpha) of itself + alpha Theta. Nobody waits.
+// server, and continues. The global server steps along U and answers with its model Theta. When the answer arrives, the
+// local server merges: its model becomes (1 - alpha) of itself + alpha Theta. Nobody waits.
 // Source:  Kim et al. 2025, HALoS (ICML 2025, arXiv 2506.04531); the algorithm by the authors' published code
 //          (utnslab/halos).
 // Shapes:  gradient, parameters, difference, U: (P,) flat float32.
 // Cost:    in a region 2 P floats per round of a worker; between regions 2 P floats per K rounds or more of a region. A
-//          local server holds its model, the one after the merge, and what its rule keeps. Workers' differences may be
-//          compressed; U is sent in full: its residual would be the local server's, which paper and code lack.
-// Differs: each level has any rule of delta_exchange.hpp. Published is delayed Nesterov at both; its rate here is n
-//          times theirs. Their n for larger models, and what their proof asks for, are not established. As published,
-//          what a local server takes in between U and the merge is in its model and in no U; no second U leaves before
-//          the merge. DyLU goes by the region's fastest worker; their simulation knows all speeds. Moments, lost states
-//          and schedules: async_local_sgd.hpp. A local server's step counts its own region's work, or the global
-//          server's count if that was more, plus its region's since.
-//          Budget: the global server ends the run. Each U says how much the region has computed since the last one; the
-//          last U may bring more than was left. What local servers take in after their last U counts as kept, and is in
-//          no global model. So a run may exceed its budget by K differences of each region and those under way. K x H
-//          may be the whole budget, since one region may be the only fast one; R equal regions then compute R budgets,
-//          so keep K small beside (budget / R) / H. Local servers hear of the end with the last answers. Under a budget
-//          of seconds each server ends by its own clock.
-//          Leaving: when all workers of a region have left, its server waits for the answer that is due, sends a last
-//          U, and ends; when all regions have, the global server ends.
-//          Clock: the network model's; their simulation has bandwidth alone. Under "two-level" and `racks` a local
-//          server stands in the group of its region's first worker (make group_size a region's); the global one stands
-//          alone. Other networks, and MPI, know of no places.
+//          local server stores its model, the one after the merge, and the state of its rule. Workers' differences may
+//          be compressed; U is sent in full: its residual would be the local server's, which paper and code lack.
+// Differs: each level has any rule of delta_exchange.hpp. The published rule is delayed Nesterov at both; its rate here
+//          is n times theirs. Their n for larger models, and the requirements of their proof, are not established. As
+//          published, differences that a local server receives between U and the merge are in its model and in no U; no
+//          second U is sent before the merge. DyLU is relative to the region's fastest worker; their simulation knows
+//          all speeds. Moments, lost states and schedules: async_local_sgd.hpp. A local server's step counts its own
+//          region's work, or the global server's count if that was more, plus its region's since.
+//          Budget: the global server ends the run. Each U reports how much the region has computed since the last one;
+//          the last U may exceed the rest of the budget. Differences that local servers receive after their last U
+//          count as kept, but are in no global model. So a run may exceed its budget by K differences of each region
+//          and those in flight. K x H may be the whole budget, since one region may be the only fast one; R equal
+//          regions then compute R budgets, so keep K small compared with (budget / R) / H. Local servers learn of the
+//          end with the last answers. Under a budget of seconds each server ends by its own clock.
+//          Leaving: when all workers of a region have left, its server waits for the pending answer, sends a last U,
+//          and ends; when all regions have ended, so does the global server.
+//          Clock: the network model's; their simulation has only bandwidth. Under "two-level" and `racks` a local
+//          server is in the group of its region's first worker (make group_size a region's size); the global one is in
+//          no group. Other networks, and MPI, do not know locations.
 // Checks:  one region with alpha = 0, or with alpha = 1, K = 1 and a plain global step of rate 1, is asynchronous Local
 //          SGD; a recursion in double precision; steps per second against synchronous SGD: (slowest step) x mean(1 /
 //          step), 5.24 for the paper's 16 speeds.
@@ -41,10 +41,10 @@
 namespace syncopate {
 
 struct HalosOptions {
-  int regions = 1;  // of as many workers each
+  int regions = 1;  // each with the same number of workers
   DeltaExchange rounds{};
-  std::shared_ptr<const ServerUpdate> local_update{};   // null: the plain step of rate 1
-  std::shared_ptr<const ServerUpdate> global_update{};  // null: the plain step of rate 1
+  std::shared_ptr<const ServerUpdate> local_update{};   // null: the plain step with rate 1
+  std::shared_ptr<const ServerUpdate> global_update{};  // null: the plain step with rate 1
   int merge_every = 1;                                  // K
   double mixing = 1;                                    // alpha
 };
@@ -75,9 +75,9 @@ class Halos : public Algorithm {
   void serve_workers(Server& server) const {
     UpdateState state;
     Dylu steps(options_.rounds.dylu, options_.rounds.local_steps, server.size());
-    ModelStatePtr merged = server.model();  // after the last merge
-    int differences = 0;                    // since then
-    std::int64_t micro_batches = 0;         // that the global server has not been told of
+    ModelStatePtr merged = server.model();  // model after the last merge
+    int differences = 0;                    // differences since the last merge
+    std::int64_t micro_batches = 0;         // not yet reported to the global server
     bool is_answer_due = false;
     const auto send_update = [&] {
       const ModelStatePtr model = server.model();
@@ -95,7 +95,7 @@ class Halos : public Algorithm {
       differences = 0;
       is_answer_due = false;
     };
-    server.send_model(Receivers::all, steps.numbers_for(Rank{0}));  // nobody is measured yet
+    server.send_model(Receivers::all, steps.numbers_for(Rank{0}));  // no measurements yet
     while (const auto message = server.receive_until_all_left()) {
       if (message->from == server.server()) {
         merge(*message);

@@ -1,15 +1,15 @@
 // Ringmaster ASGD: asynchronous SGD along gradients whose delay is below R. With stops, a computation whose delay
 // reaches R is cancelled, and its worker starts again from the newest model.
 // Source:  Maranjyan, Tyurin and Richtarik 2025, "Ringmaster ASGD: The First Asynchronous SGD with Optimal Time
-//          Complexity". With stops: after its authors' code.
+//          Complexity". With stops: as in its authors' code.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: delay in updates since a computation's start.
 // Cost:    per gradient P floats up and P down, P more down per stop; nobody waits.
-// Differs: a gradient may be under way when the server stops its worker: it is dropped on arrival, and the worker gets
+// Differs: a gradient may be in flight when the server stops its worker: it is dropped on arrival, and the worker gets
 //          no other model. An ignored gradient does not advance the version. The rate is asynchronous SGD's
 //          (`rate_scaling`). Which R and rate the paper's theory and experiments use is not established: R must be
 //          given.
-// Checks:  R = 1 without stops equals asynchronous SGD that keeps staleness 0 alone, a large R plain asynchronous SGD,
-//          bit for bit; no gradient of a delay of R or more is used; timelines of stops.
+// Checks:  R = 1 without stops equals asynchronous SGD that keeps only staleness 0, a large R equals plain asynchronous
+//          SGD, bit for bit; no gradient with a delay of R or more is used; timelines of stops.
 #pragma once
 
 #include <deque>
@@ -24,8 +24,8 @@ namespace syncopate {
 class Ringmaster : public Algorithm {
  public:
   enum class Late {
-    stop,    // what comes to the delay R is cancelled
-    finish,  // it goes on, and is ignored when it arrives
+    stop,    // cancels computations that reach the delay R
+    finish,  // they continue, and their gradient is ignored on arrival
   };
   // delay_threshold: R, at least 1.
   explicit Ringmaster(std::int64_t delay_threshold, Late late = Late::stop, const UpdateRate& rate = {})
@@ -56,7 +56,7 @@ class Ringmaster : public Algorithm {
         round.step(rate_factor);
         if (!server.budget_left()) return;
       }
-      // Unless it has been stopped, and the newer model is on its way.
+      // Not if the worker was stopped, and the newer model is on its way.
       if (message->step >= computes_at[message->from]) start(message->from);
       for (; !starts.empty(); starts.pop_front()) {
         const auto [worker, version] = starts.front();

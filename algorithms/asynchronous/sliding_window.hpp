@@ -1,11 +1,12 @@
-// Sliding window: asynchronous SGD in which no gradient is overtaken by more than tau others that started later.
-// Source:  this project's own; bounded delay (bounded_delay.hpp, Li et al. 2014) with single gradients for tasks.
+// Sliding window: asynchronous SGD in which no gradient is overtaken by more than tau gradients that started later.
+// Source:  this project's own; bounded delay (bounded_delay.hpp, Li et al. 2014) with single gradients as tasks.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down, and the waits.
-// Differs: gradients are numbered as the server hands models out, t = 0, 1, ...; number t is handed out once all up to
-//          t - tau - 1 are applied, to the worker that has waited longest. So at most tau + 1 are under way. SSP bounds
-//          a worker's lead over another, this rule everybody's lead over the oldest gradient: with N equal workers tau
-//          = s N is much like slack s, but a slow worker holds the others up after tau gradients of them all.
+// Differs: gradients are numbered in the order in which the server sends models, t = 0, 1, ...; number t is assigned
+//          once all up to t - tau - 1 are applied, to the worker that has waited longest. So at most tau + 1 are in
+//          progress. SSP bounds a worker's lead over another worker, this rule every worker's lead over the oldest
+//          gradient. With N equal workers tau = s N is much like slack s, but a slow worker blocks the others after tau
+//          gradients of them all.
 // Checks:  tau = 0 is sequential SGD, workers taking turns; tau = inf equals asynchronous SGD bit for bit; staleness
 //          never above 2 tau.
 #pragma once
@@ -35,7 +36,7 @@ class SlidingWindow : public Algorithm {
     Window window;
     ByRank<std::optional<std::int64_t>> number_of(server.size());
     std::deque<Rank> idle;
-    // Also of a worker that has left: its gradient may never have been begun.
+    // Also for a worker that has left: its gradient may never have been begun.
     const std::function<void(Rank)> end_number_of = [&](Rank worker) {
       auto& number = number_of[worker];
       if (number) window.finish(*number);
@@ -63,11 +64,11 @@ class SlidingWindow : public Algorithm {
   Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
 
  private:
-  // Gradients under way, by number.
+  // Gradients in progress, by number.
   class Window {
    public:
     std::int64_t next() const { return oldest_ + static_cast<std::int64_t>(finished_.size()); }
-    std::int64_t oldest() const { return oldest_; }  // of those not finished; next() if there is none
+    std::int64_t oldest() const { return oldest_; }  // oldest unfinished one; next() if there is none
     std::int64_t start() {
       finished_.push_back(0);
       return next() - 1;
@@ -78,7 +79,7 @@ class SlidingWindow : public Algorithm {
     }
 
    private:
-    std::deque<char> finished_;  // [i]: whether number oldest_ + i is
+    std::deque<char> finished_;  // [i]: whether number oldest_ + i is finished
     std::int64_t oldest_ = 0;
   };
 

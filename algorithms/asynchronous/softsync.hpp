@@ -1,11 +1,12 @@
-// n-softsync: the server steps along the mean of every c = floor(N / n) gradients, from whichever workers. With c = K
-// given instead, which may be above N, it is K-batch-async SGD.
+// n-softsync: the server steps along the mean of every c = floor(N / n) gradients, from any workers. If c = K is given
+// instead, which may be above N, it is K-batch-async SGD.
 // Source:  Zhang, Gupta, Lian and Liu 2016, "Staleness-aware Async-SGD for Distributed Deep Learning"; K-batch-async:
 //          Dutta et al. 2018, "Slow and Stale Gradients Can Win the Race".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down; nobody waits.
 // Differs: one server holds all parameters. Not synchronous even for n = 1: a fast worker may give two gradients to one
-//          update, and is sent the same version again. The last update takes what there is once all workers have left.
+//          update, and gets the same version again. The last update uses the available gradients once all workers have
+//          left.
 // Checks:  n = N equals asynchronous SGD bit for bit; E[staleness] = (N - 1) / c; each gradient of a mean has its own
 //          weight.
 #pragma once
@@ -43,7 +44,7 @@ class Softsync : public Algorithm {
         round.step(rate_factor);
         if (!server.budget_left()) return;
       }
-      server.send_model(message->from);  // at once, be it the version that this worker has had already
+      server.send_model(message->from);  // at once, even if this worker already had this version
     }
     if (round.gradients() > 0) round.step(rate_factor);
   }

@@ -3,9 +3,9 @@
 // Source:  Ho et al. 2013, "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down, and the waits.
-// Differs: the server holds back the model where there a worker waits in its read. A read returns the newest model,
-//          never an older one from a cache. A worker's clock counts its applied gradients, so it starts gradient k,
-//          from 0, once all clocks are at least k - s. Workers that have left hold nobody back; one that never answers
+// Differs: the server holds back the model, while in the paper a worker waits in its read. A read returns the newest
+//          model, never an older one from a cache. A worker's clock counts its applied gradients, so it starts gradient
+//          k, from 0, once all clocks are at least k - s. Workers that have left block nobody; one that never answers
 //          does.
 // Checks:  s = inf equals asynchronous SGD bit for bit; s = 0 is a barrier; no gap above s when a gradient starts.
 #pragma once
@@ -31,7 +31,7 @@ class StaleSynchronous : public Algorithm {
     server.set_gradients_per_step(1);
     const double rate_factor = rate_.of_update(1, server.size());
     WorkerClocks clocks(server.size());
-    std::vector<Rank> held;  // all are s + 1 ahead of the slowest, so that its next tick releases all
+    std::vector<Rank> held;  // all are s + 1 ahead of the slowest, so its next tick releases all
     const auto release = [&] {
       for (const Rank worker : held)
         if (clocks.has(worker)) server.send_model(worker);
@@ -48,7 +48,7 @@ class StaleSynchronous : public Algorithm {
       server.descend(message->gradient / server.micro_batches(), {.rate_factor = rate_factor, .weight = weight});
       server.publish();
       if (!server.budget_left()) return;
-      if (!clocks.has(worker)) continue;  // it left before its last gradient came
+      if (!clocks.has(worker)) continue;  // it left before its last gradient arrived
       if (clocks.tick(worker)) release();
       if (clocks.ahead_of_slowest(worker) <= slack_)
         server.send_model(worker);

@@ -1,14 +1,14 @@
-// How far an asynchronous update goes: by the number of its gradients, and by the staleness of each.
+// The length of an asynchronous update: by the number of its gradients, and by the staleness of each.
 // Source:  Zhang, Gupta, Lian and Liu 2016, "Staleness-aware Async-SGD for Distributed Deep Learning": 1/tau; the code
 //          of Ringmaster's authors (Maranjyan, Tyurin and Richtarik 2025): N/max(N, tau).
 // Shapes:  scalars only.   Units: staleness (tau) in updates between a gradient's model and its application.
-// Differs: 1/(tau + 1) is the variant of other authors; 1/tau weighs staleness 0 and 1 alike. A weight multiplies the
+// Differs: 1/(tau + 1) is the variant of other authors; 1/tau weighs staleness 0 and 1 equally. A weight multiplies the
 //          learning rate, as in the paper: weight decay follows it, and an adaptive optimizer cannot undo it. An update
-//          goes along its gradients' weighted mean at their mean weight; for plain SGD each is then at its own rate.
-//          Reports show the rate without weights. Budget and schedule go by whole steps of the experiment file: an
-//          update of c gradients has the schedule's rate of step floor(updates x c / N), a staircase.
-// Checks:  all weights are 1 at tau = 0 and fall, the last beyond tau = N alone; "linear" makes N / c updates move as
-//          far as one step of N; recursions with weight decay, momentum and AdamW in double precision.
+//          goes along its gradients' weighted mean at their mean weight; for plain SGD each gradient then has its own
+//          rate. Reports show the rate without weights. Budget and schedule count whole steps of the experiment file:
+//          an update of c gradients has the schedule's rate of step floor(updates x c / N), a staircase.
+// Checks:  all weights are 1 at tau = 0 and fall, the last one only beyond tau = N; "linear" makes N / c updates as
+//          long as one step of N; recursions with weight decay, momentum and AdamW in double precision.
 #pragma once
 
 #include <algorithm>
@@ -43,10 +43,10 @@ inline double staleness_weight(StalenessWeight rule, Step staleness, int workers
   return 1;
 }
 
-// The rate of an update along the mean of c workers' gradients; the schedule's rate is that of a step along all N.
+// The rate of an update along the mean of c workers' gradients. The schedule's rate is for a step along all N.
 enum class RateScaling {
-  linear,  // times c / N: as far per sample as a step along all
-  none,    // as it is; with a staleness weight the two come to much the same, since E[tau] = (N - 1) / c
+  linear,  // times c / N: the same length per sample as a step along all
+  none,    // unchanged; staleness weights have nearly the same effect, since E[tau] = (N - 1) / c
 };
 
 struct UpdateRate {
@@ -59,9 +59,9 @@ struct UpdateRate {
   }
 };
 
-// Keys `staleness_weight` = "none" | "1/tau" | "1/(tau+1)" | "N/max(N,tau)", and `rate_scaling` = "linear" | "none".
-// The default of the latter is "none" where a weight is chosen: 1/tau would reduce the rate twice, and the code that
-// has N/max(N, tau) takes the rate as it is given.
+// Keys `staleness_weight` = "none" / "1/tau" / "1/(tau+1)" / "N/max(N,tau)", and `rate_scaling` = "linear" / "none".
+// The default of `rate_scaling` is "none" if a weight is chosen: 1/tau would reduce the rate twice, and the code with
+// N/max(N, tau) does not scale the rate.
 inline UpdateRate read_update_rate(Settings& settings) {
   UpdateRate rate;
   rate.weight = settings.choice(
@@ -80,13 +80,13 @@ inline UpdateRate read_update_rate(Settings& settings) {
   return rate;
 }
 
-// The clocks of all workers: how many gradients each has delivered, and how many the slowest.
+// The clocks of all workers: how many gradients each has delivered, and the minimum.
 // Cost: constant per tick, whatever the number of workers (amortised over the values that the minimum passes).
 class WorkerClocks {
  public:
   explicit WorkerClocks(int workers) : clock_(workers, 0), workers_at_{workers} {}
 
-  // Both are for workers that are still there, and return whether the minimum has changed.
+  // These two are for workers that have not left; they return whether the minimum has changed.
   bool tick(Rank worker) {
     const auto ahead = static_cast<std::size_t>(ahead_of_slowest(worker));
     if (ahead + 1 == workers_at_.size()) workers_at_.push_back(0);
@@ -96,7 +96,7 @@ class WorkerClocks {
     return raise_slowest();
   }
 
-  // Its clock counts no more.
+  // Removes a worker: its clock no longer counts.
   bool remove(Rank worker) {
     --workers_at_[static_cast<std::size_t>(ahead_of_slowest(worker))];
     clock_[worker].reset();

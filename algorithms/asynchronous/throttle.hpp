@@ -1,17 +1,18 @@
-// THROTTLE: asynchronous SGD in which a worker's further gradients of a round weigh less and less. A worker's first one
-// in a round has the weight 1 / N, each further one 1 / q of the one before. The round ends once all have given one.
-// Source:  Otsuka et al., "THROTTLE". Year, venue and a place to read it are not established: a reader cannot check
-//          this method against its source. Of an abstract is known: the weights 1 / N, then 1 / q, 1 / q^2, and that
-//          the next round begins when all workers have reported.
+// THROTTLE: asynchronous SGD in which further gradients of the same worker in a round have decreasing weights. A
+// worker's first gradient in a round has the weight 1 / N, each further one 1 / q of the one before. The round ends
+// once all workers have given one.
+// Source:  Otsuka et al., "THROTTLE". Year, venue and availability are not established: a reader cannot check this
+//          method against its source. Known from an abstract: the weights 1 / N, then 1 / q, 1 / q^2, and that the next
+//          round begins when all workers have reported.
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    per gradient P floats up and P down, as asynchronous SGD; nobody waits.
-// Differs: our reading, in which q = 1 is asynchronous SGD and an endless q counts each worker once a round: 1 / q is
+// Cost:    per gradient P floats up and P down, as for asynchronous SGD; nobody waits.
+// Differs: our reading, in which q = 1 is asynchronous SGD and an infinite q counts each worker once a round: 1 / q is
 //          relative to the first gradient's weight (`repeats` = "of-first", the default). With "alone" it is the whole
 //          weight, whatever N is. A weight multiplies the learning rate (staleness.hpp). Each gradient is a step,
-//          computed at its worker's model. A new round resets the counts alone; work under way goes on. Workers that
-//          have left are not waited for. A repeat of an endless q is dropped.
+//          computed at its worker's model. A new round only resets the counts; work in progress continues. Workers that
+//          have left are not waited for. With an infinite q, repeats are dropped.
 // Checks:  q = 1 is asynchronous SGD bit for bit; equal constant times leave no repeats, whatever q is; a hand-worked
-//          timeline with its weights; an endless q takes one gradient of each worker per round.
+//          timeline with its weights; an infinite q takes one gradient of each worker per round.
 #pragma once
 
 #include <cmath>
@@ -39,7 +40,7 @@ class Throttle : public Algorithm {
 
   void serve(Server& server) const override {
     server.set_gradients_per_step(1);
-    ByRank<int> given(server.size(), 0);  // gradients in this round
+    ByRank<int> given(server.size(), 0);  // gradients by worker in this round
     int there = server.size(), awaited = there;
     const auto leave = [&](Rank worker) {
       --there;
@@ -71,7 +72,7 @@ class Throttle : public Algorithm {
  private:
   bool drops() const { return std::isinf(options_.divisor); }
 
-  // Times 1 / N.
+  // The weight times N.
   double weight(int repeats, int workers) const {
     if (repeats == 0) return 1;
     const double share = std::pow(options_.divisor, -repeats);

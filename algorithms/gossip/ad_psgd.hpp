@@ -1,21 +1,22 @@
-// Asynchronous decentralised SGD (AD-PSGD): a worker mixes its model half and half with one random neighbour at a time,
-// and steps along a gradient that was taken at an earlier model of its own. Nobody waits.
+// Asynchronous decentralised SGD (AD-PSGD): a worker averages its model with that of one random neighbour at a time,
+// and steps along a gradient taken at an earlier model of its own. Nobody waits.
 // Source:  Lian et al. 2018, "Asynchronous Decentralized Parallel Stochastic Gradient Descent".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per exchange one model each way, at most one exchange per step of an active worker; N - 1 models at the very
-//          end, for what is evaluated.
-// Differs: a partner answers between two of its micro-batches: the more a step has, the sooner. In released codes a
-//          communication thread answers in their middle. An active worker goes on with its steps meanwhile, and asks
-//          again once it has its answer. `overlap_steps` bounds for how many steps; with 0 the mixing comes before the
-//          step is taken, as in the paper's X W - gamma g. Half of the difference of the two models that were sent is
-//          added to what each has by then. That is the paper's average where nothing has changed, and keeps the mean of
-//          all models in any case. All micro-batches of a step are taken at the model that it began with; weight decay
-//          and the norms of layer-wise optimizers are those of the mixed model. Active workers ask and passive ones
-//          answer, so that no two wait for each other: by default the odd and the even ranks, of which all pairs are
-//          neighbours (as in facebookresearch/stochastic_gradient_push; not established for the paper), or the two
-//          sides of a graph. An exchange with a worker that has left is none; one that is down answers when it is up.
-//          One that loses its state goes on from what it was sent last (gossip.hpp), and takes half of the answer under
-//          way. The paper's own proof, step and weights could not be read.
+//          end, for evaluation.
+// Differs: a partner answers between two of its micro-batches: sooner if its step has more of them. In released codes a
+//          communication thread answers in the middle of one. An active worker continues its steps meanwhile, and asks
+//          again once it has its answer. `overlap_steps` limits for how many steps; with 0 the mixing precedes the
+//          step, as in the paper's X W - gamma g. Half of the difference of the two sent models is added to each
+//          worker's current model. This is the paper's average if nothing has changed since, and always preserves the
+//          mean of all models. All micro-batches of a step are computed at the model that it began with; weight decay
+//          and the norms of layer-wise optimizers are those of the mixed model.
+//          Active workers ask and passive ones answer, so that no two wait for each other. By default these are the odd
+//          and the even ranks, and all pairs are neighbours (as in facebookresearch/stochastic_gradient_push; not
+//          established for the paper); or the two sides of a graph. An exchange with a worker that has left does not
+//          count; one that is down answers when it is up. A worker that loses its state continues from the model sent
+//          to it last (gossip.hpp), and adds half of the pending answer. The paper's own proof, step and weights could
+//          not be read.
 // Checks:  one worker equals SGD bit for bit; two equal workers whose exchanges end within a step equal D-PSGD; the
 //          mean of all models is preserved under any delays; messages and times of equal workers; the last worker's sum
 //          of steps is the run's time.
@@ -31,10 +32,10 @@
 
 namespace syncopate {
 
-// Exchanges: an active worker asks a random passive neighbour for its model, one at a time, and both end up with half
-// of each. With s and m the models that an active and a passive worker send, the one adds (m - s) / 2 to its model of
-// then, the other (s - m) / 2, so that the mean of all models stays. A worker that has lost its state, and s with it,
-// ends up with half of m and half of its new model.
+// Exchanges in pairs: an active worker asks a random passive neighbour for its model, one at a time, and both get half
+// of each. If an active and a passive worker send the models s and m, the active one adds (m - s) / 2 to its model at
+// that time, the passive one (s - m) / 2, so the mean of all models is preserved. A worker that has lost its state, and
+// s with it, ends up with half of m and half of its new model.
 class PairExchanges {
  public:
   PairExchanges(Worker& worker, Gossip& gossip, const Bipartition& bipartition)
@@ -45,28 +46,28 @@ class PairExchanges {
         sent_(worker),
         mixed_(worker) {}
 
-  // Begins a step: the model that gradients are taken at stays the worker's, what is mixed meanwhile goes beside it. An
-  // active worker that waits for no answer asks somebody.
+  // Begins a step: the worker keeps the model at which gradients are taken; mixing meanwhile changes a separate copy.
+  // An active worker without a pending request asks a partner.
   void begin_step() {
     *mixed_ = worker_.model();
     if (is_active_ && !asked_) ask();
   }
 
-  // Answers those who have asked, and takes in the answer if it has come.
+  // Answers requests, and mixes in the answer if it has arrived.
   void take_what_has_come() {
     for (const auto& message : gossip_.receive_what_has_come()) meet(*message);
-    if (asked_ && gossip_.has_stopped(asked_->partner)) await_answer();  // which may have come before its end
+    if (asked_ && gossip_.has_stopped(asked_->partner)) await_answer();  // the answer may have arrived before its end
   }
 
-  // Waits for an answer that was asked for this many steps ago or more: none is left before the step under way ends.
+  // Waits for an answer requested this many steps ago or more, so that none is pending before the current step ends.
   void wait_for_older_than(Step steps) {
     if (asked_ && worker_.step() - asked_->step >= steps) await_answer();
   }
 
-  // The mixed model becomes the worker's.
+  // Makes the mixed model the worker's.
   void end_step() { worker_.set_model(mixed()); }
 
-  // Waits for the answer under way, if there is one, after the last step.
+  // Waits for the pending answer, if any, after the last step.
   void end() {
     *mixed_ = worker_.model();
     take_what_has_come();
@@ -88,7 +89,7 @@ class PairExchanges {
     worker_.send(*partner, Message::of_model(worker_.step(), mixed()));
   }
 
-  // In the place of one that has stopped the next one that has not.
+  // If the drawn partner has stopped, takes the next one that has not.
   std::optional<Rank> draw_partner() const {
     const int count = bipartition_.partners(worker_.rank());
     const int drawn = std::min(static_cast<int>(worker_.uniform(worker_.step()) * count), count - 1);
@@ -101,11 +102,11 @@ class PairExchanges {
 
   void await_answer() {
     if (const auto message = gossip_.receive_from(asked_->partner)) return meet(*message);
-    asked_.reset();  // it has stopped without one
+    asked_.reset();  // it has stopped without answering
   }
 
-  // Moments and, with steps taken since it asked, an active worker's BatchNorm statistics are its own: a difference of
-  // variances might be none.
+  // Moments stay with their worker, and so do an active worker's BatchNorm statistics if it has taken steps since it
+  // asked: a difference of variances might not be a variance.
   void meet(const Message& message) {
     if (!is_active_) {
       worker_.send(message.from, Message::of_model(worker_.step(), mixed()));
@@ -118,7 +119,7 @@ class PairExchanges {
                                        : worker_.combine({{1, mixed()}, {0.5, message.model}, {-0.5, sent}}, mixed());
   }
 
-  // A worker that loses its state goes on with the model that it then has.
+  // A worker that has lost its state continues with its new model.
   ModelStatePtr& mixed() {
     ModelStatePtr& mixed = *mixed_;
     if (!mixed) mixed = worker_.model();
@@ -130,13 +131,13 @@ class PairExchanges {
   const Bipartition& bipartition_;
   bool is_active_;
   std::optional<Asked> asked_;
-  ResetOnOutage<ModelStatePtr> sent_;  // to the one asked
+  ResetOnOutage<ModelStatePtr> sent_;  // model sent to the partner
   ResetOnOutage<ModelStatePtr> mixed_;
 };
 
 struct PairOptions {
-  std::optional<Step> overlap_steps{};  // for how many steps an answer may be under way; none: for any number
-  std::shared_ptr<const Bipartition> bipartition = nullptr;  // null: even ranks and odd ones
+  std::optional<Step> overlap_steps{};  // for how many steps an answer may be pending; none: no limit
+  std::shared_ptr<const Bipartition> bipartition = nullptr;  // null: even and odd ranks
   IndividualModels evaluated = IndividualModels::mean;
 };
 
@@ -163,8 +164,8 @@ class AdPsgd : public Algorithm {
     }
     exchanges.end();
     gossip.stop(
-        worker.rank() == Rank{0} ? bipartition.all_partners(Rank{0}) : std::vector<Rank>(),  // who else may wait
-        {.others_may_wait = true});
+        // Other workers that may wait.
+        worker.rank() == Rank{0} ? bipartition.all_partners(Rank{0}) : std::vector<Rank>(), {.others_may_wait = true});
   }
 
   Traits traits() const override {
@@ -176,7 +177,7 @@ class AdPsgd : public Algorithm {
 };
 
 inline std::unique_ptr<Algorithm> make_ad_psgd(Settings& settings, const AlgorithmContext& context) {
-  constexpr int most_workers_of_graph = 65'536;  // whose neighbours are listed
+  constexpr int most_workers_of_graph = 65'536;  // limit for listing their neighbours
   PairOptions options;
   const GossipGraphPtr graph =
       read_graph(settings, context, Mixing::in_pairs,

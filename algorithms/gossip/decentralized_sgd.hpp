@@ -1,16 +1,17 @@
 // Decentralised SGD (D-PSGD): each worker mixes its model with those of its neighbours on a graph, and steps along its
-// own gradient. Nobody holds a common model.
+// own gradient. There is no common model.
 // Source:  Lian et al. 2017, "Can Decentralized Algorithms Outperform Centralized Algorithms?", Algorithm 1.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per step and worker one model sent to each neighbour and one received, while its gradient is computed: two
-//          on the ring; N - 1 models at the very end, for what is evaluated.
-// Differs: the gradient is taken at the worker's own model, as in the paper, and the step from the mixed one, whose
-//          weight decay and norms count; the paper has no decay. Two workers on a ring mix their halves. Without a
-//          graph it is the paper's ring. Links may go one way or change from step to step: W must be doubly stochastic.
-//          The part of a neighbour that has left falls to the worker itself, which preserves the mean of the others'
-//          models (not where links go one way). Momentum stays with its worker. One that loses its state goes on from
-//          what a neighbour sent it for the last mixing (gossip.hpp); its old model lives on in those to whom it was
-//          sent. Evaluated is the mean of all models after as many steps (which costs nothing), or each of them.
+//          on the ring; N - 1 models at the very end, for evaluation.
+// Differs: the gradient is taken at the worker's own model, as in the paper, and the step starts from the mixed one,
+//          which decides weight decay and norms; the paper has no decay. Two workers on a ring average their models.
+//          The default graph is the paper's ring. Links may go one way or change from step to step: W must be doubly
+//          stochastic. The weight of a neighbour that has left goes to the worker itself, which preserves the mean of
+//          the others' models (not if links go one way). Momentum stays with its worker. A worker that loses its state
+//          continues from the model that a neighbour sent it for the last mixing (gossip.hpp); its old model lives on
+//          in those to which it was sent. Evaluated is the mean of all models after equal numbers of steps (which costs
+//          nothing), or each of them.
 // Checks:  one worker equals SGD bit for bit; without gradients differences decay by W's eigenvalues, on the ring by
 //          1/3 + 2/3 cos(2 pi k/N) per step; with linear gradients the mean of the models is that of synchronous SGD;
 //          on the complete graph all models are the mean after each mixing.
@@ -25,7 +26,7 @@ namespace syncopate {
 
 class DecentralizedSgd : public Algorithm {
  public:
-  // Without a graph: the ring.
+  // Default graph: the ring.
   explicit DecentralizedSgd(IndividualModels evaluated = IndividualModels::mean, GossipGraphPtr graph = nullptr)
       : evaluated_(evaluated), graph_(std::move(graph)) {}
 
@@ -33,7 +34,7 @@ class DecentralizedSgd : public Algorithm {
     const GossipGraphPtr graph = graph_of(worker.size());
     Gossip gossip(worker, evaluated_);
     const LinksOfWorker links(*graph, worker.rank());
-    std::set<Rank> stopped;  // neighbours no more
+    std::set<Rank> stopped;  // former neighbours
     while (worker.budget_left()) {
       for (const Neighbour& link : links.receivers(worker.step()))
         if (!stopped.contains(link.worker)) worker.send(link.worker, Message::of_model(worker.step(), worker.model()));
@@ -56,7 +57,7 @@ class DecentralizedSgd : public Algorithm {
 
   std::string remark(int workers) const override { return graph_of(workers)->remark(); }
 
-  // At the end the others' models, with a weight each, come to worker 0.
+  // At the end the others' models, each with a weight, are sent to worker 0.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     const Bytes::Rep model = input.parameter_bytes.value(), last = (input.workers - 1) * (model + 8);
     const std::int64_t messages = graph_of(input.workers)->messages_in(input.steps);
@@ -64,8 +65,8 @@ class DecentralizedSgd : public Algorithm {
   }
 
  private:
-  // The weighted mean of the own model and those that the neighbours have sent; the weight of those who have stopped is
-  // the worker's own.
+  // Replaces the model by the weighted mean of itself and the neighbours' models; the weight of stopped neighbours goes
+  // to the worker itself.
   static void mix(Worker& worker, Gossip& gossip, const std::vector<Neighbour>& senders, std::set<Rank>& stopped) {
     std::vector<WeightedState> terms;
     double taken = 0;

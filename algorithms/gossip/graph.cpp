@@ -15,11 +15,12 @@ namespace syncopate {
 
 namespace {
 
-using GridPlace = std::vector<int>;  // by direction of the grid; also a hop
+using GridPlace = std::vector<int>;  // coordinates on the grid, one per direction; also a hop
 
 class HopGraph final : public GossipGraph {
  public:
-  // Worker r's place has r's digits, the last direction's the fastest. `hops`: of each exchange of a cycle.
+  // The digits of r are worker r's coordinates, the last direction's the least significant. `hops`: by exchange of a
+  // cycle.
   HopGraph(GridPlace sizes, std::vector<std::vector<GridPlace>> hops)
       : sizes_(std::move(sizes)), hops_(std::move(hops)) {}
 
@@ -35,7 +36,7 @@ class HopGraph final : public GossipGraph {
     for (const GridPlace& hop : hops) result.push_back({further(sender, hop, 1), weight(hops)});
     return result;
   }
-  // In such an order that on a ring the worker before one comes first here too.
+  // Ordered so that on a ring the previous worker comes first here, too.
   std::vector<Neighbour> senders(Rank receiver, Step exchange) const override {
     const auto& hops = hops_in(exchange);
     std::vector<Neighbour> result;
@@ -43,8 +44,7 @@ class HopGraph final : public GossipGraph {
       result.push_back({further(receiver, *hop, -1), weight(hops)});
     return result;
   }
-  // The eigenvectors of what commutes with all shifts are waves: one per place of the grid, of which the first is
-  // level.
+  // W commutes with all shifts, so its eigenvectors are waves, one per place of the grid; the first is constant.
   double second_eigenvalue() const override {
     double largest = 0;
     for (int wave = 1; wave < workers(); ++wave) {
@@ -62,7 +62,7 @@ class HopGraph final : public GossipGraph {
       }
       largest = std::max(largest, product);
     }
-    constexpr double rounded = 1e-12;  // what is 0 but for the waves' rounding
+    constexpr double rounded = 1e-12;  // rounding of waves: 0 up to this
     return largest < rounded ? 0 : std::pow(largest, 1.0 / cycle());
   }
   double least_kept() const override {
@@ -117,7 +117,7 @@ class CompleteGraph final : public GossipGraph {
   int workers_;
 };
 
-// By which weights with six decimals miss a sum. It falls to what the worker keeps.
+// How far weights with six decimals may miss a sum. The difference goes to the worker's own weight.
 constexpr double rounding = 1e-5;
 
 double sum_of(const std::vector<Neighbour>& links) {
@@ -162,9 +162,9 @@ std::vector<WeightedLink> links_in(const DataFile& file, int workers, const List
   return links;
 }
 
-// Reads the keys `file` and `file_hash` of the table and the file: the columns from and to, ranks from 0, and weight
-// where weights are read; where they are refused, a column of them is a fault. A line of links that go both ways is two
-// links. No pair stands twice, and nobody is linked with itself. Nothing after a fault.
+// Reads the keys `file` and `file_hash` of the table, and the file: the columns `from` and `to`, ranks from 0, and
+// `weight` if weights are read; otherwise such a column is a fault. A line for a link that goes both ways gives two
+// links. No pair may occur twice, and no worker may be linked with itself. None after a fault.
 std::optional<std::vector<WeightedLink>> read_listed_links(Settings& table, int workers, const ListedLinks& what) {
   const std::size_t faults = table.faults_so_far();
   const auto file = find_data_file(table);
@@ -179,7 +179,7 @@ std::optional<std::vector<WeightedLink>> read_listed_links(Settings& table, int 
 
 enum class Kind { ring, torus, hypercube, exponential, one_peer_exponential, complete, file };
 
-// Weights of all pairs are held, and multiplied for the gap.
+// The weights of all pairs are stored, and multiplied for the gap.
 constexpr int most_workers_of_file = 512;
 
 int largest_divisor_up_to_root(int workers) {
@@ -255,7 +255,7 @@ GossipGraphPtr read_file_graph(Settings& table, const AlgorithmContext& context,
   return why ? nullptr : graph;
 }
 
-// Pairs need a graph with two sides.
+// Pairs need a bipartite graph.
 std::optional<Kind> read_kind(Settings& table, Mixing needed) {
   const Key key{"kind", "The graph: each worker's neighbours, and their weights."};
   if (needed == Mixing::in_pairs)
@@ -308,7 +308,7 @@ GossipGraphPtr torus(int rows, int columns) {
   const GridPlace sizes = {rows, columns};
   for (std::size_t d = 0; d < sizes.size(); ++d)
     for (const int by : {-1, 1}) {
-      if (sizes[d] < 2 || (sizes[d] == 2 && by > 0)) continue;  // the one before is also the one after
+      if (sizes[d] < 2 || (sizes[d] == 2 && by > 0)) continue;  // the previous worker is also the next one
       GridPlace hop(sizes.size());
       hop[d] = by;
       hops.push_back(std::move(hop));
@@ -338,7 +338,7 @@ GossipGraphPtr exponential_graph(int workers) {
 GossipGraphPtr one_peer_exponential(int workers) {
   std::vector<std::vector<GridPlace>> hops;
   for (GridPlace& hop : powers_of_two_below(workers)) hops.push_back({std::move(hop)});
-  if (hops.empty()) hops.emplace_back();  // one worker
+  if (hops.empty()) hops.emplace_back();  // a single worker
   return std::make_shared<HopGraph>(GridPlace{workers}, std::move(hops));
 }
 
@@ -397,7 +397,7 @@ Matrix WeightedGraph::matrix() const {
 
 double WeightedGraph::second_eigenvalue() const { return syncopate::second_eigenvalue(matrix()); }
 
-// From weights of 1 they go to W's fixed point, and on the way below it at most in the first few exchanges.
+// Starting from weights of 1, they converge to W's fixed point; they fall below it at most in the first few exchanges.
 double WeightedGraph::find_least_weight() const {
   constexpr double settled = 1e-9;
   std::vector<double> weights(receivers_.size(), 1.0);
@@ -479,7 +479,7 @@ void weigh(std::vector<WeightedLink>& links, int workers, LinkWeights rule) {
   }
 }
 
-// From rank 0 on neighbours are of the other side, whichever way a link goes.
+// Neighbours are on opposite sides, starting from rank 0, whatever the direction of a link.
 std::optional<Bipartition> Bipartition::of(const GossipGraph& graph) {
   Bipartition bipartition(graph.workers());
   std::vector<Listed>& lists = bipartition.lists_;

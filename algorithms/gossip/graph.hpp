@@ -1,7 +1,7 @@
-// Who mixes models with whom, and by which weights, where workers have no centre.
+// Which workers mix models, and with which weights, in methods without a server.
 // Source:  Lian et al. 2017, "Can Decentralized Algorithms Outperform Centralized Algorithms?"; Assran et al. 2019,
 //          "Stochastic Gradient Push for Distributed Deep Learning", appendix A, for the exponential graphs.
-// Shapes:  W is N x N: x_i <- sum over j of W_ij x_j. What a worker keeps, W_ii, is what its receivers leave.
+// Shapes:  W is N x N: x_i <- sum over j of W_ij x_j. A worker's own weight W_ii is what its receivers leave.
 // Checks:  |lambda_2| against closed forms, against LibTorch's eigenvalues, and against models that are mixed.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace syncopate {
 
-// One other worker, and the share of the sender's model that goes to the receiver.
+// Another worker, and the share of the sender's model that goes to the receiver.
 struct Neighbour {
   Rank worker{};
   double weight = 0;
@@ -24,74 +24,74 @@ class GossipGraph {
   virtual ~GossipGraph() = default;
 
   virtual int workers() const = 0;
-  // Exchanges after which the graph repeats; 1: it is always the same.
+  // Exchanges after which the graph repeats; 1: it does not change.
   virtual int cycle() const { return 1; }
-  // In this exchange, counted from 0: none of them the worker itself, each once.
+  // In this exchange, counted from 0: the other workers, each once, never the worker itself.
   virtual std::vector<Neighbour> receivers(Rank sender, Step exchange) const = 0;
   virtual std::vector<Neighbour> senders(Rank receiver, Step exchange) const = 0;
 
-  // |lambda_2| of W: by what the models' differences shrink per exchange. Over a cycle the geometric mean.
+  // |lambda_2| of W: the factor by which the models' differences shrink per exchange; the geometric mean over a cycle.
   virtual double second_eigenvalue() const = 0;
   double spectral_gap() const { return 1 - second_eigenvalue(); }
   std::string remark() const;  // for `predict`
 
-  // For push-sum, where nobody has left: the least share of its weight that a worker keeps when it sends, and the least
-  // weight that one has after an exchange.
+  // For push-sum while no worker has left: the smallest share of its weight that a worker keeps when it sends, and the
+  // smallest weight that a worker has after an exchange.
   virtual double least_kept() const = 0;
   virtual double least_weight() const { return 1; }  // W is doubly stochastic
   // All receivers of a worker in a cycle, in the order of their first exchange.
   std::vector<Rank> all_receivers(Rank sender) const;
-  std::int64_t messages_in(Step exchanges) const;  // of all workers
+  std::int64_t messages_in(Step exchanges) const;  // total of all workers
 };
 using GossipGraphPtr = std::shared_ptr<const GossipGraph>;
 
-// The links of one worker, looked up once.
+// The links of one worker, computed once.
 class LinksOfWorker {
  public:
   LinksOfWorker(const GossipGraph& graph, Rank self);
 
   const std::vector<Neighbour>& receivers(Step exchange) const { return receivers_[turn(exchange)]; }
   const std::vector<Neighbour>& senders(Step exchange) const { return senders_[turn(exchange)]; }
-  const std::vector<std::vector<Neighbour>>& senders_by_turn() const { return senders_; }  // of a cycle
+  const std::vector<std::vector<Neighbour>>& senders_by_turn() const { return senders_; }  // for one cycle
 
  private:
   std::size_t turn(Step exchange) const { return static_cast<std::size_t>(exchange.value()) % receivers_.size(); }
 
-  std::vector<std::vector<Neighbour>> receivers_, senders_;  // by turn of a cycle
+  std::vector<std::vector<Neighbour>> receivers_, senders_;  // by exchange in a cycle
 };
 
-// Graphs on which all workers are alike: they stand on a grid that is closed in each direction, and send to those that
-// are some hops further; each keeps as much as each of its receivers gets.
-GossipGraphPtr ring(int workers);                  // the one before and the one after
-GossipGraphPtr torus(int rows, int columns);       // the four beside one
-GossipGraphPtr hypercube(int workers);             // ranks that differ in one bit; a power of two workers
+// Graphs on which all workers are alike: they are on a grid that is closed in each direction, and send to workers some
+// hops further; each keeps the same share as each of its receivers gets.
+GossipGraphPtr ring(int workers);                  // the previous and the next worker
+GossipGraphPtr torus(int rows, int columns);       // four neighbours
+GossipGraphPtr hypercube(int workers);             // ranks that differ in one bit; needs a power of two workers
 GossipGraphPtr complete_graph(int workers);        // all others
-GossipGraphPtr exponential_graph(int workers);     // those 1, 2, 4, ... < N ranks further
-GossipGraphPtr one_peer_exponential(int workers);  // of these one per exchange, in turn
+GossipGraphPtr exponential_graph(int workers);     // workers 1, 2, 4, ... < N ranks further
+GossipGraphPtr one_peer_exponential(int workers);  // one of these per exchange, in turn
 
-// The demands of a method on W.
+// A method's requirements for W.
 enum class Mixing {
-  doubly_stochastic,  // the mean of all models is preserved by itself (D-PSGD)
-  column_stochastic,  // weights that are mixed along correct for who has got more (push-sum)
-  in_pairs,           // its links alone, which go both ways: two workers at a time mix their halves (AD-PSGD)
+  doubly_stochastic,  // preserves the mean of all models (D-PSGD)
+  column_stochastic,  // weights mixed along with models correct for unequal shares (push-sum)
+  in_pairs,           // only links matter, which go both ways: two workers at a time average their models (AD-PSGD)
 };
 
-// Reads the table `graph`, described by the sentence. Null if it is not written (the method's own graph), and after a
-// fault.
+// Reads the table `graph`, described by the sentence. Null if it is not written (the method's own graph applies), or
+// after a fault.
 GossipGraphPtr read_graph(Settings& settings, const AlgorithmContext& context, Mixing needed,
                           std::string_view sentence);
 
-// A link from one worker to another, with the share of the first one's model that it carries.
+// A link from one worker to another, with the share of the sender's model that it carries.
 struct WeightedLink {
   int from = 0;
   int to = 0;
   double weight = 0;
 };
 
-// A graph that is given link by link, each with its weight, as a file lists them.
+// A graph given link by link, each with its weight, as listed in a file.
 class WeightedGraph final : public GossipGraph {
  public:
-  // Each pair stands once, and nobody sends to itself.
+  // Each pair may occur once, and no worker sends to itself.
   WeightedGraph(int workers, const std::vector<WeightedLink>& links);
 
   int workers() const override { return static_cast<int>(receivers_.size()); }
@@ -101,11 +101,11 @@ class WeightedGraph final : public GossipGraph {
   double least_kept() const override { return least_kept_; }
   double least_weight() const override { return least_weight_; }
 
-  // The first fault of the graph, or nothing.
+  // The first fault of the graph, if any.
   std::optional<std::string> why_not_connected() const;
-  // W's columns must sum to 1 and its diagonal be positive: all keep a part of what they have.
+  // W's columns must sum to 1 and its diagonal must be positive: all workers keep a part of their model.
   std::optional<std::string> why_not_column_stochastic() const;
-  // Its rows must sum to 1 too: a worker takes from others as much as it gives.
+  // Its rows must sum to 1 too: a worker receives as much as it gives.
   std::optional<std::string> why_not_doubly_stochastic() const;
 
  private:
@@ -120,22 +120,23 @@ class WeightedGraph final : public GossipGraph {
   double least_weight_ = 1;
 };
 
-// Weights for links without. Both are doubly stochastic where all have as many neighbours, Metropolis' wherever links
-// go both ways.
+// Weights for links without given ones. Both are doubly stochastic if all workers have equally many neighbours;
+// Metropolis weights always are if links go both ways.
 enum class LinkWeights {
-  degree,      // 1/(d + 1), d being how many the sender has
-  metropolis,  // 1/(d + 1), d being the larger of the two workers' numbers
+  degree,      // 1/(d + 1), with d neighbours of the sender
+  metropolis,  // 1/(d + 1), d being the larger of both workers' numbers of neighbours
 };
 void weigh(std::vector<WeightedLink>& links, int workers, LinkWeights rule);
 
-// The two sides of a graph (bipartite), of which no two of a side are linked: of two workers who meet, an active one
-// asks and a passive one answers. Rank 0 is passive. By parity it costs nothing; of a graph a list of all links.
+// The two sides of a bipartite graph, in which no two workers of a side are linked: in a pair the active worker asks
+// and the passive one answers. Rank 0 is passive. By parity of ranks it takes no memory; for a graph it stores all
+// links.
 class Bipartition {
  public:
   static Bipartition by_parity(int workers) {
     return Bipartition(workers);
   }  // all pairs of an even rank and an odd one
-  // None where the graph has no two such sides.
+  // None if the graph is not bipartite.
   static std::optional<Bipartition> of(const GossipGraph& graph);
 
   bool is_active(Rank worker) const { return lists_.empty() ? worker.value % 2 == 1 : lists_[at(worker)].is_active; }
@@ -166,7 +167,7 @@ class Bipartition {
   static std::size_t at(Rank worker) { return static_cast<std::size_t>(worker.value); }
 
   int workers_;
-  std::vector<Listed> lists_;  // by rank; none: by parity
+  std::vector<Listed> lists_;  // by rank; empty: by parity
 };
 
 }  // namespace syncopate

@@ -1,23 +1,24 @@
-// Stochastic gradient push (SGP): each worker sends parts of what it has along a graph, half of it to one other per
-// step and a further one each time, and weights carried along (push-sum) correct for who has got more than others.
+// Stochastic gradient push (SGP): each worker sends parts of its model along a graph, half of it to one other worker
+// per step, a further one each time. Weights carried along (push-sum) correct for unequal shares.
 // Source:  Assran et al. 2019, "Stochastic Gradient Push for Distributed Deep Learning"; facebookresearch/
 //          stochastic_gradient_push, gossip_module/distributed.py.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per exchange and worker one model and its weight sent to each receiver (one, unless another graph is given),
-//          and as many received; an exchange per step, with overlap per `overlap_steps` steps or, "released", up to
-//          once per step; N - 1 models at the very end.
-// Differs: kept are z = x / w and w, not x and w: x - eta g is a step of eta / w from z, and a mixture the mean of
-//          models weighted by w, the same in exact arithmetic. Without a graph it is the paper's directed exponential
-//          one; only the columns of W need to sum to 1. Nothing is sent to a worker that has left; what was on its way
-//          there is lost, x and w alike. A worker whose senders have all left loses its weight in time, and the run
-//          ends with that reason. One that loses its state goes on from the last z that it was sent (gossip.hpp), with
-//          w = 1: its own x and w are lost, and what it had taken and not mixed; what is under way to it stays. So the
-//          sum of w, N before, changes by 1 less the lost w, and the mean by the remaining weights is evaluated.
-//          Overlap has two forms. "paper" (our reading of its second algorithm): a worker sends in every tau-th step,
-//          and in the next one that sends waits for what it was sent in the last. The graph's turn goes by exchanges,
-//          not by steps, so that all are met. "released": before each gradient a worker takes in its message, if it is
-//          there or tau steps old (synch_freq = tau - 1), and sends again only then; ranks come to different numbers of
-//          exchanges, and what is sent to one that has ended is lost.
+//          and as many received. There is an exchange per step; with overlap one per `overlap_steps` steps or,
+//          "released", up to one per step. N - 1 models at the very end.
+// Differs: workers store z = x / w and w, not x and w: x - eta g is a step of eta / w from z, and a mixture is the mean
+//          of models weighted by w, the same in exact arithmetic. The default graph is the paper's directed exponential
+//          one; only the columns of W need to sum to 1. Nothing is sent to a worker that has left; messages in flight
+//          to it are lost, x and w alike. A worker whose senders have all left loses its weight in time, and the run
+//          ends with that reason. A worker that loses its state continues from the last z sent to it (gossip.hpp), with
+//          w = 1: its own x and w are lost, and so are messages received but not mixed; messages in flight to it are
+//          not lost. So the sum of w, N before, changes by 1 minus the lost w, and the mean by the remaining weights is
+//          evaluated.
+//          Overlap has two forms. "paper" (our reading of its second algorithm): a worker sends in every tau-th step;
+//          in the next step in which it sends, it waits for the messages of the previous exchange. The graph advances
+//          by exchanges, not by steps, so that all links are used. "released": before each gradient a worker receives
+//          its message, if it has arrived or is tau steps old (synch_freq = tau - 1), and sends again only then; ranks
+//          reach different numbers of exchanges, and messages to a worker that has ended are lost.
 // Checks:  one worker equals SGD bit for bit; the sums of w and of x are preserved; without gradients 2^k workers agree
 //          after k steps; both forms of overlap against implementations in double precision; on the complete graph all
 //          agree after each step.
@@ -76,7 +77,7 @@ class StochasticGradientPush : public Algorithm {
 
   std::string remark(int workers) const override { return graph_of(workers)->remark(); }
 
-  // As released, it depends on who is late.
+  // In the released form it depends on which workers are late.
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     const Step every = std::max(options_.overlap_steps, Step{1});
     if (options_.overlap == PushOptions::Overlap::released && options_.overlap_steps > Step{0}) return std::nullopt;
@@ -86,20 +87,20 @@ class StochasticGradientPush : public Algorithm {
   }
 
  private:
-  // A worker's exchanges of push-sum: in exchange r everybody sends parts of what it has along the graph's r-th links,
-  // and keeps the rest. A worker that loses its state begins again with another one's model and a weight of 1; what it
-  // had taken and not mixed is lost too, and is not waited for again.
+  // A worker's exchanges of push-sum: in exchange r every worker sends parts of its model along the graph's r-th links,
+  // and keeps the rest. A worker that loses its state begins again with another worker's model and a weight of 1.
+  // Messages received but not mixed are lost too, and are not waited for again.
   class Pushes {
    public:
     Pushes(Worker& worker, Gossip& gossip, const GossipGraph& graph)
         : worker_(worker), gossip_(gossip), links_(graph, worker.rank()), weight_(worker), received_(worker) {}
 
     double weight() { return (*weight_).value; }  // w; the model is z = x / w
-    Step exchanges() const { return sent_; }      // begun so far
-    Step begun_at() const { return begun_at_; }   // the step in which the last one was
+    Step exchanges() const { return sent_; }      // number of exchanges begun
+    Step begun_at() const { return begun_at_; }   // step in which the last exchange began
 
-    // Fails where less weight is left than `least` and all who send have left: the missing weight does not come back.
-    // (That of workers that are only late is under way.)
+    // Fails if less weight is left than `least` and all senders have left: the missing weight does not come back. (The
+    // weight of workers that are only late is in flight.)
     void check_weight(double least) {
       const auto has_left = [this](const Neighbour& link) { return gossip_.has_stopped(link.worker); };
       const auto have_left = [&](const std::vector<Neighbour>& links) { return std::ranges::all_of(links, has_left); };
@@ -109,7 +110,7 @@ class StochasticGradientPush : public Algorithm {
                       worker_.rank().value, weight()));
     }
 
-    // Begins the next exchange: sends parts to the workers whose turn it is, unless they have stopped.
+    // Begins the next exchange: sends parts to the workers that are due, unless they have stopped.
     void send() {
       begun_at_ = worker_.step();
       const Step exchange = sent_;
@@ -133,19 +134,19 @@ class StochasticGradientPush : public Algorithm {
         for (const Neighbour& link : links_.senders(next_))
           while (taken_.erase({next_, link.worker}) == 0) {
             const auto message = gossip_.receive_from(link.worker);
-            if (!message) break;  // it has stopped
+            if (!message) break;  // the sender has stopped
             take(*message);
           }
     }
 
-    // Whether the messages of this exchange are here, or will never come.
+    // Whether the messages of this exchange have arrived, or never will.
     bool has(Step exchange) const {
       return exchange < next_ || std::ranges::all_of(links_.senders(exchange), [&](const Neighbour& link) {
                return taken_.contains({exchange, link.worker}) || gossip_.has_stopped(link.worker);
              });
     }
 
-    // Makes the model the weighted mean of itself and what was taken of exchanges before this one.
+    // Replaces the model by the weighted mean of itself and the messages of exchanges before this one.
     void mix_before(Step exchange) {
       std::vector<WeightedState> terms = {{weight(), worker_.model()}};
       auto& received = *received_;
@@ -163,7 +164,7 @@ class StochasticGradientPush : public Algorithm {
     }
 
    private:
-    using Source = std::pair<Step, Rank>;  // an exchange, and who sent
+    using Source = std::pair<Step, Rank>;  // exchange and sender
     struct Weight {
       double value = 1;
     };
@@ -180,29 +181,30 @@ class StochasticGradientPush : public Algorithm {
     ResetOnOutage<Weight> weight_;
     Step sent_{};
     Step begun_at_{};
-    Step next_{};             // to be waited for
-    std::set<Source> taken_;  // from there on: of faster workers, or without waiting
+    Step next_{};             // first exchange whose messages may be missing
+    std::set<Source> taken_;  // messages taken from next_ on: from faster workers, or without waiting
     ResetOnOutage<std::map<Source, WeightedState>> received_;
   };
 
-  // An eighth of what a worker has where nobody has left. With overlap messages under way hold back what it has not
-  // kept. As released, fast workers exchange more often than the slow ones that they hear from, and have less.
+  // An eighth of a worker's weight while no worker has left. With overlap, messages in flight hold back the weight that
+  // it has not kept. In the released form, fast workers exchange more often than the slow ones that they receive from,
+  // and have less weight.
   static double least_weight(const PushOptions& options, const GossipGraph& graph) {
     const double healthy = graph.least_weight() / 8;
     if (options.overlap_steps == Step{0}) return healthy;
     return healthy * graph.least_kept() / (options.overlap == PushOptions::Overlap::paper ? 1 : 64);
   }
 
-  // After the step: an exchange every max(tau, 1) steps, of which the one before the last has ended by then.
+  // After the step: an exchange every max(tau, 1) steps; by then the one before the last has ended.
   static void exchange_as_in_paper(const Worker& worker, Step overlap, Pushes& pushes) {
-    const Step step = worker.step() - 1;  // that has just been taken
+    const Step step = worker.step() - 1;  // the step just taken
     if (step.value() % std::max<Step::Rep>(overlap.value(), 1) == 0) pushes.send();
     if (overlap > Step{0}) pushes.take_what_has_come();
     pushes.take_before(pushes.exchanges() - (overlap > Step{0} ? 1 : 0));
     pushes.mix_all();
   }
 
-  // Before the gradient: the next exchange begins once the last has ended, which is waited for after tau steps alone.
+  // Before the gradient: the next exchange begins once the last has ended, which is waited for only after tau steps.
   static void exchange_as_released(const Worker& worker, Step overlap, Pushes& pushes) {
     const Step begun = pushes.exchanges();
     if (begun > Step{0}) {

@@ -1,30 +1,32 @@
-// WAGMA-SGD: after each step a worker's model is averaged with those of its group, and the groups change. Nobody is
-// waited for: the first of all workers to arrive at a round begins it, and a late worker is in it with the model that
-// it brought last. Every tau steps all wait for all, and average.
+// WAGMA-SGD: after each step a worker's model is averaged with those of its group, and the groups change. Nobody waits:
+// the first of all workers to arrive at a round begins it, and a late worker takes part with the model that it sent
+// last. Every tau steps all wait for all, and average.
 // Source:  Li et al. 2021, "Breaking (Global) Barriers in Parallel Stochastic Optimization With Wait-Avoiding Group
 //          Averaging" (arXiv 2005.00124): the abstract; the authors' code, Shigangli/WAGMA-SGD.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per round and worker a model up and a mean with one number down; at the end a model up.
 // Differs: the paper's algorithm could not be read. A late worker is in the group's sum W with an older model.
 //          `divisor`: "paper" (our understanding, not established; the default, since workers in time then end up with
-//          the mean) takes W / S in time and (W + own) / (S + 1) late; "released", as the code, always (W + own) / (S +
-//          1), so that an own model in time counts twice. `order`: "step-first" (the default, not established; one
-//          group of all in time is then Local SGD with H = 1) averages after the step; "average-first", as the code,
-//          averages and then steps along a gradient taken before, with decay and norms at the average. The code's
-//          communication threads, which answer while a worker computes, are one server here that holds everybody's
-//          newest model: 2 P floats per worker and round, where recursive doubling in a group sends log2(S) P and a
-//          ring 2 (S - 1) / S P. On shared links all pass that server's one link, and times are those of this stand-in.
-//          In time is a worker that has come by the instant at which the server begins the round. A round averages the
-//          whole model, in the code one tensor. Which missed sums a late worker gets is not established; here that of
-//          the round that it comes to. Groups are by digits of base S; where log2 S does not divide log2 N, the code's
-//          leave some workers apart until a global round. The code has S = 8 of 64 workers, and a global round after
-//          every 10 others (global_every = 11, the default). A worker that has left is in no group and is not waited
-//          for; it is in the last mean if its budget was used up, and not its data alone. A worker alone in its group
-//          keeps its model. A worker that is down is in its groups with its last model, and the next global round waits
-//          for it. One that loses its state asks the server for the last global mean, or the first model, and begins
-//          its step and its momentum again; else momentum stays with its worker.
-// Checks:  one group of all in time is Local SGD with H = 1, and so are global rounds alone; equal models stay as they
-//          are with either divisor; all have met after log_S N rounds; hand-worked timelines and a recursion in double
+//          the mean) takes W / S in time and (W + own) / (S + 1) late; "released", as in the code, always takes (W +
+//          own) / (S + 1), so that the own model in time counts twice. `order`: "step-first" (the default, not
+//          established; one group of all in time is then Local SGD with H = 1) averages after the step;
+//          "average-first", as in the code, averages and then steps along a gradient taken before, with decay and norms
+//          at the average.
+//          The code's communication threads, which answer while a worker computes, are one server here that holds all
+//          workers' newest models: 2 P floats per worker and round, where recursive doubling in a group sends log2(S) P
+//          and a ring 2 (S - 1) / S P. On shared links all messages pass that server's one link, and times are those of
+//          this stand-in. A worker is in time if it has arrived by the instant at which the server begins the round. A
+//          round averages the whole model, in the code one tensor. Which missed sums a late worker gets is not
+//          established; here that of the round at which it arrives. Groups are by digits of base S; if log2 S does not
+//          divide log2 N, the code's groups leave some workers separate until a global round. The code has S = 8 of 64
+//          workers, and a global round after every 10 others (global_every = 11, the default).
+//          A worker that has left is in no group and is not waited for; it is in the last mean if its budget was used
+//          up, and not only its data. A worker alone in its group keeps its model. A worker that is down is in its
+//          groups with its last model, and the next global round waits for it. A worker that loses its state asks the
+//          server for the last global mean, or the initial model, and begins its step and its momentum again; otherwise
+//          momentum stays with its worker.
+// Checks:  one group of all in time is Local SGD with H = 1, and so are global rounds alone; equal models do not change
+//          with either divisor; all have met after log_S N rounds; hand-worked timelines and a recursion in double
 //          precision.
 #pragma once
 
@@ -48,24 +50,24 @@ struct WagmaOptions {
   IndividualModels evaluated = IndividualModels::mean;
 };
 
-// Groups of S workers that change from round to round: the ranks which differ in one digit of base S, the digits taking
-// turns. With N and S powers of two these are the groups of a butterfly. No list is kept.
-// Checks:  where N is a power of S each round divides the workers, and all have met, directly or through others, once
-//          all digits have had their turn; masks of the butterfly; for any S that divides N nobody is left apart.
+// Groups of S workers that change from round to round: ranks that differ in one digit of base S; the digits take turns.
+// With N and S powers of two these are the groups of a butterfly. No list is kept.
+// Checks:  if N is a power of S each round divides the workers, and all have met, directly or through others, once all
+//          digits have had their turn; masks of the butterfly; for any S that divides N no worker is left out.
 class RotatingGroups {
  public:
-  // `size` divides the number of workers. Where that is no power of `size`, the last turn is that of ranks which are
-  // N / S apart.
+  // `size` must divide the number of workers. If that is not a power of `size`, the last turn groups ranks that are N /
+  // S apart.
   RotatingGroups(int workers, int size) : size_(size), strides_({1}) {
     while (workers % (strides_.back() * size * size) == 0 && strides_.back() * size < workers)
       strides_.push_back(strides_.back() * size);
     if (strides_.back() * size < workers) strides_.push_back(workers / size);
   }
 
-  // The rounds after which the groups repeat.
+  // The number of rounds after which the groups repeat.
   int turns() const { return static_cast<int>(strides_.size()); }
 
-  // The group's lowest rank, by which groups of a round are told apart; rounds are counted from 1.
+  // The group's lowest rank, which identifies a round's groups; rounds are counted from 1.
   Rank group_of(Rank worker, Step round) const {
     const int digit = worker.value / stride(round) % size_;
     return Rank{worker.value - digit * stride(round)};
@@ -81,7 +83,7 @@ class RotatingGroups {
   int stride(Step round) const { return strides_[static_cast<std::size_t>((round.value() - 1) % turns())]; }
 
   int size_;
-  std::vector<int> strides_;  // between a group's members, of each turn
+  std::vector<int> strides_;  // distance between a group's members, by turn
 };
 
 class WagmaSgd : public Algorithm {
@@ -134,7 +136,7 @@ class WagmaSgd : public Algorithm {
   }
 
  private:
-  // The server of WAGMA-SGD: it holds everybody's newest model, and forms the means of a round's groups once somebody
+  // The server of WAGMA-SGD: it holds all workers' newest models, and forms the means of a round's groups once a worker
   // has arrived at it.
   class GroupAverages {
    public:
@@ -145,7 +147,7 @@ class WagmaSgd : public Algorithm {
           workers_(server.size(), {.newest = server.model()}),
           here_(server.size()) {}
 
-    // A model that a worker brings to a round (a late one is answered at once), or its last one, or its farewell.
+    // Receives a worker's model for a round (a late one is answered at once), its last model, or its farewell.
     void take(const Message& message) {
       server_.record_steps(message.from, message.step);
       workers_[message.from] = {.newest = message.model, .round = message.step, .brought = message.kind};
@@ -157,8 +159,8 @@ class WagmaSgd : public Algorithm {
         waiting_.push_back(message.from);
     }
 
-    // Begins the next round if somebody has arrived at it, a global one once all have, and answers these. A waiting
-    // worker is at the next round: nobody goes on from one before it has taken place.
+    // Begins the next round once a worker has arrived at it, a global one once all have, and answers these. A waiting
+    // worker is always at the next round: none continues from a round before it has taken place.
     void begin_if_due() {
       if (waiting_.empty() || (is_global(begun_ + 1) && std::ssize(waiting_) < here_)) return;
       form_means(++begun_);
@@ -182,7 +184,7 @@ class WagmaSgd : public Algorithm {
    private:
     struct OfWorker {
       ModelStatePtr newest{};
-      Step round{};                                  // that it has arrived at last
+      Step round{};                                  // the last round at which it has arrived
       Message::Kind brought = Message::Kind::model;  // with last_model and farewell it has ended
     };
     struct Mean {
@@ -211,7 +213,7 @@ class WagmaSgd : public Algorithm {
       if (is_global(round)) server_.set_model(means_[round][Rank{0}].model);
     }
 
-    // Answers with the group's mean, and the weight of the worker's own model beside it.
+    // Answers with the group's mean, and the weight of the worker's own model in it.
     void reply(Rank to, bool in_time) const {
       const Step round = workers_[to].round;
       const Mean& mean = means_.at(round).at(group_of(to, round));
@@ -229,13 +231,14 @@ class WagmaSgd : public Algorithm {
     const WagmaOptions& options_;
     RotatingGroups groups_;
     ByRank<OfWorker> workers_;
-    int here_;                                    // workers that have not ended
-    Step begun_{};                                // the newest round that has
-    std::vector<Rank> waiting_;                   // at the next one
-    std::map<Step, std::map<Rank, Mean>> means_;  // by round and group, as far back as somebody has still to come
+    int here_;                   // workers that have not ended
+    Step begun_{};               // the newest round that has begun
+    std::vector<Rank> waiting_;  // workers at the next round
+    // By round and group, back to the oldest round that a worker has not reached.
+    std::map<Step, std::map<Rank, Mean>> means_;
   };
 
-  // Rounds are numbered by the steps before them, on all workers alike.
+  // Rounds are numbered by the steps before them, alike on all workers.
   static void average_in_group(Worker& worker) {
     const Rank server{worker.size()};
     worker.send(server, Message::of_model(worker.step(), worker.model()));

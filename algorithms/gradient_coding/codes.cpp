@@ -17,7 +17,7 @@ namespace {
 
 std::size_t index_of(int i) { return static_cast<std::size_t>(i); }
 
-// A code in which each worker is a group of its own: no parts yet.
+// A code in which each worker is a group of its own, still without parts.
 GradientCode code_of_single_workers(int workers, int needed) {
   GradientCode code{.parts = ByRank<std::vector<GradientCode::Part>>(workers), .group = ByRank<int>(workers)};
   code.groups = workers;
@@ -26,7 +26,8 @@ GradientCode code_of_single_workers(int workers, int needed) {
   return code;
 }
 
-// H: (s, N) standard normal, the last column such that each row sums to 0: the vector of ones is in its null space.
+// H: (s, N) standard normal, with the last column chosen so that each row sums to 0: the vector of ones is in its null
+// space.
 Matrix draw_null_space(int workers, int stragglers, const RandomStream& stream) {
   Matrix h(stragglers, workers);
   fill_standard_normal(stream, 0, h.values);
@@ -35,7 +36,7 @@ Matrix draw_null_space(int workers, int stragglers, const RandomStream& stream) 
   return h;
 }
 
-// B: (N, N), row i with 1 at i and s more entries after it that make H B[i] = 0.
+// B: (N, N), row i with 1 at i and s more entries after it such that H B[i] = 0.
 Matrix encoding(const Matrix& h) {
   Matrix b(h.columns, h.columns);
   for (int i = 0; i < h.columns; ++i) {
@@ -46,7 +47,7 @@ Matrix encoding(const Matrix& h) {
   return b;
 }
 
-// a with a^T B = 1^T that vanishes at the stragglers, for the others in the order of their arrival.
+// a with a^T B = 1^T that is 0 at the stragglers; for the other workers in order of arrival.
 std::vector<double> decode(const TransposedSolutions& decodings, int workers, double largest_part,
                            std::span<const Rank> arrived) {
   constexpr double far_beyond = 1000;
@@ -75,7 +76,7 @@ std::int64_t unevenness(const std::vector<int>& offsets, int workers) {
                                [](std::int64_t count) { return count * count; });
 }
 
-// The holders of each part.
+// The workers that hold each part.
 std::vector<std::vector<int>> place_independently(int workers, int copies, std::uint64_t seed) {
   std::vector<std::vector<int>> holders;
   for (int part = 0; part < workers; ++part)

@@ -1,10 +1,10 @@
 // Gradient codes: which parts of a step's gradient each worker computes, and how the sum, or an estimate of it, is
-// formed from the messages of some.
+// formed from the messages of some workers.
 // Source:  Tandon, Lei, Dimakis, Karampatziakis 2017 (fractional, cyclic, ignore-stragglers); Bitar, Wootters, El
 //          Rouayheb 2020 (stochastic; not confirmed in its text).
 // Differs: cyclic weights for a set of stragglers come from one decomposition of the code, by a system of s equations,
-//          not by least squares over N - s messages; codes are drawn until one is well enough conditioned.
-// Checks:  for every set of stragglers of small codes, or drawn ones, the weights give each part once.
+//          not by least squares over N - s messages; codes are drawn until one is sufficiently well conditioned.
+// Checks:  for every set of stragglers of small codes, or random sets, the weights count each part once.
 #pragma once
 
 #include <functional>
@@ -17,56 +17,56 @@
 namespace syncopate {
 
 // How the parts of a step's gradient are spread over workers with redundancy, and how their sum is formed from the
-// messages of some. With N workers and as many parts, B[i][p] the weight of part p in worker i's message, and a[i] the
-// weight of that message in the sum, a code is exact where sum_i a[i] B[i][p] = 1 for every p.
+// messages of some. There are N workers and N parts. B[i][p] is the weight of part p in worker i's message, and a[i]
+// the weight of that message in the sum. A code is exact if sum_i a[i] B[i][p] = 1 for every p.
 struct GradientCode {
   struct Part {
     int number;
     double weight = 1;
   };
 
-  ByRank<std::vector<Part>> parts;  // of each worker: what it computes, with its weight in the message
-  ByRank<int> group;                // of each worker: within a group all messages are equal, so one suffices
+  ByRank<std::vector<Part>> parts;  // by worker: the parts that it computes, with their weights in the message
+  ByRank<int> group;                // by worker: within a group all messages are equal, so one suffices
   int groups = 0;
-  int needed = 0;                    // messages of different groups that make a step
-  bool exact = true;                 // with fewer there is no sum; otherwise a step can do with what there is
-  bool in_double_precision = false;  // messages and their sum, because large weights cancel
-  bool merges = true;                // whether several messages that make a step may hold the same part
+  int needed = 0;                    // number of messages from different groups that make a step
+  bool exact = true;                 // with fewer messages there is no sum; otherwise a step can use what there is
+  bool in_double_precision = false;  // for messages and their sum, because large weights cancel
+  bool merges = true;                // whether several messages of a step may contain the same part
   // [message]: its weight in the sum, for messages of different groups in order of arrival.
   std::function<std::vector<double>(std::span<const Rank> arrived)> decode{};
 };
 
 // Cyclic repetition, for any number of workers: worker i holds the parts i .. i + s (mod N), and any N - s messages
-// give the sum. None if no code of 50 has a weight below the bound, over all sets of stragglers or, if these are very
-// many, 1000 at random. `decode` throws RunFailure for a set that was not among these and is far beyond the bound.
+// give the sum. None if no code of 50 has a weight below the bound, over all sets of stragglers or, if there are very
+// many, 1000 random ones. `decode` throws RunFailure for a set that was not among these and is far beyond the bound.
 std::optional<GradientCode> cyclic_repetition(int workers, int stragglers, std::uint64_t seed);
 
-// The bound: the largest weight of a message times the largest of a part, which is how much larger than the sum the
-// terms may be whose difference it is. Rounding in double precision times this stays two digits below a float's.
+// The bound: the largest weight of a message times the largest of a part. Terms may be this much larger than the sum,
+// which is their difference. Rounding in double precision times this stays two digits below a float's.
 inline constexpr double largest_cyclic_weight = 1e7;
 
-// Fractional repetition: N / (s + 1) groups of s + 1 workers; all of a group send the plain sum of the same s + 1
-// parts. s + 1 must divide N.
+// Fractional repetition: N / (s + 1) groups of s + 1 workers; all workers of a group send the plain sum of the same s +
+// 1 parts. s + 1 must divide N.
 GradientCode fractional_repetition(int workers, int stragglers);
 
 // No code: each worker computes its own part, and the sum of the first N - s is scaled by N / (N - s).
 GradientCode ignore_stragglers(int workers, int stragglers);
 
 enum class Placement {
-  independent,  // each part's d workers are drawn on their own: two parts share d^2 / N workers on average
-  balanced,     // every worker holds d parts, and pairs of parts share as evenly many workers as 100 draws give
+  independent,  // each part's d workers are drawn separately: two parts share d^2 / N workers on average
+  balanced,     // every worker holds d parts; pairs of parts share workers as evenly as the best of 100 draws
 };
 
 struct StochasticCodeOptions {
   int copies = 2;              // d
   double straggler_share = 0;  // p, below 1
-  int needed = 1;              // messages that make a step, or fewer where fewer can come
+  int needed = 1;              // messages that make a step; fewer if fewer can arrive
   Placement placement = Placement::independent;
   std::uint64_t seed = 1;
 };
 
-// Stochastic gradient coding: each part is held by d workers, weighted by 1 / (d (1 - p)), so that the sum of what
-// arrives is the full sum on average where a message is missing with probability p.
+// Stochastic gradient coding: each part is held by d workers, weighted by 1 / (d (1 - p)), so that the sum of arriving
+// messages is the full sum on average if a message is missing with probability p.
 GradientCode stochastic_code(int workers, const StochasticCodeOptions& options);
 
 }  // namespace syncopate

@@ -13,16 +13,16 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-// The messages of a step that have come, at most one of each group. The code outlives it.
+// The messages of a step that have arrived, at most one of each group. The code must outlive it.
 class Answers {
  public:
   explicit Answers(const GradientCode& code)
       : code_(code), has_group_(at(code.groups)), has_part_(at(code.parts.size())) {}
 
   int count() const { return static_cast<int>(from_.size()); }
-  int parts() const { return parts_; }  // that are in one of them at least
+  int parts() const { return parts_; }  // that are in at least one of them
 
-  // How many there can be, as far as workers with parts have not left.
+  // The maximum number of answers, given that some workers with parts have left.
   int possible(const Server& server) const {
     std::vector<char> can_come = has_group_;
     for (const Rank worker : Ranks(code_.parts.size()))
@@ -32,7 +32,7 @@ class Answers {
 
   bool has_group_of(Rank worker) const { return has_group_[at(code_.group[worker])] != 0; }
 
-  // How many of a worker's parts are in one of them already.
+  // How many of a worker's parts one of the messages already contains.
   int copies_from(Rank worker) const {
     const auto is_here = [&](const GradientCode::Part& part) { return has_part_[at(part.number)] != 0; };
     return static_cast<int>(std::ranges::count_if(code_.parts[worker], is_here));
@@ -62,7 +62,7 @@ class Answers {
   std::vector<Gradient> messages_;
 };
 
-// The number of groups that make this step: no more than have answered or still have a worker.
+// The number of groups that make this step: limited to those that have answered or still have a worker.
 int needed_of_step(const Server& server, const GradientCode& code, const Answers& answers) {
   const int possible = answers.possible(server);
   if (code.exact && possible < code.needed)
@@ -73,7 +73,7 @@ int needed_of_step(const Server& server, const GradientCode& code, const Answers
   return std::min(code.needed, possible);
 }
 
-// A stochastic step ends with N - s messages, whose missing share p is s / N, or after `threshold`.
+// A stochastic step ends with N - s messages, a missing share p of s / N, or after `threshold`.
 struct StochasticRule {
   StochasticCodeOptions code{};
   Duration threshold = longest_duration;
@@ -115,10 +115,10 @@ std::uint64_t read_seed(Settings& settings) {
       settings.integer({"code_seed", "What the code is drawn with."}, 0, std::numeric_limits<std::int64_t>::max(), 1));
 }
 
-// A list of parts for each worker, in every run of an experiment.
+// Limit for storing a list of parts for each worker, in every run of an experiment.
 constexpr int most_coded_workers = 1 << 18;
 
-// With a fault where there are too many workers; not where their number is not known.
+// Reports a fault if there are too many workers, unless their number is unknown.
 bool can_lay_out(Settings& settings, const AlgorithmContext& context) {
   const bool is_too_large = context.workers > most_coded_workers;
   if (context.workers_known && is_too_large)
@@ -130,7 +130,7 @@ constexpr int most_cyclic_workers = 512;  // beyond this a decomposition takes m
 
 enum class Code { fractional, cyclic, stochastic, ignore_stragglers };
 
-// Nothing, with a fault, where the code does not fit the number of workers; nothing, too, where that is not known.
+// None, with a fault, if the code does not fit the number of workers; none, without one, if that number is unknown.
 std::optional<GradientCode> read_exact_code(Settings& settings, Code kind, const AlgorithmContext& context) {
   const int workers = context.workers;
   const std::size_t faults = settings.faults_so_far();
@@ -165,7 +165,7 @@ void CodedSgd::run(Worker& worker) const {
     if (auto message = coded_gradient(worker)) worker.send_gradient(*std::move(message), ClippedBy::server);
 }
 
-// Nothing if a newer model has come, or for a worker without parts.
+// None if a newer model has arrived, or for a worker without parts.
 std::optional<Gradient> CodedSgd::coded_gradient(Worker& worker) const {
   const Deadline deadline = cancels() ? Deadline::until_message() : Deadline();
   Gradient sum;
@@ -186,7 +186,7 @@ void CodedSgd::serve(Server& server) const {
     Answers answers(code_);
     if (cancels()) server.send_model(Receivers::all);
     for (int needed = needed_of_step(server, code_, answers); answers.count() < needed;) {
-      if (!cancels()) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
+      if (!cancels()) server.send_model(Receivers::waiting);  // also late workers, which get the newest model at once
       if (server.now() >= deadline && answers.count() > 0) break;
       auto message = server.receive(server.now() < deadline ? deadline : never);
       if (!message)

@@ -7,11 +7,11 @@
 // Cost:    per step N models down, up to N messages up; s + 1 parts of M micro-batches per worker (stochastic: d on
 //          average).
 // Differs: part p is what worker p computes in synchronous SGD, new in each step. A fractional step ends once each
-//          group has answered. Late work goes on and is dropped on arrival; late = "cancel" stops it. With
+//          group has answered. Late work continues and is dropped on arrival; late = "cancel" stops it. With
 //          `threshold_s` a step ends then, but not before its first message. A micro-batch of a step is kept once; its
-//          copies count as dropped, though the time that a message with some of them took is not discarded.
-// Checks:  fractional equals synchronous SGD bit for bit whoever straggles, cyclic up to rounding for every set of s
-//          stragglers; without a code the mean is that of the workers that have answered; the stochastic sum is
+//          copies count as dropped, though the time of a message with such copies is not discarded.
+// Checks:  fractional equals synchronous SGD bit for bit, whichever workers straggle, cyclic up to rounding for every
+//          set of s stragglers; without a code the mean is over the workers that have answered; the stochastic sum is
 //          unbiased, with independent placement of variance p / (1 - p) [(1/d - 1/N) sum |g_i|^2 + |G|^2 / N].
 #pragma once
 
@@ -20,20 +20,20 @@
 
 namespace syncopate {
 
-// The fate of a worker that is still computing when the next model comes.
+// The fate of a worker that is still computing when the next model arrives.
 enum class LateWork {
-  finish,  // it goes on, and its message is dropped when it arrives
+  finish,  // it continues, and its message is dropped on arrival
   cancel,  // it stops: every new model goes to all
 };
 
 class CodedSgd : public Algorithm {
  public:
-  // threshold: from the sending of the models, where the code can do with fewer messages than it needs.
+  // threshold: from the sending of the models, for codes that can work with fewer messages than they need.
   CodedSgd(GradientCode code, LateWork late, Duration threshold = longest_duration)
       : code_(std::move(code)), late_(late), threshold_(threshold) {}
 
   void run(Worker& worker) const override;
-  // Throws RunFailure when so many workers have left that an exact code has no sum any more.
+  // Throws RunFailure if so many workers have left that an exact code has no sum any more.
   void serve(Server& server) const override;
   Traits traits() const override {
     return {

@@ -4,12 +4,13 @@
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: intervals in steps, or seconds of the workers' clock.
 // Cost:    one all-reduce of P floats per round; per interval one all-gather of a loss, 8 bytes of each worker (the
 //          first time F_0 too); with intervals in seconds one per round, with the clocks, 8 bytes more.
-// Differs: by default an interval is a round, as in Paddle; the paper's is T_0 seconds: a new one begins with the first
-//          average after each multiple of T_0, or of a number of steps. T_0 has no default: the paper's is not
-//          established. F_l is the workers' mean loss of the last step before it, as in Paddle, not that of the whole
-//          training set; F_0 is that of the first step, eta_0 its rate. Paddle's first average, after its first step,
-//          is left out. A worker that loses its state in the first interval leaves its loss out of F_0; agreed numbers
-//          are not lost. Momentum stays with its worker unless chosen; the last average falls on the last step.
+// Differs: by default an interval is a round, as in Paddle. The paper's interval is T_0 seconds: a new one begins with
+//          the first average after each multiple of T_0, or of a number of steps. T_0 has no default, since the paper's
+//          is not established. F_l is the workers' mean loss of the last step before the interval, as in Paddle, not
+//          that of the whole training set; F_0 is that of the first step, eta_0 its rate. Paddle's first average, after
+//          its first step, is left out. A worker that loses its state in the first interval leaves its loss out of F_0;
+//          numbers that all have agreed on are not lost. Momentum stays with its worker unless chosen; the last average
+//          falls on the last step.
 // Checks:  a constant loss and rate equal Local SGD with the period tau_0 bit for bit; periods of a quadratic against
 //          its recursion in double precision; virtual times by hand.
 #pragma once

@@ -2,11 +2,11 @@
 // Source:  Li et al. 2022, "Branch-Train-Merge"; without seed steps Wortsman et al. 2022, "LoFi".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per seed step; at the end one more, or N - 1 models to worker 0.
-// Differs: workers draw from shards of the same data, not from domains of their own. An ensemble weighs its members
-//          equally (the mean of their predicted probabilities), and keeps each one's BatchNorm statistics. A moving
-//          average (`average`) takes in the merge; of an ensemble there is none.
+// Differs: workers draw from shards of the same data, not from separate domains. An ensemble weighs its members equally
+//          (the mean of their predicted probabilities), and keeps each one's BatchNorm statistics. A moving average
+//          (`average`) includes the merge; ensembles have no moving average.
 // Checks:  as many seed steps as the budget has equal synchronous SGD; LoFi equals Local SGD with one round; an
-//          ensemble of equal models predicts what the model does; bytes of both ways to merge.
+//          ensemble of equal models predicts the same as the model; bytes of both ways to merge.
 #pragma once
 
 #include <limits>
@@ -47,7 +47,7 @@ class BranchTrainMerge : public Algorithm {
   }
 
  private:
-  // All models end up with worker 0, in the order of the ranks.
+  // Worker 0 receives all models, in the order of the ranks.
   void publish_ensemble(Worker& worker) const {
     std::vector<ModelStatePtr> members = {worker.model()};
     if (worker.rank() != Rank{0}) worker.send(Rank{0}, Message::of_model(worker.step(), worker.model()));
@@ -55,7 +55,7 @@ class BranchTrainMerge : public Algorithm {
       auto message = worker.receive({.from = Rank{other}});
       if (message) members.push_back(std::move(message->model));
     }
-    worker.barrier();  // agrees on what was done and sent
+    worker.barrier();  // all agree on the work done and the bytes sent
     publish(worker, policies_, std::move(members));
   }
 

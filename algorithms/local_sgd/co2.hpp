@@ -1,8 +1,8 @@
-// CO2: local steps go on while the last round's average is under way, with a heavy-ball outer step along it.
+// CO2: local steps continue while the last round's average is under way, with a heavy-ball outer step along it.
 // Source:  Sun et al. 2024, "CO2: Efficient Distributed Training with Full Communication-Computation Overlap", and its
 //          authors' code.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.   Units: rate, momentum and gap without one.
-// Cost:    as overlapped_diloco.hpp, which has the program; delayed updates.
+// Cost:    as overlapped_diloco.hpp, whose program it uses with delayed updates.
 // Differs: m <- momentum m + (x - mean(y)) / gap;  X <- X - rate m;  all workers go on from X. By default (`anchor =
 //          "round-start"`) mean(y) is the previous round's, and x the X that this round began at, so that all progress
 //          arrives, one round late. That the paper pairs them so is not confirmed: its text was not read here. Momentum

@@ -1,12 +1,12 @@
-// CoCoD-SGD: local steps go on while the last round's models are averaged; a worker adds its steps meanwhile to the
-// average.
+// CoCoD-SGD: local steps continue while the last round's models are averaged. Then each worker adds its steps since
+// that round to the average.
 // Source:  Shen et al. 2019, "Faster Distributed Deep Net Training: Computation and Communication Decoupled Stochastic
 //          Gradient Descent".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per round, hidden by the next; two more vectors of P floats per worker.
-// Differs: as its code has it: model = mean(s) + (model - s), with s the model that was sent. At the end of the first
-//          round a worker goes on as it is; after the last all take the average of their models. Evaluated is the
-//          average that has come back, one round old. BatchNorm statistics stay with their worker. Every round has H
+// Differs: as in its code: model = mean(s) + (model - s), with s the model that was sent. At the end of the first round
+//          a worker keeps its model; after the last round all take the average of their models. The evaluated model is
+//          the received average, which is one round old. BatchNorm statistics stay with their worker. Every round has H
 //          steps; the code's first one has H + 1, since it asks for the step's number before it counts it.
 // Checks:  one worker, or workers that compute the same, equal serial SGD; a recursion in double precision.
 #pragma once

@@ -7,12 +7,12 @@ namespace syncopate {
 
 namespace {
 
-// A worker, which takes local steps and waits for nobody: it holds the model's fragments, the server's open round, and
-// the progress of its own steps.
+// A worker, which takes local steps and never waits. It holds the model's fragments, the server's open round, and the
+// progress of its own steps.
 class FragmentLearner {
  public:
-  // The worker outlives it. It answers once it has taken `minimum_steps` since it got a fragment: with the difference
-  // to its base where it `subtracts`, else with its model.
+  // The worker must outlive it. It answers once it has taken `minimum_steps` since it received a fragment: with the
+  // difference to its base if it `subtracts`, else with its model.
   FragmentLearner(Worker& worker, int fragments, Step minimum_steps, bool subtracts)
       : worker_(worker), server_{worker.size()}, minimum_steps_(minimum_steps), progress_(fragments) {
     if (subtracts) base_ = worker.model();
@@ -20,7 +20,7 @@ class FragmentLearner {
 
   Rank server() const { return server_; }
 
-  // Steps from the worker's model. Where an outage has taken that, it steps from the server's newest model, which
+  // Takes a step from the worker's model. If an outage has erased that, it steps from the server's newest model, which
   // becomes the base, and asks which round is open.
   void take_local_step() {
     ResetOnOutage<bool> has_state(worker_, true);
@@ -32,7 +32,7 @@ class FragmentLearner {
     if (!had_state) worker_.send(server_, Message::note(worker_.step()));
   }
 
-  // Puts the fragments that the server has sent by now in the place of its own.
+  // Replaces the worker's fragments by those that the server has sent so far.
   void apply_fragments() {
     while (const auto news = worker_.receive({.from = server_, .until = worker_.now()})) {
       if (!news->numbers.empty()) open_ = OpenRound::from(news->numbers);
@@ -44,7 +44,7 @@ class FragmentLearner {
     }
   }
 
-  // Sends the open round's fragment, unless there is no such round or the worker has answered it.
+  // Sends the open round's fragment, unless there is no open round or the worker has answered it.
   void answer_if_due() {
     if (!open_ || worker_.now() < open_->begins) return;
     const Slice fragment = open_->fragment(progress_.fragments());
@@ -53,7 +53,7 @@ class FragmentLearner {
     open_.reset();
   }
 
-  // Counts untold steps as lost.
+  // Counts unreported steps as lost.
   void leave() { discard(progress_.receive_all()); }
 
  private:
@@ -81,12 +81,12 @@ class FragmentLearner {
   Rank server_;
   Step minimum_steps_;
   FragmentProgress progress_;
-  std::optional<OpenRound> open_ = OpenRound{};  // none: answered, or not known
-  std::optional<double> sync_s_{};               // how long the last fragment took to come; none: there was none
+  std::optional<OpenRound> open_ = OpenRound{};  // none: already answered, or unknown
+  std::optional<double> sync_s_{};               // how long the last fragment took to arrive; none: no fragment yet
   ModelStatePtr base_{};                         // none: the server subtracts
 };
 
-// The answers that the server has received, for the fragment that is due and for the others.
+// The answers that the server has received, for the current fragment and for the others.
 class FragmentAnswers {
  public:
   FragmentAnswers(Server& server, int fragments, LateAnswers late)
@@ -94,12 +94,12 @@ class FragmentAnswers {
 
   void open(const OpenRound& round) { round_ = round; }
 
-  // Receives until then, or until all workers have left.
+  // Receives until `time`, or until all workers have left.
   void wait_until(Time time) {
     while (server_.now() < time && server_.workers_left() > 0) receive(time);
   }
 
-  // Receives until so many workers have answered for the open round, or all who have not left.
+  // Receives until this many workers, or all that have not left, have answered for the open round.
   void collect(int workers, Time until) {
     while (server_.now() < until && std::ssize(here().senders) < workers && !all_have_answered()) receive(until);
   }
@@ -128,8 +128,8 @@ class FragmentAnswers {
 
   void receive(Time until) {
     const auto message = server_.receive(until);
-    if (!message) return;                        // the time is over, or a worker has left
-    if (message->kind == Message::Kind::note) {  // who has lost its state asks which round is open to it
+    if (!message) return;                        // time limit reached, or a worker has left
+    if (message->kind == Message::Kind::note) {  // a worker that has lost its state asks which round is open
       if (!here().senders.contains(message->from))
         server_.send(message->from, Message::note(server_.step(), round_.numbers()));
       return;
@@ -192,7 +192,7 @@ void DecoupledDiLoCo::serve(Server& server) const {
     grace.record_quorum(to_seconds(server.now() - begun));
     answers.collect(server.size(), later(server.now(), from_seconds(grace.length_s())));
     const std::vector<FragmentAnswer> taken = answers.take();
-    if (taken.empty()) return;  // all have left
+    if (taken.empty()) return;  // all workers have left
 
     const AnswerTotals totals(taken, server.micro_batches());
     grace.record_step(totals.slowest_step_s);
@@ -219,7 +219,7 @@ ModelStatePtr DecoupledDiLoCo::stepped(const Server& server, Slice fragment, con
   }
   const ModelStatePtr merged = merge(server, options_.merge, std::move(differences), fragment);
   const ModelStatePtr average = server.combine({{1, last}, {-1, merged}}, merged);
-  // Each of several fragments moves its own part of the momentum.
+  // Each of several fragments updates its own part of the momentum.
   if (fragment.count > 1 && !momentum) momentum = server.combine({{1, last}, {-1, last}}, last);
   ModelStatePtr moved = momentum;
   const ModelStatePtr next =
@@ -299,14 +299,14 @@ AnswerTotals::AnswerTotals(const std::vector<FragmentAnswer>& answers, int micro
   for (const FragmentAnswer& answer : answers) {
     const auto steps = static_cast<double>(answer.work.micro_batches) / micro_batches_per_step;
     slowest_step_s = std::max(slowest_step_s, to_seconds(answer.work.time) / steps);
-    slowest_sync_s = std::max(slowest_sync_s, answer.sync_s);  // none is the least
+    slowest_sync_s = std::max(slowest_sync_s, answer.sync_s);  // none is the smallest
     micro_batches += answer.work.micro_batches;
   }
 }
 
 double GraceWindow::length_s() const {
   if (!step_s_ || !quorum_s_ || !sync_s_) return std::min(options_.initial_s, options_.longest_s);
-  if (options_.margin == 0) return 0;  // also of a time to spare without end
+  if (options_.margin == 0) return 0;  // also for infinite spare time
   const double spare_s = options_.overlap_steps * *step_s_ - *quorum_s_ - *sync_s_;
   return std::min(options_.margin * std::max(0.0, spare_s), options_.longest_s);
 }

@@ -1,35 +1,35 @@
-// Decoupled DiLoCo: workers (learners) take local steps and never wait. A server (syncer) has one fragment of the model
-// due at a time: it takes the outer gradients of the first K workers, and of those who come within a grace window,
-// merges them, steps with an outer optimizer, and sends the fragment to all, who put it in the place of their own.
+// Decoupled DiLoCo: workers (learners) take local steps and never wait. A server (syncer) processes one fragment of the
+// model at a time. It takes the outer gradients of the first K workers, and of those that arrive within a grace window,
+// merges them, steps with an outer optimizer, and sends the fragment to all, who replace their own by it.
 // Source:  Douillard et al. 2026, "Decoupled DiLoCo" (arXiv 2604.21428), as others describe and implement it: neither
-//          its text nor code of its authors was at hand.
+//          its text nor its authors' code was available.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32; fragments are equal slices. Steps are local ones.
 // Cost:    per round a fragment and 24 bytes up from each worker that answers, a fragment and 24 bytes down to all.
-// Differs: a worker answers at the end of its step: where a round is open, and it has taken s >= `minimum_steps` since
-//          it got the round's fragment, it sends that with its counts. In the paper workers report counts after each
+// Differs: a worker answers at the end of a step, if a round is open and it has taken s >= `minimum_steps` since it got
+//          the round's fragment: it sends that fragment with its counts. In the paper workers report counts after each
 //          step, and the server pulls fragments. Rounds come one after another; the paper has up to tau under way.
-//          Steps since a worker's answer are overwritten in that fragment; they count as lost where no fragment has
-//          them any more. Tokens are counted as micro-batches (outer_optimizer.hpp). Not established: the paper's outer
-//          rate, momentum and gamma, which must be given; how its learners restart by their counters; what it makes of
-//          a fragment whose sender had missed one. `anchor` is the server's last value (the paper's, the default) or
-//          the one that a worker began from (others' implementation). They differ where late answers count in their
-//          fragment's next round (`late`, ours); by default these are dropped. By two accounts the paper's defaults are
-//          K = 1, P = H = 24 and tau = 2, for 8 learners. Here the quorum is all workers, the model one fragment,
-//          without launch floor or grace window, so that without a key the method is DiLoCo through a server;
-//          `overlap_steps` (tau) is 2. Embeddings have the plain mean under the norm-preserving merge, as in the paper
-//          (outer_optimizer.hpp). `local_steps` (H) spaces rounds by H / fragments times the slowest answer's step
-//          time, that implementation's launch floor; without it a round begins at the end of the one before. A worker
-//          whose step is longer than a round has its only fragment overwritten each time, and gives nothing. A local
-//          step's rate is that of the mean step of all when the worker's newest fragment was sent, plus its own steps
-//          since. Inner moments stay.
-// Ends:    a quorum is never more than the workers left. One that is down is waited for where the quorum needs it, else
-//          no longer than the grace window. When a budget of seconds is over, the others have left, and the open round
-//          waits for the rest: a worker that is down then, or far slower, makes the run that much longer (not with a
-//          budget of steps). A lost state takes the steps since the last answer with it: the worker waits for the
-//          server's newest model, goes on from that, and asks which round is open. A worker whose data are used up
-//          leaves; its steps since its last answer are lost.
-// Checks:  with all, equal batches, mean: DiLoCo; n local steps take the sum of their times, whatever K, grace and
-//          network; without grace the first K, with a long one all.
+//          Steps since a worker's answer are overwritten in that fragment; they count as lost once no fragment contains
+//          them. Tokens are counted as micro-batches (outer_optimizer.hpp). Not established: the paper's outer rate,
+//          momentum and gamma, which must be given; how its learners restart by their counters; how it treats a
+//          fragment whose sender had missed one.
+//          `anchor` is the server's last value (the paper's, the default) or the one that a worker began from (others'
+//          implementation). They differ if late answers count in their fragment's next round (`late`, ours); by default
+//          these are dropped. By two accounts the paper's defaults are K = 1, P = H = 24 and tau = 2, for 8 learners.
+//          Here the default quorum is all workers, and the model is one fragment, without launch floor or grace window,
+//          so that without any key the method is DiLoCo through a server; `overlap_steps` (tau) is 2. Embeddings have
+//          the plain mean under the norm-preserving merge, as in the paper (outer_optimizer.hpp).
+//          `local_steps` (H) spaces rounds by H / fragments times the slowest answer's step time, that implementation's
+//          launch floor; without it a round begins at the end of the previous one. A worker whose step is longer than a
+//          round has its only fragment overwritten each time, and contributes nothing. A local step's rate is that of
+//          the mean step of all when the worker's newest fragment was sent, plus its own steps since. Inner moments
+//          stay.
+// Ends:    a quorum is never more than the workers left. A worker that is down is waited for if the quorum needs it,
+// otherwise no longer than the grace window. When a budget of seconds is over, the others have left, and the open round
+// waits for the rest: a worker that is down then, or far slower, extends the run (not with a budget of steps). A lost
+// state includes the steps since the last answer: the worker waits for the server's newest model, continues from it,
+// and asks which round is open. A worker whose data are used up leaves; its steps since its last answer are lost.
+// Checks:  with all workers, equal batches and mean: DiLoCo; n local steps take the sum of their times, whatever K,
+//          grace and network; without grace the first K answers count, with a long one all.
 #pragma once
 
 #include <algorithm>
@@ -42,11 +42,11 @@
 
 namespace syncopate {
 
-// The open round, as the server tells it in the numbers of a message.
+// The open round, as the server describes it in a message's numbers.
 struct OpenRound {
   Step number{};                 // from 0
-  Time begins = start_time;      // no answer before
-  Time last_ended = start_time;  // when the round before it did
+  Time begins = start_time;      // no answers before this time
+  Time last_ended = start_time;  // end of the previous round
 
   std::vector<double> numbers() const;
   static OpenRound from(const std::vector<double>& numbers);
@@ -56,11 +56,11 @@ struct OpenRound {
 struct FragmentAnswer {
   Rank from{};
   ModelStatePtr model{};  // or a difference; null in time-only runs
-  BookedTime work{};      // its steps since its last answer
+  BookedTime work{};      // the worker's steps since its last answer
   // Since it received the fragment:
   std::int64_t micro_batches = 0;  // k
   Step steps{};                    // s
-  std::optional<double> sync_s{};  // how long the last new fragment took to it; none: it has had none
+  std::optional<double> sync_s{};  // how long the last new fragment took to reach it; none: no new fragment yet
 
   Message message(const OpenRound& round, Slice fragment) const;
   static FragmentAnswer from_message(const Message& message);
@@ -77,15 +77,15 @@ struct AnswerTotals {
 // The fate of answers to a round that has ended.
 enum class LateAnswers {
   drop,
-  count,  // in the next round of their fragment
+  count,  // they count in the next round of their fragment
 };
 
-// An adaptive grace window: how long a server waits for further answers once it has a quorum, out of the time that
-// overlapped steps leave it. Units: seconds; tau in steps.
-// Source:  Douillard et al. 2026, Eq. 3, as others tell it: xi_grace <= gamma max(0, tau xi_step - xi_quorum -
+// An adaptive grace window: how long a server waits for further answers once it has a quorum, within the time that
+// overlapped steps leave. Units: seconds; tau in steps.
+// Source:  Douillard et al. 2026, Eq. 3, as quoted by others: xi_grace <= gamma max(0, tau xi_step - xi_quorum -
 //          xi_sync).
-// Differs: the averages are exponential; their factor is an option (1: the newest values alone). 1/2, and a fixed
-//          window until there are estimates, are those of an implementation by others; gamma is not established.
+// Differs: the averages are exponential; their factor is an option (1: only the newest values). 1/2, and a fixed window
+//          until there are estimates, come from others' implementation; gamma is not established.
 struct GraceOptions {
   double margin = 0;         // gamma, in [0, 1]
   double overlap_steps = 2;  // tau
@@ -110,15 +110,15 @@ class GraceWindow {
   double length_s() const;
 
  private:
-  // Inlined, GCC 12 takes an empty average for one that is read.
+  // Not inlined: otherwise GCC 12 warns that an empty average is read.
   [[gnu::noinline]] void update_average(double seconds, std::optional<double>& average) const;
 
   GraceOptions options_;
-  std::optional<double> step_s_, quorum_s_, sync_s_;  // none: nothing was noted yet
+  std::optional<double> step_s_, quorum_s_, sync_s_;  // none: no value recorded yet
 };
 
-// A worker's own steps while fragments of its model are replaced: how many it has taken since it received each, and
-// which of them it has not told the server.
+// Counts a worker's own steps while fragments of its model are replaced: the steps since it received each fragment, and
+// which steps it has not reported to the server.
 class FragmentProgress {
  public:
   explicit FragmentProgress(int fragments) : since_(static_cast<std::size_t>(fragments)) {}
@@ -133,18 +133,18 @@ class FragmentProgress {
     unreported_.push_back(step);
   }
 
-  Step steps(int fragment) const { return of(fragment).steps; }                          // s, since it was received
+  Step steps(int fragment) const { return of(fragment).steps; }  // s, since the worker received it
   std::int64_t micro_batches(int fragment) const { return of(fragment).micro_batches; }  // k
 
-  // The steps not told before.
+  // The steps not reported before.
   BookedTime report() { return take_oldest(unreported_.size()); }
-  // Replaces the fragment. Returns the lost steps: those not told that no fragment has any more.
+  // Replaces the fragment. Returns the lost steps: unreported ones that no fragment contains any more.
   BookedTime receive(int fragment) {
     since_[static_cast<std::size_t>(fragment)] = {};
     const auto in_oldest = std::ranges::max(since_, {}, &Since::steps).steps.value();
     return take_oldest(unreported_.size() - std::min(unreported_.size(), static_cast<std::size_t>(in_oldest)));
   }
-  // Replaces all.
+  // Replaces all fragments.
   BookedTime receive_all() {
     std::ranges::fill(since_, Since{});
     return report();
@@ -173,13 +173,13 @@ class FragmentProgress {
 
 struct DecoupledOptions {
   enum class Anchor {
-    server,  // outer gradients are the server's last value less the worker's
-    base,    // what the worker began from less what it has come to
+    server,  // outer gradients are the server's last value minus the worker's
+    base,    // the value the worker began from minus its current one
   };
 
   std::optional<int> quorum{};        // K; none: all
   Fragments fragments{1};             // P
-  std::optional<Step> local_steps{};  // H; none: rounds follow each other at once
+  std::optional<Step> local_steps{};  // H; none: rounds follow each other without a pause
   Step minimum_steps{1};
   std::optional<GraceOptions> grace{};
   MergeRule merge = MergeRule::rda;
@@ -210,7 +210,7 @@ class DecoupledDiLoCo : public Algorithm {
   }
 
  private:
-  // The server's model after an outer step of one fragment.
+  // The server's model after an outer step on one fragment.
   ModelStatePtr stepped(const Server& server, Slice fragment, const std::vector<FragmentAnswer>& answers,
                         ModelStatePtr& momentum) const;
 

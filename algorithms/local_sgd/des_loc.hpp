@@ -1,18 +1,19 @@
-// DES-LOC: Local SGD that averages the parameters and each moment of the optimizer at periods of their own: what
-// changes slowly is averaged rarely.
+// DES-LOC: Local SGD that averages the parameters and each moment of the optimizer with separate periods: slowly
+// changing vectors are averaged rarely.
 // Source:  Iacob et al. 2026, "DES-LOC: Desynced Low Communication Adaptive Optimizers for Training Foundation Models".
 // Shapes:  gradient, parameters, each moment: (P,) flat float32.   Units: periods in steps.
 // Cost:    per step (1 / K_x + 1 / K_u + 1 / K_v) P floats in all-reduces: with the recommended K_u = 3 K_x and K_v = 6
 //          K_x half of what Local Adam (all K_x) moves. Workers meet every K_x steps, if the others are multiples of
 //          it, and wait for stragglers as in Local SGD.
-// Differs: no code of its authors was at hand. What falls on one step is one all-reduce. The averages after t steps are
-//          what step t begins with, so that a moment's mean takes its place before the update; the second moment itself
-//          is averaged, not its root. Not established: whether a step that begins with an average of the parameters has
-//          its gradient at them (as here) or at the model before, and bias correction (here the run's optimizer's).
-//          Gradients are clipped by `training.clip_norm`. The last step averages the parameters. A worker that loses
-//          its state takes up that of the last meeting: if only moments met there, with its own parameters.
-// Checks:  K_x = K_u = K_v equals Local SGD with averaged moments, and moments that are never averaged Local SGD with
-//          kept ones, bit for bit; AdamW's recursion in double precision; bytes in closed form.
+// Differs: its authors' code was not available. Averages that fall on one step are one all-reduce. Step t begins with
+//          the averages after t steps, so a moment's mean replaces the moment before the update. The second moment
+//          itself is averaged, not its root. Not established: whether a step that begins with an average of the
+//          parameters computes its gradient at the average (as here) or at the model before; and the bias correction
+//          (here that of the run's optimizer). Gradients are clipped by `training.clip_norm`. The last step averages
+//          the parameters. A worker that loses its state takes that of the last synchronisation. If only moments were
+//          averaged there, it keeps its own parameters of that time.
+// Checks:  K_x = K_u = K_v equals Local SGD with averaged moments, and moments that are never averaged equal Local SGD
+//          with kept ones, bit for bit; AdamW's recursion in double precision; bytes in closed form.
 #pragma once
 
 #include "algorithms/local_sgd/local_rounds.hpp"
@@ -22,7 +23,7 @@ namespace syncopate {
 
 class DesLoc : public LocalRounds {
  public:
-  // Only the policy of the buffers counts.
+  // Only the policy of the buffers is used.
   DesLoc(std::shared_ptr<const SyncPeriod> schedule, const StatePolicies& policies)
       : LocalRounds({.period = std::move(schedule), .policies = policies}) {}
   DesLoc(Step parameters, const std::array<Step, 2>& moments)

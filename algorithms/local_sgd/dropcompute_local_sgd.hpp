@@ -1,6 +1,6 @@
 // DropCompute inside Local SGD: a worker that is late by its threshold takes no more local steps and joins the average
 // with the model it has.
-// Source:  Giladi et al. 2023 (DropCompute on top of Local SGD: its clock and weights are not in the text).
+// Source:  Giladi et al. 2023 (DropCompute on top of Local SGD; the text does not describe its clock and weights).
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: threshold_s in seconds.
 // Cost:    one all-reduce of P floats per period; at most H M gradients per worker.
 // Differs: our reading. clock = "period" (default): one threshold for the whole period; "step": one for each local

@@ -3,18 +3,18 @@
 //          protocol and its coordinator.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: threshold in squared units of the parameters.
 // Cost:    checks = "own": P floats read per check; a model each way for every averaged worker, and a message of
-//          latency alone where the coordinator asks; at the end a model of each worker. "gathered": two numbers per
-//          worker all-gathered per check, one all-reduce of P floats per average.
+//          latency alone for each request of the coordinator; at the end a model from each worker. "gathered": two
+//          numbers per worker all-gathered per check, one all-reduce of P floats per average.
 // Differs: "own" (default): every `check_every` steps a worker sends its model to the coordinator, a server, if its
-//          squared distance from the reference is above the threshold. The coordinator puts workers together, the next
-//          one drawn at random, until their mean is within it: they go on from that mean. Once all are together, or
-//          there have been as many violations as workers since the last time, all are averaged, and that is the new
-//          reference. Violations count from the last such average on, however it came about; whether the paper counts
-//          on where all were together by asking is not confirmed. There all workers step in time with each other; here
-//          an asked worker answers after its next check, so that models may be of different steps. Moments stay with
-//          their workers. The mean of all last models ends the run. "gathered" (ours): all are averaged if the mean
-//          squared distance, which bounds the variance of the models, is above the threshold; every check waits for the
-//          slowest.
+//          squared distance from the reference is above the threshold. The coordinator adds random workers until the
+//          mean of the collected models is within the threshold: they continue from that mean. Once all are collected,
+//          or there have been as many violations as workers since the last such time, all are averaged, and that is the
+//          new reference. Violations are counted from the last average of all, however it came about. It is not
+//          confirmed whether the paper resets the count if all were collected by asking.
+//          In the paper all workers step in time with each other; here a worker answers a request after its next check,
+//          so that models may be of different steps. Moments stay with their workers. The mean of all last models ends
+//          the run. "gathered" (ours): all are averaged if the mean squared distance, which bounds the variance of the
+//          models, is above the threshold; every check waits for the slowest.
 // Checks:  threshold 0 equals Local SGD with the period of the checks, inf one-shot averaging; a hand-worked round of
 //          partial averages; "gathered": the steps of the averages against a computation in double precision.
 #pragma once
@@ -65,8 +65,8 @@ class DynamicAveraging : public Algorithm {
   }
 
  private:
-  // Whether the models are still near their last average. The same answer for all: it follows from what they gather,
-  // and so does the budget's end, which a worker alone may see later than another.
+  // Whether the models are still near their last average. All workers get the same answer, since it depends on gathered
+  // numbers. So does the end of the budget, which one worker may reach earlier than another.
   static bool stays_apart(Worker& worker, const ModelStatePtr& last, double threshold) {
     const double distance = worker.distance(worker.model(), last);
     const std::array mine = {distance * distance, worker.budget_left(BudgetView::local) ? 0.0 : 1.0};
@@ -76,12 +76,12 @@ class DynamicAveraging : public Algorithm {
         sum += all[i];
         ended += all[i + 1];
       }
-      return sum / worker.size() <= threshold && ended == 0;  // not a number: averaged, so that it shows
+      return sum / worker.size() <= threshold && ended == 0;  // NaN leads to an average, so that it shows
     });
   }
 
-  // All workers share the test: the mean of their squared distances from the last average. Every look is an all-gather,
-  // and averages are of all.
+  // All workers share the test: the mean of their squared distances from the last average. Every check is an
+  // all-gather, and averages are over all workers.
   static void average_by_gathered_distances(Worker& worker, const DynamicOptions& options) {
     while (worker.budget_left()) {
       const ModelStatePtr last = worker.model();
@@ -92,16 +92,16 @@ class DynamicAveraging : public Algorithm {
     }
   }
 
-  // News of the coordinator and the workers, as the first number of a message with a model.
+  // The kind of message between coordinator and workers: the first number of a message with a model.
   enum class CoordinatorNews {
-    answer,     // to the coordinator: as it asked
-    violation,  // the model has left the reference's neighbourhood
-    partial,    // from the coordinator: the mean of some
-    reference,  // of all
+    answer,     // to the coordinator: the requested model
+    violation,  // to the coordinator: the model has left the reference's neighbourhood
+    partial,    // from the coordinator: the mean of some models
+    reference,  // from the coordinator: the mean of all models
   };
   static constexpr double as_number(CoordinatorNews news) { return static_cast<double>(news); }
 
-  // The coordinator: whose models are averaged, and when all are.
+  // The coordinator: decides whose models are averaged, and when all are.
   class ModelCoordinator {
    public:
     ModelCoordinator(Server& server, double threshold)
@@ -130,8 +130,8 @@ class DynamicAveraging : public Algorithm {
       if (!has_ended && message.numbers.front() == as_number(CoordinatorNews::violation)) ++violations_;
     }
 
-    // Where the models that are here have a mean near the reference, or are all, they are replaced by it; else another
-    // one is asked for.
+    // If the mean of the collected models is near the reference, or all models are collected, replaces them by it;
+    // otherwise requests another model.
     void settle() {
       if (together_.empty() || !asked_.empty()) return;
       const int working = server_.size() - static_cast<int>(last_.size());
@@ -157,7 +157,7 @@ class DynamicAveraging : public Algorithm {
       server_.send(worker, Message::note(server_.step()));
     }
 
-    // Drawn from those that are neither here nor have ended.
+    // Draws one of the workers that are not collected and have not ended.
     Rank next_to_ask() {
       std::vector<Rank> others;
       for (int worker = 0; worker < server_.size(); ++worker)
@@ -181,23 +181,23 @@ class DynamicAveraging : public Algorithm {
     Server& server_;
     double threshold_;
     ModelStatePtr reference_;
-    std::map<Rank, ModelStatePtr> together_;  // the balancing set: they wait for a model
-    std::set<Rank> asked_;                    // and have not answered
-    std::map<Rank, ModelStatePtr> last_;      // of workers that have ended
+    std::map<Rank, ModelStatePtr> together_;  // the balancing set: these workers wait for a model
+    std::set<Rank> asked_;                    // requested, not answered yet
+    std::map<Rank, ModelStatePtr> last_;      // last models of workers that have ended
     int violations_ = 0;                      // since the last average of all
     Step asked_so_far_{};
-    Step latest_step_{};  // of any worker
+    Step latest_step_{};  // latest step of a worker
   };
 
   bool is_gathered() const { return options_.checks == DynamicOptions::Checks::gathered; }
 
-  // Where this model is too far from the reference, or the coordinator has asked for it, it goes there, and the mean
-  // that comes back takes its place. A question that has crossed the model on its way is answered by it.
+  // If this model is too far from the reference, or the coordinator has requested it, sends it and waits for the mean
+  // that replaces it. The model also answers a request that crosses it on the way.
   void check(Worker& worker, ModelStatePtr& reference) const {
     const Rank coordinator{worker.size()};
     const bool is_asked = worker.receive({.from = coordinator, .until = worker.now()}) != nullptr;
     const double distance = worker.distance(worker.model(), reference);
-    const bool violates = !(distance * distance <= options_.threshold);  // not a number: averaged, so that it shows
+    const bool violates = !(distance * distance <= options_.threshold);  // NaN leads to an average, so that it shows
     if (!is_asked && !violates) return;
     const auto news = violates ? CoordinatorNews::violation : CoordinatorNews::answer;
     worker.send(coordinator, Message::of_model(worker.step(), worker.model(), {as_number(news)}));

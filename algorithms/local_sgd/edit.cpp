@@ -8,7 +8,7 @@ namespace syncopate {
 
 namespace {
 
-// The numbers that a worker tells of its steps, after its norms.
+// Indices of the numbers about its steps that a worker gathers after its norms.
 constexpr std::size_t kept = 0, passed = 1, rates = 2, has_ended = 3, of_steps = 4;
 
 RoundMeeting conclude(std::span<const double> all, std::size_t modules, bool has_model, const EditOptions& options,
@@ -38,8 +38,8 @@ RoundMeeting conclude(std::span<const double> all, std::size_t modules, bool has
   return met;
 }
 
-// exp(-norm / T) relative to the shortest norm's, so that no weight overflows and the shortest norm's is 1; 0 for an
-// outlier (none).
+// exp(-norm / T) relative to that of the shortest norm, so that no weight overflows and the shortest norm's is 1; 0 for
+// an outlier (none).
 std::vector<double> exponentials(std::span<const std::optional<double>> norms, double temperature) {
   double shortest = PenaltyOptions::infinity;
   for (const auto& norm : norms) shortest = std::min(shortest, norm.value_or(shortest));
@@ -95,7 +95,7 @@ PenaltyOptions read_penalty(Settings& settings) {
 }
 
 // Reads `sync_seconds`, the time that ends rounds, counted_from, minimum_steps and warmup_steps; without the first the
-// others are faults. Returns whether it is written.
+// others are faults. Returns whether the first is written.
 bool read_timed_rounds(Settings& settings, TimedRounds& rounds, const BudgetCheck& work) {
   using From = TimedRounds::CountedFrom;
   constexpr Step most = 1'000'000'000'000;
@@ -166,7 +166,8 @@ void Edit::take_steps(Worker& worker, Time counted_from, RoundWork& work) const 
   }
 }
 
-// The average, not further from the last model than it may be; a module in which all are outliers is where it was.
+// The average, clipped to a maximum distance from the last model. A module in which all are outliers keeps its last
+// values.
 ModelStatePtr Edit::clip(const Worker& worker, const ModelStatePtr& last, const Penalty& penalty) const {
   const std::vector<bool>& rolled_back = penalty.rolled_back;
   const bool rolls_back = std::ranges::find(rolled_back, true) != rolled_back.end();
@@ -266,7 +267,7 @@ Penalty penalise(std::span<const NormStatistics> before, std::span<const double>
   penalty.statistics.resize(norms.size());
   penalty.factors.resize(norms.size());
   for (std::size_t module = 0; module < width; ++module) {
-    // Where no worker's norm is finite there are no outliers: the training has diverged, and the mean shows it.
+    // If no worker's norm is finite there are no outliers: the training has diverged, and the mean shows it.
     bool has_diverged = true;
     for (std::size_t i = module; i < norms.size(); i += width) has_diverged = has_diverged && !std::isfinite(norms[i]);
     std::vector<std::optional<double>> counted;

@@ -1,44 +1,45 @@
-// EDiT and A-EDiT: Local SGD with an outer optimizer, along pseudo-gradients that are weighed by their norms, without
+// EDiT and A-EDiT: Local SGD with an outer optimizer, along pseudo-gradients that are weighted by their norms, without
 // outliers, and clipped. Rounds end after H steps (EDiT), or after a time at each worker's own pace (A-EDiT).
 // Source:  Cheng et al. 2025, "EDiT: A Local-SGD-Based Efficient Distributed Training Method for Large Language
-//          Models"; the rules after its authors' code. The paper's own settings, equation numbers and tables are not
-//          established here. Defaults are those that the code has for parts which it leaves off; its minimum_steps are
+//          Models"; the rules follow its authors' code. The paper's own settings, equation numbers and tables are not
+//          established here. Defaults are the code's values, also for parts that it switches off; its minimum_steps are
 //          100, with 600 s.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32; norms (workers, modules) in double precision.
 //          Units: sync_seconds in seconds.
-// Cost:    per round an all-reduce of P floats, and before it an all-gather of 8 bytes per module and worker, with 32
-//          more per worker where weights or the round's end go by steps. One more vector of P floats per worker, or two
+// Cost:    per round an all-reduce of P floats, and before it an all-gather of 8 bytes per module and worker, plus 32
+//          per worker if weights or the round's end depend on steps. One more vector of P floats per worker, or two
 //          with an outer momentum, and W numbers per worker and module. A round of A-EDiT takes sync_seconds, the
-//          longest rest of a step that is then under way, and the communication; steps of constant c s are
-//          ceil(sync_seconds / c).
+//          longest rest of a step in progress at that time, and the communication; with steps of constant c s it has
+//          ceil(sync_seconds / c) steps.
 // Differs: modules are tensors, as in the code's data-parallel path, or the whole model (`scope`); in its sharded path
-//          they are layers. There the clip is per module, in the other path of the whole (`clip_scope`). Modules are
-//          synchronised together, not one by one during the next forward pass. Synchronous steps first are the
-//          post-local rule's, or `warmup_steps` of A-EDiT. No round ends with the last of them; the code synchronises
-//          at once when its warm-up is over. Each worker goes by its own clock, in the code by the mean of all; the
-//          paper's clock is not established, and the mean is no option. Time counts from the end of the last
-//          synchronisation, in the code from the worker's own arrival at it (`counted_from = "arrival"`), so that fast
-//          workers may come down to a step per round. Steps that a worker is behind the fastest in a round of A-EDiT
-//          count as dropped: all go on with the same step, and the schedule goes by the fastest; each takes its data in
-//          turn.
-//          Norms: the softmax is not free of scale. Where norms differ by much less than T all weigh alike, by much
-//          more the shortest takes all. More steps make longer norms, so that the fast workers of A-EDiT weigh less
-//          unless step_share says otherwise: its shares are of the round's steps, in the code of all since the run
-//          began. What an outlier's steps would weigh is lost, as there. A worker whose norms stay long is an outlier
-//          for good. An outlier's norm does not enter the statistics; in the code's sharded path it does, with 1e6
-//          added, after which it sees nothing for a thousand rounds: a fault, which is not offered. Mean and variance
-//          begin at 0, as there. NaN and infinity are outliers from the first round on; there they never are, and spoil
-//          the statistics. Where all are outliers, the module stays as it was, its outer momentum too. Where nobody can
-//          be an outlier, or no worker has a finite norm, weights are equal and nothing is clipped, so that the run is
-//          seen to diverge.
-//          BatchNorm: plain means, as of moments where they are averaged; a worker that is an outlier in all modules
-//          brings the statistics of the round's beginning. Its own moments stay as they are.
-// Outages: a worker that loses its state goes on from the round's beginning; the rest of its round is weighed as any.
-//          Statistics and outer momentum are the same on all workers, so that it gets them with the model. One that has
-//          used up its data ends the round at once, and the run fails where the others need it after that.
-// Checks:  without outliers, at T = inf and a plain outer rate of 1 Local SGD bit for bit, with Nesterov DiLoCo; equal
-//          times c and sync_seconds = H c give EDiT bit for bit; the recursion in double precision; mean, variance and
-//          first outlier of constant norms in closed form; weights against the softmax, of equal norms exactly equal.
+//          they are layers. The sharded path clips per module, the other path clips the whole (`clip_scope`). Modules
+//          are synchronised together, not one by one during the next forward pass. Synchronous steps at the beginning
+//          are the post-local rule's, or `warmup_steps` of A-EDiT. No round ends with the last of them; the code
+//          synchronises immediately after its warm-up. Each worker uses its own clock, in the code the mean of all
+//          clocks; the paper's clock is not established, and the mean is not offered. Time counts from the end of the
+//          last synchronisation. In the code it counts from the worker's own arrival there (`counted_from =
+//          "arrival"`), so that fast workers may come down to one step per round. In a round of A-EDiT, the steps that
+//          a worker is behind the fastest count as dropped. All continue with the same step number, and the schedule
+//          follows the fastest; each takes its data in turn.
+//          Norms: the softmax depends on scale. If norms differ by much less than T, all weights are nearly equal; if
+//          by much more, the shortest takes all. More steps make longer norms, so the fast workers of A-EDiT have less
+//          weight unless step_share says otherwise: its shares are of the round's steps, in the code of all steps since
+//          the run began. The weight that an outlier's steps would have is lost, as in the code. A worker whose norms
+//          stay long remains an outlier. An outlier's norm does not enter the statistics. In the code's sharded path it
+//          does, with 1e6 added, after which no outliers are found for a thousand rounds: a bug, which is not offered.
+//          Mean and variance begin at 0, as in the code. NaN and infinity are outliers from the first round on; in the
+//          code they never are, and spoil the statistics. If all workers are outliers, the module keeps its values, and
+//          its outer momentum too. If outliers are switched off, or no worker has a finite norm, weights are equal and
+//          nothing is clipped, so that divergence is visible.
+//          BatchNorm: plain means, as for moments if they are averaged. A worker that is an outlier in all modules
+//          contributes the statistics of the round's beginning, but keeps its own moments.
+// Outages: a worker that loses its state continues from the round's beginning; the rest of its round has normal weight.
+// Statistics and outer momentum are the same on all workers, so it gets them with the model. A worker that has used up
+// its data ends the round at once, and the run fails if the others need it after that.
+// Checks:  without outliers, at T = inf and with a plain outer rate of 1 it is Local SGD bit for bit, with Nesterov
+//          DiLoCo; equal times c and sync_seconds = H c give EDiT bit for bit; the recursion in double precision; mean,
+//          variance and first outlier of constant norms in closed form; weights against the softmax, exactly equal for
+//          equal norms.
 #pragma once
 
 #include <algorithm>
@@ -52,23 +53,24 @@
 
 namespace syncopate {
 
-// The penalty on pseudo-gradients before they are summed. Numbers alone: no model, no cluster.
+// The penalty on pseudo-gradients before they are summed. Works on numbers only: no model, no cluster.
 struct PenaltyOptions {
   static constexpr double infinity = std::numeric_limits<double>::infinity();
-  double outlier_factor = 3;        // deviations above the mean; inf: nobody is an outlier
-  int outlier_warmup = 120;         // W: norms that come first, and z-scores that the threshold goes by
+  double outlier_factor = 3;  // deviations above the mean; inf: no outliers
+  int outlier_warmup = 120;   // W: number of first norms without outliers, and of z-scores that the threshold uses
   double outlier_smoothing = 0.02;  // a
-  double temperature = 1;           // T, in units of a norm; inf: all weigh alike
-  double step_share = 0;            // r: how much of a weight goes by steps instead
+  double temperature = 1;           // T, in units of a norm; inf: equal weights
+  double step_share = 0;            // r: the part of a weight that depends on steps
   double clip_norm = infinity;      // phi
 
   bool finds_outliers() const { return outlier_factor < infinity; }
 };
 
-// The norms of one worker's pseudo-gradients of one module so far. Outliers are far above their mean.
+// The norms so far of one worker's pseudo-gradients of one module. Outliers are far above their mean.
 class NormStatistics {
  public:
-  // Whether it is too far above the mean: z > factor x max(1, deviation of the last W z-scores). Never before W norms.
+  // Whether the norm is too far above the mean: z > factor x max(1, deviation of the last W z-scores). Never for the
+  // first W norms.
   bool is_outlier(double norm, const PenaltyOptions& options) const {
     if (!options.finds_outliers()) return false;
     if (!std::isfinite(norm)) return true;
@@ -107,90 +109,91 @@ class NormStatistics {
   std::int64_t taken_ = 0;
   double mean_ = 0;
   double variance_ = 0;
-  std::vector<double> z_scores_;  // of the last W, each when it was taken in; a ring once there are W
+  std::vector<double> z_scores_;  // the last W, each computed when it was added; a ring buffer once there are W
 };
 
-// The least W after which a constant norm is no outlier, whatever the last z-scores: that of the W-th one is
-// sqrt(q^(W - 1) / (1 - q^W)) with q = 1 - a, since mean and variance begin at 0, and falls from there on. After much
-// fewer all workers are outliers for ever.
+// The smallest W after which a constant norm is not an outlier, whatever the last z-scores: the W-th one is sqrt(q^(W -
+// 1) / (1 - q^W)) with q = 1 - a, since mean and variance begin at 0, and they fall from there on. With much smaller
+// values all workers are outliers for ever.
 int shortest_warmup(const PenaltyOptions& options);
 
-// The findings of one round. [worker x modules + module] by rank.
+// The results of one round, indexed [worker x modules + module].
 struct Penalty {
   int modules = 0;
-  std::vector<NormStatistics> statistics{};  // afterwards
-  std::vector<double> factors{};             // N times the weight: 1 is what a worker has in a plain mean
-  std::vector<bool> rolled_back{};           // of each module: all workers are outliers, and not all without a number
+  std::vector<NormStatistics> statistics{};  // after the round
+  std::vector<double> factors{};             // N times the weight: 1 is the factor in a plain mean
+  std::vector<bool> rolled_back{};  // by module: all workers are outliers, and not all norms are NaN or infinite
 
   std::span<const double> factors_of(Rank worker) const {
-    if (factors.empty()) return {};  // nobody was looked at
+    if (factors.empty()) return {};  // no norms were evaluated
     return std::span(factors).subspan(static_cast<std::size_t>(worker.value * modules),
                                       static_cast<std::size_t>(modules));
   }
 };
 
-// `before`: the statistics of the round before; none at first. `steps`: of each worker in this round; only where
-// weights go by them.
+// `before`: the statistics of the previous round; empty in the first. `steps`: of each worker in this round; only if
+// weights depend on them.
 Penalty penalise(std::span<const NormStatistics> before, std::span<const double> norms, std::span<const double> steps,
                  int modules, const PenaltyOptions& options);
 
 // The factor of a sum of this norm: min(1, phi / (norm + 1e-6)).
 double clip_factor(double norm, double clip_norm);
 
-// Rounds that end by time: with a worker's first step that ends at least so many seconds after the last
-// synchronisation, on its own clock. Nobody is interrupted.
+// Rounds that end by time: a worker ends the round with its first step that ends at least this long after the last
+// synchronisation, on its own clock. No step is interrupted.
 struct TimedRounds {
   enum class CountedFrom {
-    end,      // of the last synchronisation
-    arrival,  // this worker's at it, so that what it has waited there is part of the time
+    end,      // from the end of the last synchronisation
+    arrival,  // from this worker's arrival at it, so that waiting there counts
   };
   Duration length = longest_duration;  // tau_time
   CountedFrom counted_from = CountedFrom::end;
-  std::int64_t minimum_steps = 1;  // of all workers together; with fewer the synchronisation is put off by another time
-  Step warmup_steps{};             // of synchronous SGD before the first round
+  // The total of all workers; with fewer steps, the synchronisation is postponed by the same time.
+  std::int64_t minimum_steps = 1;
+  Step warmup_steps{};  // steps of synchronous SGD before the first round
 };
 
 struct EditOptions {
   enum class Scope { tensor, model };
-  Scope scope = Scope::tensor;       // what is weighed by itself: a module
-  Scope clip_scope = Scope::tensor;  // what is clipped by itself
+  Scope scope = Scope::tensor;       // the unit of weighting: a module
+  Scope clip_scope = Scope::tensor;  // the unit of clipping
   PenaltyOptions penalty{};
   std::shared_ptr<const SyncPeriod> period{};  // EDiT; null: A-EDiT
-  TimedRounds timed{};                         // of A-EDiT
+  TimedRounds timed{};                         // for A-EDiT
   std::shared_ptr<const OuterOptimizer> outer{};
   StatePolicies state{};
-  std::optional<int> tensors{};  // of the model, where that is not there; none: not known
+  std::optional<int> tensors{};  // in the model; for time-only runs; none: unknown
 
   bool is_timed() const { return !period; }
   bool sends_steps() const { return is_timed() || penalty.step_share > 0; }
-  // Numbers that each worker tells; none where the number of tensors is not known.
+  // The number of values that each worker gathers; none if the number of tensors is unknown.
   std::optional<std::int64_t> numbers_sent() const;
 };
 
-// The work of one worker in a round.
+// One worker's work in a round.
 struct RoundWork {
   explicit RoundWork(const Worker& worker) : kept(worker) {}
 
-  ResetOnOutage<Step> kept;  // steps that its model is from
-  Step passed{};             // steps gone by
+  ResetOnOutage<Step> kept;  // steps included in its model
+  Step passed{};             // steps passed in the round
   double rates = 0;          // sum of their learning rates
   double mean_rate() const { return passed > 0 ? rates / static_cast<double>(passed.value()) : 0; }
 };
 
-// The conclusions of all workers at the end of a round, before they average.
+// The result that all workers agree on at the end of a round, before they average.
 struct RoundMeeting {
   Penalty penalty{};
-  Step longest{};         // of all workers' steps gone by; 0 where they are not told
-  double inner_rate = 0;  // mean over all steps; 0 where they are not told
+  Step longest{};         // largest number of steps passed; 0 if not gathered
+  double inner_rate = 0;  // mean over all steps; 0 if not gathered
   bool is_put_off = false;
 };
 
-// Gathers the norms of the differences of all workers' models from `last`. `before`: of the round before; null at
-// first.
+// Gathers the norms of the differences of all workers' models from `last`. `before`: the previous round's result; null
+// in the first.
 std::shared_ptr<const RoundMeeting> meet(Worker& worker, const EditOptions& options, const ModelStatePtr& last,
                                          RoundWork& work, const std::shared_ptr<const RoundMeeting>& before);
 
-// The norm of a whole whose parts have these norms.
+// The norm of a vector whose parts have these norms.
 double norm_of(const std::vector<double>& parts);
 
 class Edit : public Algorithm {
@@ -198,7 +201,7 @@ class Edit : public Algorithm {
   explicit Edit(EditOptions options) : options_(std::move(options)) {}
 
   void run(Worker& worker) const override;
-  // Weights follow from what is computed; time and rounds do not.
+  // Weights depend on computed values; time and rounds do not.
   Traits traits() const override {
     return {.follows_clock = options_.is_timed(),
             .judges_budget_locally = true,

@@ -1,13 +1,13 @@
-// Elastic averaging (EASGD, with momentum EAMSGD): workers train alone and are pulled towards a centre, the centre
-// towards them, by alpha times their distance every `period` steps.
+// Elastic averaging (EASGD, with momentum EAMSGD): workers train alone. Every `period` steps workers are pulled towards
+// a centre, and the centre towards them, by alpha times their distance.
 // Source:  Zhang, Choromanska, LeCun 2015, "Deep Learning with Elastic Averaging SGD".
 // Shapes:  gradient, parameters, velocity, centre: (P,) flat float32.
 // Cost:    synchronous: one all-reduce of P floats per `period` steps; asynchronous: per worker and exchange a request
 //          without values, the centre down and the difference up, P floats each.
 // Differs: asynchronous as in the authors' code (mpiT): the difference is taken before the local step, which runs while
 //          it travels, and exchanges begin with step 0. The centre is evaluated. The file's optimizer takes the local
-//          step; with `momentum` (EAMSGD's delta) it must be plain SGD. Where differences are compressed, a worker
-//          moves by the whole one, and keeps the part that has not arrived in its residual (ours).
+//          step; with `momentum` (EAMSGD's delta) it must be plain SGD. If differences are compressed, a worker moves
+//          by the whole difference, and its residual keeps the part that has not arrived (ours).
 // Checks:  what leaves the workers arrives at the centre, or is in residuals; the synchronous form against the Jacobi
 //          iteration.
 #pragma once
@@ -20,11 +20,11 @@ namespace syncopate {
 
 struct ElasticOptions {
   enum class Exchange {
-    synchronous,   // all at once, everything from the values before the step (Jacobi form)
-    asynchronous,  // each worker with a server that holds the centre
+    synchronous,   // all at once, using only values from before the step (Jacobi form)
+    asynchronous,  // each worker with a server, which holds the centre
   };
   Exchange exchange = Exchange::synchronous;
-  double alpha = 0;  // eta x rho: the part of its distance that a worker moves; N alpha is the paper's beta
+  double alpha = 0;  // eta x rho: the fraction of its distance that a worker moves; N alpha is the paper's beta
   Step period{1};    // tau
   double momentum = 0;
 };
@@ -60,8 +60,8 @@ class ElasticAveraging : public Algorithm {
 
   bool is_asynchronous() const { return options_.exchange == ElasticOptions::Exchange::asynchronous; }
 
-  // x <- x - eta g(x); with momentum v <- delta v - eta g(x + delta v), x <- x + v. Whether the x it began with is
-  // lost: the step is then a new worker's first, from the centre and without v.
+  // x <- x - eta g(x); with momentum v <- delta v - eta g(x + delta v), x <- x + v. Returns whether the x that it began
+  // with is lost: the step is then a new worker's first one, from the centre and without v.
   bool local_step(Worker& worker, ModelStatePtr& velocity) const {
     ModelStatePtr x = worker.model();
     ResetOnOutage<bool> is_there(worker, true);
@@ -89,7 +89,7 @@ class ElasticAveraging : public Algorithm {
       for (Step done = 1; done < options_.period && worker.budget_left(BudgetView::local); ++done)
         local_step(worker, velocity);
     }
-    worker.barrier();  // the steps since the last exchange are a row too
+    worker.barrier();  // the steps since the last exchange form a row too
     worker.publish(centre);
   }
 

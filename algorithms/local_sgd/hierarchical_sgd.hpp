@@ -2,10 +2,11 @@
 // Source:  Lin et al. 2020, "Don't Use Large Mini-Batches, Use Local SGD" (hierarchical Local SGD).
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats within each group per group period, one over all workers per period.
-// Differs: the outer period counts steps and follows any rule of sync_period.hpp; a group's round that it cuts short
-//          ends with the average over all. Groups are workers of consecutive ranks; their size need not divide N: the
-//          last is then smaller. Both averages use the same network.
-// Checks:  one group of all workers equals Local SGD with the group period, groups of one that with the period.
+// Differs: the outer period counts steps and follows any rule of sync_period.hpp. If it cuts a group's round short,
+//          that round ends with the average over all. Groups are workers of consecutive ranks. Their size need not
+//          divide N: the last is then smaller. Both averages use the same network.
+// Checks:  one group of all workers equals Local SGD with the group period; groups of one equal Local SGD with the
+//          period.
 #pragma once
 
 #include <limits>

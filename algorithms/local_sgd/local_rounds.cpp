@@ -27,7 +27,7 @@ constexpr std::array late_kinds = {
                 [](Settings& settings) { return make_anchor_rule(read_overlap_local(settings)); }},
 };
 
-// The shortest round in the known steps of the run; where the rate is not known, the first round.
+// The shortest round in the known steps of the run; if the rate is unknown, the first round.
 Step shortest_round(const SyncPeriod& period, const AlgorithmContext& context) {
   constexpr Step endless = std::numeric_limits<Step::Rep>::max() / 2;
   constexpr int most_rounds = 1'000'000;
@@ -58,7 +58,7 @@ std::shared_ptr<const LateRule> read_late(Settings& settings) {
   return row ? row->make(table) : make_cocod_rule();
 }
 
-// Choices that have no meaning together.
+// Reports faults of choices that make no sense together.
 void check_together(Settings& settings, const RoundChoices& choices) {
   const bool is_apart = choices.late || choices.fragments;
   if (choices.groups && choices.steps->may_stop())
@@ -98,12 +98,12 @@ void LocalRounds::run_rounds(Worker& worker, LocalSteps& steps) const {
   const auto lengths = choices_.period->begin(worker);
   if (lengths->sees_gradients()) steps.watch([&lengths](Gradient& mean) { lengths->see(mean); });
   ModelStatePtr last = worker.model(), momentum;
-  MeanRate rate;  // of the steps since then
+  MeanRate rate;  // mean over the steps since the last average
   bool is_whole = true, goes_on = true;
   while (worker.budget_left()) {
     const Step length = lengths->next(), end = worker.step() + worker.steps_left();
     const AveragePolicy due = choices_.period->due(worker.step() + length, end, choices_.policies.average);
-    // Where a budget of seconds cuts the last round short, workers may differ in it; worker 0 is who publishes.
+    // If a budget of seconds cuts the last round short, workers may differ in its length; worker 0 publishes.
     take_round(worker, steps, length, rate);
     const double weight =
         choices_.weighs_steps ? static_cast<double>(steps.taken().value()) : choices_.policies.model_weight();
@@ -113,13 +113,13 @@ void LocalRounds::run_rounds(Worker& worker, LocalSteps& steps) const {
     lengths->end_round();
   }
   if (is_whole || goes_on) return;
-  // A clock has ended a round in which only moments were averaged.
+  // The clock has ended a round in which only moments were averaged.
   worker.average_model(
       {.policy = {.buffers = choices_.policies.average.buffers}, .weight = choices_.policies.model_weight()});
   end_round(worker, last, rate, momentum);
 }
 
-// The parameters have been averaged.
+// Called after the parameters have been averaged.
 void LocalRounds::end_round(Worker& worker, ModelStatePtr& last, MeanRate& rate, ModelStatePtr& momentum) const {
   if (choices_.outer)
     worker.set_model(
@@ -163,8 +163,8 @@ void LocalRounds::run_in_fragments(Worker& worker, LocalSteps& steps) const {
   while (outer.are_under_way()) outer.finish_next();
 }
 
-// Adds the learning rates of its steps. A round that lasts until the budget of seconds or samples is used up has no steps
-// to pass over.
+// Takes the round's steps and adds their learning rates. A round that lasts until the budget of seconds or samples is
+// used up has no steps to skip.
 void LocalRounds::take_round(Worker& worker, LocalSteps& steps, Step left, MeanRate& rate) const {
   constexpr Step endless = 1'000'000'000'000;
   const auto take = [&](Step count) {
@@ -194,14 +194,14 @@ Traits LocalRounds::traits() const {
                 .publishes_rounds = true};
   choices_.steps->describe(traits);
   choices_.period->describe(traits);
-  // With an outer step the model that it starts from and its momentum; with fragments also the average under way.
+  // For an outer step: the model that it starts from, and its momentum. With fragments also the average under way.
   if (choices_.fragments)
     traits.held.models += 3;
   else if (choices_.late)
     traits.held.models += choices_.late->held_vectors();
   else if (choices_.outer)
     traits.held.models += 2;
-  // Nothing is under way while anybody computes.
+  // Nothing is under way while a worker computes.
   const bool meets = waits || (choices_.fragments && choices_.fragments->delay == Step{0});
   if (has_groups || !meets) traits.lockstep_from_step.reset();
   if (has_groups) traits.exchanged_whole = "averages of groups and of all would each need a residual of their own";
@@ -216,19 +216,19 @@ Traits LocalRounds::traits() const {
 Forecast LocalRounds::forecast(const PredictionInput& input) const {
   if (!traits().has_formulas) return {};
   if (choices_.steps->phase()->micro_batches) return Forecast::none("local steps have another number of micro-batches");
-  // A rule whose rounds go by the rate has no steps before the phase.
+  // Rules with rounds that depend on the rate have no steps before the phase.
   const auto rate = choices_.steps->learning_rate_over(input.steps().value_or(Step{}));
   return predict_rounds(*choices_.period, choices_.policies.average, rate ? input.at_rate(*rate) : input);
 }
 
-// Who is late, or is pulled, passes over steps, and takes part in the average.
+// Workers that are late, or are pulled, skip steps and still take part in the average.
 std::optional<Communicated> LocalRounds::communication(const CommunicationInput& input) const {
   if (!choices_.period->is_known_before()) return std::nullopt;
   const auto rate = choices_.steps->learning_rate_over(input.steps);
   const CommunicationInput at_rate = rate ? input.at_rate(*rate) : input;
   if (!choices_.groups) {
     Communicated sum = communicated_in_rounds(*choices_.period, choices_.policies.average, at_rate);
-    // All fragments of a round are as much as the whole model.
+    // All fragments of a round together have the size of the model.
     const Step together = std::min(choices_.period->synchronous_steps(), input.steps);
     const int parts = choices_.fragments ? choices_.fragments->fragments.count() : 1;
     sum.rounds += (sum.rounds - together.value()) * (parts - 1);

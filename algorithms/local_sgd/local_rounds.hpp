@@ -1,24 +1,24 @@
-// Rounds of local steps, of free choice. A round is
+// Rounds of local steps, as a combination of choices. A round consists of
 //
 //   steps    what a worker does in each of its H local steps: train, train until a time is over, or be pulled back
-//   period   H, by a rule: of the step and the learning rate, by the loss, or one for each moment of the optimizer
-//   groups   whose models are averaged within the round, if any are
+//   period   H, by a rule: from the step and the learning rate, by the loss, or one for each moment of the optimizer
+//   groups   workers whose models are averaged within the round (optional)
 //   late     where the next round begins while the average of all is under way; without it all wait for the average
-//   fragments, in which the model is averaged one after the other while workers take steps
-//   outer    what the average of all becomes: the next model, or the aim of an outer step
+//   fragments of the model, averaged one after the other while workers take steps (optional)
+//   outer    what the average of all becomes: the next model, or the target of an outer step
 //
 // This file has the program, and the choices that are not elsewhere (sync_period.hpp, run_periods.hpp,
-// outer_optimizer.hpp). Methods with a name are choices that a paper has made: local-sgd, outer-local-sgd (SlowMo,
-// DiLoCo), hierarchical-sgd, dropcompute-local-sgd, palsgd, co2, cocod-sgd, overlap-local-sgd, overlapped-diloco,
-// streaming-diloco, adacomm and des-loc, each with a card of its own. `algorithm = "rounds"` takes any.
+// outer_optimizer.hpp). Named methods are choices made by a paper: local-sgd, outer-local-sgd (SlowMo, DiLoCo),
+// hierarchical-sgd, dropcompute-local-sgd, palsgd, co2, cocod-sgd, overlap-local-sgd, overlapped-diloco,
+// streaming-diloco, adacomm and des-loc, each with its own card. `algorithm = "rounds"` takes any combination.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
 // Cost:    one all-reduce of P floats per round, more if moments are averaged; with groups one of each group per group
 //          period; with an outer optimizer one or two more vectors of P floats per worker.
 // Differs: the last average falls on the last step. Moments of the inner optimizer stay with their worker unless
 //          chosen. Every worker takes the outer step itself, and all get the same. Groups are workers of consecutive
-//          ranks; their size need not divide N: the last is then smaller. Whoever stops at a time cannot be in groups,
-//          whose averages others would wait for.
-// Checks:  each choice against the method of its name, bit for bit; combinations against their recursions.
+//          ranks. Their size need not divide N: the last is then smaller. Steps that stop at a time cannot have groups,
+//          since others would wait for the group's average.
+// Checks:  each choice against the method with its name, bit for bit; combinations against their recursions.
 #pragma once
 
 #include <memory>
@@ -37,22 +37,22 @@ struct GroupsOfRound {
   Step period{1};
 };
 
-// Fragments of the model (rounds.hpp), each averaged at its own turn of a round, and taken in `delay` steps later.
+// Fragments of the model (rounds.hpp). Each is averaged at its own time in a round, and adopted `delay` steps later.
 struct FragmentsOfRound {
   Fragments fragments{1};
   Step delay{};       // tau
-  double mixing = 0;  // alpha: how much of a worker's own fragment stays
+  double mixing = 0;  // alpha: the share of a worker's own fragment that remains
 };
 
 struct RoundChoices {
   std::shared_ptr<const StepRule> steps = make_training_steps();
   std::shared_ptr<const SyncPeriod> period{};     // never null
-  std::optional<GroupsOfRound> groups{};          // none: models are averaged at the round's end alone
+  std::optional<GroupsOfRound> groups{};          // none: models are averaged only at the round's end
   std::shared_ptr<const LateRule> late{};         // null: workers wait for the average
-  std::optional<FragmentsOfRound> fragments{};    // none: the model is averaged whole
+  std::optional<FragmentsOfRound> fragments{};    // none: the whole model is averaged at once
   std::shared_ptr<const OuterOptimizer> outer{};  // null: the average is the next model
-  StatePolicies policies{};                       // of all averages
-  bool weighs_steps = false;                      // where steps may stop: models count by those taken
+  StatePolicies policies{};                       // for all averages
+  bool weighs_steps = false;                      // if steps may stop: models are weighted by steps taken
 };
 
 class LocalRounds : public Algorithm {
@@ -74,11 +74,11 @@ class LocalRounds : public Algorithm {
   RoundChoices choices_;
 };
 
-// The policies, and how models count, where workers may stop: also by their steps.
+// Reads the policies, and how models are weighted; if workers may stop, also by their steps.
 void read_weights_of_stopping(Settings& settings, const AlgorithmContext& context, RoundChoices& choices);
 
-// Reads `fragments`, `delay` and `mixing`. `period`: whose shortest round the delay must not exceed; null: it has
-// faults.
+// Reads `fragments`, `delay` and `mixing`. The delay must not exceed the shortest round of `period`; null: the period
+// has faults.
 FragmentsOfRound read_fragments_of_round(Settings& settings, const AlgorithmContext& context, const SyncPeriod* period);
 
 // The registry of late rules: one row per kind.

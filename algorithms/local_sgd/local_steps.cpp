@@ -9,7 +9,7 @@ namespace syncopate {
 
 namespace {
 
-// Descends along a gradient of its own.
+// Descends along the worker's own gradient.
 class TrainingSteps final : public LocalSteps {
  public:
   TrainingSteps(Worker& worker, const LocalPhase& phase) : LocalSteps(worker), training_(phase, worker) {}
@@ -79,7 +79,7 @@ class DroppingSteps final : public LocalSteps {
  private:
   DropOptions options_;
   Time deadline_{};
-  mutable std::optional<ResetOnOutage<Step>> taken_{};  // in this round
+  mutable std::optional<ResetOnOutage<Step>> taken_{};  // steps taken in this round
 };
 
 class DroppingRule final : public StepRule {
@@ -94,7 +94,7 @@ class DroppingRule final : public StepRule {
   }
   bool may_stop() const override { return true; }
 
-  // DropCompute itself.
+  // Here train_together is DropCompute.
   void train_together(Worker& worker, Step until, const StatePolicies& policies) const override {
     while (worker.step() < until && worker.budget_left()) {
       Gradient sum = compute_until(worker, later(worker.now(), options_.threshold));

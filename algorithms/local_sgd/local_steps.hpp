@@ -1,6 +1,6 @@
-// What a worker does in a local step: train, train until a time is over (DropCompute), or be pulled back (PALSGD).
+// The kinds of local steps: train, train until a time is over (DropCompute), or be pulled back (PALSGD).
 // Source:  the cards of local_sgd.hpp, dropcompute_local_sgd.hpp and palsgd.hpp.
-// Units:   steps are optimizer steps; a step that is passed over counts as one.
+// Units:   steps are optimizer steps; a skipped step counts as one.
 #pragma once
 
 #include <functional>
@@ -21,45 +21,45 @@ class LocalSteps {
   explicit LocalSteps(Worker& worker) : worker_(worker) {}
   virtual ~LocalSteps() = default;
 
-  // A round begins at the worker's model.
+  // A round begins at the worker's current model.
   virtual void begin_round() {}
-  // Lets somebody look at each mean gradient, before the step along it; only steps that train do.
+  // Calls `see` with each mean gradient, before the step along it; only for steps that train.
   void watch(std::function<void(Gradient&)> see) { see_ = std::move(see); }
-  // One step, taken or passed over. False: the worker takes no more in this round.
+  // Takes or skips one step. False: the worker takes no more steps in this round.
   virtual bool take() = 0;
-  // The steps that it has taken in this round; only steps that may stop count them.
+  // The number of steps taken in this round; only steps that may stop count them.
   virtual Step taken() const { return {}; }
-  // The model at which the round began, where steps also move a model without descending (a compressed average takes
-  // differences to it); null: they only descend.
+  // The model at which the round began, if steps also move a model without descending (a compressed average takes
+  // differences to it). Null: they only descend.
   virtual ModelStatePtr began_at() const { return nullptr; }
 
  protected:
-  Worker& worker_;  // outlives it
+  Worker& worker_;  // must outlive it
   std::function<void(Gradient&)> see_{};
 };
 
-// A choice of steps.
+// A kind of local steps.
 class StepRule {
  public:
   virtual ~StepRule() = default;
   virtual std::unique_ptr<LocalSteps> begin(Worker& worker) const = 0;
-  // Sets the traits that a method has because it takes these steps.
+  // Sets the traits that follow from these steps.
   virtual void describe(Traits& traits) const = 0;
   // Whether a worker may stop before the round's last step, by its own clock.
   virtual bool may_stop() const { return false; }
-  // How they differ from the synchronous ones, where they are steps along own gradients; null: they are others.
+  // How they differ from synchronous steps, if they are steps along the worker's own gradients; null: another kind.
   virtual const LocalPhase* phase() const { return nullptr; }
-  // The schedule of the learning rate in so many local steps; none: the run's goes on.
+  // The schedule of the learning rate for this many local steps; none: the run's schedule continues.
   std::optional<LearningRate> learning_rate_over(Step steps) const {
     return phase() ? phase()->learning_rate_over(steps) : std::nullopt;
   }
-  // Steps before the period's first round: synchronous SGD.
+  // The steps before the period's first round: synchronous SGD.
   virtual void train_together(Worker& worker, Step until, const StatePolicies& policies) const;
 };
 
 std::shared_ptr<const StepRule> make_training_steps(const LocalPhase& phase = {});
 
-// DropCompute: a worker that is late takes no more steps, and joins the average with the model it has.
+// DropCompute: a late worker takes no more steps, and joins the average with its current model.
 struct DropOptions {
   enum class Clock { period, step };
   Duration threshold = longest_duration;  // from the round's or the step's start
@@ -77,7 +77,7 @@ std::shared_ptr<const StepRule> make_pulling_steps(const PullOptions& options);
 
 // Local steps by a plan that all workers share, for methods whose averages start and end within a round. When a budget
 // of seconds ends, workers may have taken different numbers of steps, but must still start and finish the same
-// averages. So they go by the steps of the plan, which always go on.
+// averages. So averages follow the steps of the plan, which always advance.
 class PlannedSteps {
  public:
   explicit PlannedSteps(Worker& worker) : worker_(worker), planned_(worker.step()) {}
@@ -85,12 +85,12 @@ class PlannedSteps {
   Step planned() const { return planned_; }
   // Whether the budget has steps for another round.
   bool steps_left() const { return worker_.steps_left() > behind(); }
-  // The length of the round that begins here, as the rule says of a worker who has taken all steps of the plan.
+  // The length of the round that begins here, by the rule for a worker that has taken all steps of the plan.
   Step round(const SyncPeriod& period) const {
     return period.at(planned_, worker_.learning_rate(behind()), worker_.steps_left() - behind());
   }
-  // Takes `steps` until so many are planned in all, fewer if the budget or this worker's data end, or they stop.
-  // `before_step` gets the learning rate of each.
+  // Takes `steps` until `planned` steps have been planned in all; fewer if the budget or this worker's data end, or the
+  // steps stop. Calls `before_step` with the learning rate of each.
   template <typename BeforeStep>
   void take_until(Step planned, LocalSteps& steps, const BeforeStep& before_step) {
     for (; planned_ < planned && worker_.budget_left(BudgetView::local); ++planned_) {
@@ -105,23 +105,23 @@ class PlannedSteps {
  private:
   Step behind() const { return planned_ - worker_.step(); }
 
-  Worker& worker_;  // outlives it
+  Worker& worker_;  // must outlive it
   Step planned_;
 };
 
-// Read their keys from the method's table, or from one of its tables.
+// These read their keys from the method's table, or from one of its tables.
 DropOptions read_drop(Settings& settings, const AlgorithmContext& context);
 PullOptions read_pull(Settings& settings, std::string_view prefix);
 
 // The registry of steps: one row per kind.
 struct StepRuleRow {
   std::string_view name;      // `kind = ...` in TOML
-  std::string_view sentence;  // what a worker does
+  std::string_view sentence;  // describes what a worker does
   std::shared_ptr<const StepRule> (*make)(Settings& settings, const AlgorithmContext& context);
 };
 std::span<const StepRuleRow> step_rules();
 
-// The table `steps`; without it steps along own gradients, as the table `local_phase` says.
+// Reads the table `steps`. Without it: steps along the worker's own gradients, as the table `local_phase` says.
 std::shared_ptr<const StepRule> read_steps(Settings& settings, const AlgorithmContext& context);
 
 }  // namespace syncopate

@@ -1,11 +1,11 @@
-// Local SGD with an outer optimizer: after H local steps a step of the outer optimizer goes from the model of the last
-// synchronisation towards the average, or beyond.
+// Local SGD with an outer optimizer: after H local steps an outer step goes from the model of the last synchronisation
+// towards the average, or beyond.
 // Source:  Wang et al. 2020, "SlowMo"; Douillard et al. 2023, "DiLoCo".
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
 // Cost:    one all-reduce of P floats per H steps; one more vector of P floats per worker.
 // Differs: every worker takes the outer step itself, and all get the same. Moments of the inner optimizer stay with
-//          their worker unless chosen. The rest as in outer_optimizer.hpp.
-// Checks:  a plain outer step of rate 1, and SlowMo without momentum, equal Local SGD; closed forms.
+//          their worker unless chosen. See also outer_optimizer.hpp.
+// Checks:  a plain outer step with rate 1, and SlowMo without momentum, equal Local SGD; closed forms.
 #pragma once
 
 #include "algorithms/local_sgd/local_rounds.hpp"

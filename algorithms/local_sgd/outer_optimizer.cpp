@@ -63,7 +63,7 @@ std::unique_ptr<const OuterOptimizer> make_plain_outer(double rate) {
 
 std::unique_ptr<const OuterOptimizer> make_slowmo(double rate, double momentum) {
   return make_outer([=](const Participant& worker, const OuterStep& at, ModelStatePtr& u) {
-    // At rate 0 no worker has moved; the division would make 0 / 0 of it.
+    // At rate 0 no worker has moved; the division would give 0 / 0.
     const double per_rate = std::isfinite(1 / at.inner_rate) ? 1 / at.inner_rate : 0;
     std::vector<WeightedState> sum = {{per_rate, at.last}, {-per_rate, at.average}};
     if (u) sum.push_back({momentum, u});
@@ -94,7 +94,7 @@ std::span<const OuterOptimizerRow> outer_optimizers() { return rows; }
 
 std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings settings) {
   const auto* const row = settings.row({"name", "Which outer optimizer."}, rows);
-  if (!row)  // their keys follow from it, and are no faults of their own
+  if (!row)  // the keys depend on it, and are not faults of their own
     for (const std::string_view key : {"rate", "momentum"}) static_cast<void>(settings.has(key));
   return row ? row->make(settings) : make_plain_outer(1);
 }

@@ -1,17 +1,17 @@
-// Overlap-Local-SGD: workers are pulled towards a common anchor, which follows their average one round late, with a
-// momentum of its own if it is given one.
+// Overlap-Local-SGD: workers are pulled towards a common anchor, which follows their average one round late, optionally
+// with a momentum.
 // Source:  Wang, Liang, Joshi 2020, "Overlap Local-SGD: An Algorithmic Approach to Hide Communication Delays in
 //          Distributed SGD".
-// Shapes:  gradient, parameters, anchor, momentum: (P,) flat float32.   Units: mixing and momentum without one.
+// Shapes:  gradient, parameters, anchor, momentum: (P,) flat float32.   Units: mixing and momentum have none.
 // Cost:    one all-reduce of P floats per round, hidden by the next; two more vectors of P floats per worker.
 // Differs: after its code. At a round's end: wait for the anchor z; model = (1 - mixing) model + mixing z; v = momentum
-//          v + (model - z); start z = mean(z + v). Each worker has a v of its own, whose mean is a momentum of the
-//          anchor. The code keeps v in units of the learning rate (`momentum_units = "rate"`, the default; here by the
-//          mean rates of the two rounds); "model" leaves it as it is. The paper's values are not established: `mixing`
-//          must be given, `momentum` is 0. The first anchor is the initial model. Evaluated is the anchor, after the
-//          last round that of its average. BatchNorm statistics stay with their worker. Every round has H steps; the
-//          code's first one has H + 1, since it asks for the step's number before it counts it.
-// Checks:  mixing = 0 without momentum: workers that train alone, and at the end their average; mixing = 1: nothing
+//          v + (model - z); start z = mean(z + v). Each worker has its own v; their mean is a momentum of the anchor.
+//          The code keeps v in units of the learning rate (`momentum_units = "rate"`, the default; here by the mean
+//          rates of the two rounds); "model" keeps it in units of the model. The paper's values are not established:
+//          `mixing` must be given, `momentum` is 0. The first anchor is the initial model. The anchor is evaluated,
+//          after the last round that of its average. BatchNorm statistics stay with their worker. Every round has H
+//          steps; the code's first one has H + 1, since it asks for the step's number before it counts it.
+// Checks:  mixing = 0 without momentum: workers that train alone, and their average at the end; mixing = 1: no model
 //          moves; a recursion in double precision.
 #pragma once
 
@@ -59,7 +59,7 @@ class AnchorRule final : public LateRule {
     }
 
    private:
-    // A round without steps, or at rate 0, leaves it as it is.
+    // A round without steps, or at rate 0, does not change it.
     double kept_momentum(double rate) {
       double kept = options_.momentum;
       if (rate <= 0 || options_.momentum_units == OverlapLocalOptions::MomentumUnits::model) return kept;

@@ -5,16 +5,16 @@
 // Cost:    one all-reduce of P floats per round, hidden by the next; two more vectors of P floats per worker, with
 //          eager updates three.
 // Differs: d_i is what worker i's round has added to the model; the paper's outer gradient is -d_i. That a worker's own
-//          part is fresh and the others' late was read about the paper; the formulas here were not read in it. Delayed:
-//          a round begins at X, the same on all workers, and X <- outer(X, X + mean(d')), d' of the round before. After
-//          the first round X stays; after the last a second outer step takes its average in, so that there are as many
-//          outer steps as rounds. Eager: X_i <- outer(X_i, X_i + mean(d') + (d_i - d_i') / N). In the first round
-//          nothing is known of others, and the step is d_i / N long. The last round waits for its average before its
-//          step, which takes mean(d) + mean(d') - d_i' / N: all that is left. Each worker keeps its own outer momentum,
-//          which the sources leave open; worker 0's model is evaluated. After a plain outer optimizer all end with the
-//          same. SlowMo's learning rate is that of the averaged round, of eager updates the newest. BatchNorm
-//          statistics are as old as the average.
-// Checks:  eager updates of one worker equal the method that waits; with a plain outer optimizer they telescope to the
+//          part is fresh and the others' late comes from descriptions of the paper; the formulas here were not read in
+//          it. Delayed: a round begins at X, the same on all workers, and X <- outer(X, X + mean(d')), with d' of the
+//          previous round. After the first round X stays; after the last a second outer step includes its average, so
+//          that there are as many outer steps as rounds. Eager: X_i <- outer(X_i, X_i + mean(d') + (d_i - d_i') / N).
+//          In the first round nothing is known of others, and the step is d_i / N long. The last round waits for its
+//          average before its step, which uses mean(d) + mean(d') - d_i' / N: all that is left. Each worker keeps its
+//          own outer momentum, which the sources leave open; worker 0's model is evaluated. After a plain outer
+//          optimizer all end with the same model. SlowMo's learning rate is that of the averaged round; for eager
+//          updates it is the newest round's. BatchNorm statistics are as old as the average.
+// Checks:  eager updates of one worker equal the blocking method; with a plain outer optimizer they telescope to the
 //          sum of all averages; delayed by one round, a constant d gives DiLoCo's models.
 #pragma once
 
@@ -24,8 +24,8 @@ namespace syncopate {
 
 struct OverlappedOuterOptions {
   enum class Update { delayed, eager };
-  // A delayed average is of what the workers have added since the round began, or of their models as they are. By then
-  // X has changed, so that outer(X, mean(y')) also takes back what it has moved since.
+  // A delayed average is over what the workers have added since the round began, or over their models. In the second
+  // case X has changed by then, so that outer(X, mean(y')) also undoes its change.
   enum class Averaged { differences, models };
   Update update = Update::eager;
   Averaged averaged = Averaged::differences;

@@ -2,19 +2,19 @@
 // towards the model of the last synchronisation, which costs neither a gradient nor communication. After H steps an
 // outer optimizer steps along the average, as in DiLoCo.
 // Source:  Naganuma et al. 2025, "Pseudo-Asynchronous Local SGD: Robust and Efficient Data-Parallel Training"; the
-//          rules after its authors' code.
+//          rules follow its authors' code.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
 // Cost:    one all-reduce of P floats per H steps; one more vector of P floats per worker. A pulled step takes no time.
 // Differs: theta <- theta - (eta / p) lambda (theta - Theta) pulls all tensors; the code pulls only the first of each
-//          group of the optimizer; whether the published runs did is not established. Each worker draws for itself
+//          group of the optimizer. Whether the published runs did is not established. Each worker draws for itself
 //          (`draws = "own"`); in the code all draw alike ("shared"). A pulled step's samples are left out of this
 //          epoch, and count as dropped, so that a run of equal steps sees 1 - p of the samples: compare at equal
-//          samples or time. The outer model is the one that all have stored, not the newest. A pull does not touch the
+//          samples or time. The outer model is the one that all have stored, not the newest. A pull does not change the
 //          inner optimizer's moments. Here the first local step may be a pull, and each round has H steps; in the code
 //          the first one always trains, and the first round is a step shorter. The code averages moments in its
 //          synchronous steps; here they are equal anyway, since all step along one sum.
-// Checks:  p = 0 equals DiLoCo bit for bit; lambda = 0 DiLoCo that skips steps; the recursion in double precision; the
-//          mean round and its spread against the binomial law.
+// Checks:  p = 0 equals DiLoCo bit for bit; lambda = 0 equals DiLoCo that skips steps; the recursion in double
+//          precision; the mean round and its spread against the binomial distribution.
 #pragma once
 
 #include "algorithms/local_sgd/local_rounds.hpp"

@@ -12,10 +12,10 @@ namespace syncopate {
 
 namespace {
 
-// The slowest sum of so many steps; none where it is unknown.
+// The slowest sum of this many steps; none if unknown.
 using TimeOfSteps = std::function<std::optional<SampledMean>(Step length)>;
 
-// The mean over all rounds of the run; none where their lengths are not known beforehand, or one's time is not.
+// The mean over all rounds of the run; none if their lengths are not known in advance, or the time of one is unknown.
 std::optional<Prediction> mean_of_rounds(const SyncPeriod& period, double average_s, const TimeOfSteps& slowest,
                                          const PredictionInput& input) {
   constexpr Step longest_round = 1'000'000;  // longer ones end with a budget that does not count steps
@@ -28,7 +28,7 @@ std::optional<Prediction> mean_of_rounds(const SyncPeriod& period, double averag
     steps = std::min(steps, std::ceil(static_cast<double>(*input.budget.samples) / samples_per_step));
   const double seconds = input.budget.seconds.value_or(endless);
   if (input.budget.bytes && steps == endless) return std::nullopt;
-  std::map<Step, std::optional<SampledMean>> times_of;  // by the rounds' length
+  std::map<Step, std::optional<SampledMean>> times_of;  // by length of the rounds
   const auto time_of = [&](Step length) -> const std::optional<SampledMean>& {
     const auto [known, is_new] = times_of.try_emplace(length);
     if (is_new) known->second = slowest(length);
@@ -50,7 +50,7 @@ std::optional<Prediction> mean_of_rounds(const SyncPeriod& period, double averag
     const double exchange_s = begin < period.synchronous_steps() ? input.all_reduce_s() : average_s;
     sum.step_time_s += time->mean + exchange_s;
     communication_s += exchange_s;
-    sum.step_error_s += time->error;  // of one sample, so that errors may all go the same way
+    sum.step_error_s += time->error;  // from one sample, so errors may all have the same sign
     done += static_cast<double>(length.value());
   }
   sum.step_time_s /= done;
@@ -76,7 +76,7 @@ Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, c
   const TimeOfSteps normal = [&](Step length) {
     return std::optional(SampledMean{expected_slowest_sum(times, static_cast<double>(length.value()))});
   };
-  // Sums of more steps than were drawn are left to the central limit, where it holds.
+  // For more steps than were drawn, uses the central limit if it holds.
   const TimeOfSteps sampled = [&](Step length) -> std::optional<SampledMean> {
     const auto drawn = sampled_slowest_sum(times, length);
     return drawn || !times.has_variance ? drawn : normal(length);
@@ -107,7 +107,7 @@ Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolic
 
 Communicated communicated_in_groups(const SyncPeriod& period, const Groups& groups, const AveragePolicy& policy,
                                     const CommunicationInput& input) {
-  std::int64_t of_groups = 0;  // bytes, when all groups average once
+  std::int64_t of_groups = 0;  // bytes when all groups average once
   for (int first = 0; first < input.workers; first += groups.size)
     of_groups +=
         CommunicationInput::all_reduce(std::min(groups.size, input.workers - first), input.payload_of(policy)).value();

@@ -14,7 +14,7 @@ StatePolicy read_moment(Settings& settings, const Key& key, StatePolicy fallback
       words);
 }
 
-// The next `count` micro-batches, evenly over the workers and from as few steps as possible.
+// The next `count` micro-batches, spread evenly over the workers and taken from as few steps as possible.
 std::vector<MicroBatch> micro_batches_to_come(const Participant& participant, int count) {
   const int workers = participant.size();
   std::vector<MicroBatch> result;
@@ -51,8 +51,9 @@ Gradient LocalTraining::compute_step() {
   return sum;
 }
 
-// Samples of its shard follow each other whatever the size of a step. In an order of its own a worker takes all
-// workers' shares of an epoch, interleaved; these epochs are beyond any training, so that nobody else has the order.
+// A worker's shard gives consecutive samples, whatever the size of a step. In an order of its own a worker takes all
+// workers' shares of an epoch, interleaved. These epochs are beyond any training, so no other worker has the same
+// order.
 MicroBatch LocalTraining::next_samples() {
   constexpr std::int64_t first_own_epoch = std::int64_t{1} << 30;
   const std::int64_t number = taken_++, of_step = worker_.micro_batches();
@@ -113,7 +114,7 @@ std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const Alg
   SyncPeriodContext of_period = period_context(context);
   of_period.may_follow_run = may_follow_run;
   if (phase && phase->learning_rate) of_period.learning_rate_warmup = Step{};
-  // A rule whose rounds go by the rate has no steps before the phase.
+  // Rules with rounds that depend on the rate have no steps before the phase.
   const auto rate = phase ? phase->learning_rate_over(context.total_steps.value_or(Step{})) : std::nullopt;
   if (rate) of_period.learning_rate = &*rate;
   Settings period = settings.section({"period", "How many steps lie between two averages."});
@@ -133,7 +134,7 @@ StatePolicies read_state_policies(Settings& settings) {
 }
 
 void read_buffer_policy(Settings& settings, StatePolicies& policies) {
-  constexpr std::optional<StatePolicy> recalibrated;  // kept, and estimated later
+  constexpr std::optional<StatePolicy> recalibrated;  // keep them now, estimate later
   const Key key{"buffers",
                 "What becomes of BatchNorm statistics then; recalibrate: estimated anew before an evaluation."};
   const auto buffers = settings.choice<std::optional<StatePolicy>>(key,
@@ -149,7 +150,7 @@ void read_buffer_policy(Settings& settings, StatePolicies& policies) {
 }
 
 void publish(Participant& participant, const StatePolicies& policies, std::vector<ModelStatePtr> ensemble) {
-  if (participant.rank() != Rank{0}) return;  // nobody else is heard, and the list costs time
+  if (participant.rank() != Rank{0}) return;  // other workers' publications are ignored, and the list costs time
   publish(participant, policies, participant.model(), std::move(ensemble));
 }
 
@@ -179,13 +180,13 @@ void check_model_weights(Settings& settings, bool divides_data, const StatePolic
     settings.fault("weights", "must be \"equal\" with a table compression: compressed averages have equal weights");
 }
 
-// A round may be as long as whatever is left of a run without an end in steps.
+// A round may be as long as the rest of a run without an end in steps.
 Step Fragments::offset(int fragment, Step round) const {
   const Step::Rep turn = fragment + 1, whole = round.value() / count_, rest = round.value() % count_;
   return Step{turn * whole + (turn * rest + count_ - 1) / count_};
 }
 
-// A run without a model need not say how large one would be.
+// A time-only run need not declare the size of a model.
 void Fragments::check(const Participant& participant) const {
   const std::int64_t parameters = participant.parameters();
   if (count_ == 1 || parameters == 0 || count_ <= parameters) return;

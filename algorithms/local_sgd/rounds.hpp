@@ -1,18 +1,18 @@
-// Rounds of local steps: how workers train alone, what becomes of the rest of their state when models are averaged, how
-// models count, and the fragments of a model that are averaged apart.
+// Rounds of local steps: how workers train alone, what happens to the rest of their state when models are averaged, how
+// models are weighted, and the fragments of a model that are averaged separately.
 // Source:  Gupta et al. 2020, "Stochastic Weight Averaging in Parallel": SWAP's second phase; reference code of Gu et
 //          al. 2024 (hmgxr128/QSR): moments and statistics; McMahan et al. 2017, "Communication-Efficient Learning of
 //          Deep Networks from Decentralized Data" (FedAvg): weights by samples; Douillard et al. 2025, "Streaming
 //          DiLoCo with overlapping communication: Towards a Distributed Free Lunch": fragments.
 // Units:   steps are optimizer steps.
-// Differs: SWAP's second phase keeps the size of a micro-batch; its learning rate goes by steps since the phase began,
-//          and is then the worker's in all that goes by it: what is published, and how long a round is.
+// Differs: SWAP's second phase keeps the size of a micro-batch. Its learning rate depends on the steps since the phase
+//          began, and applies to everything that uses the worker's rate: published models, and the length of a round.
 //          BatchNorm: by default statistics are averaged along with the parameters. In the reference code they are not,
-//          but estimated on 128 micro-batches before each evaluation; here the estimate takes the micro-batches of the
-//          steps to come, all at the published model, and costs no time.
-// Checks:  the batch, order and rate of the first phase change nothing, bit for bit; each worker's pass has all samples
-//          once, in its own order; rates against the formula; fragments cover the vector once, and are p H / P steps
-//          apart where P divides H, never more than ceil(H / P).
+//          but estimated on 128 micro-batches before each evaluation. Here the estimate uses the micro-batches of
+//          future steps, all at the published model, and takes no time.
+// Checks:  repeating the first phase's batch, order and rate changes nothing, bit for bit; each worker's pass has all
+//          samples once, in its own order; rates against the formula; fragments cover the vector once, and are p H / P
+//          steps apart if P divides H, never more than ceil(H / P).
 #pragma once
 
 #include <functional>
@@ -37,36 +37,36 @@ class MeanRate {
   Step steps_{};
 };
 
-// Takes `count` steps on this worker alone, fewer where the budget or its own data end.
+// Takes `count` steps on this worker alone; fewer if the budget or its own data end.
 inline void take_local_steps(Worker& worker, Step count) {
   for (Step taken{}; taken < count && worker.budget_left(BudgetView::local); ++taken)
     worker.descend(worker.compute_step_gradient() / worker.micro_batches());
 }
 
-// How workers train once they train alone.
+// How workers train alone.
 struct LocalPhase {
   // The order in which a worker takes its samples.
   enum class Sampling {
-    shards,  // its part of each epoch, as before
-    own,     // all, in orders of its own
+    shards,  // its part of each epoch, as in synchronous steps
+    own,     // all samples, in its own orders
   };
 
-  std::optional<int> micro_batches{};  // of a worker's step; none: as before
+  std::optional<int> micro_batches{};  // per worker's step; none: unchanged
   Sampling sampling = Sampling::shards;
-  Step steps_per_epoch{};                                // of all workers together; with Sampling::own
-  Step first_step{};                                     // of the data, at the run's beginning; with Sampling::own
-  std::optional<LearningRate::Options> learning_rate{};  // without its total steps; none: the schedule goes on
+  Step steps_per_epoch{};                                // total of all workers; for Sampling::own
+  Step first_step{};                                     // the run's first step in the data; for Sampling::own
+  std::optional<LearningRate::Options> learning_rate{};  // without its total steps; none: the schedule continues
 
-  // The rate of a phase of so many steps; none: the schedule goes on, or there is no step.
+  // The schedule for a phase of this many steps; none: the run's schedule continues, or there is no step.
   std::optional<LearningRate> learning_rate_over(Step steps) const;
 };
 
-// A worker's phase: constructed where it begins.
+// One worker's phase of training alone. Construct it where the phase begins.
 class LocalTraining {
  public:
   LocalTraining(const LocalPhase& phase, Worker& worker) : phase_(phase), worker_(worker), begun_(worker.step()) {}
 
-  // `see`: called with the mean gradient, before the step along it; empty: nobody looks.
+  // `see` is called with the mean gradient, before the step along it; may be empty.
   void take_step(const std::function<void(Gradient&)>& see);
 
  private:
@@ -79,23 +79,23 @@ class LocalTraining {
   std::int64_t taken_ = 0;  // micro-batches
 };
 
-// The table `local_phase`; as before where there is none.
+// Reads the table `local_phase`; without it workers train as in synchronous steps.
 LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context);
 
 SyncPeriodContext period_context(const AlgorithmContext& context);
 
-// Reads the table `period`; never null. `phase`: of the steps after the synchronous ones, whose learning rate the rule
-// then goes by; null: as before. `may_follow_run`: also rules of run_periods.hpp.
+// Reads the table `period`; never null. `phase`: describes the steps after the synchronous ones; the rule then uses its
+// learning rate; null: unchanged. `may_follow_run`: also allows rules of run_periods.hpp.
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context,
                                                    const LocalPhase* phase = nullptr, bool may_follow_run = false);
 
-// How workers' models count in an average of all: alike, or by the number of their training samples (FedAvg).
+// How workers' models are weighted in an average of all: equally, or by the number of their training samples (FedAvg).
 enum class ModelWeights { equal, samples };
 
 // The policies for optimizer moments and BatchNorm statistics when models are averaged.
 struct StatePolicies {
   AveragePolicy average{};              // at each synchronisation
-  int recalibration_micro_batches = 0;  // on which BatchNorm statistics are estimated; 0: they are not
+  int recalibration_micro_batches = 0;  // for estimating BatchNorm statistics; 0: no estimate
   ModelWeights weights = ModelWeights::equal;
 
   bool count_alike() const { return weights == ModelWeights::equal; }
@@ -109,11 +109,11 @@ struct StatePolicies {
 //   buffers = "average" | "keep" | "reset" | "recalibrate"   (default: average),
 //   recalibration_micro_batches              with "recalibrate" (default: 128).
 StatePolicies read_state_policies(Settings& settings);
-// The keys of the buffers alone.
+// Reads only the keys of the buffers.
 void read_buffer_policy(Settings& settings, StatePolicies& policies);
 
-// Reads weights = "equal" | "samples" (default: equal). By samples only where the data are divided among the
-// workers, and averages are not compressed.
+// Reads weights = "equal" | "samples" (default: equal). "samples" is allowed only if the data are divided among the
+// workers and averages are not compressed.
 void read_model_weights(Settings& settings, bool divides_data, StatePolicies& policies);
 // Reads both.
 inline StatePolicies read_state_policies(Settings& settings, const AlgorithmContext& context) {
@@ -121,19 +121,19 @@ inline StatePolicies read_state_policies(Settings& settings, const AlgorithmCont
   read_model_weights(settings, context.divides_data, policies);
   return policies;
 }
-// How models count, and of the rest of a worker's state the statistics alone.
+// Reads how models are weighted, and, of the rest of a worker's state, only the policy of the statistics.
 inline StatePolicies read_buffer_policies(Settings& settings, const AlgorithmContext& context) {
   StatePolicies policies;
   read_buffer_policy(settings, policies);
   read_model_weights(settings, context.divides_data, policies);
   return policies;
 }
-// The fault of `weights` alone, where a method has read them.
+// Reports the fault of `weights`, for methods that have already read it.
 void check_model_weights(Settings& settings, bool divides_data, const StatePolicies& policies);
 
-// Publishes the participant's model, or the ensemble, with the statistics to be estimated.
+// Publishes the participant's model, or the ensemble, with the micro-batches for estimating statistics.
 void publish(Participant& participant, const StatePolicies& policies, std::vector<ModelStatePtr> ensemble = {});
-// The same with a model that is not the participant's own.
+// The same for another model than the participant's own.
 void publish(Participant& participant, const StatePolicies& policies, const ModelStatePtr& model,
              std::vector<ModelStatePtr> ensemble = {});
 
@@ -147,25 +147,25 @@ inline void train_together(Worker& worker, Step until, const StatePolicies& poli
   }
 }
 
-// Fragments: the parts of a model that are synchronised apart from each other, each at its own time of a round.
-// Shapes:  fragment p of P: the parameters from floor(p d / P) to floor((p + 1) d / P) of the flat vector of d, one at
-//          least. BatchNorm statistics go with the first.   Units: offsets in local steps, 1 to H.
+// Fragments: the parts of a model that are synchronised separately, each at its own time in a round.
+// Shapes:  fragment p of P: the parameters from floor(p d / P) to floor((p + 1) d / P) of the flat vector of d, at
+//          least one. BatchNorm statistics belong to fragment 0.   Units: offsets in local steps, 1 to H.
 // Differs: the paper's fragments are whole layers, three transformer blocks each, side by side or strided over the
-//          depth. Here they are equal slices, so that each takes the same time; the flat vector has the tensors that
-//          weight decay acts on first. Under a plain mean the borders decide only when a parameter is synchronised. The
-//          merge rule `rda` treats each part of a cut tensor as a tensor, so that its result depends on the borders; so
-//          does a compression, which takes each fragment by itself.
+//          depth. Here they are equal slices, so that each takes the same time; the flat vector has the tensors with
+//          weight decay first. Under a plain mean the borders decide only when a parameter is synchronised. The merge
+//          rule `rda` treats each part of a cut tensor as a tensor, so its result depends on the borders. So does a
+//          compression, which treats each fragment separately.
 class Fragments {
  public:
-  // `written`: where the number stands in a file, for faults found once the model is known.
+  // `written`: position of the number in a file, for faults found once the model is known.
   explicit Fragments(int count, std::string written = {}) : count_(count), written_(std::move(written)) {}
 
   int count() const { return count_; }
   Slice slice(int fragment) const { return {.index = fragment, .count = count_}; }
-  // The step of a round at which the fragment's turn is: ceil((p + 1) H / P), so that the last one's is at the end.
-  // With more fragments than steps several have the same.
+  // The step of a round at which the fragment is due: ceil((p + 1) H / P), so the last one is due at the end. With more
+  // fragments than steps several are due together.
   Step offset(int fragment, Step round) const;
-  // Fails where the model has fewer parameters than fragments.
+  // Fails if the model has fewer parameters than fragments.
   void check(const Participant& participant) const;
 
  private:
@@ -173,7 +173,7 @@ class Fragments {
   std::string written_;
 };
 
-// Reads `fragments`, which must be given if there is no usual number of them. `parameters`: the model's, if known.
+// Reads `fragments`, which is required if there is no usual number. `parameters`: the model's, if known.
 Fragments read_fragments(Settings& settings, std::optional<int> usual = {},
                          std::optional<std::int64_t> parameters = {});
 

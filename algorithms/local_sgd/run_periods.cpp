@@ -15,7 +15,7 @@ namespace {
 
 constexpr Step::Rep most_of_a_period = std::numeric_limits<std::int32_t>::max();
 
-// The mean of every `each`-th number from the first on, without those that are not known.
+// The mean of every `each`-th number from index `first` on, ignoring unknown ones.
 double mean_of_known(std::span<const double> all, std::size_t first, std::size_t each) {
   double sum = 0, count = 0;
   for (std::size_t i = first; i < all.size(); i += each) {
@@ -26,7 +26,7 @@ double mean_of_known(std::span<const double> all, std::size_t first, std::size_t
   return sum / count;
 }
 
-// Where a worker is in its training. All but its own losses are the same on all workers.
+// The state of AdaComm's rounds on one worker. Everything except its own losses is the same on all workers.
 class RoundsByLoss final : public RoundLengths {
  public:
   RoundsByLoss(const LossPeriodOptions& options, Worker& worker)
@@ -53,7 +53,7 @@ class RoundsByLoss final : public RoundLengths {
     if (is_first) *first_loss_ = last_loss_;
   }
 
-  // Begins an interval, if it is time to. By a clock only all together know whether it is.
+  // Begins an interval if it is due. With intervals by the clock, only all workers together know whether it is.
   void end_round() override {
     if (!worker_.budget_left() || worker_.step() < next_step_) return;
     constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
@@ -83,19 +83,19 @@ class RoundsByLoss final : public RoundLengths {
   Worker& worker_;
   Step period_;                                      // tau_l
   double first_rate_;                                // eta_0
-  ResetOnOutage<std::optional<double>> first_loss_;  // of its first step
-  Step next_step_;                                   // when an interval may begin; 0: after each average
+  ResetOnOutage<std::optional<double>> first_loss_;  // loss of its first step
+  Step next_step_;                                   // when the next interval may begin; 0: after each average
   double next_s_;                                    // and by the clock
-  Step end_{};                                       // of the round
-  double last_loss_ = 0;                             // of the last step before an interval
-  std::optional<double> initial_loss_{};             // F_0, once it is known to all
+  Step end_{};                                       // end of the round
+  double last_loss_ = 0;                             // loss of the last step before an interval
+  std::optional<double> initial_loss_{};             // F_0, once all know it
 };
 
 class PeriodByLoss final : public SyncPeriod {
  public:
   explicit PeriodByLoss(const LossPeriodOptions& options) : options_(options), formula_(options.period) {}
 
-  // The first round's, which alone is known beforehand.
+  // The length of the first round; later ones are not known in advance.
   Step at(Step, double, Step left) const override {
     return std::clamp(formula_.first(), Step{1}, std::max(left, Step{1}));
   }

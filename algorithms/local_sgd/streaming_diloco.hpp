@@ -1,31 +1,32 @@
-// Streaming DiLoCo: a model's fragments are synchronised one after the other, each once in a round of H local steps,
-// and each average is under way while the workers take tau steps more. An outer optimizer steps along it, and the
-// workers take the new fragment on, or mix it with their own.
+// Streaming DiLoCo: a model's fragments are synchronised one after the other, each once in a round of H local steps.
+// Each average is under way while the workers take tau more steps. An outer optimizer steps along it, and the workers
+// adopt the new fragment, or mix it with their own.
 // Source:  Douillard et al. 2025, "Streaming DiLoCo with overlapping communication: Towards a Distributed Free Lunch";
-//          the rules after others' code of it (pytorch/torchft).
+//          the rules follow others' code of it (pytorch/torchft).
 // Shapes:  gradient, parameters, outer momentum: (d,) flat float32; fragment p: (d / P,) of them.
 //          Units: delay in local steps, mixing without one.
-// Cost:    an all-reduce of d / P floats per fragment and round, or what a compression of it exchanges: as much as
-//          DiLoCo in all, 1 / P of it at a time. Two more vectors of d floats per worker. With steps of c and an
-//          all-reduce time of A, H steps take H c + P max(0, A(d / P) - tau c) where tau <= H / P, with a longer delay
-//          max(H c, P A(d / P)). A worker late by less than tau c - A delays nobody; one that is slower for good sets
-//          the pace.
-// Differs: fragments are equal slices (rounds.hpp); the paper's are layers. A fragment's average starts at its turn, p
-//          H / P steps into the round (p = 1 to P), and comes back tau steps later; the code starts it tau steps before
-//          its turn, which shifts all by tau steps. The code wants H to be a multiple of P, and tau < H / P, so that
-//          one average is under way at a time; here turns are rounded up, and tau <= H. The workers' models are
-//          averaged, whose mean lies as far from the outer model as the mean of their differences. Where tau = H a
-//          fragment's next average starts before the outer step of the last one, so that its outer gradient is the
-//          distance to the stepped model, not to the one at its start. A worker's fragment becomes (1 - mixing) new +
-//          mixing own: 0 takes the new one, 1 keeps the own one. The tau steps made meanwhile are not added back. Each
-//          fragment has its own outer momentum. With `compression` the fragment's outer gradient travels, its
-//          difference to the outer model, with error feedback a residual for each worker and fragment. The paper's have
-//          4 bits without a residual; `fp4` is after it, in a format that is not established as the paper's, nor is its
-//          outer learning rate. The outer model is evaluated: each fragment as it is after its last outer step. After
-//          the last step averages under way are waited for; steps since a fragment's last turn are in no outer model,
-//          unless there is one fragment alone. Moments stay with their workers. A worker that loses its state goes back
-//          to its copy of the last time that it started or finished an average; started averages go on. If one leaves,
-//          the run ends and says why.
+// Cost:    an all-reduce of d / P floats per fragment and round, or the bytes of its compressed exchange: in all as
+//          much as DiLoCo, 1 / P of it at a time. Two more vectors of d floats per worker. With steps of c and an
+//          all-reduce time of A, H steps take H c + P max(0, A(d / P) - tau c) if tau <= H / P; with a longer delay
+//          max(H c, P A(d / P)). A worker that is late by less than tau c - A delays nobody; one that is always slower
+//          sets the pace.
+// Differs: fragments are equal slices (rounds.hpp); the paper's are layers. A fragment's average starts when it is due,
+//          p H / P steps into the round (p = 1 to P), and comes back tau steps later; the code starts it tau steps
+//          before it is due, which shifts all by tau steps. The code requires H to be a multiple of P, and tau < H / P,
+//          so that only one average is under way at a time; here due steps are rounded up, and tau <= H. The workers'
+//          models are averaged; their mean is as far from the outer model as the mean of their differences. If tau = H,
+//          a fragment's next average starts before the last one's outer step, so its outer gradient is the distance to
+//          the stepped model, not to the one at its start.
+//          A worker's fragment becomes (1 - mixing) new + mixing own: 0 takes the new one, 1 keeps the own one. The tau
+//          steps made meanwhile are not added back. Each fragment has its own outer momentum. With `compression`
+//          workers send the fragment's outer gradient, its difference to the outer model; with error feedback each
+//          worker has a residual per fragment. The paper's have 4 bits without a residual; `fp4` is modelled on it, in
+//          a format that is not established as the paper's; neither is its outer learning rate.
+//          The outer model is evaluated: each fragment as it is after its last outer step. After the last step pending
+//          averages are waited for; steps since a fragment's last average are in no outer model, unless there is only
+//          one fragment. Moments stay with their workers. A worker that loses its state goes back to its copy from the
+//          last time that it started or finished an average; started averages continue. If a worker leaves, the run
+//          ends with an explanation.
 // Checks:  P = 1, tau = 0, mixing = 0 is DiLoCo bit for bit; P fragments, tau = 0, a plain outer step of rate 1: each
 //          fragment's own Local SGD; mixing = 1: workers that train alone; a recursion in double precision.
 #pragma once

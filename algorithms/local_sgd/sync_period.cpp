@@ -17,7 +17,7 @@ namespace syncopate {
 namespace {
 
 constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t most_rounds = 1'000'000;  // that are searched for
+constexpr std::int64_t most_rounds = 1'000'000;  // limit of the search
 constexpr std::int64_t most_steps = most - 1;
 
 const Key solved_for{"solved_for", "Written by the program: what a number was solved for; it decides nothing."};
@@ -70,8 +70,8 @@ class PowerPeriod final : public SyncPeriod {
   }
 
  private:
-  // (coefficient / eta)^power rounded down, at most `left`. Compared before the conversion: near the end
-  // of a cosine schedule the value exceeds every integer type.
+  // (coefficient / eta)^power rounded down, at most `left`. Compares before converting: near the end of a cosine
+  // schedule the value exceeds every integer type.
   Step rule(double learning_rate, Step left) const {
     if (learning_rate <= 0) return left;
     const double steps = std::pow(options_.coefficient / learning_rate, options_.power);
@@ -83,13 +83,13 @@ class PowerPeriod final : public SyncPeriod {
   Step warmup_period_;
 };
 
-// A number of a rule that may be written as a table, { rounds = 470 } or { share = 0.2 }: it is then solved for. A
-// run's resolved settings have the number in the table's place. Beside it stands
-// `solved_for = { rounds = 470, found = 470 }`, which decides nothing: read again, the number stays.
+// A number of a rule that may be written as a table, { rounds = 470 } or { share = 0.2 }, and is then solved for. A
+// run's resolved settings have the number in place of the table, and beside it `solved_for = { rounds = 470, found =
+// 470 }`, which has no effect: when read again, the number stays.
 class AskedRounds {
  public:
-  // Reads the key where it is a table. Faults: both or neither of the two, a budget that does not count steps, rounds
-  // that are more than its steps or none.
+  // Reads the key if it is a table. Faults: both or neither of the two, a budget that does not count steps, more rounds
+  // than steps, or none.
   AskedRounds(Settings& settings, const Key& key, const SyncPeriodContext& context)
       : settings_(settings), context_(context), is_table_(settings.has_table(key)) {
     if (!is_table_) return;
@@ -104,11 +104,11 @@ class AskedRounds {
   }
 
   bool is_table() const { return is_table_; }
-  // None: nothing is asked for, or faults leave nothing to solve.
+  // None: the number is not solved for, or faults leave nothing to solve.
   std::optional<std::int64_t> rounds() const { return rounds_; }
 
-  // Writes `solved_for` of the present rule. Where it was read from the settings, it is left out unless the rule still
-  // makes the rounds that were found.
+  // Writes `solved_for` for the current rule. If it was read from the settings, it is left out unless the rule still
+  // makes that number of rounds.
   void write_solution(const SyncPeriod& period) {
     Settings table = settings_.section(solved_for);
     table.optional_number({"share", "Of the steps, where that was asked for."}, Range::any());
@@ -167,7 +167,7 @@ const Key period_steps{"steps", "Steps from one average to the next; a table { r
                        "steps"};
 const Key switch_step{"switch_step", "Before this step gradients are averaged, at every step.", "steps"};
 
-// A rule whose periods are `steps` long, which may be solved for.
+// A rule with periods of `steps`, which may be solved for.
 std::unique_ptr<const SyncPeriod> read_steps(Settings& settings, const SyncPeriodContext& context,
                                              const std::function<std::unique_ptr<const SyncPeriod>(Step)>& make) {
   AskedRounds asked(settings, period_steps, context);
@@ -179,7 +179,7 @@ std::unique_ptr<const SyncPeriod> read_steps(Settings& settings, const SyncPerio
       return count_rounds(*make(period), *context.learning_rate, *context.total_steps, at_most);
     };
     steps = solve_period(*rounds, *context.total_steps, rounds_with).value;
-    settings.integer(period_steps.name, 1, most, steps.value());  // in the table's place
+    settings.integer(period_steps.name, 1, most, steps.value());  // replaces the table
   }
   auto period = make(steps);
   asked.write_solution(*period);
@@ -215,7 +215,7 @@ std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const SyncPerio
       return count_rounds(*make_power_period(options), *context.learning_rate, *context.total_steps, at_most);
     };
     options.coefficient = solve_coefficient(*rounds, context.learning_rate->options().peak, rounds_with).value;
-    settings.number(coefficient.name, Range::at_least(0), options.coefficient);  // in the table's place
+    settings.number(coefficient.name, Range::at_least(0), options.coefficient);  // replaces the table
   }
   auto period = make_power_period(options);
   asked.write_solution(*period);
@@ -254,11 +254,11 @@ class RoundsByStep final : public RoundLengths {
   Step next() override { return period_.at(worker_.step(), worker_.learning_rate(), worker_.steps_left()); }
 
  private:
-  const SyncPeriod& period_;  // both outlive it
+  const SyncPeriod& period_;  // both must outlive it
   Worker& worker_;
 };
 
-constexpr std::size_t known_before = 4;  // the first of the rules, for all methods
+constexpr std::size_t known_before = 4;  // number of first rules that all methods can use
 constexpr std::array rules = {
     SyncPeriodRow{"constant", "averages every `steps` steps", read_constant},
     SyncPeriodRow{"power",
@@ -275,11 +275,11 @@ constexpr std::array rules = {
                   read_per_moment},
 };
 
-constexpr std::int64_t most_counted = 10'000'000;         // of the fewest rounds that a rule can make
-constexpr double smallest = 0x1p-300, largest = 0x1p300;  // beyond what any learning rate is compared with
-constexpr double precision = 1e-13;                       // of a coefficient, relative
+constexpr std::int64_t most_counted = 10'000'000;         // limit for the fewest rounds that a rule can make
+constexpr double smallest = 0x1p-300, largest = 0x1p300;  // beyond any learning rate
+constexpr double precision = 1e-13;                       // relative, for a coefficient
 
-// Beyond that a number of rounds is farther from the one asked for than the fewest that can be had.
+// An upper bound for counting: more rounds than this are farther from the requested number than the fewest possible.
 std::int64_t bound(std::int64_t rounds, std::int64_t fewest) { return 2 * std::max(rounds, fewest) + 2; }
 
 bool is_nearer(std::int64_t one, std::int64_t other, std::int64_t asked) {

@@ -10,7 +10,7 @@ namespace syncopate {
 
 namespace {
 
-// The last of equal slices is never the smaller one.
+// The largest slice of the parameters: the last of equal slices is never smaller than the others.
 Bytes model_part(Bytes parameters, int servers) {
   return Slice{.index = servers - 1, .count = servers}.bytes_of(parameters);
 }
@@ -22,12 +22,12 @@ double least_over_workers_s(int workers, const Of& duration_of) {
   return to_seconds(least);
 }
 
-// The time of the first `quorum` workers, and its formula.
+// The time of the first `quorum` workers, and the name of its formula.
 std::pair<double, std::string> order_statistic(int quorum, const PredictionInput& input) {
   const SampledMean sampled = sampled_order_statistic(input.times, quorum);
   if (!input.times.alike()) return {sampled.mean, "order statistic, unlike workers"};
-  // By the law of one worker, of which there are more draws. They are of the same steps, so that the two differ by much
-  // only where workers are late together.
+  // Uses the distribution of one worker, of which there are more draws. They are of the same steps, so the two results
+  // differ much only if workers are late together.
   constexpr double standard_errors = 5;
   const double independent_s = expected_order_statistic(input.times.steps, quorum, input.workers);
   if (std::abs(independent_s - sampled.mean) <= standard_errors * sampled.error)
@@ -130,7 +130,7 @@ std::vector<SlowestWorker> slowest_workers(const PredictionInput& input) {
 }
 
 bool misses(const Prediction& formula, const Prediction& sampled) {
-  constexpr double standard_errors = 3, rounding = 5e-5;  // of the tables' four digits
+  constexpr double standard_errors = 3, rounding = 5e-5;  // rounding of the tables to four digits
   const auto differ = [](double a, double b, double error) {
     return std::abs(a - b) > standard_errors * error + rounding * std::abs(b);
   };

@@ -1,11 +1,11 @@
 // Backup workers without a server: an all-reduce takes place once N of N + b workers have arrived, over their gradients
-// alone (a participant mask); late workers get the results they have missed and step along them in order.
+// only (a participant mask). Late workers get the results they have missed and step along them in order.
 // Source:  Chen et al. 2016 names the rule (Algorithms 3 and 4), for parameter servers; this form is ours.
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    one all-reduce of P floats per step; late workers' share of it must go on while they compute.
+// Cost:    one all-reduce of P floats per step; a late worker's share of it must proceed while the worker computes.
 // Differs: all parameters are averaged over the same workers, and every worker holds the optimizer's state. A late
 //          worker skips the samples of the steps that it has missed (backup_workers.hpp). The mean is clipped.
-// Checks:  b = 0 equals synchronous SGD bit for bit; without network costs it keeps whom the server would keep.
+// Checks:  b = 0 equals synchronous SGD bit for bit; without network costs it keeps the same workers as the server.
 #pragma once
 
 #include "algorithms/method/algorithm.hpp"
@@ -14,7 +14,7 @@ namespace syncopate {
 
 class BackupAllReduce : public Algorithm {
  public:
-  // quorum: N; falls to the number of workers that are left.
+  // quorum: N; limited to the number of workers left.
   explicit BackupAllReduce(int quorum) : quorum_(quorum) {}
 
   void run(Worker& worker) const override {

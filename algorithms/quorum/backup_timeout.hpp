@@ -1,12 +1,13 @@
-// Backup workers by time-out: a step takes the gradients that have come when a time is over, however many there are.
+// Backup workers by time-out: a step uses the gradients that have arrived when a time is over, however many there are.
 // Source:  this project's own, after Chen et al. 2016, "Revisiting Distributed Synchronous SGD": backup workers whose
-//          number follows from who is late.
+//          number depends on how many are late.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: timeout in seconds on the server's clock.
 // Cost:    per step N models down and up to N gradients up, P floats each.
-// Differs: a step takes at least one gradient, and does not wait for the time-out once all have come. A gradient that
-//          arrives just then counts. Late work, skipped samples and clipping are as with backup_workers.hpp.
-// Checks:  an endless time-out equals synchronous SGD, one of 0 backup workers of which one is taken, bit for bit;
-//          hand-worked timelines.
+// Differs: a step uses at least one gradient, and does not wait for the time-out once all have arrived. A gradient that
+//          arrives exactly at the time-out counts. Late work, skipped samples and clipping are as in
+//          backup_workers.hpp.
+// Checks:  an infinite time-out equals synchronous SGD, and a time-out of 0 equals backup workers that wait for one
+//          gradient, bit for bit; hand-worked timelines.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace syncopate {
 struct TimeoutOptions {
   using Late = BackupOptions::Late;
   enum class CountedFrom {
-    start,  // of the step: when the server has sent its model
+    start,  // the step's start: when the server has sent its model
     first,  // the arrival of the step's first gradient
   };
   Duration timeout{};
@@ -65,7 +66,7 @@ class BackupTimeout : public Algorithm {
     const bool from_start = options_.counted_from == CountedFrom::start;
     Time end = from_start ? later(server.now(), options_.timeout) : never;
     for (int there = server.workers_left(); round.gradients() < there;) {
-      if (!cancels()) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
+      if (!cancels()) server.send_model(Receivers::waiting);  // also late workers, which get the newest model at once
       const bool may_end = round.gradients() > 0;
       const auto message = server.receive(may_end ? std::max(end, server.now()) : never);
       if (!message && may_end && server.now() >= end) return;

@@ -1,13 +1,13 @@
-// Backup workers by a token queue: a server averages the first N gradients of a step, whoever they come from; a worker
-// needs a token to go on, and tokens of a step are handed out first come, first served.
+// Backup workers by a token queue: a server averages the first N gradients of a step, from any workers. A worker needs
+// a token to continue; tokens of a step go to workers in order of arrival.
 // Source:  TensorFlow 1.x, sync_replicas_optimizer.py (SyncReplicasOptimizer), for Chen et al. 2016.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down; W gradients per step, of which W - N are dropped even if nobody is
 //          slow, because left-over tokens send fast workers to compute for a step that is over.
-// Differs: each worker clips its gradients, as there. One accumulator for all parameters (there one per variable, which
-//          may take different gradients); a token brings the model along (there a separate read); an update takes no
-//          time. Workers that end take a token with them, as there: if no token is left then, there training hangs,
-//          here it ends with an explanation.
+// Differs: each worker clips its gradients, as in TensorFlow. There is one accumulator for all parameters (TensorFlow
+//          has one per variable, which may take different gradients); a token brings the model along (TensorFlow reads
+//          it separately); an update takes no time. Workers that end take a token with them, as in TensorFlow. If no
+//          token is left then, training hangs there; here it ends with an explanation.
 // Checks:  N = W without initial tokens equals synchronous SGD bit for bit; W gradients are computed per step.
 #pragma once
 
@@ -23,21 +23,21 @@ namespace syncopate {
 
 class BackupTokens : public Algorithm {
  public:
-  // quorum: N, at least 1; may be more than there are workers, who then give several gradients to a step.
-  // initial_tokens: for leaving step 0; at least max(0, N - W). None given: N.
+  // quorum: N, at least 1; may exceed the number of workers, which then give several gradients to a step.
+  // initial_tokens: for leaving step 0; at least max(0, N - W). Default: N.
   explicit BackupTokens(int quorum, std::optional<int> initial_tokens = {})
       : quorum_(quorum), initial_tokens_(initial_tokens.value_or(quorum)) {}
 
   void run(Worker& worker) const override {
     // The step's label comes with the token; samples are those of the worker's own steps.
     while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
-    worker.receive();  // without data: the token of its last gradient, lost to the others
+    worker.receive();  // without data: its last gradient's token, lost to the others
   }
 
-  // Throws RunFailure when all workers wait for tokens and none is left.
+  // Throws RunFailure if all workers wait for tokens and none is left.
   void serve(Server& server) const override {
     std::deque<Step> tokens(static_cast<std::size_t>(initial_tokens_), Step{0});
-    std::deque<Rank> waiting;  // for a token, in the order of their gradients
+    std::deque<Rank> waiting;  // workers waiting for a token, in order of arrival
     const auto hand_out_tokens = [&] {
       for (; !tokens.empty() && !waiting.empty(); tokens.pop_front(), waiting.pop_front())
         server.send_model(waiting.front(), tokens.front());
@@ -93,7 +93,7 @@ inline std::unique_ptr<Algorithm> make_backup_tokens(Settings& settings, const A
     quorum = context.workers - settings.integer({"backups", "How many workers' gradients a step does without (b)."}, 0,
                                                 Stated(context.workers - 1, "workers - 1"));
   }
-  // With fewer, nobody could leave step 0.
+  // With fewer, no worker could leave step 0.
   const std::int64_t fewest = std::max<std::int64_t>(0, quorum - context.workers);
   const bool known = settings.faults_so_far() == faults;
   const auto tokens =

@@ -4,14 +4,15 @@
 //          "Slow and Stale Gradients Can Win the Race".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per step N + b models down and up to N + b gradients up, P floats each, shared by the servers.
-// Differs: a late worker adopts the newest model and its step (the paper's pseudo-code is silent). Late work goes on
-//          and is dropped on arrival, as in the paper; late = "cancel" stops it. Each of several servers takes its own
-//          first N; workers wait for all slices of a version, and worker 0 publishes what it has assembled. N falls to
-//          the number of workers left. The table `average` gives the paper's averaged parameters. The paper's workers
-//          draw from the whole set, independently. Here each goes through its part of every epoch, without replacement,
-//          by the server's steps, so that a step's samples are the same whoever is late; a late worker never sees those
-//          of the versions that it missed in that epoch. Each worker clips its gradients before it sends them, as with
-//          TensorFlow's SyncReplicasOptimizer (the paper needed no clipping); synchronous SGD clips their mean.
+// Differs: a late worker adopts the newest model and its step (the paper's pseudo-code does not say). Late work
+//          continues and is dropped on arrival, as in the paper; late = "cancel" stops it. Each of several servers
+//          takes its own first N; workers wait for all slices of a version, and worker 0 publishes the model it has
+//          assembled. N falls to the number of workers left. The table `average` gives the paper's averaged parameters.
+//          The paper's workers draw from the whole set, independently. Here each goes through its part of every epoch,
+//          without replacement, by the server's steps, so that a step's samples do not depend on which workers are
+//          late. A late worker never sees the samples of the versions that it missed in that epoch. Each worker clips
+//          its gradients before it sends them, as in TensorFlow's SyncReplicasOptimizer (the paper needed no clipping);
+//          synchronous SGD clips their mean.
 // Checks:  b = 0 equals synchronous SGD bit for bit, if nothing is clipped; dropped exactly if the step differs;
 //          divisor N x M; a late worker skips the samples of the versions that it missed.
 #pragma once
@@ -25,25 +26,26 @@ namespace syncopate {
 
 struct BackupOptions {
   enum class Late {
-    finish,  // a late worker finishes its gradient, which is dropped when it arrives (the paper)
-    cancel,  // every new model goes to all, and ends what they are at: a step takes the N-th fastest worker's time
+    finish,  // a late worker finishes its gradient, which is dropped on arrival (the paper)
+    // Every new model goes to all workers and ends their current work: a step takes the N-th fastest worker's time.
+    cancel,
   };
   enum class Rate {
     as_given,      // the file's learning rate
-    times_quorum,  // the file's, times the number of gradients in the mean (the paper: 0.045 N)
+    times_quorum,  // the file's rate times the number of gradients in the mean (the paper: 0.045 N)
   };
   Late late = Late::finish;
   Rate rate = Rate::as_given;
-  int servers = 1;  // more: without cancellation and a moving average
+  int servers = 1;  // more than one: without cancellation and moving average
 };
 
 class BackupWorkers : public Algorithm {
  public:
-  // quorum: N, how many gradients make a step; the other workers of the cluster are the backups.
+  // quorum: N, the number of gradients that make a step; the other workers of the cluster are the backups.
   explicit BackupWorkers(int quorum, const BackupOptions& options = {}) : quorum_(quorum), options_(options) {}
 
   void run(Worker& worker) const override {
-    if (options_.servers > 1) worker.scale_rate(rate_factor(quorum_));  // worker 0 publishes what the servers step
+    if (options_.servers > 1) worker.scale_rate(rate_factor(quorum_));  // worker 0 publishes the servers' steps
     while (worker.receive_model()) {
       auto gradient = worker.compute_step_gradient(cancels() ? Deadline::until_message() : Deadline());
       if (gradient) worker.send_gradient(*std::move(gradient));
@@ -55,12 +57,13 @@ class BackupWorkers : public Algorithm {
     while (server.budget_left()) {
       if (cancels()) server.send_model(Receivers::all);
       for (int needed = std::min(quorum_, server.workers_left()); round.gradients() < needed;) {
-        if (!cancels()) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
+        if (!cancels()) server.send_model(Receivers::waiting);  // also late workers, which get the newest model at once
         const auto message = server.receive();
         if (message)
           round.take(*message, {.maximum_staleness = 0});
         else
-          needed = std::min(quorum_, server.workers_left(round.givers()));  // who can give a gradient to this step
+          // Workers that can still give a gradient to this step.
+          needed = std::min(quorum_, server.workers_left(round.givers()));
       }
       if (round.gradients() == 0) return;  // all workers have left
       round.step(rate_factor(round.gradients()));
@@ -76,9 +79,9 @@ class BackupWorkers : public Algorithm {
             .held = {.models = 0, .moments = 0}};
   }
 
-  // Late work that goes on makes its worker late for the next step too: the order statistic is then a lower bound.
+  // Late work that continues makes its worker late for the next step too: the order statistic is then a lower bound.
   Forecast forecast(const PredictionInput& input) const override {
-    // Messages of several servers go side by side.
+    // Messages of several servers travel in parallel.
     const double round_trip_s = input.gradient_message_s(options_.servers) + input.message_s(options_.servers);
     return predict_quorum(quorum_, cancels(), round_trip_s, input);
   }
@@ -96,7 +99,7 @@ inline std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const 
   using Rate = BackupOptions::Rate;
   constexpr std::int64_t most_servers = 1000;
   BackupOptions options;
-  // At least one gradient makes a step.
+  // A step needs at least one gradient.
   const auto backups = settings.integer({"backups", "How many workers a step does not wait for (b)."}, 0,
                                         Stated(context.workers - 1, "workers - 1"));
   options.late = settings.choice({"late", "Whether late work is finished, and dropped on arrival, or cancelled."},

@@ -11,8 +11,8 @@ namespace syncopate {
 
 namespace {
 
-// How far gradients of one version lie apart; the last may come late. The server waits for the norm of each gradient
-// and of their sum.
+// The spread of gradients of one version, the last of which may come late. The server waits for the norm of each
+// gradient and of their sum.
 class GradientSpread {
  public:
   void add(const Server& server, Gradient& gradient) {
@@ -23,7 +23,7 @@ class GradientSpread {
 
   int gradients() const { return gradients_; }
 
-  // Nothing for one gradient, which has no spread.
+  // None for one gradient, which has no spread.
   std::optional<GradientMoments> moments(const Server& server) {
     if (gradients_ < 2) return std::nullopt;
     const double norm_of_mean = server.norm(sum_) / (static_cast<double>(gradients_) * server.micro_batches());
@@ -47,13 +47,13 @@ void DynamicBackup::run(Worker& worker) const {
 void DynamicBackup::serve(Server& server) const {
   GradientRound round(server);
   ObservedGradients observed(options_);
-  std::map<Step, GradientSpread> alone;    // by version: steps of one gradient, until the next one of it comes
-  ByRank<Step> version_of(server.size());  // that each worker computes at
+  std::map<Step, GradientSpread> alone;    // by version: steps with one gradient, until that version's next one arrives
+  ByRank<Step> version_of(server.size());  // version that each worker computes with
   while (server.budget_left()) {
     observed.begin_version(server.now());
     GradientSpread spread;
     for (int needed = observed.wanted(server.workers_left()); round.gradients() < needed;) {
-      server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
+      server.send_model(Receivers::waiting);  // also late workers, which get the newest model at once
       const auto message = server.receive();
       if (!message) {
         needed = std::min(needed, server.workers_left(round.givers()));

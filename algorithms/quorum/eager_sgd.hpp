@@ -1,16 +1,16 @@
-// Eager SGD: all-reduces that take place when the first worker arrives (solo), or a random one that all have agreed on
-// (majority: on average half have arrived). An absent worker contributes nothing, and catches up later.
+// Eager SGD: an all-reduce takes place when the first worker arrives (solo), or when a random one arrives that all have
+// agreed on (majority: on average half have arrived). An absent worker contributes nothing, and catches up later.
 // Source:  Li et al. 2020, "Taming Unbalanced Training Workloads in Deep Learning with Partial Collective Operations".
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    one all-reduce of P floats per step, whoever takes part; one more per average.
-// Differs: the mean is over all N workers: one that contributes nothing counts as zero. Three variants, of which each
-//          part can be chosen. "paper" (default; our understanding, not confirmed): a late gradient is added to the
-//          next contribution. Of the sums that it missed a late worker gets the newest alone, since there is one
-//          receive buffer, so that models drift apart; they are averaged now and then (how often is our choice).
-//          "released" (our reading of the ResNet code): a late gradient is overwritten, models are not averaged, with
-//          solo every 32nd round waits for all. "replayed" (ours): a late worker steps along every sum in order, so
-//          that all models are equal after as many steps. Here a late worker comes to the newest round next, there it
-//          may go through each. Samples of missed rounds are skipped (backup_workers.hpp).
+// Cost:    one all-reduce of P floats per step, whatever workers take part; one more per average.
+// Differs: the mean is over all N workers: one that contributes nothing counts as zero. There are three variants, whose
+//          parts can also be chosen separately. "paper" (default; our understanding, not confirmed): a late gradient is
+//          added to the next contribution. Of the sums that it missed, a late worker gets only the newest, since there
+//          is one receive buffer. So models drift apart, and are averaged from time to time (how often is our choice).
+//          "released" (our reading of the ResNet code): a late gradient is overwritten, models are not averaged, and
+//          with solo every 32nd round waits for all. "replayed" (ours): a late worker steps along every sum in order,
+//          so that all models are equal after equal numbers of steps. Here a late worker joins the newest round next;
+//          in the code it may go through each. Samples of missed rounds are skipped (backup_workers.hpp).
 // Checks:  hand-worked timelines of both kinds of late workers; every round synchronous equals synchronous SGD bit for
 //          bit; (N + 1) / 2 contributors on average (majority); step times of solo under exponential times.
 #pragma once
@@ -27,7 +27,7 @@ struct EagerOptions {
   LateGradient late = LateGradient::accumulate;
   MissedSums missed = MissedSums::newest;
   Step synchronous_every{0};  // 0: never
-  Step average_every{0};      // 0: never; nor once a worker has left
+  Step average_every{0};      // 0: never; also not once a worker has left
 };
 
 class EagerSgd : public Algorithm {
@@ -36,7 +36,7 @@ class EagerSgd : public Algorithm {
 
   void run(Worker& worker) const override {
     while (worker.budget_left()) {
-      const Step round = worker.step();  // the one that it arrives at
+      const Step round = worker.step();  // the round that it arrives at
       Gradient gradient = worker.compute_step_gradient();
       int arrived = 0;
       for (const PartialSum& one : worker.partial_all_reduce_sum(std::move(gradient), activation(worker, round),
@@ -44,7 +44,7 @@ class EagerSgd : public Algorithm {
         worker.descend(one.sum / (worker.size() * worker.micro_batches()));
         arrived = one.arrived;
       }
-      const bool all_are_there = arrived == worker.size();  // nobody has left
+      const bool all_are_there = arrived == worker.size();  // no worker has left
       if (all_are_there && ends(options_.average_every, round)) worker.average_model({.group_size = worker.size()});
       worker.publish();
     }
@@ -57,7 +57,7 @@ class EagerSgd : public Algorithm {
   }
 
  private:
-  // Whether every so many rounds end with this one.
+  // Whether this round ends a group of `every` rounds.
   static bool ends(Step every, Step round) { return every > Step{0} && (round.value() + 1) % every.value() == 0; }
 
   Activation activation(const Worker& worker, Step round) const {

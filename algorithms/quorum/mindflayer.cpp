@@ -13,8 +13,8 @@ namespace syncopate {
 
 namespace {
 
-// Sends the worker's next gradient, or a note if the deadline's time passes first. False if there is neither: the next
-// model has come, or the worker's data are used up.
+// Sends the worker's next gradient, or a note if the deadline's time passes first. Returns false if neither was
+// possible: the next model has arrived, or the worker's data are used up.
 bool make_trial(Worker& worker, const Deadline& deadline) {
   if (auto gradient = worker.compute_step_gradient(deadline, Samples::in_turn))
     worker.send_gradient(*std::move(gradient));
@@ -25,8 +25,8 @@ bool make_trial(Worker& worker, const Deadline& deadline) {
   return true;
 }
 
-// Fails the run once very many trials in a row have been given up: a limit below every worker's time would otherwise
-// let it go on for ever.
+// Fails the run after very many successive failed trials: a limit below every worker's time would otherwise let it go
+// on for ever.
 class FailedTrials {
  public:
   explicit FailedTrials(Server& server) : server_(server) {}
@@ -82,10 +82,10 @@ void Mindflayer::serve(Server& server) const {
       const bool succeeded = trial->kind == Message::Kind::gradient;
       if (succeeded && server.accept(*trial, {.maximum_staleness = 0})) sum += trial->gradient;
       failed.count(succeeded, own.limit);
-      if (trial->step != server.step()) continue;  // of a worker that left in an earlier step
+      if (trial->step != server.step()) continue;  // from a worker that left in an earlier step
       if (++made[trial->from] == own.count && !server.has_left(trial->from)) --missing;
     }
-    double expected = 0;  // gradients
+    double expected = 0;  // expected number of gradients
     for (const Rank worker : Ranks(server.size())) expected += made[worker] * options_.of(worker).arrival_probability;
     if (expected == 0) return;  // all workers have left
     server.descend(std::move(sum) / (expected * server.micro_batches()));
@@ -129,7 +129,7 @@ const Key probability_key{
 const Key count_key{"trials_per_worker", "How many trials each worker makes per step (B_i), done or not."};
 constexpr Range probabilities{.low = 0, .high = 1, .low_open = true};
 
-// Each in one group at most.
+// Each worker may be in one group at most.
 void read_group(Settings& group, const AlgorithmContext& context, const BudgetCheck& work, double usual_limit_s,
                 MindflayerOptions& options) {
   constexpr std::string_view usual = "that of the others";
@@ -187,7 +187,7 @@ std::unique_ptr<Algorithm> make_clipping_rennala(Settings& settings, const Algor
   options.trials = static_cast<int>(settings.integer(
       {"trials", "How many trials of all workers make a step (S), whether they come to a gradient or not."}, 1,
       1'000'000));
-  // Trials are counted in steps; how many make so many samples is not known.
+  // Trials are counted in steps; the number of samples per trial is not known.
   BudgetCheck::of_steps(context.total_steps, context.workers).check(settings, "trials", options.trials);
   options.limit = from_seconds(settings.number(limit_key, Range::positive()));
   options.correction = settings.number(

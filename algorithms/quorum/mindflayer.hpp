@@ -1,23 +1,23 @@
-// MindFlayer SGD: a server's step is made of trials, gradients that are given up after a time limit. Each worker makes
-// a fixed number of them at the server's newest model, done or not, and the sum of those that are done is divided by
-// how many are done on average.
+// MindFlayer SGD: a server's step consists of trials, gradients that are given up after a time limit. Each worker makes
+// a fixed number of trials at the server's newest model, successful or not. The sum of the successful gradients is
+// divided by their expected number.
 // Source:  Maranjyan, Shaikh Omar, Richtarik, "MindFlayer SGD", UAI 2025, arXiv 2410.04285; class FixedClipping
 //          (fixed_clipping_master) of the authors' published code (vectozavr/ringmaster-lmo), which is taken for the
 //          paper's method.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: limits in seconds on each worker's clock.
 // Cost:    per step N models down, B_1 + ... + B_N messages up: gradients of P floats, failed trials of none.
-// Differs: with a worker's limit t_i, its trials B_i and the probability p_i that one is done, the step goes along (sum
-//          of the gradients that are done) / (sum of p_i B_i). The paper's text was not read here; the formula is
-//          FixedClipping's. How the paper chooses t_i, B_i and p_i is not established: all are given. A p that is wrong
-//          by a factor makes the learning rate wrong by it. A worker that has made its trials waits for the next model.
-//          A step whose trials have all failed goes along zero, so that the mean step stays right; momentum and weight
-//          decay still act. A worker that leaves within a step counts with the trials that it has made. A trial is a
-//          step of M micro-batches, with one limit; the code's has one gradient. `rule = "clipping-rennala"` is another
-//          class of the same code. Not here: its other classes with this name, which end a step by the clock
+// Differs: with a worker's limit t_i, its trials B_i and the success probability p_i, the step goes along (sum of the
+//          successful gradients) / (sum of p_i B_i). The paper's text was not read here; the formula is
+//          FixedClipping's. How the paper chooses t_i, B_i and p_i is not established: all are given. If p is wrong by
+//          a factor, so is the learning rate. A worker that has made its trials waits for the next model. A step whose
+//          trials have all failed goes along zero, so that the mean step stays right; momentum and weight decay still
+//          act. A worker that leaves within a step counts with the trials that it has made. A trial is a step of M
+//          micro-batches, with one limit; the code's has one gradient. `rule = "clipping-rennala"` is another class of
+//          the same code. Not implemented: its other classes with this name, which end a step by the clock
 //          (mindflayer_master, mindflayer_clientwise_master, clipping_mindflayer_master).
-// Checks:  endless limits and one trial each are synchronous SGD bit for bit; a hand-worked timeline with its step,
-//          where limits, trials and probabilities differ; a step in which nothing is done; the mean over many runs is
-//          that of unlimited trials; a limit that nobody ever meets ends the run with a message.
+// Checks:  infinite limits and one trial each are synchronous SGD bit for bit; a hand-worked timeline with its step,
+//          with different limits, trials and probabilities; a step without any success; the mean over many runs is that
+//          of unlimited trials; a limit that no trial ever meets ends the run with a message.
 #pragma once
 
 #include <map>
@@ -29,11 +29,11 @@ namespace syncopate {
 struct MindflayerOptions {
   struct Trials {
     int count = 1;                      // B_i
-    Duration limit = longest_duration;  // t_i, of each
-    double arrival_probability = 1;     // p_i, that it is done by then
+    Duration limit = longest_duration;  // t_i, for each trial
+    double arrival_probability = 1;     // p_i, success probability
   };
   Trials usual{};
-  std::map<int, Trials> of_workers{};  // that have others, by rank
+  std::map<int, Trials> of_workers{};  // by rank: workers with other values
 
   const Trials& of(Rank worker) const {
     const auto own = of_workers.find(worker.value);
@@ -59,24 +59,24 @@ class Mindflayer : public Algorithm {
 std::unique_ptr<Algorithm> make_mindflayer(Settings& settings, const AlgorithmContext& context);
 
 // Clipping Rennala, `rule = "clipping-rennala"` of the method `mindflayer`: K-batch-sync in which each gradient has a
-// time limit. What is not done by then is given up, and the worker begins the next one. A step is made of a fixed
-// number of trials of all workers together, done or not.
+// time limit. A gradient that is not finished by then is given up, and the worker begins the next one. A step consists
+// of a fixed number of trials of all workers together, successful or not.
 // Source:  class ClippingRennala (clipping_rennala_master) of the published code of MindFlayer's authors
 //          (vectozavr/ringmaster-lmo). It is not the paper's method.
 // Cost:    per step N models down, S or more messages up: gradients of P floats, failed trials of none.
 // Differs: the step goes along correction x (sum of the gradients) / S. The factor is 1 unless given, as in the code;
-//          one over the share that is done makes the step unbiased. A step of M micro-batches has one limit, the same
-//          for all workers; the code has one for each. A step whose trials have all failed goes on until one succeeds,
-//          and counts all. What is under way when a step is made is cancelled and counts for nothing; where a server's
-//          own link carries too few gradients, see k_batch_sync.hpp. Before results version 6 this was all of
+//          the inverse of the success rate makes the step unbiased. A step of M micro-batches has one limit, the same
+//          for all workers; the code has one for each. A step whose trials have all failed continues until one
+//          succeeds, and counts all trials. Work in progress when a step is made is cancelled and not counted; if a
+//          server's own link carries too few gradients, see k_batch_sync.hpp. Before results version 6 this was all of
 //          `mindflayer`.
-// Checks:  an endless limit is K-batch-sync with K = S bit for bit; exponential times: many trials take S E[min(X, t)]
-//          / N and keep 1 - exp(-t / mu); a hand-worked timeline; a limit that nobody ever meets ends the run with a
+// Checks:  an infinite limit is K-batch-sync with K = S bit for bit; exponential times: many trials take S E[min(X, t)]
+//          / N and keep 1 - exp(-t / mu); a hand-worked timeline; a limit that no trial ever meets ends the run with a
 //          message.
 struct ClippingRennalaOptions {
-  int trials = 1;                     // S, of all workers together
-  Duration limit = longest_duration;  // of a gradient
-  double correction = 1;              // of the sum over trials
+  int trials = 1;                     // S, by all workers together
+  Duration limit = longest_duration;  // for a gradient
+  double correction = 1;              // factor for the sum over trials
 };
 
 class ClippingRennala : public Algorithm {

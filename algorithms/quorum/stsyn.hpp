@@ -1,24 +1,24 @@
-// STSyn: Local SGD whose round ends when the K-th worker has done U local steps. Nobody stops before: the fast take
-// more than U, and what the slow have done by then counts. All who have done a step are averaged.
+// STSyn: Local SGD whose round ends when the K-th worker has done U local steps. No worker stops earlier: fast ones
+// take more than U steps, and the steps of slow ones count, too. All workers that have done a step are averaged.
 // Source:  Zhu, Zhang, Wang 2024, "STSyn: Speeding Up Local SGD With Straggler-Tolerant Synchronization": the abstract,
 //          and the authors' published code with its page.
 // Shapes:  gradient, parameters, difference: (P,) flat float32.
-// Cost:    per round N models down, a difference of P floats up from each worker that has a step, and up to three notes
-//          without values per worker: U steps are done, the round is over, there is nothing to bring.
-// Differs: how workers learn of the end is not established. Here they tell the server of their U-th step, and it tells
-//          all of the end, which cancels the steps under way; work done until that note arrives counts. The mean is one
-//          of models, with `weights` also one by steps. The code for unlike data stops a worker after 1.5 U steps, and
-//          leaves out the one with most steps (the first of several), for no given reason; its other scripts and its
-//          page have neither. Both are options, off by default. Moments stay with their worker; the code makes a new
-//          optimizer, without momentum, in each round. The last round is as short as a budget of steps has steps left.
-//          A worker that can take no further step, since its data or the budget's time are used up, counts as done, and
-//          stays until the round's end. Nobody waits for a worker that has left: K is at most the number of those
-//          there. A worker that is down at the round's end is heard once it is up. A lost state takes the round's steps
-//          with it, and the worker begins the round again from its model; a note of U steps that it has sent still
-//          counts.
+// Cost:    per round N models down, a difference of P floats up from each worker with a step, and up to three notes
+//          without values per worker: U steps are done, the round is over, nothing to contribute.
+// Differs: how workers learn of the end is not established. Here they report their U-th step to the server, which
+//          reports the end to all; that cancels the steps in progress. Work done until that note arrives counts. The
+//          mean is over models; `weights` can also weigh them by steps. The code for heterogeneous data stops a worker
+//          after 1.5 U steps, and leaves out the one with most steps (the first of several), for no given reason; its
+//          other scripts and its page have neither. Both are options, off by default. Moments stay with their worker;
+//          the code creates a new optimizer, without momentum, in each round.
+//          The last round is limited to the remaining steps of the budget. A worker that can take no further step,
+//          since its data or the budget's time are used up, counts as done, and stays until the round's end. No round
+//          waits for a worker that has left: K is at most the number of those present. A worker that is down at the
+//          round's end is included once it is up. A lost state includes the round's steps, and the worker begins the
+//          round again from its model; a note of U steps that it has sent still counts.
 // Checks:  K = N and equal constant times are Local SGD with H = U, to rounding; exponential times: E[X(K:N)] of sums
-//          of U steps, by their Erlang law, and N E[X(K:N)] / mean steps in them, which we derived (the paper's closed
-//          forms are not established); hand-worked timelines; a recursion in double precision.
+//          of U steps, which have Erlang distributions, and N E[X(K:N)] / mean steps in them, which we derived (the
+//          paper's closed forms are not established); hand-worked timelines; a recursion in double precision.
 #pragma once
 
 #include <algorithm>
@@ -28,14 +28,15 @@
 
 namespace syncopate {
 
-// A server's step to the mean of models after unequal numbers of local steps; with equal steps both weights are alike.
+// A server's step to the mean of models after different numbers of local steps; with equal numbers both weights agree.
 struct StsynMean {
   enum class Weights { equal, steps };
   Weights weights = Weights::equal;
-  bool leaves_out_most = false;  // the worker with most steps, of several the first, where there are two or more
+  // Leaves out the worker with most steps (the first of several), if there are two or more.
+  bool leaves_out_most = false;
 };
 
-// Accepts the differences of all workers that have one, by rank, of which there is at least one, and publishes.
+// Accepts the differences of all workers that have one, by rank (at least one), and publishes.
 inline void step_to_mean(Server& server, std::vector<Message> differences, const StsynMean& how) {
   const auto work_of = [](const Message& one) { return one.work().micro_batches; };
   if (how.leaves_out_most && differences.size() > 1) {
@@ -60,7 +61,7 @@ struct StsynOptions {
   static constexpr Step no_cap{std::numeric_limits<Step::Rep>::max()};
   int quorum = 1;            // K
   Step local_steps{1};       // U
-  Step most_steps = no_cap;  // of a worker in a round, at least U
+  Step most_steps = no_cap;  // per worker and round; at least U
   StsynMean mean{};
 };
 
@@ -116,7 +117,7 @@ class Stsyn : public Algorithm {
     return Message::of_difference(worker.step(), worker.combine({{1, start}, {-1, worker.model()}}), done);
   }
 
-  // The differences of all workers, by rank. News of U steps, which no longer end the round, may come in between.
+  // The differences of all workers, by rank. Notes of U steps, which no longer end the round, may arrive in between.
   static std::vector<Message> collect(Server& server) {
     std::vector<Rank> heard;
     std::vector<Message> brought;

@@ -16,7 +16,7 @@ namespace {
 
 using State = DropCompensation::State;
 
-// `count` micro-batches of the worker's data, after the `first` that earlier steps have taken.
+// `count` micro-batches of the worker's data, after the `first` ones that earlier steps have taken.
 StepWork fresh_work(const Worker& worker, std::int64_t first, int count) {
   const int m = worker.micro_batches();
   return {.fresh = {worker.rank(), Step{first / m}, static_cast<int>(first % m)},
@@ -26,7 +26,7 @@ StepWork fresh_work(const Worker& worker, std::int64_t first, int count) {
           .offered_at_most = count};
 }
 
-// The same number of fresh micro-batches at every step.
+// The same number of fresh micro-batches in every step.
 class FreshWork : public State {
  public:
   explicit FreshWork(int offered) : offered_(offered) {}
@@ -51,7 +51,7 @@ class LargerBatch final : public State {
   std::int64_t computed(std::size_t) override { return offered_; }
 
  private:
-  // The small addend keeps a whole number whole that the product has left just below.
+  // The small addend corrects a whole number that the product has left just below.
   std::int64_t offered_before(Step step) const {
     return static_cast<std::int64_t>(std::floor(static_cast<double>(step.value()) * per_step_ + 1e-6));
   }
@@ -72,7 +72,7 @@ class CarryOver final : public State {
     return *work_;
   }
 
-  // A carried micro-batch is neither kept yet nor lost.
+  // A carried micro-batch is not yet kept, and not lost.
   std::int64_t computed(std::size_t count) override {
     for (std::size_t i = count; i < (*work_).size() && carried_.size() < at_most_; ++i) carried_.push_back((*work_)[i]);
     return static_cast<std::int64_t>(planned_ - carried_.size());
@@ -80,8 +80,8 @@ class CarryOver final : public State {
 
  private:
   std::size_t at_most_;
-  std::vector<MicroBatch> samples_;  // of steps gone by, for this one
-  ResetOnOutage<StepWork> work_;     // of this step, so that nothing of it is carried over then
+  std::vector<MicroBatch> samples_;  // carried over from earlier steps to this one
+  ResetOnOutage<StepWork> work_;     // this step's work; reset by outages, so that nothing of it is carried over then
   std::size_t planned_ = 0;
   std::vector<MicroBatch> carried_;
 };
@@ -118,7 +118,7 @@ class Recomputation final : public State {
 
   StepWork next(Worker& worker) override {
     const int m = worker.micro_batches();
-    const Step step = worker.step() - added_steps_;  // as the file plans them
+    const Step step = worker.step() - added_steps_;  // step number without added steps
     if (step.value() % every_steps_.value() == 0 && step > since_) begin_epoch(worker, step);
     if (added_steps_left_ == 0) return work_ = fresh_work(worker, step.value() * m, m);
     --added_steps_left_;
@@ -140,12 +140,12 @@ class Recomputation final : public State {
   }
 
  private:
-  // Everybody takes as many additional steps as the worker with the longest list needs.
+  // All workers take as many additional steps as the one with the longest list needs.
   void begin_epoch(Worker& worker, Step step) {
     const std::int64_t m = worker.micro_batches();
     const std::int64_t planned = (step - since_).value() * worker.size() * m;
     since_ = step;
-    if (std::exchange(kept_, 0) == planned) return;  // nobody has dropped any, as all workers know
+    if (std::exchange(kept_, 0) == planned) return;  // no worker has dropped any, and all know it
     *again_ = std::exchange(*dropped_, {});
     const auto own = static_cast<double>((*again_).size());
     const auto longest =
@@ -158,8 +158,8 @@ class Recomputation final : public State {
   std::int64_t kept_ = 0;  // in this epoch, over all workers
   StepWork work_;
   std::vector<MicroBatch> samples_;
-  ResetOnOutage<std::vector<MicroBatch>> dropped_;  // in this epoch
-  ResetOnOutage<std::vector<MicroBatch>> again_;    // still to be computed again
+  ResetOnOutage<std::vector<MicroBatch>> dropped_;  // micro-batches dropped in this epoch
+  ResetOnOutage<std::vector<MicroBatch>> again_;    // micro-batches still to be recomputed
   std::int64_t added_steps_left_ = 0;
   Step added_steps_{};
 };
@@ -182,9 +182,9 @@ std::shared_ptr<const DropCompensation> read_carry_over(Settings& settings, cons
                        Stated(context.micro_batches, "cluster.micro_batches"))));
 }
 
-// Steps at the end of a schedule that falls to nearly nothing would take time and change nothing.
+// Steps at the end of a schedule that falls to nearly zero would take time and change nothing.
 void check_rate_of_extra_steps(Settings& settings, const DropCompensationContext& context, bool has_redundancy) {
-  constexpr double least_share = 0.01;  // of the peak
+  constexpr double least_share = 0.01;  // share of the peak
   if (!context.learning_rate || !context.total_steps) return;
   const double peak = context.learning_rate->options().peak, end = context.learning_rate->at(*context.total_steps);
   if (end >= least_share * peak * (1 - 1e-9)) return;

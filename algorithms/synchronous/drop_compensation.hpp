@@ -1,17 +1,17 @@
-// DropCompensation: what is done about the micro-batches that DropCompute drops.
+// DropCompensation: how the micro-batches that DropCompute drops are compensated.
 // Source:  Giladi et al. 2023, "DropCompute": extra steps, a larger maximal batch, re-computation. Carry-over is ours.
 // Shapes:  lists of micro-batches.   Units: redundancy R = M / (mean number computed) - 1, a fraction.
-// Cost:    larger batch: R more micro-batches per step; extra steps: R times the run; re-computation: steps for what
-//          was dropped, without a threshold, and an all-gather of N numbers per epoch; carry-over: none.
+// Cost:    larger batch: R more micro-batches per step; extra steps: R times the run; re-computation: steps without a
+//          threshold for dropped micro-batches, and an all-gather of N numbers per epoch; carry-over: none.
 // Differs: the paper does not say how a batch is enlarged. Here steps have the worker's next micro-batches, floor or
-//          ceil of M' = M (1 + R), so that M' is met on average; a step's divisor goes by its own M'. Nor does it say
-//          what extra steps do to the learning rate. By default a given R stretches the schedule to the longer run.
-//          With "kept", or where R follows from the run, it stays at its end; an end below a hundredth of the peak is
-//          refused, since such steps would take time and change nothing. What is recomputed counts as dropped in its
-//          own step and as kept in the added one; what the last epoch drops stays dropped. Carry-over does not wait for
-//          the end of an epoch, and carries a bounded number.
-// Checks:  nothing dropped: nothing changes; extra steps compute as many samples as were planned; re-computation and
-//          carry-over compute each micro-batch exactly once; n steps offer floor(n M').
+//          ceil of M' = M (1 + R), so that the mean is M'; a step's divisor uses its own M'. Nor does it say how extra
+//          steps change the learning rate. By default a given R stretches the schedule to the longer run. With "kept",
+//          or if R follows from the run, the rate stays at its end value; an end value below a hundredth of the peak is
+//          refused, since such steps would take time and change nothing. Recomputed micro-batches count as dropped in
+//          their own step and as kept in the added one; those dropped in the last epoch stay dropped. Carry-over does
+//          not wait for the end of an epoch, and carries a bounded number.
+// Checks:  if nothing is dropped, nothing changes; extra steps compute as many samples as were planned; re-computation
+//          and carry-over compute each micro-batch exactly once; n steps offer floor(n M').
 #pragma once
 
 #include <cstddef>
@@ -27,14 +27,14 @@
 
 namespace syncopate {
 
-// The micro-batches of one step: some of earlier steps, then the next ones of the worker's data.
+// The micro-batches of one step: some from earlier steps, then the next ones of the worker's data.
 struct StepWork {
   std::span<const MicroBatch> earlier{};  // valid until the next step
-  MicroBatch fresh{};                     // the first of the next ones
+  MicroBatch fresh{};                     // first of the next ones
   std::size_t fresh_count = 0;
   int micro_batches = 1;    // M, the number in each step of the data
-  int offered = 0;          // micro-batches of a usual step
-  int offered_at_most = 0;  // of the longest one
+  int offered = 0;          // micro-batches in a usual step
+  int offered_at_most = 0;  // micro-batches in the longest step
   bool usual = true;        // false: a step added to the run, without a threshold
 
   std::size_t size() const { return earlier.size() + fresh_count; }
@@ -48,23 +48,23 @@ struct StepWork {
 };
 
 struct DropCompensation {
-  // What one worker has still to make up for in a run.
+  // One worker's remaining compensation in a run.
   class State {
    public:
     virtual ~State() = default;
-    // The work of the step that begins.
+    // Returns the work of the step that begins.
     virtual StepWork next(Worker& worker) = 0;
-    // Before the all-reduce: the first `count` micro-batches of the step's work are computed. Returns how many the step
-    // had planned; those that are not in its sum count as dropped.
+    // Called before the all-reduce, when the first `count` micro-batches of the step's work are computed. Returns how
+    // many the step had planned; those that are not in its sum count as dropped.
     virtual std::int64_t computed(std::size_t count) = 0;
-    // After the step, along `kept` micro-batches of all workers.
+    // Called after the step, along `kept` micro-batches of all workers.
     virtual void finished(Worker&, std::int64_t /*kept*/) {}
   };
 
   std::function<std::unique_ptr<State>(Worker& worker)> begin;
   bool is_none = false;
-  bool carries_over = false;             // the next step contains what a step drops
-  bool computes_dropped = carries_over;  // what was dropped is computed after all
+  bool carries_over = false;             // the next step includes micro-batches that a step drops
+  bool computes_dropped = carries_over;  // dropped micro-batches are computed later
 };
 
 std::shared_ptr<const DropCompensation> make_no_compensation();
@@ -72,15 +72,15 @@ std::shared_ptr<const DropCompensation> make_no_compensation();
 // M (1 + R) micro-batches per step, on average.
 std::shared_ptr<const DropCompensation> make_larger_batch(double redundancy);
 
-// Dropped micro-batches come first in the next step. What exceeds `at_most` then, the newest, is lost.
+// Dropped micro-batches come first in the next step. If they exceed `at_most`, the newest are lost.
 std::shared_ptr<const DropCompensation> make_carry_over(int at_most);
 
-// The run goes on for R times its steps. Without a given R, R follows from what the run's own steps dropped.
+// The run continues for R times its steps. Without a given R, R follows from the drops in the run's own steps.
 enum class ExtraStepsSchedule { kept, stretched };
 std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> redundancy, ExtraStepsSchedule schedule);
 
 // Before every step whose number is a multiple of `every_steps`, each worker computes the micro-batches that it has
-// dropped since, in additional steps of at most M.
+// dropped since the last one, in additional steps of at most M.
 std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps);
 
 // The facts that a compensation's settings depend on.
@@ -89,14 +89,14 @@ struct DropCompensationContext {
   std::optional<Step> steps_per_epoch{};  // as in AlgorithmContext
   bool has_epochs = steps_per_epoch.has_value();
   bool counts_steps = false;                    // whether the budget does
-  std::optional<Step> total_steps{};            // of the budget; none: not counted, or not known
-  const LearningRate* learning_rate = nullptr;  // the run's, which outlives the reading; null: none is known
+  std::optional<Step> total_steps{};            // in the budget; none: not counted, or unknown
+  const LearningRate* learning_rate = nullptr;  // the run's; must outlive the reading; null: unknown
 };
 
 // The registry: one row per compensation. Their keys stand beside `compensation`.
 struct DropCompensationRow {
   std::string_view name;      // `compensation = ...` in TOML
-  std::string_view sentence;  // what it does
+  std::string_view sentence;  // one-sentence description
   std::shared_ptr<const DropCompensation> (*make)(Settings& settings, const DropCompensationContext& context);
 };
 std::span<const DropCompensationRow> drop_compensations();

@@ -12,14 +12,14 @@ namespace {
 
 using Normalisation = DropComputeOptions::Normalisation;
 
-// E[M~] / M by Eq. 5, over workers that may differ.
+// E[M~] / M by Eq. 5, averaged over workers, which may differ.
 double kept_until(double threshold_s, const PredictionInput& input) {
   return mean_over_workers(input.times, [&](const MicroBatchLaw& law) {
     return expected_micro_batches(input.micro_batches, threshold_s, law) / input.micro_batches;
   });
 }
 
-// Steps without a threshold come first; with a budget that does not count steps they are left out.
+// Steps without a threshold come first; they are left out if the budget does not count steps.
 Prediction of_run(const ThresholdForecast& forecast, const CutSteps& cut, const SlowestWorker& slowest,
                   const PredictionInput& input) {
   const auto steps = input.steps();
@@ -47,7 +47,7 @@ SlowestWorker sampled_slowest(const SampledTimes& times) {
           .is_sampled = true};
 }
 
-// The effect of a threshold on the drawn steps. None where they are not at hand.
+// The effect of a threshold on the drawn steps. None without drawn steps.
 std::optional<Prediction> sampled_run(const ThresholdForecast& forecast, const PredictionInput& input) {
   const auto cut = sample_cut_steps(input.times, forecast.threshold_s);
   if (!cut) return std::nullopt;
@@ -63,7 +63,7 @@ std::optional<ThresholdForecast> find_threshold(const DropThreshold& rule, const
   return rule.forecast({.micro_batches = input.micro_batches, .serial_s = input.all_reduce_s(), .drawn = drawn});
 }
 
-// A run finds one threshold: the mean over several, with an error for how far they lie apart besides their own errors.
+// The result of a run that finds one threshold: the mean over several, with an error that includes their spread.
 SampledMean of_one_run(const std::vector<SampledMean>& found) {
   std::vector<double> means;
   double error = 0;
@@ -76,8 +76,8 @@ SampledMean of_one_run(const std::vector<SampledMean>& found) {
   return {mean.mean, std::hypot(error, mean.error * std::sqrt(count + 1))};
 }
 
-// The effect of a threshold that is found in drawn steps: in as many as the run searches, block after block of the
-// sample, judged by the steps outside the block. Within its own block any threshold looks better than it is.
+// The effect of a threshold that is searched in drawn steps: in blocks of as many as the run searches, each evaluated
+// on the steps outside the block. Within its own block any threshold looks better than it is.
 std::optional<Prediction> searched_run(const DropThreshold& rule, const PredictionInput& input) {
   const std::size_t steps = input.times.drawn_steps();
   const std::size_t block = std::min(static_cast<std::size_t>(rule.traits().searched_steps.value()), steps / 2);
@@ -96,7 +96,7 @@ std::optional<Prediction> searched_run(const DropThreshold& rule, const Predicti
                 sampled_slowest(input.times), input);
 }
 
-// By the drawn steps alone.
+// The prediction from the drawn steps alone.
 std::optional<Prediction> sampled_run(const DropThreshold& rule, const PredictionInput& input) {
   if (rule.traits().searches()) return searched_run(rule, input);
   const auto found = rule.forecast({.micro_batches = input.micro_batches, .serial_s = input.all_reduce_s()});
@@ -132,7 +132,7 @@ void read_normalisation(Settings& settings, DropComputeOptions& options) {
     settings.fault("mean_drop_rate", "must be given: only an automatic threshold with preempt = \"discard\" knows it");
 }
 
-// Faults of keys that have no meaning where layers of a dropped micro-batch are kept.
+// Reports faults of keys that make no sense if layers of a dropped micro-batch are kept.
 void check_cuts(Settings& settings, const DropComputeOptions& options) {
   if (options.normalisation == Normalisation::mean_rate)
     settings.fault("normalisation",
@@ -175,10 +175,10 @@ void DropCompute::run(Worker& worker) const {
 double DropCompute::divisor(const Worker& worker, const Gradient& sum, int offered, double drop_rate) const {
   if (options_.normalisation == Normalisation::constant) return worker.size() * offered;
   if (options_.normalisation == Normalisation::mean_rate) return worker.size() * offered * (1 - drop_rate);
-  return static_cast<double>(std::max<std::int64_t>(sum.micro_batches(), 1));  // a sum of nothing is zero
+  return static_cast<double>(std::max<std::int64_t>(sum.micro_batches(), 1));  // an empty sum is zero
 }
 
-// Workers that compensate, or divide by what they have computed, go by lists and numbers of their own.
+// Workers that compensate, or divide by what they have computed, use lists and numbers of their own.
 Traits DropCompute::traits() const {
   const bool alike = options_.compensation->is_none && options_.normalisation != Normalisation::computed;
   const ThresholdTraits rule = options_.threshold->traits();
@@ -194,14 +194,15 @@ Traits DropCompute::traits() const {
           .exchanged_whole = "a gradient that is cut within a layer is a sum of other workers in each tensor"};
 }
 
-// Eq. 6 with the expectations of Eq. 4, or sampled ones, and of Eq. 5, which goes by normal sums. Where these miss what
-// the drawn steps show at the same threshold, or find none where these have one, the drawn steps come last.
+// Eq. 6 with the expectations of Eq. 4, or sampled ones, and of Eq. 5, which uses normal sums. If these disagree with
+// the drawn steps at the same threshold, or find no threshold although the drawn steps have one, the prediction from
+// the drawn steps comes last.
 Forecast DropCompute::forecast(const PredictionInput& input) const {
   if (options_.preempt != Preempt::discard || !options_.compensation->is_none) return Forecast::none();
   const bool one_law_will_do = input.times.alike() || !options_.threshold->traits().searches();
   const auto sampled = sampled_run(*options_.threshold, input);
   std::vector<Prediction> predictions;
-  bool is_missed = true;  // by the last of the predictions
+  bool is_missed = true;  // the last prediction disagrees
   for (const SlowestWorker& slowest : slowest_workers(input)) {
     if (!input.times.has_variance || !one_law_will_do) break;
     const auto forecast = options_.threshold->forecast({.micro_batches = input.micro_batches,
@@ -233,8 +234,8 @@ std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const Algorithm
   options.forward_share = settings.number(
       {"forward_share", "Share of a micro-batch's time that its forward pass takes, for \"backward\" and \"layer\"."},
       Range::between(0, 1), Stated(options.forward_share, "1/3"));
-  // A micro-batch that has begun finishes with preempt = "microbatch", and after its forward pass with "backward"; then
-  // something is left of it with "layer".
+  // A micro-batch that has begun finishes with preempt = "microbatch", and after its forward pass with "backward"; with
+  // "layer" a part of it remains after that.
   const double needed = options.preempt == Preempt::discard      ? 1
                         : options.preempt == Preempt::microbatch ? 0
                                                                  : options.forward_share;

@@ -21,24 +21,24 @@
 namespace syncopate {
 
 struct DropComputeOptions {
-  // By what the sum of gradients is divided.
+  // The divisor of the sum of gradients.
   enum class Normalisation {
-    constant,   // N x M, of a larger batch N x M': a dropped micro-batch counts as zero
-    computed,   // how many there are, with Preempt::layer of each tensor
-    mean_rate,  // how many there are on average, by the mean drop rate
+    constant,   // N x M; for a larger batch N x M': a dropped micro-batch counts as zero
+    computed,   // the number of computed micro-batches; with Preempt::layer, for each tensor
+    mean_rate,  // the average number, by the mean drop rate
   };
   std::shared_ptr<const DropThreshold> threshold{};
   Preempt preempt = Preempt::discard;
-  double forward_share = 1.0 / 3;  // of a micro-batch's duration; only for Preempt::backward and layer
+  double forward_share = 1.0 / 3;  // share of a micro-batch's duration; only for Preempt::backward and layer
   Normalisation normalisation = Normalisation::constant;
-  std::optional<double> mean_drop_rate{};  // for mean_rate; none: what the threshold's rule expects
+  std::optional<double> mean_drop_rate{};  // for mean_rate; none: the rate that the threshold's rule expects
   std::shared_ptr<const DropCompensation> compensation = make_no_compensation();
 };
 
 class DropCompute : public Algorithm {
  public:
   explicit DropCompute(DropComputeOptions options) : options_(std::move(options)) {}
-  // With a threshold that is fixed, from the end of the previous step.
+  // Uses a fixed threshold, counted from the end of the previous step.
   DropCompute(Duration threshold, Preempt preempt, double forward_share)
       : DropCompute(
             {.threshold = make_fixed_threshold(threshold), .preempt = preempt, .forward_share = forward_share}) {}
@@ -54,7 +54,7 @@ class DropCompute : public Algorithm {
     if (options_.normalisation != Normalisation::computed) return Counted::none;
     return options_.preempt == Preempt::layer ? Counted::by_tensor : Counted::micro_batches;
   }
-  // By what the sum of all is divided, where each worker was offered so many micro-batches.
+  // The divisor of the sum over all workers, if each was offered this many micro-batches.
   double divisor(const Worker& worker, const Gradient& sum, int offered, double drop_rate) const;
 
   DropComputeOptions options_;

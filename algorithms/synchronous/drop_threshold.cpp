@@ -14,7 +14,7 @@ namespace {
 
 constexpr int grid_points = 200;
 
-// Positive ends alone: a micro-batch without time is kept under any threshold. Both 0 where nothing takes any.
+// Only positive ends: a micro-batch without duration is kept under any threshold. Both 0 if no micro-batch takes time.
 struct SearchedRange {
   double lowest = std::numeric_limits<double>::infinity();
   double highest = 0;
@@ -62,13 +62,13 @@ class FixedThreshold final : public DropThreshold {
   Duration threshold_;
 };
 
-// How many updates of u steps fill the window.
+// The number of updates of u steps that fill the window.
 std::int64_t updates_in_window(const AdaptiveThresholdOptions& options) {
   const std::int64_t u = options.update_every_steps.value();
   return (options.window_steps.value() + u - 1) / u;
 }
 
-// The last updates, oldest first, and the threshold they give. Each window shares its updates with the one before.
+// The last updates, oldest first, and the resulting threshold. Consecutive windows share updates.
 struct Window {
   std::vector<std::shared_ptr<const std::vector<double>>> updates;
   Duration threshold = longest_duration;
@@ -84,7 +84,7 @@ Window moved_on(const Window& before, std::span<const double> update, const Adap
   times.reserve(full * update.size());
   for (const auto& part : window.updates)
     for (const double number : *part) times.push_back({.seconds = std::abs(number), .at_least = number < 0});
-  // One nanosecond later: who takes just as long is in time.
+  // One nanosecond more, so that a worker with exactly this time is not late.
   window.threshold = from_seconds(adaptive_threshold(std::move(times), options)) + Duration{1};
   return window;
 }
@@ -116,14 +116,14 @@ class AdaptiveThreshold final : public DropThreshold {
 
    private:
     const AdaptiveThreshold& rule_;
-    std::vector<double> own_;               // times since the last update, below 0: at least so long
-    std::shared_ptr<const Window> window_;  // one for all workers of the process
+    std::vector<double> own_;               // times since the last update; below 0: a lower bound
+    std::shared_ptr<const Window> window_;  // shared by all workers of the process
   };
 
   AdaptiveThresholdOptions options_;
 };
 
-// `gathered`: per worker its I x M times, then the mean duration of its steps.
+// `gathered`: for each worker its I x M times, then the mean duration of its steps.
 ThresholdEffect search_in(std::span<const double> gathered, int workers, const AutomaticThresholdOptions& options) {
   const std::size_t count = gathered.size() / static_cast<std::size_t>(workers);
   const auto steps = static_cast<std::size_t>(options.calibration_steps.value());
@@ -159,7 +159,7 @@ class AutomaticThreshold final : public DropThreshold {
             .goes_on = false,
             .searched_steps = options_.calibration_steps};
   }
-  // The search's threshold in drawn steps, or, by Eqs. 5 and 6, in the law.
+  // The threshold that the search finds in drawn steps, or, by Eqs. 5 and 6, for the distribution.
   std::optional<ThresholdForecast> forecast(const ThresholdQuestion& q) const override {
     const double most = options_.maximum_drop_rate.value_or(1);
     const double threshold_s =
@@ -187,9 +187,9 @@ class AutomaticThreshold final : public DropThreshold {
         const Duration by_step = step.ends[m] - std::exchange(before, step.ends[m]);
         times_.push_back(to_seconds(times_micro_batches() ? step.times[m] : by_step));
       }
-      // Micro-batches that only a longer step has count as taking no time, and are kept where this step's last is.
+      // Micro-batches that only a longer step has count as 0 s, and are kept if this step's last one is.
       for (auto m = std::ssize(step.ends); m < step.offered_at_most; ++m) times_.push_back(0);
-      // To the start of the next step, so that what is neither computing nor waiting is T^c.
+      // Includes the time to the start of the next step, so that everything except computing and waiting is T^c.
       duration_ += worker.now() - step.start;
       const Step recorded = steps_ - rule_.options_.warmup_steps;
       if (recorded < rule_.options_.calibration_steps) return;
@@ -201,8 +201,8 @@ class AutomaticThreshold final : public DropThreshold {
 
    private:
     const AutomaticThreshold& rule_;
-    Step steps_{};               // seen so far
-    std::vector<double> times_;  // own, [step][micro-batch]
+    Step steps_{};               // steps seen so far
+    std::vector<double> times_;  // this worker's, [step][micro-batch]
     Duration duration_{};
     std::shared_ptr<const ThresholdEffect> found_;
   };
@@ -298,7 +298,7 @@ std::vector<double> threshold_grid(const MicroBatchTimes& recorded) {
 ThresholdEffect search_threshold(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
                                  std::optional<double> maximum_drop_rate) {
   ThresholdEffect best{.threshold = std::numeric_limits<double>::infinity()};
-  // Returns the place of the best in the grid; none: no threshold of the grid is better than what was found before.
+  // Returns the index of the best in the grid; none if no threshold of the grid is better than the best so far.
   const auto search = [&](const std::vector<double>& grid) {
     std::optional<std::size_t> place;
     const std::vector<ThresholdEffect> effects = threshold_effects(recorded, serial_time, form, grid);

@@ -1,15 +1,15 @@
 // DropThreshold: after how many seconds of a step a worker stops computing (tau of DropCompute).
 // Source:  Giladi et al. 2023, "DropCompute" (fixed; automatic); the adaptive rules are ours. Kaplan and Meier 1958 for
-//          quantiles of times of which some were cut off.
+//          quantiles of censored times.
 // Shapes:  scalars; the rules that measure gather each worker's times.   Units: seconds.
 // Cost:    fixed: none. Automatic: I steps without a threshold, one all-gather of N (I M + 1) numbers, and one search
 //          per process. Adaptive: every u steps one all-gather of N u numbers and one sort of N W times per process.
-// Differs: automatic: the search sees the clock that enforces tau, which runs from the step's start, so that what it
-//          predicts comes true; T^c is what a step takes besides. The reference code searches in the times of a timer
-//          around each micro-batch: calibration_clock = "micro-batch". It measures the same steps, 6 to 49, and drops
-//          from step 51 on, here from 50. search = "throughput" (default), "s-eff" (Eq. 6) or "reference". The cap on
-//          the drop rate is ours.
-// Checks:  each rule's threshold against a closed form, and against what the steps then take.
+// Differs: automatic: the search uses the clock that enforces tau, which runs from the step's start, so that its
+//          prediction comes true; T^c is a step's remaining time. The reference code searches in the times of a
+//          separate timer around each micro-batch: calibration_clock = "micro-batch". It measures the same steps, 6 to
+//          49, and drops from step 51 on, here from 50. search = "throughput" (default), "s-eff" (Eq. 6) or
+//          "reference". The cap on the drop rate is ours.
+// Checks:  each rule's threshold against a closed form, and against the durations of the steps that follow.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@
 namespace syncopate {
 
 // The reference code's 200 equally spaced thresholds, both ends included. It starts at the earliest end of a 6th
-// micro-batch; for M < 6 it starts here after the first half of them, and never at 0.
+// micro-batch. For M < 6 the grid here starts after the first half of them, and never at 0.
 std::vector<double> threshold_grid(const MicroBatchTimes& recorded);
 
 // Threshold search: the first tau with the highest effective speed-up on micro-batch times recorded without one, among
@@ -40,15 +40,15 @@ std::vector<double> threshold_grid(const MicroBatchTimes& recorded);
 ThresholdEffect search_threshold(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
                                  std::optional<double> maximum_drop_rate = {});
 
-// How a step went for one worker, by the clock that enforces the threshold.
+// One worker's step, timed by the clock that enforces the threshold.
 struct TimedStep {
   Time start{};
-  std::vector<Time> ends{};       // of the micro-batches that were computed
-  std::vector<Duration> times{};  // of the same, each by a timer of its own, if the rule asks for them
+  std::vector<Time> ends{};       // ends of the computed micro-batches
+  std::vector<Duration> times{};  // their durations, each by its own timer, if the rule needs them
   Time arrival{};                 // at the all-reduce
-  int offered = 0;                // micro-batches of a usual step without a threshold
-  int offered_at_most = 0;        // of the longest such step, where they alternate
-  bool is_timed = false;          // whether `times` are asked for
+  int offered = 0;                // micro-batches in a usual step without a threshold
+  int offered_at_most = 0;        // in the longest such step, if they alternate
+  bool is_timed = false;          // whether the rule needs `times`
 
   void begin(Time now, int micro_batches, int at_most, bool timed) {
     start = now;
@@ -58,7 +58,7 @@ struct TimedStep {
     offered_at_most = at_most;
     is_timed = timed;
   }
-  // Adds the micro-batch computed last, unless a deadline has cut it.
+  // Adds the last computed micro-batch, unless a deadline has cut it.
   void add(const Worker& worker, const Gradient& gradient) {
     if (gradient.cut()) return;
     ends.push_back(worker.now());
@@ -66,24 +66,24 @@ struct TimedStep {
   }
 };
 
-// The facts that a formula knows of a run before it begins, to say which threshold a rule will set.
+// Facts known before a run begins, for formulas that predict a rule's threshold.
 struct ThresholdQuestion {
   int micro_batches = 1;
   MicroBatchLaw law{};
   double slowest_s = 0;                    // E[T], without a threshold
   double serial_s = 0;                     // T^c
-  double shortest_s = 0;                   // no micro-batch is shorter
-  std::optional<MicroBatchTimes> drawn{};  // steps of the run; they replace the law
+  double shortest_s = 0;                   // lower bound for micro-batches
+  std::optional<MicroBatchTimes> drawn{};  // steps of the run; they replace `law`
 };
 struct ThresholdForecast {
-  double threshold_s = 0;  // infinite: none
-  Step from{};             // steps without one come first
+  double threshold_s = 0;  // infinite: no threshold
+  Step from{};             // first step with a threshold
 };
 
 struct ThresholdTraits {
-  Step begins_after{};    // steps before the first threshold that the rule means to keep
-  bool goes_on = true;    // whether it sets further thresholds after that one
-  Step searched_steps{};  // steps in which it finds the threshold, and what that will drop; 0: it does not search
+  Step begins_after{};    // number of steps before the first lasting threshold
+  bool goes_on = true;    // whether the rule sets further thresholds later
+  Step searched_steps{};  // steps in which it searches the threshold, and predicts its drop rate; 0: no search
   bool searches() const { return searched_steps > Step{0}; }
 };
 
@@ -93,25 +93,25 @@ class DropThreshold {
   class State {
    public:
     virtual ~State() = default;
-    // The threshold of the step that begins now, from its start; longest_duration: none.
+    // The threshold of the step that begins now, counted from its start; longest_duration: none.
     virtual Duration current() const = 0;
-    // The share of micro-batches that the rule expects to lose under it; 0 also where it expects nothing.
+    // The share of micro-batches that the rule expects to lose under it; 0 also if it makes no prediction.
     virtual double drop_rate() const { return 0; }
     // Whether it uses TimedStep::times.
     virtual bool times_micro_batches() const { return false; }
-    // Learns from the step that has just ended. All workers call it after the same steps, so that it may gather.
+    // Learns from the step that has just ended. All workers call it after the same steps, so it may gather.
     virtual void learn(Worker&, const TimedStep&) {}
   };
 
   virtual ~DropThreshold() = default;
-  // Each run begins with a state of its own: runs do not share what their thresholds learn.
+  // Each run begins with a separate state: runs do not share what their thresholds have learned.
   virtual std::unique_ptr<State> begin() const = 0;
   virtual ThresholdTraits traits() const = 0;
-  // None where no formula says it.
+  // None if no formula predicts it.
   virtual std::optional<ThresholdForecast> forecast(const ThresholdQuestion&) const { return std::nullopt; }
 };
 
-// The same for ever; longest_duration: none.
+// The same threshold always; longest_duration: none.
 std::shared_ptr<const DropThreshold> make_fixed_threshold(Duration threshold);
 
 // Adaptive thresholds: tau follows the workers' step times over a sliding window, by a quantile or by median + k MAD
@@ -126,27 +126,27 @@ struct AdaptiveThresholdOptions {
 };
 std::shared_ptr<const DropThreshold> make_adaptive_threshold(const AdaptiveThresholdOptions& options);
 
-// How long all micro-batches of a usual step took a worker. If it was cut off, they would have taken longer than it
+// How long all micro-batches of a usual step took a worker. If the step was cut, this is a lower bound: the time it
 // had.
 using StepTime = CensoredTime;
 StepTime time_of(const TimedStep& step);
 
-// The threshold of a window's times, of which there is at least one. Quantiles are those of the Kaplan-Meier estimate,
-// which counts cut-off times as lower bounds: the first time that no more than 1 - q exceed. Where too many were cut
-// off to tell, it lies above the longest time by the excess share, so that a threshold which is too low for most rises
-// by up to 1 + q with each update.
+// The threshold from a window's times (at least one). Quantiles use the Kaplan-Meier estimate, which treats cut-off
+// times as lower bounds: the first time that no more than 1 - q exceed. If too many are cut off to tell, the result
+// exceeds the longest time by the excess share. So a threshold that is too low for most rises by up to 1 + q with each
+// update.
 double adaptive_threshold(std::vector<StepTime> times, const AdaptiveThresholdOptions& options);
 
-// The automatic threshold: all workers record their micro-batches for some steps and share what they have; each finds
-// the same tau by the same search. It holds from the step after the last measured one.
+// The automatic threshold: all workers record their micro-batches for some steps and gather the records; each finds the
+// same tau by the same search. It applies from the step after the last measured one.
 struct AutomaticThresholdOptions {
-  // Which times of micro-batches the search sees.
+  // Which times of micro-batches the search uses.
   enum class Clock {
-    step,         // their ends by the clock that enforces tau; all that a step holds counts
-    micro_batch,  // each one's by a timer of its own: not what lies between or runs on behind them
+    step,         // their ends by the clock that enforces tau; includes everything in a step
+    micro_batch,  // each by its own timer: excludes what is between micro-batches or runs on after them
   };
   SpeedupForm form = SpeedupForm::throughput;
-  Step warmup_steps{6};        // first steps, which are not recorded
+  Step warmup_steps{6};        // number of first steps that are not recorded
   Step calibration_steps{44};  // I; both as in the reference code
   std::optional<double> maximum_drop_rate{};
   Clock clock = Clock::step;
@@ -161,16 +161,16 @@ struct DropThresholdContext {
 // The registry: one row per rule.
 struct DropThresholdRow {
   std::string_view name;      // `rule = ...` in TOML
-  std::string_view sentence;  // what it does
+  std::string_view sentence;  // one-sentence description
   std::shared_ptr<const DropThreshold> (*make)(Settings& settings, const DropThresholdContext& context);
 };
 std::span<const DropThresholdRow> drop_thresholds();
 
-// Reads `threshold_s = 0.05`, which is a fixed one, or a table such as threshold = { rule = "automatic" }.
-// Never null: what is faulty reads as no threshold.
+// Reads `threshold_s = 0.05`, a fixed threshold, or a table such as threshold = { rule = "automatic" }. Never null: a
+// faulty one reads as no threshold.
 std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, const DropThresholdContext& context);
 
-// Reports a fault of the key threshold_s, which may stand in a table `threshold`, if no micro-batch can meet the
+// Reports a fault of the key threshold_s, which may be in a table `threshold`, if no micro-batch can meet the
 // threshold: the shortest takes `shortest_s`.
 void check_threshold(Settings& settings, Duration threshold, double shortest_s);
 

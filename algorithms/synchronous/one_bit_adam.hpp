@@ -1,4 +1,4 @@
-// 1-bit Adam: Adam for some steps, then with a frozen second moment, so that workers exchange first moments, for which
+// 1-bit Adam: Adam for some steps, then with a frozen second moment. Workers then exchange first moments, for which
 // signs and a scale are enough.
 // Source:  Tang et al. 2021, "1-bit Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed",
 //          and DeepSpeed's code.
@@ -6,13 +6,13 @@
 // Cost:    one all-reduce of P floats in each of the first `freeze_step` steps; then, in two phases, 2 (N - 1) packets
 //          of an Nth of P signs, or what `compression` names.
 // Differs: m_i = beta1 m + (1 - beta1) g_i;  m = mean of what was sent of m_i + residual_i, compressed again by each
-//          chunk's owner with its own residual;  x -= rate m / (sqrt(v) + epsilon), with weight decay beside it. The
-//          scale is the root mean square of a whole chunk unless `scope` says otherwise (the code: of each tensor by
-//          its padded length, one per worker for all chunks). The sign of 0 is +1. The optimizer must leave out bias
-//          correction, as the code does in both phases. A value that stays 0 cannot be sent as 0, and over a second
-//          moment of 0 it would step by rate / epsilon times the scale. So parameters whose second moment is 0 at the
-//          freeze are masked: their first moment stays 0, and only weight decay moves them. The code masks rows that
-//          its user names. Residuals are not masked, as in the code (workers/compression/compressed_exchanges.hpp).
+//          chunk's owner with its own residual;  x -= rate m / (sqrt(v) + epsilon), plus weight decay. The scale is the
+//          root mean square of a whole chunk unless `scope` says otherwise (the code: of each tensor by its padded
+//          length, one per worker for all chunks). The sign of 0 is +1. The optimizer must leave out bias correction,
+//          as the code does in both phases. A value that stays 0 cannot be sent as 0, and with a second moment of 0 it
+//          would step by rate / epsilon times the scale. So parameters whose second moment is 0 at the freeze are
+//          masked: their first moment stays 0, and only weight decay moves them. The code masks rows that its user
+//          names. Residuals are not masked, as in the code (workers/compression/compressed_exchanges.hpp).
 // Checks:  freeze_step beyond the run equals synchronous SGD with Adam bit for bit; without compression it is momentum
 //          SGD with a fixed preconditioner; one worker with values of equal magnitude is exact; a parameter without
 //          gradients does not move by a bit.
@@ -33,7 +33,7 @@ class OneBitAdam : public Algorithm {
     while (worker.budget_left()) {
       const bool is_frozen = worker.step() >= freeze_step_;
       Gradient sum = worker.compute_step_gradient();
-      worker.all_reduce_sum(sum, {.is_dense = !is_frozen});  // once frozen what is sent are first moments
+      worker.all_reduce_sum(sum, {.is_dense = !is_frozen});  // once frozen, workers send first moments
       worker.descend(sum / (worker.size() * worker.micro_batches()), {.keeps_second_moment = is_frozen});
       worker.publish();
     }

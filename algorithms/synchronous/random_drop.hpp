@@ -5,8 +5,9 @@
 // Cost:    one all-reduce of P floats per step; with `statistics = "all"` one number more.
 // Differs: dropped batches are not computed, so only kept ones enter BatchNorm statistics; `statistics = "all"` runs
 //          them forward, as the reference code does. With compressed sums, `dropped = "fold"` computes a dropped batch
-//          and keeps it for later steps; it counts as dropped. Statistics are averaged over the workers; there each
-//          keeps its own. Dropping starts in the third epoch, as there, and without a data set in the first step.
+//          and keeps it for later steps; it counts as dropped. Statistics are averaged over the workers; in the
+//          reference code each worker keeps its own. Dropping starts in the third epoch, as in the reference code, and
+//          without a data set in the first step.
 // Checks:  p = 0 equals synchronous SGD bit for bit; the divisor is always N x M.
 #pragma once
 

@@ -1,11 +1,11 @@
-// Stale SGD: synchronous SGD whose gradients are those of an old model: what staleness alone does to a training. One
+// Stale SGD: synchronous SGD with gradients of an old model; shows the effect of staleness alone on a training. One
 // worker is enough.
 // Source:  Chen et al. 2016, "Revisiting Distributed Synchronous SGD", section 2.1 and Figure 2: old gradients on one
 //          machine, their staleness ramped up over the first three epochs.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: staleness in steps.
-// Cost:    that of synchronous SGD; the worker keeps as many models as its gradients are old.
-// Differs: how staleness varied there is not known. Here it is uniform over `staleness` +- `spread`, the same for all
-//          workers, rounded to whole steps; the ramp is linear.
+// Cost:    the same as synchronous SGD; the worker stores as many models as its gradients are old.
+// Differs: how staleness varied in the paper is not known. Here it is uniform over `staleness` +- `spread`, the same
+//          for all workers, rounded to whole steps; the ramp is linear.
 // Checks:  a staleness of 0 equals synchronous SGD bit for bit; the recurrence of delayed SGD in double precision; on a
 //          quadratic of curvature a it is stable below a rate of 2 sin(pi / (4 s + 2)) / a.
 #pragma once
@@ -22,7 +22,7 @@ namespace syncopate {
 struct StaleOptions {
   double staleness = 0;
   double spread = 0;  // at most `staleness`
-  Step ramp_steps{};  // in which it grows from 0
+  Step ramp_steps{};  // staleness grows from 0 over these steps
 };
 
 class StaleSgd : public Algorithm {

@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::int64_t most_elements = std::int64_t{1} << 40;
 
-// The text behind a key of the header, which is a dictionary in Python's notation.
+// The text after a key of the header, which is a dictionary in Python's notation.
 std::string_view value_of(std::string_view dictionary, std::string_view key) {
   const auto at = dictionary.find(fmt::format("'{}'", key));
   const auto colon = at == dictionary.npos ? at : dictionary.find(':', at);
@@ -56,7 +56,7 @@ std::vector<std::int64_t> tuple(std::string_view value) {
   }
 }
 
-// A type in NumPy's letters: its byte order, its kind, the bytes of an element.
+// A type in NumPy's letters: byte order, kind, bytes per element.
 struct Letters {
   char order = 0, kind = 0;
   std::size_t bytes = 0;
@@ -81,7 +81,7 @@ std::size_t bytes_of(std::string_view type) {
   return is_number && letters.bytes <= widest ? letters.bytes : 0;
 }
 
-// For a type of elements that are no numbers.
+// The message for a type whose elements are not numbers.
 std::string why_no_numbers(std::string_view type) {
   switch (letters_of(type).kind) {
     case 'O':
@@ -101,7 +101,7 @@ std::string why_no_numbers(std::string_view type) {
   }
 }
 
-// For a file that does not begin as arrays do.
+// The message for a file that does not begin like an array.
 std::string why_no_array(std::string_view bytes) {
   if (bytes.starts_with("PK")) return "is a zip archive, such as .npz; must be one array, as numpy.save writes it";
   if (bytes.starts_with("\x1f\x8b")) return "is compressed with gzip; must be unpacked";
@@ -112,7 +112,7 @@ std::size_t byte_at(std::string_view bytes, std::size_t at) {
   return static_cast<std::size_t>(static_cast<unsigned char>(bytes[at]));
 }
 
-// Parses the beginning of a file. Throws NpyFault, also for arrays in Fortran's order.
+// Parses the header. Throws NpyFault, also for arrays in Fortran order.
 NpyHeader npy_header(std::string_view bytes) {
   if (bytes.size() < 12 || !bytes.starts_with(magic)) throw NpyFault(why_no_array(bytes));
   const std::size_t version = byte_at(bytes, 6);
@@ -158,7 +158,7 @@ std::string way_to_save(const std::filesystem::path& file, std::string_view as) 
 }
 
 NpyArray::NpyArray(const std::filesystem::path& file) {
-  const int opened = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a pipe never blocks
+  const int opened = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // so that opening a pipe does not block
   if (opened < 0) throw std::system_error(errno, std::generic_category());
   struct stat status {};
   fstat(opened, &status);

@@ -1,4 +1,4 @@
-// Arrays in NumPy's format. Files are mapped into memory, and only elements that are read are loaded.
+// Arrays in NumPy's format. Files are mapped into memory, so only the elements read are loaded.
 // Source: NumPy's documentation of `numpy.lib.format`, versions 1.0 to 3.0.
 #pragma once
 
@@ -13,34 +13,34 @@
 
 namespace syncopate {
 
-// A fault of an array, without its file's name.
+// A fault of an array, without the file's name.
 struct NpyFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 struct NpyHeader {
-  std::string type;                 // NumPy's word, with its byte order: "<f4"
+  std::string type;                 // NumPy's type string, with its byte order: "<f4"
   std::vector<std::int64_t> shape;  // empty: one number
-  std::size_t begin = 0;            // of the elements, in bytes
+  std::size_t begin = 0;            // offset of the elements, in bytes
 
   std::int64_t elements() const;
 };
 
-// For messages about a wrong type: "float16 ('<f2')", and how to save the array with another one,
-// `numpy.save("a.npy", a.astype("<f4"))`.
+// For messages about a wrong type: "float16 ('<f2')", and how to save the array with another type, `numpy.save("a.npy",
+// a.astype("<f4"))`.
 std::string described_type(std::string_view type);
 std::string way_to_save(const std::filesystem::path& file, std::string_view as);
 
 class NpyArray {
  public:
-  // Throws std::system_error for a file that cannot be mapped, and NpyFault for one that is no array of numbers (of any
-  // type of NumPy) or whose size its header contradicts.
+  // Throws std::system_error for a file that cannot be mapped. Throws NpyFault for one that is not an array of numbers
+  // (of any NumPy type) or whose size contradicts its header.
   explicit NpyArray(const std::filesystem::path& file);
 
   const std::string& type() const { return header_.type; }
   const std::vector<std::int64_t>& shape() const { return header_.shape; }
 
-  // The elements in C's order, aligned for their type. `Element` must match type().
+  // The elements in C order, aligned for their type. `Element` must match type().
   template <typename Element>
   const Element* data() const {
     return reinterpret_cast<const Element*>(bytes_.get() + header_.begin);

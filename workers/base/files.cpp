@@ -73,7 +73,7 @@ fs::path found_directory(const std::string& name, const std::string& packaged, c
   throw DataFault(fmt::format("found none of {}; {}", missing, what_to_do));
 }
 
-// By the XDG base directory specification, relative paths are ignored.
+// The XDG base directory specification says to ignore relative paths.
 fs::path users_cache() {
   const auto absolute = [](const char* name) {
     const char* value = std::getenv(name);
@@ -84,7 +84,7 @@ fs::path users_cache() {
   return caches.empty() ? caches : caches / "syncopate";
 }
 
-// Not by a stream of the standard library, which takes an error of reading for the end of the file.
+// Does not use a standard stream, which takes a read error for the end of the file.
 std::string whole_file(const fs::path& file, std::uint64_t most_bytes) {
   struct Close {
     void operator()(std::FILE* open) const { std::fclose(open); }
@@ -105,7 +105,7 @@ std::string whole_file(const fs::path& file, std::uint64_t most_bytes) {
 }
 
 OwnFile::OwnFile(const fs::path& path)
-    : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {  // a pipe is not waited for
+    : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {  // opening a pipe does not wait
   if (number_ < 0) fail(errno);
   struct stat found {};
   const int error = fstat(number_, &found) == 0 ? 0 : errno;
@@ -141,7 +141,7 @@ std::optional<std::string> read_file(const fs::path& path, std::uint64_t most_by
     if (file.size() > most_bytes) throw too_large(file.size());
     constexpr std::size_t piece = 1 << 16;
     std::string text;
-    for (std::size_t room = file.size() + 1;; room = piece) {  // one byte more than its size: it may have grown
+    for (std::size_t room = file.size() + 1;; room = piece) {  // one byte more than its size: the file may have grown
       const std::size_t before = text.size();
       text.resize(before + room);
       const std::size_t got = file.read(text.data() + before, room);
@@ -205,7 +205,7 @@ std::size_t GzipStream::inflate_some(char* out, std::size_t bytes) {
   return room - stream_.avail_out;
 }
 
-// Zeros fill up blocks of a tape or a disk. The two bytes can lie in different pieces of the file.
+// Skips zeros, which fill up blocks of a tape or a disk. The two magic bytes can lie in different pieces of the file.
 void GzipStream::begin_next_member() {
   bool is_padded = false;
   while (refill() && input_.front() == '\0') {

@@ -11,7 +11,7 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-// The squared norms of columns from `row` on, of their elements from row `row` on.
+// The squared norms of columns `row`, row + 1, ..., counting only elements from row `row` on.
 std::vector<double> squared_norms(const Matrix& a, int row) {
   std::vector<double> norms(at(a.columns));
   for (int i = row; i < a.rows; ++i)
@@ -52,7 +52,7 @@ PivotedQr::PivotedQr(Matrix a)
   for (int k = 0; k < a_.columns; ++k) {
     const std::vector<double> norms = squared_norms(a_, k);
     const auto pivot = static_cast<int>(std::max_element(norms.begin() + k, norms.end()) - norms.begin());
-    if (norms[at(pivot)] == 0) return;  // nothing is left
+    if (norms[at(pivot)] == 0) return;  // the rest is zero
     swap_columns(a_, k, pivot);
     std::swap(order_[at(k)], order_[at(pivot)]);
     eliminate(k, std::sqrt(norms[at(pivot)]));
@@ -99,7 +99,7 @@ std::vector<double> PivotedQr::solve(std::vector<double> b) const {
   return x;
 }
 
-// x = Q (z, 0) with R^T z = P^T b: the first `rank` equations decide z, the others follow from them.
+// x = Q (z, 0) with R^T z = P^T b: the first `rank` equations determine z; the others follow from them.
 std::vector<double> PivotedQr::solve_transposed(std::span<const double> b, int rank) const {
   std::vector<double> z(at(a_.rows));
   for (int k = 0; k < rank; ++k) {
@@ -116,9 +116,9 @@ std::vector<double> PivotedQr::q_column(int column) const {
   return times_q(std::move(unit));
 }
 
-// Mixing keeps a sum of 0, and vectors with that sum have all eigenvalues but the 1: each row's mean is subtracted. The
-// root of the ratio of norms from one power to its square converges to the modulus much faster than the root of a norm,
-// which has a constant factor.
+// Mixing keeps a sum of 0, and on vectors with that sum the matrix has all eigenvalues except the 1; so each row's mean
+// is subtracted. From one power to its square, the root of the ratio of norms converges to the modulus much faster than
+// the root of a norm, which has a constant factor.
 double second_eigenvalue(const Matrix& mixing) {
   Matrix power = mixing;
   for (int i = 0; i < power.rows; ++i) {
@@ -128,11 +128,11 @@ double second_eigenvalue(const Matrix& mixing) {
   }
   constexpr int doublings = 40;
   constexpr double rounded = 1e-14;
-  double log_of_norm = 0, estimate = -1;  // of A^k
+  double log_of_norm = 0, estimate = -1;  // both for A^k
   double k = 1;
   for (int doubling = 0; doubling < doublings; ++doubling, k *= 2) {
     const double size = norm(power);
-    if (!(size > rounded)) return 0;  // the power is 0 but for rounding
+    if (!(size > rounded)) return 0;  // the power is 0 up to rounding
     log_of_norm += std::log(size);
     for (double& value : power.values) value /= size;
     Matrix next = square(power);

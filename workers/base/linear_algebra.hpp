@@ -1,4 +1,4 @@
-// Linear algebra of small dense matrices that gives the same bits everywhere: each rank and each process of a sweep
+// Linear algebra of small dense matrices with the same bits everywhere, so that each rank and each process of a sweep
 // draws the same gradient code. Results of a BLAS (and so of LAPACK) depend on the processor's kernels and on threads.
 #pragma once
 
@@ -22,7 +22,7 @@ struct Matrix {
     for (int row = 0; row < rows; ++row) result.push_back((*this)(row, number));
     return result;
   }
-  // `count` neighbouring columns; the first follows the last.
+  // `count` neighbouring columns; after the last column comes the first.
   Matrix columns_from(int first, int count) const {
     Matrix result(rows, count);
     for (int row = 0; row < rows; ++row)
@@ -40,7 +40,7 @@ struct Matrix {
   }
 };
 
-// Infinity if a value is NaN.
+// The largest magnitude; infinity if a value is NaN.
 inline double largest_magnitude(std::span<const double> values) {
   double largest = 0;
   for (const double value : values)
@@ -49,18 +49,18 @@ inline double largest_magnitude(std::span<const double> values) {
 }
 
 // The QR decomposition with column pivoting, A P = Q R, by Householder reflections. The pivots, which LibTorch does not
-// offer, tell which equations of a singular matrix to keep.
+// offer, show which equations of a singular matrix to keep.
 // Source:  Golub, Van Loan, "Matrix Computations", section 5.4.
 class PivotedQr {
  public:
-  // A has at least as many rows as columns.
+  // A must have at least as many rows as columns.
   explicit PivotedQr(Matrix a);
 
   // The x that minimises |A x - b|, for A of full rank.
   std::vector<double> solve(std::vector<double> b) const;
   // The shortest x with x^T A = b^T, for a square A of rank `rank` for which such x exist.
   std::vector<double> solve_transposed(std::span<const double> b, int rank) const;
-  // Column `column` of Q. Columns from the rank of A on span the vectors y with y^T A = 0.
+  // Column `column` of Q. The columns from the rank of A on span the vectors y with y^T A = 0.
   std::vector<double> q_column(int column) const;
 
  private:
@@ -74,21 +74,21 @@ class PivotedQr {
   std::vector<int> order_;       // column i of A P is column order_[i] of A
 };
 
-// The second largest modulus of the eigenvalues of a square matrix whose columns sum to 1, where 1 is the largest: how
-// fast repeated mixing makes values equal. Needs no LibTorch, which predictions do not load.
+// The second largest modulus of the eigenvalues of a square matrix whose columns sum to 1 (the largest is 1): how fast
+// repeated mixing makes values equal. Does not use LibTorch, so predictions need not load it.
 // Source:  Gelfand's formula, |lambda| = lim |A^k|^(1/k), with k doubled by squaring.
 // Cost:    about 20 products of N x N matrices.
 // Checks:  LibTorch's eigenvalues of random matrices; closed forms of graphs.
 double second_eigenvalue(const Matrix& columns_sum_to_one);
 
-// All x with x^T A = b^T, for a square matrix A of known rank: the shortest, plus combinations of one direction per
-// missing rank. The directions are orthonormal, and the shortest x is orthogonal to them, so that no term of a solution
-// is larger than the solution.
+// All x with x^T A = b^T, for a square matrix A of known rank: the shortest x, plus combinations of one direction per
+// missing rank. The directions are orthonormal and orthogonal to the shortest x, so no term of a solution is larger
+// than the solution.
 class TransposedSolutions {
  public:
   TransposedSolutions(const Matrix& a, int rank, const std::vector<double>& b);
 
-  // The solution that is 0 at these different places, as many as there are directions.
+  // The solution that is 0 at these different indices. Give as many indices as there are directions.
   std::vector<double> vanishing_at(std::span<const int> places) const;
 
  private:

@@ -34,13 +34,13 @@ constexpr const char* kernel_variable = "OPENBLAS_CORETYPE";
 // Set before the program re-executes itself, so that it does so at most once.
 constexpr const char* guard_variable = "SYNCOPATE_BLAS_KERNEL_CHOSEN";
 
-// A function of the loaded libraries, null if none has it: OpenBLAS is no dependency of the build.
+// A function of the loaded libraries, or null: the build does not depend on OpenBLAS.
 template <typename Function>
 Function* loaded_function(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
 }
 
-// OpenBLAS's x86 kernels without AVX2, by the names it gives them.
+// OpenBLAS's names of its x86 kernels without AVX2.
 bool lacks_avx2(std::string_view kernel) {
   constexpr std::array<std::string_view, 21> old_kernels = {
       "Katmai", "Coppermine", "Northwood",  "Prescott",    "Banias",  "Core2",        "Penryn",
@@ -61,7 +61,7 @@ std::string best_kernel() {
   return "";
 }
 
-// "MKL 2024.2"; empty without Intel's MKL.
+// For example "MKL 2024.2"; empty without Intel's MKL.
 std::string mkl_version() {
   auto* const version_string = loaded_function<void(char*, int)>("MKL_Get_Version_String");
   if (!version_string) return "";
@@ -76,7 +76,7 @@ std::string mkl_version() {
 
 constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
-// The number in the line that begins with the name; none without such a line.
+// The number in the line that begins with `name`; none without such a line.
 std::optional<std::int64_t> number_in_line(const fs::path& file, const std::string& name) {
   std::ifstream lines(file);
   std::string key;
@@ -91,13 +91,13 @@ std::optional<std::int64_t> kilobytes(const char* file, const std::string& name)
   return number ? std::optional(*number * 1024) : std::nullopt;
 }
 
-// None if the file is missing, or says "max".
+// The number in a file; none if the file is missing or says "max".
 std::optional<std::int64_t> number_in(const fs::path& file) {
   std::int64_t value = 0;
   return std::ifstream(file) >> value ? std::optional(value) : std::nullopt;
 }
 
-// A number of this process, by the system's name for it.
+// A memory size of this process, by its name in /proc/self/status.
 std::int64_t own_bytes(const std::string& name) { return kilobytes("/proc/self/status", name).value_or(0); }
 
 std::int64_t left_by_machine() {
@@ -105,11 +105,11 @@ std::int64_t left_by_machine() {
   return available ? *available + kilobytes("/proc/meminfo", "SwapFree:").value_or(0) : unlimited;
 }
 
-// The names of the files of a control group.
+// Names of the files of a control group.
 struct GroupFiles {
   std::vector<const char*> limits;
   const char* used;
-  const char* cached;  // in memory.stat: files that nobody has used lately, which give way when memory is needed
+  const char* cached;  // in memory.stat: files not used recently, which are evicted when memory is needed
 };
 const GroupFiles version_1{{"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_inactive_file"};
 const GroupFiles version_2{{"memory.max", "memory.high"}, "memory.current", "inactive_file"};
@@ -123,8 +123,8 @@ std::int64_t left_by_group(const fs::path& group, const GroupFiles& files) {
   return most - std::max<std::int64_t>(0, used - cached);
 }
 
-// The least of a group, such as "/system.slice/job", and those above it. A container can see its own group as the root:
-// then folders of these names are missing.
+// The least memory left by a group, such as "/system.slice/job", and those above it. A container may see its own group
+// as the root; the folders of these names are then missing.
 std::int64_t left_by_groups(const fs::path& groups, const fs::path& group, const GroupFiles& files) {
   std::int64_t least = left_by_group(groups, files);
   fs::path above = groups;
@@ -137,17 +137,17 @@ bool has_memory(std::string_view controllers) {
   return fmt::format(",{},", controllers).find(",memory,") != std::string::npos;
 }
 
-// `used`: the system's name for the memory that the limit counts.
+// `used`: the name in /proc/self/status of the memory that the limit counts.
 std::int64_t left_by_limit(__rlimit_resource of, const char* used) {
   rlimit limit{};
   if (getrlimit(of, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
   return static_cast<std::int64_t>(limit.rlim_cur) - own_bytes(used);
 }
 
-constexpr std::size_t blas_buffer_bytes = std::size_t{128} << 20;  // of OpenBLAS 0.3 on x86-64
-constexpr int most_blas_buffers = 128;                             // fewer than its table holds
+constexpr std::size_t blas_buffer_bytes = std::size_t{128} << 20;  // in OpenBLAS 0.3 on x86-64
+constexpr int most_blas_buffers = 128;                             // less than its table can hold
 constexpr std::int64_t thread_stack_bytes = 8 << 20;
-constexpr int other_threads = 4;  // LibTorch's, and those for progress and leases
+constexpr int other_threads = 4;  // threads of LibTorch, of progress and of leases
 
 bool can_map_blas_buffers(int number) {
   std::vector<void*> mapped;
@@ -166,8 +166,9 @@ bool has_limit() {
   return false;
 }
 
-// OpenBLAS maps a buffer for each thread that calls it at the same time, keeps it, and tries for ever if it gets none.
-// So it gets them before there is a limit, or before the first product. Does nothing without OpenBLAS.
+// Allocates OpenBLAS's buffers before a limit applies, or before the first product. OpenBLAS maps a buffer for each
+// thread that calls it at the same time and keeps it. If it gets none, it tries for ever. Does nothing without
+// OpenBLAS.
 void reserve_blas_buffers(int threads) {
   auto* const take = loaded_function<void*(int)>("blas_memory_alloc");
   auto* const give_back = loaded_function<void(void*)>("blas_memory_free");
@@ -185,7 +186,8 @@ void reserve_blas_buffers(int threads) {
 
 constexpr const char* blas_threads = "OPENBLAS_NUM_THREADS";
 
-// If this thread's own attempts fail for five seconds while the library loads, the library will not get its buffer.
+// Ends the process if this thread's own attempts fail for five seconds while the library loads: the library would not
+// get its buffer either.
 void end_where_blas_finds_no_room(const std::stop_token& is_loaded) {
   constexpr int attempts = 50;
   constexpr auto between = std::chrono::milliseconds(100);
@@ -242,14 +244,14 @@ std::string iso_time(std::chrono::system_clock::time_point time) {
 }
 
 bool blas_is_reference() {
-  // The library that the loader takes matrix products from; another BLAS may be loaded as well.
+  // The library that provides matrix products; another BLAS may be loaded as well.
   Dl_info info;
   void* const sgemm = dlsym(RTLD_DEFAULT, "sgemm_");
   if (!sgemm || dladdr(sgemm, &info) == 0 || !info.dli_fname) return false;
   std::error_code failed;
   const fs::path file = fs::canonical(info.dli_fname, failed);
   if (failed || !file.filename().string().starts_with("libblas")) return false;
-  // Distributions keep a fast library's own libblas in a folder of its name.
+  // Distributions store a fast library's own libblas in a folder of its name.
   constexpr std::array<std::string_view, 4> fast_libraries = {"openblas", "blis", "atlas", "mkl"};
   return std::ranges::none_of(fast_libraries, [folder = file.parent_path().string()](std::string_view name) {
     return folder.find(name) != std::string::npos;
@@ -279,7 +281,7 @@ void use_best_blas_kernel(char** argv) {
   if (!is_loaded) return;  // OpenBLAS will read the variable
   setenv(guard_variable, "1", 1);
   execv("/proc/self/exe", argv);
-  // The program could not be started again: it goes on with the slow kernel.
+  // Re-executing failed: continue with the slow kernel.
   unsetenv(kernel_variable);
 }
 

@@ -40,7 +40,7 @@ void redirect(int descriptor, const char* file, int flags) {
   if (opened >= 0) dup2(opened, descriptor);
 }
 
-// Between fork and exec: only calls that signal handlers can make.
+// Runs between fork and exec, where only calls that signal handlers may make are allowed.
 [[noreturn]] void become(char* const* command, pid_t parent, int failed) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -61,9 +61,9 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::atomic<
 std::atomic<std::atomic<int>*> notified_word{nullptr};
 std::atomic<int> notified_value{0};
 
-// Nothing destroys these types when main returns: the thread that waits for a signal can outlive it.
+// Nothing destroys these objects when main returns: the thread that waits for a signal can outlive main.
 sem_t signalled;
-std::mutex ending;             // its holder decides whether the process ends
+std::mutex ending;             // holder decides whether the process ends
 LastAct* last_made = nullptr;  // guarded by `ending`
 
 void on_signal(int) {
@@ -80,14 +80,14 @@ void handle(int signal, int flags) {
   sigaction(signal, &action, nullptr);
 }
 
-// Last acts can write to a pipe that nobody reads. Zero lifts the limit.
+// Limits the time of last acts, which may write to a pipe that nobody reads. Zero removes the limit.
 void limit_last_acts(std::chrono::microseconds limit) {
   handle(SIGALRM, 0);
   const itimerval once{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_usec = limit.count()}};
   setitimer(ITIMER_REAL, &once, nullptr);
 }
 
-// The name of a host is not enough: containers with one file system can share it.
+// The host's name is not enough: containers with one file system can share it.
 std::string this_machine() {
   std::string start;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), start);
@@ -101,7 +101,7 @@ struct ProcessStatus {
   std::uint64_t start = 0;
 };
 
-// The 3rd and the 22nd field of /proc/<number>/stat, counted behind the name, which can have blanks and brackets.
+// Fields 3 and 22 of /proc/<number>/stat. They are counted after the name, which may contain blanks and brackets.
 std::optional<ProcessStatus> status_of(pid_t number) {
   std::ifstream file("/proc/" + std::to_string(number) + "/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -127,7 +127,8 @@ pid_t start_child(std::vector<std::string> command) {
   if (child == 0) become(words.data(), parent, failed[1]);
   int error = child < 0 ? errno : 0;
   close(failed[1]);
-  if (child > 0) (void)!read(failed[0], &error, sizeof error);  // until the child has become the program, or has failed
+  // Until the child has started the program, or has failed.
+  if (child > 0) (void)!read(failed[0], &error, sizeof error);
   close(failed[0]);
   if (error == 0) return child;
   if (child > 0) waitpid(child, nullptr, 0);
@@ -209,7 +210,7 @@ ProcessState state_of(const ProcessIdentity& process) {
   return has_ended || status->start != process.start ? ProcessState::gone : ProcessState::running;
 }
 
-// The writing end is closed, so that an empty pipe reads as its end.
+// Closes the writing end, so that an empty pipe reads as its end.
 SharedToken::SharedToken() {
   int ends[2];
   constexpr char token = 't';

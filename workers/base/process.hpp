@@ -14,10 +14,10 @@
 
 namespace syncopate {
 
-// Starts another program as a child that does not outlive this process. It has no input, and writes to standard error
-// alone. It has its own process group, so that Ctrl-C reaches it only through this process. However this process ends,
-// the child gets SIGTERM. (The kernel sends it when the calling thread ends: call it from the main thread.) Throws
-// std::runtime_error if the program cannot be started.
+// Starts another program as a child. The child has no input and writes only to standard error. Its own process group
+// ensures that Ctrl-C reaches it only through this process. However this process ends, the child gets SIGTERM. (The
+// kernel sends it when the calling thread ends: call it from the main thread.) Throws std::runtime_error if the program
+// cannot be started.
 pid_t start_child(std::vector<std::string> command);
 
 // The path of this program, to start it again as a child.
@@ -26,7 +26,7 @@ std::string own_program();
 // Exit statuses.
 inline constexpr int exit_success = 0;
 inline constexpr int exit_failure = 1;        // something failed while running
-inline constexpr int exit_usage = 2;          // wrong usage, configuration or data: nothing was run
+inline constexpr int exit_usage = 2;          // wrong usage, configuration or data: nothing ran
 inline constexpr int exit_interrupted = 130;  // the shells' status of SIGINT
 
 // The user interrupted the run (Ctrl-C).
@@ -34,24 +34,24 @@ struct Interrupted : std::runtime_error {
   Interrupted() : std::runtime_error("interrupted") {}
 };
 
-// After the first signal the program has so long to end by itself, and all last acts together have so long.
+// Time for the program to end by itself after the first signal, and time for all last acts together.
 inline constexpr std::chrono::milliseconds time_to_end{300};
 inline constexpr std::chrono::milliseconds time_for_last_acts{500};
 
-// From now on the first SIGINT or SIGTERM raises a flag that clusters poll, so that a run ends between two events and
-// not within a file. The second signal ends the process at once with status 130. One step of a large model can keep a
-// cluster from polling for minutes: after time_to_end an ending thread does the last acts and exits with status 130.
-// Later calls change nothing.
+// After this call the first SIGINT or SIGTERM raises a flag that clusters poll, so that a run ends between two events
+// and not within a file. The second signal ends the process at once with status 130. One step of a large model can keep
+// a cluster from polling for minutes: after time_to_end an ending thread does the last acts and exits with status 130.
+// Later calls have no effect.
 void install_interrupt_handlers();
 
-// An act of the ending thread, done while other threads go on: it must read only what they do not change. The newest
-// comes first. Once acts have begun, making, doing or destroying one waits for the end.
+// An action of the ending thread, performed while other threads continue: it may read only what they do not change. The
+// newest comes first. Once the acts have begun, creating, doing or destroying one waits for the end.
 class LastAct {
  public:
   explicit LastAct(std::function<void()> act);
   ~LastAct();
-  // For a thread that sees the flag before the process has ended: does the act now, in the time for last acts, while
-  // the ending thread waits. An act is done once.
+  // For a thread that sees the flag before the process has ended: performs the act now, within the time for last acts,
+  // while the ending thread waits. An act is done only once.
   void do_now();
   LastAct(const LastAct&) = delete;
   LastAct& operator=(const LastAct&) = delete;
@@ -63,29 +63,29 @@ class LastAct {
   LastAct* before_ = nullptr;
 };
 
-// The ending thread waits while this is held. For work that must be done wholly or not at all, and is short or polls
-// the flag itself. Make, do and destroy no last acts meanwhile.
+// The ending thread waits while this lock is held. For work that must be done completely or not at all, and is short or
+// polls the flag itself. Do not create, do or destroy last acts meanwhile.
 [[nodiscard]] std::unique_lock<std::mutex> hold_off_end();
 
-// When a signal raises the flag, `word` (null: none) becomes `value`, for other processes that see it.
+// When a signal raises the flag, sets `word` (null: none) to `value`, for other processes that see it.
 void notify_of_interrupt(std::atomic<int>* word, int value);
 
 // True once the flag is raised. Costs one relaxed load, so it may be polled at every event.
 bool interrupted();
 
-// For loops whose length depends on a configuration.
+// Call it in loops whose length depends on a configuration.
 inline void throw_if_interrupted() {
   if (interrupted()) throw Interrupted();
 }
 
-// Raises the flag or lowers it again (tests).
+// Raises or lowers the flag (tests).
 void set_interrupted(bool value);
 
-// A process of a machine, so that another one can check whether it still runs.
+// Identifies a process of a machine, so that another process can check whether it still runs.
 struct ProcessIdentity {
-  std::string machine;      // the system's start and the namespace of process numbers; empty: not known
+  std::string machine;      // the system's start and the namespace of process numbers; empty: unknown
   pid_t number = 0;         // within that namespace
-  std::uint64_t start = 0;  // in ticks since the system's start; tells processes with the same number apart
+  std::uint64_t start = 0;  // in ticks since the system's start; distinguishes processes with the same number
 
   bool operator==(const ProcessIdentity&) const = default;
 };
@@ -94,29 +94,30 @@ ProcessIdentity this_process();
 
 enum class ProcessState {
   running,  // or stopped
-  gone,     // or ended without being waited for
+  gone,     // or ended, but not yet waited for
   unknown,  // on another machine, or in another container
 };
 
 ProcessState state_of(const ProcessIdentity& process);
 
-// A run that cannot go on: what, which worker, when. Exit status 1.
+// A run that cannot continue: the message says what failed, for which worker, and when. Exit status 1.
 struct RunFailure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A token that only one of this process and its children can take: a pipe that holds one byte, as in make's jobserver.
+// A token that this process and its children share; only one can take it. A pipe that holds one byte, as in make's
+// jobserver.
 class SharedToken {
  public:
-  // A free token. Children inherit it, also those that are other programs. Throws std::system_error.
+  // Creates a free token. Children inherit it, also other programs. Throws std::system_error.
   SharedToken();
-  // The token of the parent process, by its descriptor there.
+  // The parent process's token, by its descriptor there.
   explicit SharedToken(int descriptor) : descriptor_(descriptor) {}
   ~SharedToken();
   SharedToken(const SharedToken&) = delete;
   SharedToken& operator=(const SharedToken&) = delete;
 
-  // True for the first caller. Never waits.
+  // True for the first caller only. Never waits.
   bool take();
   int descriptor() const { return descriptor_; }
 

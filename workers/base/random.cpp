@@ -44,7 +44,7 @@ inline constexpr std::uint64_t one_bits = std::bit_cast<std::uint64_t>(1.0);
 inline constexpr double below_one = 1 - 0x1p-53;
 
 #if defined(__x86_64__)
-// to_uniform in eight lanes, whose upper halves are garbage.
+// to_uniform in eight lanes. The upper halves of the inputs' lanes are ignored.
 [[gnu::target("avx512f")]] inline __m512d to_uniforms(__m512i low, __m512i high) {
   constexpr __mmask16 upper = 0xaaaa;
   const __m512i bits = _mm512_mask_blend_epi32(upper, low, _mm512_slli_epi64(high, 32));
@@ -52,7 +52,7 @@ inline constexpr double below_one = 1 - 0x1p-53;
   return _mm512_sub_pd(_mm512_castsi512_pd(number), _mm512_set1_pd(below_one));
 }
 
-// The keys of all rounds, in memory: a vector instruction can read one into all lanes.
+// The keys of all rounds, in memory, so that a vector instruction can read one into all lanes.
 struct RoundKeys {
   std::uint64_t seed = 0;
   std::array<std::uint64_t, 10> key0{}, key1{};
@@ -72,17 +72,17 @@ struct RoundKeys {
   }
 };
 
-// The counters of 8 blocks. 32-bit words stand in 64-bit lanes.
+// The counters of 8 blocks, with 32-bit words in 64-bit lanes.
 struct WideCounter {
   __m512i block, worker, step, last;
 };
 
-// The numbers of 8 blocks in their order; or of 16, which take turns.
+// The numbers of 8 blocks in order, or of 16 blocks in two interleaved groups.
 template <int groups>
 [[gnu::target("avx512f")]] inline void draw_wide(const WideCounter (&counters)[groups], const RoundKeys& keys,
                                                  __m512d* numbers) {
   const __m512i multiplier0 = _mm512_set1_epi64(PHILOX_M4x32_0), multiplier1 = _mm512_set1_epi64(PHILOX_M4x32_1);
-  constexpr int exclusive_or = 0x96;  // of three
+  constexpr int exclusive_or = 0x96;  // exclusive or of three operands
   __m512i a[groups], b[groups], c[groups], d[groups];
   for (int g = 0; g < groups; ++g)
     a[g] = counters[g].block, b[g] = counters[g].worker, c[g] = counters[g].step, d[g] = counters[g].last;
@@ -96,7 +96,8 @@ template <int groups>
       c[g] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p, 32), d[g], key1, exclusive_or), d[g] = p;
     }
   }
-  const __m512i low_blocks = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);  // first and second number of each in turn
+  // First and second number of each block, alternating.
+  const __m512i low_blocks = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
   const __m512i high_blocks = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
   for (int g = 0; g < groups; ++g) {
     const __m512d first = to_uniforms(a[g], b[g]), second = to_uniforms(c[g], d[g]);
@@ -118,8 +119,8 @@ Block philox(const Block& counter, const PhiloxKey& key) {
   return {random[0], random[1], random[2], random[3]};
 }
 
-// 52 of 64 random bits become the mantissa of a number in [1, 2); the subtraction is exact, so every
-// processor gives the same (k + 1/2) 2^-52.
+// 52 of 64 random bits become the mantissa of a number in [1, 2). The subtraction is exact, so every processor gives
+// the same (k + 1/2) 2^-52.
 double to_uniform(std::uint32_t low, std::uint32_t high) {
   const std::uint64_t bits = (static_cast<std::uint64_t>(high) << 32 | low) >> 12;
   return std::bit_cast<double>(bits | one_bits) - below_one;
@@ -138,8 +139,8 @@ void fill_from(Block counter, const PhiloxKey& key, std::span<double> out) {
 using Lanes [[gnu::vector_size(32)]] = std::uint64_t;  // a 32-bit word per lane, one lane per block
 using Uniforms [[gnu::vector_size(32)]] = double;
 
-// The low halves' products. Written as a * b, g++ 12 emits three multiplications where one suffices,
-// and four blocks take twice as long.
+// Products of the low halves. Written as a * b, g++ 12 emits three multiplications where one suffices, and four blocks
+// take twice as long.
 [[gnu::target("avx2")]] inline Lanes multiply(Lanes a, std::uint32_t b) {
   return reinterpret_cast<Lanes>(_mm256_mul_epu32(reinterpret_cast<__m256i>(a), _mm256_set1_epi64x(b)));
 }
@@ -159,7 +160,7 @@ struct Blocks {
     c = (p >> 32) ^ (d ^ key1), d = p;
   }
 
-  // out[i] = uniform number i of these blocks, as many as there is room for.
+  // out[i] = uniform number i of these blocks, up to the size of `out`.
   [[gnu::target("avx2")]] inline void store_uniforms(std::span<double> out) const {
     constexpr std::uint64_t low_half = 0xffffffff;
     const Lanes even_bits = ((b << 32) | (a & low_half)) >> 12 | one_bits;
@@ -171,7 +172,7 @@ struct Blocks {
   }
 };
 
-// The numbers of the blocks that begin with `counter`: more than 8 (groups - 1), at most 8 groups.
+// The numbers of the blocks from `counter` on: more than 8 (groups - 1) and at most 8 groups.
 template <std::size_t groups>
 [[gnu::target("avx2")]] inline void fill_groups(const Block& counter, const PhiloxKey& key, std::span<double> out) {
   Blocks blocks[groups];
@@ -184,14 +185,14 @@ template <std::size_t groups>
   for (std::size_t g = 0; g < groups; ++g) blocks[g].store_uniforms(out.subspan(8 * g));
 }
 
-// The same numbers as fill_from in a third of the time: the inner loop of time-only runs. Two groups
-// take turns, since one alone waits for its multiplications.
+// The same numbers as fill_from in a third of the time: the inner loop of time-only runs. Two groups are interleaved,
+// since a single one waits for its multiplications.
 [[gnu::target("avx2")]] void fill_from_avx2(Block counter, const PhiloxKey& key, std::span<double> out) {
   for (; out.size() > 16; out = out.subspan(16), counter[0] += 8) fill_groups<2>(counter, key, out);
   out.size() > 8 ? fill_groups<2>(counter, key, out) : fill_groups<1>(counter, key, out);
 }
 
-// Stores as many as there is room for. Without masks, which make stores slow.
+// Stores as many numbers as fit. Does not use masks, which make stores slow.
 [[gnu::target("avx512f")]] inline void store_eight(__m512d numbers, std::span<double> out) {
   if (out.size() >= 8) return _mm512_storeu_pd(out.data(), numbers);
   Uniforms four = reinterpret_cast<Uniforms>(_mm512_castpd512_pd256(numbers));
@@ -229,7 +230,7 @@ template <std::size_t groups>
                             _mm512_set1_epi32(stream.worker.value),
                             _mm512_set1_epi32(static_cast<int>(stream.step.value())),
                             _mm512_set1_epi32(static_cast<int>(last_word(stream)))};
-  // One worker's step is drawn without a loop, before which the compiler would load all keys.
+  // A separate path without a loop for one worker's step: before a loop the compiler would load all keys.
   if (out.size() > 16) return fill_many(counter, keys, out);
   __m512d numbers[2];
   draw_wide<1>({counter}, keys, numbers);
@@ -239,9 +240,9 @@ template <std::size_t groups>
 
 // The blocks of all rows, row by row, eight at a time.
 struct BlockLanes {
-  std::size_t blocks;   // of each row
+  std::size_t blocks;   // per row
   __m512i block, row;   // by lane
-  std::uint32_t first;  // block
+  std::uint32_t first;  // first block
 
   [[gnu::target("avx512f")]] BlockLanes(std::size_t blocks, std::uint32_t first) : blocks(blocks), first(first) {
     alignas(64) std::array<std::uint64_t, 8> block_of, row_of;
@@ -268,19 +269,19 @@ struct BlockLanes {
   }
 };
 
-// From an even number on. Rows of odd length leave out their last block's second number.
+// Numbers of each row from 2 x first_block on. Rows of odd length skip the second number of their last block.
 [[gnu::target("avx512f")]] void fill_rows(const RandomRows& rows, std::uint32_t first_block, std::span<double> out) {
   const RoundKeys& keys = RoundKeys::of(rows.first.seed);
   const std::size_t length = out.size() / rows.count, blocks = (length + 1) / 2;
   const bool has_gaps = length % 2 == 1;
   BlockLanes lanes(blocks, first_block);
-  std::size_t place = 0, in_row = 0;  // of the next number, gaps counted
+  std::size_t place = 0, in_row = 0;  // the next number; place counts skipped ones
   const std::size_t end = 2 * blocks * rows.count;
   for (double* to = out.data(); place < end; place += 32) {
     const WideCounter low = lanes.next(rows), high = lanes.next(rows);
     __m512d numbers[4];
     draw_wide<2>({low, high}, keys, numbers);
-    if (!has_gaps && place + 32 <= end) {  // then in_row is not needed before the end
+    if (!has_gaps && place + 32 <= end) {  // in_row is then not needed before the end
       for (int i = 0; i < 4; ++i, to += 8) _mm512_storeu_pd(to, numbers[i]);
       continue;
     }
@@ -295,7 +296,7 @@ struct BlockLanes {
 }
 #endif
 
-// The next set in lexicographic order; false after the last.
+// Advances to the next set in lexicographic order; false after the last.
 bool advance(std::vector<int>& set, int count) {
   const int size = static_cast<int>(set.size());
   int i = size - 1;
@@ -328,7 +329,7 @@ void RandomStream::fill_uniform(std::uint32_t first, std::span<double> out) cons
     out = out.subspan(1);
   }
   if (out.empty()) return;
-  if (out.size() == 1) {  // one micro-batch at a time, as a cluster in real time draws
+  if (out.size() == 1) {  // one micro-batch at a time, as a real-time cluster draws
     out[0] = uniform(first);
     return;
   }
@@ -355,7 +356,7 @@ void RandomRows::fill_uniform(std::uint32_t first_number, std::span<double> out)
   if (count == 0 || out.empty()) return;
   const std::size_t length = out.size() / count;
 #if defined(__x86_64__)
-  // The step's upper half is the same in all lanes.
+  // The upper half of the step is the same in all lanes.
   const std::uint64_t low_step = static_cast<std::uint64_t>(first.step.value()) & 0xffffffff;
   const bool is_plain = along == Along::workers || low_step + count <= std::uint64_t{1} << 32;
   if (instruction_set == InstructionSet::avx512 && count > 1 && first_number % 2 == 0 && is_plain)

@@ -1,6 +1,6 @@
-// Counter-based random numbers (Philox 4x32-10, Random123): each value is a pure function of
-// (seed, purpose, stream, worker, step, index), so every method of an experiment meets the same
-// delays and the same data, in any order of execution, on any cluster, with any number of threads.
+// Counter-based random numbers (Philox 4x32-10, Random123). Each value is a pure function of (seed, purpose, stream,
+// worker, step, index). So every method of an experiment gets the same delays and the same data, in any order of
+// execution, on any cluster, with any number of threads.
 // Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3".
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace syncopate {
 
-// The purpose of a number. Values are part of the reproducibility contract: append, never renumber.
+// The use of a number. Values are part of the reproducibility contract: append, never renumber.
 enum class Purpose : std::uint8_t {
   delay = 1,               // duration of a micro-batch
   worker_factor = 2,       // persistent speed of a worker
@@ -28,19 +28,19 @@ enum class Purpose : std::uint8_t {
   delay_of_run = 9,        // a delay drawn once per worker
   delay_burst = 10,        // when delays come in bursts
   outage = 11,             // when workers are down
-  data_partition = 12,     // which samples are which worker's
-  trace_block = 13,        // which part of a recording a worker takes
+  data_partition = 12,     // which samples each worker gets
+  trace_block = 13,        // which part of a recording a worker gets
   augmentation = 14,       // how a training image is changed
   dropout = 15,            // which activations of a sample are zero in training
   mixup = 16,              // which samples of a micro-batch are mixed, and how much
-  validation = 17,         // which training samples nothing is trained on
-  module_draws = 20,       // what a user's own module draws in a forward pass
+  validation = 17,         // which training samples are held out for validation
+  module_draws = 20,       // draws of a user's own module in a forward pass
   masking = 21,            // which tokens of texts are hidden
   measurement = 25,        // directions in which a model is measured
-  compression = 26,        // what a compressor rounds, or leaves out
+  compression = 26,        // rounding and selection by compressors
 };
 
-// One stream of uniform numbers: everything but the index.
+// One stream of uniform numbers: all coordinates except the index.
 struct RandomStream {
   std::uint64_t seed = 0;
   Purpose purpose = Purpose::delay;
@@ -48,18 +48,18 @@ struct RandomStream {
   Rank worker{};
   Step step{};
 
-  // 128 random bits number `block` of the stream.
+  // The 128 random bits of block `block` of the stream.
   std::array<std::uint32_t, 4> block(std::uint32_t block) const;
 
-  // out[i] = uniform number `first + i` of the stream, in the open interval (0, 1): (k + 1/2) 2^-52
-  // for a 52-bit integer k, which a double holds exactly (with one bit more, k + 1/2 would round up
-  // to 1), so quantile functions never meet 0 or 1. Numbers 2 b and 2 b + 1 come from block b.
+  // out[i] = uniform number `first + i` of the stream, in the open interval (0, 1): (k + 1/2) 2^-52 for a 52-bit
+  // integer k. A double holds this exactly (with one bit more, k + 1/2 would round up to 1), so quantile functions
+  // never get 0 or 1. Numbers 2 b and 2 b + 1 come from block b.
   void fill_uniform(std::uint32_t first, std::span<double> out) const;
 
   double uniform(std::uint32_t index) const;
 };
 
-// 0 to size - 1 in a random order, all orders equally likely (Fisher and Yates), from `size` numbers of the stream,
+// 0 to size - 1 in a random order, all orders equally likely (Fisher and Yates). Uses `size` numbers of the stream,
 // from `first` on. These have 52 bits, so the bias of an element is below size / 2^52.
 std::vector<std::uint32_t> permutation(const RandomStream& stream, std::size_t size, std::uint32_t first = 0);
 
@@ -76,7 +76,7 @@ struct RandomRows {
   // Rows [begin, begin + rows).
   RandomRows part(std::size_t begin, std::size_t rows) const { return {(*this)[begin], along, rows}; }
 
-  // Row by row, out.size() / count numbers of each from `first_number` on: the same numbers as its stream's own
+  // Row by row, out.size() / count numbers of each row from `first_number` on: the same numbers as the row's own
   // fill_uniform.
   void fill_uniform(std::uint32_t first_number, std::span<double> out) const;
 };
@@ -84,21 +84,21 @@ struct RandomRows {
 // `chosen` different numbers below `count`, all sets equally likely, from `chosen` numbers of the stream.
 std::vector<int> draw_set(int count, int chosen, const RandomStream& stream, std::uint32_t first = 0);
 
-// Whether `holds_for` is true for all sets of `chosen` numbers below `count`. If there are more than `most_sets`, it
-// tests so many random ones.
+// Whether `holds_for` is true for all sets of `chosen` numbers below `count`. If there are more than `most_sets` sets,
+// it tests that many random ones.
 bool holds_for_sets(int count, int chosen, int most_sets, const RandomStream& stream,
                     const std::function<bool(std::span<const int>)>& holds_for);
 
-// out[i] = standard normal number `first + i` of the stream, by the inverse of the normal distribution function: one
-// uniform number each, so that number i needs none before it.
+// out[i] = standard normal number `first + i` of the stream, by the inverse of the normal distribution function. Each
+// takes one uniform number, so number i does not depend on earlier ones.
 void fill_standard_normal(const RandomStream& stream, std::uint32_t first, std::span<double> out);
 
 // The vector instructions that draw random numbers and delays. All give the same bits.
 enum class InstructionSet { scalar, avx2, avx512 };
 
-InstructionSet widest_instruction_set();  // that this processor has
+InstructionSet widest_instruction_set();  // the widest this processor has
 
-// In use. Tests set it to less than the widest.
+// The set in use. Tests set it to less than the widest.
 extern InstructionSet instruction_set;
 
 }  // namespace syncopate

@@ -21,8 +21,8 @@ struct Range {
   std::uint32_t first, last;
 };
 
-// Characters that no terminal shows: Unicode's property Default_Ignorable_Code_Point (with those that change the
-// direction of writing), its separators of lines and paragraphs, and marks of annotations.
+// Invisible characters: Unicode's property Default_Ignorable_Code_Point (including those that change the direction of
+// writing), its separators of lines and paragraphs, and annotation marks.
 constexpr std::array invisible = {
     Range{0xad, 0xad},       Range{0x34f, 0x34f},   Range{0x61c, 0x61c},     Range{0x115f, 0x1160},
     Range{0x17b4, 0x17b5},   Range{0x180b, 0x180f}, Range{0x200b, 0x200f},   Range{0x2028, 0x202e},
@@ -33,18 +33,18 @@ constexpr std::array invisible = {
 
 unsigned code_unit(std::string_view text, std::size_t at) { return static_cast<unsigned char>(text[at]); }
 
-// Whether a character goes on here, and does not begin.
+// Whether the byte continues a character instead of beginning one.
 bool continues_character(std::string_view text, std::size_t at) {
   return at < text.size() && (code_unit(text, at) & 0xc0) == 0x80;
 }
 
-// UTF-8, character by character.
+// One character of UTF-8.
 struct Utf8Character {
   std::size_t bytes = 0;  // 0: the text does not begin with a character
   std::uint32_t code = 0;
 };
 
-// The first character of a text that is not empty. Overlong forms and surrogates are no characters.
+// The first character of a non-empty text. Overlong forms and surrogates are not characters.
 Utf8Character first_character(std::string_view text) {
   const unsigned lead = code_unit(text, 0);
   if (lead < 0x80) return {1, lead};
@@ -92,10 +92,11 @@ std::string in_encoding(const std::string& name, const std::string& endian) {
 // their other bytes are zeros. UTF-8 has no zeros.
 std::string encoding_by_zeros(std::string_view begin) {
   constexpr std::size_t enough = 1024;
-  std::array<std::size_t, 4> zeros{};  // by place
+  std::array<std::size_t, 4> zeros{};  // by index modulo 4
   const std::size_t looked_at = std::min(begin.size(), enough) / 4 * 4;
   for (std::size_t at = 0; at < looked_at; ++at) zeros[at % 4] += begin[at] == '\0' ? 1 : 0;
-  const auto most = [&](std::size_t place) { return zeros[place] * 4 * 4 > looked_at * 3; };  // in three quarters
+  // Zeros in three quarters of its bytes.
+  const auto most = [&](std::size_t place) { return zeros[place] * 4 * 4 > looked_at * 3; };
   if (most(0) && most(1) && most(2) && most(3)) return "full of zero bytes, as after a crash";
   if (most(1) && most(3)) return most(2) ? in_encoding("UTF-32", "LE") : in_encoding("UTF-16", "LE");
   if (most(0) && most(2)) return most(1) ? in_encoding("UTF-32", "BE") : in_encoding("UTF-16", "BE");
@@ -111,7 +112,7 @@ int place_of(double value) {
   return static_cast<int>(std::floor(std::log10(std::abs(value) * (1 + rounding))));
 }
 
-// fmt would write the sign of NaN, which has no meaning.
+// Removes the sign of NaN, which fmt would write although it has no meaning.
 double without_sign_of_nan(double value) { return std::isnan(value) ? std::abs(value) : value; }
 
 std::string fixed(double value, int decimals, bool with_sign) {
@@ -139,7 +140,7 @@ std::string printable_lines(std::string_view text) { return escaped(text, true);
 std::string shortened(std::string text, std::size_t longest) {
   if (text.size() <= longest) return text;
   std::size_t end = longest;
-  while (end > 0 && continues_character(text, end)) --end;  // to a boundary of characters
+  while (end > 0 && continues_character(text, end)) --end;  // back to a character boundary
   return text.substr(0, end) + " ...";
 }
 
@@ -213,7 +214,7 @@ void Output::write(std::string_view text) {
     const auto written = ::write(descriptor_, text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno == EAGAIN) {  // another process that shares the terminal or pipe has made it non-blocking
+    } else if (errno == EAGAIN) {  // another process made the shared terminal or pipe non-blocking
       pollfd waited{.fd = descriptor_, .events = POLLOUT, .revents = 0};
       poll(&waited, 1, -1);
     } else if (errno != EINTR) {
@@ -225,11 +226,12 @@ void Output::write(std::string_view text) {
 }
 
 void guard_standard_streams() {
-  // Opened for reading only, so that writing stays an error. open() takes the lowest free number, the closed stream's.
+  // Opened for reading only, so that writing remains an error. open() takes the lowest free number, the closed
+  // stream's.
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0) return;
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f then fails, as on a full disk
+  signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f then fails like one to a full disk
 }
 
 int report_lost_output(int status) {

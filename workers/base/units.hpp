@@ -17,7 +17,7 @@ namespace syncopate {
 
 using Duration = std::chrono::nanoseconds;
 
-// The clock a worker sees: virtual on the simulated cluster, wall time since the common start under MPI.
+// The clock a worker sees: virtual on the simulated cluster; under MPI, wall time since the common start.
 struct ClusterClock {
   using duration = Duration;
   using rep = duration::rep;
@@ -46,7 +46,7 @@ inline Duration from_seconds(double seconds) {
 // time + duration, stopping at `never` instead of overflowing.
 constexpr Time later(Time time, Duration duration) { return time > never - duration ? never : time + duration; }
 
-// An integer with a meaning. Arithmetic stays within one meaning.
+// An integer with a unit. Arithmetic stays within one unit.
 template <typename Tag>
 class Count {
  public:
@@ -147,7 +147,7 @@ class ByRank {
 class SourceLine {
  public:
   constexpr SourceLine() = default;
-  // The line of the call; as a default argument, that of the call that leaves it out.
+  // The line of the call. As a default argument: the line of the call that omits it.
   static constexpr SourceLine current(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
     return {file, line};
   }

@@ -4,7 +4,7 @@
 
 namespace syncopate {
 
-// With servers all work counts as lost that they have not kept, with the pauses between.
+// With servers, all work that they have not kept counts as lost, including the pauses between micro-batches.
 Account Book::account_at(Time end, Duration down_beyond, DecidedBy who) const {
   Account account = account_;
   account.lose(who == DecidedBy::servers ? account[Activity::compute] - tally_.kept_time() : tally_.lost_time(who));
@@ -21,7 +21,7 @@ Account Book::account_at(Time end, Duration down_beyond, DecidedBy who) const {
   return account;
 }
 
-// Takes back what the spans show; without them, activities in the order in which they come last.
+// Takes back the time that the spans show beyond `end`. Without spans, takes it from the activities, latest first.
 Duration Book::take_back(Time end) {
   if (const auto removed = spans_ ? spans_->remove_beyond(self_, end) : std::nullopt) {
     for (std::size_t i = 0; i < activities; ++i) account_.time[i] -= removed->account.time[i];
@@ -65,7 +65,7 @@ void SpanRecorder::add(Rank rank, Activity activity, Time end, const char* what,
   if (is_micro_batch) track.step = step;
   const bool is_full =
       static_cast<std::int64_t>(track.spans.size()) >= track.most_spans || begin.time_since_epoch() >= limits_.time;
-  // A gradient is recorded whole or not at all, so that its fate finds it.
+  // A gradient is recorded whole or not at all, so that its fate finds all its micro-batches.
   if (!track.stopped && is_full && !goes_on) stop(rank);
   if (track.stopped) {
     if (!is_micro_batch || activity != Activity::compute || track.open.empty()) return;
@@ -120,7 +120,7 @@ void SpanRecorder::decide(Rank worker, Duration computed, Activity fate) {
   }
   Track& track = tracks_[worker];
   if (track.open.empty()) return;
-  // Without servers unrecorded micro-batches are the last.
+  // Without servers, unrecorded micro-batches are the latest ones.
   if (servers_ == 0 && !track.unrecorded.empty()) computed -= track.unrecorded.back();
   if (computed <= Duration{}) return;
   auto run = find_run(track, computed, true);
@@ -132,7 +132,8 @@ void SpanRecorder::decide(Rank worker, Duration computed, Activity fate) {
     decide_amount(track, computed, fate);
 }
 
-// Neighbours that take exactly `total` together: with servers the first ones, without the last.
+// Finds adjacent undecided micro-batches that take exactly `total` together: the earliest with servers, else the
+// latest.
 std::optional<SpanRecorder::Run> SpanRecorder::find_run(const Track& track, Duration total, bool of_one_step) const {
   const std::size_t count = track.open.size();
   const auto span = [&](std::size_t i) -> const Span& { return track.spans[track.open[i]]; };
@@ -150,7 +151,7 @@ std::optional<SpanRecorder::Run> SpanRecorder::find_run(const Track& track, Dura
   return std::nullopt;
 }
 
-// The last ones that take so long together with the first unrecorded ones.
+// Finds the last recorded micro-batches that, with the first unrecorded ones, take exactly `total`.
 std::optional<SpanRecorder::Run> SpanRecorder::find_begun_run(const Track& track, Duration total) {
   for (std::size_t first = track.open.size(); first > 0;) {
     total -= track.spans[track.open[--first]].duration();
@@ -166,7 +167,7 @@ void SpanRecorder::decide_run(Track& track, const Run& run, Activity fate) {
   track.open.erase(first, last);
 }
 
-// Where no micro-batches make up the amount, one is divided: a method may book parts of a gradient.
+// If no micro-batches add up to the amount, one is divided: a method may book parts of a gradient.
 void SpanRecorder::decide_amount(Track& track, Duration amount, Activity fate) const {
   const bool forward = servers_ > 0;
   while (amount > Duration{} && !track.open.empty()) {
@@ -218,7 +219,7 @@ Timeline SpanRecorder::finish(Time end) {
   cap(Time{limits_.time});
   for (const Rank rank : Ranks(tracks_.size())) {
     Track& track = tracks_[rank];
-    // Micro-batches that no server has kept were for nothing.
+    // Micro-batches that no server has kept count as discarded.
     for (const std::size_t at : std::exchange(track.open, {}))
       if (servers_ > 0) track.spans[at].activity = Activity::discarded;
     add(rank, Activity::wait, end, "end of the run");
@@ -226,7 +227,7 @@ Timeline SpanRecorder::finish(Time end) {
     remove_beyond(rank, timeline.until);
     timeline.tracks.push_back(std::move(track.spans));
   }
-  // Transfers end with the tracks.
+  // Transfers are cut where the tracks end.
   for (LinkWay& way : link_ways_)
     while (!way.transfers.empty() && way.transfers.back().end > timeline.until) {
       LinkUse& last = way.transfers.back();

@@ -37,21 +37,21 @@ struct Account {
 
 inline constexpr const char* micro_batch_name = "micro-batch";
 
-// A part of a participant's time, for timelines; a participant's spans have neither gaps nor overlaps. Work whose
-// gradient is dropped later becomes discarded work, so that the spans of a worker sum to its Account.
+// A part of a participant's time, for timelines. A participant's spans have neither gaps nor overlaps. Work whose
+// gradient is dropped later becomes discarded work, so the spans of a worker sum to its Account.
 struct Span {
   Activity activity{};
   Time begin{};
   Time end{};
-  const char* what = "";   // lives as long as the program: "micro-batch", "all_reduce_sum", "receive", ...
-  Step step{-1};           // of the micro-batch, or of the worker's last one; -1: none
-  int micro_batch = -1;    // -1: not one
-  bool completed = false;  // a micro-batch that came to its end, kept or not
+  const char* what = "";  // a string that lives as long as the program: "micro-batch", "all_reduce_sum", "receive", ...
+  Step step{-1};          // the micro-batch's step, or the worker's last one; -1: none
+  int micro_batch = -1;   // -1: not a micro-batch
+  bool completed = false;  // a micro-batch that ran to its end, kept or not
   Duration duration() const { return end - begin; }
 };
 
 struct SpanLabel {
-  const char* what = "algorithm";  // between the calls
+  const char* what = "algorithm";  // time between calls of the cluster
   Step step{-1};
   int micro_batch = -1;
 };
@@ -64,7 +64,7 @@ inline SpanLabel label_of(const MicroBatch& micro_batch) {
 struct LinkUse {
   Time begin{};
   Time end{};
-  std::optional<Rank> other{};  // who sends it, or gets it; none: a collective's
+  std::optional<Rank> other{};  // sender or receiver; none: a collective
 };
 // The transfers over a server's link, one after the other, with gaps.
 struct LinkTracks {
@@ -73,17 +73,17 @@ struct LinkTracks {
 
 struct Timeline {
   std::vector<std::vector<Span>> tracks;  // by rank, servers last; each from the start, without gaps
-  std::vector<LinkTracks> links{};        // by server; empty where nothing passed a link that is shared
+  std::vector<LinkTracks> links{};        // by server; empty if no transfer passed a shared link
   int workers = 0;
-  Time end{};    // of the run
-  Time until{};  // of the tracks: the run's end, unless a limit cut them
+  Time end{};    // end of the run
+  Time until{};  // end of the tracks: the run's end, unless a limit cut them
   bool capped = false;
 };
 
 class SpanRecorder {
  public:
-  // Recording ends at the first limit; the spans of a step that has begun still come in. Workers share the number of
-  // spans equally (with servers half of it, the servers the other half), since one simulated worker may run far ahead.
+  // Recording ends at the first limit, but completes a step that has begun. Workers share the number of spans equally,
+  // since one simulated worker may run far ahead. With servers, workers and servers have half of it each.
   struct Limits {
     Duration time = Duration::max();
     std::int64_t spans = std::numeric_limits<std::int64_t>::max();
@@ -92,42 +92,45 @@ class SpanRecorder {
   SpanRecorder(int workers, int servers) : SpanRecorder(workers, servers, Limits{}) {}
   SpanRecorder(int workers, int servers, const Limits& limits);
 
-  // Begins where the participant's last span has ended; ignored if it ends there, too. Negative numbers: see Span.
+  // Adds a span from the end of the participant's last span to `end`; ignored if that is empty. Negative numbers: see
+  // Span.
   void add(Rank rank, Activity activity, Time end, const char* what) { add(rank, activity, end, what, Step{-1}, -1); }
   void add(Rank rank, Activity activity, Time end, const char* what, Step step, int micro_batch);
 
-  // A transfer over the link of a server; those of one way come in the order of their begins.
+  // Adds a transfer over a server's link. Those of one direction must come in the order of their begins.
   void add_use(Rank server, bool is_in, const LinkUse& transfer);
 
-  // The fate of a gradient that took the worker so long. A gradient does not say which micro-batches it is made of:
-  // they are taken to be undecided ones that last so long together, with servers the worker's first ones, else the
-  // last. Micro-batches that stay undecided are kept, so that without servers only losses count.
+  // Records the fate of a gradient that took the worker this long. A gradient does not say which micro-batches it is
+  // made of, so this looks for undecided ones that last exactly this long together: with servers the worker's first
+  // ones, else its last. Micro-batches that stay undecided count as kept, so without servers only losses need
+  // recording.
   void keep(Rank worker, Duration computed) {
     if (servers_ > 0) decide(worker, computed, Activity::compute);
   }
   void lose(Rank worker, Duration computed) { decide(worker, computed, Activity::discarded); }
 
-  // Where a worker's spans are in another process, its fates are collected here, and decided there in their order.
+  // Collects fates instead of deciding them, if the worker's spans are in another process. They are decided there in
+  // order.
   struct Fate {
     Rank worker{};
     Duration computed{};
-    Activity is{};  // compute: kept
+    Activity is{};  // compute means kept
   };
   void collect_fates() { collected_.emplace(); }
   const std::optional<std::vector<Fate>>& collected_fates() const { return collected_; }
   void decide(const Fate& fate) { decide(fate.worker, fate.computed, fate.is); }
 
-  // Removes the spans beyond `end`, and returns their time, as it was added; nothing if recording has ended before.
+  // Removes the spans beyond `end` and returns their time, as it was added. Returns nothing if recording ended earlier.
   struct Removed {
     Account account;
-    Duration micro_batches{};  // the part of compute that was micro-batches
+    Duration micro_batches{};  // the part of compute spent in micro-batches
   };
   std::optional<Removed> remove_beyond(Rank rank, Time end);
 
-  // Ends all tracks at `end`, the end of the run, by waiting.
+  // Fills all tracks with waiting up to `end`, the end of the run.
   Timeline finish(Time end);
 
-  // To move a participant's spans to another recorder of the same limits.
+  // These two move a participant's spans to another recorder with the same limits.
   const Limits& limits() const { return limits_; }
   const std::vector<Span>& spans(Rank rank) const { return tracks_[rank].spans; }
   bool stopped(Rank rank) const { return tracks_[rank].stopped; }
@@ -137,23 +140,23 @@ class SpanRecorder {
  private:
   struct Track {
     std::vector<Span> spans;
-    std::vector<std::size_t> open;  // micro-batches without a fate
+    std::vector<std::size_t> open;  // micro-batches whose fate is undecided
     std::int64_t most_spans = 0;
-    Time at{};          // the end of the last span, also if it was not recorded
-    Time stopped_at{};  // of the last one that was
-    // The time of unrecorded micro-batches since then, whose fates may include open ones: summed up to each of them,
-    // and without servers up to the last.
+    Time at{};          // end of the last span, recorded or not
+    Time stopped_at{};  // end of the last recorded span
+    // The time of unrecorded micro-batches since then, whose fates may include open ones. Cumulative: up to each of
+    // them; without servers only the total.
     std::vector<Duration> unrecorded;
     Step step{-1};
     bool stopped = false;
   };
   struct LinkWay {
     std::vector<LinkUse> transfers;
-    Time stopped_at{};  // the begin of the first that was not recorded
+    Time stopped_at{};  // begin of the first unrecorded transfer
     bool stopped = false;
   };
   struct Run {
-    std::size_t first = 0;  // in `open`
+    std::size_t first = 0;  // index into `open`
     std::size_t count = 0;
   };
 
@@ -167,21 +170,21 @@ class SpanRecorder {
   int servers_;
   Limits limits_;
   ByRank<Track> tracks_;
-  std::vector<LinkWay> link_ways_;  // of servers, the way in and the way out of each; empty before the first transfer
+  std::vector<LinkWay> link_ways_;  // by server: the way in and the way out; empty before the first transfer
   std::optional<std::vector<Fate>> collected_;
 };
 
 Account account_of(const std::vector<Span>& spans);
 
-// A row of steps.csv: a step that all take together, or their own steps until they synchronise.
+// A row of steps.csv: a step that all workers take together, or the workers' own steps until they synchronise.
 struct StepRow {
-  Step step{};  // at its end
+  Step step{};  // at the row's end
   Time end{};
   Duration duration{};
   std::int64_t kept = 0;
   std::int64_t dropped = 0;
-  Step period{};  // the longest of its workers
-  Bytes bytes{};  // sent in it, over all workers
+  Step period{};  // the longest of its workers' periods
+  Bytes bytes{};  // sent during the row, over all workers
 
   void add(const Contribution& part) {
     kept += part.kept;
@@ -189,7 +192,7 @@ struct StepRow {
     step = std::max(step, part.step);
     period = std::max(period, part.period);
   }
-  // Adds a part of the same row that was added up separately. The row ends with the last part.
+  // Merges a part of the same row that was summed separately. The row ends with its last part.
   void merge(const StepRow& part) {
     add({.kept = part.kept, .planned = part.kept + part.dropped, .step = part.step, .period = part.period});
     end = std::max(end, part.end);
@@ -203,13 +206,13 @@ enum class DecidedBy { workers, servers };
 // The fate of a worker's micro-batches: their number, and the time that they took.
 class Tally {
  public:
-  // Their gradients exist; a message has ended one.
+  // Counts micro-batches whose gradients exist; cancel() counts one that a message has ended.
   void compute(std::int64_t micro_batches, Duration time) {
     computed_ += micro_batches;
     computed_time_ += time;
   }
   void cancel() { ++cancelled_; }
-  // They are in a model, or planned and never will be.
+  // Counts micro-batches that are in a model, or were planned and never will be.
   void contribute(const Contribution& part) {
     kept_ += part.kept;
     dropped_ += part.dropped();
@@ -224,7 +227,7 @@ class Tally {
 
   std::int64_t kept() const { return kept_; }
   Duration kept_time() const { return kept_time_; }
-  // Servers alone know what they keep: all other micro-batches that were begun are dropped, and their time is lost.
+  // Only servers know what they keep: all other micro-batches that were begun are dropped, and their time is lost.
   std::int64_t dropped(DecidedBy who) const {
     return who == DecidedBy::servers ? computed_ + cancelled_ - kept_ : dropped_;
   }
@@ -232,7 +235,7 @@ class Tally {
     return who == DecidedBy::servers ? computed_time_ - kept_time_ : lost_time_;
   }
 
-  // Several participants may each know a part.
+  // Adds another participant's tally: several may each know a part.
   Tally& operator+=(const Tally& other);
   using Numbers = std::array<std::int64_t, 7>;
   Numbers numbers() const { return std::bit_cast<Numbers>(*this); }
@@ -248,17 +251,17 @@ class Tally {
   Duration lost_time_{};
 };
 
-// One participant's book: its time, and the fate of its micro-batches. All clusters enter both here and nowhere else,
-// so that clock, account, spans, counts and rows agree.
+// One participant's account: its time, and the fate of its micro-batches. All clusters book here and nowhere else, so
+// that clock, account, spans, counts and rows agree.
 class Book {
  public:
   Book() = default;
-  // `spans`: null where none are asked for.
+  // `spans`: null if none are recorded.
   Book(Rank self, Time begin, SpanRecorder* spans) : now_(begin), spans_(spans), self_(self) {}
 
   Time now() const { return now_; }
 
-  // Time passes until `end`; none if that is past.
+  // Passes time until `end`; none if that is past.
   void pass(Activity activity, Time end, const SpanLabel& label) {
     end = end > now_ ? end : now_;
     if (spans_) spans_->add(self_, activity, end, label.what, label.step, label.micro_batch);
@@ -266,50 +269,50 @@ class Book {
     now_ = end;
   }
 
-  // Time passes after the end of the run, and is in no account.
+  // Passes time after the end of the run, which is in no account.
   void pass_unbooked(Time end) {
     unbooked_ += end - now_;
     now_ = end;
   }
 
-  // The last time that it met others: since then its clock has run ahead.
+  // The last time that the participant met others. Since then its clock has run ahead.
   void meet() { met_at_ = now_; }
   Time met_at() const { return met_at_; }
 
-  // Micro-batches have come to their end, in this time; a message has ended one.
+  // Books micro-batches that have ended, with their time. cancel() books one that a message has ended.
   void compute(std::int64_t micro_batches, Duration time) { tally_.compute(micro_batches, time); }
   void cancel() { tally_.cancel(); }
   void lose(Duration time) {
     if (spans_) spans_->lose(self_, time);
     tally_.lose(time);
   }
-  // A server keeps it.
+  // A server keeps this work.
   void keep(const BookedTime& work) {
     if (spans_) spans_->keep(self_, work.time);
     tally_.keep(work);
   }
-  // The worker's part of a row of steps.csv.
+  // Books the worker's part of a row of steps.csv.
   void contribute(const Contribution& part, StepRow& row) {
     if (spans_) spans_->keep(self_, part.compute_time);
     tally_.contribute(part);
     row.add(part);
   }
-  // They were planned for a row that does not come any more.
+  // Drops micro-batches planned for a row that never comes.
   void drop(std::int64_t micro_batches) { tally_.drop(micro_batches); }
 
-  // As time has passed: work that was lost later counts as computed.
+  // The time as it passed: work that is lost later still counts as computed.
   const Account& account() const { return account_; }
   const Tally& tally() const { return tally_; }
 
-  // The account up to the end of the run, with lost work: the worker has waited for the end, or has run beyond it with
-  // work that came too late. `down_beyond`: the time of outages after the end.
+  // The account up to the end of the run, including lost work. The worker has either waited for the end or run beyond
+  // it with work that came too late. `down_beyond`: the time of outages after the end.
   Account account_at(Time end, Duration down_beyond, DecidedBy who) const;
 
-  // On a wall clock the end is past by the time that it is known. Takes back the time beyond it, from the spans too,
-  // and returns how much of that was compute (of micro-batches alone where spans tell them apart).
+  // Takes back the time beyond `end`, also from the spans. (On a wall clock the end is past by the time it is known.)
+  // Returns how much of that was compute (of micro-batches alone, if spans tell them apart).
   Duration take_back(Time end);
 
-  // Archives all but its owner and the spans.
+  // Serialises everything but the owner and the spans.
   template <typename Archive>
   void serialise(Archive& archive) {
     archive(now_, met_at_, unbooked_, account_, tally_);
@@ -329,22 +332,22 @@ class Book {
 // Source:  Chen et al. 2016, Figures 3 and 4: the time of the k-th gradient since its iteration began.
 struct GradientArrival {
   Time round_begin{};
-  Step step{};  // at the round's end: that of the row of steps.csv, or the server's own
+  Step step{};  // at the round's end: the step in steps.csv, or the server's own step
   Rank worker{};
-  Duration since{};  // the round began; negative if its part was started before the round before had ended
+  Duration since{};  // since the round began; negative if the worker's part started before the previous round ended
 };
 
-// Numbered rounds, where an arrival may belong to an earlier one.
+// Rounds by number, since an arrival may belong to an earlier round.
 class NumberedRounds {
  public:
-  // `into`: null where arrivals are not recorded; then nothing is kept. The first round begins here.
+  // `into`: null if arrivals are not recorded; then nothing is stored. The first round begins here.
   NumberedRounds(std::vector<GradientArrival>* into, Time begin) : into_(into) { begin_next(begin); }
 
   void begin_next(Time at) {
     if (into_) begins_.push_back(at);
   }
   std::int64_t begun() const { return static_cast<std::int64_t>(begins_.size()); }
-  // Round 0 leads to step 1.
+  // Round 0 ends with step 1.
   void arrive(std::int64_t round, Rank worker, Time at) {
     if (!into_ || round >= begun()) return;
     const Time begin = begins_[static_cast<std::size_t>(round)];
@@ -356,10 +359,10 @@ class NumberedRounds {
   std::vector<Time> begins_;  // by round
 };
 
-// The evaluation of methods in which each worker has its own model, and nobody that of all.
+// How to evaluate methods in which each worker has its own model and no participant has the global one.
 enum class IndividualModels {
-  mean,  // their mean
-  each,  // every one; the mean of the results is reported
+  mean,  // evaluate the mean of the models
+  each,  // evaluate each model and report the mean of the results
 };
 
 // "These are the models of all workers now."
@@ -368,11 +371,11 @@ struct ModelsOfWorkers {
   IndividualModels evaluated = IndividualModels::mean;
 };
 
-// "This is my model now." A worker's, after a step.
+// "This is my model now": a worker's model after a step.
 struct WorkerModel {
   Rank worker{};
   ModelStatePtr model{};  // null in time-only runs
-  double weight = 1;      // among all
+  double weight = 1;      // relative to the other models
   IndividualModels evaluated = IndividualModels::mean;
   Step step{};
   Time time{};
@@ -384,19 +387,19 @@ struct WorkerModel {
 // "This is the global model now."
 struct Publication {
   ModelStatePtr model{};                    // null in time-only runs
-  std::vector<ModelStatePtr> ensemble{};    // if not empty: evaluate the mean of their predictions instead
-  ModelsOfWorkers own{};                    // if not empty: whose mean `model` is
+  std::vector<ModelStatePtr> ensemble{};    // if not empty: evaluate the mean of these models' predictions instead
+  ModelsOfWorkers own{};                    // if not empty: the models that `model` is the mean of
   std::vector<MicroBatch> recalibration{};  // if not empty: estimate BatchNorm statistics on these before evaluating
   Step step{};                              // in steps of the experiment file
-  double surplus_steps = 0;                 // what its steps were planned with beyond M micro-batches each, in steps
+  double surplus_steps = 0;                 // micro-batches planned beyond M per step, in steps
   Time time{};
-  std::int64_t samples = 0;  // that went into the model
+  std::int64_t samples = 0;  // samples that went into the model
   Bytes bytes{};
   double learning_rate = 0;
 };
 
 // Listens to a run: rows of steps.csv that have ended, and models to evaluate. On the simulated cluster all calls come
-// from the simulating thread; under MPI only rank 0 (rows of collectives) and the publishing rank call.
+// from the simulating thread. Under MPI only rank 0 (rows of collectives) and the publishing rank call.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
@@ -406,28 +409,28 @@ class RunObserver {
   // For the row of step 0: the learning rate of the first step, if it differs from the file's schedule.
   virtual void on_first_rate(double) {}
 
-  // Called after a step of each worker or a server, on the simulated cluster alone.
+  // Called after each step of a worker or a server, only on the simulated cluster.
   virtual bool wants_step_gradient(Step) const { return false; }
   virtual void on_step_gradient(Step, Time, const Gradient&) {}
   virtual bool wants_worker_models(Step) const { return false; }
   virtual void on_worker_model(WorkerModel&&) {}
 
-  // For methods in which workers have their own models. Under MPI each observer hears of its own worker alone.
-  virtual bool wants_individual_models(Step) const { return false; }  // after this step, of each worker
+  // For methods in which workers have their own models. Under MPI each observer receives only its own worker's.
+  virtual bool wants_individual_models(Step) const { return false; }  // after this step of each worker
   virtual void on_individual_model(WorkerModel&&) {}
-  virtual void on_individual_models_end(Rank) {}  // this worker has no further ones
+  virtual void on_individual_models_end(Rank) {}  // this worker publishes no more models
 };
 
-// A micro-batch that has come to its end.
+// A micro-batch that has ended.
 struct MicroBatchTime {
   Rank worker{};
-  Step step{};  // and index: of the slot that decided the duration
+  Step step{};  // step and index: of the slot that decided the duration
   int index = 0;
   Duration duration{};
-  Duration added{};  // the injected part: by delays, and, where a slow worker computes for real, by its factor
+  Duration added{};  // injected part: delays, and, if a slow worker computes for real, its slowdown
 };
 
-// Records that a run can keep beside its rounds and models; empty ones are off.
+// Optional records of a run beside its rounds and models; an empty one is off.
 struct RunRecord {
   std::optional<SpanRecorder> spans{};
   std::optional<std::vector<MicroBatchTime>> durations{};
@@ -442,18 +445,18 @@ inline std::vector<GradientArrival>* arrivals_of(RunRecord* record) {
 struct RunTotals {
   Time end{};                           // T
   std::vector<Account> accounts;        // per worker (the server is not a worker)
-  std::vector<std::int64_t> kept;       // micro-batches per worker that ended up in a model
-  std::vector<std::int64_t> dropped;    // micro-batches per worker, begun or finished, that did not
+  std::vector<std::int64_t> kept;       // micro-batches per worker that are in a model
+  std::vector<std::int64_t> dropped;    // micro-batches per worker, begun or finished, that are not
   std::vector<std::int64_t> staleness;  // [k]: gradients that a server kept k steps after their model
   // Bytes are counted in the same way for all networks (workers/time/network.hpp). Messages from workers to a server
-  // count once they have reached it, so that those too late for the run do not; others count when sent.
+  // count when they arrive, so that those too late for the run do not count. All others count when sent.
   Bytes bytes{};
-  std::int64_t collectives = 0;  // all-reduces, averages (of a group too), gathers, broadcasts, barriers
+  std::int64_t collectives = 0;  // all-reduces, averages (groups' too), gathers, broadcasts, barriers
   std::int64_t messages = 0;
-  // For pace = "emulate" under MPI, where real arithmetic is to fit into drawn durations; else empty or 0.
+  // For pace = "emulate" under MPI, in which real arithmetic must fit into drawn durations; else empty or 0.
   std::vector<std::int64_t> emulated;  // micro-batches with a drawn duration, per worker
-  std::vector<std::int64_t> overruns;  // of these, how many took longer
-  Duration overrun_excess{};           // by how much, together
+  std::vector<std::int64_t> overruns;  // how many of these took longer
+  Duration overrun_excess{};           // total time that these took longer
 
   void add(const Account& account, const Tally& tally, DecidedBy who) {
     accounts.push_back(account);
@@ -465,11 +468,11 @@ struct RunTotals {
 // The rows of steps.csv of a run, in their order: every cluster closes its rows here.
 class StepRows {
  public:
-  // `observer` may be null. The first row begins with the run, or where another cluster has left off.
+  // `observer` may be null. The first row begins with the run, or where another cluster stopped.
   explicit StepRows(RunObserver* observer, Time begin = start_time, Bytes sent = {})
       : observer_(observer), begin_(begin), sent_(sent) {}
 
-  // A row lasts from the end of the row before, and has the bytes sent since then.
+  // Closes a row. It lasts from the end of the row before and has the bytes sent since then.
   void close(StepRow row, Time end, Bytes sent_so_far) {
     row.end = end;
     row.duration = end - std::exchange(begin_, end);
@@ -477,7 +480,7 @@ class StepRows {
     if (observer_) observer_->on_row(row);
   }
 
-  // Closes a row if the collective of all workers makes one.
+  // Closes a row if this collective of all workers makes one.
   void close(Collective::Kind kind, const StepRow& row, Time end, Bytes sent_so_far) {
     if (is_row(kind, row)) close(row, end, sent_so_far);
   }

@@ -31,21 +31,21 @@ std::vector<CellPtr> cells_of(const SharedPackets& packets) {
   return cells;
 }
 
-// The words of packets, each from `begin` on; valid while the packets' cells hold their values.
+// The words of packets, each from `begin` on. Valid while the packets' cells hold their values.
 std::vector<const float*> words_of(const SharedPackets& packets, std::size_t begin = 0) {
   std::vector<const float*> words;
   for (const Packet& packet : *packets) words.push_back(values_of(packet.words) + begin);
   return words;
 }
 
-// The last packet of an exchange: so many words, which are yet to be written, and behind them statistics.
+// An empty last packet of an exchange: `words` words, still to be written, followed by statistics.
 FlatVector last_words(std::size_t words, const CellPtr& statistics, std::size_t count) {
   FlatVector values(words + count);
   if (count > 0) std::copy_n(values_of(statistics), count, values.data() + words);
   return values;
 }
 
-// Adds the statistics behind the words of all packets.
+// Adds the statistics after the words of all packets.
 void add_statistics(const SharedPackets& packets, std::span<float> sums) {
   for (const Packet& packet : *packets) {
     const auto statistics = std::as_const(packet.words->value).span().last(sums.size());
@@ -53,7 +53,7 @@ void add_statistics(const SharedPackets& packets, std::span<float> sums) {
   }
 }
 
-// p = residual + (mine - from), in the residual's place.
+// p = residual + (mine - from), in place of the residual.
 void accumulate(const float* mine, const float* from, bool adds, std::span<float> p) {
   for (std::size_t i = 0; i < p.size(); ++i) {
     const float difference = from ? mine[i] - from[i] : mine[i];
@@ -61,7 +61,7 @@ void accumulate(const float* mine, const float* from, bool adds, std::span<float
   }
 }
 
-// The part of a flat vector that a slice has, and the number of statistics that a message carries behind its words.
+// A slice's part of a flat vector, and the number of statistics that a message carries after its words.
 struct Sent {
   std::size_t begin = 0;
   std::size_t size = 0;
@@ -74,13 +74,13 @@ Sent sent_of(Slice slice, const Objective& objective) {
   return {begin, static_cast<std::size_t>(slice.end(parameters)) - begin, slice.index == 0 ? objective.buffers() : 0};
 }
 
-// Decodes a packet, adding to `out`, which covers the slice.
+// Decodes a packet and adds it to `out`, which covers the slice.
 void decode(const Compressor& compressor, const CellPtr& words, Step number, std::span<float> out) {
   const float* const packet = values_of(words);
   compressor.decode({.packets = {&packet, 1}, .workers = 1, .micro_batches = 1, .step = number}, out);
 }
 
-// The residual, ready for the addition of what is sent next.
+// Prepares the residual for adding what is sent next.
 std::span<float> begin_with(const CellPtr& residual, bool is_first, bool keeps, std::size_t size) {
   if (is_first) residual->value = FlatVector(size);
   const std::span<float> p = residual->value.span();
@@ -88,8 +88,8 @@ std::span<float> begin_with(const CellPtr& residual, bool is_first, bool keeps, 
   return p;
 }
 
-// Calls use(values, where they begin) block by block, so that the gradient is never a vector as a whole: `size` values
-// from `begin` on. Blocks that are in memory as they are wanted are not copied.
+// Calls use(values, where they begin) block by block for `size` values from `begin` on, so that the gradient is never
+// one vector. Blocks that are already in memory are not copied.
 template <typename Use>
 void for_blocks(const GradientSum& sum, double scale, std::size_t begin, std::size_t size, const Use& use) {
   float block[block_size];
@@ -113,7 +113,7 @@ void for_clipped(const Compressor& compressor, const GradientSum& sum, double sc
   use(std::as_const(whole).span(), 0);
 }
 
-// Values of a sum that do not exist yet are added to the memory directly, where the compressor allows it.
+// Values of a sum that do not exist yet are added directly to the memory, if the compressor allows it.
 void accumulate(const Compressor& compressor, const GradientSum& sum, double scale, float of_memory, std::size_t size,
                 std::int64_t micro_batches, std::span<float> memory) {
   if (compressor.accumulates_by_adding() && is_kept_of_pass(sum, scale)) {
@@ -129,7 +129,7 @@ void accumulate(const Compressor& compressor, const GradientSum& sum, double sca
   });
 }
 
-// Turns the sum of what was sent of first moments into the sum of gradients that makes their mean of the moment before.
+// Turns the sum of the sent first moments into the sum of gradients that makes their mean of the previous moment.
 void write_gradients_of_moments(std::span<float> sum, const float* moment, double beta1, int workers,
                                 std::int64_t micro_batches) {
   const double of_all = static_cast<double>(micro_batches) / (1 - beta1);
@@ -139,7 +139,7 @@ void write_gradients_of_moments(std::span<float> sum, const float* moment, doubl
   }
 }
 
-// For the compressor; `words` are those of the packets.
+// The results of the exchanges for the compressor; `words` are those of the packets.
 Received received_of(const CompressedSum::Exchanged& exchanged, std::span<const float* const> words,
                      const CellPtr& common, int workers) {
   return {.packets = words,
@@ -150,8 +150,9 @@ Received received_of(const CompressedSum::Exchanged& exchanged, std::span<const 
           .step = exchanged.step};
 }
 
-// The packet of an owner after an all-to-all, in which it got chunk number `chunk` of every packet. What its packet
-// lacks it keeps in `owned`, of which it sends `of_memory` times what is there. `count` statistics go along.
+// The packet of an owner after an all-to-all, in which it got chunk number `chunk` of every packet. The owner sends
+// `of_memory` times its residual `owned` along, and keeps there what its packet lacks. `count` statistics follow the
+// words.
 CellPtr reduced(Training& training, const std::shared_ptr<const Compressor>& compressor, Rank owner, Step step,
                 const SharedPackets& first, int chunk, CellPtr& owned, float of_memory, const CellPtr& statistics,
                 std::size_t count) {
@@ -177,7 +178,7 @@ CellPtr reduced(Training& training, const std::shared_ptr<const Compressor>& com
 
 }  // namespace
 
-// Statistics travel with the first slice.
+// Statistics travel with slice 0.
 std::size_t CompressedAverage::buffers(const SentDifference& sent) const {
   const bool are_averaged = sent.slice.index == 0 && sent.policy.buffers == StatePolicy::average;
   return !training_.time_only() && are_averaged ? training_.objective().buffers() : 0;
@@ -241,7 +242,7 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
   auto state = std::make_shared<ModelState>(*average.mine);
   state->id = new_state_id();
   state->moments = {};
-  if (average.slice.index > 0 && average.from) state->buffers = average.from->buffers;  // the same on all
+  if (average.slice.index > 0 && average.from) state->buffers = average.from->buffers;  // the same at all workers
   const std::size_t size = training_.objective().parameters(), statistics = buffers(average);
   const Sent part = sent_of(average.slice, training_.objective());
   const CellPtr from = average.from ? average.from->parameters : nullptr;
@@ -275,7 +276,7 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
   return state;
 }
 
-// The same object for all workers, unless part of it is the worker's own and is needed.
+// The same object for all workers, unless it has parts of the worker's own that are needed.
 ModelStatePtr CompressedAverage::model_with(const SentDifference& average, const ModelStatePtr& mean) const {
   if (average.slice.index > 0 && !average.rest_is_needed) return mean;
   ModelState changed = *average.mine;
@@ -283,7 +284,8 @@ ModelStatePtr CompressedAverage::model_with(const SentDifference& average, const
   changed.parameters = mean->parameters;
   if (average.policy.buffers == StatePolicy::average) changed.buffers = mean->buffers;
   const ModelStatePtr one = std::make_shared<const ModelState>(std::move(changed));
-  const ModelStatePtr own = training_.average({&one, 1}, average.policy).front();  // of one model: itself
+  // An average over one model: applies the policy to its moments.
+  const ModelStatePtr own = training_.average({&one, 1}, average.policy).front();
   const bool is_common = own->buffers == mean->buffers && own->moments == mean->moments;
   return is_common ? mean : own;
 }
@@ -324,7 +326,7 @@ void CompressedMessages::encode(OfSlice& own, const Message& message, Step numbe
   const bool is_first = !own.residual;
   if (is_first) own.residual = new_cell();
   packet.parameters = new_cell();
-  // add(p, statistics) adds what is sent to the residual, and writes statistics.
+  // add(p, statistics) adds what is to be sent to the residual, and writes statistics.
   const auto encode = [=, compressor = own.compressor, residual = own.residual, worker = worker_,
                        size = static_cast<std::size_t>(packet.size.value()) / 4,
                        out = packet.parameters](const auto& add) {
@@ -376,7 +378,7 @@ void CompressedMessages::receive_answers(Message& from_server) {
   from_server.numbers.resize(from_server.numbers.size() - answers.size());
 }
 
-// A worker that has lost its state forgets what it had sent, so there is a residual here.
+// There is a residual: a worker that has lost its state does not remember what it had sent.
 void CompressedMessages::put_back(Step number, const Unanswered& packet) {
   const OfSlice& own = slices_[static_cast<std::size_t>(packet.slice)];
   const auto add = [=, compressor = own.compressor, residual = own.residual, words = packet.words] {
@@ -524,7 +526,7 @@ Packet CompressedSum::second_packet(std::vector<MicroBatch> carried, Step step, 
   };
   training_.compute({.reads = {memory_, between, statistics}, .writes = {memory_, packet.words}, .work = encode});
   if (!compressor_->has_own_sizes()) return packet;
-  // All workers have begun to compute by the first exchange, so this wait holds nobody's arithmetic up.
+  // By the first exchange all workers have begun to compute, so this wait delays no worker's arithmetic.
   const auto wait = [&] {
     training_.executor().wait(packet.words->producer);
     return std::vector{static_cast<double>(std::as_const(packet.words->value).size())};
@@ -567,7 +569,7 @@ Gradient CompressedSum::sum(const Exchanged& exchanged, int workers) const {
 
 void CompressedSum::end(const Exchanged& exchanged, int workers) {
   if (training_.time_only()) return;
-  moment_ = nullptr;  // so that the optimizer can write the next moment in its place
+  moment_ = nullptr;  // lets the optimizer write the next moment in its place
   const CellPtr common = common_cell();
   if (compressor_->follows_common()) common_ = exchanged.packets;
   if (!compressor_->corrects_residual()) return;

@@ -1,9 +1,10 @@
-// One worker's part in compressed exchanges: its residuals and its packets, which are promises, as gradients are. The
-// exchanges themselves are Worker's. Compression takes no time on the virtual clock; under MPI its cost is real,
+// One worker's part in compressed exchanges: its residuals and its packets. Like gradients, packets are promises.
+// Worker performs the exchanges themselves. Compression takes no time on the virtual clock; under MPI its cost is real,
 // between computing and sending.
 //
-// A residual belongs to its worker. A worker that loses its state in an outage loses its residuals with it and begins
-// with none; so does an owner of two phases. What they held is lost. Packets from before stay on their way.
+// A residual belongs to its worker. A worker that loses its state in an outage loses its residuals with it and
+// continues without any; so does an owner of two phases. Their contents are lost. Packets sent before are still
+// delivered.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +19,16 @@
 namespace syncopate {
 
 // Compressed sums of gradients.
-// - A worker whose micro-batches a step has dropped, all or some, takes part and sends from its residual. Dropped work
-//   is lost, and is in no residual. With `dropped = "fold"` what was computed of it is added to the residual after the
-//   exchange, and is sent later, at the rate of that time. So, over all steps,
+// - If a step drops some or all micro-batches of a worker, the worker still takes part and sends from its residual.
+//   Dropped work is lost and never enters a residual. With `dropped = "fold"` its computed part is added to the
+//   residual after the exchange, and is sent later, at the rate of that time. So, over all steps,
 //   sums of what was sent + residuals at the end = gradients that counted + gradients that were folded in.
-// - After an outage a worker gets state that all share (PowerSGD's factor) with the newest model.
-// - A sum fails as a whole if a worker has left, and nobody is late in it. So nothing that was sent is rejected.
-// - The sums of normalisation statistics travel with a step's last packet, behind its words.
+// - After an outage a worker gets the shared state (PowerSGD's factor) with the newest model.
+// - If a worker has left, a sum fails as a whole, and no worker is late in it. So nothing that was sent is rejected.
+// - The sums of normalisation statistics travel with a step's last packet, after its words.
 // - With compressed moments (CompressionOptions::of_moments) a worker sends from m_i = beta1 m + (1 - beta1) g_i, where
-//   m is the shared first moment and g_i the mean of its micro-batches. The step is along the gradient that makes the
-//   mean of what was sent of m: (mean - beta1 m) / (1 - beta1), times the number of all micro-batches.
+//   m is the shared first moment and g_i the mean of its micro-batches. The mean of what was sent becomes the new m. So
+//   the step's gradient is (mean - beta1 m) / (1 - beta1), times the number of all micro-batches.
 class CompressedSum {
  public:
   CompressedSum(std::shared_ptr<const Compressor> compressor, Training& training, Rank worker)
@@ -36,29 +37,29 @@ class CompressedSum {
   std::vector<Exchange> exchanges(Step step) const { return compressor_->exchanges(step); }
   Rank root(Step step) const { return compressor_->root(step); }
 
-  // The packet of the first exchange, from a gradient that a step of this model with this rate follows. Call
-  // Training::begin_held before the packet is looked at.
+  // The packet of the first exchange. A step of this model with this rate follows along `gradient`. Call
+  // Training::begin_held before reading the packet.
   Packet first_packet(const Gradient& gradient, Step step, double rate, const ModelStatePtr& model);
-  // If another exchange follows: the prepared sum of the first one, and the second packet.
+  // For two exchanges: the prepared sum of the first one, and the second packet.
   CellPtr between(const SharedPackets& first) const;
   Packet second_packet(std::vector<MicroBatch> carried, Step step, const CellPtr& between);
-  // The second packet after an all-to-all, of which this worker got chunk number `chunk` of every packet.
+  // The second packet after an all-to-all, in which this worker got chunk number `chunk` of every packet.
   Packet reduced_packet(std::vector<MicroBatch> carried, Step step, const SharedPackets& first, int chunk);
 
-  // The gradient of the step after the last exchange. It is the same for all: one worker of a process asks for it.
+  // The step's gradient after the last exchange. It is the same for all, so only one worker per process asks for it.
   struct Exchanged {
     SharedPackets packets{};
-    CellPtr between{};  // null: there was one exchange
+    CellPtr between{};  // null: only one exchange
     std::int64_t micro_batches = 0;
     Step step{};
   };
   Gradient sum(const Exchanged& exchanged, int workers) const;
   // Each worker calls this after the last exchange.
   void end(const Exchanged& exchanged, int workers);
-  // Then: takes in a gradient that the step has left out, if these are folded into the residual.
+  // Then it may call this: adds a gradient that the step has left out to the residual, if such gradients are folded in.
   void fold(const Gradient& dropped);
 
-  // The worker's state is lost.
+  // Call it when the worker has lost its state.
   void forget() { memory_ = owned_ = nullptr; }
 
  private:
@@ -69,14 +70,14 @@ class CompressedSum {
   Rank worker_;
   CellPtr memory_;        // the residual, or the average of gradients; null: zeros
   CellPtr owned_;         // the residual of the chunk that this worker owns; null: zeros
-  CellPtr statistics_;    // of the current step, if it has two exchanges
-  double rate_ = 0;       // of the last step
-  float of_memory_ = 0;   // factor of the residuals in the current step
-  SharedPackets common_;  // of the last exchange of two, if the next step reads it
-  CellPtr moment_;        // with compressed moments: the model's first moment, which all share; null: zeros
+  CellPtr statistics_;    // in the current step, if it has two exchanges
+  double rate_ = 0;       // learning rate of the last step
+  float of_memory_ = 0;   // factor for the residuals in the current step
+  SharedPackets common_;  // from the last of two exchanges; null if the next step does not read it
+  CellPtr moment_;        // compressed moments: the model's first moment, shared by all; null: zeros
 };
 
-// An average of models whose exchange is not over.
+// A worker's part in an average of models whose exchange is not finished.
 struct SentDifference {
   ModelStatePtr mine{};
   ModelStatePtr from{};
@@ -86,14 +87,16 @@ struct SentDifference {
   Step round{};
 };
 
-// Compressed averages of models. A worker compresses its model's difference from one that all share, since values of
-// models differ in size by orders of magnitude. All compute the same: that model + the mean of what was sent.
-// Source:  Basu et al. 2019, "Qsparse-local-SGD": a worker sends from residual + difference, and keeps the rest as its
-//          next residual. The residual stays as it is between averages.
-// Units:   residuals are in units of the model. There is one per way of averaging and per slice that is averaged apart.
-// Differs: each average counts all workers alike. A worker that has taken fewer steps, or none, takes part. Optimizer
-//          moments are not sent; BatchNorm statistics that are averaged travel uncompressed. An average fails as a
-//          whole if a worker has left, so nothing that was sent is rejected.
+// Compressed averages of models. A worker compresses the difference between its model and one that all share, since
+// values of models differ in size by orders of magnitude. All compute the same result: the shared model + the mean of
+// what was sent.
+// Source:  Basu et al. 2019, "Qsparse-local-SGD": a worker sends from residual + difference, and the rest becomes its
+//          next residual. The residual does not change between averages.
+// Units:   residuals are in units of the model. There is one for each kind of average and each slice that is averaged
+//          separately.
+// Differs: each average counts all workers equally. A worker that has taken fewer steps, or none, takes part. Optimizer
+//          moments are not sent; averaged BatchNorm statistics travel uncompressed. An average fails as a whole if a
+//          worker has left, so nothing that was sent is rejected.
 class CompressedAverage {
  public:
   // `compressors`: one for each slice of the model.
@@ -104,20 +107,20 @@ class CompressedAverage {
 
   int slices() const { return static_cast<int>(slices_.size()); }
 
-  // The exchange in place of this average; with two phases the first of two, and then the second.
+  // The exchange that replaces this average; with two phases the first exchange, then the second.
   Collective exchange(const Collective& average);
   Collective second_exchange(const SentDifference& sent, const SharedPackets& first, int chunk);
-  // The newest exchange; call it once. An average under way is kept by its collective's number.
+  // The newest exchange; call it once. A started average is stored under its collective's number.
   SentDifference newest() { return std::move(newest_); }
   void remember(std::int64_t collective) { under_way_[collective] = newest(); }
   SentDifference recall(std::int64_t collective) { return std::move(under_way_.extract(collective).mapped()); }
 
-  // Parameters, and statistics if they are averaged: the same for all, so one worker of a process asks for it.
+  // Parameters, and statistics if they are averaged. The same for all, so only one worker per process asks for it.
   ModelStatePtr mean(const SentDifference& average, const SharedPackets& packets, int workers) const;
   // The worker's own model after the average.
   ModelStatePtr model_with(const SentDifference& average, const ModelStatePtr& mean) const;
 
-  // The worker's state is lost.
+  // Call it when the worker has lost its state.
   void forget() {
     for (OfSlice& own : slices_) own.residual = own.owned = nullptr;
   }
@@ -126,12 +129,12 @@ class CompressedAverage {
   struct OfSlice {
     std::shared_ptr<const Compressor> compressor;
     CellPtr residual{};  // null: zeros
-    CellPtr owned{};     // of the chunk that this worker owns; null: zeros
+    CellPtr owned{};     // residual of the chunk that this worker owns; null: zeros
   };
 
   OfSlice& own(const SentDifference& sent) { return slices_[static_cast<std::size_t>(sent.slice.index)]; }
   std::size_t buffers(const SentDifference& sent) const;
-  // The last exchange, in whose packets statistics stand behind the words.
+  // The last exchange, in whose packets statistics follow the words.
   Collective last_exchange(const Exchange& exchange, const SentDifference& sent) const;
 
   Training& training_;
@@ -142,41 +145,42 @@ class CompressedAverage {
   std::map<std::int64_t, SentDifference> under_way_;  // by the collective's number
 };
 
-// Compressed messages to servers: packets in place of gradients, or of differences between models. The server turns a
-// packet back into the value it encodes and treats it as any other.
-// Source:  error feedback as in compressed sums. A server steps along each worker's packet as it comes, after the
+// Compressed messages to servers: packets in place of gradients, or of differences between models. The server decodes a
+// packet and treats the result like any other message.
+// Source:  error feedback as in compressed sums. A server steps along each worker's packet on arrival, as in the
 //          asynchronous form of Qsparse-local-SGD (Basu et al. 2019).
-// Units:   a worker has a residual per slice of the model that is sent by itself (a server's, or a fragment), in units
-//          of what it sends: sums of gradients over its micro-batches, or the model.
+// Units:   a worker has one residual per slice of the model that is sent separately (a server's, or a fragment). Its
+//          units are those of what it sends: sums of gradients over its micro-batches, or the model.
 // Cost:    the bytes of the packet to the server; models come back uncompressed.
-// Differs: a compression must work for one worker alone. Kinds that need an exchange of all are refused: PowerSGD,
+// Differs: each worker must be able to compress alone. Kinds that need an exchange among all are refused: PowerSGD,
 //          ScaleCom, a majority, two phases. The number of packets that a worker has sent to a server selects random
 //          places.
-// - Work that is cancelled or never sent changes no residual. What is sent has been computed, even if it is rejected.
-// - What a server rejects (too late, too old, not needed) is lost, with its share of the residual. With
+// - Work that is cancelled or never sent does not change a residual. Work that is sent has been computed, even if it is
+//   rejected.
+// - A packet that a server rejects (too late, too old, not needed) is lost, with its share of the residual. With
 //   `rejected = "return"` the server's next model reports it (8 bytes, and 8 per rejected packet), and the worker adds
 //   it to its residual for a later packet. So, over all messages,
-//   sums of what was accepted + residuals at the end + what is under way = gradients that were sent.
+//   sums of what was accepted + residuals at the end + packets in flight = gradients that were sent.
 // - After an outage a worker no longer learns which of its earlier packets were rejected.
-// - What is under way when the run or its server ends is lost, as a dense message is.
+// - Packets in flight when the run or its server ends are lost, as dense messages are.
 class CompressedMessages {
  public:
   // `compressors`: one for each slice of the model.
   CompressedMessages(const std::vector<std::shared_ptr<const Compressor>>& compressors, Training& training,
                      Rank worker);
 
-  // Replaces the gradient or difference of a message to a server by a packet; other messages stay as they are.
+  // Replaces the gradient or difference of a message to a server by a packet; other messages are not changed.
   void compress(Rank server, Message& message);
-  // Takes the answers out of the numbers of a server's message: the rejected packets, and last how many packets the
-  // server has had.
+  // Removes the answers from the numbers of a server's message: the rejected packets, followed by the number of packets
+  // that the server has received.
   void receive_answers(Message& from_server);
-  // The worker's state is lost.
+  // Call it when the worker has lost its state.
   void forget();
 
  private:
   struct OfSlice {
     std::shared_ptr<const Compressor> compressor;
-    std::shared_ptr<const SentPacket> without_values{};  // of all messages in time-only runs
+    std::shared_ptr<const SentPacket> without_values{};  // shared by all messages in time-only runs
     CellPtr residual{};                                  // null: zeros
   };
   struct Unanswered {
@@ -184,8 +188,8 @@ class CompressedMessages {
     CellPtr words;
   };
   struct OfServer {
-    Step sent{};                              // packets so far
-    std::map<Step, Unanswered> unanswered{};  // by number, if rejected packets come back
+    Step sent{};                              // number of packets sent
+    std::map<Step, Unanswered> unanswered{};  // by packet number, if rejected packets come back
   };
 
   void encode(OfSlice& own, const Message& message, Step number, SentPacket& packet);
@@ -197,7 +201,7 @@ class CompressedMessages {
   std::map<Rank, OfServer> servers_;
 };
 
-// On the server: replaces the packet in a message by the gradient or difference it encodes. Without values in time-only
+// On the server: replaces the packet in a message by the gradient or difference it encodes; without values in time-only
 // runs.
 void open_packet(Message& message, const std::shared_ptr<const Compressor>& compressor, Training& training);
 

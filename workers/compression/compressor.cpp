@@ -39,7 +39,7 @@ void PartByPart::decode(const Received& received, std::span<float> sum) const {
   }
 }
 
-// Copies values that a packet holds part after part to their places.
+// Copies values that a packet holds part by part to their places.
 void copy_parts(const float* packet, const std::vector<Part>& parts, std::span<float> sum) {
   for (const Part& part : parts) {
     std::copy_n(packet, part.size, sum.data() + part.offset);
@@ -60,16 +60,16 @@ std::vector<Part> cut(const std::vector<Part>& parts, std::size_t begin, std::si
   return pieces;
 }
 
-// Two phases: every worker owns a chunk of the gradient, an Nth. It decodes everybody's packets of the chunk, adds them
-// up in single precision, and sends the sum, compressed again, to all.
-// Source:  the exchange of 1-bit SGD (Seide et al. 2014) and of 1-bit Adam's code (Tang et al. 2021). That the owners
-//          of the former keep a residual too is from accounts of it, not from its text.
-// Shapes:  chunks of ceil(d / N) values, the last ones shorter or empty. Each is compressed by itself, with a scale,
-//          means and buckets of its own. A piece of a matrix has all columns that reach into it.
-// Cost:    all-to-all of N packets of a chunk, and all-gather of N: 2 (N - 1) packets per worker, where an all-gather
-//          moves N - 1 packets of the whole, N times as long. Packets are as long as the longest.
+// Two phases: every worker owns a chunk, one Nth of the gradient. It decodes all workers' packets of the chunk, adds
+// them up in single precision, compresses the sum again, and sends it to all.
+// Source:  the exchange of 1-bit SGD (Seide et al. 2014) and of 1-bit Adam's code (Tang et al. 2021). That owners in
+//          1-bit SGD keep a residual too is known from descriptions of it, not from its text.
+// Shapes:  chunks of ceil(d / N) values, the last ones shorter or empty. Each is compressed separately, with its own
+//          scale, means and buckets. A piece of a matrix has all columns that reach into it.
+// Cost:    an all-to-all of N packets of a chunk, and an all-gather of N: 2 (N - 1) packets per worker. An all-gather
+//          of the whole moves N - 1 packets that are N times as long. All packets are as long as the longest.
 // Differs: with error feedback the error of the second compression is the owner's residual. An owner that loses its
-//          state loses that, too. An owner adds its own chunk as it sends it, not as it is.
+//          state loses that residual, too. An owner adds its own chunk as it would send it, not the exact values.
 // Checks:  telescoping with both residuals; exact packets give the exact sum.
 class TwoPhase : public Compressor {
  public:
@@ -100,7 +100,7 @@ class TwoPhase : public Compressor {
 
   std::size_t owned(Rank owner) const override { return chunks_[static_cast<std::size_t>(owner.value)].size; }
 
-  // An owner draws random numbers as a rank behind those of the workers.
+  // An owner draws random numbers as a rank after those of the workers.
   void reduce(Rank owner, Step step, std::span<const float* const> chunks, std::span<float> residual,
               float* packet) const override {
     std::fill_n(packet, words_, 0.0f);
@@ -124,11 +124,11 @@ class TwoPhase : public Compressor {
   struct Chunk {
     std::size_t offset = 0;
     std::size_t size = 0;
-    std::shared_ptr<const Compressor> compressor{};  // of its values; null: it has none
+    std::shared_ptr<const Compressor> compressor{};  // for its values; null: the chunk is empty
   };
 
   std::vector<Chunk> chunks_;
-  std::size_t words_ = 0;  // of a chunk's packet
+  std::size_t words_ = 0;  // words of a chunk's packet
 };
 
 std::vector<Part> parts_of_model(const CompressionOptions& options, std::span<const ParameterTensor> tensors,

@@ -1,15 +1,16 @@
-// Compression of gradients: what workers send instead of a gradient, and how all decode it, on flat vectors of whole
-// gradients. Packets are words of four bytes; equal inputs give equal bits on any machine and number of threads.
+// Compression of gradients: what workers send instead of a gradient, and how all decode it. Works on flat vectors of
+// whole gradients. Packets are words of four bytes; equal inputs give equal bits on any machine and with any number of
+// threads.
 //
 // A step has one exchange or two. A worker's vector p is its gradient plus its residual. Encoding leaves in p what was
-// not sent; with error feedback that is the next residual. Telescoping, over all steps:
-// sum of what was sent = sum of gradients + first residual - last residual (tests/algorithms/compression_test.cpp).
+// not sent; with error feedback that is the next residual. The residuals telescope over all steps: sum of what was sent
+// = sum of gradients + first residual - last residual (tests/algorithms/compression_test.cpp).
 //
-// The operation of the first of two exchanges says what follows:
+// The operation of the first of two exchanges determines the second:
 // - all-reduce: all know the sum before they encode their second packet (PowerSGD), or do not need it (dense parts of
 //   DGC);
 // - broadcast: only the root encodes, and all know its packet before they encode the second (ScaleCom);
-// - all-to-all: the owner of a chunk gets everybody's packets of it, and encodes their sum.
+// - all-to-all: the owner of a chunk gets all workers' packets of it, and encodes their sum.
 #pragma once
 
 #include <cstddef>
@@ -29,30 +30,31 @@ namespace syncopate {
 
 inline Bytes bytes_of_words(std::size_t words) { return Bytes{static_cast<Bytes::Rep>(4 * words)}; }
 
-// Part of the gradient that is compressed by itself.
+// A part of the gradient that is compressed separately.
 struct Part {
   std::size_t offset = 0;
   std::size_t size = 0;
-  std::size_t rows = 0;     // of a matrix; 0: it is none
-  std::size_t columns = 0;  // of a matrix; a piece of one has them too, and no rows
-  std::size_t place = 0;    // in the whole gradient, selects random numbers where `offset` counts from a chunk
-  std::string name{};       // of a tensor
+  std::size_t rows = 0;     // rows of a matrix; 0: not a matrix
+  std::size_t columns = 0;  // a matrix and a piece of one; a piece has no rows
+  // Index in the whole gradient. It selects random numbers if `offset` counts from a chunk.
+  std::size_t place = 0;
+  std::string name{};  // tensor's name
 };
 
 struct CompressorInput {
   const CompressionOptions& options;
-  std::vector<Part> parts;  // of the model
+  std::vector<Part> parts;  // parts of the model
   std::uint64_t seed = 0;
   int workers = 1;
 };
 
 // Results of a step's exchanges.
 struct Received {
-  std::span<const float* const> packets;  // of the last exchange: everybody's by rank, or only the sum
-  const float* between = nullptr;         // of the first of two: its sum, prepared, or the root's packet
+  std::span<const float* const> packets;  // last exchange: all packets by rank, or only their sum
+  const float* between = nullptr;         // first exchange of two: its prepared sum, or the root's packet
   const float* common = nullptr;          // as in encode()
   int workers = 1;
-  std::int64_t micro_batches = 0;  // of all workers, in the sum
+  std::int64_t micro_batches = 0;  // total of all workers in the sum
   Step step{};
 };
 
@@ -63,55 +65,55 @@ class Compressor {
 
   const CompressionOptions& options() const { return options_; }
   virtual std::vector<Exchange> exchanges(Step) const { return exchanges_; }
-  // The steps from which on exchanges are others than before; and whether from the last of them on even and odd steps
-  // differ.
+  // The steps at which exchanges change; and whether even and odd steps differ from the last of these on.
   virtual std::vector<Step> changes() const { return {Step{0}}; }
   virtual bool alternates() const { return false; }
-  // Number of vectors, each as long as the gradient, that a worker keeps. They are called memory below; p is in them.
+  // The number of vectors, each as long as the gradient, that a worker keeps. They are called memory below and include
+  // p.
   virtual std::size_t vectors() const { return 1; }
 
-  // Whether a worker's gradient, summed over `micro_batches`, is clipped before it is taken in; and clipping it.
+  // Whether a worker's gradient, summed over `micro_batches`, is clipped before it is accumulated; and the clipping.
   virtual bool clips() const { return false; }
   virtual void clip(std::span<float>, std::int64_t /*micro_batches*/) const {}
-  // Makes p = of_memory x memory + gradient, for a piece of the gradient that begins at `at`. Some kinds add more
+  // Makes p = of_memory x memory + gradient, for a piece of the gradient that begins at `at`. Some kinds update more
   // state.
   virtual void accumulate(std::span<const float> gradient, std::size_t at, float of_memory,
                           std::span<float> memory) const;
-  // Whether accumulate() does no more than that.
+  // Whether accumulate() does only that.
   virtual bool accumulates_by_adding() const { return true; }
-  // After the exchanges: adds a piece of a gradient that the step has left out to what its worker has not sent.
+  // After the exchanges: adds a piece of a gradient that the step has left out to the unsent values of its worker.
   virtual void fold(std::span<const float> gradient, std::size_t at, std::span<float> memory) const {
     accumulate(gradient, at, 1, memory);
   }
 
-  // The first packet. `common`: the sum at the end of the step before, null at the first step.
+  // Encodes the first packet. `common`: the sum at the end of the previous step, null at the first step.
   virtual void encode(Rank worker, Step step, const float* common, std::span<float> memory, float* packet) const = 0;
   // Whether encoding reads `common`.
   virtual bool follows_common() const { return false; }
   // The sender of a broadcast.
   virtual Rank root(Step) const { return {}; }
 
-  // The second of two packets, unless the first exchange is an all-to-all. prepare() replaces the first one's sum by
-  // what encode_second() gets as `between`.
+  // These are for the second of two packets, unless the first exchange is an all-to-all. prepare() turns the first
+  // exchange's sum into the `between` of encode_second().
   virtual void prepare(float* /*sum*/) const {}
   virtual void encode_second(Step, const float* /*between*/, std::span<float> /*memory*/, float* /*packet*/) const {
     throw std::logic_error("this compressor has no second packet after a sum");
   }
-  // Whether the values decide how many words the second packet has; and how many.
+  // Whether the number of words of the second packet depends on the values; and that number.
   virtual bool has_own_sizes() const { return false; }
   virtual std::size_t second_words(std::span<const float> /*memory*/) const { return 0; }
 
-  // After an all-to-all: the number of values in an owner's chunk, and its packet from everybody's packets of the
-  // chunk. `residual`, one number per value, is that of the owner's last packet, and becomes this packet's.
+  // After an all-to-all: the number of values in an owner's chunk, and the owner's packet from all packets of the
+  // chunk. `residual`, one number per value, is that of the owner's previous packet, and becomes that of this one.
   virtual std::size_t owned(Rank /*owner*/) const { return 0; }
   virtual void reduce(Rank /*owner*/, Step, std::span<const float* const> /*chunks*/, std::span<float> /*residual*/,
                       float* /*packet*/) const {
     throw std::logic_error("this compressor has no owners of chunks");
   }
 
-  // The sum over workers of what they have sent; `sum` is all zeros.
+  // Computes the sum over workers of what they have sent; `sum` is all zeros before.
   virtual void decode(const Received& received, std::span<float> sum) const = 0;
-  // Whether residuals depend on the exchanges' results; and subtracting these from one.
+  // Whether residuals depend on the results of the exchanges; and the correction of one.
   virtual bool corrects_residual() const { return false; }
   virtual void correct(const Received&, std::span<float> /*memory*/) const {}
 
@@ -121,32 +123,32 @@ class Compressor {
   std::vector<Exchange> exchanges_;
 };
 
-// A part for each tensor that has values.
+// One part per tensor that has values.
 std::vector<Part> parts_of(std::span<const ParameterTensor> tensors);
 
 // Throws RunFailure if none of the parts can be compressed.
 std::shared_ptr<const Compressor> make_compressor(const CompressionOptions& options, std::vector<Part> parts,
                                                   std::uint64_t seed, int workers);
-// A compressor for each slice of the training's model. Several slices cut tensors.
+// One compressor per slice of the training's model. Several slices cut tensors.
 std::vector<std::shared_ptr<const Compressor>> make_compressors(const CompressionOptions& options,
                                                                 const Training& training, std::uint64_t seed,
                                                                 int workers, int slices);
 
-// Exchanges of each sum from step `first` on, until the next entry of a list, or to the end of the run.
+// The exchanges of each sum from step `first` on, until the next entry of a list, or to the end of the run.
 struct ExchangesFrom {
   Step first{};
   std::vector<Exchange> exchanges;
   std::vector<Exchange> of_odd_steps{};  // if they differ; else empty
-  std::size_t vectors = 1;               // that each worker keeps (Compressor::vectors)
+  std::size_t vectors = 1;               // vectors that each worker keeps (Compressor::vectors)
 };
 // The exchanges of a run's steps; empty without compression. Throws as make_compressor does.
 std::vector<ExchangesFrom> exchanges_of(const std::optional<CompressionOptions>& options,
                                         std::span<const ParameterTensor> tensors, Bytes parameters, int workers);
 
-// How many of `steps` steps have which exchanges of the list.
+// How many of a number of steps have these exchanges of the list.
 struct StepsOfExchanges {
   std::int64_t steps = 0;
-  const std::vector<Exchange>* exchanges = nullptr;  // in the list
+  const std::vector<Exchange>* exchanges = nullptr;  // an entry of the list
 };
 std::vector<StepsOfExchanges> shared_out(const std::vector<ExchangesFrom>& list, Step steps);
 

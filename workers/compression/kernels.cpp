@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t lanes = 16, at_once = 4;
 
-// Dot products of one row with four vectors, in as many sums as the widest registers have lanes.
+// Dot products of one row with four vectors, in as many partial sums as the widest registers have lanes.
 SYNCOPATE_VECTOR_CLONES
 void four_dots(const float* __restrict row, const float* __restrict a, const float* __restrict b,
                const float* __restrict c, const float* __restrict d, std::size_t size, float* __restrict out) {
@@ -64,7 +64,7 @@ void add_four(float* __restrict out, const float* factors, const float* __restri
   for (std::size_t i = 0; i < size; ++i) out[i] += (u * a[i] + v * b[i]) + (w * c[i] + x * d[i]);
 }
 
-// The same to four vectors, which share each load of what is added. `factors`: four of each.
+// The same to four vectors, which share each load. `factors`: four for each vector.
 SYNCOPATE_VECTOR_CLONES
 void add_four_to_four(float* __restrict p, float* __restrict q, float* __restrict r, float* __restrict s,
                       const float* factors, const float* __restrict a, const float* __restrict b,
@@ -90,7 +90,7 @@ constexpr std::uint32_t sign_bit = 0x80000000u;
 bool has_minus(float value) { return (std::bit_cast<std::uint32_t>(value) & sign_bit) != 0; }
 bool is_below_zero(float value) { return value < 0; }
 
-// A bit per value of at most 32, the first one's the lowest.
+// One bit per value of at most 32, the first value's lowest.
 std::uint32_t pack_few(const float* values, std::size_t count, bool (*is_set)(float)) {
   std::uint32_t word = 0;
   for (std::size_t i = 0; i < count; ++i) word |= static_cast<std::uint32_t>(is_set(values[i])) << i;
@@ -101,7 +101,7 @@ float signed_as(float scale, std::uint32_t bit) {  // 0 or 1
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scale) ^ (bit << 31));
 }
 
-// Without its sign a float's bits are in the order of the magnitudes.
+// The bits without the sign order floats by magnitude.
 std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
 
 // The number of magnitudes that reach the bound. All are below 2^31.
@@ -113,7 +113,7 @@ std::size_t count_from(const std::uint32_t* magnitudes, std::size_t size, std::u
   return static_cast<std::size_t>(count);
 }
 
-// The k-th largest of some magnitudes is the largest bound that k of them reach; found bit by bit from the highest.
+// The k-th largest magnitude is the largest bound that k of them reach. Finds it bit by bit from the highest.
 std::uint32_t kth_largest(std::span<const std::uint32_t> magnitudes, std::size_t k) {
   std::uint32_t found = 0;
   for (std::uint32_t bit = 1u << 30; bit != 0; bit >>= 1)
@@ -136,8 +136,8 @@ void find_maxima(const float* values, std::size_t blocks, std::uint32_t* maxima)
   }
 }
 
-// A bound that is most likely below the k-th largest magnitude, and not far below. With at least k blocks it is the
-// k-th largest maximum, which k values certainly reach; else it is estimated from a sample at equal distances.
+// A bound that is most likely slightly below the k-th largest magnitude. With at least k blocks it is the k-th largest
+// maximum, which k values certainly reach; else it is estimated from a sample at equal distances.
 std::uint32_t likely_bound(std::span<const float> values, std::span<const std::uint32_t> maxima, std::size_t k) {
   if (maxima.size() >= k) return kth_largest(maxima, k);
   constexpr std::size_t most_drawn = 8192;
@@ -150,7 +150,7 @@ std::uint32_t likely_bound(std::span<const float> values, std::span<const std::u
   return rank < drawn.size() ? kth_largest(drawn, rank + 1) : 0;
 }
 
-// A bit for each of a block's magnitudes that reaches the bound, which is above 0. Both are below 2^31.
+// One bit per magnitude of a block, set if it reaches the bound, which is above 0. Both are below 2^31.
 std::uint32_t reached_in_block(const float* values, std::uint32_t bound) {
   std::uint32_t reached = 0;
 #if defined(__SSE2__)
@@ -177,7 +177,8 @@ std::vector<std::uint32_t> places_from(std::span<const float> values, std::span<
     return places;
   }
   places.reserve(maxima.size());
-  // No branch predictor can tell which blocks reach the bound: every block is stored, and those kept are counted.
+  // Branches on which blocks reach the bound are unpredictable, so every block's index is stored but only reaching ones
+  // are counted.
   std::vector<std::uint32_t> blocks(maxima.size());
   std::size_t reaching = 0;
   for (std::size_t block = 0; block < maxima.size(); ++block) {
@@ -209,8 +210,8 @@ void write_left(const LowRank& shape, const float* matrix, const float* right, f
   }
 }
 
-// From the last row to the first: the rows at which the product before ends, and the one after begins, are then in the
-// nearer caches.
+// From the last row to the first: the rows at which the previous product ended, and at which the next one begins, are
+// then in the nearer caches.
 void write_right(const LowRank& shape, const float* matrix, const float* left, float* right) {
   const auto& [n, m, r] = shape;
   std::fill_n(right, r * m, 0.0f);
@@ -258,7 +259,7 @@ void add_product(const LowRank& shape, float factor, const float* left, const fl
 }
 
 void orthogonalise(std::size_t n, std::size_t r, float* left) {
-  constexpr double smallest = 1e-6;  // of a column's length before; less is rounding of single precision
+  constexpr double smallest = 1e-6;  // relative to the column's previous length; less is rounding of single precision
   std::vector<double> columns(n * r);
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t c = 0; c < r; ++c) columns[c * n + i] = left[i * r + c];
@@ -277,7 +278,7 @@ void orthogonalise(std::size_t n, std::size_t r, float* left) {
         for (std::size_t i = 0; i < n; ++i) own[i] -= share * done[i];
       }
     const double length = std::sqrt(product(own, own));
-    const double factor = length <= smallest * before ? 0 : 1 / length;  // NaN fails the comparison, and stays
+    const double factor = length <= smallest * before ? 0 : 1 / length;  // NaN fails the comparison and stays NaN
     for (std::size_t i = 0; i < n; ++i) own[i] *= factor;
   }
   for (std::size_t i = 0; i < n; ++i)
@@ -352,7 +353,7 @@ double sum_of_magnitudes(const float* values, std::size_t size) {
 SYNCOPATE_VECTOR_CLONES
 void write_signs(float* values, float factor, std::size_t size) {
   for (std::size_t i = 0; i < size; ++i)
-    values[i] = values[i] > 0 ? factor : values[i] < 0 ? -factor : values[i];  // a NaN stays one
+    values[i] = values[i] > 0 ? factor : values[i] < 0 ? -factor : values[i];  // NaN stays NaN
 }
 
 std::vector<std::uint32_t> largest_magnitudes(std::span<const float> values, std::size_t k) {
@@ -369,7 +370,7 @@ std::vector<std::uint32_t> largest_magnitudes(std::span<const float> values, std
   std::size_t equal_ones = k - static_cast<std::size_t>(larger);
   std::size_t kept = 0;
   for (std::size_t i = 0; i < places.size(); ++i) {
-    const bool is_equal = magnitudes[i] == smallest && equal_ones > 0;  // of ties the lowest places
+    const bool is_equal = magnitudes[i] == smallest && equal_ones > 0;  // ties go to the lowest places
     equal_ones -= is_equal ? 1 : 0;
     places[kept] = places[i];
     kept += magnitudes[i] > smallest || is_equal ? 1 : 0;

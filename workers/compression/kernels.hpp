@@ -8,8 +8,8 @@
 
 namespace syncopate {
 
-// Products of a matrix with few vectors. M is (n, m), row by row; P is (n, r), row by row; Q is (m, r), column by
-// column, so that both products go along M's rows.
+// Products of a matrix with few vectors. M is (n, m), stored by rows; P is (n, r), stored by rows; Q is (m, r), stored
+// by columns, so that both products read M by rows.
 struct LowRank {
   std::size_t n = 0;
   std::size_t m = 0;
@@ -24,31 +24,30 @@ void write_right(const LowRank& shape, const float* matrix, const float* left, f
 void add_product(const LowRank& shape, float factor, const float* left, const float* right, float* matrix);
 
 // Makes the columns of P orthogonal and of length 1 (Gram-Schmidt, twice, in double precision). A column that depends
-// linearly on those before, up to rounding, becomes zeros.
+// linearly on previous ones, up to rounding, becomes zeros.
 void orthogonalise(std::size_t n, std::size_t r, float* left);
 
 constexpr std::size_t words_of_bits(std::size_t bits) { return (bits + 31) / 32; }
-// Bits are packed and unpacked in pieces that stay in the nearest cache.
+// The size of pieces that are packed and unpacked at once, so that they stay in the nearest cache.
 constexpr std::size_t words_at_once = 64, piece = 32 * words_at_once;
 
-// Signs as bits, 32 per word, the first value's the lowest. A set bit is a minus, so that zero is +1 and negative zero
-// -1.
+// Signs as bits, 32 per word, the first value's lowest. A set bit is a minus, so zero becomes +1 and negative zero -1.
 void pack_signs(const float* values, std::size_t size, std::uint32_t* words);
-// The same with bits set for values below 0, which neither zeros nor NaN are.
+// The same, but a bit is set only for values below 0: neither zeros nor NaN.
 void pack_below_zero(const float* values, std::size_t size, std::uint32_t* words);
 // Expands whole words: each bit becomes a word of ones or zeros.
 void spread_bits(const std::uint32_t* words, std::size_t count, std::uint32_t* masks);
-// sum += +scale or -scale.
+// sum += +-scale, by the bits.
 void add_signs(const std::uint32_t* words, float scale, std::size_t size, float* sum);
-// values -= +scale or -scale, by their own signs.
+// values -= +-scale, by their own signs.
 void take_out_signs(float* values, float scale, std::size_t size);
-// In double precision, in an order that depends on the size alone.
+// The sum in double precision, in an order that depends only on the size.
 double sum_of_magnitudes(const float* values, std::size_t size);
-// Each value's sign times factor, and 0 for 0.
+// Replaces each value by its sign times factor; 0 stays 0.
 void write_signs(float* values, float factor, std::size_t size);
 
-// Places of the k largest magnitudes, ascending; exact, ties by the lowest places. NaN is larger than any number, so
-// that it is sent, not hidden.
+// Indices of the k largest magnitudes, ascending; exact, ties by the lowest index. NaN counts as larger than any
+// number, so that it is sent, not hidden.
 std::vector<std::uint32_t> largest_magnitudes(std::span<const float> values, std::size_t k);
 
 }  // namespace syncopate

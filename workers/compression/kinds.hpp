@@ -1,5 +1,5 @@
-// The kinds of compressors. Each has a file, or shares one with its relatives: its options, the reader of its keys, and
-// its compressor. The table in options.cpp says what each is for. The rest of the program sees none of this.
+// The kinds of compressors. Each has a file, or shares one with related kinds: its options, the reader of its keys, and
+// its compressor. The table in options.cpp describes each kind. The rest of the program does not depend on them.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@
 
 namespace syncopate {
 
-// A table `compression` while a kind reads its keys. Keys that several kinds have are read here.
+// The table `compression` while a kind reads its keys. Keys that several kinds share are read here.
 struct CompressionKeys {
   Settings& table;
   const CompressionContext& context;
   CompressionOptions& options;
 
-  // Whether each tensor is compressed by itself, not the whole model.
+  // Whether each tensor is compressed separately, instead of the whole model.
   bool by_tensors();
-  // Two phases or one.
+  // Reads the number of phases, one or two.
   void pattern();
   void residual(bool usual = true);
   void dropped();
-  // Keys that are not written stay out of the resolved configuration, which then equals that of versions without them.
+  // Leaves unwritten keys out of the resolved configuration, which then equals that of versions without these keys.
   void leave_out_unwritten(std::initializer_list<const char*> keys);
 };
 
@@ -44,7 +44,7 @@ void read_int8(CompressionKeys& keys);
 void read_fp4(CompressionKeys& keys);
 void read_sparse_rows(CompressionKeys& keys);
 
-// For CompressionOptions::make: a compressor with options of its kind's own.
+// For CompressionOptions::make: a factory of compressors with their kind's own options.
 template <typename Kind, typename Own>
 auto maker_of(Own own) {
   return [own = std::move(own)](const CompressorInput& input) -> std::shared_ptr<const Compressor> {
@@ -52,7 +52,7 @@ auto maker_of(Own own) {
   };
 }
 
-// Packs each part of the gradient by itself, all in one all-gather.
+// Packs each part of the gradient separately, and sends all in one all-gather.
 class PartByPart : public Compressor {
  public:
   explicit PartByPart(const CompressorInput& input) : Compressor(input), parts_(input.parts) {}
@@ -64,14 +64,14 @@ class PartByPart : public Compressor {
  protected:
   virtual std::size_t words(const Part& part, Step step) const = 0;
   virtual void encode_part(const Part& part, Rank worker, Step step, std::span<float> p, float* packet) const = 0;
-  // Adds what all packets, each from word `begin` on, say of the part.
+  // Adds to `sum` the part's values in all packets, each from word `begin` on.
   virtual void decode_part(const Part& part, const Received& received, std::size_t begin,
                            std::span<float> sum) const = 0;
 
   std::vector<Part> parts_;
 };
 
-// Copies values that a packet holds part after part to their places.
+// Copies values that a packet holds part by part to their places.
 void copy_parts(const float* packet, const std::vector<Part>& parts, std::span<float> sum);
 
 inline float* append(std::span<const std::uint32_t> words, float* packet) {

@@ -11,7 +11,7 @@ namespace syncopate {
 
 namespace {
 
-// What a kind sends in one use, or why it cannot be used so. Neither: its name is unknown there.
+// Describes what a kind sends in one use, or why it cannot be used there. Both empty: the use does not know its name.
 struct KindInUse {
   std::string_view sentence{};
   std::string_view why_not{};
@@ -20,7 +20,7 @@ struct KindInUse {
 struct CompressionKind {
   std::string_view name;
   KindInUse sums, averages, moments, messages;
-  void (*read)(CompressionKeys&);  // null: what is sent stays as it is
+  void (*read)(CompressionKeys&);  // null: values are sent uncompressed
 };
 
 constexpr const char* sends_levels = "Random roundings to a few levels of each bucket's norm (QSGD): all-gathered.";
@@ -114,12 +114,12 @@ constexpr CompressionKind kinds[] = {
      .read = nullptr},
 };
 
-// The table `compression` where it is for one of these uses.
+// The table `compression` for one of these uses.
 struct CompressionUse {
   KindInUse CompressionKind::*column;
-  std::string_view sentence;        // of the table
-  std::string_view instead;         // of its name
-  std::string_view usual = "none";  // name; empty: it must be given
+  std::string_view sentence;        // describes the table
+  std::string_view instead;         // to be used in place of its name
+  std::string_view usual = "none";  // default name; empty: a name is required
   std::string_view left_out = "it is not";
 };
 
@@ -140,7 +140,7 @@ CompressionUse use_of(Compresses what) {
   }
 }
 
-// Null after a fault.
+// The kind that the table names; null after a fault.
 const CompressionKind* read_kind(Settings& table, Compresses what) {
   const CompressionUse use = use_of(what);
   const auto kind_of = [](std::string_view name) { return std::ranges::find(kinds, name, &CompressionKind::name); };
@@ -179,7 +179,7 @@ bool CompressionKeys::by_tensors() {
 }
 
 void CompressionKeys::pattern() {
-  if (context.compresses == Compresses::averages_under_way || options.of_messages()) {  // one phase alone
+  if (context.compresses == Compresses::averages_under_way || options.of_messages()) {  // these have only one phase
     if (!table.has("exchange")) return;
     table.keep_as_written({"exchange"});
     return table.fault("exchange", options.of_messages()
@@ -193,7 +193,7 @@ void CompressionKeys::pattern() {
       {{"gather", Pattern::gather}, {"two-phase", Pattern::two_phase}}, options.pattern);
 }
 
-// No units for differences between models, which are steps already.
+// Differences between models have no choice of units: they are already steps.
 void CompressionKeys::residual(bool usual) {
   options.error_feedback =
       table.flag({"error_feedback", "Whether what a worker has not sent is added to what it sends next."}, usual);
@@ -244,7 +244,7 @@ void check_tensors(Settings& method, const std::optional<CompressionOptions>& op
 }
 
 std::optional<CompressionOptions> read_compression(Settings& method, const CompressionContext& context) {
-  if (context.compresses == Compresses::nothing) {  // then the key is not described
+  if (context.compresses == Compresses::nothing) {  // the key is then not described
     const std::vector<std::string> written = method.keys();
     if (std::ranges::find(written, "compression") == written.end()) return std::nullopt;
     method.keep_as_written({"compression"});

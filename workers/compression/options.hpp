@@ -1,4 +1,4 @@
-// The table `compression` of a method: what all kinds of compressors share. The keys that one kind alone has stand
+// The table `compression` of a method: the options that all kinds of compressors share. Keys of a single kind stand
 // beside its code.
 #pragma once
 
@@ -20,20 +20,20 @@ class Compressor;        // workers/compression/compressor.hpp
 struct CompressorInput;  // there
 struct Part;             // there
 
-// One exchange of a compressed sum or average. The packet of an all-to-all has a chunk per worker, all of one size.
+// One exchange of a compressed sum or average. The packet of an all-to-all has one chunk per worker, all of one size.
 struct Exchange {
   Operation operation = Operation::all_reduce;
-  Bytes packet{};  // of each worker
+  Bytes packet{};  // bytes per worker
   bool operator==(const Exchange&) const = default;
 
-  // The bytes that the network counts: of an all-gather, all members' together.
+  // The bytes that the network counts; for an all-gather, those of all members together.
   Bytes payload(int members) const {
     return operation == Operation::all_gather ? Bytes{members * packet.value()} : packet;
   }
 };
 
-// The values that a method compresses. Averages under way go on while their workers compute. Messages carry gradients,
-// or differences between models, to servers.
+// The values that a method compresses. Averages under way continue while their workers compute. Messages carry
+// gradients, or differences between models, to servers.
 enum class Compresses { nothing, gradients, averages, averages_under_way, moments, messages };
 
 struct CompressionOptions {
@@ -43,20 +43,21 @@ struct CompressionOptions {
 
   std::string_view kind{};
   Compresses compresses = Compresses::gradients;
-  double beta1 = 0.9;                 // of moments: their decay
-  Pattern pattern = Pattern::gather;  // packets to all, or to owners of chunks who compress sums again
-  bool error_feedback = true;         // what is not sent is added to the next gradient
-  double momentum = 0;                // without error feedback: of an average of gradients, sent in place of the last
-  Units units = Units::gradient;      // of the residual: step units keep their weight when the rate changes
-  Dropped dropped = Dropped::lost;    // computed gradients that a step leaves out
-  bool returns_rejected = false;      // messages: rejected packets go back into the residual
-  Step warmup_steps{};                // the first ones, in which exchanges change
+  double beta1 = 0.9;                 // for moments: their decay
+  Pattern pattern = Pattern::gather;  // packets go to all, or to owners of chunks, which compress the sums again
+  bool error_feedback = true;         // adds unsent values to the next gradient
+  // Without error feedback: momentum of an average of gradients, which is sent instead of the last gradient.
+  double momentum = 0;
+  Units units = Units::gradient;    // units of the residual: step units keep their weight when the rate changes
+  Dropped dropped = Dropped::lost;  // fate of computed gradients that a step leaves out
+  bool returns_rejected = false;    // messages: rejected packets go back into the residual
+  Step warmup_steps{};              // number of first steps, in which exchanges change
 
-  // By the kind. Without `make` the kind's keys ask for no compression.
+  // Set by the kind. Without `make`, the kind's keys ask for no compression.
   std::function<std::shared_ptr<const Compressor>(const CompressorInput&)> make{};
   bool needs_tensors = false;   // packets depend on the model's tensors, beyond the number of parameters
   bool follows_values = false;  // the size of packets depends on the values
-  // Reports a fault of the method's table that only the model's tensors show.
+  // Reports a fault of the method's table that appears only with the model's tensors.
   std::function<void(Settings& method, const std::vector<Part>& tensors)> check{};
 
   bool of_averages() const {
@@ -66,29 +67,30 @@ struct CompressionOptions {
   bool of_moments() const { return compresses == Compresses::moments; }
 };
 
-// The micro-batches that a step of a method leaves out of its sum.
+// Which micro-batches a step of a method leaves out of its sum.
 enum class Drops { nothing, uncomputed, computed };
 
 // Facts about the method and the run.
 struct CompressionContext {
   Compresses compresses = Compresses::nothing;
   std::string_view why_nothing{};  // as Traits::exchanged_whole
-  bool averages_moments = false;   // together with models
-  int slices = 1;                  // of the model, averaged or held by servers one by one; they cut tensors
-  bool rejects_messages = false;   // some come too late, or are too old
+  bool averages_moments = false;   // averages moments together with models
+  int slices = 1;                  // parts of the model, averaged or held by servers separately; they cut tensors
+  bool rejects_messages = false;   // some messages arrive too late, or are too old
   Drops drops = Drops::nothing;
   bool time_only = false;
   std::optional<Step> steps_per_epoch{};  // none: no data set, or a faulty one
   bool has_epochs = steps_per_epoch.has_value();
 };
 
-// None if the table is absent. A fault if nothing can be compressed, not with this kind, or not without a model.
+// None if the table is absent. Reports a fault if nothing can be compressed, not with this kind, or not without a
+// model.
 std::optional<CompressionOptions> read_compression(Settings& method, const CompressionContext& context);
 
-// The kinds that a table `compression` can name, by what is compressed: their names, and what they send.
+// The kinds that a table `compression` can name for these values: their names, and what they send.
 std::vector<Alternative> compressions_of(Compresses what);
 
-// Checks keys against tensors that are known before the model exists. Without tensors the run finds the faults.
+// Checks keys against tensors that are known before the model exists. If they are not known, the run finds the faults.
 void check_tensors(Settings& method, const std::optional<CompressionOptions>& options,
                    std::span<const ParameterTensor> tensors);
 

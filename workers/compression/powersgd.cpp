@@ -19,20 +19,20 @@ namespace {
 //          Optimization". Their package and their paper's code differ in the residual.
 // Shapes:  M (n, m): a tensor's first dimension by the others; P (n, r); Q (m, r).
 // Cost:    two all-reduces, one after the other, of 4 r n and 4 r m bytes per matrix. The first also carries,
-//          unchanged, tensors that are no matrices and those that the factors make smaller by `least_rate` or less.
-// Differs: both factors at each step, as in the paper's code; the package alternates. No first steps without
-//          compression (100 in the package, 10 or 1000 in PyTorch's hook). A tensor that is sent whole leaves no
-//          residual (in PyTorch's hook: its difference from the mean). `removed = "own"`, the package's, is the
-//          default. With "mean", the paper's code's, the differences of workers' gradients from their mean stay in the
-//          residuals for ever and cancel only in the sum over workers. The first factor of a step is not made
+//          uncompressed, tensors that are not matrices and those that the factors make smaller by `least_rate` or less.
+// Differs: both factors are sent at each step, as in the paper's code; the package alternates. There are no first steps
+//          without compression (100 in the package, 10 or 1000 in PyTorch's hook). A tensor that is sent whole leaves
+//          no residual (in PyTorch's hook: its difference from the mean). The default is the package's `removed =
+//          "own"`. With "mean", the paper's code's choice, the differences of workers' gradients from their mean stay
+//          in the residuals for ever and cancel only in the sum over workers. The first factor of a step is not made
 //          orthogonal: it spans the same space. A column of zeros in it is drawn again.
 struct PowerSgdOptions {
   int rank = 2;
-  double least_rate = 2;      // matrices that get smaller by less are sent whole
-  bool warm_start = true;     // from the last step's factor
-  bool in_turn = false;       // one factor is renewed at each step, not both
-  bool removes_mean = false;  // from a worker's residual: the mean of all; else its own part of the product
-  std::string written{};      // place and text of the rank, which only a model can show to be wrong
+  double least_rate = 2;      // matrices that shrink by less are sent whole
+  bool warm_start = true;     // begins with the last step's factor
+  bool in_turn = false;       // a step renews one factor, not both
+  bool removes_mean = false;  // subtracts the mean of all from the residual; else the worker's own part of the product
+  std::string written{};      // position and text of the rank, which only a model can show to be wrong
 };
 
 class PowerSgd : public Compressor {
@@ -95,13 +95,13 @@ class PowerSgd : public Compressor {
  protected:
   struct Factored {
     LowRank shape;
-    std::size_t offset;  // in the gradient
-    std::size_t left;    // in the first packet
-    std::size_t right;   // in the second
+    std::size_t offset;  // index in the gradient
+    std::size_t left;    // index in the first packet
+    std::size_t right;   // index in the second packet
   };
   struct Whole {
     Part part;
-    std::size_t at;  // in the first packet
+    std::size_t at;  // index in the first packet
   };
 
   // Draws a column for a step, the same on all workers; `first` selects the numbers.
@@ -124,7 +124,7 @@ class PowerSgd : public Compressor {
 
  private:
   // Writes the last step's factor, or draws one. Gradients of zeros or of a smaller rank leave columns of zeros, which
-  // would stay zeros for ever: these are drawn again.
+  // would stay zeros for ever: these columns are drawn again.
   void begin_right(Step step, const float* last, std::span<float> right) const {
     if (last) std::copy_n(last, right.size(), right.data());
     for (const Factored& matrix : factored_)
@@ -143,15 +143,17 @@ class PowerSgd : public Compressor {
   }
 };
 
-// PowerSGD with one factor per step. Even steps send M Q, with Q the last step's, made orthogonal; the step is along
-// (M Q) Q^T, with M Q summed over workers. Odd steps send M^T P in the same way; the step is along P (M^T P)^T.
+// PowerSGD with one factor per step. Even steps send M Q, where Q is the last step's factor, made orthogonal; the step
+// is along (M Q) Q^T, with M Q summed over workers. Odd steps send M^T P in the same way; the step is along P (M^T
+// P)^T.
 // Source:  the package of Vogels, Karimireddy, Jaggi 2019, "PowerSGD".
 // Shapes:  M (n, m); P (n, r); Q (m, r).
 // Cost:    one all-reduce, of 4 r n bytes per matrix at even steps and 4 r m at odd ones: half of both factors on
-//          average. Each worker, and each process that adds up, makes a factor orthogonal. Whole tensors go along.
-// Differs: steps are even by their number in the run. Which factor the package begins with is not established; here it
-//          is P, along a Q that is drawn. Its 100 first steps without compression are left out. A column of zeros is
-//          drawn again, as in PowerSGD.
+//          average. Each worker, and each process that adds up, makes a factor orthogonal. The packet also carries
+//          tensors that are sent whole.
+// Differs: the step's number in the run decides whether it is even. Which factor the package begins with is not
+//          established; here it is P, along a random Q. Its 100 first steps without compression are left out. A column
+//          of zeros is drawn again, as in PowerSGD.
 // Checks:  a recursion in double precision; telescoping; full rank is exact for square matrices.
 class PowerSgdInTurn : public PowerSgd {
  public:
@@ -192,19 +194,19 @@ class PowerSgdInTurn : public PowerSgd {
  private:
   static bool sends_left(Step step) { return step.value() % 2 == 0; }
 
-  // Where the factor that is sent begins in a packet.
+  // The index at which the sent factor begins in a packet.
   static std::size_t place_of(const Factored& matrix, Step step) {
     return sends_left(step) ? matrix.left : matrix.right;
   }
 
-  // P and Q of a matrix: the one that is sent and the other.
+  // P and Q of a matrix: one is the sent factor, one the other.
   static std::pair<const float*, const float*> factors(const Factored& matrix, Step step, const float* sent,
                                                        const std::vector<float>& other) {
     if (sends_left(step)) return {sent, other.data() + matrix.right};
     return {other.data() + matrix.left, sent};
   }
 
-  // The factor of the step before, orthogonal, with the layout of the packet that carried it.
+  // The previous step's factor, made orthogonal, with the layout of the packet that carried it.
   std::vector<float> other_factor(Step step, const float* common) const {
     const bool is_right = sends_left(step);
     const auto size = static_cast<std::size_t>(exchanges_[is_right ? 1 : 0].packet.value()) / sizeof(float);
@@ -241,7 +243,7 @@ class PowerSgdInTurn : public PowerSgd {
     }
   }
 
-  // Calls use(part, where it begins in a packet).
+  // Calls use(part, index at which it begins in a packet).
   template <typename Use>
   void for_whole(Step step, const Use& use) const {
     std::size_t behind_right = right_words_;
@@ -252,9 +254,9 @@ class PowerSgdInTurn : public PowerSgd {
   }
 };
 
-// The largest rank with which factors of at least one matrix have fewer numbers than it by more than `least_rate`; 0:
-// there is none. It is at most a matrix's smaller dimension. As in PowerSgd, r (n + m) least_rate < n m; a rate of 0
-// allows any rank that a matrix can have.
+// The largest rank for which the factors of at least one matrix are smaller than it by more than `least_rate`; 0: no
+// such rank. It is at most a matrix's smaller dimension. As in PowerSgd, r (n + m) least_rate < n m; a rate of 0 allows
+// any rank that a matrix can have.
 int largest_rank(const std::vector<Part>& tensors, double least_rate) {
   std::size_t largest = 0;
   for (const Part& tensor : tensors) {

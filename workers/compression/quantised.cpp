@@ -1,4 +1,4 @@
-// A few bits of each value: the levels of QSGD, uniform bins of eight bits, and floats of four.
+// Compressors with a few bits per value: the levels of QSGD, uniform eight-bit bins, and four-bit floats.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -23,7 +23,7 @@ std::size_t read_bucket(CompressionKeys& keys, std::string_view sentence) {
 }
 std::size_t buckets(std::size_t size, std::size_t bucket) { return (size + bucket - 1) / bucket; }
 
-// Calls `use` with the number of bits as a constant: places in words then need no division.
+// Calls `use` with the number of bits as a constant: indices within words then need no division.
 template <typename Use>
 void with_bits(std::size_t bits, const Use& use) {
   if (bits == 2) return use(std::integral_constant<std::size_t, 2>());
@@ -31,7 +31,7 @@ void with_bits(std::size_t bits, const Use& use) {
   use(std::integral_constant<std::size_t, 8>());
 }
 
-// Levels from -s to s, each plus s.
+// Writes levels from -s to s, each plus s.
 template <std::size_t bits>
 void write_levels(std::span<const float> values, std::span<const double> uniform, double factor, int most,
                   std::size_t at, std::vector<std::uint32_t>& words) {
@@ -61,8 +61,8 @@ void add_levels(const std::vector<std::uint32_t>& words, float factor, int most,
 // Cost:    all-gather of 2, 4 or 8 bits per value and 4 bytes per bucket; or in two phases.
 // Differs: levels have a fixed number of bits, without Elias coding; a bucket of zeros stays zeros.
 struct QsgdOptions {
-  int levels = 127;          // of each sign (s)
-  std::size_t bucket = 128;  // values with one norm
+  int levels = 127;          // levels per sign (s)
+  std::size_t bucket = 128;  // values that share a norm
   // The narrowest of 2, 4 and 8 bits that holds -s .. s.
   std::size_t bits() const { return levels == 1 ? 2 : levels <= 7 ? 4 : 8; }
 };
@@ -76,7 +76,7 @@ class Qsgd : public PartByPart {
     return buckets(part.size, own_.bucket) + words_of_bits(part.size * own_.bits());
   }
 
-  // The norms, then the levels. A norm that is not finite makes its bucket so.
+  // Writes the norms, then the levels. A norm that is not finite makes its bucket so.
   void encode_part(const Part& part, Rank worker, Step step, std::span<float> p, float* packet) const override {
     const RandomStream stream{
         .seed = seed_, .purpose = Purpose::compression, .stream = 1, .worker = worker, .step = step};
@@ -114,11 +114,11 @@ class Qsgd : public PartByPart {
   QsgdOptions own_;
 };
 
-constexpr std::size_t bins = 256;  // of eight-bit packets
+constexpr std::size_t bins = 256;  // for eight-bit packets
 
 using Level = std::uint8_t;
 
-// Where bins begin, and how many there are per unit. 0 if all values are equal, and so in the first bin.
+// Where bins begin, and the number of bins per unit: 0 if all values are equal, and so in the first bin.
 struct BinRange {
   float low = 0;
   float per_unit = 0;
@@ -143,7 +143,7 @@ void write_bins(const float* __restrict values, std::size_t size, const BinRange
   }
 }
 
-// Equal neighbours fall into one bin, whose sum would wait for itself: each bin has two sums.
+// Neighbours in the same bin would wait for each other's sum, so each bin has two sums.
 std::array<float, bins> means_of(std::span<const float> values, const Level* levels) {
   std::array<std::array<double, bins>, 2> sums{};
   std::array<std::array<std::int32_t, bins>, 2> counts{};
@@ -160,17 +160,17 @@ std::array<float, bins> means_of(std::span<const float> values, const Level* lev
   return means;
 }
 
-// Uniform bins in eight bits, for outer gradients: 256 bins over mean +- range_std standard deviations. Each stands for
-// the mean of the values in it; values outside are in the outermost bins.
+// Uniform eight-bit bins for outer gradients: 256 bins over mean +- range_std standard deviations. Each represents the
+// mean of its values; values outside the range go to the outermost bins.
 // Source:  INTELLECT-1 (Prime Intellect 2024), after hivemind's uniform 8-bit code.
-// Cost:    all-gather of a byte per value and 1,024 bytes for the bins' means: as many bytes as a dense sum of 8
-//          workers. With `exchange = "two-phase"`: a quarter of a dense sum's bytes for any number, and the means of N
-//          chunks.
-// Differs: accounts of INTELLECT-1 say mean +- 6 standard deviations. In hivemind's code 6 of them are the whole range,
-//          from -3 to +3, which is the default (`range_std`). That code rounds to the middle of a bin and takes the
-//          standard deviation of a sample; here it is that of all values, and bins are cut at their edges. The range is
-//          that of the whole model unless `scope` says otherwise (there: of each tensor). There is no residual unless
-//          `error_feedback` asks for one.
+// Cost:    all-gather of one byte per value and 1,024 bytes for the bins' means: as many bytes as a dense sum of 8
+//          workers. With `exchange = "two-phase"`: a quarter of a dense sum's bytes with any number of workers, and the
+//          means of N chunks.
+// Differs: descriptions of INTELLECT-1 say mean +- 6 standard deviations. In hivemind's code 6 of them are the whole
+//          range, from -3 to +3, which is the default (`range_std`). That code rounds to the middle of a bin and uses
+//          the standard deviation of a sample; here it is that of all values, and values are assigned by the bins'
+//          edges. The range is that of the whole model unless `scope` says otherwise (there: of each tensor). There is
+//          no residual unless `error_feedback` asks for one.
 class UniformBins : public PartByPart {
  public:
   UniformBins(double range_std, const CompressorInput& input) : PartByPart(input), range_std_(range_std) {}
@@ -178,7 +178,7 @@ class UniformBins : public PartByPart {
  protected:
   std::size_t words(const Part& part, Step) const override { return bins + words_of_bits(8 * part.size); }
 
-  // The bins' means, then the levels. A value that is not finite makes its whole part so.
+  // Writes the bins' means, then the levels. A value that is not finite makes its whole part so.
   void encode_part(const Part& part, Rank, Step, std::span<float> p, float* packet) const override {
     std::vector<Level> levels(4 * words_of_bits(8 * part.size));
     std::array<float, bins> means;
@@ -206,12 +206,12 @@ class UniformBins : public PartByPart {
   double range_std_;  // half the range of the bins, in standard deviations
 };
 
-constexpr std::uint32_t sign = 8;  // of a code of four bits
+constexpr std::uint32_t sign = 8;  // in a four-bit code
 constexpr std::size_t codes_per_word = 8;
 
 // Code c > 0 stands for 2^(c - 7), at most 1.
 constexpr std::array<float, 8> magnitudes = {0, 1.0f / 64, 1.0f / 32, 1.0f / 16, 1.0f / 8, 1.0f / 4, 1.0f / 2, 1};
-// Where code c begins with rounding to the nearest: halfway from the code below.
+// The magnitude at which code c begins when rounding to the nearest: halfway from the code below.
 constexpr std::array<float, 8> begins = {0, 1.0f / 128, 1.5f / 64, 1.5f / 32, 1.5f / 16, 1.5f / 8, 1.5f / 4, 1.5f / 2};
 
 SYNCOPATE_VECTOR_CLONES
@@ -224,7 +224,7 @@ void write_nearest(const float* __restrict values, float scale, std::size_t size
   }
 }
 
-// The code above with the probability that gives the right mean, else the code below.
+// The code above, with the probability that gives the right mean, else the code below.
 std::uint32_t at_random(float magnitude, double uniform) {
   std::uint32_t below = 0;
   for (std::size_t c = 1; c < magnitudes.size(); ++c) below += magnitude >= magnitudes[c] ? 1 : 0;
@@ -270,16 +270,16 @@ float scale_of(std::span<const float> values) {
   return largest;
 }
 
-// Floats of four bits, for outer gradients: a sign and three bits of exponent, no mantissa. A bucket's scale is its
-// largest magnitude s; values are 0 and +- s 2^-k, k = 0 .. 6.
+// Four-bit floats for outer gradients: a sign and three bits of exponent, no mantissa. A bucket's scale is its largest
+// magnitude s; values are 0 and +- s 2^-k, k = 0 .. 6.
 // Source:  after Streaming DiLoCo (Douillard et al. 2025), which sends outer gradients as 4-bit floats.
 // Cost:    all-gather of half a byte per value and 4 bytes per bucket; or in two phases.
 // Differs: it is not established that theirs has three bits of exponent (E3M0), nor how it rounds and scales. Buckets,
 //          the scale, a zero instead of the smallest exponent, and both roundings are this project's. `rounding`: to
-//          the nearest, of two the larger; or up or down at random, without bias. There is no residual, as in the
+//          the nearest, ties to the larger; or up or down at random, without bias. There is no residual, as in the
 //          paper, unless `error_feedback` asks for one.
 struct FloatOptions {
-  std::size_t bucket = 128;       // values with one scale
+  std::size_t bucket = 128;       // values that share a scale
   bool rounds_at_random = false;  // up or down; else to the nearest
 };
 
@@ -292,7 +292,7 @@ class FourBitFloats : public PartByPart {
     return buckets(part.size, own_.bucket) + words_of_bits(4 * part.size);
   }
 
-  // The scales, then the codes.
+  // Writes the scales, then the codes.
   void encode_part(const Part& part, Rank worker, Step step, std::span<float> p, float* packet) const override {
     const RandomStream stream{
         .seed = seed_, .purpose = Purpose::compression, .stream = 2, .worker = worker, .step = step};

@@ -1,4 +1,4 @@
-// Signs, a bit of each value: EF-signSGD, majority votes and 1-bit SGD.
+// Compressors that send signs, one bit per value: EF-signSGD, majority votes and 1-bit SGD.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -14,8 +14,8 @@ namespace syncopate {
 
 namespace {
 
-// Adds one part of all packets, a magnitude and signs from word `begin` on. Goes piece by piece, so that each piece of
-// the sum stays in the nearest cache.
+// Adds one part of all packets, a magnitude and signs from word `begin` on. Proceeds in pieces of the sum that stay in
+// the nearest cache.
 void add_scaled_signs(std::span<const float* const> packets, std::size_t begin, std::span<float> sum) {
   std::uint32_t words[words_at_once];
   for (std::size_t at = 0; at < sum.size(); at += piece) {
@@ -31,8 +31,8 @@ void add_scaled_signs(std::span<const float* const> packets, std::size_t begin, 
 // Source:  Karimireddy et al. 2019, "Error Feedback Fixes SignSGD".
 // Cost:    all-gather of a bit per value and 4 bytes; or in two phases.
 // Differs: workers' packets are averaged, which the paper's single process leaves open. The mean magnitude is that of
-//          the whole model unless `scope` says otherwise (the paper's code: of each tensor). The sign of 0 is +1
-//          (there 0).
+//          the whole model unless `scope` says otherwise (in the paper's code: of each tensor). The sign of 0 is +1 (in
+//          the paper's code: 0).
 class ScaledSign : public PartByPart {
  public:
   ScaledSign(bool l2_scale, const CompressorInput& input) : PartByPart(input), l2_scale_(l2_scale) {}
@@ -40,13 +40,14 @@ class ScaledSign : public PartByPart {
  protected:
   std::size_t words(const Part& part, Step) const override { return 1 + words_of_bits(part.size); }
 
-  // The mean magnitude, then the signs.
+  // Writes the mean magnitude, then the signs.
   void encode_part(const Part& part, Rank, Step, std::span<float> p, float* packet) const override {
     const auto size = static_cast<double>(part.size);
     const auto scale = static_cast<float>(l2_scale_ ? std::sqrt(sum_of_squares(p.data(), part.size) / size)
                                                     : sum_of_magnitudes(p.data(), part.size) / size);
     std::vector<std::uint32_t> words(words_of_bits(part.size));
-    for (std::size_t at = 0; at < part.size; at += piece) {  // which stays in the nearest cache between the two
+    // Small enough to stay in the nearest cache between both loops.
+    for (std::size_t at = 0; at < part.size; at += piece) {
       const std::size_t count = std::min(piece, part.size - at);
       pack_signs(p.data() + at, count, words.data() + at / 32);
       take_out_signs(p.data() + at, scale, count);
@@ -60,7 +61,7 @@ class ScaledSign : public PartByPart {
   }
 
  private:
-  bool l2_scale_;  // times the root mean square, not the mean magnitude
+  bool l2_scale_;  // scale by the root mean square, not the mean magnitude
 };
 
 // signSGD and Signum with majority vote: the step is along the sign of the sum of signs.
@@ -68,12 +69,12 @@ class ScaledSign : public PartByPart {
 //          Majority Vote is Communication Efficient and Fault Tolerant".
 // Cost:    all-gather of a bit per value, and 4 bytes that show whether the gradient is finite; twice that where zeros
 //          abstain.
-// Differs: a tie gives 0 (their code: +1 in one decoder, 0 in another). The sign of a 0 is +1, so values without any
-//          gradient move by the rate, such as rows of words that a step lacks. With `zeros = "abstain"` it is 0, as in
-//          the formula, which a bit cannot express. A worker none of whose micro-batches counts has only zeros, and
-//          abstains (with momentum it votes by its average). Votes are gathered, not counted by a server. There is no
-//          residual: with momentum, a worker's state is its average. If a method divides by all micro-batches, the step
-//          is the rate times the share that counts.
+// Differs: a tie gives 0 (their code: +1 in one decoder, 0 in another). The sign of 0 is +1, so values without any
+//          gradient move by the rate, such as rows of words that are absent from a step. With `zeros = "abstain"` it is
+//          0, as in the formula, which a bit cannot express. A worker without any counted micro-batch has only zeros,
+//          and abstains (with momentum it votes by its average). Votes are gathered, not counted by a server. There is
+//          no residual: with momentum, a worker's state is its average. If a method divides by all micro-batches, the
+//          step is the rate times the share that counts.
 class MajorityVote : public PartByPart {
  public:
   MajorityVote(bool zeros_abstain, const CompressorInput& input) : PartByPart(input), zeros_abstain_(zeros_abstain) {}
@@ -83,8 +84,8 @@ class MajorityVote : public PartByPart {
     return (zeros_abstain_ ? 2 : 1) * (1 + words_of_bits(part.size));
   }
 
-  // Leaves p unchanged, which is no residual. The packet's first number is the weight of its signs. Where zeros
-  // abstain, each value has two votes, and a zero gives one to either side.
+  // Does not change p, which is not a residual. The packet's first number is the weight of its signs. If zeros abstain,
+  // each value has two votes, and a zero gives one to either side.
   void encode_part(const Part&, Rank, Step, std::span<float> p, float* packet) const override {
     const double magnitude = sum_of_magnitudes(p.data(), p.size());
     *packet = !std::isfinite(magnitude) ? std::numeric_limits<float>::quiet_NaN() : magnitude > 0 ? 1 : 0;
@@ -104,7 +105,7 @@ class MajorityVote : public PartByPart {
     append(words, second + 1);
   }
 
-  // The signs times the number of micro-batches, by which a method divides.
+  // Writes the signs times the number of micro-batches, by which a method divides.
   void decode_part(const Part&, const Received& received, std::size_t begin, std::span<float> sum) const override {
     add_scaled_signs(received.packets, begin, sum);
     if (zeros_abstain_) add_scaled_signs(received.packets, begin + 1 + words_of_bits(sum.size()), sum);
@@ -145,7 +146,7 @@ void add_means(const std::uint32_t* __restrict masks, std::size_t size, float fa
 
 // Writes each column's mean of values below 0, then each column's mean of the others.
 void find_means(const float* values, std::size_t size, std::size_t columns, float* means) {
-  constexpr std::size_t lanes = 64;  // a single column is summed as so many, to be as fast
+  constexpr std::size_t lanes = 64;  // number of partial sums of a single column, which then is as fast
   constexpr std::size_t rows_at_once = 64;
   const std::size_t width = columns == 1 ? lanes : columns;
   std::vector<double> below(width), others(width), count_below(width);
@@ -172,7 +173,7 @@ void find_means(const float* values, std::size_t size, std::size_t columns, floa
 }
 
 // Subtracts each column's mean from its values, and returns the means. Writes to `ends` minus the mean distance of each
-// column's values from its mean, then plus.
+// column's values from its mean, then plus that distance.
 std::vector<float> centre(float* values, std::size_t size, std::size_t columns, float* ends) {
   std::vector<double> sums(columns), distances(columns);
   std::vector<float> means(columns);
@@ -214,20 +215,20 @@ void add_table(const float* packet, std::size_t size, std::size_t columns, float
   }
 }
 
-// 1-bit SGD: a bit per value. In each column of a matrix it stands for the mean of the values below 0, or of the
-// others.
+// 1-bit SGD: one bit per value. In each column of a matrix it stands for the mean of the values below 0, or the mean of
+// the others.
 // Source:  Seide, Fu, Droppo, Li, Yu 2014, "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel
 //          Distributed Training of Speech DNNs"; CNTK's code where the paper leaves a choice.
 // Shapes:  M (n, m), a tensor's first dimension by the others: m columns. Any other tensor is a single column.
 // Cost:    all-gather of a bit per value and 8 bytes per column; or in two phases, as in the paper.
-// Differs: all-gathered unless the file says otherwise; `scope` can make a column of each tensor or of the whole model.
-//          A group without values has mean 0. `threshold = "mean"` is another form of CNTK's code: a bit says on which
+// Differs: all-gathered unless the file says otherwise; `scope` can make each tensor or the whole model a column. A
+//          group without values has mean 0. `threshold = "mean"` is another form in CNTK's code: a bit says on which
 //          side of the column's mean a value lies, and stands for the mean minus or plus one deviation. Which deviation
-//          CNTK takes is not established; here it is the mean distance, with the smallest error. The default threshold,
-//          0, keeps each column's mean.
+//          CNTK uses is not established; here it is the mean distance, which has the smallest error. The default
+//          threshold, 0, keeps each column's mean.
 // Checks:  a column with one value on each side of 0, or with two values that are equally frequent, is exact.
 struct OneBitOptions {
-  bool by_columns = true;     // of matrices; else parts have two means each
+  bool by_columns = true;     // matrices by columns; else each part has two means
   bool around_means = false;  // a value's bit changes at its column's mean, not at 0
 };
 
@@ -242,7 +243,7 @@ class OneBit : public PartByPart {
   }
   std::size_t words(const Part& part, Step) const override { return 2 * columns_of(part) + words_of_bits(part.size); }
 
-  // The means, then the bits.
+  // Writes the means, then the bits.
   void encode_part(const Part& part, Rank, Step, std::span<float> p, float* packet) const override {
     const std::size_t columns = columns_of(part);
     std::vector<float> means;

@@ -1,4 +1,4 @@
-// Rows of embeddings, which a step's tokens have touched.
+// Sends only the rows of embeddings that a step's tokens have touched.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,13 +13,13 @@ namespace {
 
 struct RowOptions {
   std::vector<std::string> tables{};  // parts of the names of matrices whose rows are sent
-  std::string written{};              // place and text of that key, which only a model can show to be wrong
+  std::string written{};              // position and text of that key, which only a model can show to be wrong
 
   bool have(const Part& tensor) const {
     const auto contains = [&](const std::string& name) { return tensor.name.find(name) != std::string::npos; };
     return tensor.rows > 0 && std::ranges::any_of(tables, contains);
   }
-  // Why the model has none of them: the text of a fault. Empty: it has one.
+  // Why the model has no such matrix: the text of a fault. Empty: it has one.
   std::string why_none(const std::vector<Part>& tensors) const {
     if (std::ranges::any_of(tensors, [&](const Part& tensor) { return have(tensor); })) return "";
     std::string matrices;
@@ -29,16 +29,16 @@ struct RowOptions {
   }
 };
 
-// Gradients of embeddings as the rows that a step's tokens have touched, with their places. All other parameters are
-// summed densely.
-// Source:  indexed slices in Horovod, which all-gathers them unless told to make them dense.
+// Sends gradients of embeddings as the rows that a step's tokens have touched, with their indices. All other parameters
+// are summed densely.
+// Source:  indexed slices in Horovod, which all-gathers them unless set to make them dense.
 // Cost:    all-reduce of 4 bytes per parameter outside the tables; all-gather of 4 (c + 1) bytes for each row of c
-//          values that is not all zeros, and 4 bytes more. With N workers: fewer bytes than a dense sum where less than
-//          about 2 / N of the rows are touched.
-// Differs: Horovod sends indices, of 8 bytes, and values apart, and repeats rows that a worker has several times; here
-//          a worker's micro-batches are added up first. Only the transport of gradients changes: the step is that along
-//          the dense sum, with moments and decay of untouched rows, unlike an optimizer for sparse gradients. A table
-//          whose rows are all touched, such as one tied to an output layer, is sent whole, with places.
+//          values that is not all zeros, plus 4 bytes. With N workers it takes fewer bytes than a dense sum if less
+//          than about 2 / N of the rows are touched.
+// Differs: Horovod sends indices, of 8 bytes, separately from values, and repeats rows that a worker has several times;
+//          here a worker's micro-batches are added up first. Only the transport of gradients changes: the step is that
+//          along the dense sum, with moments and decay of untouched rows, unlike an optimizer for sparse gradients. A
+//          table whose rows are all touched, such as one tied to an output layer, is sent whole, with indices.
 // Checks:  equals the dense sum up to the order of additions, for any optimizer; bytes by the rows of each worker.
 class SparseRows : public Compressor {
  public:
@@ -65,7 +65,7 @@ class SparseRows : public Compressor {
     return words;
   }
 
-  // The number of rows, then for each row its first place and its values.
+  // Writes the number of rows, then for each row its first index and its values.
   void encode_second(Step, const float*, std::span<float> p, float* packet) const override {
     float* const count = packet++;
     std::uint32_t rows = 0;
@@ -98,7 +98,7 @@ class SparseRows : public Compressor {
       for (std::size_t row = 0; row < table.rows; ++row) {
         const std::size_t place = table.offset + row * columns;
         const std::span<const float> values = p.subspan(place, columns);
-        if (std::ranges::any_of(values, [](float value) { return value != 0; })) use(place, values);  // NaN is no zero
+        if (std::ranges::any_of(values, [](float value) { return value != 0; })) use(place, values);  // NaN is not zero
       }
     }
   }

@@ -1,4 +1,4 @@
-// Sparsifiers: top-k, Deep Gradient Compression, random-k and ScaleCom send a share of the values.
+// Sparsifiers, which send a share of the values: top-k, Deep Gradient Compression, random-k and ScaleCom.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -17,8 +17,8 @@ namespace {
 // The share of the values that a step sends.
 struct Ratio {
   double last = 0;
-  std::vector<double> warmup{};  // those of the first steps, each for the same number of steps
-  Step warmup_steps{};           // of all these together
+  std::vector<double> warmup{};  // ratios of the first steps, each for the same number of steps
+  Step warmup_steps{};           // number of warm-up steps in all
 
   double at(Step step) const {
     if (step >= warmup_steps || warmup.empty()) return last;
@@ -29,7 +29,7 @@ struct Ratio {
     const auto kept = static_cast<std::size_t>(at(step) * static_cast<double>(size) + 1e-9);
     return std::min(size, std::max<std::size_t>(1, kept));
   }
-  // The first steps of each ratio that holds for any.
+  // The first steps of each ratio that applies to any step.
   std::vector<Step> changes() const {
     std::vector<Step> changes;
     const std::int64_t ratios = std::ssize(warmup), steps = warmup_steps.value();
@@ -41,7 +41,7 @@ struct Ratio {
   }
 };
 
-// All entries of the list together hold for warmup_steps: an epoch each unless the table says otherwise.
+// The warm-up ratios together apply to warmup_steps: an epoch each unless the table says otherwise.
 void read_warmup(CompressionKeys& keys, Ratio& ratio) {
   auto& [table, context, options] = keys;
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
@@ -78,11 +78,11 @@ Ratio read_ratio(CompressionKeys& keys) {
   return ratio;
 }
 
-// Top-k: the largest values of a gradient, with their places.
+// Top-k: the largest values of a gradient, with their indices.
 // Source:  Aji and Heafield 2017, "Sparse Communication for Distributed Gradient Descent"; Stich, Cordonnier, Jaggi
 //          2018, "Sparsified SGD with Memory".
-// Cost:    all-gather of 8 bytes (place and value) per value kept.
-// Differs: top-k of the whole model unless `scope` says otherwise; ties go to the lowest place.
+// Cost:    all-gather of 8 bytes (index and value) per value kept.
+// Differs: selects from the whole model unless `scope` says otherwise; ties go to the lowest index.
 class TopK : public PartByPart {
  public:
   TopK(const Ratio& ratio, const CompressorInput& input) : PartByPart(input), ratio_(ratio) {}
@@ -92,7 +92,7 @@ class TopK : public PartByPart {
  protected:
   std::size_t words(const Part& part, Step step) const override { return 2 * ratio_.kept(step, part.size); }
 
-  // The places, then the values.
+  // Writes the indices, then the values.
   void encode_part(const Part& part, Rank, Step step, std::span<float> p, float* packet) const override {
     const std::size_t kept = ratio_.kept(step, part.size);
     for (const std::uint32_t place : largest_magnitudes(p, kept)) {
@@ -115,31 +115,31 @@ class TopK : public PartByPart {
 // Top-k with momentum correction: u = m u + g and p = p + u. The largest values of p are sent; with masking their u
 // becomes 0, too. The optimizer steps along the mean of what was sent, and needs no momentum of its own.
 // Source:  Lin, Han, Mao, Wang, Dally 2018, "Deep Gradient Compression"; their code.
-// Cost:    as top-k; `dense_vectors` adds an all-reduce of the tensors of one dimension, before it.
-// Differs: exact top-k, in their code from a sampled threshold; of the whole model unless `scope` says otherwise, in
-//          their code of each tensor. Tensors of one dimension take part in the selection. With `dense_vectors`, as in
-//          their code, all of their u is sent: their mean's momentum, as if the optimizer had it. The ratio holds from
-//          the first step unless `warmup_ratios` has others. Their code warms up over 0.316, 0.1, 0.0316, 0.01 and
-//          0.00316 to 0.001, an epoch each; its page over 0.25, 0.063, 0.015 and 0.004.
+// Cost:    as top-k; `dense_vectors` adds an all-reduce of the tensors of one dimension before it.
+// Differs: exact top-k; their code uses a sampled threshold. It selects from the whole model unless `scope` says
+//          otherwise; their code selects in each tensor. Tensors of one dimension take part in the selection. With
+//          `dense_vectors`, as in their code, all of their u is sent: the momentum of their mean, as if the optimizer
+//          had it. The ratio holds from the first step unless `warmup_ratios` has others. Their code warms up over
+//          0.316, 0.1, 0.0316, 0.01 and 0.00316 to 0.001, an epoch each; its page over 0.25, 0.063, 0.015 and 0.004.
 //          With `nesterov`, as in their code, u = m (u + g) and p = p + u + g. The code's recipes choose; here the
-//          plain form is the default. `clip` bounds a worker's mean gradient before it is taken in, by the norm of the
-//          whole or, as in their code, by the norm of each tensor or by each value. It is off by default, here and
-//          there. That the paper multiplies its bound by N^(-1/2) (`clip_scaling`) is from memory, not established. A
-//          gradient that is folded in is clipped by itself.
+//          plain form is the default. `clip` bounds a worker's mean gradient before it is accumulated, by the norm of
+//          the whole or, as in their code, by the norm of each tensor or by each value. It is off by default, here and
+//          in their code. That the paper multiplies its bound by N^(-1/2) (`clip_scaling`) is from memory, not
+//          established. A gradient that is folded in is clipped separately.
 // Checks:  a golden recursion; ratio 1 without masking is momentum SGD, with `nesterov` Nesterov's.
 struct DgcOptions {
   enum class ClippedBy { norm, tensor_norm, value };
 
   Ratio ratio{};
   bool by_tensors = false;
-  double momentum = 0.9;         // of the velocity
-  bool nesterov = false;         // the velocity is Nesterov's
+  double momentum = 0.9;         // momentum of the velocity
+  bool nesterov = false;         // Nesterov's velocity
   bool masking = true;           // a value that is sent loses its velocity
-  std::optional<double> clip{};  // bound of a worker's mean gradient; none: it is not clipped
+  std::optional<double> clip{};  // bound of a worker's mean gradient; none: no clipping
   ClippedBy clipped_by = ClippedBy::norm;
   bool clip_by_workers = false;  // the bound is divided by the root of the number of workers
   bool dense_vectors = false;    // tensors of one dimension are sent whole
-  std::string written{};         // place and text of that key, which only a model can show to be wrong
+  std::string written{};         // position and text of that key, which only a model can show to be wrong
 };
 
 class DeepGradientCompression : public TopK {
@@ -164,7 +164,7 @@ class DeepGradientCompression : public TopK {
     if (!dense_.empty()) exchanges.insert(exchanges.begin(), {Operation::all_reduce, bytes_of_words(dense_words_)});
     return exchanges;
   }
-  // u stands behind p.
+  // u follows p.
   std::size_t vectors() const override { return 2; }
   bool accumulates_by_adding() const override { return false; }
   bool clips() const override { return own_.clip.has_value(); }
@@ -194,7 +194,7 @@ class DeepGradientCompression : public TopK {
       for (std::size_t i = 0; i < gradient.size(); ++i) p[i] += u[i] = momentum * u[i] + gradient[i];
   }
 
-  // The step itself has taken in a gradient of zeros.
+  // In the step itself the worker has accumulated a gradient of zeros.
   void fold(std::span<const float> gradient, std::size_t at, std::span<float> memory) const override {
     float* const p = memory.data() + at;
     float* const u = p + memory.size() / 2;
@@ -214,7 +214,7 @@ class DeepGradientCompression : public TopK {
     }
   }
 
-  // The largest values; the only packet where nothing is dense.
+  // Writes the largest values; the only packet if nothing is dense.
   void encode_second(Step step, const float*, std::span<float> memory, float* packet) const override {
     const std::span<float> p = memory.first(memory.size() / 2), velocity = memory.last(memory.size() / 2);
     TopK::encode({}, step, nullptr, p, packet);
@@ -233,8 +233,8 @@ class DeepGradientCompression : public TopK {
 
  private:
   DgcOptions own_;
-  std::vector<Part> clipped_;  // each by itself
-  double bound_ = 0;           // of each
+  std::vector<Part> clipped_;  // parts that are clipped separately
+  double bound_ = 0;           // bound of each
   std::vector<Part> dense_;
   std::size_t dense_words_ = 0;
 };
@@ -256,10 +256,10 @@ void read_clip(CompressionKeys& keys, DgcOptions& own) {
   keys.leave_out_unwritten({"clip_by", "clip_scaling"});
 }
 
-// Random-k: values at random places, the same on all workers. With error feedback the value is sent; without it the
-// value times 1 / ratio, which has the right mean.
+// Random-k: values at random indices, the same on all workers. With error feedback the value itself is sent; without it
+// the value times 1 / ratio, whose expectation is right.
 // Source:  Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory".
-// Cost:    all-reduce of 4 bytes per value kept: all workers draw the places, so that these are not sent.
+// Cost:    all-reduce of 4 bytes per value kept: all workers draw the indices, so these are not sent.
 // Differs: places are drawn without replacement from a stream of their own.
 class RandomK : public Compressor {
  public:
@@ -286,7 +286,7 @@ class RandomK : public Compressor {
  private:
   std::size_t kept(Step step) const { return ratio_.kept(step, size_); }
 
-  // Floyd's algorithm, with a bit per place.
+  // Floyd's algorithm, with one bit per index.
   std::vector<std::uint32_t> places(Step step) const {
     std::vector<double> uniform(kept(step));
     RandomStream{.seed = seed_, .purpose = Purpose::compression, .stream = 0, .worker = {}, .step = step}.fill_uniform(
@@ -308,19 +308,19 @@ class RandomK : public Compressor {
   std::size_t size_;
 };
 
-// ScaleCom: at each step all workers send their values at the places where one worker's, the leader's, are largest. The
-// next step has another leader. Packets can be added, and keep their length with any number of workers.
+// ScaleCom: at each step all workers send their values at the indices where one worker's, the leader's, are largest.
+// The next step has another leader. Packets can be added, and keep their length with any number of workers.
 // Source:  Chen et al. 2020, "ScaleCom: Scalable Sparsified Gradient Compression for Communication-Efficient
-//          Distributed Training", from accounts and code of third parties.
-// Cost:    a broadcast of k places and then an all-reduce of k values: 4 bytes each.
+//          Distributed Training", from descriptions and code of third parties.
+// Cost:    a broadcast of k indices and then an all-reduce of k values: 4 bytes each.
 // Differs: the leader is worker (step mod N) and selects by its p = e + g. With `filter` = beta, the low-pass filter,
-//          e' = (1 - beta) e + beta (p - sent): where values are sent, (1 - beta) e stays. The paper's beta, and
-//          whether it leaves first layers dense, is not established. The default is 1, plain error feedback, for all
-//          layers alike. All wait for a late leader as for any worker. Ties go to the lowest place.
+//          e' = (1 - beta) e + beta (p - sent): at sent values, (1 - beta) e remains. The paper's beta, and whether it
+//          leaves first layers dense, is not established. The default is 1, plain error feedback, for all layers alike.
+//          All workers wait for a late leader as for any worker. Ties go to the lowest index.
 // Checks:  sum of what is sent = sum of gradients + (first residual - last) / beta.
 struct ScaleComOptions {
   Ratio ratio{};
-  double filter = 1;  // beta: share of a step's rest that the residual takes in
+  double filter = 1;  // beta: share of a step's unsent rest that the residual takes in
 };
 
 class ScaleCom : public Compressor {
@@ -334,7 +334,7 @@ class ScaleCom : public Compressor {
     const Bytes packet = bytes_of_words(kept(step));
     return {{Operation::broadcast, packet}, {Operation::all_reduce, packet}};
   }
-  // With a filter p has a vector of its own, behind e.
+  // With a filter, p is a vector of its own, after e.
   std::size_t vectors() const override { return is_filtered() ? 2 : 1; }
   Rank root(Step step) const override { return Rank{static_cast<int>(step.value() % workers_)}; }
   bool accumulates_by_adding() const override { return !is_filtered(); }
@@ -352,7 +352,7 @@ class ScaleCom : public Compressor {
     }
   }
 
-  // As if the gradient had been there and none of it had been sent.
+  // As if the step had included the gradient and sent none of it.
   void fold(std::span<const float> gradient, std::size_t at, std::span<float> memory) const override {
     const auto beta = static_cast<float>(own_.filter);
     for (std::size_t i = 0; i < gradient.size(); ++i) memory[at + i] += beta * gradient[i];

@@ -28,7 +28,7 @@ std::vector<std::string> element_names(const TomlNode::Array& elements) {
   return names;
 }
 
-// Each element's best name, each name once.
+// Each element's best name, without duplicates.
 std::vector<std::string> names_to_show(const TomlNode::Array& elements) {
   std::vector<std::string> names;
   for (const TomlNode& element : elements) {
@@ -78,7 +78,8 @@ std::string folded(std::string_view name) {
   return letters;
 }
 
-// Whether the known name contains the name from the beginning of a word on: "directory" contains "dir",
+// Whether the known name contains `name` from the beginning of a word on: "directory" contains "dir",
+// "micro_batch_size" contains "batch_size".
 // "micro_batch_size" contains "batch_size".
 bool is_piece(std::string_view name, std::string_view known) {
   constexpr std::size_t shortest = 3;
@@ -169,7 +170,7 @@ const TomlNode* find(const TomlNode& root, const std::vector<std::string>& path)
 }
 
 Override parse_override(std::string_view text) {
-  if (const std::size_t valid = utf8_until(text); valid < text.size())  // its value could not be read back
+  if (const std::size_t valid = utf8_until(text); valid < text.size())  // such a value could not be read back
     throw KeyPathFault(
         fmt::format("must be UTF-8, and its byte {} is 0x{:02x}", valid + 1, static_cast<unsigned char>(text[valid])));
   // The value starts at the first "=" outside quotes.
@@ -210,7 +211,7 @@ Override parse_override(std::string_view text) {
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  // Row i holds the distances of a's first i letters to all beginnings of b.
+  // Row i holds the distances of a's first i letters to all prefixes of b.
   std::vector<std::size_t> two_back(b.size() + 1), previous(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
@@ -232,7 +233,7 @@ std::optional<std::string> nearest_name(std::string_view name, std::span<const s
   if (names.empty()) return {};
   const auto distance = [&](const std::string& known) { return edit_distance(name, known); };
   const std::string& nearest = *std::ranges::min_element(names, {}, distance);
-  // Two wrong letters of four are a slip if the first one is right: "noon" for "none", but not "test" for "least".
+  // Two wrong letters of four are a typo if the first letter is right: "noon" for "none", but not "test" for "least".
   const bool begins_alike = !name.empty() && !nearest.empty() && folded(name.front()) == folded(nearest.front());
   const std::size_t least_allowed = name.size() > 4 || begins_alike ? 2 : 1;
   const std::size_t allowed = std::max(least_allowed, std::max(name.size(), nearest.size()) / 3);

@@ -27,40 +27,41 @@ std::vector<std::string> split_key(std::string_view dotted);
 // or kind. Throws KeyPathFault if there is none, or more than one.
 std::size_t element_index(const TomlNode& array, const std::string& part);
 
-// Puts `value` at the key, replacing what is there; tables on the way are made. Throws KeyPathFault.
+// Sets the value at the key, replacing the old one; creates tables on the way. Throws KeyPathFault.
 void assign(TomlNode& root, const std::vector<std::string>& path, const SourcePlace& place, TomlNode value);
 
-// Removes what is at the key: a member of a table, or an element of a list. Throws KeyPathFault if there is nothing.
+// Removes the value at the key: a member of a table, or an element of a list. Throws KeyPathFault if there is none.
 void remove(TomlNode& root, const std::vector<std::string>& path);
 
 // The value at the key; null if there is none.
 const TomlNode* find(const TomlNode& root, const std::vector<std::string>& path);
 
-// "key=value" from the command line. A value that is no TOML becomes a string. Throws KeyPathFault for a missing "=".
+// "key=value" from the command line. A value that is not TOML becomes a string. Throws KeyPathFault for a missing "=".
 struct Override {
   std::string key;
   TomlNode value;
-  std::string why_no_toml{};  // of a string that begins as a table, a list or a text in quotes does; else empty
+  // For a string that begins like a table, a list or a quoted text; else empty.
+  std::string why_no_toml{};
 };
 Override parse_override(std::string_view text);
 
-// Number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b` (optimal string
-// alignment). Case does not count, and - equals _.
+// The number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b` (optimal string
+// alignment). Case is ignored, and - equals _.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// The name that the user probably meant: the nearest of `names`, the first of several. It needs at most a third of the
-// longer name's letters as edits, but 2 are always allowed (1 if `name` has up to four letters and another beginning),
-// and fewer than `name` has letters. Else it is the only name that contains `name` from the beginning of a word on, if
-// it begins with `name` or `name` is at least half of it.
+// The name that the user probably meant: the nearest of `names`, the first of several. The number of edits may be a
+// third of the longer name's letters, or 2 (1 if `name` has up to four letters and another first letter), but must be
+// less than the number of letters of `name`. If none is near enough: the only name that contains `name` from the
+// beginning of a word on, if it begins with `name` or `name` has at least half its length.
 std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> names);
 
 // `; did you mean "..."?` or nothing.
 std::string suggestion(std::string_view name, std::span<const std::string> names);
 
-// The names that are possible in place of `name`, for a message "<before>must be one of <list><after>". A short list is
-// complete, and the nearest name follows it. A long list would hide the nearest name: it comes before, and the list has
-// the five nearest, first those that contain `name`, and the number of others. If none is near, the list is complete.
-// `quote` encloses each name.
+// The possible names in place of `name`, for a message "<before>must be one of <list><after>". A short list is
+// complete, and the nearest name follows it. In a long list the nearest name would be hidden, so it comes before. The
+// list then has the five nearest, first those that contain `name`, and the number of others. If none is near, the list
+// is complete. `quote` encloses each name.
 struct NamesToChoose {
   std::string before;  // `did you mean "..."? ` or nothing
   std::string list;

@@ -22,9 +22,9 @@ void set_origin(TomlNode& node, const std::string& origin) {
     }
 }
 
-// "warmup" for warmup_steps, warmup_epochs and warmup_share, one length in different units; else empty.
+// "warmup" for warmup_steps, warmup_epochs and warmup_share, which are one length in different units; else empty.
 std::string_view length_of(std::string_view key) {
-  if (key == "rounds" || key == "share") return "rounds";  // that a number is solved for
+  if (key == "rounds" || key == "share") return "rounds";  // a number is solved for these
   for (const std::string_view unit : {"_steps", "_epochs", "_seconds", "_share", "_step", "_epoch"})
     if (key.ends_with(unit)) return key.substr(0, key.size() - unit.size());
   return {};
@@ -40,7 +40,7 @@ std::vector<std::string> other_forms(const TomlNode& table, const std::string& k
   return others;
 }
 
-// Whether the keys of `own` join those of `common`, and do not replace the whole table.
+// Whether the keys of `own` are added to those of `common`, instead of replacing the whole table.
 bool joins(const TomlNode& common, const TomlNode& own) {
   return common.is_table() && own.is_table() && deciding_key(common, own).empty();
 }
@@ -120,7 +120,7 @@ class TableReader {
     add(path, member.value, member.place, key);
   }
 
-  // [variants.methods.DropCompute]: keys of the element of this name.
+  // For example [variants.methods.DropCompute]: keys of the element with this name.
   void add_elements(const TomlNode& table, const TomlNode& list, const Path& path, const std::string& prefix) {
     for (const TomlNode::Member& member : table.table()) {
       const std::string key = fmt::format("{}.{}", prefix, member.key);
@@ -141,7 +141,7 @@ class TableReader {
   std::vector<Patch> patches_;
 };
 
-// The parts between commas outside of quotes and brackets.
+// Splits at commas outside of quotes and brackets.
 std::vector<std::string_view> parts_of(std::string_view text) {
   std::vector<std::string_view> parts;
   std::size_t begin = 0;
@@ -171,12 +171,12 @@ const SourcePlace& command_line() {
   return place;
 }
 
-// The list that several values with commas between them, or a range, ask to sweep; nullopt for a single value.
+// The list to sweep if the value has several parts separated by commas, or is a range; nullopt for a single value.
 std::optional<TomlNode> swept_values(const Override& change) {
   const auto has = [&change](const char* key) { return change.value.find(key) != nullptr; };
   if (change.value.is_table() && has("from") && has("to") && (has("step") || has("factor"))) return change.value;
   const auto* text = std::get_if<std::string>(&change.value.value);
-  const bool is_in_quotes = change.value.place.source == command_line_source;  // and so has been read as TOML
+  const bool is_in_quotes = change.value.place.source == command_line_source;  // was read as TOML, so it is quoted
   if (!text || is_in_quotes) return {};
   const std::vector<std::string_view> parts = parts_of(*text);
   if (parts.size() < 2) return {};
@@ -194,7 +194,7 @@ std::optional<TomlNode> swept_values(const Override& change) {
   return TomlNode{std::move(values), command_line()};
 }
 
-// Removes tables within [sweep], and itself, whose last key was removed.
+// Removes empty tables in [sweep], and [sweep] itself, after their last key was removed.
 void remove_empty_sweep(TomlNode& document, Path removed) {
   for (removed.pop_back(); !removed.empty() && removed.front() == "sweep"; removed.pop_back()) {
     const TomlNode* table = found_at(document, removed);
@@ -284,7 +284,7 @@ Path with_numbers(const TomlNode& document, Path path) {
         node = node->find(part);
       }
     }
-  } catch (const KeyPathFault&) {  // reported when it is assigned to
+  } catch (const KeyPathFault&) {  // reported at the assignment
   }
   return path;
 }
@@ -292,7 +292,7 @@ Path with_numbers(const TomlNode& document, Path path) {
 const TomlNode* found_at(const TomlNode& document, const Path& path) {
   try {
     return find(document, path);
-  } catch (const KeyPathFault&) {  // an element that is not there
+  } catch (const KeyPathFault&) {  // the element does not exist
     return nullptr;
   }
 }
@@ -311,8 +311,8 @@ std::string deciding_key(const TomlNode& common, const TomlNode& own) {
   for (const char* const key : {"name", "schedule", "kind", "rule"})
     if (differs(key)) return key;
   if (!common.find("label") && differs("algorithm"))
-    return "algorithm";  // of a phase; one of [[methods]] keeps its name
-  // For randaugment; an optimizer may have a form beside its name.
+    return "algorithm";  // a phase may name another; an element of [[methods]] keeps its name
+  // For randaugment; an optimizer may have a form in addition to its name.
   return !common.find("name") && differs("form") ? "form" : "";
 }
 

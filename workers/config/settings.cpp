@@ -15,19 +15,19 @@ namespace syncopate {
 
 namespace fs = std::filesystem;
 
-// One reading of a document in which nothing is written: its answers, and the questions that it asks.
+// One reading of a document with nothing written: the answers it was given, and the questions that the reader asks.
 class Exploration {
  public:
   struct Question {
     std::string key;                 // as in a Condition
     std::vector<std::string> words;  // possible answers
-    std::size_t usual = 0;           // place of the default answer
+    std::size_t usual = 0;           // index of the default answer
     bool operator==(const Question&) const = default;
   };
 
   explicit Exploration(std::map<std::string, std::string> given) : given_(std::move(given)) {}
 
-  // Returns the place of the answer among the words.
+  // Returns the index of the answer among the words.
   std::size_t ask(const Question& question) {
     if (std::ranges::find(asked_, question) == asked_.end()) asked_.push_back(question);
     const auto given = given_.find(question.key);
@@ -39,7 +39,7 @@ class Exploration {
   const std::vector<Question>& asked() const { return asked_; }
 
  private:
-  std::map<std::string, std::string> given_;  // by keys
+  std::map<std::string, std::string> given_;  // by key
   std::vector<Question> asked_;
 };
 
@@ -50,8 +50,8 @@ using Answers = std::map<std::string, std::string>;
 // The key of a fault.
 std::string_view key_of(const std::string& text) { return std::string_view(text).substr(0, text.find_first_of(" ;")); }
 
-// The part of a fault that tells it from others: without the value of an unknown key, of which a sweep has many, and
-// without the reason for which a missing key is required.
+// The part of a fault's text that identifies it. Leaves out the value of an unknown key, which may differ in every run
+// of a sweep, and the reason for which a missing key is required.
 std::string what_is_wrong(const std::string& text) {
   constexpr std::string_view missing = " is missing; ";
   if (const std::size_t end = text.find(missing); end != text.npos) return text.substr(0, end + missing.size());
@@ -59,7 +59,7 @@ std::string what_is_wrong(const std::string& text) {
   return unknown == text.npos || value > unknown ? text : text.substr(0, value) + text.substr(unknown);
 }
 
-// A value, short enough for one line of a report.
+// A value as text, short enough for one line of a report.
 std::string found_text(const TomlNode& node) {
   if (node.is_table()) return "a table";
   if (node.is_array_of_tables()) return "an array of tables";
@@ -70,7 +70,7 @@ std::string listed(const std::vector<std::string>& names) {
   return names.empty() ? "absent: no keys belong here" : fmt::format("one of {}", fmt::join(names, ", "));
 }
 
-// After a key that is not written.
+// Text after a key that is not written.
 std::string default_text(const std::optional<TomlNode>& value) {
   return value ? fmt::format(" = {} (the default)", inline_toml(*value)) : "";
 }
@@ -97,7 +97,7 @@ TomlNode::Array array_of(const std::vector<Value>& values) {
   return array;
 }
 
-// A default or bound as the reference shows it: in words if it follows from other keys.
+// A default or bound as the reference shows it: in words if it depends on other keys.
 template <typename Value>
 std::string shown(const Stated<Value>& value) {
   return value.words.empty() ? inline_toml({value.value, {}}) : std::string(value.words);
@@ -117,13 +117,13 @@ std::string integer_text(const Stated<std::int64_t>& low, const Stated<std::int6
   return low.value > limits::min() ? fmt::format("an integer of at least {}", shown(low)) : "an integer";
 }
 
-// The default itself.
+// The value of the default.
 template <typename Value>
 std::optional<Value> value_of(const std::optional<Stated<Value>>& stated) {
   return stated ? std::optional(stated->value) : std::nullopt;
 }
 
-// A value in place of one that is missing or wrong, so that reading goes on: the lower bound if possible.
+// A value that replaces a missing or wrong one, so that reading can continue: the lower bound if possible.
 double stand_in(const Range& range) {
   if (std::isinf(range.low)) return contains(range, 0) || std::isinf(range.high) ? 0 : range.high;
   if (!range.low_open) return range.low;
@@ -203,9 +203,10 @@ std::string FaultList::report() const {
   return result;
 }
 
-// One table while it is read: what is written, what was asked for, what was found.
+// One table while it is read: what is written, the requested keys, and the values found.
 struct Settings::Node {
-  // A key that was asked for: a value (its default filled in), a sub-table, an array of tables, or only known.
+  // A requested key: a value (its default filled in), a sub-table, an array of tables, or a key that is only made
+  // known.
   struct Entry {
     std::string key;
     std::optional<TomlNode> value{};
@@ -216,13 +217,14 @@ struct Settings::Node {
   };
 
   FaultList* faults = nullptr;
-  const TomlNode* written = nullptr;   // the table in the document; null if it is absent
-  std::string source{};                // the experiment file, also of a table from the command line
-  SourcePlace place{};                 // of the table's header, or of the nearest table above that is there
-  std::string path{};                  // "training.learning_rate", "methods.0"; empty for the root
-  bool incomplete = false;             // a wrong choice left keys of this table unread
-  bool silent = false;                 // the table is no table: report nothing that follows from it
-  Exploration* exploration = nullptr;  // set if nothing is written and the reader is asked what it would read
+  const TomlNode* written = nullptr;  // the table in the document; null if absent
+  std::string source{};               // the experiment file, even for a table from the command line
+  SourcePlace place{};                // place of the table's header, or of the nearest existing table above
+  std::string path{};                 // "training.learning_rate", "methods.0"; empty for the root
+  bool incomplete = false;            // a wrong choice left keys of this table unread
+  bool silent = false;                // the value is not a table: do not report faults that follow from it
+  // Set when exploring: nothing is written, and the reader shows what it would read.
+  Exploration* exploration = nullptr;
   std::vector<Entry> entries{};
 
   const TomlNode* find(std::string_view key) const { return written ? written->find(key) : nullptr; }
@@ -241,7 +243,7 @@ struct Settings::Node {
   }
 
   // Whether a table is written there and has been read as one. If the key is then read as a value with a default, the
-  // default is the table's result, and stands in the resolved configuration in its place.
+  // result is the default, and the resolved configuration contains it instead of the table.
   bool has_read_table(std::string_view key) const {
     const TomlNode* found = find(key);
     const auto read = std::ranges::find(entries, key, &Entry::key);
@@ -265,19 +267,19 @@ struct Settings::Node {
     return node;
   }
 
-  // Places of a file or directory: beside the experiment file, then in the working directory as `named` itself.
+  // Where to look for a file or directory: beside the experiment file, then in the working directory as `named` itself.
   std::vector<fs::path> places_of(const fs::path& named) const {
     const fs::path beside = fs::path(source).parent_path() / named;  // an absolute name replaces what stands before it
     const bool is_one_place = fs::absolute(beside).lexically_normal() == fs::absolute(named).lexically_normal();
     return is_one_place ? std::vector{named} : std::vector{beside, named};
   }
 
-  // "key = found; what"
+  // Reports "key = found; what".
   void report_at(const TomlNode& found, std::string_view key, const std::string& what) {
     faults->add(found.place, fmt::format("{} = {}; {}", full_key(key), found_text(found), what));
   }
 
-  // "key = found; must be <what>", at the value; "key is missing; must be <what>", at the table.
+  // Reports "key = found; must be <what>", at the value, or "key is missing; must be <what>", at the table.
   void report_wrong(std::string_view key, const std::string& what) {
     if (const TomlNode* found = find(key))
       report_at(*found, key, "must be " + what);
@@ -285,16 +287,16 @@ struct Settings::Node {
       faults->add(place, fmt::format("{} is missing; must be {}", full_key(key), what));
   }
 
-  // Unknown keys, here and below.
+  // Reports unknown keys, here and below.
   void report_unread() const {
     if (!written) return;
     std::vector<std::string> known;
-    for (const Entry& entry : entries)  // digests are written by the program, for the program
+    for (const Entry& entry : entries)  // digests are written and read only by the program
       if (!entry.key.ends_with("_hash")) known.push_back(entry.key);
     for (const auto& [key, key_place, value] : written->table()) {
       if (std::ranges::find(entries, key, &Entry::key) != entries.end()) continue;
       std::string hint = suggestion(key, known);
-      if (hint.empty() && incomplete) continue;  // perhaps it belongs to what the wrong choice hides
+      if (hint.empty() && incomplete) continue;  // perhaps it belongs to keys that the wrong choice hides
       if (hint.empty()) hint = "; must be " + listed(known);
       faults->add(key_place, fmt::format("{} = {}; unknown key{}", full_key(key), found_text(value), hint));
     }
@@ -302,7 +304,7 @@ struct Settings::Node {
       for (const auto& child : entry.children) child->report_unread();
   }
 
-  // Describes a key while the document is explored; the first description counts.
+  // Describes a key while the document is explored; only the first description counts.
   void describe(const Key& key, std::string takes, std::optional<std::string> fallback, bool required) {
     if (!exploration) return;
     Entry& described = entry(key.name);
@@ -375,7 +377,7 @@ struct Settings::Node {
     return taken;
   }
 
-  TomlNode resolved() const {  // what was read, in the order in which it was read
+  TomlNode resolved() const {  // the values that were read, in reading order
     TomlNode table;
     for (const Entry& entry : entries) {
       if (entry.value) {
@@ -505,7 +507,7 @@ std::vector<std::string> Settings::keys() const {
 }
 
 bool Settings::has(const Key& key) const {
-  node_->entry(key.name);  // known, so that it can be suggested
+  node_->entry(key.name);  // makes the key known, so that it can be suggested
   if (!key.sentence.empty()) node_->describe(key, "a string", {}, false);
   return node_->exploration ? node_->explored_presence(key.name) : node_->find(key.name) != nullptr;
 }
@@ -518,7 +520,7 @@ bool Settings::has_table(const Key& key) const {
 }
 
 void Settings::refuse(std::string_view key, std::string_view reason) {
-  node_->entry(key);  // known, so that it is reported once
+  node_->entry(key);  // makes the key known, so that it is reported once
   if (node_->find(key)) fault(key, fmt::format("must be left out: {}", reason));
 }
 
@@ -580,7 +582,7 @@ void Settings::keep_as_written(const Key& key) {
 }
 
 void Settings::fault(std::string_view key, std::string_view message) {
-  if (key.empty()) {  // of the table as a whole
+  if (key.empty()) {  // the fault concerns the whole table
     if (!node_->silent) node_->faults->add(node_->place, fmt::format("{}; {}", node_->path, message));
     return;
   }
@@ -596,14 +598,14 @@ void Settings::fault(std::string_view key, std::string_view message) {
 
 namespace {
 
-constexpr std::uintmax_t most_bytes = 64'000'000;  // of an experiment file
+constexpr std::uintmax_t most_bytes = 64'000'000;  // limit for an experiment file
 
-// Call it before opening the file: reading a device never ends, and a pipe can block for ever.
+// Call it before opening the file: reading a device never ends, and opening a pipe can block for ever.
 void check_file(const std::string& file) {
   if (file.empty()) throw TomlSyntaxFault("the name of the experiment file is empty");
   std::error_code problem;
   const fs::file_status status = fs::status(file, problem);
-  if (!fs::exists(status)) return;  // opening it says why
+  if (!fs::exists(status)) return;  // opening it reports why
   const char* const found = fs::is_directory(status) ? "a directory" : "a device or a pipe";
   if (!fs::is_regular_file(status))
     throw TomlSyntaxFault(fmt::format("{}: is {}; must be an experiment file", file, found));
@@ -613,30 +615,31 @@ void check_file(const std::string& file) {
                                       most_bytes / 1'000'000));
 }
 
-// The second place of a search.
+// The second place of a search, for a message.
 std::string second_of(const std::vector<fs::path>& places) {
   return places.size() > 1 ? fmt::format(", nor {}", fs::absolute(places[1]).string()) : "";
 }
 
-// True also for a link that leads nowhere.
+// True even for a link that leads nowhere.
 bool exists_as_anything(const fs::path& place) {
   std::error_code ignored;
   return fs::symlink_status(place, ignored).type() != fs::file_type::not_found;
 }
 
-// One reading: its answers beyond the fixed ones, and what it found.
+// One reading: its answers beyond the fixed ones, and the keys it found.
 struct Reading {
-  std::size_t parent = 0;  // the reading that asked the question, and has one answer less
+  std::size_t parent = 0;  // the reading that asked the question, with one answer less
   Answers told;
   std::vector<Exploration::Question> asked;
-  std::set<std::size_t> keys;  // places among all descriptions
+  std::set<std::size_t> keys;  // indices among all descriptions
 
   bool asks(const Exploration::Question& question) const { return std::ranges::find(asked, question) != asked.end(); }
 };
 
-using Way = std::map<std::string, std::set<std::string>>;  // to a key: the words of each question
+// A way to a key: the words of each question.
+using Way = std::map<std::string, std::set<std::string>>;
 
-// A question, and for each of its words the reading that differs only by this answer.
+// A question, and for each of its words the reading that differs only in this answer.
 struct Fork {
   Exploration::Question question;
   std::vector<std::size_t> readings;
@@ -649,7 +652,7 @@ class Readings {
     for (std::size_t i = 0; i < readings_.size(); ++i) branch(i);
   }
 
-  // A key that is read only where it is written is optional. A key that is also read in any case is listed twice.
+  // A key that is read only if it is written is optional. A key that is also read otherwise is listed twice.
   std::vector<KeyDescription> keys() const {
     std::vector<KeyDescription> result;
     for (std::size_t i = 0; i < descriptions_.size(); ++i) {
@@ -688,7 +691,7 @@ class Readings {
     return descriptions_.size() - 1;
   }
 
-  // Tries all words of the questions that the reading's parent has not asked.
+  // Tries all words of those questions that the reading's parent has not asked.
   void branch(std::size_t index) {
     const std::vector<Exploration::Question> asked = readings_[index].asked;
     for (const Exploration::Question& question : asked) {
@@ -705,7 +708,7 @@ class Readings {
   }
 
   // For each reading that has the key and whose parent lacks it: the answers that lead there, and the answers to its
-  // own questions that keep the key. Second: those among them with the answer that the key itself is written.
+  // own questions that keep the key. The second list has those with the answer that the key itself is written.
   std::pair<std::vector<Way>, std::vector<Way>> ways_to(std::size_t key) const {
     std::vector<Way> always, where_written;
     for (std::size_t i = 0; i < readings_.size(); ++i) {
@@ -742,9 +745,9 @@ class Readings {
     if (words.size() < fork.question.words.size()) way[fork.question.key] = std::move(words);
   }
 
-  // An answer belongs to a question of the parent. Readings that differ from the parent by one word perhaps do not ask
-  // it: then the way needs the words of those that do. Questions about presence do not count: a reader that has asked
-  // one perhaps needs no other.
+  // An answer belongs to a question of the parent. Readings that differ from the parent by one word may not ask it; the
+  // way then needs the words of those that do. Questions about presence do not count: a reader that has asked one may
+  // need no other.
   void narrow_to_askers(Way& way, std::size_t reading) const {
     for (; reading != 0; reading = readings_[reading].parent) {
       const Reading& parent = readings_[readings_[reading].parent];
@@ -757,7 +760,7 @@ class Readings {
     }
   }
 
-  // Joins ways that differ only by the words of one question.
+  // Joins ways that differ only in the words of one question.
   static std::vector<Way> joined(std::vector<Way> ways) {
     for (std::size_t i = 0; i < ways.size(); ++i)
       for (std::size_t j = i + 1; j < ways.size(); ++j)
@@ -785,7 +788,7 @@ class Readings {
 
   const std::function<void(Settings&)>& read_;
   const Answers& fixed_;
-  std::vector<Reading> readings_;  // each behind its parent
+  std::vector<Reading> readings_;  // each after its parent
   std::vector<Fork> forks_;
   std::vector<KeyDescription> descriptions_;  // in the order of discovery
 };

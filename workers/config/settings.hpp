@@ -1,6 +1,6 @@
 // A typed, checking view of one table of an experiment file. Every part of Syncopate (an algorithm, a delay process, a
-// model) reads its own keys through Settings. What was read, with defaults filled in, becomes the resolved
-// configuration. Keys that nobody read are unknown keys. The same calls list all keys if nothing is written.
+// model) reads its own keys through Settings. The values that were read, with defaults filled in, become the resolved
+// configuration. Keys that no part has read are unknown keys. Without a written document the same calls list all keys.
 //
 // Faults do not throw: they are collected (file:line:column: key = found; must be ...; did you mean ...?), and readers
 // return the default, or the lower bound. So one pass reports all of them.
@@ -35,8 +35,8 @@ class FaultList {
   // The same fault at the same place counts once; the command line is one place.
   void add(const SourcePlace& place, std::string text);
   void add(const FaultList& others);
-  // The same with `name` in place of a prefix of keys. Leaves out faults that are known, and those of keys that already
-  // have a fault under another name.
+  // The same with `name` in place of a prefix of keys. Leaves out known faults, and faults of keys that already have
+  // one under another name.
   void add(const FaultList& others, const std::string& prefix, const std::string& name);
 
   // Appends reason(text) to each fault's text.
@@ -45,8 +45,8 @@ class FaultList {
   bool empty() const { return faults_.empty(); }
   std::size_t size() const { return faults_.size(); }
 
-  // One fault per line, "place: text", or "place: origin: text" for a value that a patch has put there. First the file's
-  // in the order of lines, then the command line's. A long list ends with the number of those left out.
+  // One fault per line: "place: text", or "place: origin: text" for a value set by a patch. First the file's faults by
+  // line, then the command line's. A long list ends with the number of faults left out.
   std::string report() const;
 
  private:
@@ -55,14 +55,14 @@ class FaultList {
     std::string text;
     auto operator<=>(const Fault&) const = default;
   };
-  std::vector<Fault> faults_;  // in the order in which they were found
+  std::vector<Fault> faults_;  // in the order of discovery
   std::set<Fault> known_;
 };
 
 // A key's name, meaning and unit, declared where it is read, with its range and default. Messages, `syncopate list` and
-// the reference of the experiment file are made from these. Valid during the call that it is passed to.
+// the reference of the experiment file are generated from these. Valid during the call that it is passed to.
 struct Key {
-  Key(const char* name) : name(name) {}         // NOLINT: of a key that has been described before
+  Key(const char* name) : name(name) {}         // NOLINT: for a key that has already been described
   Key(const std::string& name) : name(name) {}  // NOLINT
   Key(std::string_view name) : name(name) {}    // NOLINT
   Key(std::string_view name, std::string_view sentence, std::string_view unit = {}, std::string_view left_out = {})
@@ -71,7 +71,7 @@ struct Key {
   std::string_view name;
   std::string_view sentence{};  // its meaning, on one line
   std::string_view unit{};      // "s", "bytes", ...; empty: a plain number
-  std::string_view left_out{};  // of an optional key without a default: what holds without it
+  std::string_view left_out{};  // for an optional key without a default: what holds without it
 };
 
 // The interval that a number must lie in.
@@ -87,7 +87,7 @@ struct Range {
   static constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
 };
 
-// A bound or a default. One that follows from other keys has words for the reference:
+// A bound or a default. One that depends on other keys has words for the reference:
 // Stated(workers - 1, "workers - 1").
 template <typename Value>
 struct Stated {
@@ -115,9 +115,9 @@ struct Alternative {
   std::string_view sentence{};
 };
 
-// A key of an experiment file that was asked for, written or not.
+// A key of an experiment file that a reader has requested, written or not.
 struct KnownKey {
-  std::string path;                  // as in an override: "delays.0.scale"; of an absent table, the table's
+  std::string path;                  // as in an override: "delays.0.scale"; for an absent table, the table's
   std::vector<std::string> choices;  // the words of a choice
 };
 
@@ -125,7 +125,7 @@ class SettingsDocument;  // the parsed file, its faults, and what was read from 
 
 class Settings {
  public:
-  // Without a fallback the key is required. A number without an upper bound can be `inf`.
+  // Keys without a fallback are required. A number without an upper bound can be `inf`.
   double number(const Key& key, Range range, const std::optional<Stated<double>>& fallback = {});
   std::int64_t integer(const Key& key, const Stated<std::int64_t>& low, const Stated<std::int64_t>& high,
                        const std::optional<Stated<std::int64_t>>& fallback = {});
@@ -142,8 +142,8 @@ class Settings {
                                                const Stated<std::int64_t>& high);
   std::optional<bool> optional_flag(const Key& key);
 
-  // One of the words of a table, returned as the value beside it. An unknown word is a fault that names the nearest,
-  // and gives the fallback, or nothing. `fallback_words` describe a fallback that follows from other keys.
+  // Reads one word of a table and returns the value beside it. An unknown word is a fault that names the nearest word;
+  // it gives the fallback, or nothing. `fallback_words` describe a fallback that depends on other keys.
   template <typename Value>
   Value choice(const Key& key, std::initializer_list<Named<std::type_identity_t<Value>>> table, Value fallback,
                std::string_view fallback_words = {});
@@ -153,62 +153,62 @@ class Settings {
   template <typename Rows>
   auto row(const Key& key, const Rows& rows, std::string_view fallback = {}) -> decltype(std::data(rows));
 
-  // An existing file: relative to the experiment file's folder, or else to the working directory. The resolved
+  // An existing file, looked up in the experiment file's folder, then in the working directory. The resolved
   // configuration has the absolute path. Empty after a fault.
   std::filesystem::path file(const Key& key);
-  // The same for a directory, or for anything else in its place, which the reader must refuse. Empty if nothing is
+  // The same for a directory. Anything else may be in its place, which the reader must refuse. Empty if nothing is
   // there.
   std::filesystem::path directory(const Key& key);
 
-  // The keys that are written, in their order, for tables whose keys are names.
+  // The written keys, in their order, for tables whose keys are names.
   std::vector<std::string> keys() const;
 
-  // Whether the key is written. The key is then known and need not be read. Describe it here if it is not always read.
+  // Whether the key is written. The key becomes known and need not be read. Describe it here if it is not always read.
   bool has(const Key& key) const;
 
-  // Whether a table is written there, for keys that take a number or a table.
+  // Whether the key's value is a table, for keys that take a number or a table.
   bool has_table(const Key& key) const;
 
-  // A fault "must be left out: <reason>" if the key is written. The key, which only other files can have, is not
+  // Reports "must be left out: <reason>" if the key is written. The key belongs only to other files and is not
   // described.
   void refuse(std::string_view key, std::string_view reason);
 
-  // The value if it is written as a string, for keys that take a number or a word.
+  // The value if it is a string, for keys that take a number or a word.
   std::optional<std::string> word(std::string_view key) const;
 
-  // Leaves a value that was read out of the resolved configuration, because its default means nothing here and would
-  // mean something once it is written.
+  // Leaves a value that was read out of the resolved configuration, because its default has no effect here but would
+  // have one if written.
   void leave_out(std::string_view key);
 
-  // A sub-table; an absent one reads as empty, so that its defaults apply and its required keys are faults.
+  // A sub-table; an absent one reads as empty: its defaults apply, and its required keys are faults.
   Settings section(const Key& key);
   // An array of tables; absent: none.
   std::vector<Settings> sections(const Key& key);
 
-  // Makes a table known and copies it as it is written, for parts that no Settings reads. Without a sentence it is not
+  // Makes a table known and copies it as written, for parts that no Settings reads. Without a sentence it is not
   // described: it must not be given here.
   void keep_as_written(const Key& key);
 
-  // Reports a fault that concerns several keys or that the readers cannot see: "<place>: <key> = <found>; <message>".
+  // Reports a fault that concerns several keys or that readers cannot detect: "<place>: <key> = <found>; <message>".
   // The place is the key's, or the table's if the key is absent.
   void fault(std::string_view key, std::string_view message);
 
   // "<place>: <key> = <found>" as in a fault, for faults that are found later.
   std::string written(std::string_view key) const;
 
-  // Number of faults so far in the whole document. If it has grown while values were read, skip checks of these values:
-  // the consequence of a fault is no fault of its own.
+  // The number of faults so far in the whole document. If it has grown while values were read, skip checks of these
+  // values: the consequence of a fault is not a fault of its own.
   std::size_t faults_so_far() const;
 
  private:
   friend class SettingsDocument;
   struct Node;
 
-  // The place of the word in the table; after a fault the fallback.
+  // The index of the word in the table; after a fault the fallback.
   std::optional<std::size_t> place_of_word(const Key& key, std::span<const Alternative> words,
                                            std::optional<std::size_t> fallback, std::string_view fallback_words = {});
 
-  // Reads a path and returns the places to look for it, the name as it is written last; none after a fault.
+  // Reads a path and returns the places to look for it, with the written name last; empty after a fault.
   std::vector<std::filesystem::path> places_of_path(const Key& key, const char* takes);
 
   std::shared_ptr<Node> node_;
@@ -253,7 +253,7 @@ inline constexpr const char* absent = "absent";
 
 // A key exists if another key is one of these words.
 struct Condition {
-  std::string key;  // the path of a choice; with a question mark, "average?": whether it is written
+  std::string key;  // path of a choice; with a question mark, "average?": whether it is written
   std::vector<std::string> words;
   auto operator<=>(const Condition&) const = default;
 };
@@ -262,13 +262,14 @@ struct KeyDescription {
   enum class Kind { value, table, array_of_tables };
   std::string path;                       // "cluster.workers"; the entries of an array have no numbers: "delays.kind"
   std::string takes;                      // "a number above 0", "one of ..."
-  std::string unit{};                     // empty: a plain number, or none
+  std::string unit{};                     // empty: a plain number, or not a number
   std::optional<std::string> fallback{};  // the default as TOML, or in words
-  std::string left_out{};                 // what holds without it, if there is no default
+  std::string left_out{};                 // meaning of leaving it out, if it has no default
   bool required = false;                  // false without a default: optional
-  std::vector<std::pair<std::string, std::string>> words{};  // of a choice, with their sentences, if they have any
+  std::vector<std::pair<std::string, std::string>> words{};  // words of a choice, with their sentences if they have any
   std::string sentence{};
-  std::vector<std::vector<Condition>> conditions{};  // all of one of these lists hold; none: always there
+  // All conditions of one of these lists hold; empty: the key always exists.
+  std::vector<std::vector<Condition>> conditions{};
 
   Kind kind = Kind::value;
 
@@ -276,16 +277,14 @@ struct KeyDescription {
   bool operator==(const KeyDescription&) const = default;
 };
 
-// All keys of a reader, in the order in which it reads them, those with conditions after those without. The reader
-// reads again and again as if nothing were written. Each word of each choice that it meets is tried once, and each
-// question whether a key is written is once answered with yes; the other answers are the defaults. A key that needs two
-// unusual answers to questions that do not follow from each other is not found. `fixed` answers hold everywhere, and
-// are no conditions.
+// All keys of a reader, in the order in which it reads them; those with conditions come after those without. Runs the
+// reader many times, as if nothing were written. It tries each word of each choice once, and answers each question
+// whether a key is written once with yes; all other answers are the defaults. A key that needs two unusual answers to
+// questions that do not depend on each other is not found. `fixed` answers always hold and do not count as conditions.
 std::vector<KeyDescription> describe(const std::function<void(Settings&)>& read,
                                      const std::map<std::string, std::string>& fixed = {});
 
-// Reads and parses a TOML file. Throws TomlSyntaxFault, also for a file that cannot be read:
-// "file: what is wrong".
+// Reads and parses a TOML file. Throws TomlSyntaxFault, "file: what is wrong", also for a file that cannot be read.
 TomlNode load_toml(const std::string& file);
 
 class Exploration;
@@ -295,7 +294,7 @@ class Exploration;
 class SettingsDocument {
  public:
   explicit SettingsDocument(TomlNode root);
-  // A document in which nothing is written; the exploration answers its reader's questions.
+  // A document with nothing written; the exploration answers its reader's questions.
   explicit SettingsDocument(Exploration& exploration);
   ~SettingsDocument();
   SettingsDocument(const SettingsDocument&) = delete;
@@ -305,7 +304,7 @@ class SettingsDocument {
 
   const FaultList& faults() const { return faults_; }  // so far
 
-  // All faults, with unknown keys. Call it when everything has been read.
+  // All faults, including unknown keys. Call it after everything has been read.
   const FaultList& check();
 
   // The values that were read, with defaults, as a document that reads back to itself.
@@ -314,7 +313,7 @@ class SettingsDocument {
   // All keys that the document can have, except those that are tables here.
   std::vector<KnownKey> known_keys() const;
 
-  // The keys that were described while the document was explored, in the order of reading.
+  // The keys described while the document was explored, in reading order.
   std::vector<KeyDescription> descriptions() const;
 
  private:

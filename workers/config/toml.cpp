@@ -1,6 +1,5 @@
-// The parser's assertions do not hold for every text that is no TOML; the code after them finds such faults and their
-// places. The distribution's library is built without assertions; where toml++ is headers alone, they would end the
-// program.
+// The parser's assertions do not hold for every text that is not TOML; the code after them finds such faults and their
+// places. The distribution's library is built without assertions. With header-only toml++ they would end the program.
 #define TOML_ASSERT(expression) static_cast<void>(0)
 
 #include "workers/config/toml.hpp"
@@ -22,7 +21,7 @@ namespace {
 
 bool is_word(char c) { return std::string_view(" \t\r\n.=,[]{}#\"'").find(c) == std::string_view::npos; }
 
-// The end of the string that begins at `begin`, or the text's: an open string is the parser's to report.
+// The end of the string that begins at `begin`, or the text's end: the parser reports an open string.
 std::size_t end_of_string(std::string_view text, std::size_t begin) {
   const char quote = text[begin];
   const bool is_long = text.substr(begin).starts_with(quote == '"' ? R"(""")" : "'''");
@@ -41,7 +40,7 @@ std::size_t end_of_string(std::string_view text, std::size_t begin) {
   return text.size();
 }
 
-// Throws TomlSyntaxFault at the first place with more than most_levels levels. Other faults are the parser's to report.
+// Throws TomlSyntaxFault at the first place with more than most_levels levels. The parser reports all other faults.
 class NestingScan {
  public:
   NestingScan(std::string_view text, const std::string& source) : text_(text), source_(source) {}
@@ -68,7 +67,7 @@ class NestingScan {
   enum class Bracket { header, array, table };
   struct Open {
     Bracket kind;
-    int levels;  // that it adds
+    int levels;  // number of levels it adds
   };
 
   void begin_part() {
@@ -99,7 +98,7 @@ class NestingScan {
     }
   }
 
-  // An array is a level of its own, also that of tables which the second bracket of a header stands for.
+  // An array is a level of its own, and so is the array of tables that the second bracket of a header stands for.
   Open opened_by(char c) const {
     if (c == '{') return {Bracket::table, key_parts_};
     if (open_.empty() && key_parts_ == 0) return {Bracket::header, 0};
@@ -121,9 +120,9 @@ class NestingScan {
   const std::string& source_;
   std::size_t at_ = 0;
   std::vector<Open> open_;
-  int levels_ = 0;     // of all open brackets
-  int key_parts_ = 0;  // of the key before "=", in the innermost bracket
-  int parts_ = 0;      // of the key so far
+  int levels_ = 0;     // total of all open brackets
+  int key_parts_ = 0;  // parts of the key before "=", in the innermost bracket
+  int parts_ = 0;      // parts of the key so far
   bool after_dot_ = false;
 };
 
@@ -137,7 +136,7 @@ TomlNode::Table convert_table(const toml::table& table, const std::string& sourc
   TomlNode::Table members;
   for (const auto& [key, value] : table)
     members.push_back({std::string(key.str()), place_of(key.source(), source), convert(value, source)});
-  // toml++ sorts by key; the document's own order is that of the places.
+  // toml++ sorts by key; restores the document's order by the places.
   std::ranges::stable_sort(members, {},
                            [](const TomlNode::Member& m) { return std::pair(m.place.line, m.place.column); });
   return members;
@@ -173,7 +172,7 @@ TomlNode convert(const toml::node& node, const std::string& source) {
   return result;
 }
 
-// Memory of a value while it is read: in the parser's tree, in ours, and in the copies that follow.
+// Memory per value while it is read: in the parser's tree, in ours, and in later copies.
 constexpr double bytes_of_value = 400;
 
 void require_memory_for(std::string_view text, const std::string& source) {
@@ -206,7 +205,7 @@ std::string basic_string_literal(std::string_view text) {
   return result + '"';
 }
 
-// The shortest digits that read back as the same number, marked as no integer.
+// The shortest digits that read back as the same number, marked so that it is not an integer.
 std::string number(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";

@@ -1,5 +1,6 @@
-// A TOML document as a value: copied, changed and printed without losing the places where its parts were written. (The
-// tables of toml++ lose their places when copied, and sort their keys, so they serve only for parsing.)
+// A TOML document as a value, which can be copied, changed and printed without losing the places where its parts were
+// written. (The tables of toml++ lose their places when copied, and sort their keys, so they are used only for
+// parsing.)
 #pragma once
 
 #include <cstdint>
@@ -11,16 +12,16 @@
 
 namespace syncopate {
 
-// The most levels of a document: parts of a key, and arrays and inline tables around it. The parser, and all that walks
-// over a tree, recurse once per level.
+// The maximum number of levels of a document: parts of a key, and arrays and inline tables around it. The parser, and
+// everything that walks over a tree, recurse once per level.
 inline constexpr int most_levels = 64;
 
 // A place in a file, or the command line.
 struct SourcePlace {
   std::string source;
-  std::uint32_t line = 0;  // 1 is the first; 0: no line is known
+  std::uint32_t line = 0;  // first line: 1; 0: unknown
   std::uint32_t column = 0;
-  std::string origin{};  // who changes the document there (patch.hpp), as `variant "slow"`; empty: it is written so
+  std::string origin{};  // who changes the document there (patch.hpp), such as `variant "slow"`; empty: the file itself
 
   std::string text() const;  // "file:line:column", "file" or "command line"
   auto operator<=>(const SourcePlace&) const = default;
@@ -32,7 +33,7 @@ struct TomlNode {
   struct Member;
   using Array = std::vector<TomlNode>;
   using Table = std::vector<Member>;  // in the order of the document
-  struct Moment {                     // a date or time, which no key of Syncopate takes
+  struct Moment {                     // a date or time, which is not a value of any key of Syncopate
     std::string text;
   };
 
@@ -49,7 +50,7 @@ struct TomlNode {
   Array& array() { return std::get<Array>(value); }
   const Array& array() const { return std::get<Array>(value); }
 
-  // The member of a table; null if there is none, or if this is no table.
+  // The member of a table; null if there is none, or if this is not a table.
   TomlNode* find(std::string_view key);
   const TomlNode* find(std::string_view key) const;
 
@@ -59,7 +60,7 @@ struct TomlNode {
 
 struct TomlNode::Member {
   std::string key;
-  SourcePlace place;  // of the key
+  SourcePlace place;  // where the key is
   TomlNode value;
 };
 
@@ -69,8 +70,8 @@ struct TomlSyntaxFault : std::runtime_error {
   TomlSyntaxFault(const SourcePlace& at, std::string_view what)
       : std::runtime_error(at.text() + ": " + std::string(what)), place(at), problem(what) {}
 
-  SourcePlace place{};    // if it is known
-  std::string problem{};  // then: the text without the place
+  SourcePlace place{};    // if known
+  std::string problem{};  // if place is known: the text without it
 };
 
 // Parses a whole document; `source` names it in places. Throws TomlSyntaxFault, also for more than most_levels levels.
@@ -78,18 +79,18 @@ TomlNode parse_toml(std::string_view text, const std::string& source);
 
 // One value as TOML on one line, such as 0.5, "text", [1, 2] or { a = 1 }.
 std::string inline_toml(const TomlNode& node);
-// Its text; empty for null and for another kind of value.
+// A string's text; empty for null and for other kinds of values.
 inline std::string_view text_in(const TomlNode* node) {
   const auto* const text = node ? std::get_if<std::string>(&node->value) : nullptr;
   return text ? std::string_view(*text) : std::string_view();
 }
-// Whether both are there, with equal values.
+// Whether both exist and have equal values.
 inline bool is_same(const TomlNode* a, const TomlNode* b) { return a && b && inline_toml(*a) == inline_toml(*b); }
 
-// A key as TOML: bare where it can be, else quoted.
+// A key as TOML: bare if possible, else quoted.
 std::string toml_key(std::string_view key);
 
-// A whole document: of each table first the values, then the sub-tables, both in their order.
+// A whole document. For each table first the values, then the sub-tables, both in their order.
 std::string write_toml(const TomlNode& table);
 
 }  // namespace syncopate

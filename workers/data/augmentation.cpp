@@ -15,7 +15,7 @@ namespace syncopate {
 
 namespace {
 
-// Places of the numbers in a sample's stream, the same whatever changes are on. Those of RandAugment follow.
+// Indices of the numbers in a sample's stream, the same whatever changes are on. Those of RandAugment follow.
 enum Place : std::size_t { place_of_row, place_of_column, place_of_flip, place_of_angle, place_of_zoom, places = 8 };
 
 class AugmentedDataset : public Dataset {
@@ -85,7 +85,7 @@ class AugmentedDataset : public Dataset {
   Augmentation augmentation_;
 };
 
-constexpr double least_mixup = 1e-3;  // below it, shares are 0 or 1
+constexpr double least_mixup = 1e-3;  // below it, mixing shares are 0 or 1
 constexpr Range shares{.low = 0, .high = 1, .high_open = true};
 
 std::optional<RandAugment> read_randaugment(Settings& augmentation) {
@@ -107,7 +107,7 @@ std::optional<RandAugment> read_randaugment(Settings& augmentation) {
   return law;
 }
 
-// The first key, in their order, by which images are changed.
+// The first given key, in their order, that changes images.
 const char* key_that_changes_images(const Augmentation& augmentation) {
   if (augmentation.crop > 0) return "crop";
   if (augmentation.flip) return "flip";
@@ -148,7 +148,7 @@ std::vector<std::uint8_t> grey_of(const ByteImage& image) {
   return grey;
 }
 
-// From `from` to the pixels: the fraction is cut off, as a conversion to bytes does.
+// From `from` to the pixels. Truncates the fraction, as a conversion to bytes does.
 std::uint8_t blended(int from, int pixel, float factor) {
   const float value = static_cast<float>(from) + factor * static_cast<float>(pixel - from);
   return static_cast<std::uint8_t>(std::clamp(value, 0.0f, 255.0f));
@@ -172,7 +172,7 @@ std::vector<std::uint8_t> smoothed(std::span<const std::uint8_t> plane, const Sa
   return smooth;
 }
 
-// Reads one plane of an image, whose pixels are written anew.
+// Reads one plane of an image while its pixels are overwritten.
 struct Plane {
   const std::uint8_t* pixels;
   std::int64_t height, width;
@@ -183,7 +183,8 @@ struct Plane {
   }
 };
 
-// Places in 16ths of bits, as Pillow has them for images that are not huge: additions alone, with a known rounding.
+// Coordinates with 16 fractional bits, as in Pillow for images that are not huge: only additions, with a known
+// rounding.
 constexpr int fraction_bits = 16;
 std::int64_t fixed(double value) { return static_cast<std::int64_t>(std::floor(value * (1 << fraction_bits) + 0.5)); }
 
@@ -199,7 +200,7 @@ void warp_nearest(const Plane& in, const Warp& how, std::uint8_t* out) {
   }
 }
 
-// Beyond the outermost centres, but inside, the outermost pixels go on.
+// Between the outermost centres and the border, the outermost pixels are extended.
 std::uint8_t interpolated(const Plane& in, double x, double y) {
   if (x < 0 || x >= static_cast<double>(in.width) || y < 0 || y >= static_cast<double>(in.height)) return 0;
   x -= 0.5, y -= 0.5;
@@ -269,12 +270,12 @@ void check_augmentation(const Augmentation& augmentation, const DatasetSize& siz
         .fault("form", fmt::format("must be \"none\": it is of images of 1 or 3 channels, not of {}", shape.channels));
 }
 
-// Whole runs of a row are filled or copied, rather than asking of each pixel where it lies.
+// Fills or copies whole runs of a row, instead of testing each pixel.
 void crop_and_flip(std::span<const std::uint8_t> in, const SampleShape& shape, const CropAndFlip& change,
                    std::span<std::uint8_t> out) {
   assert(std::ssize(in) == shape.features() && in.size() == out.size());
   const std::int64_t width = shape.width;
-  const std::int64_t left = std::clamp<std::int64_t>(-change.right, 0, width);  // the columns of `out` that are inside
+  const std::int64_t left = std::clamp<std::int64_t>(-change.right, 0, width);  // first column of `out` that is inside
   const std::int64_t end = std::clamp<std::int64_t>(width - change.right, left, width);
   std::uint8_t* row = out.data();
   for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
@@ -316,7 +317,7 @@ void autocontrast(const ByteImage& image) {
   }
 }
 
-// Every 255th of the pixels, those of the brightest tone left out, is a step upwards.
+// The tone rises by one after each 255th of the pixels, those of the brightest tone not counted.
 void equalize(const ByteImage& image) {
   for (std::int64_t channel = 0; channel < image.shape.channels; ++channel) {
     const auto plane = image.plane(channel);
@@ -381,7 +382,7 @@ bool is_tone_factor(ImageOperation operation) {
   return operation == brightness || operation == colour || operation == contrast || operation == sharpness;
 }
 
-// `share`: of the strongest. Composer cuts integers off, and its factors of tones are composer_factor's.
+// `share`: relative to the strongest. Composer truncates integers, and its factors of tones come from composer_factor.
 double amount_of(ImageOperation operation, bool is_torchvision, double share, double sign, const SampleShape& shape) {
   constexpr double most_of_size = 150.0 / 331.0, most_slope = 0.3, most_degrees = 30, most_factor = 0.9;
   const auto size = static_cast<double>(operation == translate_x ? shape.width : shape.height);
@@ -403,7 +404,7 @@ double amount_of(ImageOperation operation, bool is_torchvision, double share, do
   }
 }
 
-// Equally often from 1 up to the strength and from 1 down.
+// The factor is drawn equally often from 1 up to the strength and from 1 down.
 double composer_factor(ImageOperation operation, double strength, bool is_stronger, double draw) {
   const double end = is_stronger ? strength : 1 - 0.09 * strength;
   const double factor = 1 + (end - 1) * draw;
@@ -448,7 +449,7 @@ void apply(ImageOperation operation, double amount, Resampling resampling, const
 DrawnOperation drawn_operation(const RandAugment& law, const SampleShape& shape,
                                std::span<const double, draws_of_operation> uniform) {
   const bool is_torchvision = law.form == RandAugment::Form::torchvision;
-  const int choices = is_torchvision ? image_operations : image_operations - 1;  // the identity is the last
+  const int choices = is_torchvision ? image_operations : image_operations - 1;  // the identity is the last operation
   const auto operation = static_cast<ImageOperation>(static_cast<int>(uniform[0] * choices));
   const double sign = uniform[1] < 0.5 ? 1 : -1;
   constexpr double steps = 30, weakest = 0.1;

@@ -17,7 +17,7 @@ std::span<const PixelScale> Dataset::pixel_scales() const { return {}; }
 
 namespace {
 
-// Subtraction first, so that there is no multiply-add that only some of the clones would fuse.
+// Subtracts first, so that there is no multiply-add, which only some of the clones would fuse.
 SYNCOPATE_VECTOR_CLONES
 void normalise_plane(std::span<const std::uint8_t> pixels, float mean, float factor, float* out) {
   for (std::size_t p = 0; p < pixels.size(); ++p) out[p] = (static_cast<float>(pixels[p]) - mean) * factor;
@@ -66,7 +66,7 @@ MaskedText mask(std::span<const std::int32_t> tokens, const DatasetSize& size, c
   std::vector<std::int32_t> candidates;
   for (std::size_t place = 0; place < tokens.size(); ++place)
     if (std::ranges::find(never, tokens[place]) == never.end()) candidates.push_back(static_cast<std::int32_t>(place));
-  // Halves to even, as the source's language rounds.
+  // Rounds halves to even, as the source's language does.
   const auto share = static_cast<std::int64_t>(std::nearbyint(options.share * static_cast<double>(tokens.size())));
   const std::int64_t wanted = std::min(options.most, std::max<std::int64_t>(1, share));
   const auto count = static_cast<int>(std::min(wanted, std::ssize(candidates)));

@@ -76,19 +76,20 @@ class OpenFile {
 
 using fs::path;
 
-// Data sets that are files in one directory, or one file: what their format knows of it. All throw DataFault.
+// A data set that is a directory of files, or one file, and the functions of its format. All throw DataFault.
 struct DirectoryFormat {
   enum class Named { directory, file };
 
-  std::string variant;          // tells apart data sets that are read differently from the same files
-  std::function<path()> usual;  // where the files are if no directory is named; null: it must be
+  std::string variant;          // distinguishes data sets that read the same files differently
+  std::function<path()> usual;  // location of the files if no directory is given; null: required
   std::function<DatasetSize(const path&)> size;
   std::function<std::string(const path&)> hash;
   std::function<std::shared_ptr<const Dataset>(const path&)> load;
   Named named = Named::directory;
 };
 
-// Runs of one experiment share their files, so the last data set stays in memory. Throws DataFault if the hash is old.
+// Runs of one experiment share their files, so the last data set stays in memory. Throws DataFault if the hash is
+// outdated.
 std::shared_ptr<const Dataset> load_cached(const DirectoryFormat& format, const path& directory,
                                            const std::string& hash) {
   static std::mutex mutex;
@@ -135,19 +136,19 @@ std::optional<DatasetPlan> plan_directory(Settings& table, const std::string& na
                            throw DataFault(fmt::format("{}; {}", key, problem.what()));
                          }
                        }};
-  } catch (const std::runtime_error& problem) {  // DataFault, or the file system's own
+  } catch (const std::runtime_error& problem) {  // DataFault, or an error of the file system
     table.fault(keys.place, problem.what());
     return {};
   }
 }
 
-// Reads `directory` and `directory_hash`, or `file` and `file_hash`; `sentence` says what the directory is.
+// Reads `directory` and `directory_hash`, or `file` and `file_hash`; `sentence` describes the directory.
 DatasetPlanner read_directory(Settings& table, std::string_view sentence, DirectoryFormat format) {
   const Keys keys(format);
   const auto directory = table.text({keys.place, sentence}, "");
   const Key hash{keys.hash, "Written by the program: the digest of the files, which must still be that.", "",
                  "any content"};
-  static_cast<void>(table.has(hash));  // known, also where the files are not needed
+  static_cast<void>(table.has(hash));  // makes the key known, even if the files are not needed
   return [table, directory, format = std::move(format)](std::uint64_t) mutable {
     return plan_directory(table, directory, format);
   };
@@ -158,7 +159,7 @@ constexpr std::uint8_t centre_stream = 0;
 constexpr std::uint8_t train_stream = 1;
 constexpr std::uint8_t test_stream = 2;
 
-// (classes, dimension), each row of length `separation`.
+// Draws centres (classes, dimension), each row of length `separation`.
 std::vector<double> draw_centres(const GaussianMixtureOptions& options, std::uint64_t seed) {
   const auto dimension = static_cast<std::size_t>(options.dimension);
   std::vector<double> centres(static_cast<std::size_t>(options.classes) * dimension);
@@ -388,7 +389,7 @@ class DividedDataset : public Dataset {
   }
 
  private:
-  // Until this thread's next call.
+  // Valid until this thread's next call.
   std::span<const std::uint32_t> in_whole_set(Split split, std::span<const std::uint32_t> samples) const {
     const Numbers& own = split == Split::train ? train_ : validation_;
     thread_local Numbers numbers;
@@ -399,7 +400,7 @@ class DividedDataset : public Dataset {
 
   std::shared_ptr<const Dataset> inner_;
   DatasetSize size_;
-  Numbers train_, validation_;  // their numbers in the whole training set, ascending
+  Numbers train_, validation_;  // indices in the whole training set, ascending
 };
 
 }  // namespace
@@ -462,7 +463,7 @@ std::string DigestCache::digest(const fs::path& file) {
   return entry.digest;
 }
 
-// Each line begins with a digest of the rest, so that a damaged one is none.
+// Each line begins with a digest of the rest, so that a damaged line is ignored.
 std::string DigestCache::line_of(const std::string& path, const Entry& entry) {
   const FileState& state = entry.state;
   const std::string rest = fmt::format("{} {} {} {} {} {} {}", entry.digest, state.device, state.inode, state.bytes,
@@ -470,7 +471,7 @@ std::string DigestCache::line_of(const std::string& path, const Entry& entry) {
   return fmt::format("{} {}\n", content_hash(rest), rest);
 }
 
-// A file that was read again after a change has several lines, of which the last counts.
+// A file that was read again after a change has several lines; the last one counts.
 void DigestCache::read() {
   std::vector<std::string> lines, paths;
   std::istringstream file(text_or_nothing(file_));
@@ -488,25 +489,25 @@ void DigestCache::read() {
     entries_[path] = std::move(entry);
   }
   if (lines.size() <= 2 * most_kept_) return;
-  std::vector<std::string> newest;  // first
+  std::vector<std::string> newest;  // newest first
   std::set<std::string> seen;
   for (std::size_t i = lines.size(); i-- > 0 && newest.size() < most_kept_;)
     if (seen.insert(paths[i]).second) newest.push_back(lines[i]);
   std::string text;
   for (auto line = newest.rbegin(); line != newest.rend(); ++line) text += *line;
-  replace_file(file_, text);  // a line that is appended meanwhile may be lost, which costs its reader time
+  replace_file(file_, text);  // a line appended meanwhile may be lost, which only costs its reader time
 }
 
-// In one write at the file's end, wherever that is by then: processes that append at once do not mix their lines.
+// Appends in one write at the current end of the file: processes that append at once do not mix their lines.
 void DigestCache::append(const std::string& path, const Entry& entry) const {
   if (file_.empty() || path.find('\n') != path.npos) return;
   std::error_code ignored;
   fs::create_directories(file_.parent_path(), ignored);
-  constexpr int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;  // a pipe is not waited for
+  constexpr int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;  // opening a pipe does not wait
   const int number = open(file_.c_str(), flags, S_IRUSR | S_IWUSR);
   if (number < 0) return;
   const std::string line = line_of(path, entry);
-  // A line that is written in part has a wrong digest.
+  // A partly written line has a wrong digest.
   [[maybe_unused]] const auto written = ::write(number, line.data(), line.size());
   close(number);
 }

@@ -24,7 +24,7 @@ namespace {
 
 using std::filesystem::path;
 
-constexpr std::int64_t most_bytes = std::int64_t{1} << 34;  // beyond it a file is damaged, not a data set large
+constexpr std::int64_t most_bytes = std::int64_t{1} << 34;  // a longer file is damaged rather than a large data set
 
 class ByteImageDataset : public Dataset {
  public:
@@ -39,7 +39,7 @@ class ByteImageDataset : public Dataset {
   void gather(Split split, std::span<const std::uint32_t> samples, float* inputs, std::int64_t* labels) const override {
     const ByteImages& images = splits_[split == Split::train ? 0 : 1];
     const auto features = static_cast<std::size_t>(size_.shape.features());
-    // Rows lie anywhere in memory: asking for them early halves the time of a gather.
+    // Rows are scattered in memory: prefetching them halves the time of a gather.
     constexpr std::size_t ahead = 2;
     constexpr std::size_t cache_line = 64;
     const auto fetch = [&](std::uint32_t sample) {
@@ -67,7 +67,7 @@ class ByteImageDataset : public Dataset {
 
 constexpr SampleShape shape{.channels = 3, .height = 32, .width = 32};
 
-// How the records of a file begin.
+// The beginning of a file's records.
 struct Record {
   std::uint64_t label_bytes;
   std::uint64_t label_at;
@@ -144,7 +144,7 @@ ByteImages load_split(const path& directory, CifarLabels labels, Split split) {
   return images;
 }
 
-// Fractions of the largest pixel, 255.
+// As fractions of the largest pixel, 255.
 std::vector<PixelScale> published_scales() {
   constexpr float means[] = {0.4914f, 0.4822f, 0.4465f}, deviations[] = {0.2023f, 0.1994f, 0.2010f};
   std::vector<PixelScale> scales;
@@ -162,7 +162,7 @@ std::string_view name_of_type(int type) {
   return found == std::end(names) ? "none of the format's" : found->second;
 }
 
-// The content of an array of this many dimensions in an MNIST-style directory.
+// Describes the content of an array with this many dimensions in an MNIST-style directory.
 std::string kind(int rank) {
   if (rank == 1) return "labels (1 dimension)";
   if (rank == 3) return "images (3 dimensions)";
@@ -185,7 +185,7 @@ class Stream {
     stream_.emplace([this] { return next_piece(); });
   }
 
-  // Bytes read: fewer than asked for only at the end of the file.
+  // Returns the bytes read: fewer than requested only at the end of the file.
   std::int64_t read(std::uint8_t* out, std::int64_t bytes) {
     try {
       return static_cast<std::int64_t>(stream_->read(reinterpret_cast<char*>(out), static_cast<std::size_t>(bytes)));
@@ -246,7 +246,7 @@ path find_file(const path& directory, std::string_view name) {
   for (const auto* suffix : {"", ".gz"}) {
     const path file = directory / fmt::format("{}{}", name, suffix);
     if (!std::filesystem::exists(file)) continue;
-    // A pipe, to which nobody writes, would be waited for without end.
+    // Opening a pipe to which nobody writes would block for ever.
     if (!std::filesystem::is_regular_file(file) && !std::filesystem::is_directory(file))
       reject(file, "is not a regular file; must be an IDX file");
     return file;
@@ -260,7 +260,7 @@ SplitFiles find_split(const path& directory, std::string_view prefix) {
           .labels = find_file(directory, fmt::format("{}-labels-idx1-ubyte", prefix))};
 }
 
-// Dimensions of the images (n, height, width), checked against the labels' (n,).
+// The dimensions of the images (n, height, width), checked against the labels' (n,).
 std::vector<std::int64_t> agreed_dimensions(const SplitFiles& files) {
   const auto images = read_idx_dimensions(files.images, 3);
   const auto labels = read_idx_dimensions(files.labels, 1);
@@ -321,7 +321,7 @@ IdxArray read_idx(const path& file, int rank) {
   for (const auto dimension : array.dimensions) expected *= dimension;
   const auto declared = fmt::format("{} = {} elements", product(array.dimensions), expected);
 
-  // Read piece by piece, so that a damaged header cannot ask for memory that the file never fills.
+  // Reads in pieces, so that a damaged header cannot allocate memory that the file never fills.
   constexpr std::int64_t piece = 1 << 24;
   while (std::ssize(array.values) < expected) {
     throw_if_interrupted();

@@ -30,7 +30,7 @@ constexpr std::int64_t most_targets = 1 << 16, most_classes = 1 << 16;
 bool holds_targets(const NpyArray& y) { return y.type() == "<f4"; }
 bool holds_tokens(const NpyArray& x) { return x.type() == "<i4" || x.type() == "<i8"; }
 
-// A number times 0 is 0, or not finite.
+// A finite number times 0 is 0; any other is not finite.
 bool are_finite(std::span<const float> values) {
   float sums[16] = {};
   std::size_t i = 0;
@@ -40,11 +40,12 @@ bool are_finite(std::span<const float> values) {
   return std::ranges::all_of(sums, [](float sum) { return sum == 0; });
 }
 
-// Throws DataFault with the first number that is not finite, "feature 2 of sample 7 is nan": it would make every model
-// so after its first step. For float32, `per_sample` numbers a sample. Each process looks at a file's content once.
+// Throws DataFault for the first number that is not finite, "feature 2 of sample 7 is nan": it would make every model
+// so after its first step. For float32, with `per_sample` numbers per sample. Each process checks a file's contents
+// only once.
 void check_finite(const path& file, const NpyArray& array, std::int64_t per_sample, std::string_view what) {
   static std::mutex mutex;
-  static std::set<std::string> looked_at;  // digests of files in which all are
+  static std::set<std::string> looked_at;  // digests of files without such numbers
   const std::string digest = digest_cache().digest(file);
   const std::lock_guard lock(mutex);
   if (looked_at.contains(digest)) return;
@@ -64,7 +65,7 @@ void check_finite(const path& file, const NpyArray& array, std::int64_t per_samp
   looked_at.insert(digest);
 }
 
-// How many numbers a sample has instead of a class: y is (n,) or (n, targets). Throws DataFault.
+// The numbers per sample instead of a class: y is (n,) or (n, targets). Throws DataFault.
 std::int64_t targets_of(const path& file, const NpyArray& y) {
   const auto dimensions = y.shape().size();
   const std::int64_t targets = dimensions == 2 ? y.shape()[1] : 1;
@@ -75,7 +76,7 @@ std::int64_t targets_of(const path& file, const NpyArray& y) {
   return targets;
 }
 
-// How many elements a row has before the padding at its end.
+// The number of elements in a row before the padding at its end.
 template <typename Element>
 std::size_t without_padding(std::span<const Element> row, std::int32_t padding) {
   std::size_t count = row.size();
@@ -107,8 +108,8 @@ std::vector<std::int32_t> labels_of(const path& file, const NpyArray& y, const N
   return {all.begin(), all.end()};
 }
 
-// y (n, length) beside the tokens x, int32 or int64, row by row: classes from 0, or ignored_label where nothing is
-// asked for, as on padding. Each row must ask for something. Throws DataFault, also for another shape.
+// y (n, length) for the tokens x, int32 or int64, row by row: classes from 0, or ignored_label for tokens without a
+// question, such as padding. Each row must have a question. Throws DataFault, also for another shape.
 std::vector<std::int32_t> token_labels_in(const path& file, const NpyArray& y, const NpyArray& x,
                                           std::int32_t padding) {
   const auto text = [](const NpyArray& of) { return fmt::format("({}, {})", of.shape()[0], of.shape()[1]); };
@@ -125,7 +126,7 @@ std::vector<std::int32_t> token_labels_in(const path& file, const NpyArray& y, c
                            described_type(y.type()), way_to_save(file, "<i8")));
 }
 
-// Labels of sequences, (n,), or, where there are any, of their tokens, (n * length).
+// Labels of sequences, (n,), or, if there are any, of their tokens, (n * length).
 struct RowLabels {
   const std::vector<std::int64_t>& of_rows;
   const std::vector<std::int32_t>& of_tokens;
@@ -153,7 +154,8 @@ TokenSequences rows_of(const path& file, const NpyArray& x, const RowLabels& lab
   return sequences;
 }
 
-// Sequences of x (n, length), without the padding at a row's end. Throws DataFault for empty rows and wrong tokens.
+// The sequences of x (n, length), without the padding at the end of rows. Throws DataFault for empty rows and wrong
+// tokens.
 TokenSequences read_rows(const path& file, const NpyArray& x, const RowLabels& labels, std::int32_t padding) {
   return x.type() == "<i4" ? rows_of<std::int32_t>(file, x, labels, padding)
                            : rows_of<std::int64_t>(file, x, labels, padding);
@@ -188,7 +190,7 @@ NpyArray array_in(const path& file) {
   }
 }
 
-// The shape of one sample, from the shape of all.
+// The shape of one sample, from the shape of the array.
 SampleShape shape_of(const path& file, const NpyArray& x) {
   const std::vector<std::int64_t>& shape = x.shape();
   if (!shape.empty() && shape.front() == 0)
@@ -239,7 +241,7 @@ struct SplitData {
   ArrayFiles files;
   NpyArray x, y;
   SampleShape shape;
-  std::vector<std::int64_t> labels{};  // with targets, or with labels of tokens, all 0
+  std::vector<std::int64_t> labels{};  // all 0 for targets or token labels
   std::int64_t targets = 0;
   std::vector<std::int32_t> token_labels{};  // (n * length,)
 };
@@ -343,7 +345,7 @@ class NpyDataset : public Dataset {
  private:
   DatasetSize size_;
   std::array<SplitData, 2> splits_;
-  std::vector<PixelScale> scales_;  // (channels,) of bytes; empty: float32
+  std::vector<PixelScale> scales_;  // (channels,), for bytes; empty: float32
 };
 
 struct BothTokens {
@@ -357,7 +359,7 @@ BothTokens tokens_of(const BothSplits& splits, std::int32_t padding) {
   return {.train = read(splits.train), .test = read(splits.test)};
 }
 
-// Padding is cut off at a row's end alone.
+// Padding is removed only at the end of a row.
 std::string note_of_padding(const path& file, const TokenSequences& rows, std::int32_t padding) {
   std::int64_t padded = 0;
   for (std::int64_t row = 0; row < rows.count(); ++row)

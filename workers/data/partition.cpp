@@ -27,15 +27,15 @@ RandomStream stream_of(std::uint64_t seed, std::uint8_t stream, std::int64_t ste
   return {.seed = seed, .purpose = Purpose::data_partition, .stream = stream, .step = step};
 }
 
-// The logarithm of a gamma variate of scale 1. Where the variate x is small, P(alpha, x) is x^alpha / Gamma(1 + alpha)
-// up to a share of x, also where x itself is too small for a double and what libraries then return differs.
+// The logarithm of a gamma variate of scale 1. For a small variate x, P(alpha, x) is x^alpha / Gamma(1 + alpha) up to a
+// relative error of x. This also holds if x itself is too small for a double, where results of libraries differ.
 double log_gamma_variate(double alpha, double uniform) {
   constexpr double small = -25;
   const double log_if_small = (std::log(uniform) + std::lgamma(1 + alpha)) / alpha;
   return log_if_small < small ? log_if_small : std::log(boost::math::gamma_p_inv(alpha, uniform));
 }
 
-// Gamma variates over their sum.
+// Shares from Dirichlet(alpha): gamma variates divided by their sum.
 Shares dirichlet(const RandomStream& stream, int workers, double alpha) {
   Shares shares(static_cast<std::size_t>(workers));
   stream.fill_uniform(0, shares);
@@ -47,7 +47,7 @@ Shares dirichlet(const RandomStream& stream, int workers, double alpha) {
   return shares;
 }
 
-// Consecutive parts of `numbers`, as long as the shares say, up to rounding.
+// Deals consecutive parts of `numbers`, as long as the shares say, up to rounding.
 void deal(const Numbers& numbers, const Shares& shares, std::vector<Numbers>& workers) {
   double share_so_far = 0;
   std::size_t begin = 0;
@@ -62,7 +62,7 @@ void deal(const Numbers& numbers, const Shares& shares, std::vector<Numbers>& wo
   }
 }
 
-// The samples of each class, in an order drawn at random.
+// The samples of each class, in a random order.
 std::vector<Numbers> by_class(std::span<const std::int64_t> labels, std::int64_t classes, std::uint64_t seed) {
   std::vector<Numbers> classes_of(static_cast<std::size_t>(classes));
   for (const std::uint32_t number : permutation(stream_of(seed, order_stream, 0), labels.size()))
@@ -86,7 +86,7 @@ void divide_by_shards(const std::vector<Numbers>& classes, int shards, std::uint
 
 constexpr std::size_t most_bins = 8;
 
-// The longest length of each bin: where a bin is full, it ends with all samples of one length.
+// The longest length in each bin. If a bin is full, it still includes all samples of that length.
 std::vector<std::int32_t> bin_ends(std::vector<std::int32_t> lengths) {
   std::ranges::sort(lengths);
   std::vector<std::int32_t> ends;
@@ -97,7 +97,7 @@ std::vector<std::int32_t> bin_ends(std::vector<std::int32_t> lengths) {
   return ends;
 }
 
-// Until this thread's next call.
+// Valid until this thread's next call.
 std::span<const std::uint32_t> samples_of(const Sampler& sampler, const MicroBatch& micro_batch) {
   thread_local Numbers samples;
   samples.clear();
@@ -180,7 +180,7 @@ std::vector<Numbers> divide(std::span<const std::int64_t> labels, std::int64_t c
   return result;
 }
 
-// A data set gives labels together with the samples' inputs, so they are read piece by piece.
+// A data set returns labels together with the samples' inputs, so this reads a few samples at a time.
 std::vector<std::int64_t> labels_of(const Dataset& dataset) {
   constexpr std::size_t most_at_once = 256;
   const DatasetSize& size = dataset.size();

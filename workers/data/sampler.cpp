@@ -47,7 +47,7 @@ Sampler::Sampler(SamplerOptions options)
     : options_(std::move(options)),
       steps_per_epoch_(options_.steps_per_epoch()),
       samples_per_micro_batch_(options_.micro_batch_size),
-      // Workers of one run are seldom more than an epoch apart, unless each has orders of its own.
+      // Workers of a run are seldom more than an epoch apart, unless each has its own orders.
       remembered_(std::max(static_cast<std::size_t>(std::clamp(options_.workers + 1, 4, 33)), options_.shards.size())) {
   if (options_.batching == Batching::packed) {
     const std::int64_t packed = order({}, 0, static_cast<std::size_t>(options_.samples))->micro_batches();
@@ -119,7 +119,7 @@ void Sampler::append_samples(const MicroBatch& micro_batch, std::vector<std::uin
   std::ranges::fill(own, longest);
 }
 
-// They live as long as what holds them.
+// The result is valid as long as `holder`.
 std::span<const std::uint32_t> Sampler::batches(const MicroBatch& micro_batch, Order& holder) const {
   const std::int64_t step = step_of(micro_batch);
   holder = order({}, step / steps_per_epoch_, static_cast<std::size_t>(options_.samples));
@@ -168,16 +168,16 @@ Sampler::Order Sampler::order(Rank worker, std::int64_t epoch, std::size_t size)
     std::lock_guard lock(mutex_);
     if (auto known = find()) return known;
   }
-  // Without the lock: others go on with their epochs.
+  // Draws without the lock, so that other threads can continue with their epochs.
   auto drawn = std::make_shared<const EpochBatches>(draw_order(worker, epoch, size));
   std::lock_guard lock(mutex_);
-  if (auto known = find()) return known;  // another thread was faster with an equal one
+  if (auto known = find()) return known;  // another thread was faster with an equal order
   if (recent_.size() >= remembered_) recent_.pop_back();
   recent_.insert(recent_.begin(), {worker, epoch, drawn});
   return drawn;
 }
 
-// As it comes where micro-batches are counted off; then it has no begins.
+// If micro-batches have a fixed number of samples, the order is returned without begins.
 EpochBatches Sampler::draw_order(Rank worker, std::int64_t epoch, std::size_t size) const {
   RandomStream stream{.seed = options_.seed, .purpose = Purpose::data_order, .worker = worker, .step = epoch};
   std::vector<std::uint32_t> drawn = permutation(stream, size);

@@ -1,13 +1,13 @@
-// Which samples a micro-batch holds: sampling without replacement, disjoint shards, anew each epoch.
+// Selects the samples of a micro-batch: sampling without replacement, in disjoint shards that are redrawn each epoch.
 // Source: data order of the reference code of Gu et al. 2024 (repository hmgxr128/QSR).
 //
 // Every epoch has one permutation of the data set. Worker k of K takes its elements k, k + K, k + 2K, ...; the rest
-// after the epoch's last whole step is dropped. Where the data are divided among the workers for the whole run
-// (partition.hpp), each repeats its own, in new orders, and drops the rest after its last whole micro-batch.
+// after the epoch's last whole step is dropped. If the data are divided among the workers for the whole run
+// (partition.hpp), each worker repeats its own in new orders, and drops the rest after its last whole micro-batch.
 //
 // Sequences may be formed into micro-batches by their lengths: then worker k takes micro-batches k, k + K, k + 2K, ...
-// of the epoch. All epochs have as many steps as the first one has whole ones. An epoch that is packed into fewer
-// micro-batches repeats its first ones.
+// of the epoch. All epochs have as many steps as there are whole ones in the first. If packing gives an epoch fewer
+// micro-batches than that, it repeats its first ones.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace syncopate {
 
-// The lengths of a micro-batch's sequences, by which its time may go.
+// The lengths of a micro-batch's sequences, which its time may depend on.
 class BatchLengths {
  public:
   virtual ~BatchLengths() = default;
@@ -33,22 +33,22 @@ class BatchLengths {
   virtual int workers() const = 0;
   virtual int micro_batches() const = 0;
   virtual std::int64_t steps_per_epoch() const = 0;
-  // Whether workers have data of their own, and so lengths of another law.
+  // Whether workers have separate data, and so different distributions of lengths.
   virtual bool differs_by_worker() const = 0;
 
-  // No micro-batch has fewer samples, and none of them is shorter.
+  // Lower bounds over all micro-batches: the number of samples, and their lengths.
   virtual std::int64_t fewest_samples() const = 0;
   virtual std::int32_t shortest() const = 0;
 };
 
 // An epoch's samples, formed into micro-batches by their lengths: micro-batch i has samples order[begins[i]] to
 // order[begins[i + 1] - 1].
-// Source:  packing in order of arrival, as next-fit bin packing; bucketing as torchtext's and fairseq's batch
-//          iterators.
+// Source:  packing in order of arrival is next-fit bin packing; bucketing is as in the batch iterators of torchtext and
+//          fairseq.
 // Shapes:  order (n,) sample numbers; lengths (n,) by sample number.
 struct EpochBatches {
   std::vector<std::uint32_t> order{};
-  std::vector<std::size_t> begins{};  // one more than there are micro-batches
+  std::vector<std::size_t> begins{};  // number of micro-batches + 1
 
   std::int64_t micro_batches() const { return static_cast<std::int64_t>(begins.size()) - 1; }
   std::span<const std::uint32_t> operator[](std::int64_t i) const {
@@ -57,21 +57,21 @@ struct EpochBatches {
   }
 };
 
-// In the given order, each micro-batch takes samples as long as all their tokens stay within the budget, and at least
-// one: a sample longer than the budget stands alone.
+// In the given order, each micro-batch takes samples while all their tokens fit the budget, and at least one: a sample
+// longer than the budget is alone.
 EpochBatches packed(std::vector<std::uint32_t> order, std::span<const std::int32_t> lengths, std::int64_t token_budget);
 
-// The first `samples` of the order, a multiple of `size`, sorted by length (equal ones as they stand) and cut into
-// micro-batches of `size`, which come in an order that the stream draws.
+// Sorts the first `samples` of the order, a multiple of `size`, by length (stable), and cuts them into micro-batches of
+// `size`, which come in an order drawn from the stream.
 EpochBatches bucketed(std::vector<std::uint32_t> order, std::span<const std::int32_t> lengths, std::int64_t samples,
                       std::int64_t size, const RandomStream& stream);
 
-// How sequences make a micro-batch.
+// How sequences form a micro-batch.
 enum class Batching {
-  count,     // B as they come, each of its own length
-  padded,    // the same, each taking the time of one as long as the longest
-  packed,    // as many as stay within a budget of tokens
-  bucketed,  // B of about equal lengths, each taking the time of one as long as the longest
+  count,     // B in the given order, each with its own length
+  padded,    // the same, but each takes the time of the longest one
+  packed,    // the number that fits a budget of tokens
+  bucketed,  // B of about equal lengths, each takes the time of the longest one
 };
 
 struct SamplerOptions {
@@ -80,54 +80,55 @@ struct SamplerOptions {
   int micro_batches = 1;              // M, per optimizer step and worker
   std::int64_t micro_batch_size = 1;  // B
   std::uint64_t seed = 0;
-  std::int64_t first_step = 0;                       // of the data: so many steps lie before the run's first
-  std::vector<std::vector<std::uint32_t>> shards{};  // by worker, of the whole run; empty: disjoint ones of each epoch
-  Batching batching = Batching::count;               // packed and bucketed ones need lengths, and have no shards
-  std::int64_t token_budget = 0;                     // of a packed micro-batch
+  std::int64_t first_step = 0;                       // number of steps before the run's first, which fixes its data
+  std::vector<std::vector<std::uint32_t>> shards{};  // by worker, for the whole run; empty: disjoint ones in each epoch
+  Batching batching = Batching::count;               // packed and bucketed need lengths, and allow no shards
+  std::int64_t token_budget = 0;                     // for packed micro-batches
   std::shared_ptr<const std::vector<std::int32_t>> lengths{};  // (n,)
-  // Every micro-batch repeats its longest sequence, once per sample, as computing it padded would take. Each copy is
-  // asked for no more than the sample in whose place it stands. For timing alone; needs lengths.
+  // Every micro-batch repeats its longest sequence, once per sample, which takes the time of computing it padded. Each
+  // copy has no more questions than the sample that it replaces. Only for measuring times; needs lengths.
   bool repeats_longest = false;
 
   bool is_formed() const { return batching == Batching::packed || batching == Batching::bucketed; }
-  // floor(n / (K M B)); 0: too few samples for one step. Not of packed micro-batches.
+  // floor(n / (K M B)); 0: too few samples for one step. Not for packed micro-batches.
   std::int64_t steps_per_epoch() const { return samples / (std::int64_t{workers} * micro_batches * micro_batch_size); }
 };
 
 // Thread-safe.
 class Sampler {
  public:
-  // Throws DataFault if the samples are too few for a step, or a worker's own for a micro-batch, or more than 2^32.
+  // Throws DataFault if the samples are too few for a step, or a worker's own too few for a micro-batch, or more than
+  // 2^32.
   explicit Sampler(SamplerOptions options);
 
   const SamplerOptions& options() const { return options_; }
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
 
-  // The step in the data.
+  // The data's step, which includes first_step.
   std::int64_t step_of(const MicroBatch& micro_batch) const { return options_.first_step + micro_batch.step.value(); }
   MicroBatch in_data(const MicroBatch& micro_batch) const {
     return {.worker = micro_batch.worker, .step = step_of(micro_batch), .index = micro_batch.index};
   }
 
-  // The (B,) sample numbers of a micro-batch. With index >= M it takes the samples that follow in its worker's shard,
-  // and after the shard's end its first ones. Not for packed micro-batches.
+  // The (B,) sample numbers of a micro-batch. With index >= M it takes the next samples in its worker's shard, and
+  // after the shard's end its first ones. Not for packed micro-batches.
   void sample_numbers(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
-  // Appends those of a micro-batch of any kind; packed ones differ in their number of samples.
+  // Appends the sample numbers of a micro-batch of any kind; packed ones differ in their number of samples.
   void append_samples(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const;
-  // Appends the lengths of its own samples, also with repeats_longest, where lengths are known.
+  // Appends the lengths of its own samples, even with repeats_longest, if lengths are known.
   void append_lengths(const MicroBatch& micro_batch, std::vector<std::int32_t>& out) const;
 
-  // B; of packed micro-batches the mean over the first epoch, rounded.
+  // B; for packed micro-batches the mean over the first epoch, rounded.
   std::int64_t samples_per_micro_batch() const { return samples_per_micro_batch_; }
 
-  // How often the workers together, or this one with samples of its own, have seen their data before.
+  // How often the workers together, or this one if it has separate samples, have processed their data before.
   std::int64_t epoch(const MicroBatch& micro_batch) const;
 
  private:
   using Order = std::shared_ptr<const EpochBatches>;
   struct Drawn {
     Rank worker{};
-    std::int64_t epoch = 0;  // or the pass through its own samples
+    std::int64_t epoch = 0;  // or the pass through the worker's own samples
     Order order;
   };
   void check() const;
@@ -137,7 +138,7 @@ class Sampler {
   }
   void take_of_epoch(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
   void take_of_own(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
-  // The order of `size` samples; remembered, for the next micro-batches ask for the same.
+  // The order of `size` samples. Cached, since the next micro-batches need the same one.
   Order order(Rank worker, std::int64_t epoch, std::size_t size) const;
   EpochBatches draw_order(Rank worker, std::int64_t epoch, std::size_t size) const;
   std::span<const std::uint32_t> batches(const MicroBatch& micro_batch, Order& holder) const;
@@ -147,7 +148,7 @@ class Sampler {
   std::int64_t samples_per_micro_batch_ = 1;
   std::size_t remembered_;
   mutable std::mutex mutex_;
-  mutable std::vector<Drawn> recent_;  // newest use first
+  mutable std::vector<Drawn> recent_;  // most recently used first
 };
 
 }  // namespace syncopate

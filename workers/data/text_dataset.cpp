@@ -23,11 +23,12 @@ namespace {
 
 using std::filesystem::path;
 
-constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // by which editors mark UTF-8; it is no part of the text
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // editors mark UTF-8 with it; not part of the text
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 32;
 
-// Calls `line` with each line of a text file, without its end (\n or \r\n), and with its place, "FILE:LINE". Throws
-// DataFault for a file that cannot be read, is empty, or is not UTF-8, and names an encoding that its bytes show.
+// Calls `line` with each line of a text file, without its end (\n or \r\n), and with its position, "FILE:LINE". Throws
+// DataFault for a file that cannot be read, is empty, or is not UTF-8; the message names the encoding if the bytes show
+// it.
 void for_each_line(const path& file, const std::function<void(std::string_view line, const std::string& place)>& line) {
   const std::string content = content_of(file, most_bytes);
   if (content.empty()) reject(file, "is empty; must be a text, line by line");
@@ -57,7 +58,7 @@ constexpr bool is_letter(char c) {
 }
 constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-// Label and text of a line.
+// Splits a line into label and text.
 std::pair<std::string_view, std::string_view> parts_of(std::string_view line, const std::string& place) {
   const auto tab = line.find('\t');
   if (tab == line.npos || tab == 0)
@@ -66,7 +67,7 @@ std::pair<std::string_view, std::string_view> parts_of(std::string_view line, co
   return {line.substr(0, tab), line.substr(tab + 1)};
 }
 
-// lexnames(5WN), whose table is no file of the package.
+// The table of lexnames(5WN), which the package does not contain as a file.
 constexpr std::array categories = {"adj.all",          "adj.pert",           "adv.all",
                                    "noun.Tops",        "noun.act",           "noun.animal",
                                    "noun.artifact",    "noun.attribute",     "noun.body",
@@ -88,7 +89,7 @@ std::string_view without_blanks(std::string_view text) {
   return begin == text.npos ? std::string_view() : text.substr(begin, end - begin + 1);
 }
 
-// The second of the fields at the line's beginning: the number of the lexicographer file, two digits.
+// The second field of a line: the number of the lexicographer file, two digits.
 std::int32_t category_of(std::string_view line) {
   const auto blank = line.find(' ');
   std::int32_t number = -1;
@@ -104,7 +105,7 @@ TextContents contents_of(const Corpus& corpus, const TextOptions& options, const
   ByWord<std::int64_t> counts;
   for (const LabelledText& one : corpus.texts) {
     const bool is_train = split_of(one.text, options.test_share) == Split::train;
-    std::int64_t length = 2;  // first, last
+    std::int64_t length = 2;  // first and last token
     for_each_word(one.text, [&](std::string_view word) {
       ++length;
       if (!is_train) return;
@@ -143,7 +144,7 @@ DatasetSize with_marks(DatasetSize size) {
 
 constexpr std::string_view format = "syncopate-vocabulary-3";
 
-// The first line is a digest of the rest: what is damaged is nothing.
+// The first line is a digest of the rest, so that damaged contents are ignored.
 std::string text_of(const TextContents& contents) {
   const DatasetSize& size = contents.size;
   std::string rest =

@@ -14,7 +14,7 @@ namespace syncopate {
 
 namespace {
 
-// Measured: dense layers gain up to here, convolutions lose once their activations leave the cache.
+// Measured: dense layers gain up to this size; convolutions lose once their activations exceed the cache.
 constexpr std::int64_t dense_chunk = 512;
 constexpr std::int64_t convolution_chunk = 128;
 
@@ -24,7 +24,7 @@ Model dense_network(const std::vector<std::int64_t>& hidden, double dropout) {
           .chunk_samples = dense_chunk};
 }
 
-// The misfit of images that are smaller than some layers need.
+// The misfit of images that are too small for some layers.
 std::optional<Misfit> misfit_of_image(const SampleShape& shape, std::int64_t smallest, const char* layers) {
   if (std::min(shape.height, shape.width) >= smallest) return {};
   return Misfit{.needed = fmt::format("the {1} need images of at least {0} x {0}", smallest, layers)};
@@ -81,7 +81,7 @@ void block(Network& network, std::int64_t channels, std::int64_t stride, const R
 ResnetOptions read_resnet_options(Settings& table) {
   using enum ResnetOptions::Norm;
   using enum ResnetOptions::Activation;
-  constexpr std::int64_t deepest = 6 * 200 + 2;  // its authors' deepest
+  constexpr std::int64_t deepest = 6 * 200 + 2;  // the deepest in the paper
   ResnetOptions options;
   options.depth = table.integer({"depth", "Layers: 6 n + 2, such as 8, 14, 20 and 56."}, 8, deepest, options.depth);
   options.width = table.integer({"width", "Channels of the first stage; the others have two and four times as many."},
@@ -393,7 +393,7 @@ PartialGradient Quadratic::gradient(const float* parameters, const float*,
   std::vector<double> z(options_.noise > 0 ? dimension : 0);
   for (const MicroBatch& m : micro_batches) {
     throw_if_interrupted();
-    // Micro-batches of one step follow each other in a stream of 2^32 numbers; settings bound both factors.
+    // Micro-batches of one step use consecutive numbers in a stream of 2^32; settings limit both factors.
     const auto first = static_cast<std::uint32_t>(static_cast<std::size_t>(m.index) * dimension);
     fill_standard_normal(
         {.seed = seed_, .purpose = Purpose::gradient_noise, .worker = m.worker, .step = options_.first_step + m.step},

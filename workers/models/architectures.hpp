@@ -1,4 +1,4 @@
-// The models one can name: networks for any input shape and class count, and a noisy quadratic.
+// Built-in models: networks for any input shape and number of classes, and a noisy quadratic.
 #pragma once
 
 #include <cstdint>
@@ -11,32 +11,32 @@
 
 namespace syncopate {
 
-// Softmax regression; of texts on the shares of their words.
+// Softmax regression; for texts, on the shares of their words.
 Network linear_network(const SampleShape& input, std::int64_t classes);
 
-// Fully connected with ReLU between layers. `hidden`: widths of the hidden layers, whose outputs are dropped.
+// Fully connected layers with ReLU between them. `hidden`: widths of the hidden layers, whose outputs have dropout.
 Network mlp_network(const SampleShape& input, std::int64_t classes, const std::vector<std::int64_t>& hidden,
                     double dropout = 0);
 
 struct CnnOptions {
-  std::vector<std::int64_t> channels = {16, 32};  // of each convolution
+  std::vector<std::int64_t> channels = {16, 32};  // per convolution
   std::int64_t kernel = 5;
   std::int64_t dense = 64;  // width of the layer before the last
   bool batch_norm = false;  // after each convolution, which then has no bias
-  double dropout = 0;       // of what the layer before the last gives
+  double dropout = 0;       // dropout after the layer before the last
 };
 
 // Per entry of `channels`: convolution (no padding), ReLU, 2 x 2 max-pooling; then two dense layers.
 Network cnn_network(const SampleShape& input, std::int64_t classes, const CnnOptions& options);
 
-// The images' smallest height and width of which the convolutions and poolings leave anything.
+// The smallest height and width of images for which the convolutions and poolings leave at least one pixel.
 std::int64_t smallest_image(const CnnOptions& options);
 
 // Residual networks of 6 n + 2 layers for small images: a convolution, three stages of n blocks of two convolutions, of
 // 1, 2 and 4 times the width, the second and third with a stride of 2; the mean over the pixels; a dense layer.
 // Source: He et al. 2016, "Deep residual learning", section 4.2, with shortcut A, which has no parameters.
 // Dropout: Zagoruyko and Komodakis 2016, "Wide residual networks".
-// Differs: normalisation by groups, and SiLU in place of ReLU, are options for training by small micro-batches.
+// Differs: normalisation by groups, and SiLU in place of ReLU, are options for training with small micro-batches.
 struct ResnetOptions {
   enum class Norm { batch, group };
   enum class Activation { relu, silu };
@@ -44,38 +44,38 @@ struct ResnetOptions {
   std::int64_t depth = 8;   // 6 n + 2
   std::int64_t width = 16;  // channels of the first stage
   Norm norm = Norm::batch;
-  std::int64_t groups = 8;  // divides the width; of Norm::group
+  std::int64_t groups = 8;  // must divide the width; for Norm::group
   Activation activation = Activation::relu;
   double dropout = 0;               // between a block's convolutions, as in wide residual networks
   bool zero_init_residual = false;  // each block starts as the identity: its last normalisation's weights are zero
 };
 
-// Initial weights: normal of deviation sqrt(2 / fan-in) for convolutions (He et al. 2015), of 0.01 for the dense layer.
+// Initial weights: normal with deviation sqrt(2 / fan-in) for convolutions (He et al. 2015), 0.01 for the dense layer.
 Network resnet_network(const SampleShape& input, std::int64_t classes, const ResnetOptions& options);
 
-// The transformer of texts: words and places, embedded and added, blocks of attention and of a perceptron with exact
-// GELU, and the task's head.
-//   classification: of the first token a dense layer and tanh, or the mean over the tokens; then a dense layer.
-//   masked-lm:      of each hidden token a dense layer, GELU and a normalisation; words by the embedding's weights, and
-//                   a bias.
-//   causal-lm:      attention sees no later tokens; words by the embedding's weights.
-// Post-norm normalises the embedding and each sum; pre-norm the inputs of branches, and the output of the last block.
-// Weights are drawn from the normal law of deviation 0.02, biases are zero.
+// A transformer for texts: words and positions, embedded and added; blocks of attention and of a perceptron with exact
+// GELU; the task's head.
+//   classification: a dense layer and tanh of the first token, or the mean over the tokens; then a dense layer.
+//   masked-lm:      a dense layer, GELU and a normalisation of each hidden token; words by the embedding's weights plus
+//   a bias.
+//   causal-lm:      attention does not see later tokens; words by the embedding's weights.
+// Post-norm normalises the embedding and each sum; pre-norm normalises the inputs of branches, and the output of the
+// last block. Weights are drawn from the normal distribution with deviation 0.02, biases are zero.
 // Source:  Devlin et al. 2019, "BERT" (post-norm; the first two tasks); Radford et al. 2019, "GPT-2" (pre-norm; the
 //          last one).
-// Dropout takes its share of the embedding, of each branch's output, and of the features that give a text's class.
-// Differs: no segments, for a sequence is one text; normalisations add 1e-5 to variances, BERT's code 1e-12; dropout
-//          leaves attention's weights alone, of which BERT and GPT-2 drop the same share.
+// Dropout applies to the embedding, to each branch's output, and to the features that give a text's class.
+// Differs: there are no segments, since a sequence is one text. Normalisations add 1e-5 to variances, BERT's code
+//          1e-12. Attention weights have no dropout; BERT's and GPT-2's have the same dropout as the rest.
 struct TextTransformerOptions {
-  enum class Norm { before, after };  // the branches
+  enum class Norm { before, after };  // before or after the branches
   enum class Pooling { first, mean };
 
   TextTask task{};
-  std::int64_t width = 128;  // of a token; a multiple of the heads
+  std::int64_t width = 128;  // features per token; a multiple of the heads
   std::int64_t depth = 2;    // blocks
   std::int64_t heads = 4;
   std::int64_t mlp_width = 512;
-  std::int64_t positions = 128;  // the longest sequence
+  std::int64_t positions = 128;  // length of the longest sequence
   Norm norm = Norm::after;
   Pooling pooling = Pooling::first;
   double dropout = 0;
@@ -85,37 +85,37 @@ Network text_transformer_network(const SampleShape& input, std::int64_t classes,
 
 // The simple vision transformer: patches, normalised, projected and normalised again, plus fixed positions; blocks of
 // attention and of a perceptron with exact GELU, each normalised first and added; the mean over the patches,
-// normalised; a dense layer. No class token. Queries, keys, values and the heads' outputs are projected without biases.
-// Dropout is an option that the source does not have.
+// normalised; a dense layer. No class token. Projections to queries, keys and values, and of the heads' outputs, have
+// no biases. Dropout is an option that the source does not have.
 // Source:  Beyer et al. 2022, "Better plain ViT baselines for ImageNet-1k"; layers as in vit-pytorch's SimpleViT.
 // Differs: older versions of that code lack the two normalisations around the patches' projection.
 struct VisionTransformerOptions {
   std::int64_t patch = 4;    // pixels; divides height and width
-  std::int64_t width = 192;  // of a token; a multiple of 4, at least 8
+  std::int64_t width = 192;  // features per token; a multiple of 4, at least 8
   std::int64_t depth = 6;    // blocks
   std::int64_t heads = 3;
   std::int64_t head_width = 64;
   std::int64_t mlp_width = 768;
-  double dropout = 0;  // of the embedded patches, and of what attentions and both layers of perceptrons give
+  double dropout = 0;  // after the patch embedding, attentions and both layers of perceptrons
 };
 
 Network vision_transformer_network(const SampleShape& input, std::int64_t classes,
                                    const VisionTransformerOptions& options);
 
-// A noisy quadratic with a known optimum, for questions that have closed answers:
-//   L(theta) = 1/2 sum_i a_i (theta_i - theta*_i)^2,  a_i log-spaced from 1 / condition to 1,
-// and the loss of a micro-batch is L(theta) + noise z . (theta - theta*) with standard normal z, so
-// that its gradient is the true one plus `noise` per coordinate. No LibTorch, no data.
+// A noisy quadratic with a known optimum, for questions with closed-form answers:
+//   L(theta) = 1/2 sum_i a_i (theta_i - theta*_i)^2,  a_i log-spaced from 1 / condition to 1.
+// The loss of a micro-batch is L(theta) + noise z . (theta - theta*) with standard normal z, so its gradient is the
+// true one plus `noise` per coordinate. Needs neither LibTorch nor data.
 struct QuadraticOptions {
   std::int64_t dimension = 100;
   double condition = 100;  // largest curvature over the smallest
   double noise = 0.1;      // standard deviation of a micro-batch's gradient, per coordinate
-  Step first_step{};       // of the noise: so many steps lie before the run's first
+  Step first_step{};       // number of steps before the run's first, which fixes its noise
 };
 
 class Quadratic : public Objective {
  public:
-  // The seed fixes the optimum (standard normal) and the noise.
+  // The seed determines the optimum (standard normal) and the noise.
   Quadratic(const QuadraticOptions& options, std::uint64_t seed);
 
   std::size_t parameters() const override { return optimum_.size(); }
@@ -130,7 +130,7 @@ class Quadratic : public Objective {
   std::int64_t samples_per_micro_batch() const override { return 1; }
   std::int64_t steps_per_epoch() const override { return 0; }
 
-  // The exact loss, as that of one sample in either split.
+  // The exact loss, as if it were that of one sample in either split.
   std::int64_t evaluation_samples(Split) const override { return 1; }
   EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
                           std::int64_t end) const override;
@@ -150,7 +150,7 @@ class Quadratic : public Objective {
   std::vector<double> optimum_;
 };
 
-// The tables [models.*] of these models.
+// Readers of these models' tables [models.*].
 Model read_linear(Settings& table);
 Model read_mlp(Settings& table);
 Model read_cnn(Settings& table);

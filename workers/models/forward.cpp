@@ -29,10 +29,10 @@ namespace {
 constexpr double batch_norm_momentum = 0.1;
 constexpr double epsilon = 1e-5;
 
-// The mask to add to the scores (texts, heads, longest, longest) of a group; undefined: none.
+// The mask to add to the scores (texts, heads, longest, longest) of a group; undefined: no mask.
 at::Tensor forbidden(const TextGroup& group, bool causal, const at::Tensor& like) {
   constexpr double never = -std::numeric_limits<double>::infinity();
-  // Whatever follows a text's end also follows each of its tokens.
+  // Padding after a text's end also comes after each of its tokens.
   if (causal) return at::triu(at::full({group.longest, group.longest}, never, like.options()), 1);
   if (!group.lengths.defined()) return {};
   const auto places = at::arange(group.longest, at::kLong);
@@ -40,11 +40,11 @@ at::Tensor forbidden(const TextGroup& group, bool causal, const at::Tensor& like
   return at::zeros(behind.sizes(), like.options()).masked_fill_(behind, never).unsqueeze(1).unsqueeze(2);
 }
 
-// softmax(Q K^T / sqrt(d)) V of each text, head by head: (tokens, 3 width) to (tokens, width).
+// softmax(Q K^T / sqrt(d)) V for each text, head by head: (tokens, 3 width) to (tokens, width).
 at::Tensor attend(const TextGroup& group, const layer::TextAttention& layer, const at::Tensor& tokens) {
   const auto width = tokens.size(1) / (3 * layer.heads);
   const bool is_padded = group.tokens_of_slots.defined();
-  // Rows are taken as an embedding takes them, whose backward pass is the faster one.
+  // Selects rows by an embedding, which has the faster backward pass.
   const auto slots = is_padded ? at::embedding(tokens, group.tokens_of_slots) : tokens;
   const auto parts =
       slots.reshape({group.texts, group.longest, 3, layer.heads, width}).permute({2, 0, 3, 1, 4}).unbind();
@@ -56,9 +56,9 @@ at::Tensor attend(const TextGroup& group, const layer::TextAttention& layer, con
   return is_padded ? at::embedding(rows, group.slots_of_tokens) : rows;
 }
 
-// Means of the named rows from each beginning to the next one: (n, width).
+// Means over the rows selected by `names`, from each beginning to the next one: (n, width).
 at::Tensor mean_of_each(const at::Tensor& rows, const at::Tensor& names, const at::Tensor& begins) {
-  if (rows.scalar_type() == at::kDouble) {  // of an embedding bag LibTorch has no second derivatives
+  if (rows.scalar_type() == at::kDouble) {  // LibTorch has no second derivatives of an embedding bag
     const auto sizes = at::diff(at::cat({begins, at::full({1}, names.numel(), at::kLong)}));
     const auto owners = at::repeat_interleave(sizes);
     const auto sums =
@@ -69,7 +69,7 @@ at::Tensor mean_of_each(const at::Tensor& rows, const at::Tensor& names, const a
   return std::get<0>(at::embedding_bag(rows, names, begins, /*scale_grad_by_freq=*/false, mean));
 }
 
-// One forward pass, layer by layer: what each kind of layer computes.
+// One forward pass: what each kind of layer computes.
 class ForwardPass {
  public:
   // All arguments must live as long as the pass.
@@ -86,7 +86,7 @@ class ForwardPass {
         mode_(mode),
         visits_(visits) {}
 
-  // Appends the inputs and outputs of each linear layer. The loss is to be differentiated by the outputs.
+  // Appends the inputs and outputs of each linear layer. The loss must then be differentiated by the outputs.
   void record(std::vector<LinearPass>& passes) { passes_ = &passes; }
 
   const at::Tensor& output() {
@@ -100,11 +100,11 @@ class ForwardPass {
     at::Tensor inputs = std::move(x_);
     x_ = at::linear(inputs, parameter(layer.weight), parameter(layer.bias));
     if (!passes_) return;
-    if (!x_.requires_grad()) x_.requires_grad_();  // the first one: parameters do not
+    if (!x_.requires_grad()) x_.requires_grad_();  // the first layer's: parameters do not require gradients
     passes_->push_back({.layer = layer, .inputs = inputs.detach(), .outputs = x_});
   }
 
-  // In place where nobody needs the input again, as a recorder or a branch that has just begun does. The layers before
+  // In place, unless the input is needed again by a recorder or a branch that has just begun. The preceding layers
   // (linear, convolution, normalisation, sum) do not need their outputs.
   void operator()(const layer::Relu&) {
     const bool is_kept = passes_ || (!residuals_.empty() && residuals_.back().is_same(x_));
@@ -118,7 +118,8 @@ class ForwardPass {
 
   void operator()(const layer::Gelu&) { x_ = at::gelu(x_); }
 
-  // Srivastava et al. 2014. Kept features are scaled in training, instead of all in evaluations.
+  // Srivastava et al. 2014, with kept features scaled up in training instead of all features scaled down in
+  // evaluations.
   void operator()(const layer::Dropout& layer) {
     if (mode_ == Mode::evaluate || layer.share == 0) return;
     const at::Tensor mask = at::empty(x_.sizes(), at::kFloat);
@@ -200,7 +201,7 @@ class ForwardPass {
 
   void operator()(const layer::Positions& layer) {
     const std::vector<float>& table = network_.tables()[static_cast<std::size_t>(layer.table)];
-    // from_blob takes no const memory; nothing here writes to it.
+    // from_blob takes only mutable memory; nothing here writes to it.
     x_ = x_ + at::from_blob(const_cast<float*>(table.data()), {x_.size(1), x_.size(2)}, at::kFloat);
   }
 
@@ -224,7 +225,7 @@ class ForwardPass {
   }
 
  private:
-  // One per sample, or one per token of a text as long as its tokens stand apart.
+  // Rows per sample: one, or one per token of a text while its tokens are separate rows.
   std::vector<std::int64_t> rows_of_samples() const {
     assert(visits_ && (texts_ || visits_->size() == static_cast<std::size_t>(x_.size(0))));
     std::vector<std::int64_t> rows(visits_->size(), 1);
@@ -244,9 +245,9 @@ class ForwardPass {
   const std::vector<at::Tensor>& buffers_;
   const SequenceBatch* texts_ = nullptr;
   Mode mode_;
-  const Visits* visits_;               // null: nothing is drawn
-  at::Tensor x_;                       // after the layers so far
-  std::vector<at::Tensor> residuals_;  // before the branches that have begun
+  const Visits* visits_;               // null: no random draws
+  at::Tensor x_;                       // output of the layers so far
+  std::vector<at::Tensor> residuals_;  // inputs of the open branches
   std::vector<LinearPass>* passes_ = nullptr;
 };
 
@@ -259,7 +260,7 @@ bool treats_samples_separately(const Layer& layer) {
       layer);
 }
 
-// LibTorch's dispatcher asks a key that is switched on for a thread before all others. This one has no other use.
+// LibTorch's dispatcher first asks a key that is enabled for a thread. This key has no other use.
 constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 struct Draws {
@@ -274,7 +275,7 @@ Draws& draws() {
   return of_this_thread;
 }
 
-// Gives an operator that would take LibTorch's generator this thread's.
+// Passes this thread's generator to an operator that would use LibTorch's.
 void draw(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const auto& arguments = op.schema().arguments();
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -287,17 +288,17 @@ void draw(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*
   op.callBoxed(stack);
 }
 
-// All of ATen's that draw in place; the others (dropout, rand, randn_like) call these.
+// All of ATen's operators that draw in place; the others (dropout, rand, randn_like) call these.
 constexpr const char* drawing_operators[] = {"bernoulli_.float", "bernoulli_.Tensor", "uniform_",     "normal_",
                                              "random_",          "random_.from",      "random_.to",   "exponential_",
                                              "geometric_",       "log_normal_",       "cauchy_",      "multinomial",
                                              "poisson",          "binomial",          "bernoulli.out"};
 
-// For the process: tests have these sources beside the library that has them too.
+// Once per process: tests link these sources and also load the library that contains them.
 void register_once() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // Never unregistered: threads may still draw when the process ends.
+    // Never unregistered: threads may still draw while the process ends.
     static auto* const others = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
     others->fallback(torch::CppFunction::makeFallthrough());
     static auto* const drawing = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
@@ -311,7 +312,7 @@ void register_once() {
 std::vector<at::Tensor> view_parameters(const Network& network, const float* flat) {
   std::vector<at::Tensor> views;
   views.reserve(network.parameters().size());
-  // from_blob takes no const memory; only who has passed memory that is not may write to a parameter.
+  // from_blob takes only mutable memory; a parameter may be written only if the caller passed mutable memory.
   float* data = const_cast<float*>(flat);
   for (const auto& parameter : network.parameters())
     views.push_back(at::from_blob(data + parameter.offset, parameter.shape, at::kFloat));
@@ -382,7 +383,7 @@ void LinearGradients::add_to(std::vector<at::Tensor> parameters, Rows rows) cons
 Mixture drawn_mixture(std::uint64_t seed, const MicroBatch& micro_batch, std::size_t samples, double alpha) {
   const RandomStream stream{
       .seed = seed, .purpose = Purpose::mixup, .worker = micro_batch.worker, .step = micro_batch.step};
-  // Micro-batches of one step follow each other in its stream.
+  // Micro-batches of one step use consecutive numbers of its stream.
   const auto first = static_cast<std::uint32_t>(static_cast<std::size_t>(micro_batch.index) * (samples + 1));
   return {.share = static_cast<float>(boost::math::ibeta_inv(alpha, alpha, stream.uniform(first))),
           .partners = permutation(stream, samples, first + 1)};

@@ -1,4 +1,4 @@
-// The computations of a network. For sources with LibTorch alone.
+// Forward passes of networks. Only sources with LibTorch include it.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,8 +16,8 @@ namespace syncopate {
 struct LinearPass;
 struct SequenceBatch;
 
-// Batch normalisation by the batch's own statistics (train), or by the running ones (evaluate), and dropout in training
-// alone; measure: as train, and the running statistics become the batch's.
+// Batch normalisation uses the batch's own statistics (train) or the running ones (evaluate). Dropout is active only in
+// train. measure: as train, but the running statistics become the batch's.
 enum class Mode { train, evaluate, measure };
 
 // Views of the flat vector (P,), one per parameter in the network's order, without a copy.
@@ -26,37 +26,37 @@ std::vector<at::Tensor> view_parameters(const Network& network, const float* fla
 // Views of the flat buffers, one per buffer in the network's order.
 std::vector<at::Tensor> view_buffers(const Network& network, float* flat);
 
-// Logits (n, classes) of inputs (n, channels, height, width). In train mode the running statistics in `buffers` move
-// towards the batch's, with PyTorch's momentum of 0.1. `visits`: the rows' samples, (n,); null: nothing is drawn.
+// Logits (n, classes) of inputs (n, channels, height, width). In train mode the running statistics in `buffers` are
+// updated with PyTorch's momentum of 0.1. `visits`: the rows' samples, (n,); null: no random draws.
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters,
                    const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, Mode mode,
                    const Visits* visits = nullptr);
 
-// The same in train mode of a network without buffers, with all that its linear layers take in and give.
+// The same in train mode for a network without buffers. `passes` receives all inputs and outputs of its linear layers.
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const at::Tensor& inputs,
                    const Visits* visits, std::vector<LinearPass>& passes);
 
-// The same of texts, by a network without buffers.
+// The same for texts, by a network without buffers.
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const SequenceBatch& texts,
                    Mode mode, const Visits* visits = nullptr);
 
-// Outputs of a module of the user's own (torch_script.cpp): of `inputs`, or of `texts` if they are not null.
+// Outputs of a user's own module (torch_script.cpp) for `inputs`, or for `texts` if not null.
 at::Tensor forward_script(const ScriptModule& module, const Network& network, const std::vector<at::Tensor>& parameters,
                           const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, const SequenceBatch* texts,
                           Mode mode);
 
-// Linear layers whose inputs and outputs a forward pass keeps: once the loss has been differentiated by the outputs,
+// Linear layers whose inputs and outputs a forward pass keeps. Once the loss has been differentiated by the outputs,
 // the weights' gradient of any rows of the batch is a product of these rows alone.
 // Shapes:  inputs (n, i), outputs and the loss's gradients by them (n, o); weights (o, i).
-// Cost:    per list of rows one product of (o, rows) and (rows, i) per layer, as in a pass over these rows alone; all
-//          else that such a pass does is done once, for all rows.
+// Cost:    per list of rows one product of (o, rows) and (rows, i) per layer, as in a pass over these rows alone. The
+//          rest of such a pass is done once, for all rows.
 struct LinearPass {
   layer::Linear layer;
   at::Tensor inputs;
   at::Tensor outputs;
 };
 
-// Whether all parameters of a network are those of linear layers of vectors, and no layer mixes samples.
+// Whether all parameters of a network belong to linear layers on vectors, and no layer mixes samples.
 bool is_made_of_linear_layers(const Network& network);
 
 struct Rows {
@@ -64,29 +64,29 @@ struct Rows {
   std::int64_t count = 0;
 };
 
-// The loss's gradients, by what linear layers have given.
+// The loss's gradients with respect to the outputs of linear layers.
 class LinearGradients {
  public:
   // Differentiates the loss times `share`, and frees its graph.
   LinearGradients(std::vector<LinearPass> passes, const at::Tensor& loss, double share);
 
-  // By parameter, in the network's order: what these rows add to the gradient.
+  // The gradient's part from these rows, by parameter in the network's order.
   std::vector<at::Tensor> of(Rows rows, std::size_t parameters) const;
-  // The same added to these, without a tensor of its own for each.
+  // Adds the same to these tensors, without creating a tensor for each.
   void add_to(std::vector<at::Tensor> parameters, Rows rows) const;
 
  private:
-  std::vector<LinearPass> passes_;  // with gradients in the place of outputs
+  std::vector<LinearPass> passes_;  // with gradients in place of outputs
 };
 
-// Mixup: each sample of a micro-batch is mixed with another of it, and so are their losses.
+// Mixup: each sample of a micro-batch is mixed with another one of it, and so are their losses.
 // Source: Zhang et al. 2018, "mixup: beyond empirical risk minimization".
 //   x := (1 - l) x + l x_p,  loss (1 - l) L(y) + l L(y_p),  l ~ Beta(alpha, alpha) once per micro-batch, p a
 //   permutation.
 // l and p are a function of (seed, worker, step, micro-batch).
 struct Mixture {
-  float share = 0;                      // l, of the partner
-  std::vector<std::uint32_t> partners;  // (B,), places in the micro-batch
+  float share = 0;                      // l, the partner's share
+  std::vector<std::uint32_t> partners;  // (B,), indices in the micro-batch
 };
 
 // `alpha`: > 0.
@@ -95,8 +95,8 @@ Mixture drawn_mixture(std::uint64_t seed, const MicroBatch& micro_batch, std::si
 // Mixes inputs (B, features), row by row.
 void mix(const Mixture& mixture, std::span<float> inputs);
 
-// Random numbers that LibTorch's operators draw: dropout in a module of the user's own. LibTorch has one generator for
-// all threads of a process. While a SeededDraws lives, this thread's operators draw from a generator of its own.
+// Random numbers drawn by LibTorch's operators, for example dropout in a user's own module. LibTorch has one generator
+// for all threads of a process. While a SeededDraws lives, this thread's operators draw from a generator of their own.
 class SeededDraws {
  public:
   // Without a seed: does nothing.
@@ -105,16 +105,16 @@ class SeededDraws {
   SeededDraws(const SeededDraws&) = delete;
   SeededDraws& operator=(const SeededDraws&) = delete;
 
-  // The numbers from the first one on once more.
+  // Restarts the sequence of numbers from the first.
   static void repeat();
-  // How often operators of this thread have drawn while one lived.
+  // How often operators of this thread have drawn while a SeededDraws lived.
   static std::uint64_t drawn();
 
  private:
-  bool* are_seeded_ = nullptr;  // of this thread; null: it does nothing
+  bool* are_seeded_ = nullptr;  // a flag of this thread; null: no seed
 };
 
-// The seed for a micro-batch, from the counter-based streams.
+// A micro-batch's seed, from the counter-based streams.
 std::uint64_t seed_of_draws(std::uint64_t seed, const MicroBatch& micro_batch);
 
 }  // namespace syncopate

@@ -18,15 +18,15 @@ namespace syncopate {
 
 namespace {
 
-// How much memory a forward and a backward pass of a network takes beside its parameters and their gradient, and how
-// many multiplications a forward pass.
-// Units:   bytes of so many samples in one batch, as this program evaluates them with LibTorch on a processor.
-// Shapes:  by layer what it gives and what it keeps for the backward pass: of attention also its scores (places^2 per
-//          head). Of one convolution at a time its unfolded input is there (k^2 C values per pixel). Sequences count as
-//          if each were as long as the longest.
+// Estimates the memory of a network's forward and backward pass beside its parameters and their gradient, and the
+// multiplications of a forward pass.
+// Units:   bytes for the given number of samples in one batch, as this program evaluates them with LibTorch on a CPU.
+// Shapes:  for each layer its output and what it keeps for the backward pass; for attention also its scores (tokens^2
+//          per head). The unfolded input of one convolution at a time is added (k^2 C values per pixel). All sequences
+//          count as long as the longest.
 // Checks:  peaks of the program with and without a training (tests/experiments/memory_test.cpp).
 //
-// Replays shapes as Network's builders have left them, and adds up what each layer holds, in floats per sample.
+// Repeats the shapes of Network's builders, and adds up what each layer holds, in floats per sample.
 class PassCost {
  public:
   explicit PassCost(const Network& network)
@@ -55,7 +55,7 @@ class PassCost {
                   layer::LayerNorm, layer::ResidualEnd, layer::Positions, layer::AskedTokens>
                 Kind>
   void operator()(const Kind&) {
-    give();  // as if all tokens were asked for
+    give();  // as if outputs of all tokens were needed
   }
   template <OneOf<layer::MeanPool, layer::MeanTokens, layer::FirstTokens, layer::MeanOfTexts> Kind>
   void operator()(const Kind&) {
@@ -66,15 +66,15 @@ class PassCost {
   template <OneOf<layer::Attention, layer::TextAttention> Kind>
   void operator()(const Kind& layer) {
     const std::int64_t tokens = shape_.height * shape_.width * places_, scores = layer.heads * tokens * tokens;
-    held_ += here() + 2 * scores;  // queries, keys and values apart, scores before and after the softmax
+    held_ += here() + 2 * scores;  // separate queries, keys and values; scores before and after the softmax
     largest_ = std::max(largest_, scores);
     multiply_adds_ += 2.0 / 3 * static_cast<double>(tokens * here());
     give_channels(shape_.channels / 3);
   }
-  void operator()(const layer::Dropout&) { give(2); }  // and which are dropped
+  void operator()(const layer::Dropout&) { give(2); }  // and the mask
   void operator()(const layer::MaxPool&) {
     shape_.height /= 2, shape_.width /= 2;
-    give(3);  // and where the largest were, 8 bytes each
+    give(3);  // and the indices of the maxima, 8 bytes each
   }
   void operator()(const layer::ResidualBegin&) {}
   void operator()(const layer::Patches& layer) {
@@ -90,15 +90,15 @@ class PassCost {
   }
   void operator()(const layer::WordEmbedding& layer) {
     shape_ = {.channels = weight(layer.words)[1]};
-    give(3);  // words, places, and their sum
+    give(3);  // words, positions, and their sum
   }
   void operator()(const layer::Script&) { is_known_ = false; }
 
-  // False for a module of the user's own: only running it would tell.
+  // False for a user's own module: only running it shows its memory.
   bool is_known() const { return is_known_; }
-  // While the backward pass goes back through a layer, gradients of what came in and went out are there too.
+  // While the backward pass processes a layer, gradients of its inputs and outputs are in memory too.
   std::int64_t trained_floats() const { return held_ + 2 * largest_ + unfolded_; }
-  // In an evaluation a layer's input and output are there, and what comes of that.
+  // In an evaluation a layer's input, output and intermediate results are in memory.
   std::int64_t evaluated_floats() const { return network_.input().features() + 3 * largest_ + unfolded_; }
   double multiply_adds() const { return multiply_adds_; }
 
@@ -107,7 +107,7 @@ class PassCost {
     return network_.parameters()[static_cast<std::size_t>(index)].shape;
   }
   std::int64_t here() const { return shape_.features() * places_; }
-  // At each pixel or token.
+  // Counts multiplications by this many weights at each pixel or token.
   void multiply(std::int64_t weights) {
     multiply_adds_ += static_cast<double>(weights * shape_.height * shape_.width * places_);
   }
@@ -122,37 +122,37 @@ class PassCost {
 
   const Network& network_;
   SampleShape shape_;
-  std::int64_t places_;  // of texts: as many tokens as the longest has
+  std::int64_t places_;  // for texts: tokens in the longest one
   std::int64_t held_;
   std::int64_t largest_ = 0;
-  std::int64_t unfolded_ = 0;  // of one convolution at a time
+  std::int64_t unfolded_ = 0;  // unfolded input of one convolution at a time
   double multiply_adds_ = 0;
   bool is_known_ = true;
 };
 
-// Sequences that a task asks for nothing: no label but -100, no token that may be hidden, no next token, at all or in
-// what `longest` leaves of them. In a micro-batch's mean each would count as a loss of 0, and a micro-batch of such
-// rows alone would divide a step's gradient by too much.
+// Sequences for which a task asks nothing: only labels of -100, no token that may be hidden, or no next token, in the
+// whole sequence or in the part that `longest` leaves. Each would count as a loss of 0 in a micro-batch's mean, and a
+// micro-batch of such rows alone would divide a step's gradient by too much.
 struct UnaskedRows {
   Split split = Split::train;
-  std::uint32_t first = 0;  // as its file numbers it
-  std::int64_t others = 0;  // in both splits
+  std::uint32_t first = 0;  // row number in its file
+  std::int64_t others = 0;  // number of other such rows in both splits
 
-  std::string text() const {  // "row 2 of the training set and 3 others"
+  std::string text() const {  // for example "row 2 of the training set and 3 others"
     const std::string named = fmt::format("row {} of the {} set", first, split == Split::train ? "training" : "test");
     return others == 0 ? named : fmt::format("{} and {} other{}", named, others, others == 1 ? "" : "s");
   }
 };
 
 struct UnaskedByTask {
-  std::optional<UnaskedRows> whole;  // that are asked for nothing however long they are shown
-  std::optional<UnaskedRows> cut;    // that would be asked for something if they were not cut
-  std::int64_t longest = 0;          // the least that leaves all but the first kind something
+  std::optional<UnaskedRows> whole;  // rows without any question, even if shown in full
+  std::optional<UnaskedRows> cut;    // rows with questions only in the part that is cut off
+  std::int64_t longest = 0;          // the smallest cut that leaves each of `cut` a question
 };
 
 using Kind = TextTask::Kind;
 
-// How many tokens of a row must be shown so that something is asked for; nothing: no number suffices.
+// How many tokens of a row must be shown so that the task asks for something; none: no number suffices.
 std::optional<std::int64_t> tokens_needed(const Dataset& dataset, Split split, std::uint32_t row,
                                           const TextTask& task) {
   const auto first_where = [](const auto& of, const auto& asks) -> std::optional<std::int64_t> {
@@ -174,7 +174,7 @@ void count(std::optional<UnaskedRows>& rows, Split split, std::uint32_t row) {
     rows = UnaskedRows{.split = split, .first = row};
 }
 
-// Whether there may be such rows, as far as the size says: looking at them takes the data set's contents.
+// Whether such rows may exist, judged by the size alone: a certain answer needs the data set's contents.
 bool may_leave_unasked(const DatasetSize& data, const TextTask& task) {
   const std::int64_t shortest = data.shortest > 0 ? data.shortest : data.shape.width;
   const bool is_cut = task.longest > 0 && task.longest < data.shape.width;
@@ -184,16 +184,16 @@ bool may_leave_unasked(const DatasetSize& data, const TextTask& task) {
     case Kind::causal_lm:
       return shortest < 2 || (is_cut && task.longest < 2);
     case Kind::masked_lm:
-      if (task.own_labels) return is_cut;  // whole rows have been checked when they were read
+      if (task.own_labels) return is_cut;  // whole rows were checked when read
       if (data.marks.never_masked.empty()) return false;
-      // A first token, words, a last one: two tokens are enough where there are words.
+      // A row has a first token, words, and a last token: if it has words, two shown tokens are enough.
       if (data.marks.never_masked_stand_at_ends) return shortest < 3 || (is_cut && task.longest < 2);
       return true;
   }
   return true;
 }
 
-// In the training and the test set as the files have them. `task` is not classification.
+// Searches the training and the test set as in the files. `task` is not classification.
 UnaskedByTask unasked_rows(const Dataset& dataset, const TextTask& task) {
   assert(task.kind != Kind::classification);
   UnaskedByTask found;
@@ -237,7 +237,7 @@ std::optional<Misfit> misfit_of(const Model& model, const DatasetSize& size) {
   return {};
 }
 
-// A fault where samples of the data set do not suit the model.
+// Reports a fault and returns false if samples of the data set do not suit the model.
 bool fits(const ModelRow& row, const Model& model, const DatasetRow& dataset, const DatasetSize& size,
           Settings& training, Settings& root) {
   const auto misfit = misfit_of(model, size);
@@ -250,15 +250,15 @@ bool fits(const ModelRow& row, const Model& model, const DatasetRow& dataset, co
   return false;
 }
 
-// The keys of a network's training, beside the model and the data.
+// The keys for training a network, beside the model and the data.
 struct NetworkTraining {
   double label_smoothing = 0;
   std::optional<PartitionOptions> partition;
   Augmentation augmentation;
   ValidationOptions validation;
   BatchingOptions batching;
-  ComputedTokens computed{};  // by the model, of sequences
-  SamplerOptions sampling{};  // once the data are known
+  ComputedTokens computed{};  // by the model, for sequences
+  SamplerOptions sampling{};  // set once the data are known
 };
 
 ValidationOptions read_validation(Settings& training) {
@@ -291,7 +291,7 @@ NetworkTraining read_network_training(Settings& training) {
   return how;
 }
 
-// Faults at what an objective without data has no use for.
+// Reports faults at keys that an objective without data cannot use.
 void check_no_data(const NetworkTraining& how, Settings& training) {
   if (how.label_smoothing > 0) training.fault("label_smoothing", "must be 0: this model has no labels");
   if (how.partition) training.fault("partition", "must be left out: this model has no data");
@@ -301,7 +301,7 @@ void check_no_data(const NetworkTraining& how, Settings& training) {
   if (how.batching.kind != Batching::count) training.fault("batching", "must be \"count\": this model has no data");
 }
 
-// Faults at what needs classes, where samples have numbers.
+// Reports faults at keys that need classes, if samples have numbers instead.
 void check_targets(const NetworkTraining& how, const DatasetSize& size, std::string_view dataset, Settings& training) {
   if (size.targets == 0) return;
   const std::string why = fmt::format("samples of {} have numbers and no classes", dataset);
@@ -309,7 +309,7 @@ void check_targets(const NetworkTraining& how, const DatasetSize& size, std::str
   if (how.augmentation.mixup > 0) training.section("augmentation").fault("mixup", "must be left out: " + why);
 }
 
-// A fault, and false, where data without classes are to be divided by class.
+// Reports a fault and returns false if data without classes are to be divided by class.
 bool suits_partition(const NetworkTraining& how, const DatasetSize& size, std::string_view dataset,
                      Settings& training) {
   if (!how.partition || how.partition->kind == PartitionOptions::Kind::size || size.classes > 0) return true;
@@ -318,7 +318,7 @@ bool suits_partition(const NetworkTraining& how, const DatasetSize& size, std::s
   return false;
 }
 
-// A fault, and false, where there are more shards than samples: some would be empty.
+// Reports a fault and returns false if there are more shards than samples: some would be empty.
 bool suits_shards(const NetworkTraining& how, Settings& training) {
   if (!how.partition || how.partition->kind != PartitionOptions::Kind::label) return true;
   const std::int64_t most = how.sampling.samples / how.sampling.workers;
@@ -329,7 +329,7 @@ bool suits_shards(const NetworkTraining& how, Settings& training) {
   return false;
 }
 
-// A fault where a micro-batch has no pairs.
+// Reports a fault if a micro-batch is too small to mix pairs.
 void check_mixup(const Augmentation& augmentation, std::int64_t batch_size, Settings& training) {
   if (augmentation.mixup > 0 && batch_size < 2)
     training.section("augmentation")
@@ -337,20 +337,20 @@ void check_mixup(const Augmentation& augmentation, std::int64_t batch_size, Sett
                "must be left out, or micro_batch_size at least 2: samples of a micro-batch are mixed in pairs");
 }
 
-// The data set that is trained on, without what is held out.
+// The training data set, without the held-out samples.
 std::shared_ptr<const Dataset> load(const DatasetPlan& data, const ValidationOptions& validation) {
   auto dataset = data.load();
   return validation.samples > 0 || validation.subset ? with_validation(std::move(dataset), validation) : dataset;
 }
 
-// The options of the sampler, once the data are there.
+// The options of the sampler for loaded data.
 SamplerOptions sampling_of(const Dataset& dataset, const NetworkTraining& how) {
   SamplerOptions sampling = how.sampling;
   if (how.partition) sampling.shards = divide(dataset, sampling.workers, *how.partition, sampling.seed);
   return sampling;
 }
 
-// Sequences are read for their lengths, of which packed and bucketed micro-batches are formed. False after a fault.
+// Reads the lengths of sequences, which packed and bucketed micro-batches are formed by. False after a fault.
 bool plan_lengths(const DatasetPlan& data, NetworkTraining& how, ObjectivePlan& plan, Settings& training) {
   try {
     const auto dataset = load(data, how.validation);
@@ -366,7 +366,7 @@ bool plan_lengths(const DatasetPlan& data, NetworkTraining& how, ObjectivePlan& 
   }
 }
 
-// A fault where a partition leaves a worker without a micro-batch: labels decide it, so the data are read.
+// Reports a fault if a partition leaves a worker without a micro-batch. This depends on labels, so it reads the data.
 void check_partition(const DatasetPlan& data, const NetworkTraining& how, Settings& training) {
   try {
     static_cast<void>(Sampler(sampling_of(*load(data, how.validation), how)));
@@ -375,13 +375,13 @@ void check_partition(const DatasetPlan& data, const NetworkTraining& how, Settin
   }
 }
 
-// The part that each row must have, for messages.
+// The required content of each row, for messages.
 const char* needed_by(const TextTask& task) {
   if (task.kind == TextTask::Kind::causal_lm) return "two tokens, of which the second is asked for";
   return task.own_labels ? "a label other than -100" : "a token that may be hidden, one that is not in never_masked";
 }
 
-// Faults where some row of the data set would be asked for nothing.
+// Reports faults if the task asks nothing of some row of the data set.
 void check_rows(const DatasetPlan& data, const TextTask& task, const ModelRow& row, const Model& model,
                 Settings& training, Settings& root) {
   if (!may_leave_unasked(data.size, task)) return;
@@ -402,8 +402,8 @@ void check_rows(const DatasetPlan& data, const TextTask& task, const ModelRow& r
   }
 }
 
-// A gradient's pass has the samples of a chunk: no more than all workers' in a step, and at least a micro-batch. An
-// evaluation's has a whole chunk.
+// A gradient's pass has the samples of a chunk, but no more than all workers' in a step, and at least a micro-batch. An
+// evaluation's pass has a whole chunk.
 ObjectiveMemory memory_of(const Model& model, const Network& built, const DatasetSize& data,
                           const NetworkTraining& how) {
   const std::int64_t micro_batch = how.sampling.micro_batch_size;

@@ -12,20 +12,20 @@ namespace syncopate {
 
 namespace {
 
-// Uniform in (-1, 1), or standard normal.
+// Draws values uniform in (-1, 1), or standard normal.
 void draw(const RandomStream& stream, Initial::Law law, std::vector<double>& values) {
   if (law == Initial::Law::normal) return fill_standard_normal(stream, 0, values);
   stream.fill_uniform(0, values);
   for (double& value : values) value = 2 * value - 1;
 }
 
-// An impossible size stays so: no later layer may turn it positive again.
+// An impossible size stays impossible: no later layer may make it positive again.
 std::int64_t pixels_after(std::int64_t pixels, const ConvolutionOptions& options) {
   const auto room = pixels + 2 * options.padding - options.kernel;
   return pixels <= 0 || room < 0 ? 0 : room / options.stride + 1;
 }
 
-// The weights' law and the biases' of a layer with so many inputs.
+// The initial distributions of the weights and biases of a layer with this many inputs.
 std::pair<Initial, Initial> laws_of(NormalWeights deviation, std::int64_t inputs) {
   if (deviation) return {{.spread = *deviation, .law = Initial::Law::normal}, {}};
   const Initial usual{.spread = 1 / std::sqrt(static_cast<double>(inputs))};
@@ -90,17 +90,17 @@ Network& Network::linear(std::int64_t outputs, const LinearOptions& options) {
   return append(layer);
 }
 
-// Even, for numbers are drawn in pairs.
+// Rounds up to an even number, since numbers are drawn in pairs.
 Network& Network::dropout(double share) {
   assert(share >= 0 && share < 1);
   if (share == 0) return *this;
   append(layer::Dropout{.share = share, .first_number = dropout_numbers_});
-  const std::int64_t places = form_ == Form::texts ? input_.width : 1;  // of the longest
+  const std::int64_t places = form_ == Form::texts ? input_.width : 1;  // tokens of the longest text
   dropout_numbers_ += (std::max<std::int64_t>(shape_.features() * places, 0) + 1) / 2 * 2;
   return *this;
 }
 
-// Images.
+// Layers for images.
 Network& Network::convolution(const ConvolutionOptions& options) {
   assert(form_ == Form::image);
   const auto& [channels, kernel, bias, stride, padding, deviation] = options;
@@ -180,7 +180,7 @@ std::vector<float> sine_positions_2d(std::int64_t height, std::int64_t width, st
   return table;
 }
 
-// Texts, whose tokens have their width as channels.
+// Layers for texts, whose tokens count their width as channels.
 Network& Network::bag_of_words(std::int64_t outputs) {
   assert(form_ == Form::words);
   const Initial initial{.spread = 1 / std::sqrt(static_cast<double>(shape_.vocabulary))};
@@ -235,7 +235,7 @@ Network& Network::decode_words(bool bias) {
   return append(decoder);
 }
 
-// Tokens of images, which keep the height and width of the grid that they were cut from. Their width are the channels.
+// Layers for tokens of images. These keep the height and width of the grid of patches; their width is the channels.
 Network& Network::patches(std::int64_t size) {
   assert(form_ == Form::image && shape_.height % size == 0 && shape_.width % size == 0);
   shape_ = {.channels = shape_.channels * size * size, .height = shape_.height / size, .width = shape_.width / size};

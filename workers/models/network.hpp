@@ -1,4 +1,5 @@
-// A feed-forward network as data: layers, and each parameter's shape, place and initial law. forward.hpp computes it.
+// A feed-forward network as data: layers, and each parameter's shape, position and initial values. forward.hpp computes
+// it.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +20,15 @@ namespace syncopate {
 class ScriptModule;
 }  // namespace syncopate
 
-// The layers of a network, as data: which of its parameters they use, and with what numbers.
+// The layers of a network, as data: which of its parameters they use, and with which numbers.
 //
-// Between layers stand images (n, channels, height, width), tokens (n, places, width) or vectors (n, features). Texts
-// are numbers of words first, and then all their tokens one after another, (t, width) (text_objective.hpp).
+// Between layers there are images (n, channels, height, width), tokens (n, places, width) or vectors (n, features).
+// Texts are first numbers of words, and then all their tokens one after another, (t, width) (text_objective.hpp).
 // Parameters, buffers and tables are numbered in the network's lists; -1: none.
 namespace syncopate::layer {
 
 struct Flatten {};
-struct Linear {  // of vectors, or of each token
+struct Linear {  // on vectors, or on each token
   int weight = -1, bias = -1;
 };
 struct Convolution {
@@ -50,7 +51,7 @@ struct Tanh {};
 struct Relu {};
 struct Silu {};
 struct Gelu {};  // exact, by the error function
-// In training each feature is 0 with this chance, by numbers of the sample's own stream from `first_number` on.
+// In training each feature is 0 with this probability, by numbers of the sample's own stream from `first_number` on.
 struct Dropout {
   double share = 0;  // in [0, 1)
   std::int64_t first_number = 0;
@@ -58,44 +59,45 @@ struct Dropout {
 struct MaxPool {};   // 2 x 2
 struct MeanPool {};  // over all pixels of an image
 
-// The branch between the two is added to its input. Where the branch has fewer pixels and more channels, the way
-// around it takes every `stride`-th pixel, with channels of zero on both sides: shortcut A of He et al. 2016.
+// The branch between the two is added to its input. If the branch has fewer pixels and more channels, the shortcut
+// takes every `stride`-th pixel and adds channels of zeros on both sides: shortcut A of He et al. 2016.
 struct ResidualBegin {};
 struct ResidualEnd {
   std::int64_t stride = 1;
   std::int64_t zeros_before = 0, zeros_after = 0;
 };
 
-struct Patches {  // images to tokens: squares row by row, each pixel by pixel, each of those channel by channel
+// Images to tokens: squares row by row, the pixels of each row by row, the channels of each pixel one after another.
+struct Patches {
   std::int64_t size = 1;
 };
-struct Positions {  // adds what tells places apart
+struct Positions {  // adds a vector that identifies the position
   int table = -1;
 };
-// Tokens that hold queries, keys and values of all heads one after another to what the heads give.
+// From tokens that hold queries, keys and values of all heads one after another, to the outputs of the heads.
 struct Attention {
   std::int64_t heads = 1;
 };
 struct MeanTokens {};  // tokens to vectors
 
-struct BagOfWords {  // texts to vectors: the mean over a text's tokens of a row each, and a bias
+struct BagOfWords {  // texts to vectors: the mean over a text's tokens of one row each, plus a bias
   int weight = -1;   // (vocabulary, features)
   int bias = -1;
 };
-struct WordEmbedding {  // texts to tokens: a row of each word, and one of its place
+struct WordEmbedding {  // texts to tokens: a row for each word plus one for its position
   int words = -1;       // (vocabulary, width)
   int places = -1;      // (longest, width)
 };
-// As Attention, of each text by itself; causal: no token sees a later one.
+// As Attention, on each text separately; causal: no token sees a later one.
 struct TextAttention {
   std::int64_t heads = 1;
   bool causal = false;
 };
-struct FirstTokens {};  // tokens to vectors: that of each text that begins it
+struct FirstTokens {};  // tokens to vectors: the first token of each text
 struct MeanOfTexts {};  // tokens to vectors
-struct AskedTokens {};  // tokens to vectors: those whose outputs the task asks for
+struct AskedTokens {};  // tokens to vectors: those whose outputs the task needs
 
-// A whole module of the user's own (torch_script.cpp): the only layer of its network, with all parameters and buffers.
+// A complete module of the user's own (torch_script.cpp): its network's only layer, with all parameters and buffers.
 struct Script {
   std::shared_ptr<const ScriptModule> module;
 };
@@ -114,55 +116,55 @@ using Layer =
 template <typename Kind, typename... Kinds>
 concept OneOf = (std::is_same_v<Kind, Kinds> || ...);
 
-// The task on texts, which gives the outputs of a network their meaning.
+// The task on texts, which defines what a network's outputs mean.
 struct TextTask {
   enum class Kind {
     classification,  // a text's class
-    masked_lm,       // the tokens that are hidden in it
-    causal_lm,       // each token but the first, from those before it
+    masked_lm,       // the hidden tokens of a text
+    causal_lm,       // each token except the first, from the preceding ones
   };
   Kind kind = Kind::classification;
-  MaskingOptions masking{};  // of masked_lm
-  bool own_labels = false;   // of masked_lm: nothing is hidden, and the data set's labels of tokens are the answers
-  std::int64_t longest = 0;  // tokens that a text is cut to; 0: none is cut
-  // For modules that see texts of unlike length together:
-  bool pads = true;          // whether it may; else those of one length alone stand together
-  std::int32_t padding = 0;  // the token behind the shorter ones' ends
+  MaskingOptions masking{};  // for masked_lm
+  bool own_labels = false;   // for masked_lm: nothing is hidden; the data set's labels of tokens are the answers
+  std::int64_t longest = 0;  // texts are cut to this many tokens; 0: not cut
+  // For modules that process texts of different lengths together:
+  bool pads = true;          // padding is allowed; else only texts of one length are together
+  std::int32_t padding = 0;  // the token that fills up shorter texts
 };
 
 inline ComputedTokens computed_by(const TextTask& task) {
   return {.longest = task.longest, .last_is_answer = task.kind == TextTask::Kind::causal_lm};
 }
 
-// How the first values of a parameter are drawn, each by itself.
+// How the initial values of a parameter are drawn, independently of each other.
 struct Initial {
   enum class Law { uniform, normal };
 
   double centre = 0;
-  double spread = 0;  // half the uniform law's width, the normal law's deviation; 0: all are the centre
+  double spread = 0;  // half the width of uniform, deviation of normal; 0: all values are the centre
   Law law = Law::uniform;
 };
 
 struct Parameter {
-  std::string name;  // "linear2.bias": layers of a kind are numbered from 1
+  std::string name;  // for example "linear2.bias": layers of a kind are numbered from 1
   std::vector<std::int64_t> shape;
   std::size_t size = 0;
   std::size_t offset = 0;  // in the flat vector
   Initial initial{};
-  std::shared_ptr<const std::vector<float>> given{};  // the first values, where these are not drawn
+  std::shared_ptr<const std::vector<float>> given{};  // initial values that are not drawn
 };
 
 struct Buffer {
   std::size_t size = 0;
   std::size_t offset = 0;
   float initial = 0;
-  std::vector<std::int64_t> shape{};                  // of a script module's; others' have one dimension
-  bool counts = false;                                // integers, which stand as floats: exact up to 2^24
-  std::shared_ptr<const std::vector<float>> given{};  // the first values, of a script module's
+  std::vector<std::int64_t> shape{};                  // for a script module; other buffers have one dimension
+  bool counts = false;                                // integers stored as floats: exact up to 2^24
+  std::shared_ptr<const std::vector<float>> given{};  // initial values from a script module
 };
 
-// Weights are drawn from the normal law of this deviation, and biases are zero. Without it, both are uniform within
-// 1 / sqrt(fan-in), as in PyTorch's Linear and Conv2d.
+// Weights are drawn from the normal distribution with this deviation, and biases are zero. Without it, both are uniform
+// within 1 / sqrt(fan-in), as in PyTorch's Linear and Conv2d.
 using NormalWeights = std::optional<double>;
 
 struct LinearOptions {
@@ -179,14 +181,14 @@ struct ConvolutionOptions {
   NormalWeights deviation{};
 };
 
-// The contents of a module that was loaded from a file, in its own order. Places in flat vectors follow.
+// The contents of a module loaded from a file, in its own order. lay_out() decides their positions in flat vectors.
 struct ScriptContents {
   std::vector<Parameter> parameters{};
   std::vector<Buffer> buffers{};  // those that a training step changes
-  bool mixes_samples = false;     // micro-batches that are evaluated together would disturb each other
-  bool draws = false;             // in training it asks for random numbers
+  bool mixes_samples = false;     // micro-batches evaluated together would affect each other
+  bool draws = false;             // uses random numbers in training
   std::string why_no_derivative{};
-  std::string note{};  // what the user should know of it and is no fault
+  std::string note{};  // information for the user that is not a fault
 };
 
 class Network {
@@ -194,7 +196,7 @@ class Network {
   explicit Network(const SampleShape& input)
       : input_(input), shape_(input), form_(input.has_tokens() ? Form::words : Form::image) {}
 
-  // Each appends a layer to those before.
+  // Each function appends a layer.
   Network& linear(std::int64_t outputs, const LinearOptions& options = {});  // flattens images first
   Network& relu() { return append(layer::Relu{}); }
   Network& silu() { return append(layer::Silu{}); }
@@ -203,34 +205,35 @@ class Network {
   // Not for logits. A share of 0 appends nothing. Draws one number per feature.
   Network& dropout(double share);
 
-  // For images.
+  // Layers for images.
   Network& convolution(const ConvolutionOptions& options);
-  Network& batch_norm(double scale = 1);  // the initial value of its weights
+  Network& batch_norm(double scale = 1);  // initial value of its weights
   Network& group_norm(std::int64_t groups, double scale = 1);
   Network& max_pool();   // 2 x 2
-  Network& mean_pool();  // leaves vectors
+  Network& mean_pool();  // outputs vectors
 
-  // The branch between the two is added to its input; `stride`: that of its convolutions.
+  // The branch between the two is added to its input; `stride`: that of the branch's convolutions.
   Network& begin_residual();
   Network& end_residual(std::int64_t stride = 1);
 
-  // For tokens: made from images, marked with places, mixed, averaged.
+  // Layers for tokens of images.
   Network& patches(std::int64_t size);  // must divide height and width
-  Network& sine_positions();            // of a width that sine_positions_2d takes
-  Network& layer_norm();                // of vectors too
+  Network& sine_positions();            // the width must suit sine_positions_2d
+  Network& layer_norm();                // also for vectors
   Network& attention(std::int64_t heads);
-  Network& mean_tokens();  // leaves vectors
+  Network& mean_tokens();  // outputs vectors
 
-  // Texts.
-  Network& bag_of_words(std::int64_t outputs);  // leaves vectors
-  // Tokens of a width, by word and place; as many places as the longest text has tokens. Drawn from the normal law.
+  // Layers for texts.
+  Network& bag_of_words(std::int64_t outputs);  // outputs vectors
+  // Tokens of this width, by word and position, with as many positions as the longest text has tokens. Weights are
+  // drawn from the normal distribution.
   Network& embed_words(std::int64_t width, std::int64_t places, double deviation);
   Network& text_attention(std::int64_t heads, bool causal);
-  // Each leaves vectors.
+  // Each of these outputs vectors.
   Network& first_tokens();
   Network& mean_of_texts();
   Network& asked_tokens();
-  Network& decode_words(bool bias);  // of vectors; by the weights that words are embedded with
+  Network& decode_words(bool bias);  // for vectors; uses the weights that embed words
   Network& asks(const TextTask& task) {
     task_ = task;
     return *this;
@@ -239,35 +242,35 @@ class Network {
   // The only layer of its network.
   Network& script(std::shared_ptr<const ScriptModule> module, const ScriptContents& contents, std::int64_t outputs);
 
-  // The layers that follow are the head, which turns the body's features into answers to one task.
+  // The following layers are the head, which turns the body's features into answers to one task.
   Network& begin_head() {
     body_parameters_ = parameters_.size();
     return *this;
   }
 
-  // Fixes the flat layout: parameters of 2 and more dimensions first, then the others, by layers. Call last.
+  // Determines the flat layout: first parameters of 2 and more dimensions, then the others, by layers. Call it last.
   Network& lay_out();
 
   const SampleShape& input() const { return input_; }
-  const TextTask& task() const { return task_; }  // of texts
-  // All sizes positive, or the network is impossible. Tokens have their width as channels.
+  const TextTask& task() const { return task_; }  // for texts
+  // All sizes are positive, or the network is impossible. Tokens count their width as channels.
   const SampleShape& output() const { return shape_; }
   const std::vector<Layer>& layers() const { return layers_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // Indices into parameters(), by ascending offset.
   const std::vector<std::size_t>& flat_order() const { return flat_order_; }
-  std::vector<ParameterTensor> tensors() const;  // in that order
-  // How many of parameters() come before the head; 0: there is no head.
+  std::vector<ParameterTensor> tensors() const;  // in this order
+  // The number of parameters() before the head; 0: no head.
   std::size_t body_parameters() const { return body_parameters_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
-  // Numbers that layers need and nobody trains.
+  // Numbers that layers need and training does not change.
   const std::vector<std::vector<float>>& tables() const { return tables_; }
 
-  // Whether samples of different micro-batches may stand in one batch, in training.
+  // Whether samples of different micro-batches may share a batch in training.
   bool fuses() const { return !mixes_samples_ && buffers_.empty(); }
-  // Whether a forward pass asks LibTorch for random numbers, in training.
+  // Whether a forward pass in training uses LibTorch's random numbers.
   bool draws() const { return draws_; }
-  // Why derivatives of an evaluation cannot be had; empty: they can.
+  // Why derivatives of an evaluation are not available; empty: they are.
   const std::string& why_no_derivative() const { return why_no_derivative_; }
   // A note for the user about a module's file, or empty.
   const std::string& note() const { return note_; }
@@ -285,29 +288,29 @@ class Network {
   }
   std::string next_name(std::string_view word) const;
   int add_parameter(std::string name, std::vector<std::int64_t> shape, const Initial& initial);
-  // A normalisation's weight, and its bias, which follows.
+  // A normalisation's weight, followed by its bias.
   int add_scale_and_shift(std::string_view word, double scale);
 
   SampleShape input_;
-  SampleShape shape_;  // after the layers so far
+  SampleShape shape_;  // output of the layers so far
   Form form_;
   TextTask task_;
-  int embedded_words_ = -1;                   // their parameter
-  std::vector<SampleShape> residual_shapes_;  // before the branches that have begun
+  int embedded_words_ = -1;                   // index of their parameter
+  std::vector<SampleShape> residual_shapes_;  // inputs of the open branches
   std::vector<Layer> layers_;
   std::vector<Parameter> parameters_;
   std::size_t body_parameters_ = 0;
   std::vector<std::size_t> flat_order_;
   std::vector<Buffer> buffers_;
   std::vector<std::vector<float>> tables_;
-  std::int64_t dropout_numbers_ = 0;  // of a sample, that the layers so far draw
+  std::int64_t dropout_numbers_ = 0;  // numbers per sample that the layers so far draw
   bool mixes_samples_ = false;
   bool draws_ = false;
   std::string why_no_derivative_;
   std::string note_;
 };
 
-// Where a training starts: (P,) in the flat layout. Parameter p is drawn from stream p, whatever the others' sizes.
+// The initial parameters: (P,) in the flat layout. Parameter p is drawn from stream p, whatever the others' sizes.
 std::vector<float> initial_parameters(const Network& network, std::uint64_t seed);
 
 // Fixed positions of tokens on a grid: sines and cosines of both coordinates at geometrically spaced frequencies.

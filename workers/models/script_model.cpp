@@ -20,7 +20,7 @@ std::string digest_of(const std::filesystem::path& file) {
   }
 }
 
-// LibTorch alone knows what the file holds, and is loaded for it. Where that fails, it is no fault of the file.
+// Loads LibTorch, which alone can read the file. A failure to load LibTorch is not a fault of the file.
 Network load_network(Settings& table, const DatasetSize& data, const ScriptOptions& options) {
   const std::filesystem::path file = table.file("file");
   if (file.empty()) return Network(data.shape);
@@ -45,11 +45,11 @@ TextTask::Kind kind_of(Loss loss) {
   return loss == Loss::masked ? masked_lm : loss == Loss::causal ? causal_lm : classification;
 }
 
-// The model's demands on the data.
+// Requirements of the model on the data.
 struct Asked {
   Loss loss;
-  std::int64_t longest;     // of sequences; 0: none is cut
-  std::string masking_key;  // that is given; empty: none
+  std::int64_t longest;     // sequences are cut to this; 0: not cut
+  std::string masking_key;  // a given masking key; empty: none
 };
 
 std::optional<Misfit> misfit_of_loss(const DatasetSize& data, Loss loss) {
@@ -86,7 +86,7 @@ std::optional<Misfit> misfit(const DatasetSize& data, const Asked& asked) {
 
 constexpr const char* masking_keys[] = {"masked_share", "most_masked", "masking", "mask_copies"};
 
-// One that is given; empty: none is.
+// A given masking key; empty: none.
 std::string masking_key_of(const Settings& table) {
   for (const char* key : masking_keys)
     if (table.has(key)) return key;
@@ -101,7 +101,7 @@ Model read_torchscript(Settings& table) {
       "");
   const Key hash{"file_hash", "Written by the program: the digest of the file's content, which must still be that.", "",
                  "any content"};
-  static_cast<void>(table.has(hash));  // known, also where the file is not needed
+  static_cast<void>(table.has(hash));  // makes the key known, even if the file is not needed
   ScriptOptions options;
   options.drawn =
       table.choice({"initial", "Where a training starts: at the file's values, or at drawn ones like them."},
@@ -133,7 +133,7 @@ Model read_torchscript(Settings& table) {
               [table, options, file](const DatasetSize& data) mutable {
                 if (file.empty()) throw ModelFault("file", "must be given: the file that torch.jit.script has saved");
                 if (data.token_classes > 0)
-                  for (const char* key : masking_keys) table.leave_out(key);  // nothing is hidden
+                  for (const char* key : masking_keys) table.leave_out(key);  // no tokens are hidden
                 return load_network(table, data, options);
               },
           .try_micro_batch = try_micro_batch,

@@ -1,4 +1,4 @@
-// The table [models.torchscript]: a module of one's own. How to save one: TORCHSCRIPT.md.
+// The table [models.torchscript]: a user's own module. How to save one: TORCHSCRIPT.md.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,20 @@ struct ScriptFault : std::runtime_error {
 };
 
 struct ScriptOptions {
-  bool fused = true;           // micro-batches are evaluated together, where that changes nothing
-  bool drawn = false;          // the first values of matrices and filters are drawn by the run's seed, not the file's
-  bool squared_error = false;  // the loss, of numbers; else cross-entropy
-  TextTask task{};             // of tokens
+  bool fused = true;           // evaluate micro-batches together, if that changes nothing
+  bool drawn = false;          // draw initial matrices and filters by the run's seed instead of taking the file's
+  bool squared_error = false;  // the loss, for numbers; else cross-entropy
+  TextTask task{};             // for tokens
 
-  // How many samples at once are tried.
+  // How many samples to try at once.
   struct Trial {
-    std::int64_t trained = 0;    // samples of a micro-batch; 0: not tried
-    std::int64_t evaluated = 0;  // samples that are evaluated together; 0: not tried
+    std::int64_t trained = 0;    // samples of a micro-batch; 0: no trial
+    std::int64_t evaluated = 0;  // samples evaluated together; 0: no trial
   } trial{};
 };
 
-// The network that a module is. Throws ScriptFault. The same file, data and options give the same once more. Only the
-// library with LibTorch has it (torch_script.cpp): the program calls load_script_network.
+// The network for a module's file. Throws ScriptFault. The same file, data and options give the same network again.
+// Only the library with LibTorch has this function (torch_script.cpp): the program calls load_script_network.
 Network script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
                        const ScriptOptions& options);
 

@@ -15,7 +15,8 @@ namespace {
 
 using Texts = std::span<const std::span<const std::int32_t>>;
 
-// Lengths that differ by little, or by at most a quarter: padding costs less than another group.
+// Whether texts of these lengths may share a group: padding a little, or by at most a quarter, costs less than another
+// group.
 bool may_join(std::int64_t length, std::int64_t other, bool pads) {
   if (!pads) return length == other;
   constexpr std::int64_t always = 3;
@@ -52,11 +53,11 @@ TextGroup group_of(Texts texts, std::int64_t begin) {
 
 using Kind = TextTask::Kind;
 
-// A text as it is shown, and what of it is asked for.
+// A text as the model sees it, and the questions about it.
 struct ShownText {
   std::span<const std::int32_t> tokens;
-  MaskedText masked{};                 // what `tokens` is of, where something is hidden
-  std::vector<std::int64_t> places{};  // of the outputs that are asked for; none for a class
+  MaskedText masked{};                 // the source of `tokens`, if some are hidden
+  std::vector<std::int64_t> places{};  // positions of the needed outputs; none for a class
   std::vector<std::int64_t> answers{};
 };
 
@@ -64,7 +65,7 @@ std::span<const std::int32_t> cut(std::span<const std::int32_t> tokens, std::int
   return longest > 0 ? tokens.first(std::min(tokens.size(), static_cast<std::size_t>(longest))) : tokens;
 }
 
-// Asks for the tokens that have a label in the data set.
+// The questions are the tokens that have a label in the data set.
 void ask_own_labels(std::span<const std::int32_t> labels, std::size_t asked, ShownText& shown) {
   for (std::size_t place = 0; place < asked; ++place) {
     if (labels[place] == ignored_label) continue;
@@ -73,7 +74,7 @@ void ask_own_labels(std::span<const std::int32_t> labels, std::size_t asked, Sho
   }
 }
 
-// `text.asked` may be fewer than it has: what stands behind is shown, as padding would be, and not asked for.
+// `text.asked` may be fewer than the text has: the model sees the tokens after these, like padding, without questions.
 ShownText show(const Dataset& dataset, Split split, const AskedText& text, const TextTask& task, std::uint64_t seed) {
   const auto tokens = cut(dataset.tokens(split, text.sample), task.longest);
   const auto own = cut(tokens, text.asked);
@@ -97,7 +98,7 @@ ShownText show(const Dataset& dataset, Split split, const AskedText& text, const
         shown.answers.push_back(tokens[static_cast<std::size_t>(place)]);
       }
       break;
-    case Kind::causal_lm:  // the last token is only an answer, where there are others
+    case Kind::causal_lm:  // if there are others, the last token is only an answer
       if (tokens.size() > 1) shown.tokens = tokens.first(tokens.size() - 1);
       for (std::size_t place = 1; place < own.size(); ++place) {
         shown.places.push_back(static_cast<std::int64_t>(place) - 1);
@@ -210,7 +211,7 @@ EvaluationSums TextObjective::evaluate_texts(std::span<const float* const> param
   return sums;
 }
 
-// Where texts are asked for nothing there is no mean, and nothing to learn.
+// Without any question there is no mean, and nothing to learn.
 std::vector<double> TextObjective::derivative(const float* parameters, const float*, Split split, std::int64_t begin,
                                               std::int64_t end, std::span<const double> direction) const {
   use_one_thread();
@@ -239,7 +240,7 @@ TextTargets ask(const Dataset& dataset, Split split, std::vector<AskedText> text
   std::vector<ShownText> shown;
   std::vector<std::span<const std::int32_t>> sequences;
   std::vector<std::int64_t> places, answers;
-  std::map<std::int64_t, std::int64_t> targets;  // by micro-batch
+  std::map<std::int64_t, std::int64_t> targets;  // number of targets, by micro-batch
   std::int64_t begin = 0;
   shown.reserve(texts.size());
   for (const AskedText& text : texts) {

@@ -1,9 +1,10 @@
-// The objective of a network on a data set of tokens, with LibTorch. For sources with LibTorch alone.
+// The objective of a network on a data set of tokens, with LibTorch. Only sources with LibTorch include it.
 //
-// Texts are evaluated together without padding, so that a micro-batch's result does not depend on the others that are
-// evaluated with it. A module of the user's own may see padding, if that leaves its outputs the same. The loss of a
-// micro-batch is the mean over what its texts are asked for. The mean of such means, which a step takes, is not the
-// mean over all questions where micro-batches have unlike numbers. An evaluation sums over all questions.
+// Texts are evaluated together without padding, so that a micro-batch's result does not depend on which others are
+// evaluated with it. A user's own module may see padding, if that does not change its outputs.
+// The loss of a micro-batch is the mean over the questions about its texts. A step uses the mean of such means. It
+// differs from the mean over all questions if micro-batches have different numbers of them. An evaluation sums over all
+// questions.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -23,36 +24,37 @@
 
 namespace syncopate {
 
-// Texts that attention takes together.
+// Texts that attention processes together.
 struct TextGroup {
-  std::int64_t begin = 0;   // in the batch's tokens
-  std::int64_t tokens = 0;  // of all of them
+  std::int64_t begin = 0;   // index in the batch's tokens
+  std::int64_t tokens = 0;  // total of all texts
   std::int64_t texts = 0;
   std::int64_t longest = 0;
-  // Where lengths differ; else undefined.
-  at::Tensor tokens_of_slots;  // (texts * longest,) int64: which of the group's tokens stands there; any behind an end
+  // These are defined only if lengths differ.
+  // (texts * longest,) int64: the group's token in each slot; an arbitrary one after a text's end.
+  at::Tensor tokens_of_slots;
   at::Tensor slots_of_tokens;  // (tokens,) int64
   at::Tensor lengths;          // (texts,) int64
 };
 
-// Texts as LibTorch's kernels take them: all tokens of a batch one after another, without padding. Only attention,
-// where tokens of a text meet, pads: in groups of texts of nearly one length.
+// Texts as LibTorch's kernels take them: all tokens of a batch one after another, without padding. Only attention, in
+// which tokens of a text interact, pads: it uses groups of texts of nearly one length.
 struct SequenceBatch {
-  // In the given order; sorted by length, groups are large. Without `pads` a group has texts of one length.
+  // Keeps the given order; groups are large if it is sorted by length. Without `pads` a group has texts of one length.
   explicit SequenceBatch(const std::vector<std::span<const std::int32_t>>& texts, bool pads = true);
 
   at::Tensor tokens;              // (t,) int64
-  at::Tensor places;              // (t,) int64: from 0 in each text
+  at::Tensor places;              // (t,) int64: position in the text, from 0
   at::Tensor begins;              // (n,) int64: where each text begins
-  std::vector<TextGroup> groups;  // one after another
-  at::Tensor asked{};             // (questions,) int64: tokens whose outputs are asked for; undefined: none
+  std::vector<TextGroup> groups;  // in the order of the texts
+  at::Tensor asked{};             // (questions,) int64: tokens whose outputs are needed; undefined: none
 };
 
 struct AskedText;
 
 class TextObjective : public NetworkObjective {
  public:
-  // The network has no buffers.
+  // The network must have no buffers.
   TextObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
                 std::int64_t chunk_samples, double label_smoothing = 0)
       : NetworkObjective(std::move(network), std::move(dataset), sampling, chunk_samples, label_smoothing) {
@@ -78,24 +80,24 @@ class TextObjective : public NetworkObjective {
   std::vector<AskedText> texts_of(std::span<const MicroBatch> micro_batches) const;
 };
 
-// A text that is asked, on one of its visits.
+// One visit of a text, with its questions.
 struct AskedText {
   std::uint32_t sample = 0;
   std::int64_t epoch = 0;
-  std::int64_t micro_batch = 0;  // whose loss is the mean over all that its texts are asked for
-  std::int32_t asked = 0;        // tokens from its first on that it may be asked for; 0: all
+  std::int64_t micro_batch = 0;  // its loss is the mean over all questions about its texts
+  std::int32_t asked = 0;        // questions are only about this many first tokens; 0: all
 };
 
-// Texts with what they are asked for, put together for one evaluation.
+// Texts with their questions, assembled for one evaluation.
 struct TextTargets {
   SequenceBatch texts;
   at::Tensor answers;                    // (questions,) int64: classes or tokens
-  at::Tensor weights;                    // (questions,): 1 / those of the same micro-batch
-  std::vector<std::uint32_t> samples{};  // (texts,), in the order in which they stand
+  at::Tensor weights;                    // (questions,): 1 / number of questions in the same micro-batch
+  std::vector<std::uint32_t> samples{};  // (texts,), in the order of `texts`
   std::vector<std::int64_t> epochs{};    // by text, in that order
 };
 
-// The texts stand by length, the longest first. `seed`: of what is hidden. There may be no question at all.
+// Sorts the texts by length, the longest first. `seed`: for hidden tokens. There may be no question at all.
 TextTargets ask(const Dataset& dataset, Split split, std::vector<AskedText> texts, const TextTask& task,
                 std::uint64_t seed);
 

@@ -23,7 +23,7 @@ constexpr const char* library_name = "syncopate_torch.so";
 
 std::atomic<bool> loaded = false;
 
-// By its whole path: sanitizers call dlopen in the program's place, and a name alone is sought where they lie.
+// The whole path: sanitizers call dlopen instead of the program, and would search a bare name in their own directory.
 std::string path_of_library() {
   std::error_code unknown;
   return std::filesystem::read_symlink("/proc/self/exe", unknown).replace_filename(library_name);
@@ -31,7 +31,7 @@ std::string path_of_library() {
 
 // Never unloaded: objectives and LibTorch's threads live until the end.
 TorchFunctions load() {
-  // Global, so that machine.hpp finds the BLAS that comes along.
+  // Loaded globally, so that machine.hpp finds the BLAS that comes with it.
   void* const library = [] {
     const LimitedBlasLoading limited;
     return dlopen(path_of_library().c_str(), RTLD_NOW | RTLD_GLOBAL);
@@ -79,7 +79,7 @@ std::string loaded_torch_file() {
   return file;
 }
 
-// Read when it is loaded: the first by glog, by which LibTorch 1 of Debian writes them, the second by LibTorch itself.
+// Read at loading: the first by glog, which writes the warnings of Debian's LibTorch 1, the second by LibTorch itself.
 void silence_torch_warnings() {
   for (const char* const level : {"GLOG_minloglevel", "TORCH_CPP_LOG_LEVEL"}) setenv(level, "2", /*overwrite=*/0);
 }

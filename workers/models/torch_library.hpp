@@ -1,5 +1,5 @@
-// LibTorch is a library that is loaded when the first network is trained: a third of a second that commands, and MPI
-// ranks without a network, do not spend. No LibTorch here, and no program links it.
+// LibTorch is a library that is loaded when the first network is trained. That takes a third of a second, which
+// commands, and MPI ranks without a network, save. This file does not use LibTorch, and no program links it.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,17 @@
 
 namespace syncopate {
 
-// Loads the library beside the program once, from any thread, with BLAS on one. Throws std::runtime_error.
+// Loads the library beside the program once and restricts BLAS to one thread. Any thread may call it. Throws
+// std::runtime_error.
 void load_torch();
 bool torch_is_loaded();
 // The path of libtorch_cpu, as the loader found it; empty before load_torch.
 std::string loaded_torch_file();
-// Which kernels it has chosen for this processor (torch_entry.cpp); "none loaded" where it is not loaded.
+// The kernels it has chosen for this processor (torch_entry.cpp); "none loaded" if it is not loaded.
 std::string torch_kernels();
 
-// LibTorch's warnings are for authors of its modules, and would stand between lines of progress. Call while there is
-// one thread. Users who set $GLOG_minloglevel or $TORCH_CPP_LOG_LEVEL see them.
+// Suppresses LibTorch's warnings, which are for authors of its modules and would appear between lines of progress. Call
+// it while there is one thread. Users who set $GLOG_minloglevel or $TORCH_CPP_LOG_LEVEL see them.
 void silence_torch_warnings();
 
 // The arguments of a TorchObjective (torch_objective.hpp).
@@ -36,7 +37,7 @@ struct TorchRequest {
   double mixup;
 };
 
-// A TorchObjective, or a TextObjective where the network takes tokens. Loads the library first.
+// A TorchObjective, or a TextObjective if the network takes tokens. Loads the library first.
 std::shared_ptr<const Objective> make_torch_objective(const TorchRequest& request);
 
 // script_network (script_model.hpp). Loads the library first.

@@ -21,12 +21,12 @@ at::Tensor losses_of(const at::Tensor& log_probabilities, const at::Tensor& labe
   return mixed ? at::lerp(loss_of(labels), loss_of(mixed->labels), mixed->shares) : loss_of(labels);
 }
 
-// Training samples in the memory of a SampleBatch.
+// Training samples, stored in a SampleBatch.
 struct TrainingBatch {
   Visits visits;
   at::Tensor inputs;  // (n, channels, height, width)
   at::Tensor labels;
-  at::Tensor targets{};  // defined: numbers instead of labels
+  at::Tensor targets{};  // if defined: numbers instead of labels
   std::optional<MixedLabels> mixed{};
 };
 
@@ -34,10 +34,10 @@ at::Tensor vector_tensor(std::vector<std::int64_t>& of) {
   return at::from_blob(of.data(), {std::ssize(of)}, at::kLong);
 }
 
-// Samples of a data set side by side in memory, as tensors that live until the next samples are taken.
+// Samples of a data set, contiguous in memory, as tensors that are valid until the next samples are taken.
 class SampleBatch {
  public:
-  // A thread uses one again and again.
+  // Each thread reuses one batch.
   static SampleBatch& of_this_thread() {
     thread_local SampleBatch batch;
     return batch;
@@ -59,13 +59,13 @@ class SampleBatch {
 
   at::Tensor labels() { return vector_tensor(labels_); }
 
-  at::Tensor targets() {  // (n, targets); undefined where samples have classes
+  at::Tensor targets() {  // (n, targets); undefined if samples have classes
     if (targets_.empty()) return {};
     const auto samples = std::ssize(numbers_);
     return at::from_blob(targets_.data(), {samples, std::ssize(targets_) / samples}, at::kFloat);
   }
 
-  // Micro-batch after micro-batch, as they are trained on. `mixup`: alpha; 0: none.
+  // Takes the training samples of one micro-batch after another. `mixup`: alpha; 0: none.
   TrainingBatch take_training(const Dataset& dataset, const Sampler& sampler, std::span<const MicroBatch> micro_batches,
                               double mixup) {
     name_samples(sampler, micro_batches);
@@ -118,20 +118,20 @@ class SampleBatch {
   FlatVector inputs_;
   std::vector<std::int64_t> labels_;
   std::vector<float> targets_;                // numbers instead of labels
-  std::vector<std::int64_t> partner_labels_;  // where samples are mixed with others
+  std::vector<std::int64_t> partner_labels_;  // for samples that are mixed with others
   std::vector<float> partner_shares_;
 };
 
-// The mean-squared error: of a sample the mean of (output - target)^2 over its targets, as torch.nn.MSELoss has it of
-// all samples.
-// Shapes:  outputs and targets (n, targets); the sum over the samples.
+// The mean-squared error of a sample: the mean of (output - target)^2 over its targets. torch.nn.MSELoss gives the mean
+// over all samples.
+// Shapes:  outputs and targets (n, targets). Returns the sum over the samples.
 LossSums squared_error(const at::Tensor& outputs, const at::Tensor& targets) {
   const auto of_each = static_cast<double>(targets.size(1));
   const at::Tensor loss = at::mse_loss(outputs, targets, at::Reduction::Sum) / of_each;
   return {.minimised = loss, .reported = loss};
 }
 
-// Gradients by parameter in the network's order, and the loss: sums over micro-batches of means over each.
+// Gradients by parameter in the network's order, and the loss: sums over micro-batches of the mean over each.
 struct BackwardPass {
   std::vector<at::Tensor> gradients;
   double loss_sum = 0;
@@ -150,7 +150,7 @@ BackwardPass differentiate(const Network& network, const float* flat, const std:
           .loss_sum = loss.reported.item<float>() * share};
 }
 
-// A model to evaluate, with a copy of its statistics: forward takes no const ones.
+// A model to evaluate, with a copy of its statistics, since forward takes only mutable ones.
 struct Member {
   Member(const Network& network, const float* parameters, const float* buffers)
       : parameters(view_parameters(network, parameters)),
@@ -170,7 +170,7 @@ std::vector<at::Tensor> outputs_of(const Network& network, const std::vector<Mem
   return outputs;
 }
 
-// Rows of a batch by list, and each one's sum of losses, scaled as in a pass of its own.
+// A list's rows of a batch, and its sum of losses, scaled as in a separate pass.
 struct ListOfRows {
   Rows rows;
   double loss_sum = 0;
@@ -199,7 +199,7 @@ class ApartByProducts : public GradientsApart {
 
  private:
   const Network& network_;
-  std::unique_ptr<const SampleBatch> batch_;  // the first layer's inputs are views of it
+  std::unique_ptr<const SampleBatch> batch_;  // owns the inputs of the first layer, which are views of it
   LinearGradients gradients_;
   std::vector<ListOfRows> lists_;
 };
@@ -274,7 +274,7 @@ void Derivatives::add(const at::Tensor& loss_sum) {
     found = torch::autograd::grad({product}, parameters_, {}, c10::nullopt, false, true);
   }
   for (std::size_t p = 0; p < found.size(); ++p) {
-    if (!found[p].defined()) continue;  // nothing depends on it
+    if (!found[p].defined()) continue;  // nothing depends on this parameter
     const at::Tensor flat = found[p].contiguous();
     const Parameter& parameter = network_.parameters()[p];
     for (std::size_t i = 0; i < parameter.size; ++i) sum_[parameter.offset + i] += flat.data_ptr<double>()[i];
@@ -301,7 +301,7 @@ void add_to(std::vector<at::Tensor>& sum, std::vector<at::Tensor> summand) {
     return;
   }
   for (std::size_t p = 0; p < sum.size(); ++p) {
-    // The gradients of two summands of a network are one tensor.
+    // The gradients of both terms of a sum in a network can be one tensor.
     if (sum[p].storage().use_count() == 1)
       sum[p].add_(summand[p]);
     else
@@ -367,7 +367,7 @@ PartialGradient TorchObjective::gradient(const float* parameters, const float* b
     throw_if_interrupted();
     const TrainingBatch batch = SampleBatch::of_this_thread().take_training(
         *dataset_, sampler_, micro_batches.subspan(first, together), mixup_);
-    std::copy_n(buffers, statistics.size(), statistics.begin());  // each micro-batch starts from the state's
+    std::copy_n(buffers, statistics.size(), statistics.begin());  // each micro-batch starts from the state's statistics
     const SeededDraws draws(seed_of(micro_batches[first]));
     auto pass = differentiate(network_, parameters, view_buffers(network_, statistics.data()), batch,
                               samples_per_micro_batch(), label_smoothing_);

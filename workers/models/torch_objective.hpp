@@ -1,4 +1,4 @@
-// The objective of a network on a data set, with LibTorch. For sources with LibTorch alone.
+// The objective of a network on a data set, with LibTorch. Only sources with LibTorch include it.
 //
 // A thread keeps only its input buffers. Parameters are views into the state's flat memory, and the tensors of the
 // backward pass become the segments of the gradient: neither is copied.
@@ -22,14 +22,14 @@ namespace syncopate {
 
 // Cross-entropy with label smoothing: (1 - e) (-log p_label) + e (mean over all classes of -log p), which is the
 // cross-entropy with the target (1 - e) onehot + e / classes.
-// Source:  Szegedy et al. 2016, "Rethinking the Inception Architecture"; as torch.nn.CrossEntropyLoss has it.
+// Source:  Szegedy et al. 2016, "Rethinking the Inception Architecture"; the same as torch.nn.CrossEntropyLoss.
 // Shapes:  logits (n, classes), labels (n,); sums over the samples.
 struct LossSums {
-  at::Tensor minimised;  // with the smoothing
-  at::Tensor reported;   // without it; the same tensor where there is none
+  at::Tensor minimised;  // with smoothing
+  at::Tensor reported;   // without; the same tensor if there is no smoothing
 };
 
-// For samples that are mixed with others (forward.hpp): the others' labels (n,), and their shares (n,) of the losses.
+// For samples mixed with partners (forward.hpp): the partners' labels (n,), and their shares (n,) of the losses.
 struct MixedLabels {
   at::Tensor labels;
   at::Tensor shares;
@@ -44,40 +44,42 @@ at::Tensor losses_of_samples(const at::Tensor& logits, const at::Tensor& labels,
 // Each sample's loss times its weight; weights (n,).
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing, const at::Tensor& weights);
 
-// Logits of one model; of an ensemble those of its members' mean probabilities, up to a constant, which a softmax does
-// not see. Formed from logarithms, where small probabilities do not vanish.
+// Logits of one model, or of an ensemble's mean probabilities, up to a constant, which a softmax ignores. Computed from
+// logarithms, in which small probabilities do not vanish.
 at::Tensor ensemble_logits(std::vector<at::Tensor> of_members);
 
-// Derivatives of a sum of losses by a network's parameters, in double precision.
+// Derivatives of a sum of losses with respect to a network's parameters, in double precision.
 class Derivatives {
  public:
-  // At parameters (P,). `direction` (P,): products of the Hessian with it; empty: gradients. It must outlive this.
+  // Evaluates at parameters (P,). `direction` (P,): computes the Hessian's products with it; empty: gradients.
+  // `direction` must outlive this.
   Derivatives(const Network& network, const float* parameters, std::span<const double> direction);
 
-  // The parameters to compute losses with: one tensor each, in the network's order.
+  // The parameters to compute losses with: one tensor per parameter, in the network's order.
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
 
-  // For the Hessian it differentiates the gradient's product with the direction once more.
+  // Adds a sum of losses. For the Hessian it also differentiates the gradient's product with the direction.
   void add(const at::Tensor& loss_sum);
 
-  // (P,), of all that was added divided by so many samples.
+  // The mean over `samples` of all that was added: (P,).
   std::vector<double> mean_over(std::int64_t samples) const;
 
  private:
   const Network& network_;
   std::vector<at::Tensor> parameters_;
-  std::vector<at::Tensor> directions_;  // one per parameter; none: gradients
+  std::vector<at::Tensor> directions_;  // one per parameter; empty: gradients
   std::vector<double> sum_;
 };
 
-// The gradients of a loss times `share`, one tensor per parameter in the network's order; zeros if it does not matter.
+// The gradients of loss x `share`, one tensor per parameter in the network's order; zeros if the loss does not depend
+// on it.
 std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<at::Tensor>& parameters,
                                      double share = 1);
 
-// In place where nothing else has the memory. An empty sum becomes the summand.
+// Adds in place if nothing else uses the memory. An empty sum becomes the summand.
 void add_to(std::vector<at::Tensor>& sum, std::vector<at::Tensor> summand);
 
-// By ascending offset; they keep the tensors alive.
+// Gradient segments by ascending offset; they keep the tensors alive.
 std::vector<GradientSegment> segments_of(const Network& network, std::vector<at::Tensor> gradients);
 
 // One intra-op thread per thread of ours: parallelism comes from independent gradients.
@@ -86,7 +88,7 @@ inline void use_one_thread() {
   static_cast<void>(done);
 }
 
-// The common part of objectives of networks, whatever their samples are.
+// The common part of objectives of networks, for any kind of sample.
 class NetworkObjective : public Objective, public DividedData {
  public:
   std::size_t parameters() const override { return network_.parameter_floats(); }
@@ -113,12 +115,13 @@ class NetworkObjective : public Objective, public DividedData {
 
  protected:
   // The sampler's options count the data set's training samples. Throws DataFault if they do not suffice for one step.
-  // `chunk_samples`: samples evaluated together for the best speed. Labels are smoothed in gradients, not in losses.
+  // `chunk_samples`: samples that are fastest to evaluate together. Smoothing of labels affects gradients, not reported
+  // losses.
   NetworkObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
                    std::int64_t chunk_samples, double label_smoothing);
 
   std::uint64_t seed() const { return sampler_.options().seed; }
-  // The seed of LibTorch's operators in the forward pass of a micro-batch; none where none of them draws.
+  // The seed of LibTorch's operators in the forward pass of a micro-batch; none if no operator draws random numbers.
   std::optional<std::uint64_t> seed_of(const MicroBatch& micro_batch) const;
 
   Network network_;
@@ -130,7 +133,8 @@ class NetworkObjective : public Objective, public DividedData {
 
 class TorchObjective : public NetworkObjective {
  public:
-  // `mixup`: alpha (forward.hpp); 0: none. For numbers instead of classes, with neither, the loss is the squared error.
+  // `mixup`: alpha (forward.hpp); 0: none. For numbers instead of classes the loss is the squared error; neither mixup
+  // nor label smoothing is then allowed.
   TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
                  std::int64_t chunk_samples, double label_smoothing = 0, double mixup = 0);
 
@@ -140,7 +144,7 @@ class TorchObjective : public NetworkObjective {
   PartialGradient gradient(const float* parameters, const float* buffers,
                            std::span<const MicroBatch> micro_batches) const override;
 
-  // For networks of linear layers (forward.hpp), with classes. Must not outlive the objective.
+  // For networks of linear layers (forward.hpp), with classes. The result must not outlive the objective.
   std::unique_ptr<const GradientsApart> batched_gradients(
       const float* parameters, const float* buffers, std::span<const std::span<const MicroBatch>> lists) const override;
   bool has_batched_gradients() const override { return has_batched_gradients_; }

@@ -1,7 +1,7 @@
-// A module that torch.jit.script or torch.jit.trace has saved: how it is loaded, tried before a training, and computed.
+// Loads, tests before a training, and computes a module that torch.jit.script or torch.jit.trace has saved.
 //
-// Operators run one by one as in C++. LibTorch's executors would rewrite a module for the shapes and gradients that
-// they have seen: that costs more than it gains here, and changes the arithmetic of each thread in the middle of a run.
+// Operators run one by one as in C++. LibTorch's executors would optimise a module for the shapes and gradients they
+// have seen. That costs more than it gains here, and changes the arithmetic of each thread in the middle of a run.
 
 #include <ATen/ATen.h>
 #include <c10/util/StringUtil.h>
@@ -42,7 +42,7 @@ namespace {
 
 using torch::jit::Module;
 
-// The reason in what LibTorch says, without its traceback.
+// The reason in LibTorch's message, without its traceback.
 std::string reason_of(const std::exception& problem) {
   const std::string whole = problem.what();
   const std::string mark = "\nRuntimeError: ";
@@ -50,14 +50,14 @@ std::string reason_of(const std::exception& problem) {
   std::istringstream lines(at == std::string::npos ? whole : whole.substr(at + mark.size()));
   std::string first;
   std::getline(lines, first);
-  // An exception that the module raises itself comes last: "builtins.ValueError: ...".
+  // An exception raised by the module itself comes last: "builtins.ValueError: ...".
   if (first.starts_with("The following operation failed"))
     for (std::string line; std::getline(lines, line);)
       if (!line.empty()) first = line;
   return first;
 }
 
-// Throws ScriptFault where it is no module with a forward.
+// Throws ScriptFault if the file is not a module with a forward.
 Module load_module(const std::filesystem::path& file) {
   try {
     Module module = torch::jit::load(file.string(), at::kCPU);
@@ -69,15 +69,15 @@ Module load_module(const std::filesystem::path& file) {
   throw ScriptFault("is a module without forward");
 }
 
-// Whether forward has a second argument that takes the lengths of sequences: a tensor, or one that may be None.
+// Whether forward has a second argument for the lengths of sequences: a tensor, or one that may be None.
 bool takes_lengths(const Module& module) {
   const auto& arguments = module.get_method("forward").function().getSchema().arguments();  // the first is the module
   return arguments.size() > 2 && at::TensorType::get()->isSubtypeOf(*arguments[2].type());
 }
 
-// The tensor that forward gives. Without `lengths` it has one argument. Throws ScriptFault.
+// The tensor that forward returns. Without `lengths` it gets one argument. Throws ScriptFault.
 at::Tensor call(Module& module, const at::Tensor& inputs, const at::Tensor& lengths = {}) {
-  const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // of this thread
+  const torch::jit::GraphOptimizerEnabledGuard as_written(false);  // for this thread
   std::vector<c10::IValue> arguments{inputs};
   if (lengths.defined()) arguments.emplace_back(lengths);
   c10::IValue output;
@@ -92,34 +92,35 @@ at::Tensor call(Module& module, const at::Tensor& inputs, const at::Tensor& leng
   return output.toTensor();
 }
 
-// The same on copies of inputs and lengths, which forward may change in place.
+// The same with copies of inputs and lengths, which forward may change in place.
 at::Tensor call_on_copies(Module& module, const at::Tensor& inputs, const at::Tensor& lengths = {}) {
   return call(module, inputs.clone(), lengths.defined() ? lengths.clone() : lengths);
 }
 
-// The demands of the data and the loss on a module.
+// Requirements of the data and the loss on a module.
 struct ScriptDemand {
   SampleShape shape;
-  std::int64_t outputs = 0;    // per sample; of language models per token; of labels of tokens at least as many
-  bool squared_error = false;  // what it returns are no logits
-  TextTask task{};             // of tokens
-  bool has_padding = false;    // that stands behind shorter sequences, where those of unlike lengths stand together
-  std::int64_t shortest = 0;   // tokens of the shortest sequence; 0: not known
+  // Per sample; for language models per token; for labels of tokens this is a minimum.
+  std::int64_t outputs = 0;
+  bool squared_error = false;  // its outputs are not logits
+  TextTask task{};             // for tokens
+  bool has_padding = false;    // shorter sequences have padding, if sequences of different lengths are together
+  std::int64_t shortest = 0;   // tokens of the shortest sequence; 0: unknown
 
   bool asks_for_tokens() const { return shape.has_tokens() && task.kind != TextTask::Kind::classification; }
 };
 
-// Samples of a demand, as they come to forward.
+// Samples that meet a demand, as forward gets them.
 struct ProbeInputs {
   at::Tensor inputs;
-  at::Tensor lengths{};  // undefined: forward takes none
+  at::Tensor lengths{};  // undefined: forward takes no lengths
 };
 
 at::Tensor call_on_copies(Module& module, const ProbeInputs& samples) {
   return call_on_copies(module, samples.inputs, samples.lengths);
 }
 
-// The result of `compute`, whose ScriptFault gets a hint, unless this is empty.
+// The result of `compute`. Adds a hint to its ScriptFault, unless the hint is empty.
 template <typename Compute>
 auto with_hint(const std::string& hint, const Compute& compute) {
   try {
@@ -130,20 +131,20 @@ auto with_hint(const std::string& hint, const Compute& compute) {
   }
 }
 
-// Enough to see whether samples disturb each other.
+// Enough to see whether samples affect each other.
 constexpr std::int64_t probed_samples = 4;
 constexpr RandomStream probe_stream{.purpose = Purpose::module_draws};
 
 bool are_finite(const at::Tensor& numbers) { return numbers.isfinite().all().item<bool>(); }
 
 bool are_near(const at::Tensor& one, const at::Tensor& other) {
-  // Kernels for other sizes of batches round otherwise.
+  // Kernels for other batch sizes round differently.
   constexpr double rounding = 1e-4;
   if (!are_finite(one) || !are_finite(other)) return false;
   return one.allclose(other, rounding, rounding * one.abs().max().item<double>());
 }
 
-// How many of a sequence's `length` tokens come to forward.
+// How many of a sequence's `length` tokens forward gets.
 std::int64_t shown_of(std::int64_t length, const TextTask& task) {
   if (task.longest > 0) length = std::min(length, task.longest);
   if (task.kind == TextTask::Kind::causal_lm) --length;  // the last token is only an answer
@@ -183,14 +184,14 @@ at::Tensor lengths_of(bool wanted, std::int64_t length) {
   return wanted ? at::full({probed_samples}, length, at::kLong) : at::Tensor();
 }
 
-// Sequences are as long as the longest that there are.
+// Sequences are as long as the longest one.
 ProbeInputs probe_inputs(const ScriptDemand& demand, bool with_lengths) {
   if (!demand.shape.has_tokens()) return {.inputs = random_numbers(demand.shape)};
   const at::Tensor tokens = random_tokens(demand);
   return {.inputs = tokens, .lengths = lengths_of(with_lengths, tokens.size(1))};
 }
 
-// So many samples, the same few again and again. Sequences are as short as the shortest that there are, if known.
+// This many samples, repeating a few. Sequences are as short as the shortest one, if known.
 ProbeInputs repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::int64_t samples) {
   at::Tensor few = probe_inputs(demand, /*with_lengths=*/false).inputs;
   if (demand.shape.has_tokens() && demand.shortest > 0)
@@ -201,9 +202,9 @@ ProbeInputs repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::
           .lengths = are_sequences && with_lengths ? at::full({samples}, few.size(1), at::kLong) : at::Tensor()};
 }
 
-// Whether forward writes to its inputs, or to the lengths.
+// Whether forward writes to its inputs or to the lengths.
 bool changes_inputs(Module& module, const ProbeInputs& samples) {
-  // Whatever writes to a tensor counts its version up, also where these samples stay as they are.
+  // Any write to a tensor increments its version, even if it does not change these samples.
   const at::Tensor inputs = samples.inputs.clone();
   const at::Tensor lengths = samples.lengths.defined() ? samples.lengths.clone() : at::Tensor();
   const auto version_of = [](const at::Tensor& tensor) { return tensor.defined() ? tensor._version() : 0; };
@@ -212,7 +213,7 @@ bool changes_inputs(Module& module, const ProbeInputs& samples) {
   return version_of(inputs) != of_inputs || version_of(lengths) != of_lengths;
 }
 
-// Operators that act differently in training and in evaluation, and their input that says which it is.
+// Operators that differ between training and evaluation, and the input that selects the mode.
 struct ModalOperator {
   const char* name;
   const char* says_training;
@@ -259,7 +260,7 @@ std::string counted(std::int64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-// A sentence on dropouts and statistics of normalisations that torch.jit.trace has fixed for both modes, or nothing.
+// A sentence about dropouts and normalisation statistics that torch.jit.trace has fixed for both modes; empty: none.
 std::string fixed_by_trace(const Module& module, bool in_training) {
   const std::int64_t of_dropouts = count_fixed(module, dropouts, in_training);
   const std::int64_t of_norms = count_fixed(module, normalisations, in_training);
@@ -276,7 +277,7 @@ std::string fixed_by_trace(const Module& module, bool in_training) {
       fmt::join(parts, " and "), in_training ? "train" : "eval");
 }
 
-// Throws ScriptFault where outputs lack the demand's shape or type.
+// Throws ScriptFault if outputs do not have the demand's shape or type.
 void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const ScriptDemand& demand) {
   const std::int64_t samples = inputs.size(0);
   std::vector<std::int64_t> right = {samples, demand.outputs};
@@ -300,7 +301,7 @@ void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const Sc
                                   at::toString(outputs.scalar_type())));
 }
 
-// Adds random numbers to parameters, in place: a layer that starts at zero hides what a module does with its samples.
+// Adds random numbers to parameters in place: a layer that starts at zero hides what a module does with its samples.
 void move_parameters(const std::vector<at::Tensor>& parameters) {
   const at::NoGradGuard no_gradients;
   constexpr RandomStream stream{.seed = 1, .purpose = Purpose::module_draws};
@@ -316,7 +317,7 @@ void move_parameters(const std::vector<at::Tensor>& parameters) {
   }
 }
 
-// Throws ScriptFault where a parameter has no gradient that can be summed, but a sparse one.
+// Throws ScriptFault if a parameter's gradient is sparse, and so cannot be summed.
 void check_gradients(const at::Tensor& outputs, const std::vector<at::Tensor>& parameters,
                      const std::vector<std::string>& names) {
   if (!outputs.requires_grad())
@@ -336,7 +337,7 @@ void check_gradients(const at::Tensor& outputs, const std::vector<at::Tensor>& p
                       names[p]));
 }
 
-// Numbers and flags that a module keeps besides tensors.
+// Numbers and flags that a module stores besides tensors.
 std::vector<std::pair<std::string, c10::IValue>> scalars_of(const Module& module) {
   std::vector<std::pair<std::string, c10::IValue>> scalars;
   for (const auto& attribute : module.named_attributes()) {
@@ -347,7 +348,7 @@ std::vector<std::pair<std::string, c10::IValue>> scalars_of(const Module& module
   return scalars;
 }
 
-// Throws ScriptFault where numbers or flags that are no tensors have changed.
+// Throws ScriptFault if numbers or flags that are not tensors have changed.
 void check_scalars(const Module& before, const Module& after) {
   const auto old = scalars_of(before), now = scalars_of(after);
   for (std::size_t i = 0; i < old.size(); ++i)
@@ -355,7 +356,7 @@ void check_scalars(const Module& before, const Module& after) {
       throw ScriptFault(fmt::format("its forward changes the number {}; it may change buffers alone", old[i].first));
 }
 
-// Whether samples disturb each other: four together give something else than two and two.
+// Whether samples affect each other: four together give a different result than two and two.
 bool mixes(Module& module, const ProbeInputs& samples) {
   const at::Tensor together = call_on_copies(module, samples);
   std::vector<at::Tensor> apart;
@@ -368,11 +369,11 @@ bool mixes(Module& module, const ProbeInputs& samples) {
   return !are_near(together, at::cat(apart));
 }
 
-// For causal tasks, in evaluation: throws ScriptFault where outputs depend on later tokens.
+// For causal tasks, in evaluation: throws ScriptFault if outputs depend on later tokens.
 void check_causality(Module& module, const ProbeInputs& longest) {
   const std::int64_t length = longest.inputs.size(1), earlier = (length + 1) / 2;
   if (earlier == length) return;
-  // Other tokens, not fewer: what needs all sequences to be as long as each other may be causal.
+  // Uses other tokens, not fewer: a module that needs sequences of equal length may still be causal.
   const at::Tensor later = longest.inputs.narrow(1, earlier, length - earlier).flip({0});
   const at::Tensor changed = at::cat({longest.inputs.narrow(1, 0, earlier), later}, 1);
   const at::Tensor before = call_on_copies(module, longest).narrow(1, 0, earlier);
@@ -381,8 +382,8 @@ void check_causality(Module& module, const ProbeInputs& longest) {
         "its logits at a place depend on later tokens; with loss = \"causal\" they must follow from those up to it");
 }
 
-// For sequences, in evaluation: throws ScriptFault where forward fails on shorter ones, down to the shortest. Returns
-// whether padding behind a sequence leaves its outputs the same.
+// For sequences, in evaluation: throws ScriptFault if forward fails on shorter ones, down to the shortest. Returns
+// whether padding after a sequence leaves its outputs unchanged.
 bool bears_padding(Module& module, const ScriptDemand& demand, const ProbeInputs& longest) {
   const std::int64_t length = longest.inputs.size(1);
   std::set<std::int64_t> shorter;
@@ -405,7 +406,7 @@ bool bears_padding(Module& module, const ScriptDemand& demand, const ProbeInputs
   return bears;
 }
 
-// Why a module in evaluation, of float64, has no gradient or no product with its Hessian; empty: it has both.
+// Why a module in evaluation, in float64, has no gradient or no product with its Hessian; empty: it has both.
 std::string why_no_derivative(Module& module, const std::vector<at::Tensor>& parameters, const ProbeInputs& samples) {
   try {
     const at::Tensor loss = call_on_copies(module, samples.inputs.to(at::kDouble)).square().sum();
@@ -430,9 +431,9 @@ bool gives_numbers(Module& module, const ProbeInputs& samples) {
   }
 }
 
-using Parts = std::vector<torch::jit::ObjectPtr>;  // a module and all within it
+using Parts = std::vector<torch::jit::ObjectPtr>;  // a module and all its submodules
 
-// A tensor of a module: attribute `slot` of part number `part`.
+// The position of a tensor in a module: attribute `slot` of part number `part`.
 struct Place {
   std::size_t part = 0;
   std::size_t slot = 0;
@@ -441,14 +442,14 @@ struct Place {
 struct NamedTensor {
   std::string name;
   at::Tensor value;
-  std::vector<Place> places;  // more than one where parts share it
+  std::vector<Place> places;  // more than one if parts share it
 
   at::Tensor in(const Parts& parts) const {
     return parts[places.front().part]->getSlot(places.front().slot).toTensor();
   }
 };
 
-// With parts of its own and the same tensors: LibTorch's copy() would share the parts too.
+// A copy with separate parts and the same tensors; LibTorch's copy() would share the parts too.
 torch::jit::ObjectPtr copy_of(const torch::jit::ObjectPtr& original) {
   torch::jit::ObjectPtr copy = original->copy();
   for (std::size_t slot = 0; slot < copy->slots().size(); ++slot) {
@@ -489,7 +490,7 @@ Parameter description_of(const NamedTensor& parameter, bool drawn) {
   return result;
 }
 
-// One thread's, for as long as it needs it.
+// A copy of the module that one thread uses.
 class ModuleCopy {
  public:
   explicit ModuleCopy(const Module& original) : module_(copy_of(original._ivalue())), parts_(parts_of(module_)) {}
@@ -514,8 +515,8 @@ class ModuleCopy {
   std::optional<bool> is_training_;
 };
 
-// The statistics of the batch itself. A module moves a buffer from v to (1 - m) v + m s, with a momentum m of its own:
-// from 0 it comes to m s, from 1 to 1 - m + m s.
+// Computes the statistics of the batch itself. A module moves a buffer from v to (1 - m) v + m s, with a momentum m of
+// its own. Starting at 0 the buffer becomes m s, starting at 1 it becomes 1 - m + m s.
 void measure(const std::function<void()>& forward, const Network& network, const std::vector<at::Tensor>& buffers) {
   const auto start_from = [&](float value) {
     for (std::size_t b = 0; b < buffers.size(); ++b) {
@@ -535,14 +536,14 @@ void measure(const std::function<void()>& forward, const Network& network, const
   for (std::size_t b = 0; b < buffers.size(); ++b) {
     if (network.buffers()[b].counts || buffers[b].numel() == 0) continue;
     const at::Tensor of_0 = from_0[b].flatten();
-    // Where the statistic is smallest, the difference is exact to the last bits.
+    // The difference is most exact where the statistic is smallest.
     const auto place = of_0.abs().argmin();
     const double momentum = 1 - (buffers[b].flatten()[place] - of_0[place]).item<double>();
     at::Tensor(buffers[b]).copy_(from_0[b] / momentum);
   }
 }
 
-// (texts, longest) int64.
+// A group's tokens as (texts, longest) int64.
 at::Tensor tokens_of(const TextGroup& group, const SequenceBatch& texts, std::int32_t padding) {
   const at::Tensor tokens = texts.tokens.narrow(0, group.begin, group.tokens);
   if (!group.slots_of_tokens.defined()) return tokens.view({group.texts, group.longest});
@@ -554,7 +555,7 @@ at::Tensor lengths_of(const TextGroup& group) {
   return group.lengths.defined() ? group.lengths : at::full({group.texts}, group.longest, at::kLong);
 }
 
-// Outputs (texts, longest, outputs) of a group's places: the rows of its own tokens that are asked for, in their order.
+// Selects from a group's outputs (texts, longest, outputs) the rows of its own tokens that are needed, in their order.
 at::Tensor asked_of(const TextGroup& group, const SequenceBatch& texts, const at::Tensor& outputs) {
   const std::span<const std::int64_t> asked(texts.asked.data_ptr<std::int64_t>(),
                                             static_cast<std::size_t>(texts.asked.numel()));
@@ -570,7 +571,7 @@ at::Tensor asked_of(const TextGroup& group, const SequenceBatch& texts, const at
 // Copies share untrained tensors; parameters and buffers are views of flat memory. Thread-safe after probe().
 class ScriptModule {
  public:
-  // Loads it, with its values. Throws ScriptFault if the file is no module, or its tensors cannot be trained.
+  // Loads the module with its values. Throws ScriptFault if the file is not a module, or its tensors cannot be trained.
   explicit ScriptModule(const std::filesystem::path& file)
       : module_(load_module(file)), takes_lengths_(takes_lengths(module_)) {
     std::size_t number = 0;
@@ -589,7 +590,7 @@ class ScriptModule {
   }
 
   // The outputs for these inputs. In training it writes the module's new values to the float and integer buffers among
-  // `buffers`; in evaluation it may write there as well. Parameters and buffers are in the order of contents(); if they
+  // `buffers`; in evaluation it may write there as well. Parameters and buffers are in the order of contents(). If they
   // are float64, the whole module is. `lengths`: (n,) int64, for a forward that takes them. Throws ScriptFault.
   at::Tensor forward(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& buffers,
                      const at::Tensor& inputs, Mode mode, const at::Tensor* lengths = nullptr) const {
@@ -601,7 +602,7 @@ class ScriptModule {
     }
     copy->bind(parameters_, parameters);
     copy->bind(buffers_, bound);
-    // Tensors that nobody trains are as precise as the parameters.
+    // Untrained tensors have the parameters' precision.
     const bool in_doubles = parameters.front().scalar_type() == at::kDouble;
     std::vector<at::Tensor> fixed;
     std::vector<std::uint32_t> versions;
@@ -612,7 +613,7 @@ class ScriptModule {
     }
     if (in_doubles) copy->bind(fixed_, fixed);
     const bool with_lengths = takes_lengths_ && lengths != nullptr;
-    // An ensemble's members, and measured statistics, take the same inputs one after another.
+    // An ensemble's members use the same inputs one after another, and so do measured statistics.
     const auto own = [&](const at::Tensor& given) { return changes_inputs_ ? given.clone() : given; };
     at::Tensor outputs =
         copy->forward(own(inputs), with_lengths ? own(*lengths) : at::Tensor(), mode != Mode::evaluate);
@@ -630,7 +631,8 @@ class ScriptModule {
     return outputs;
   }
 
-  // Computes a few random samples, and throws ScriptFault where the demand is not met. Call once, before all forwards.
+  // Computes a few random samples, and throws ScriptFault if they do not meet the demand. Call it once, before all
+  // forwards.
   void probe(const ScriptDemand& demand) {
     Module trial = module_.deepcopy();
     const ProbeInputs samples = probe_inputs(demand, takes_lengths_);
@@ -697,7 +699,7 @@ class ScriptModule {
     why_no_derivative_ = why_no_derivative(doubles, tensors_in(parts_of(doubles), parameters_), samples);
   }
 
-  // Computes as many samples at once as a run will, without their gradients. After probe(). Throws ScriptFault.
+  // Computes as many samples at once as a run will, without their gradients. Call it after probe(). Throws ScriptFault.
   void try_batches(const ScriptDemand& demand, const ScriptOptions::Trial& trial) const {
     const SeededDraws draws(0);
     const auto with = [&](std::int64_t samples, bool in_training, const char* meaning) {
@@ -713,10 +715,10 @@ class ScriptModule {
     with(trial.evaluated, false, "so many samples are evaluated together, chunk_samples");
   }
 
-  // How many numbers it gives, per sample or per token. After probe().
+  // The number of outputs per sample or per token. Call it after probe().
   std::int64_t outputs() const { return outputs_; }
 
-  // Whether what it gives for a sequence does not change with padding behind it. After probe().
+  // Whether padding after a sequence does not change its outputs. Call it after probe().
   bool bears_padding() const { return bears_padding_; }
 
   // Without buffers before probe().
@@ -751,7 +753,7 @@ class ScriptModule {
       list.push_back({name, value, {place}});
   }
 
-  // Buffers that training has changed stay buffers; the others are fixed.
+  // Buffers that training has changed remain buffers; the others become fixed tensors.
   void sort_buffers(const Parts& parts_after_training) {
     for (NamedTensor& tensor : std::exchange(buffers_, {})) {
       const bool changes = !tensor.in(parts_after_training).equal(tensor.value);
@@ -777,15 +779,15 @@ class ScriptModule {
   }
 
   Module module_;
-  std::vector<NamedTensor> parameters_;  // that are trained
-  std::vector<NamedTensor> buffers_;     // that training changes; before the probe all that are not trained
+  std::vector<NamedTensor> parameters_;  // trained
+  std::vector<NamedTensor> buffers_;     // changed by training; before the probe: all that are not trained
   std::vector<NamedTensor> fixed_;       // the others
   bool takes_lengths_;
   bool mixes_samples_ = false;
   bool draws_ = false;
   bool bears_padding_ = true;
-  bool changes_inputs_ = false;  // in place
-  std::string note_;             // what the user should know and is no fault
+  bool changes_inputs_ = false;  // changes them in place
+  std::string note_;             // information for the user that is not a fault
   std::int64_t outputs_ = 0;
   std::string why_no_derivative_;
   mutable std::mutex mutex_;
@@ -821,7 +823,7 @@ Network script_network(const std::filesystem::path& file, const std::string& has
     std::string what;
     std::shared_ptr<const ScriptModule> module{};
   };
-  // Runs of one experiment follow each other with the same file.
+  // Consecutive runs of an experiment use the same file.
   static std::mutex mutex;
   static Loaded last;
   const std::lock_guard lock(mutex);

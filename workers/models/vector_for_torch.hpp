@@ -1,14 +1,14 @@
-// Included before everything else where clang 14 is to say what it thinks of files with LibTorch's headers
-// (SYNCOPATE_LINT, CMakeLists.txt). Those have vectors of types that are not complete yet, whose members this
-// clang instantiates at once where they are constexpr, as they are in C++20 with GCC's library. Nothing is linked.
+// Included before all other headers when clang 14 checks files with LibTorch's headers (SYNCOPATE_LINT,
+// CMakeLists.txt). Those have vectors of incomplete types. In C++20 with GCC's library their members are constexpr, and
+// this clang then instantiates them at once. Nothing is linked.
 #pragma once
 
-#include <string>  // all of the library that vectors need, with its constexpr
+#include <string>  // declares everything of the library that vectors need, with its constexpr
 
 #pragma push_macro("_GLIBCXX20_CONSTEXPR")
 #undef _GLIBCXX20_CONSTEXPR
 #define _GLIBCXX20_CONSTEXPR
-#define __fill_a1 __fill_a1_without_constexpr  // declared with it by <string>
+#define __fill_a1 __fill_a1_without_constexpr  // <string> declares it too
 #include <vector>
 #undef __fill_a1
 #pragma pop_macro("_GLIBCXX20_CONSTEXPR")

@@ -40,7 +40,7 @@ AgreedProgress PendingCollectives::all_reduce_sum(Rank rank, Gradient& gradient,
   return agreed;
 }
 
-// A function of its own, so that the usual case needs no stack for it.
+// A separate function, so that the usual case needs no stack for it.
 void PendingCollectives::check_sum(const PendingCollective& collective, Rank rank, std::span<const double> numbers,
                                    const Place& place) const {
   check_alike(collective, rank, Collective::all_reduce({}, numbers), collective.what.numbers.size(), place);
@@ -68,7 +68,7 @@ CollectiveGroup& PendingCollectives::group_of(Rank rank, const Collective& what)
   return group;
 }
 
-// The first that this worker has not come to yet.
+// The first collective of the group that this worker has not joined yet.
 inline PendingCollective& PendingCollectives::next_collective_of(CollectiveGroup& group, Rank rank,
                                                                  const Place& place) {
   if (state_.is_server(rank)) throw RunFailure("a server cannot take part in a collective");
@@ -96,13 +96,13 @@ PendingCollective& PendingCollectives::add_collective(CollectiveGroup& group, co
   return collective;
 }
 
-// Fails if a worker has left without coming to this one.
+// Fails if a worker has left without joining this collective.
 void PendingCollectives::fail_if_left(CollectiveGroup& group, std::int64_t number, const Place& place) {
   for (const Rank member : group.members.ranks())
     if (state_[member].ended && started_by(group, member) <= number) fail_for_who_left(place);
 }
 
-// Adds the worker's part.
+// Adds the worker's part to the collective.
 void PendingCollectives::join(PendingCollective& collective, const CollectiveGroup& group, Rank rank, Collective&& what,
                               const Place& place) {
   const std::size_t members = group.members.size(), member = group.members.place_of(rank);
@@ -148,7 +148,7 @@ void PendingCollectives::join(PendingCollective& collective, const CollectiveGro
       if (sum.gathers_packets()) sum.all_packets += what.packet.size;
       collective.brought[member] = std::move(what.packet);
       break;
-    case Kind::partial_all_reduce:  // PartialSums'
+    case Kind::partial_all_reduce:  // see PartialSums
     case Kind::barrier:
       break;
   }
@@ -172,7 +172,7 @@ void PendingCollectives::check_alike(const PendingCollective& collective, Rank r
                      others.root.value));
 }
 
-// Collectives of the same members go one after another.
+// Begins the next collective: those of the same members run one after another.
 void PendingCollectives::begin_next(CollectiveGroup& group) {
   const auto next = std::ranges::find_if(group.open, [](const PendingCollective& g) { return !g.has_ended; });
   if (next == group.open.end() || next->arrived < group.members.count) return;
@@ -190,7 +190,7 @@ void PendingCollectives::begin_next(CollectiveGroup& group) {
                               next->buckets.end(state_.options.network, call, group.free_at) - at);
   else if (is_of_all || count > 1)
     traffic_.begin_collective(at, call, Event::Kind::finish_collective, &group);
-  else  // alone: nothing
+  else  // a single member: no communication
     state_.schedule_end(at, Event::Kind::finish_collective, &group);
 }
 
@@ -218,7 +218,7 @@ void PendingCollectives::end_collective(CollectiveGroup& group) {
     collective.agreed = {.time = state_.now()};
   }
   begin_next(group);
-  const std::uint16_t id = collective.id;  // it may be gone when the last one has been resumed
+  const std::uint16_t id = collective.id;  // the collective may be gone after the last member is resumed
   constexpr int ahead = 2;
   const auto& [first, count] = group.members;
   for (int i = 0; i < count; ++i) {
@@ -228,7 +228,7 @@ void PendingCollectives::end_collective(CollectiveGroup& group) {
   }
 }
 
-// Records the arrivals of a round that becomes a row; it begins where the row before has ended.
+// Records the arrivals of a round that becomes a row. The round begins at the end of the previous row.
 void PendingCollectives::record_arrivals(const PendingCollective& collective) {
   if (!StepRows::is_row(collective.what.kind, collective.row)) return;
   for (const auto& [worker, at] : collective.arrivals)
@@ -254,7 +254,7 @@ SharedPackets PendingCollectives::exchanged(PendingCollective& collective) const
   return std::make_shared<const std::vector<Packet>>(1, std::move(sum));
 }
 
-// Equal weights, zeros too, count as none. `first`: of the members.
+// Equal weights, also zeros, count as unweighted. `first`: the first member's rank.
 std::vector<ModelStatePtr> PendingCollectives::mean_of(const PendingCollective& collective, Rank first) const {
   const auto& [policy, slice] = std::pair(collective.what.policy, collective.what.slice);
   const auto& weights = collective.weights;
@@ -306,7 +306,8 @@ inline void PendingCollectives::wait_for_end(Rank rank, const PendingCollective&
   book.meet();
 }
 
-// After the last one nobody asks any more. Values that nobody else holds may then be updated in place.
+// After the last member has left, the collective is released. Values that nothing else holds can then be updated in
+// place.
 inline void PendingCollectives::take_leave(const CollectiveGroup& group, PendingCollective& collective) {
   if (++collective.finished == group.members.count) release(collective);
 }
@@ -340,7 +341,7 @@ void PendingCollectives::fail_for_who_left(const Place& place) const {
                                short_path(place.at.file_name()), place.at.line()));
 }
 
-// Workers that have not gone on yet have not booked the collective.
+// Workers that have not resumed yet have not booked the collective.
 ProgressSoFar PendingCollectives::progress() const {
   ProgressSoFar progress{.end = met_at_,
                          .books = ByRank<Book>(state_.options.workers),
@@ -403,7 +404,7 @@ CollectiveResult PartialSums::finish(Rank self, const Place& place) {
     book.pass(Activity::communicate, state_.now(), {place.operation});
     book.meet();
   }
-  // The result of its own sum, or of all since the last that this worker has got.
+  // The result of its own sum, or those of all sums since the last that this worker has received.
   const Step first = own.next;
   own.next = own.in_time ? first + 1 : open_.number;
   const auto end = open_.results.end();
@@ -413,7 +414,7 @@ CollectiveResult PartialSums::finish(Rank self, const Place& place) {
   return result;
 }
 
-// A worker may have run ahead of everybody's time.
+// Waits until the event loop has reached this worker's time: it may have run ahead.
 void PartialSums::meet_the_others(Rank worker, const Place& place) {
   state_.schedule(state_[worker].book.now(), Event::Kind::arrive_partial, worker);
   SimulationState::suspend(state_[worker], place);
@@ -433,7 +434,7 @@ void PartialSums::begin_if_due() {
   open_.begun_at = state_.now();
   open_.contributors = static_cast<int>(open_.arrived.size());
   for (const Rank worker : std::exchange(open_.accumulated, {})) {
-    if (!by_worker_[worker].late.waits()) continue;  // brought in by its own arrival
+    if (!by_worker_[worker].late.waits()) continue;  // its own arrival has already contributed it
     contribute_late(worker);
     ++open_.contributors;
   }
@@ -469,7 +470,7 @@ void PartialSums::end_sum() {
   rounds_.begin_next(state_.now());
   for (const Rank worker : std::exchange(open_.waiting, {})) state_.resume(worker);
 
-  // Results that everybody has got, or will never ask for.
+  // Deletes results that every worker has received or will never ask for.
   Step needed = open_.number;
   for (const Rank worker : state_.workers())
     if (!state_[worker].ended && !state_[worker].lost) needed = std::min(needed, by_worker_[worker].next);

@@ -14,8 +14,9 @@
 
 namespace syncopate {
 
-// The earliest of some events first: a heap in which each has four followers, so that it is half as deep as a binary
-// one. Events are small and have a strict order, `bool before(const Event&) const`. `placed(event, place)`: of moves.
+// A heap with the earliest event first, in which each event has four children, so that it is half as deep as a binary
+// one. Events are small and have a strict order, `bool before(const Event&) const`. `placed(event, place)` is called
+// for each move.
 template <typename Event>
 class EventHeap {
   static_assert(std::is_trivially_copyable_v<Event>);
@@ -26,7 +27,7 @@ class EventHeap {
   bool empty() const { return heap_.empty(); }
   // Call first() and pop() only if there is an event.
   const Event& first() const { return heap_.front(); }
-  // The first event, and behind it the few among which the second one is.
+  // The first event, followed by the few that include the second one.
   std::span<const Event> next_few() const { return {heap_.data(), std::min(heap_.size(), followers + 1)}; }
 
   template <typename Placed>
@@ -90,9 +91,9 @@ class EventHeap {
   std::vector<Event> heap_;
 };
 
-// The earliest of very many events first. A heap of a million events takes a miss of the cache at each of its ten
-// levels for each event. Here events that are far away lie unsorted in buckets by time, which get finer the closer they
-// are (a radix heap), and only the next few are sorted: memory is gone through in order, and the next events are known.
+// A radix heap for very many events, the earliest first. A heap of a million events takes a cache miss at each of its
+// ten levels for each event. Here events that are far away lie unsorted in buckets by time, which get finer the closer
+// they are. Only the next few are sorted: memory is read in order, and the next events are known.
 //
 // An Event has its time, `std::uint64_t ticks() const`, and a strict order in which time comes first,
 // `bool before(const Event&) const`.
@@ -129,11 +130,11 @@ class EventQueue {
 
  private:
   using Bucket = std::vector<Event>;
-  static constexpr std::size_t most_sorted = 64;        // at a time, unless more have the same time
-  static constexpr std::size_t most_kept_room = 4'096;  // of a bucket that is empty
+  static constexpr std::size_t most_sorted = 64;        // sorted at once, unless more have the same time
+  static constexpr std::size_t most_kept_room = 4'096;  // capacity that an empty bucket keeps
   static constexpr int digit_bits = 4, digits = 16, levels = 64 / digit_bits;
 
-  // Not both are empty.
+  // At least one of the two is not empty.
   bool inserted_is_first() const {
     return next_.empty() || (!inserted_.empty() && inserted_.first().before(next_.back()));
   }
@@ -161,7 +162,7 @@ class EventQueue {
     if (bucket.capacity() > most_kept_room) bucket.shrink_to_fit();
   }
 
-  // Sorts the first bucket; one that has too many for that is divided among those of lower levels before.
+  // Sorts the first bucket. If it is too large, first distributes it over those of lower levels.
   void sort_next() {
     int level = std::countr_zero(filled_levels_);
     for (;; level = std::countr_zero(filled_levels_)) {
@@ -181,16 +182,16 @@ class EventQueue {
   }
 
   std::size_t size_ = 0;
-  std::uint64_t sorted_until_ = 0;  // what is in buckets is later, or is put at the lowest level
-  std::vector<Event> next_;         // the first is at the end
-  EventHeap<Event> inserted_;       // pushed since, and not after the last of next_
+  std::uint64_t sorted_until_ = 0;  // events in buckets are later, or were put at the lowest level
+  std::vector<Event> next_;         // in reverse order: the first is at the end
+  EventHeap<Event> inserted_;       // pushed since then, and not after the last of next_
   std::array<std::array<Bucket, digits>, levels> buckets_;
   std::array<std::uint32_t, levels> filled_{};  // one bit for each bucket
   std::uint32_t filled_levels_ = 0;
 };
 
-// Items that have arrived and have not been received, in order. Most inboxes are empty most of the time. Items are
-// linked in a ring by their member `next`: an inbox is one pointer, and takes no memory beside the items.
+// Items that have arrived and have not been received, in order. Most inboxes are empty most of the time. Items form a
+// linked ring by their member `next`, so an inbox is one pointer and takes no memory beside the items.
 template <typename Item>
 class Inbox {
  public:
@@ -202,7 +203,7 @@ class Inbox {
     last_ = item;
   }
 
-  // The first that fits; null if none does.
+  // Removes and returns the first item that fits; null if none does.
   template <typename Fits>
   Item* take_first(const Fits& fits) {
     if (empty()) return nullptr;
@@ -220,20 +221,21 @@ class Inbox {
   }
 
  private:
-  Item* last_ = nullptr;  // whose next is the first
+  Item* last_ = nullptr;  // its `next` is the first
 };
 
-// When a participant wakes that waits for a time, or for something that may come before. If something else ends the
-// wait, its timer stays until its time, or until the next wait's replaces it: cancelled work takes no further place.
+// When a participant wakes that waits for a time, or for something that may come earlier. If something else ends the
+// wait, its timer stays until its time, or until the next wait replaces it. So a participant never has more than one
+// timer.
 struct Timer {
   Time at;
-  std::uint64_t number;  // of two at one time the smaller one comes first
+  std::uint64_t number;  // orders timers with the same time
   Rank rank;
 
   bool before(const Timer& other) const { return at != other.at ? at < other.at : number < other.number; }
 };
 
-// A heap of timers, in which each is found by its rank.
+// A heap of timers that finds each by its rank.
 class Timers {
  public:
   explicit Timers(int participants) : participants_(participants) {}
@@ -241,10 +243,10 @@ class Timers {
   bool empty() const { return heap_.empty(); }
   // Call first() and pop() only if there is a timer.
   const Timer& first() const { return heap_.first(); }
-  // The first, and behind it the few among which the second one is.
+  // The first timer, followed by the few that include the second one.
   std::span<const Timer> next_few() const { return heap_.next_few(); }
 
-  // In place of the one that this rank has, if it has one.
+  // Replaces this rank's timer, if it has one.
   void set(const Timer& timer) {
     if (places_.empty()) places_ = ByRank<std::uint32_t>(participants_, none);
     if (const std::size_t place = places_[timer.rank]; place == none)
@@ -270,7 +272,7 @@ class Timers {
 
   int participants_;
   EventHeap<Timer> heap_;
-  ByRank<std::uint32_t> places_;  // in the heap; empty until there is one
+  ByRank<std::uint32_t> places_;  // index in the heap; empty until the first timer
 };
 
 }  // namespace syncopate

@@ -10,16 +10,16 @@ namespace syncopate {
 namespace {
 
 constexpr std::size_t guarded_stack_bytes = frame_growth * 128 * 1024;
-// An odd number of cache lines spreads the tops over all sets of the caches.
+// An odd number of cache lines distributes the tops over all sets of the caches.
 constexpr std::size_t dense_stack_bytes = frame_growth * 32 * 1024 + 64;
-// More fibers have dense stacks: guards split a mapping, whose parts the kernel counts, and a switch would wait for the
-// page tables of tops that lie far apart.
+// With more fibers than this, stacks are dense. Guard pages split a mapping, and the kernel limits the number of its
+// parts; and a switch would wait for the page tables of tops that lie far apart.
 constexpr std::size_t most_guarded_fibers = 1024;
-// So many dense stacks may lie in huge pages, which are there as a whole, however deep fibers go: 256 MB. A switch then
-// does not wait for page tables, which is a sixth of an event's time among 4,096 workers.
+// Up to this many dense stacks (256 MB) may lie in huge pages, which are resident as a whole, however deep fibers go. A
+// switch then does not wait for page tables, which is a sixth of an event's time among 4,096 workers.
 constexpr std::size_t most_in_huge_pages = 8192;
 
-// A stack of the pool, which frees the memory.
+// A stack from the pool, which frees the memory itself.
 struct PooledStack {
   boost::context::stack_context context;
   boost::context::stack_context allocate() const { return context; }
@@ -50,7 +50,7 @@ StackPool::~StackPool() { munmap(memory_, count_ * stride_); }
 boost::context::stack_context StackPool::stack(std::size_t fiber) const {
   boost::context::stack_context context;
   if (shared_) fiber = 0;
-  // Stacks grow downwards. The tops of guarded ones are spread over a page, and so over the sets of the caches.
+  // Stacks grow downwards. Shifts the tops of guarded stacks within a page, and so over the sets of the caches.
   const std::size_t offset = guarded_ ? fiber % 32 * 128 : 0;
   context.size = stack_bytes_ - offset;
   context.sp = memory_ + (fiber + 1) * stride_ - offset;
@@ -84,14 +84,14 @@ Fiber::Fiber(const StackPool& pool, std::size_t number, std::function<void()> bo
   }
 }
 
-// The body lives on the stack itself, in the frame below all others, until they are unwound.
+// The body lives on the stack itself, in the lowest frame, until the stack is unwound.
 void Fiber::begin(const boost::context::stack_context& stack, std::function<void()> body) {
   struct Life {
     explicit Life(AnnouncedStack& stack) : stack(stack) { stack.entered(); }
     ~Life() { stack.end(); }
     AnnouncedStack& stack;
   };
-  stack_.enter();  // Boost goes there once to lay it out
+  stack_.enter();  // Boost switches to the stack once to lay it out
   inside_ = boost::context::fiber(std::allocator_arg, PooledStack{stack},
                                   [this, body = std::move(body)](boost::context::fiber&& caller) {
                                     const Life life(stack_);

@@ -22,7 +22,7 @@
 namespace syncopate {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// Instrumented frames are several times as large.
+// Frames with instrumentation are several times as large.
 constexpr std::size_t frame_growth = 8;
 constexpr bool is_sanitized = true;
 #else
@@ -30,8 +30,8 @@ constexpr std::size_t frame_growth = 1;
 constexpr bool is_sanitized = false;
 #endif
 
-// A fiber's stack. Tells AddressSanitizer and ThreadSanitizer which stack the thread is on; without it they take a
-// fiber's frames for stray writes. Empty in a build without them. Source: <sanitizer/asan_interface.h>,
+// A fiber's stack, which reports to AddressSanitizer and ThreadSanitizer which stack the thread is on; otherwise they
+// take a fiber's frames for stray writes. Empty in other builds. Source: <sanitizer/asan_interface.h>,
 // <sanitizer/common_interface_defs.h>, <sanitizer/tsan_interface.h>.
 class AnnouncedStack {
  public:
@@ -46,7 +46,7 @@ class AnnouncedStack {
   }
   ~AnnouncedStack() {
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_unpoison_memory_region(bottom_, bytes_);  // frames that never returned would be found by the next owner
+    __asan_unpoison_memory_region(bottom_, bytes_);  // else the next owner would trip over frames that never returned
 #endif
 #if defined(__SANITIZE_THREAD__)
     __tsan_destroy_fiber(fiber_);
@@ -55,8 +55,9 @@ class AnnouncedStack {
   AnnouncedStack(const AnnouncedStack&) = delete;
   AnnouncedStack& operator=(const AnnouncedStack&) = delete;
 
-  // Outside: around the switch to the fiber, until it switches back. ThreadSanitizer counts calls and returns per
-  // stack, so it must hear of both ends of a switch here, where the calls and returns of the switch itself cancel out.
+  // Called outside the fiber: brackets the switch to the fiber, until it switches back. ThreadSanitizer counts calls
+  // and returns per stack. Both ends of a switch are reported here, where the calls and returns of the switch itself
+  // cancel out.
   void enter() {
 #if defined(__SANITIZE_ADDRESS__)
     left_ = false;
@@ -72,7 +73,7 @@ class AnnouncedStack {
     __tsan_switch_to_fiber(outer_fiber_, 0);
 #endif
 #if defined(__SANITIZE_ADDRESS__)
-    if (!left_) {  // made or destroyed before it began: nobody inside could say that it is left
+    if (!left_) {  // created, or destroyed before it began: nothing inside reports leaving it
       entered();
       leave();
     }
@@ -80,20 +81,20 @@ class AnnouncedStack {
 #endif
   }
 
-  // Inside: first of all, and after each switch back to the fiber.
+  // Called inside the fiber: first of all, and after each switch back to it.
   void entered() {
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(frames_, &outer_bottom_, &outer_bytes_);
 #endif
   }
-  // Inside: before a switch out of the fiber.
+  // Called inside the fiber: before a switch out of it.
   void leave() {
 #if defined(__SANITIZE_ADDRESS__)
     left_ = true;
     __sanitizer_start_switch_fiber(&frames_, outer_bottom_, outer_bytes_);
 #endif
   }
-  // Inside: before the last one.
+  // Called inside the fiber: before the last switch out of it.
   void end() {
 #if defined(__SANITIZE_ADDRESS__)
     left_ = true;
@@ -106,7 +107,7 @@ class AnnouncedStack {
   const void* bottom_ = nullptr;
   std::size_t bytes_ = 0;
   bool left_ = false;
-  void* frames_ = nullptr;  // AddressSanitizer's own frames of the fiber, while it is left
+  void* frames_ = nullptr;  // AddressSanitizer's own frames of the fiber, while it is suspended
   const void* outer_bottom_ = nullptr;
   std::size_t outer_bytes_ = 0;
   void* outer_frames_ = nullptr;
@@ -117,10 +118,10 @@ class AnnouncedStack {
 #endif
 };
 
-// Memory for the stacks of many fibers. Up to 1,024 have 128 KB each behind a guard page; more have 32 KB each without
-// guards, close to each other. Pages are touched only as deep as a fiber goes. Above `most_with_own_stacks` all run on
-// one stack in turn, and a suspended one's part is kept elsewhere, densely, as pages of its own would be mostly empty.
-// Not so with sanitizers, which know stacks by their places.
+// Memory for the stacks of many fibers. Up to 1,024 fibers have 128 KB each behind a guard page. More have 32 KB each
+// without guards, close to each other. Pages are touched only as deep as a fiber goes. Above `most_with_own_stacks` all
+// run on one stack in turn. A suspended fiber's frames are then stored elsewhere, densely, as pages of its own would be
+// mostly empty. Builds with sanitizers never share a stack: they identify stacks by address.
 class StackPool {
  public:
   StackPool(std::size_t fibers, std::size_t most_with_own_stacks);
@@ -133,7 +134,7 @@ class StackPool {
 
  private:
   bool shared_;
-  std::size_t count_;  // of stacks
+  std::size_t count_;  // number of stacks
   bool guarded_;
   std::size_t stack_bytes_;
   std::size_t stride_;  // bytes from one stack to the next, guard page included
@@ -142,8 +143,9 @@ class StackPool {
 
 class Fiber {
  public:
-  // The body must not let exceptions out, except Boost's forced unwinding of a fiber that is destroyed before its end
-  // (a `catch (...)` in it must rethrow). Nobody may look at a suspended one's variables: others may use its stack.
+  // The body must not let exceptions escape, except Boost's forced unwinding of a fiber that is destroyed before its
+  // end (a `catch (...)` in it must rethrow). Nothing may access a suspended fiber's variables: other fibers may use
+  // its stack.
   Fiber(const StackPool& pool, std::size_t number, std::function<void()> body);
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
@@ -165,8 +167,8 @@ class Fiber {
     outside_ = std::move(outside_).resume();
   }
 
-  // Starts to fetch the suspended stack; call it a little before resume. It fetches the lines that the next calls will
-  // reach, and the frames of the program; with thousands of fibers they are neither in L1 nor in L2.
+  // Prefetches the suspended stack; call it a little before resume. It fetches the lines that the next calls will
+  // reach, and the frames of the program. With thousands of fibers they are neither in L1 nor in L2.
   void prefetch() const {
     if (kept_) [[unlikely]]
       return prefetch_kept();
@@ -175,20 +177,20 @@ class Fiber {
   }
 
  private:
-  // Lives while another stack runs, or until the fiber is unwound.
+  // Marks the stack as left while another one runs, or until the fiber is unwound.
   struct Absence {
     explicit Absence(AnnouncedStack& stack) : stack(stack) { stack.leave(); }
     ~Absence() { stack.entered(); }
     AnnouncedStack& stack;
   };
 
-  // The fiber's part of a shared stack, while it is suspended. It stands behind this header, in one piece with it, so
-  // that all of it can be fetched without reading the header.
+  // The fiber's part of a shared stack, while it is suspended. The bytes follow this header in one block, so all of it
+  // can be prefetched without reading the header.
   struct alignas(64) Kept {
     boost::context::stack_context stack;
     std::function<void()> body;  // until the fiber begins
     std::uint32_t size = 0;
-    std::uint32_t room = 0;  // behind this
+    std::uint32_t room = 0;  // bytes behind this header
 
     char* base() const { return static_cast<char*>(stack.sp); }  // the stack grows downwards from there
     char* bytes() { return reinterpret_cast<char*>(this + 1); }
@@ -214,7 +216,7 @@ class Fiber {
   [[no_unique_address]] AnnouncedStack stack_;
   boost::context::fiber inside_;
   boost::context::fiber outside_;
-  KeptPtr kept_;  // null: it has a stack of its own
+  KeptPtr kept_;  // null: it has its own stack
 };
 
 }  // namespace syncopate

@@ -11,12 +11,12 @@ namespace syncopate {
 
 namespace {
 
-// Ends the run on fibers, where worker 0 has gone on for all to the end of its program.
+// Thrown to end the run on fibers, once worker 0 has run its program to the end for all workers.
 struct WentOnInLockstep {};
 
 // The least memory that the workers of a run take, with their part of its results. In lockstep it is half of the
-// measured 470 bytes each. On fibers it is nearly as measured: 6,600 with stacks of their own (mostly pages of these),
-// on one stack in turn 2,900 with asynchronous SGD and 3,700 with D-PSGD.
+// measured 470 bytes each. On fibers it is close to the measurements: with stacks of their own 6,600 bytes (mostly
+// stack pages); on one stack in turn 2,900 with asynchronous SGD and 3,700 with D-PSGD.
 std::int64_t least_bytes_of_workers(const SimulatedOptions& options, std::optional<Step> alike_from) {
   constexpr std::int64_t bytes_in_lockstep = 250, bytes_on_shared_stack = 2000, bytes_on_own_stack = 5000;
   const bool in_lockstep = alike_from == Step{0} && LockstepCluster::can_simulate(options);
@@ -31,8 +31,8 @@ void poll_interrupt() {
   if (interrupted()) throw Interrupted();
 }
 
-// LockstepCluster::add_times for a deadline that loses running micro-batches, `limit` after the last meeting:
-// DropCompute's inner loop. Without branches, so that it is vectorised.
+// LockstepCluster::add_times for a deadline that discards running micro-batches, `limit` after the last meeting: the
+// inner loop of DropCompute. It has no branches, so that it is vectorised.
 SYNCOPATE_VECTOR_CLONES
 bool add_until(std::int64_t limit, std::size_t workers, const Duration* times, Duration* spent, Duration* discarded,
                std::int64_t* computed, std::int64_t* stopped) {
@@ -78,7 +78,7 @@ AgreedProgress FibersThenLockstep::all_reduce_sum(Rank self, Gradient& gradient,
   return agreement;
 }
 
-// Worker 0 is the first to come out of a collective. It never waits again, so that the others stay where they are.
+// Worker 0 is the first to leave a collective. It never waits again, so the others stay where they are.
 void FibersThenLockstep::go_on_in_lockstep_after(Rank self, Step step) {
   if (!lockstep_ && self == Rank{0} && step > alike_from_) lockstep_.emplace(options_, fibers_.progress());
 }
@@ -123,12 +123,12 @@ RunTotals LockstepCluster::run(const Program& work, const Program&) {
   return totals();
 }
 
-// Calls `take(begin, workers, rows)` for one block of workers after another: durations of micro-batches first.index ..
-// first.index + count - 1, a row for each worker.
+// Calls `take(begin, workers, rows)` for one block of workers after another, with the durations of micro-batches
+// first.index .. first.index + count - 1, one row per worker.
 template <typename Take>
 void LockstepCluster::draw_rows(const MicroBatch& first, int count, const Take& take) {
   const auto length = static_cast<std::size_t>(count);
-  // Fewer workers at once where a row is so long that nothing is gained.
+  // Fewer workers per block if a row is so long that more gain nothing.
   constexpr std::size_t most_rows = 32, most_durations = 1 << 20;
   const std::size_t most = std::clamp(most_durations / std::max<std::size_t>(length, 1), std::size_t{1}, most_rows);
   drawn_rows_.resize(most * length);
@@ -151,7 +151,7 @@ Gradient LockstepCluster::compute_gradients(Rank, const ModelStatePtr& at, const
       const Duration time = sum_of(row);
       Duration& spent = spent_[begin + i];
       spent = time > room - spent ? room : spent + time;
-      // Where only the sum is so long, its micro-batches do end.
+      // If only the sum is too long for the clock, its micro-batches still end.
       if (!last_micro_batch_.empty())
         last_micro_batch_[begin + i] = first.index + count >= options_.micro_batches ? row.back() : Duration{};
       if (time >= longest_duration && std::ranges::max(row) >= longest_duration)
@@ -183,7 +183,7 @@ std::optional<Gradient> LockstepCluster::compute_gradient(Rank, const ModelState
   return Gradient(at, samples, {});
 }
 
-// Each worker that is still going takes its time. Returns whether somebody has computed the micro-batch to its end.
+// Each worker that is not stopped takes its time. Returns whether any worker has finished the micro-batch.
 bool LockstepCluster::add_times(const Deadline& deadline, std::span<const Duration> times) {
   bool is_computed = false;
   for (std::size_t i = 0; i < size(); ++i) {
@@ -203,7 +203,7 @@ bool LockstepCluster::add_times(const Deadline& deadline, std::span<const Durati
   return is_computed;
 }
 
-// Draws from this one to the end of a usual step, for all workers.
+// Draws the micro-batches from this one to the end of a usual step, for all workers.
 void LockstepCluster::draw(const MicroBatch& first) {
   constexpr int most_ahead = 64;
   drawn_.step = first.step;
@@ -309,7 +309,7 @@ RunTotals LockstepCluster::totals() const {
   return totals;
 }
 
-// Only the sums of its times are known, not their order.
+// Only the totals of its times are known, not their order.
 Book LockstepCluster::book_of(Rank worker, Duration since_meeting) const {
   const auto i = static_cast<std::size_t>(worker.value);
   const Duration busy = busy_[i] + spent_[i];
@@ -318,7 +318,7 @@ Book LockstepCluster::book_of(Rank worker, Duration since_meeting) const {
   book.pass(Activity::wait, book.now() + (until_arrivals_ + since_meeting - busy), {});
   book.pass(Activity::communicate, book.now() + communicating_, {});
   book.lose(discarded_[i]);
-  StepRow all_rows;  // closed before
+  StepRow all_rows;  // discarded: the rows are already closed
   book.contribute({.kept = kept_[i], .planned = planned_}, all_rows);
   return book;
 }

@@ -1,14 +1,14 @@
-// Time-only runs of methods whose workers act alike: none of them decides anything by its own clock, rank or gradients
-// between two collectives. One program, worker 0's, then stands for all; the workers' times stand in arrays. Results
-// are those of SimulatedCluster to the nanosecond, as the tests check. A worker's step costs little more than its
-// random numbers, where SimulatedCluster switches to a fiber that is neither in L1 nor in L2 once there are thousands.
+// Time-only runs of methods whose workers act alike: between two collectives no worker decides anything by its own
+// clock, rank or gradients. One program, worker 0's, then runs for all; the workers' times are arrays. Results equal
+// those of SimulatedCluster to the nanosecond, as the tests check. A worker's step costs little more than its random
+// numbers. SimulatedCluster instead switches to a fiber, which with thousands of workers is neither in L1 nor in L2.
 //
-// Calls mean for all workers:
-// - compute_gradients: each takes its own time.
-// - compute_gradient with a deadline: each that no deadline has stopped yet takes its own time, or is stopped; it then
-//   computes no more until the workers meet. The call gives a gradient as long as somebody has computed one, so that a
-//   loop that ends with the first failure goes on until it has ended for all.
-// - collectives: everybody brings what it has computed since the last one.
+// What calls do for all workers:
+// - compute_gradients: each worker takes its own time.
+// - compute_gradient with a deadline: each worker that no deadline has stopped yet takes its own time, or is stopped;
+//   it then computes no more until the workers meet. The call returns a gradient as long as any worker has computed
+//   one, so a loop that ends with the first failure goes on until it has ended for all.
+// - collectives: each worker contributes what it has computed since the last one.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,11 @@ namespace syncopate {
 
 class LockstepCluster : public Cluster {
  public:
-  // It can without tensors, servers, a record, outages, pauses and traces. Links matter to none of its collectives.
+  // Supports runs without tensors, servers, a record, outages, pauses and traces. Shared links do not affect its
+  // collectives.
   static bool can_simulate(const SimulatedOptions& options);
 
-  // `so_far`: of another cluster that stands at the end of a collective.
+  // `so_far`: the state of another cluster at the end of a collective, to continue from.
   explicit LockstepCluster(const SimulatedOptions& options, ProgressSoFar so_far = {});
 
   int workers() const override { return options_.workers; }
@@ -39,12 +40,12 @@ class LockstepCluster : public Cluster {
   std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
                                            const MicroBatch& samples, const Deadline& deadline) override;
   Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count) override;
-  // Nothing may be computed between start and finish: a worker that does acts by its own clock.
+  // Nothing may be computed between start and finish: a worker that does so acts by its own clock.
   StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) override;
   CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override;
   Bytes bytes_sent() const override { return bytes_; }
 
-  // Workers that act alike do not call these: std::logic_error.
+  // Workers that act alike do not call these; they throw std::logic_error.
   void report_steps(Rank, const Contribution&) override { fail_for_unlike("report_steps"); }
   void send(Rank, Rank, Message&&, Place place) override { fail_for_unlike(place.operation); }
   ReceivedMessage receive(Rank, std::optional<Rank>, Time, Place place) override { fail_for_unlike(place.operation); }
@@ -52,7 +53,7 @@ class LockstepCluster : public Cluster {
   void keep(Rank, const BookedTime&, Step) override { fail_for_unlike("keep"); }
 
  private:
-  // Durations of some micro-batches of one step, a row of all workers' for each.
+  // Durations of some micro-batches of one step: a row for each micro-batch, with a column per worker.
   struct Drawn {
     Step step{-1};
     int first = 0;
@@ -69,7 +70,7 @@ class LockstepCluster : public Cluster {
   void draw_rows(const MicroBatch& first, int count, const Take& take);
   void draw(const MicroBatch& first);
   bool add_times(const Deadline& deadline, std::span<const Duration> times);
-  // `part`: of one worker; null: nothing is booked, and computed micro-batches wait for the next collective.
+  // `part`: one worker's; null: nothing is booked, and computed micro-batches wait for the next collective.
   AgreedProgress meet(const Collective& what, const Contribution* part, const Place& place);
   Time end_of(const Collective& what, const CollectiveCall& call, Time last_arrival);
   void book(const Contribution& part, StepRow& row);
@@ -79,24 +80,24 @@ class LockstepCluster : public Cluster {
   [[noreturn]] void fail_for_lost(const Place& place) const;
 
   SimulatedOptions options_;
-  ByRank<Book> before_;  // of the cluster that it goes on from; empty: there was none
-  Time met_at_{};        // the last meeting, when all clocks were equal
-  // These are arrays until the end, when they become books: a step goes through them with vector instructions, and with
-  // the books of thousands of workers it would go through memory. Since the last meeting, by worker:
+  ByRank<Book> before_;  // books of the cluster that this one continues from; empty: none
+  Time met_at_{};        // last meeting, when all clocks were equal
+  // These are arrays until the end, when they become books. A step processes them with vector instructions; the books
+  // of thousands of workers would not fit the caches. Since the last meeting, by worker:
   std::vector<Duration> spent_;
-  std::vector<std::int64_t> is_stopped_;  // 1: by a deadline; else 0
+  std::vector<std::int64_t> is_stopped_;  // 1: stopped by a deadline; else 0
   ByRank<char> is_lost_;                  // in a micro-batch that never ends
   std::vector<std::int64_t> computed_;    // micro-batches to be booked, beside those that all have computed
   std::int64_t computed_by_all_ = 0;
-  // Where exchanges overlap the backward pass, by worker: the last micro-batch of a step, if it was kept; else empty.
+  // For exchanges that overlap the backward pass, by worker: the last micro-batch of a step, if kept; else empty.
   std::vector<Duration> last_micro_batch_;
   bool any_lost_ = false;
-  // Since it began, by worker:
-  std::vector<Duration> busy_;  // until the last meeting
+  // Since this cluster began, by worker:
+  std::vector<Duration> busy_;  // up to the last meeting
   std::vector<Duration> discarded_;
   std::vector<std::int64_t> kept_;
-  std::int64_t planned_ = 0;   // of each worker
-  Duration until_arrivals_{};  // from each meeting to the last arrival at the next one, summed up
+  std::int64_t planned_ = 0;   // per worker
+  Duration until_arrivals_{};  // total time from each meeting to the last arrival at the next one
   Duration communicating_{};
   std::int64_t kept_in_all_ = 0;
   std::int64_t collectives_ = 0;
@@ -108,7 +109,7 @@ class LockstepCluster : public Cluster {
 };
 
 // Time-only runs of methods whose workers act alike from some step on, such as DropCompute once it has found its
-// threshold: on fibers until the collective that ends that step, in lockstep from then on.
+// threshold. They run on fibers until the collective that ends that step, then in lockstep.
 class FibersThenLockstep : public Cluster {
  public:
   FibersThenLockstep(const SimulatedOptions& options, Step alike_from)
@@ -119,7 +120,7 @@ class FibersThenLockstep : public Cluster {
   AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
                                 const Contribution& contribution, Place place) override;
 
-  // All other calls go to the present cluster. There are neither outages nor pauses (LockstepCluster::can_simulate).
+  // All other calls go to the current cluster. There are neither outages nor pauses (LockstepCluster::can_simulate).
   int workers() const override { return wrapped().workers(); }
   Servers servers() const override { return wrapped().servers(); }
   Time now(Rank self) const override { return wrapped().now(self); }
@@ -157,10 +158,10 @@ class FibersThenLockstep : public Cluster {
   SimulatedOptions options_;
   Step alike_from_;
   std::optional<LockstepCluster> lockstep_;
-  SimulatedCluster fibers_;  // is destroyed first: its fibers may still be in calls
+  SimulatedCluster fibers_;  // destroyed first: its fibers may still be in calls
 };
 
-// The fastest cluster with SimulatedCluster's results. `alike_from`: the step from which on workers act alike.
+// Returns the fastest cluster with SimulatedCluster's results. `alike_from`: the step from which on workers act alike.
 std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedOptions& options, std::optional<Step> alike_from);
 
 }  // namespace syncopate

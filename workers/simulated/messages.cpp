@@ -20,7 +20,7 @@ ReceivedMessage SimulatedMessages::receive(Rank self, std::optional<Rank> from, 
     return nullptr;
   }
   if (nobody_can_send_to(self, from)) return nullptr;
-  // Others may be behind in virtual time: let them catch up, at least to this worker's time.
+  // Other participants may be behind in virtual time: let them catch up, at least to this worker's time.
   receiver.receiving = from ? Receiving::of_one : Receiving::of_anybody;
   receiver.from = from.value_or(Rank{});
   if (from) ++state_[*from].awaited;
@@ -34,7 +34,7 @@ ReceivedMessage SimulatedMessages::receive(Rank self, std::optional<Rank> from, 
   return take_first(receiver, from);
 }
 
-// Models are released at once, so that steps may go on in place.
+// Releases models at once, so that optimizer steps can update them in place.
 void SimulatedMessages::take_back(Message* message) {
   message->model = nullptr;
   if (!message->gradient.terms().empty()) message->gradient = {};
@@ -51,7 +51,7 @@ void SimulatedMessages::deliver(Rank to, Delivery* delivery) {
   SimulatedParticipant& receiver = state_[to];
   const Message& message = *delivery;
   --receiver.in_flight;
-  // A sender to a server that has ended has run ahead beyond the end of the run.
+  // A message to a server that has ended comes from a sender that has run ahead of the run's end.
   const bool in_time = !(state_.is_server(to) && receiver.ended);
   if (in_time && !state_.is_server(message.from)) {
     state_.bytes += message_bytes(message, state_.options.training.parameter_bytes());
@@ -65,9 +65,9 @@ void SimulatedMessages::deliver(Rank to, Delivery* delivery) {
   state_.resume(to);
 }
 
-// Workers of a method with servers hear from nobody else once these have ended.
+// Workers of a method with servers receive nothing more once the servers have ended.
 bool SimulatedMessages::nobody_can_send_to(Rank rank, std::optional<Rank> from) const {
-  if (from) return state_[*from].left;  // after its messages have arrived
+  if (from) return state_[*from].left;  // it leaves after its messages have arrived
   if (state_[rank].in_flight > 0) return false;
   const bool from_servers_alone = state_.options.servers > 0 && !state_.is_server(rank);
   for (const Rank other : from_servers_alone ? state_.servers() : state_.everybody())
@@ -75,7 +75,7 @@ bool SimulatedMessages::nobody_can_send_to(Rank rank, std::optional<Rank> from) 
   return true;
 }
 
-// Asks all participants only if it may concern them: thousands of leaving workers would take millions of questions.
+// Asks all participants only if the leave may concern them: thousands of leaving workers would cost millions of checks.
 void SimulatedMessages::notify_of_leave(Rank left) {
   const bool concerns_all =
       state_.is_server(left) || state_[left].awaited > 0 || state_.leaves + state_.servers_left >= state_.size() - 1;
@@ -89,11 +89,11 @@ void SimulatedMessages::wake_if_in_vain(Rank rank) {
   const auto from = participant.receiving == Receiving::of_one ? std::optional(participant.from) : std::nullopt;
   if (!has_news && !nobody_can_send_to(rank, from)) return;
   book_wait(rank, state_.now());
-  state_.resume(rank);  // also from a timed wait, whose event is then stale
+  state_.resume(rank);  // also from a timed wait, whose timer event is then stale
 }
 
-// Books a receiver's time until now. It communicates while its own messages are under way, or in a queue in front of a
-// link, and again from the time that the message it receives was sent. Time after the end of the run is not booked.
+// Books a receiver's time until now. It communicates while its own messages are in flight or queue for a link, and
+// again from the time the message it receives was sent. Time after the end of the run is not booked.
 void SimulatedMessages::book_wait(Rank rank, Time sent) const {
   SimulatedParticipant& receiver = state_[rank];
   if (state_.now() <= receiver.book.now()) return;
@@ -131,7 +131,7 @@ void Traffic::begin_collective(Time at, const CollectiveCall& call, Event::Kind 
 void Traffic::enter_links(CollectiveGroup* group) {
   Crossing& crossing = crossings_[group];
   Route route = state_.options.network.route(crossing.call);
-  // A part that is left occupies the links for that part of the time.
+  // If only a part of the collective remains, it occupies the links for that part of the time.
   if (const Duration whole = length_of(route); crossing.length != whole && whole > Duration{}) {
     const double part = static_cast<double>(crossing.length.count()) / static_cast<double>(whole.count());
     for (Hop& hop : route) {
@@ -146,7 +146,7 @@ void Traffic::enter_links(CollectiveGroup* group) {
     state_.schedule_end(crossing.transit.progress.head, Event::Kind::enter_links, group);
 }
 
-// For networks that are not plain: messages may wait on links, and their costs may vary.
+// For networks that are not plain: messages may wait for links, and their costs may vary.
 void Traffic::send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery) {
   Transit& transit = delivery->transit = {.payload = bytes};
   transit.progress.tail = delivery->sent;
@@ -160,7 +160,7 @@ void Traffic::send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery)
   }
   if (state_.options.only_servers_send_to_workers && !state_.is_server(from) && !state_.is_server(to))
     throw std::logic_error("a method with servers sends between workers too, and its traits do not say so");
-  assert(delivery->sent >= state_.now());  // a fiber that runs is never behind the events
+  assert(delivery->sent >= state_.now());  // a running fiber is never behind the events
   make_links();
   ++own_[static_cast<std::size_t>(from.value)].on_way;
   if (state_[from].collectives_under_way > 0)
@@ -184,7 +184,7 @@ void Traffic::advance(Rank to, Delivery* delivery, Time at) {
       Time& next = is_through ? transit.progress.tail : transit.progress.head;
       next = in_order(delivery->from, to, transit.stages, next);
     } else if (transit.stages + 1 == route.size()) {
-      // A worker gets messages of one server alone, in the order of sending.
+      // A worker receives only one server's messages, in the order of sending.
       if (has_one_source_ && !state_.is_server(to))
         is_through = pass(transit, route, transit.progress.head, ends);
       else
@@ -209,7 +209,7 @@ bool Traffic::pass(Transit& transit, const Route& route, Time at, std::optional<
   return transit.stages == route.size();
 }
 
-// On one connection no message overtakes an earlier one, however costs vary.
+// On one connection no message overtakes an earlier one, even if costs vary.
 Time Traffic::in_order(Rank from, Rank to, std::size_t stages, Time at) {
   Time& last = sent_until_[{from, to, stages}];
   return last = std::max(last, at);
@@ -231,7 +231,7 @@ Time Traffic::occupy_own(int link, Duration occupied, Time at, std::optional<End
 
 Time Traffic::occupy(const Hop& hop, Time at) {
   Time begin = std::max(at, all_until_);
-  if (hop.links == 2 * state_.options.workers) {  // of all workers, and with them of all groups
+  if (hop.links == 2 * state_.options.workers) {  // links of all workers, and so of all groups
     begin = std::max(begin, latest_);
     latest_ = all_until_ = later(begin, hop.occupied);
     return begin;

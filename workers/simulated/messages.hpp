@@ -14,8 +14,8 @@
 namespace syncopate {
 
 // Collectives and messages on the network. Fibers run ahead of each other in virtual time, but a shared link serves in
-// the order of time, so each arrival at it is an event. A sender's own way out needs none, since a fiber is in order
-// with itself; only messages sent while a collective of its own is under way may come to its link after that.
+// the order of time, so each arrival at a link is an event. A sender's own way out needs no event, since a fiber's
+// actions are in order. The exception: messages sent during a collective of the sender may reach its link after that.
 class Traffic {
  public:
   explicit Traffic(SimulationState& state);
@@ -26,7 +26,7 @@ class Traffic {
   }
   // The same for one that has partly overlapped computation: it takes `length` from `at` on.
   void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, CollectiveGroup* group, Duration length);
-  // The number of the next collective of all workers: costs may vary by it.
+  // The number of the next collective of all workers; its cost may depend on it.
   std::int64_t next_collective() { return collectives_begun_++; }
 
   // The event `deliver` comes once the message has arrived.
@@ -36,31 +36,31 @@ class Traffic {
     Time arrival =
         later(delivery->sent,
               state_.options.network.message({.from = from, .to = to, .payload = bytes, .regions = regions_}));
-    // A message without values does not overtake those that its sender has sent before it.
+    // A message without values does not overtake earlier ones of its sender.
     if (!delivery->has_values()) arrival = std::max(arrival, sender.last_arrival);
     sender.last_arrival = std::max(sender.last_arrival, arrival);
     state_.schedule(arrival, Event::Kind::deliver, to, delivery);
   }
 
-  // When the participant's last message so far has arrived; `never` while that is not known.
+  // When the participant's last message so far arrives; `never` while that is not known.
   Time last_arrival(Rank of) const {
     if (own_.empty()) return state_[of].last_arrival;
     const ParticipantLinks& own = own_[static_cast<std::size_t>(of.value)];
     return own.on_way > 0 ? never : own.last_arrival;
   }
 
-  // Events: a message has come to the next stage of its way, and a collective.
+  // Events: a message, or a collective, has reached the next stage of its route.
   void enter_link(Rank to, Delivery* delivery) { advance(to, delivery, state_.now()); }
   void enter_links(CollectiveGroup* group);
 
-  // A participant that has ended leaves after its last message; nothing is scheduled while some are on links.
+  // A participant that has ended leaves after its last message. Nothing is scheduled while some are on links.
   void schedule_leave(Rank rank);
 
  private:
-  // A participant's own links, and its messages. Half a cache line: fetching it is the cost of an event on a link.
+  // A participant's own links and messages. Half a cache line: fetching it is the cost of an event on a link.
   struct ParticipantLinks {
     Time free[2] = {};        // when the way out and the way in are free
-    Time last_arrival{};      // of its messages
+    Time last_arrival{};      // arrival of its last message
     std::int32_t on_way = 0;  // messages whose arrival is not known yet
   };
   struct Ends {
@@ -74,7 +74,7 @@ class Traffic {
     Transit transit{};
   };
 
-  // The first server has links also where a method has none: a star's collectives go over them.
+  // The first server has links even in methods without servers: a star's collectives use them.
   void make_links() {
     if (own_.empty()) own_.resize(static_cast<std::size_t>(std::max(state_.size(), state_.options.workers + 1)));
   }
@@ -88,7 +88,8 @@ class Traffic {
   bool pass(Transit& transit, const Route& route, Time at, std::optional<Ends> ends = std::nullopt);
   void advance(Rank to, Delivery* delivery, Time at);
   Time in_order(Rank from, Rank to, std::size_t stages, Time at);
-  // Occupies all links of a stage, and returns from when on. `ends`: of a message; a collective has none.
+  // These occupy the links of a stage and return the time from which on. `ends`: a message's ends; a collective has
+  // none.
   Time occupy(const Hop& hop, Time at);
   Time occupy_own(int link, Duration occupied, Time at, std::optional<Ends> ends);
 
@@ -96,16 +97,16 @@ class Traffic {
   const int regions_;
   const bool has_links_;
   const bool varies_;
-  const bool is_plain_;                // the cost of a message depends on nothing but its ends and size
-  const bool has_one_source_;          // a worker gets messages from one server alone
-  std::vector<ParticipantLinks> own_;  // by rank, once something is sent over links
-  std::vector<Time> uplinks_;          // when they are free, by group, the way up and the way down
+  const bool is_plain_;                // cost of a message depends only on its ends and size
+  const bool has_one_source_;          // a worker receives messages of only one server
+  std::vector<ParticipantLinks> own_;  // by rank; empty until something is sent over links
+  std::vector<Time> uplinks_;          // when they are free, by group: the way up, the way down
   Time latest_{};                      // when all links of workers and groups are free
-  Time all_until_{};                   // the end of what they carry all together
-  std::vector<std::int64_t> sent_;     // messages by rank; empty where costs do not vary
+  Time all_until_{};                   // end of transfers that take all links together
+  std::vector<std::int64_t> sent_;     // messages sent, by rank; empty if costs do not vary
   std::map<CollectiveGroup*, Crossing> crossings_;
-  std::map<std::tuple<Rank, Rank, std::size_t>, Time> sent_until_;  // the latest by connection (from, to, hop)
-  std::int64_t collectives_begun_ = 0;                              // of all workers
+  std::map<std::tuple<Rank, Rank, std::size_t>, Time> sent_until_;  // latest by connection (from, to, hop)
+  std::int64_t collectives_begun_ = 0;                              // collectives of all workers
 };
 
 // Messages arrive at send time plus the network's cost, in (time, number) order; sending does not block.
@@ -114,31 +115,31 @@ class SimulatedMessages final : private MessagePool {
   SimulatedMessages(SimulationState& state, Traffic& traffic, DurationPrefetch& durations)
       : state_(state), traffic_(traffic), durations_(durations) {}
 
-  // Inlined, like all functions that a message passes: calls would reach deeper into a cold stack.
+  // Inline, like all functions that a message passes: calls would reach deeper into a cold stack.
   void send(Rank from, Rank to, Message&& message, const Place& place) {
     if (to.value < 0 || to.value >= state_.size()) fail_for_rank(from, to, place);
     message.from = from;
     const Bytes bytes = message_bytes(message, state_.options.training.parameter_bytes());
-    // A worker may have run ahead of everybody's time: its message counts when it arrives.
+    // A worker may have run ahead of the current time: its message counts when it arrives.
     if (state_.is_server(from)) {
       state_.bytes += bytes;
       ++state_.messages;
     }
     ++state_[to].in_flight;
-    // Models for the result alone come after the run, as evaluations do: they pass the links in no time.
+    // Models sent only for the result come after the run, as evaluations do: they pass the links in no time.
     const Bytes transferred = message.kind == Message::Kind::last_model ? Bytes{} : bytes;
     traffic_.send(from, to, transferred, make_delivery(std::move(message), state_[from].book.now()));
   }
   // See Cluster::receive.
   ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, const Place& place);
 
-  // Events: a message has arrived; nothing came in the time that a receiver would wait.
+  // Events: a message has arrived; a receiver's time limit has passed.
   void deliver(Rank to, Delivery* delivery);
   void give_up(Rank rank) {
     book_wait(rank, state_.now());
     state_.resume(rank);
   }
-  // Notifies servers, and those who wait for a message from there, that somebody has left.
+  // Notifies servers, and participants that wait for a message from `left`, that it has left.
   void notify_of_leave(Rank left);
 
  private:
@@ -160,7 +161,7 @@ class SimulatedMessages final : private MessagePool {
   SimulationState& state_;
   Traffic& traffic_;
   DurationPrefetch& durations_;
-  std::deque<Delivery> deliveries_;  // a pool: they do not move
+  std::deque<Delivery> deliveries_;  // a pool: its elements do not move
   std::vector<Delivery*> free_;
 };
 

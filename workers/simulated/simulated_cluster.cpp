@@ -36,7 +36,7 @@ std::optional<Gradient> MicroBatches::compute(Rank rank, const ModelStatePtr& at
   const bool ends = spent < longest_duration;
   book.pass(end.kept && ends ? Activity::compute : Activity::discarded, end.at, label_of(slot));
   state_.poll_interrupt();
-  if (!ends) {  // an infinite delay: this worker is never heard of again
+  if (!ends) {  // an infinite delay: this micro-batch never ends
     participant.lost = true;
     SimulationState::suspend(participant, {"a micro-batch that never ends", SourceLine::current()});
   }
@@ -71,7 +71,7 @@ Gradient MicroBatches::compute_each(Rank rank, const ModelStatePtr& at, const Mi
   return sum;
 }
 
-// A message that is there when the time is up ends it.
+// Computes until a message is in the inbox. A message that is there when the duration is over ends it.
 std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                             const MicroBatch& samples, const Deadline& deadline) {
   SimulatedParticipant& participant = state_[rank];
@@ -105,7 +105,7 @@ std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const Mod
   return Gradient(at, samples, spent);
 }
 
-// Nothing if no outage begins before the micro-batch would end.
+// Returns nothing if no outage begins before the micro-batch would end.
 std::optional<Passage> MicroBatches::meet_outages(Rank rank, const MicroBatch& slot, const MicroBatch& samples,
                                                   const Deadline& deadline) {
   SimulatedParticipant& participant = state_[rank];
@@ -119,7 +119,7 @@ std::optional<Passage> MicroBatches::meet_outages(Rank rank, const MicroBatch& s
   return deadline.at_message ? wait_for_message(rank, planned) : planned;
 }
 
-// Books the whole passage at once: only at its end it is known whether the work is kept or lost.
+// Books the whole passage at once: only at its end is it known whether the work is kept or lost.
 std::optional<Gradient> MicroBatches::pass_through(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                    const MicroBatch& samples, const Passage& passage) {
   SimulatedParticipant& participant = state_[rank];
@@ -140,7 +140,7 @@ std::optional<Gradient> MicroBatches::pass_through(Rank rank, const ModelStatePt
   return Gradient(at, samples, passage.worked);
 }
 
-// The planned passage as it goes if a message may end it.
+// Returns the passage as it really goes if a message may end it.
 Passage MicroBatches::wait_for_message(Rank rank, const Passage& planned) {
   SimulatedParticipant& participant = state_[rank];
   Passage passage{.end = participant.book.now()};
@@ -153,7 +153,7 @@ Passage MicroBatches::wait_for_message(Rank rank, const Passage& planned) {
       participant.computing = participant.interruptible = false;
     }
     const bool is_cancelled = !down && !participant.inbox.empty();
-    // A message that was there before is older than the worker's clock.
+    // A message that was there before has an earlier time than the worker's clock.
     passage.end = is_cancelled ? std::clamp(state_.now(), begin, end) : end;
     if (passage.end > begin) passage.pieces.push_back({passage.end, down});
     if (!down) passage.worked += passage.end - begin;
@@ -177,7 +177,7 @@ void AsynchronousRows::contribute(Rank worker, const Contribution& part) {
   close_complete();
 }
 
-// Closes rows to which nobody will add any more, in the order of the steps.
+// Closes complete rows, to which no worker will add any more, in the order of the steps.
 void AsynchronousRows::close_complete() {
   while (!open_.empty()) {
     const auto& [step, open] = *open_.begin();
@@ -204,7 +204,7 @@ SimulatedCluster::SimulatedCluster(const SimulatedOptions& options)
   if (servers().regions > 0) served_left_ = ByRank<int>(state_.size());
 }
 
-// Programs that have not ended hold objects of the parts.
+// Destroys the fibers first: programs that have not ended hold objects of this cluster's parts.
 SimulatedCluster::~SimulatedCluster() { state_.clear(); }
 
 RunTotals SimulatedCluster::run(const Program& work, const Program& serve) {
@@ -233,7 +233,7 @@ void SimulatedCluster::begin(Rank rank, const Program& program) {
     if (!is_server(rank)) {
       ++state_.ended_workers;
       asynchronous_rows_.leave(rank);
-    } else {  // the run ends with the last server
+    } else {  // the run ends with its last server
       Time end = start_time;
       for (const Rank server : state_.servers())
         end = state_[server].ended ? std::max(end, state_[server].book.now()) : never;
@@ -254,7 +254,7 @@ void SimulatedCluster::event_loop() {
     state_.poll_interrupt();
     handle(event);
   }
-  // The run is over when the servers have ended; without a server, when all workers have ended that are not lost.
+  // The run is over when the servers have ended, or, without a server, when all workers that are not lost have ended.
   bool has_ended = true, has_anybody_ended = false;
   for (const Rank rank : servers() > 0 ? state_.servers() : state_.workers()) {
     has_ended &= state_[rank].ended || state_[rank].lost;
@@ -265,11 +265,11 @@ void SimulatedCluster::event_loop() {
   state_.clear();
 }
 
-// With thousands of workers nothing of the next one is in a near cache. This fetches the stack of the fiber of an event
-// soon after the present one, and the memory that leads to the stacks of later ones. It is one function with a local
-// lambda: the compiler leaves out calls of functions that do nothing but fetch.
+// Prefetches memory for the coming events, since with thousands of workers none of it is in a near cache. Fetches the
+// stack of the fiber of an event soon after the present one, and the memory that leads to the stacks of later ones. It
+// is one function with a local lambda, because the compiler removes calls of functions that only prefetch.
 void SimulatedCluster::fetch_what_comes_next() const {
-  constexpr std::size_t soon = 2, later = 4;  // so many events ahead
+  constexpr std::size_t soon = 2, later = 4;  // number of events ahead
   const auto fetch = [](const void* from, int lines) {
     for (int line = 0; line < lines; ++line) __builtin_prefetch(static_cast<const char*>(from) + 64 * line, 1);
   };
@@ -287,7 +287,7 @@ void SimulatedCluster::fetch_what_comes_next() const {
   if (event && event->kind != Event::Kind::deliver) return;
   const Rank receiver = event ? event->rank : timers.front().rank;
   if (is_server(receiver)) {
-    if (event) fetch(&state_[event->delivery->from].book.tally(), 1);  // where it is booked
+    if (event) fetch(&state_[event->delivery->from].book.tally(), 1);  // books the gradient's fate
     return;
   }
   if (const auto& fiber = state_[receiver].fiber) fiber->prefetch();
@@ -296,10 +296,10 @@ void SimulatedCluster::fetch_what_comes_next() const {
 
 void SimulatedCluster::handle(const Event& event) {
   const Rank rank = event.rank;
-  if (event.kind == Event::Kind::resume && state_[rank].wake != event.number) return;  // that wait has ended before
+  if (event.kind == Event::Kind::resume && state_[rank].wake != event.number) return;  // that wait has already ended
   ++events_;
   switch (event.kind) {
-    case Event::Kind::resume:  // a computing worker books its time itself
+    case Event::Kind::resume:  // a computing worker books its own time
       return state_[rank].computing ? state_.resume(rank) : messages_.give_up(rank);
     case Event::Kind::deliver:
       return messages_.deliver(rank, event.delivery);
@@ -353,8 +353,8 @@ std::string SimulatedCluster::explain_deadlock() const {
 }
 
 // T is the end of the last worker. With servers it is their end, or the last collective of workers after it; messages
-// of workers may still be under way. With partial all-reduces it is the last time that workers met. A worker beyond T
-// has run ahead with a computation that came too late, and is cut off at T.
+// of workers may still be in flight. With partial all-reduces it is the last time that workers met. A worker beyond T
+// has run ahead with a computation that came too late, and its time is cut at T.
 RunTotals SimulatedCluster::totals() {
   RunTotals totals;
   const bool with_servers = servers() > 0;

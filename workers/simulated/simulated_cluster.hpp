@@ -1,5 +1,5 @@
 // All workers in one process on a virtual clock. Each participant is a fiber that runs ahead in its own virtual time
-// and meets the others only in collectives and messages; events are ordered by time, then by number. Tensor arithmetic
+// and meets the others only in collectives and messages. Events are ordered by time, then by number. Tensor arithmetic
 // is only promised here, so virtual time never depends on this machine's speed.
 #pragma once
 
@@ -18,10 +18,10 @@
 
 namespace syncopate {
 
-// A collective, from its first arrival until its members have its result. Sums are formed as they arrive.
+// A collective, from its first arrival until all members have its result. Sums are formed as parts arrive.
 struct PendingCollective {
-  std::uint16_t id = 0;  // not 0; waiting workers look whether theirs has ended
-  Collective what;       // the first one's description, then the result
+  std::uint16_t id = 0;  // not 0; waiting workers check whether their collective has ended
+  Collective what;       // first arrival's description, then the result
   Place place;
   int arrived = 0;
   int finished = 0;
@@ -29,42 +29,43 @@ struct PendingCollective {
   Time last_arrival{};
   Time end{};
   StepRow row;
-  std::vector<std::pair<Rank, Time>> arrivals;  // where they are recorded
-  std::vector<ModelStatePtr> states;            // by place among the members: parts, then results
-  std::vector<double> weights;                  // by place among the members
+  std::vector<std::pair<Rank, Time>> arrivals;  // empty if arrivals are not recorded
+  std::vector<ModelStatePtr> states;            // by index among the members: parts, then results
+  std::vector<double> weights;                  // by index among the members
   SharedNumbers numbers;
-  std::vector<Packet> brought;  // of an exchange, by place among the members
+  std::vector<Packet> brought;  // packets of an exchange, by index among the members
   SharedPackets packets;
-  BucketArrivals buckets;  // where the exchange overlaps the backward pass
+  BucketArrivals buckets;  // for exchanges that overlap the backward pass
   AgreedProgress agreed;
 };
 
-// Workers of consecutive ranks that have collectives among themselves: all, or a group.
+// Workers of consecutive ranks that have collectives of their own: all workers, or a group.
 struct CollectiveGroup {
   Members members;
   std::deque<PendingCollective> open;   // in the order in which they were started
-  std::int64_t first_open = 0;          // number of the first of them
-  PendingCollective* newest = nullptr;  // the last of them, also when it has ended
+  std::int64_t first_open = 0;          // number of the first open one
+  PendingCollective* newest = nullptr;  // the last one that was started, even if it has ended
   std::int64_t newest_number = -1;
-  std::int64_t begun = 0;    // collectives, whose costs may vary by number
+  std::int64_t begun = 0;    // collectives begun; their costs may vary by number
   bool under_way = false;    // one is on the network
-  Time free_at{};            // end of the last one
-  std::vector<int> started;  // of a group, by member: collectives
+  Time free_at{};            // when the last one ends
+  std::vector<int> started;  // for a group: collectives started, by member
 };
 
-// The state of a run of collectives alone when all workers stand at the end of the last one.
+// The state of a run of collectives alone, when all workers are at the end of the last collective.
 struct ProgressSoFar {
-  Time end = start_time;  // of that collective
-  ByRank<Book> books{};   // by worker, until then; empty: all books are
+  Time end = start_time;  // end of that collective
+  ByRank<Book> books{};   // by worker, up to that end; empty: all books are
   std::int64_t kept = 0;  // over all workers
   std::int64_t collectives = 0;
   Bytes bytes{};
-  Time row_begin = start_time;  // of the next row, and the bytes sent by then
+  Time row_begin = start_time;  // begin of the next row, and the bytes sent by then
   Bytes sent_before_row{};
 };
 
 // Collectives of the simulated cluster. The result is formed at the last arrival plus the network's cost. A worker's
-// part is done while it runs, never in a loop over all workers: fetching each one's memory is the cost of a step.
+// part is processed while the worker runs, never in a loop over all workers: the cost of a step is fetching each
+// worker's memory.
 class PendingCollectives {
  public:
   PendingCollectives(SimulationState& state, Traffic& traffic, SleepTracker& pauses)
@@ -79,26 +80,26 @@ class PendingCollectives {
   // See Cluster.
   StartedCollective start(Rank self, Collective&& what, const Contribution& part, const Place& place);
   CollectiveResult finish(Rank self, StartedCollective&& started, const Place& place);
-  // Start and finish at once, without anything on the worker's stack between them: with thousands of workers the stack
-  // is neither in L1 nor in L2, and each line of it counts. By start and finish, synchronous SGD takes 24 % longer with
-  // 16,384 workers on fibers, and 37 % with 2,048.
+  // Starts and finishes in one call, keeping nothing on the worker's stack in between. With thousands of workers the
+  // stack is neither in L1 nor in L2, and each line of it counts. With separate start and finish, synchronous SGD takes
+  // 24 % longer with 16,384 workers on fibers, and 37 % with 2,048.
   AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers, const Contribution& part,
                                 const Place& place);
 
-  // An event: these members' collective on the network is over.
+  // Event: these members' collective on the network has ended.
   void end_collective(CollectiveGroup& group);
-  // Fails where somebody waits for a worker that has left.
+  // Fails if a worker waits for one that has left.
   void notify_of_leave(Rank left) {
     fail_if_awaited(all_, left);
     for (auto& [members, group] : groups_) fail_if_awaited(group, left);
   }
-  // Call it from a worker that has just come out of a collective of all.
+  // Call it from a worker that has just left a collective of all workers.
   ProgressSoFar progress() const;
 
  private:
   CollectiveGroup& group_of(Rank rank, const Collective& what);
   PendingCollective& next_collective_of(CollectiveGroup& group, Rank rank, const Place& place);
-  // How many of these collectives the worker has started.
+  // The number of these collectives that the worker has started.
   int& started_by(CollectiveGroup& group, Rank rank) {
     if (&group == &all_) return state_[rank].started;
     return group.started[group.members.place_of(rank)];
@@ -133,13 +134,13 @@ class PendingCollectives {
   std::map<Members, CollectiveGroup> groups_;
   const std::optional<Overlap> overlap_;
   std::uint16_t last_id_ = 0;
-  std::vector<GradientArrival>* recorded_;  // null: arrivals are not
+  std::vector<GradientArrival>* recorded_;  // null: arrivals are not recorded
   Time met_at_{};                           // end of the last collective of all workers,
-  Time last_arrival_{};                     // and the last arrival at it
+  Time last_arrival_{};                     // and the last arrival at that collective
 };
 
 // Partial all-reduces of the simulated cluster. Workers arrive in the order of virtual time. Once the activation is
-// fulfilled the sum is formed of the gradients that are there; workers that come later only get its result.
+// fulfilled, the sum is formed from the gradients that have arrived; later workers only get its result.
 class PartialSums {
  public:
   PartialSums(SimulationState& state, Traffic& traffic, SleepTracker& pauses)
@@ -154,43 +155,43 @@ class PartialSums {
   CollectiveResult finish(Rank self, const Place& place);
   bool are_used() const { return are_used_; }
 
-  // Events: the sum on the network is there; a worker has left.
+  // Events: the sum on the network has ended; a worker has left.
   void end_sum();
   void notify_of_leave() {
     if (are_used_) begin_if_due();
   }
 
-  // A late gradient, to be added to the next sum. At the end of the run, one that nobody took.
+  // A late gradient, to be added to the next sum, or, at the end of the run, lost.
   struct Late {
     Gradient gradient;
     Contribution part;
-    // It may have no micro-batches of those planned.
+    // It may have none of the planned micro-batches.
     bool waits() const { return gradient.micro_batches() > 0 || part.planned > 0; }
   };
   const Late& left_over(Rank worker) const { return by_worker_[worker].late; }
 
  private:
   struct OfWorker {
-    Step next{};  // the first sum whose result it has not got
+    Step next{};  // the first sum whose result it has not received
     Late late;
     bool has_one_under_way = false;
-    bool in_time = false;  // it has come to the one under way before that took place
+    bool in_time = false;  // it arrived at its sum in progress before that took place
   };
-  // The sum that is open or under way, and results that workers have still to get.
+  // The sum that is open or in progress, and results that workers have yet to receive.
   struct Open {
     Step number{};
     bool under_way = false;
     Time begun_at{};
-    Time free_from{};  // the end of the one before
+    Time free_from{};  // end of the previous sum
     Activation activation;
     std::vector<Rank> arrived;
-    BucketArrivals buckets;         // of these, where the exchange overlaps the backward pass
-    std::vector<Rank> waiting;      // arrived, or too late and waiting for its result
-    std::vector<Rank> accumulated;  // with a late gradient to contribute
+    BucketArrivals buckets;         // the arrived gradients, for exchanges that overlap the backward pass
+    std::vector<Rank> waiting;      // arrived, or late and waiting for the result
+    std::vector<Rank> accumulated;  // workers with a late gradient to contribute
     int contributors = 0;
     Gradient sum;
     StepRow row;
-    std::deque<PartialSum> results;  // of the sums before `number`
+    std::deque<PartialSum> results;  // results of the sums before `number`
   };
 
   void meet_the_others(Rank worker, const Place& place);
@@ -213,7 +214,7 @@ class PartialSums {
   bool are_used_ = false;
 };
 
-// Micro-batches of the simulated cluster, which a deadline, a message or an outage may end. Gradients are promises.
+// Micro-batches of the simulated cluster. A deadline, a message or an outage may end them. Gradients are promises.
 class MicroBatches {
  public:
   MicroBatches(SimulationState& state, DurationPrefetch& durations, SleepTracker& pauses);
@@ -226,7 +227,7 @@ class MicroBatches {
     return !outages_.empty() && !state_.is_server(rank) && outages_[rank].may_lose_state;
   }
   bool has_lost_state(Rank rank) { return !outages_.empty() && std::exchange(outages_[rank].has_lost_state, false); }
-  // How long outages in the worker's account hold it down beyond this time.
+  // The time after `time` during which outages in the worker's account hold it down.
   Duration down_beyond(Rank worker, Time time) const {
     return outages_.empty() ? Duration{} : outages_[worker].down_beyond(time);
   }
@@ -239,12 +240,12 @@ class MicroBatches {
                                       const Deadline& deadline);
   std::optional<Gradient> pass_through(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                        const MicroBatch& samples, const Passage& passage);
-  // How long the slot takes with these samples.
+  // The duration of the slot with these samples.
   Duration duration_of(const MicroBatch& slot, const MicroBatch& samples) {
     if (!follows_samples_ || slot == samples) return durations_.of(slot);
     return state_.options.compute_time.duration(slot, samples);
   }
-  // The rest of a micro-batch that is not kept, with this share of its backward pass done.
+  // The layers that remain of a stopped micro-batch with this share of its backward pass done; else nothing.
   std::optional<Gradient> cut(const ModelStatePtr& at, const MicroBatch& samples, double backward_share) const {
     if (backward_share <= 0) return std::nullopt;
     return state_.options.training.partial_gradient(at, samples, backward_share);
@@ -254,12 +255,12 @@ class MicroBatches {
   SimulationState& state_;
   DurationPrefetch& durations_;
   SleepTracker& pauses_;
-  ByRank<OutageProgress> outages_;  // by worker; empty: there are none
-  bool each_is_seen_;               // by the record, an outage or a pause
-  bool follows_samples_;            // durations do
+  ByRank<OutageProgress> outages_;  // by worker; empty: no outages
+  bool each_is_seen_;               // the record, an outage or a pause needs every micro-batch
+  bool follows_samples_;            // durations depend on the samples
 };
 
-// Rows of steps.csv of methods without collectives: each is open until all workers have done its step, or have ended.
+// Rows of steps.csv for methods without collectives. A row is open until all workers have done its step, or have ended.
 class AsynchronousRows {
  public:
   explicit AsynchronousRows(SimulationState& state) : state_(state), last_(state.options.workers) {}
@@ -279,7 +280,7 @@ class AsynchronousRows {
 
   SimulationState& state_;
   std::map<Step, AsynchronousRow> open_;
-  ByRank<Step> last_;                // of each worker
+  ByRank<Step> last_;                // by worker
   std::map<Step, int> ended_after_;  // how many workers have ended, by their last row
 };
 
@@ -298,9 +299,9 @@ class SimulatedCluster : public Cluster {
     return servers().number_served_by(rank, workers()) - served_left_[rank];
   }
   bool has_left(Rank, Rank other) const override { return state_[other].left; }
-  // Events so far: arrivals, ends of waits and of collectives. Timers of waits that ended before do not count.
+  // Events so far: arrivals, ends of waits and of collectives. Timers of waits that ended earlier do not count.
   std::int64_t events() const { return events_; }
-  // Call it from a worker that has just come out of a collective of all.
+  // Call it from a worker that has just left a collective of all workers.
   ProgressSoFar progress() const { return collectives_.progress(); }
 
   std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
@@ -360,7 +361,7 @@ class SimulatedCluster : public Cluster {
   SimulatedMessages messages_;
   AsynchronousRows asynchronous_rows_;
   std::vector<std::int64_t> staleness_;
-  ByRank<int> served_left_;  // with regional servers: by server, how many of its own have left; else empty
+  ByRank<int> served_left_;  // regional servers: by server, how many of its workers have left; else empty
   std::int64_t events_ = 0;
 };
 

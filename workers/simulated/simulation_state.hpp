@@ -1,7 +1,7 @@
-// The state that the parts of the simulated cluster share: participants with their fibers, events, and counts.
+// State shared by the parts of the simulated cluster: participants with their fibers, events, and counts.
 //
-// Each participant runs ahead in its own virtual time (its book's) and meets the others in events alone, which come in
-// the order of time, then of their numbers.
+// Each participant runs ahead in its own virtual time (its book's) and meets the others only in events, which are
+// ordered by time, then by number.
 #pragma once
 
 #include <array>
@@ -31,19 +31,20 @@ namespace syncopate {
 struct SimulatedOptions {
   int workers = 1;
   Servers servers{};
-  int micro_batches = 1;  // usual number per step, whose durations are drawn at once
+  int micro_batches = 1;  // usual number per step; their durations are drawn together
   const ComputeTime& compute_time;
   const NetworkModel& network;
   Training& training;
   RunObserver* observer = nullptr;      // may be null
-  RunRecord* record = nullptr;          // null: nothing is recorded
-  const OutagePlan* outages = nullptr;  // null: there are none
-  const Pauses* pauses = nullptr;       // null: there are none; not together with servers or outages
-  // Promises that there are neither collectives nor messages between workers; they are refused then. Messages of one
-  // server come to a worker in the order of sending, which saves an event for each.
+  RunRecord* record = nullptr;          // null: no record
+  const OutagePlan* outages = nullptr;  // null: no outages
+  const Pauses* pauses = nullptr;       // null: no pauses; not together with servers or outages
+  // Promises that there are neither collectives nor messages between workers; such calls fail. A worker then gets one
+  // server's messages in the order of sending, which saves an event for each.
   bool only_servers_send_to_workers = false;
-  // More participants run on one stack in turn (StackPool): copying a suspended one's part costs less than the page
-  // tables of stacks that lie far apart. An event of asynchronous SGD among 16,384 takes 0.8 times as long.
+  // With more participants than this, all run on one stack in turn (StackPool): copying the suspended one's frames
+  // costs less than the page tables of stacks that lie far apart. An event of asynchronous SGD among 16,384 workers
+  // takes 0.8 times as long.
   std::size_t most_own_stacks = 8192;
 };
 
@@ -51,46 +52,47 @@ struct SimulatedOptions {
 struct Transit {
   TransferTimes progress{};
   Bytes payload{};
-  std::size_t stages = 0;                   // entered so far
-  std::int64_t number = 0;                  // among its sender's messages, where costs vary
-  std::optional<Duration> last_occupied{};  // by the last stage, the receiver's way in, where that alone is left
+  std::size_t stages = 0;   // stages entered so far
+  std::int64_t number = 0;  // number among its sender's messages, for costs that vary
+  // Occupied time of the last stage, the receiver's way in, when only that is left.
+  std::optional<Duration> last_occupied{};
 };
 
-// A message on its way. Two cache lines, and a third one where links are shared.
+// A message in flight. Two cache lines, and a third one on shared links.
 struct alignas(64) Delivery : Message {
   union {
     Time sent{};
-    Delivery* next;  // once it is in an inbox
+    Delivery* next;  // in an inbox
   };
   Transit transit{};
 };
 static_assert(sizeof(Delivery) == 192);
 
-// Whether a participant waits for a message, and whose.
+// Whether a participant waits for a message, and from whom.
 enum class Receiving : std::uint8_t { nothing, of_anybody, of_one };
 
-// A worker or server of the simulated cluster. With thousands of workers the cost of a step is that of fetching their
-// memory, so members that are touched together stand in one cache line.
+// A worker or server of the simulated cluster. With thousands of workers the cost of a step is fetching their memory,
+// so members that are touched together share a cache line.
 struct alignas(64) SimulatedParticipant {
   std::optional<Fiber> fiber;
   std::optional<Place> waits_for{};  // none: it runs
-  Rank from{};                       // of_one: of whom
+  Rank from{};                       // of_one: the sender
   Receiving receiving = Receiving::nothing;
-  bool computing : 1 = false;      // waits for its own end of a micro-batch, or of an outage,
-  bool interruptible : 1 = false;  // or for a message that comes before
-  bool ended : 1 = false;          // its program has
-  bool left : 1 = false;           // and the clock has come to that
+  bool computing : 1 = false;      // waits for its own end of a micro-batch or outage,
+  bool interruptible : 1 = false;  // or for a message that arrives earlier
+  bool ended : 1 = false;          // its program has ended
+  bool left : 1 = false;           // and the clock has reached that end
   bool lost : 1 = false;           // in a micro-batch that never ends
-  std::uint16_t awaits = 0;        // the collective whose end it waits for (PendingCollective::id); 0: none
-  Time last_arrival{};             // of its messages: it leaves after that
+  std::uint16_t awaits = 0;        // id of the collective whose end it waits for; 0: none
+  Time last_arrival{};             // latest arrival of its messages: it leaves after that
   Inbox<Delivery> inbox;           // in (time, number) order
   int in_flight = 0;               // messages sent to it, not yet arrived
-  int awaited = 0;                 // others that wait for a message from here alone
-  int leaves_notified = 0;         // a server: of those that have left
+  int awaited = 0;                 // participants that wait for a message from this one only
+  int leaves_notified = 0;         // servers: leaves that it has been notified of
   int started = 0;                 // collectives of all workers
-  int collectives_under_way = 0;   // of any members, that it has started and not finished
+  int collectives_under_way = 0;   // started and not finished, of all members or a group
   Book book;
-  std::uint64_t wake = 0;  // number of the event that ends its present wait; 0: none
+  std::uint64_t wake = 0;  // number of the event that ends its current wait; 0: none
 
   bool awaits_message_of(Rank sender) const {
     return receiving == Receiving::of_anybody || (receiving == Receiving::of_one && from == sender);
@@ -113,8 +115,8 @@ struct Event {
   Time at;
   std::uint64_t number;
   union {
-    Delivery* delivery;      // of the pool
-    CollectiveGroup* group;  // whose collective ends
+    Delivery* delivery;      // from the pool
+    CollectiveGroup* group;  // the group whose collective ends
   };
   Rank rank{};
   Kind kind;
@@ -127,7 +129,7 @@ class SimulationState {
   explicit SimulationState(const SimulatedOptions& options);
 
   const SimulatedOptions options;
-  SpanRecorder* const spans;  // of the record; null: none are asked for
+  SpanRecorder* const spans;  // null: spans are not recorded
 
   SimulatedParticipant& operator[](Rank rank) { return participants_[rank]; }
   const SimulatedParticipant& operator[](Rank rank) const { return participants_[rank]; }
@@ -138,7 +140,7 @@ class SimulationState {
   bool is_server(Rank rank) const { return rank.value >= options.workers; }
   std::string name(Rank rank) const { return options.servers.name_of(rank, options.workers); }
 
-  // The time of the present event; programs may have run ahead of it.
+  // The time of the current event; programs may have run ahead of it.
   Time now() const { return now_; }
   std::uint64_t schedule(Time at, Event::Kind kind, Rank rank, Delivery* delivery = nullptr) {
     events_.push({at, next_event_, {delivery}, rank, kind});
@@ -153,7 +155,7 @@ class SimulationState {
     const Timer timer = timers_.pop();
     return {timer.at, timer.number, {}, timer.rank, Event::Kind::resume};
   }
-  // The two queues that pop_event takes from.
+  // These return the events and timers that pop_event takes next.
   std::span<const Event> next_events() const { return events_.next(); }
   std::span<const Timer> next_few_timers() const { return timers_.next_few(); }
   bool timer_is_next() {
@@ -164,13 +166,13 @@ class SimulationState {
   }
   void advance_to(Time now) { now_ = now; }
 
-  // Called from within a participant's program: waits until somebody resumes it.
+  // Suspends a participant, called from its own program, until another one resumes it.
   static void suspend(SimulatedParticipant& participant, const Place& place) {
     participant.waits_for = place;
     participant.fiber->suspend();
     participant.waits_for.reset();
   }
-  // The same, until `at` at the latest.
+  // Suspends it until `at` at the latest.
   void suspend_until(Rank rank, Time at, const Place& place) {
     SimulatedParticipant& participant = participants_[rank];
     participant.wake = next_event_++;
@@ -184,7 +186,7 @@ class SimulationState {
     if (failure) std::rethrow_exception(failure);
   }
 
-  // Fails where the clock's range is used up.
+  // Fails if the clock's range is used up.
   void check_clock(Rank rank, Time time) const {
     if (time == never) fail_for_end_of_clock(rank);
   }
@@ -192,7 +194,7 @@ class SimulationState {
     constexpr int calls_between_polls = 256;
     if (++calls_since_poll_ % calls_between_polls == 0 && interrupted()) throw Interrupted();
   }
-  // Inlined, it costs a branch where nothing is recorded.
+  // Inline, so it costs only a branch if nothing is recorded.
   void record_duration(Rank rank, const MicroBatch& slot, Duration duration) {
     if (options.record && options.record->durations) add_duration(rank, slot, duration);
   }
@@ -201,14 +203,14 @@ class SimulationState {
     for (SimulatedParticipant& participant : participants_) participant.fiber.reset();
   }
 
-  // Where exchanges overlap the backward pass: each worker's last micro-batch that was kept.
+  // For exchanges that overlap the backward pass: each worker's last kept micro-batch.
   struct LastMicroBatch {
     Time end{};
     Duration duration{};
-    bool ends_step = false;  // it was the last one planned
+    bool ends_step = false;  // the last micro-batch planned for the step
   };
-  ByRank<LastMicroBatch> last_micro_batches;  // else empty
-  // How long the last micro-batch of a step took, if the worker has come out of it just now; else 0.
+  ByRank<LastMicroBatch> last_micro_batches;  // empty without overlap
+  // The duration of a step's last micro-batch, if the worker has just finished it; else 0.
   Duration last_micro_batch_of(Rank rank) const {
     const LastMicroBatch& last = last_micro_batches[rank];
     return last.ends_step && last.end == participants_[rank].book.now() ? last.duration : Duration{};
@@ -219,13 +221,13 @@ class SimulationState {
   std::int64_t kept = 0;  // in collectives, over all workers
   std::int64_t collectives = 0;
   std::int64_t messages = 0;
-  int ended_workers = 0;  // whose programs have ended
+  int ended_workers = 0;  // workers whose programs have ended
   int leaves = 0;         // workers that have left
   int servers_left = 0;
-  Time run_ended_at = never;  // by its servers, when the last of them has ended
-  // Servers are notified of these; with regional servers, of servers too.
+  Time run_ended_at = never;  // when the last server has ended
+  // The number of leaves that servers are notified of. With regional servers they include servers.
   int leaves_to_notify() const { return leaves + (options.servers.regions > 0 ? servers_left : 0); }
-  std::exception_ptr failure;  // of a program
+  std::exception_ptr failure;  // exception from a program
   StackPool stacks;
 
  private:
@@ -240,9 +242,10 @@ class SimulationState {
   ByRank<SimulatedParticipant> participants_;  // destroyed before the stacks of its fibers
 };
 
-// Durations of micro-batches on the simulated cluster. Each is a pure function of its place, so that those needed next
-// may be drawn together, which is several times cheaper. It knows three patterns: workers that ask one after another
-// for the same whole step, a worker that asks for one whole step after another, or for micro-batches one by one.
+// Durations of micro-batches on the simulated cluster. Each is a pure function of its indices, so those needed next may
+// be drawn together, which is several times cheaper. It knows three patterns: workers that ask one after another for
+// the same whole step, a worker that asks for one whole step after another, and a worker that asks for single
+// micro-batches.
 class DurationPrefetch {
  public:
   // `micro_batches`: usual number per step.
@@ -253,7 +256,7 @@ class DurationPrefetch {
   // The sum over micro-batches first.index .. first.index + count - 1; longest_duration if one of them never ends.
   Duration of_step(const MicroBatch& first, int count);
 
-  // Call it where a worker is likely to ask for its next step soon.
+  // Call it when a worker is likely to ask for its next step soon.
   void draw_before_asked(Rank worker) {
     if (!own_.empty()) draw_next_steps(worker);
   }
@@ -262,10 +265,10 @@ class DurationPrefetch {
   }
 
  private:
-  // A whole step of some workers in a row.
+  // The same whole step of several consecutive workers.
   struct SameStep {
     static constexpr int most_workers = 32;
-    MicroBatch asked;  // asked for last
+    MicroBatch asked;  // the last request
     int count = 0;
     int first_worker = 0;
     int workers = 0;
@@ -274,9 +277,9 @@ class DurationPrefetch {
   // The next whole steps of one worker. One cache line.
   struct alignas(64) OwnSteps {
     static constexpr int most_steps = 6;
-    Step end{-1};                              // of the drawn ones
-    Step asked{-1};                            // asked for last
-    std::array<Duration, most_steps> times{};  // of steps end - 6 .. end - 1; 0: not drawn
+    Step end{-1};                              // end of the drawn steps
+    Step asked{-1};                            // the last request
+    std::array<Duration, most_steps> times{};  // durations of steps end - 6 .. end - 1; 0: not drawn
   };
   // Micro-batches of one step of one worker.
   struct OneByOne {
@@ -296,13 +299,13 @@ class DurationPrefetch {
   int workers_;
   int micro_batches_;
   SameStep same_;
-  ByRank<OwnSteps> own_;         // empty until somebody asks
-  ByRank<OneByOne> one_by_one_;  // empty until somebody asks
+  ByRank<OwnSteps> own_;         // empty until first asked for
+  ByRank<OneByOne> one_by_one_;  // empty until first asked for
   std::vector<Duration> drawn_;  // scratch
 };
 
-// Pauses of the simulated cluster (workers/time/compute_time.hpp): a micro-batch leaves one behind, and the worker's
-// next action waits for it. The time counts as computing: it belongs to the micro-batch before.
+// Pauses of the simulated cluster (workers/time/compute_time.hpp): a micro-batch leaves a pause behind, and the
+// worker's next action waits for it. The pause counts as computing, as part of the micro-batch before it.
 class SleepTracker {
  public:
   explicit SleepTracker(SimulationState& state)
@@ -314,7 +317,7 @@ class SleepTracker {
     return state_.options.pauses->sleep(slot.worker, slot.step, static_cast<std::uint32_t>(slot.index));
   }
 
-  // These do nothing where there are no pauses.
+  // These do nothing in runs without pauses.
   void begin(Rank worker, const MicroBatch& slot, const Deadline& deadline) {
     if (!none()) begin_one(worker, slot, deadline);
   }
@@ -328,7 +331,7 @@ class SleepTracker {
  private:
   struct Pause {
     Duration sleep{};
-    Time cut_at{};  // the end at the latest
+    Time cut_at{};  // latest end
     Time trailing_until{};
   };
   void begin_one(Rank worker, const MicroBatch& slot, const Deadline& deadline);
@@ -336,7 +339,7 @@ class SleepTracker {
   void pass(Rank worker, Time until, const char* what);
 
   SimulationState& state_;
-  ByRank<Pause> pauses_;  // empty: there are none
+  ByRank<Pause> pauses_;  // empty: no pauses
 };
 
 }  // namespace syncopate

@@ -20,7 +20,7 @@ void check(int k, int workers) {
 
 double normal_quantile(double p) { return boost::math::quantile(boost::math::normal(), p); }
 
-// Before `low` a worker is certainly still at work, after `high` none is.
+// Before `low` a worker is certainly still computing; after `high` none is.
 struct Reach {
   double low;
   double high;
@@ -56,7 +56,7 @@ double expected_order_statistic(std::span<const double> ascending, int k, int wo
   if (ascending.empty()) throw std::invalid_argument("an order statistic needs at least one value of the law");
   const boost::math::beta_distribution<double> place(k, workers - k + 1);
   const auto values = static_cast<double>(ascending.size());
-  // The i-th smallest of n values is the result if the place lies between (i - 1) / n and i / n.
+  // The i-th smallest of n values is the result if the quantile lies between (i - 1) / n and i / n.
   double sum = 0, above = 1;
   for (std::size_t i = ascending.size(); i-- > 0 && above > 1e-15;) {
     const double below = i == 0 ? 0 : boost::math::cdf(place, static_cast<double>(i) / values);

@@ -1,6 +1,6 @@
 // Order statistics: the time of the k-th fastest of M workers with independent times of one law.
 // Source:  standard results; Bailey et al. 2014 as quoted by Giladi et al. 2023, Eq. 4.
-// Units:   that of the law. k counts from 1 (the fastest) to M (the maximum).
+// Units:   those of the distribution. k counts from 1 (the fastest) to M (the maximum).
 // Errors:  std::invalid_argument if k is not in 1..M, a parameter is out of range, or the mean does not exist.
 #pragma once
 
@@ -8,18 +8,18 @@
 
 namespace syncopate {
 
-// E[X_(k:M)] for a law of which `ascending` is a sample, its values equally likely: exact, without quadrature. It is
-// sorted and not empty. Extremes of many workers need a sample of many times as many values.
+// E[X_(k:M)] for a distribution given by a sample, whose values are equally likely: exact, without quadrature.
+// `ascending` is sorted and not empty. For extremes of many workers the sample needs many times as many values.
 double expected_order_statistic(std::span<const double> ascending, int k, int workers);
 
-// A normal time of one worker, or of several with one law.
+// A normal time of one worker, or of several with the same distribution.
 struct NormalTime {
   double mean = 0;
   double deviation = 0;
   int workers = 1;
 };
-// E[max] of at least one independent normal time, which can differ, exact up to quadrature: as in the simulated curve
-// of Giladi et al. 2023, Figure 2, for persistently different workers.
+// E[max] of at least one independent normal time; means and deviations may differ. Exact up to quadrature, as in the
+// simulated curve of Giladi et al. 2023, Figure 2, for persistently different workers.
 double expected_maximum(std::span<const NormalTime> times);
 
 // Bailey's approximation of the maximum of N normal times, N >= 2 (Eq. 4 of Giladi et al. 2023).

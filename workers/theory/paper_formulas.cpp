@@ -19,15 +19,15 @@ struct StepProfile {
   std::vector<double> last;          // [k]: the last end before threshold k; 0: none
 };
 
-// The place of the first threshold that keeps a micro-batch which ends then.
+// The index of the first threshold that keeps a micro-batch with this end.
 std::size_t first_kept(std::span<const double> thresholds, double end) {
-  if (end <= 0) return 0;  // what takes no time is kept under any
+  if (end <= 0) return 0;  // any threshold keeps a micro-batch that takes no time
   return static_cast<std::size_t>(std::ranges::upper_bound(thresholds, end) - thresholds.begin());
 }
 
 std::vector<StepProfile> profiles_of(const MicroBatchTimes& recorded, std::span<const double> thresholds) {
   const std::size_t count = thresholds.size();
-  // The last element counts what ends before no threshold.
+  // The last element counts those that end before no threshold.
   const StepProfile empty{.ending = std::vector<std::int64_t>(count + 1), .last = std::vector<double>(count + 1)};
   std::vector<StepProfile> profiles(static_cast<std::size_t>(recorded.steps), empty);
   visit_ends(recorded, [&](int step, int, double end) {
@@ -77,8 +77,8 @@ BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double
   const auto speedup = [&](double threshold) {
     return effective_speedup(micro_batches * (1 - drop_rate(threshold)), micro_batches, threshold, slowest, serial);
   };
-  // If micro-batches vary little, the function has a local maximum behind each m mu: a grid finds the best one, Brent's
-  // method its top.
+  // If micro-batches vary little, the function has a local maximum after each m mu: a grid finds the best one, and
+  // Brent's method refines it.
   constexpr int grid = 400;
   const double step = slowest / grid;
   double best = std::numeric_limits<double>::infinity();
@@ -109,7 +109,7 @@ double kaplan_meier_quantile(std::vector<CensoredTime> times, double quantile) {
 std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
                                                std::span<const double> thresholds) {
   const std::vector<StepProfile> profiles = profiles_of(recorded, thresholds);
-  const double micro_batches = static_cast<double>(recorded.workers) * recorded.micro_batches;  // of a step
+  const double micro_batches = static_cast<double>(recorded.workers) * recorded.micro_batches;  // per step
   const auto steps = static_cast<double>(recorded.steps);
   std::vector<ThresholdEffect> effects;
   for (std::size_t k = 0; k < thresholds.size(); ++k) {
@@ -117,7 +117,7 @@ std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, 
     for (const StepProfile& step : profiles) {
       const double kept = static_cast<double>(step.ending[k]) / micro_batches;
       const double without = step.computing + serial_time;
-      // If all that is kept takes no time, the step lasts until the threshold: nothing is infinitely fast.
+      // If all kept micro-batches take no time, the step lasts until the threshold: nothing is infinitely fast.
       const bool until_last = form == SpeedupForm::reference && (step.last[k] > 0 || step.ending[k] == 0);
       const double computing = until_last ? step.last[k] : std::min(thresholds[k], step.computing);
       const double with = computing + serial_time;
@@ -147,7 +147,7 @@ std::vector<LargestDropper> largest_droppers(const MicroBatchTimes& recorded, st
                               .workers = 1,
                               .steps = recorded.steps,
                               .micro_batches = recorded.micro_batches};
-    std::vector<std::int64_t> first(count + 1);  // [k]: those that threshold k is the first to keep
+    std::vector<std::int64_t> first(count + 1);  // [k]: micro-batches that threshold k is the first to keep
     visit_ends(own, [&](int, int, double end) { ++first[first_kept(thresholds, end)]; });
     std::int64_t kept_later = 0;
     for (std::size_t k = count; k-- > 0;) {

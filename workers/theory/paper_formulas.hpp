@@ -1,4 +1,4 @@
-// Formulas of the DropCompute paper, and a quantile of times that were cut off. All times are in one unit, whichever.
+// Formulas of the DropCompute paper, and a quantile of censored times. All times of a call have the same unit.
 #pragma once
 
 #include <span>
@@ -9,20 +9,20 @@
 
 namespace syncopate {
 
-// DropCompute: the micro-batches that are done by the threshold, and the gain.
+// DropCompute: the number of micro-batches completed by the threshold, and the speed-up.
 // Source:  Giladi et al. 2023, Equations 4 (with the central limit for M micro-batches), 5 and 6.
 struct MicroBatchLaw {   // micro-batches are independent
   double mean = 0;       // mu
   double deviation = 0;  // sigma
 };
 
-// E[M~] of Eq. 5: micro-batches of M that are done before `threshold`, by the central limit.
+// E[M~] of Eq. 5: how many of M micro-batches end before `threshold`, by the central limit.
 double expected_micro_batches(int micro_batches, double threshold, const MicroBatchLaw& law);
 
-// E[T] by Eq. 4: the slowest of N workers' sums of M micro-batches, taken as normal. At least 2 workers.
+// E[T] by Eq. 4: the slowest of N workers' sums of M micro-batches, taken as normal. Needs at least 2 workers.
 double expected_slowest_worker(int workers, int micro_batches, const MicroBatchLaw& law);
 
-// Eq. 6 of expectations: E[M~] (E[T] + T^c) / (M (min(threshold, E[T]) + T^c)).
+// Eq. 6 for expectations: E[M~] (E[T] + T^c) / (M (min(threshold, E[T]) + T^c)).
 // `completed` is E[M~], `slowest` E[T] without a threshold, `serial` T^c.
 double effective_speedup(double completed, int micro_batches, double threshold, double slowest, double serial);
 
@@ -33,24 +33,24 @@ struct BestThreshold {
 };
 
 // The threshold that maximises the analytical S_eff, given E[T], among those that drop at most `maximum_drop_rate`;
-// infinite if none gains anything. It is at least `shortest`, before which no micro-batch ends: if the real law has a
-// long tail, the normal law would find its best threshold below.
+// infinite if none gains anything. It is at least `shortest`, before which no micro-batch ends: if the real
+// distribution has a long tail, the best threshold by the normal distribution could be below that.
 BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial,
                              double maximum_drop_rate = 1, double shortest = 0);
 
-// Quantiles of times, some of which were cut off.
+// Quantiles of times, some of which are censored (cut off).
 // Source:  Kaplan and Meier 1958, "Nonparametric Estimation from Incomplete Observations".
 struct CensoredTime {
   double seconds = 0;
-  bool at_least = false;  // cut off: only known to be longer
+  bool at_least = false;  // censored: only known to be longer
 };
 
 // The first time that a share of at most 1 - quantile exceeds; needs at least one time. The share that exceeds t is the
-// product, over all exact times up to t, of 1 - 1 / (number of times that are at least as long). If too many were cut
-// off, the result lies above the longest time by the share in excess.
+// product, over all exact times up to t, of 1 - 1 / (number of times that are at least as long). If too many are
+// censored, the result exceeds the longest time by the excess share.
 double kaplan_meier_quantile(std::vector<CensoredTime> times, double quantile);
 
-// The effect of a threshold on micro-batch times that were recorded without one.
+// The effect of a threshold on micro-batch times recorded without one.
 // Source:  Giladi et al. 2023, "DropCompute", Eq. 6, and its reference code.
 // Shapes:  times (N, I, M): workers, steps, micro-batches.
 // Cost:    O(N I M log G) on one worker's processor, for G thresholds.
@@ -61,33 +61,33 @@ struct MicroBatchTimes {
   int micro_batches = 1;
 };
 
-// The measure of a threshold.
+// How to measure the speed-up of a threshold.
 enum class SpeedupForm {
   // Micro-batches per time, over all recorded steps. A step that the threshold cuts lasts until the threshold.
   throughput,
   // Eq. 6: the mean over the recorded steps of each step's effective speed-up.
   effective,
-  // The reference code: as Eq. 6, but a step lasts until the last micro-batch that ends before the threshold, or until
-  // the threshold if all that is kept takes no time.
+  // As in the reference code: like Eq. 6, but a step lasts until the last micro-batch that ends before the threshold,
+  // or until the threshold if all kept micro-batches take no time.
   reference,
 };
 
 struct ThresholdEffect {
   double threshold = 0;          // tau, infinite: none
-  double drop_rate = 0;          // share of the micro-batches that do not end before it
-  double time_saved = 0;         // share of the steps' time; by Eq. 6 and the reference code the mean of their shares
-  double effective_speedup = 1;  // micro-batches per time, in multiples of those without a threshold
+  double drop_rate = 0;          // share of the micro-batches that do not end before the threshold
+  double time_saved = 0;         // share of the steps' time; for Eq. 6 and the reference code, the mean of their shares
+  double effective_speedup = 1;  // micro-batches per time, relative to those without a threshold
 };
 
 // The effect of each threshold; thresholds ascend. serial_time: T^c, a step's time besides computing. Any threshold
-// keeps micro-batches that take no time, and does not change steps of no duration.
+// keeps micro-batches that take no time, and does not change steps without duration.
 std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
                                                std::span<const double> thresholds);
 
-// The worker that drops most, the first of several, and its share of all drops.
+// The worker with the most drops, the first of several, and its share of all drops.
 struct LargestDropper {
   int worker = 0;
-  double share = 0;  // 0: nothing is dropped
+  double share = 0;  // 0: no drops
 };
 
 // For each threshold; thresholds ascend. Shows whether drops concentrate on one worker's samples.

@@ -15,11 +15,12 @@ namespace syncopate {
 
 namespace {
 
-using Row = std::array<double, 4>;  // 1, tokens, padded tokens, squares; or their costs
+// 1, tokens, padded tokens, squares; or their costs.
+using Row = std::array<double, 4>;
 
 Row row_of(const TimedLengths& one) { return {1, one.tokens, one.padded_tokens, one.squares}; }
 
-// Least squares over the named columns; nothing if these are not independent.
+// Least squares over these columns; none if they are not independent.
 std::optional<Row> solve(std::span<const TimedLengths> timed, const std::vector<std::size_t>& columns) {
   if (timed.size() < columns.size()) return {};
   Row scale{};
@@ -35,7 +36,7 @@ std::optional<Row> solve(std::span<const TimedLengths> timed, const std::vector<
   const std::vector<double> x = PivotedQr(std::move(a)).solve(b);
   Row costs{};
   for (std::size_t k = 0; k < columns.size(); ++k) {
-    constexpr double too_large = 1e6;  // times the largest time: columns are nearly dependent
+    constexpr double too_large = 1e6;  // relative to the largest time: columns are nearly dependent
     const double largest_s = std::ranges::max(b);
     if (!std::isfinite(x[k]) || std::abs(x[k]) > too_large * largest_s) return {};
     costs[columns[k]] = x[k] / scale[columns[k]];
@@ -54,8 +55,8 @@ double squared_residuals(const Row& costs, std::span<const TimedLengths> timed) 
   return sum;
 }
 
-// The choice of columns that leaves the smallest residuals among those without negative costs. Of equal choices, up to
-// rounding, the shortest, so that equal lengths have no cost.
+// The columns with the smallest residuals among those choices without negative costs. Of choices that are equal up to
+// rounding it takes the shortest, so equal lengths get no cost.
 Row best_costs(std::span<const TimedLengths> timed, Computed computed) {
   const std::vector<std::vector<std::size_t>> choices = {{0},       {1},       {2},       {3},       {0, 1},
                                                          {0, 2},    {0, 3},    {1, 2},    {1, 3},    {2, 3},
@@ -80,12 +81,12 @@ Row best_costs(std::span<const TimedLengths> timed, Computed computed) {
 
 constexpr std::int64_t most_draws = 1'000'000;
 constexpr std::int64_t fewest_steps = 16;
-constexpr int most_drawn_workers = 4096;       // of more workers a sample is drawn
-constexpr std::int64_t most_kept = 4'000'000;  // micro-batches
+constexpr int most_drawn_workers = 4096;       // with more workers, a sample of them is drawn
+constexpr std::int64_t most_kept = 4'000'000;  // number of micro-batches
 
 struct MeanAndDeviation {
   double mean = 0;
-  double deviation = 0;  // unbiased variance
+  double deviation = 0;  // from the unbiased variance
   bool operator==(const MeanAndDeviation&) const = default;
 };
 
@@ -103,16 +104,16 @@ MicroBatchLaw law_of(const MeanAndDeviation& step, int micro_batches) {
 
 MeanAndDeviation moments_of(const StepLaw& step) { return {step.mean_s, std::sqrt(step.variance_s2)}; }
 
-// MeanAndDeviation of the steps of a group of workers.
+// The mean and deviation of a step, for a group of workers.
 struct GroupMoments {
   int workers = 1;
   MeanAndDeviation drawn{};
   MeanAndDeviation declared{};
-  MeanAndDeviation law{};  // one of these two
+  MeanAndDeviation law{};  // the one in use: declared or sampled
 };
 
-// Whether the workers' means differ by more than chance. The variance between workers over that within is about 1, with
-// a deviation of sqrt(2 / (workers - 1)), if they are alike.
+// Whether the workers' means differ by more than chance. If the workers are alike, the variance between them over the
+// variance within them is about 1, with a deviation of sqrt(2 / (workers - 1)).
 bool differ(std::span<const GroupMoments> workers, double steps) {
   if (workers.size() < 2) return false;
   std::vector<double> means;
@@ -129,7 +130,8 @@ bool differ(std::span<const GroupMoments> workers, double steps) {
   return !(ratio <= 1 + deviations * std::sqrt(2 / static_cast<double>(workers.size() - 1)));
 }
 
-// Whether a worker's declared law is finite and agrees with its steps. (A drift declares the law of an endless run.)
+// Whether a worker's declared distribution is finite and agrees with its steps. (A drift declares that of an endless
+// run.)
 bool may_be_of(const MeanAndDeviation& declared, const MeanAndDeviation& sampled, double steps) {
   if (!std::isfinite(declared.mean) || !std::isfinite(declared.deviation)) return false;
   constexpr double deviations = 6, rounding = 1e-9;
@@ -141,7 +143,7 @@ bool have_one_law(std::span<const GroupMoments> groups) {
   return std::ranges::all_of(groups, [&](const GroupMoments& group) { return group.law == groups.front().law; });
 }
 
-// MeanAndDeviation of a step of any worker of all groups.
+// The mean and deviation of a step of any worker of all groups.
 MeanAndDeviation together(std::span<const GroupMoments> groups) {
   std::vector<LawOfPart> parts;
   for (const GroupMoments& group : groups)
@@ -195,7 +197,7 @@ std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps) {
   return sums;
 }
 
-// Workers with one declared law.
+// Workers with the same declared distribution.
 struct Kind {
   StepLaw law{};
   std::vector<int> ranks{};
@@ -206,7 +208,7 @@ std::vector<Kind> kinds_of(const ComputeTime& compute_time, int workers, int mic
   std::map<std::pair<double, double>, Kind> kinds;
   for (int n = 0; n < workers; ++n) {
     const StepLaw law = compute_time.step_law(Rank{n}, micro_batches);
-    // NaN, where a process declares no variance, has no place in an order.
+    // A process that declares no variance has NaN, which cannot be ordered.
     const double variance_s2 = std::isnan(law.variance_s2) ? std::numeric_limits<double>::infinity() : law.variance_s2;
     Kind& kind = kinds[{law.mean_s, variance_s2}];
     kind.law = law;
@@ -228,7 +230,7 @@ Kind merged(std::vector<Kind>::iterator begin, std::vector<Kind>::iterator end) 
   return all;
 }
 
-// The last to finish is among the slowest: half of the groups have one kind each, for these.
+// The last worker to finish is among the slowest, so half of the groups have one kind each, for the slowest kinds.
 std::vector<Kind> merge_faster_ones(std::vector<Kind> ascending, std::size_t most) {
   const std::size_t apart = most / 2, groups = most - apart, faster = ascending.size() - apart;
   std::vector<Kind> result;
@@ -402,7 +404,7 @@ std::optional<CutSteps> sample_cut_steps(const SampledTimes& times, double thres
   if (times.micro_batch_times.empty() || steps < fewest_rounds) return std::nullopt;
   const Duration threshold = from_seconds(threshold_s);
   std::vector<Duration> slowest(steps);
-  std::vector<std::int64_t> ended(steps);  // micro-batches before the threshold
+  std::vector<std::int64_t> ended(steps);  // micro-batches that end before the threshold
   const double of_step = static_cast<double>(times.workers) * times.micro_batches;
   const Duration* duration = times.micro_batch_times.data();
   for (int worker = 0; worker < times.workers; ++worker)

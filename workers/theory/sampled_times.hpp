@@ -1,7 +1,7 @@
-// A cluster's compute times, drawn before a run, for formulas about composed delays whose law is unknown.
+// A cluster's compute times, drawn before a run, for formulas about sums of delays whose distribution is unknown.
 // Units:   seconds. A step is M micro-batches of one worker.
-// Cost:    about a million draws at most, spread over the workers and over the whole run. Of more than 4,096 workers a
-//          sample is drawn, with at least one of each group that differs.
+// Cost:    at most about a million draws, spread over the workers and over the whole run. With more than 4,096 workers
+//          a sample of them is drawn, with at least one of each group that differs.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace syncopate {
 
-// A measured micro-batch; the first three as in ContentCost.
+// A measured micro-batch; the first three fields as in ContentCost.
 struct TimedLengths {
   double tokens = 0;
   double padded_tokens = 0;
@@ -28,13 +28,13 @@ struct TimedLengths {
 
 struct LengthFit {
   ContentCost cost;               // each at least 0
-  double r_squared = 1;           // share of the times' variance that the line explains; 1 without variance
-  double largest_residual_s = 0;  // |time - line|
+  double r_squared = 1;           // share of the times' variance that the fit explains; 1 without variance
+  double largest_residual_s = 0;  // |time - fit|
   double typical_residual_s = 0;  // root of the mean square
   int points = 0;
 };
 
-// How micro-batches were computed, and so which lengths can cost time.
+// How micro-batches were computed; decides which lengths can cost time.
 enum class Computed {
   own,              // tokens or padded tokens, not both
   padded,           // only padded tokens
@@ -45,7 +45,7 @@ enum class Computed {
 // others, are left out, and the rest is fitted again.
 LengthFit fit_lengths(std::span<const TimedLengths> timed, Computed computed = Computed::own);
 
-// Per worker; they are steps of the run itself.
+// Per worker. The sampled steps are steps of the run itself.
 inline constexpr std::int64_t most_sampled_steps = 512;
 
 // A mean over a sample, and its standard error.
@@ -58,17 +58,18 @@ SampledMean mean_of(std::span<const double> values);
 struct SampledTimes {
   int workers = 0;
   int micro_batches = 0;
-  double shortest_s = 0;     // lower bound of all micro-batches
-  bool has_variance = true;  // false if the declared variance of a step is infinite: then even long sums are not normal
-  // The law of a micro-batch: as the delays declare it, or the sample's if they declare none or the sample contradicts
-  // them. The deviation is that of a step over sqrt(M), so that it is right for sums of M even if a step's
+  double shortest_s = 0;  // lower bound for all micro-batches
+  // False if the declared variance of a step is infinite: then even long sums are not normal.
+  bool has_variance = true;
+  // The distribution of a micro-batch: as the delays declare it, or the sample's if they declare none or the sample
+  // contradicts them. The deviation is that of a step over sqrt(M), so that it is right for sums of M even if a step's
   // micro-batches depend on each other.
   MicroBatchLaw law{};
-  std::vector<double> steps{};                // all drawn, ascending
+  std::vector<double> steps{};                // all drawn steps, ascending
   std::vector<double> step_times{};           // the same as [worker][step] if all workers were drawn; else empty
-  std::vector<Duration> micro_batch_times{};  // [worker][step][micro-batch] of these; empty if they are too many
-  // If workers' means differ by more than chance (persistent slow workers): the law of each by rank, or of each group
-  // if not all were drawn. Empty: `law` is that of every worker.
+  std::vector<Duration> micro_batch_times{};  // their [worker][step][micro-batch]; empty if there are too many
+  // If workers' means differ by more than chance (persistent slow workers): the distribution of each by rank, or of
+  // each group if not all were drawn. Empty: all workers have `law`.
   struct LawOfWorkers {
     MicroBatchLaw law{};
     int workers = 1;
@@ -83,36 +84,36 @@ struct SampledTimes {
   std::size_t drawn_steps() const { return step_times.size() / static_cast<std::size_t>(workers); }
 };
 
-// The times of the drawn steps for which `chosen` is true, without a law. Needs all workers drawn.
+// Only those drawn steps for which `chosen` is true, without a distribution. All workers must have been drawn.
 SampledTimes choose_steps(const SampledTimes& times, const std::function<bool(std::size_t step)>& chosen);
 
-// `planned`: steps of the run, over which the sample is spread; none: it has the first ones.
+// `planned`: steps of the run, over which the sample is spread; none: the sample has the first ones.
 SampledTimes sample_times(const ComputeTime& compute_time, int workers, int micro_batches, std::optional<Step> planned);
 
-// The mean of a function of the law over all workers.
+// The mean over all workers of a function of their distributions.
 double mean_over_workers(const SampledTimes& times, const std::function<double(const MicroBatchLaw&)>& of_one);
 
 // E[max] over all workers of the sum of `steps` steps, by the central limit.
 double expected_slowest_sum(const SampledTimes& times, double steps = 1);
 
-// The mean over the drawn steps of the k-th fastest worker's, and its standard error. Workers can differ, and depend on
-// each other. Needs all workers drawn.
+// The mean over the drawn steps of the k-th fastest worker's time, and its standard error. Workers may differ, and
+// depend on each other. All workers must have been drawn.
 SampledMean sampled_order_statistic(const SampledTimes& times, int k);
 
-// Workers with one declared law, and those among them that are sampled. A cluster of many workers usually has few laws:
-// some workers are always slower, some have a delay.
+// Workers with the same declared distribution, and which of them are sampled. A cluster of many workers usually has few
+// distributions: some workers are always slower, some have a delay.
 struct WorkerGroup {
   int workers = 1;
-  StepLaw declared{};         // of a step of any of them
+  StepLaw declared{};         // their distribution of a step
   std::vector<Rank> drawn{};  // at least one
 };
 
-// A group for each worker, by rank, if there are at most `most`. Otherwise workers with equal declared laws are a
-// group, and the groups share `most` draws by their sizes. If there are more laws than `most`, the slowest ones stay
-// apart, and the others make groups of neighbours.
+// If there are at most `most` workers, one group per worker, by rank. Otherwise workers with equal declared
+// distributions form a group, and the groups share `most` draws by their sizes. If there are more distributions than
+// `most`, the slowest remain separate, and the others form groups of neighbours.
 std::vector<WorkerGroup> group_workers(const ComputeTime& compute_time, int workers, int micro_batches, int most);
 
-// Mean and variance over the workers of all parts: within them, and between.
+// Mean and variance over the workers of all parts: within the parts and between them.
 struct LawOfPart {
   StepLaw law{};
   int workers = 1;
@@ -125,15 +126,15 @@ StepLaw together(const std::vector<LawOfPart>& parts);
 //          independent, as in the central limit.
 std::optional<SampledMean> sampled_slowest_sum(const SampledTimes& times, Step steps);
 
-// What a threshold leaves of drawn steps; a micro-batch that ends later is lost.
+// The rest of drawn steps under a threshold; micro-batches that end later are lost.
 struct CutSteps {
-  SampledMean time_s;  // until the slowest worker is done or has stopped
-  // Share of the micro-batches. Its error is at least one in those drawn: a loss that none of n draws shows can still
+  SampledMean time_s;  // until the slowest worker has finished or stopped
+  // Share of the micro-batches. Its error is at least one of those drawn: a loss that none of n draws shows can still
   // have a probability of 3 / n.
   SampledMean kept{.mean = 1};
 };
-// `threshold_s` counts from a step's start; infinite: nothing is cut. None if too few steps were drawn, or not all
-// workers, or their micro-batches were too many to keep.
+// `threshold_s` counts from a step's start; infinite: nothing is cut. None if too few steps were drawn, not all workers
+// were drawn, or their micro-batches were too many to keep.
 std::optional<CutSteps> sample_cut_steps(const SampledTimes& times, double threshold_s);
 
 }  // namespace syncopate

@@ -17,8 +17,8 @@ namespace syncopate {
 
 namespace {
 
-// To the nearest nanosecond, at least one. Adding 1.5 x 2^52 leaves the rounded integer in the low mantissa bits: a
-// loop can be vectorised, while from_seconds would call llround.
+// Rounds to the nearest nanosecond, at least one. Adding 1.5 x 2^52 leaves the rounded integer in the low mantissa
+// bits. Such a loop can be vectorised, unlike from_seconds, which calls llround.
 constexpr double shift = 0x1.8p52;
 constexpr double exact_below_ns = 0x1p51;
 
@@ -68,7 +68,8 @@ constexpr std::size_t most_at_once = 512;
 
 bool positive(double value) { return value > 0 && std::isfinite(value); }
 
-constexpr std::int64_t most_looked_at = 200'000;  // micro-batches
+// In micro-batches.
+constexpr std::int64_t most_looked_at = 200'000;
 
 // Mean and variance from sums of values and squares.
 class SumOfSteps {
@@ -123,7 +124,7 @@ class ContentTime final : public DelayProcess {
     return seconds_of(cost_, lengths);
   }
 
-  // Finds the laws of all workers together, or of each.
+  // Computes the distributions of all workers together, or of each.
   void look_at_first_epoch() {
     const int all = lengths_->workers(), micro_batches = lengths_->micro_batches();
     const bool apart = lengths_->differs_by_worker();
@@ -155,8 +156,8 @@ class ContentTime final : public DelayProcess {
   ContentCost cost_;
   std::shared_ptr<const BatchLengths> lengths_;
   StepLaw of_micro_batch_;
-  std::vector<StepLaw> of_step_;  // of the sum over a step's micro-batches, by worker, or one for all
-  std::vector<StepLaw> of_one_;   // of a micro-batch, in the same way
+  std::vector<StepLaw> of_step_;  // sum over a step's micro-batches, by worker, or one entry for all
+  std::vector<StepLaw> of_one_;   // one micro-batch, in the same form
   double minimum_s_ = 0;
 };
 
@@ -214,14 +215,14 @@ void ComputeTime::durations(const Steps& steps, std::uint32_t first, std::span<D
     else
       part.step += static_cast<Step::Rep>(begin);
     const auto rows = out.subspan(begin * length, part.count * length);
-    for (std::size_t done = 0; done < rows.size(); done += most_at_once)  // more than once only for one long row
+    for (std::size_t done = 0; done < rows.size(); done += most_at_once)  // repeats only for a single long row
       few_durations(part, first + static_cast<std::uint32_t>(done),
                     rows.subspan(done, std::min(most_at_once, rows.size() - done)));
   }
 }
 
 void ComputeTime::few_durations(const Steps& steps, std::uint32_t first, std::span<Duration> out) const {
-  throw_if_interrupted();                                 // every long drawing comes through here
+  throw_if_interrupted();                                 // all long drawing passes here
   thread_local std::array<double, most_at_once> added_s;  // not on a fiber's stack, so that it stays in the cache
   const std::span<double> sums_s(added_s.data(), out.size());
   add_delays(steps, first, sums_s);
@@ -379,7 +380,7 @@ Duration forward_pass(Duration duration, const Deadline& deadline) {
   return Duration{static_cast<Duration::rep>(deadline.forward_share * static_cast<double>(duration.count()))};
 }
 
-// A quotient of whole numbers, as shares of elements are, so that equal shares are equal doubles.
+// A quotient of whole numbers, like shares of elements, so that equal shares are equal doubles.
 double backward_share(Duration worked, Duration duration, const Deadline& deadline) {
   const Duration forward = forward_pass(duration, deadline);
   if (deadline.preempt != Preempt::layer || deadline.at_message || worked <= forward) return 0;

@@ -1,5 +1,5 @@
 // The time of a micro-batch: base time x persistent factor of the worker + added delays. The base time is one number,
-// or that of a process such as a trace.
+// or comes from a process such as a trace.
 // Units: seconds outside, integer nanoseconds inside. A missing time is an error when the model is built, never a zero.
 #pragma once
 
@@ -29,9 +29,9 @@ class DelayProcess {
  public:
   virtual ~DelayProcess() = default;
 
-  // added_s[i] += the delay of micro-batch first + i, in seconds. `stream` addresses the worker and step, and is used
-  // by this process alone. Stateless, so that a delay does not depend on the order of calls. Called from one thread.
-  // Throws RunFailure for durations that a trace lacks.
+  // added_s[i] += the delay of micro-batch first + i, in seconds. `stream` identifies the worker and step; only this
+  // process uses it. Stateless, so that a delay does not depend on the order of calls. Called from one thread. Throws
+  // RunFailure for durations that a trace lacks.
   virtual void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const = 0;
   // The same for all rows; added_s holds row after row.
   virtual void add_rows(const RandomRows& rows, std::uint32_t first, std::span<double> added_s) const {
@@ -40,13 +40,13 @@ class DelayProcess {
   }
 
   // Mean, variance and infimum of one delay in seconds, for predictions, checks and tests. Mean and variance can be
-  // +infinity, the infimum -infinity. By default the last two are unknown.
+  // +infinity, the infimum -infinity. By default variance and infimum are unknown.
   virtual double mean_s() const = 0;
   virtual double variance_s2() const { return std::numeric_limits<double>::quiet_NaN(); }
   virtual double minimum_s() const { return -std::numeric_limits<double>::infinity(); }
 
-  // The law of the sum over a step's micro-batches, over the steps of a long run of this worker with this seed. A draw
-  // for the whole run is part of the mean. The stream's step is ignored.
+  // The distribution of the sum over a step's micro-batches, over the steps of a long run of this worker with this
+  // seed. A delay drawn once for the whole run is part of the mean. The stream's step is ignored.
   virtual StepLaw step_law(const RandomStream& /*stream*/, int micro_batches) const {
     return {micro_batches * mean_s(), micro_batches * variance_s2()};
   }
@@ -58,10 +58,10 @@ class DelayProcess {
   virtual std::size_t known_ahead(const RandomStream& /*stream*/, std::uint32_t /*first*/, std::size_t most) const {
     return most;
   }
-  // Whether delays depend on the samples that are computed. The stream then addresses these samples, which can be those
-  // of another worker or step.
+  // Whether delays depend on the computed samples. The stream then identifies these samples, which may belong to
+  // another worker or step.
   virtual bool follows_samples() const { return false; }
-  // Whether the recording can end; nothing must then be drawn ahead.
+  // Whether the recording can end; nothing may then be drawn ahead.
   virtual bool can_run_out() const { return false; }
 };
 
@@ -74,7 +74,7 @@ class ComputeTime {
   // draws from stream i. Throws std::invalid_argument otherwise.
   ComputeTime(std::uint64_t seed, double base_s, std::vector<double> worker_factors,
               std::vector<std::shared_ptr<const DelayProcess>> delays);
-  // The same with base times of a process, such as a trace; it is not null.
+  // The same with base times from a process, such as a trace; it must not be null.
   ComputeTime(std::uint64_t seed, std::shared_ptr<const DelayProcess> base, std::vector<double> worker_factors,
               std::vector<std::shared_ptr<const DelayProcess>> delays);
 
@@ -99,20 +99,20 @@ class ComputeTime {
   // Whether a recording can end.
   bool can_run_out() const;
 
-  // Whether the base depends on the samples of a micro-batch. The durations above are those of micro-batches with their
-  // own samples. `duration` has the base of other samples, and the factor and delays of `slot`.
+  // Whether the base depends on a micro-batch's samples. The durations above assume each micro-batch's own samples.
+  // `duration` combines the base of `samples` with the factor and delays of `slot`.
   bool follows_samples() const { return base_ && base_->follows_samples(); }
   Duration duration(const MicroBatch& slot, const MicroBatch& samples) const;
 
   // The declared part, base x factor, and the added part of one micro-batch, for clusters that compute for real and
-  // inject only the latter (0 for a negative delay). If the base is a process, its mean counts.
+  // inject only the added part (0 for a negative delay). If the base is a process, its mean counts.
   Duration base(Rank worker) const;
   double factor(Rank worker) const {
     return worker_factors_.empty() ? 1.0 : worker_factors_.at(static_cast<std::size_t>(worker.value));
   }
   Duration added(Rank worker, Step step, std::uint32_t index) const;
 
-  // The infimum of this worker's micro-batches, in seconds.
+  // The infimum over this worker's micro-batches, in seconds.
   double shortest(Rank worker) const;
 
   // Mean and variance, from step to step, of the sum over a step's micro-batches (see DelayProcess::step_law).
@@ -120,7 +120,7 @@ class ComputeTime {
 
   std::uint64_t seed() const { return seed_; }
 
-  // Whether the expected duration of a micro-batch is finite. If not, neither is that of the slowest of many.
+  // Whether the expected duration of a micro-batch is finite. If not, the slowest of many has no finite mean either.
   bool has_finite_mean() const;
 
  private:
@@ -147,11 +147,11 @@ class ComputeTime {
 // lengths l_1 ... l_B, of which L is the longest, a micro-batch takes
 //   base_s + per_token_s (l_1 + ... + l_B) + per_padded_token_s B L + per_squared_length_s (l_1^2 + ... + l_B^2).
 // If shorter sequences are padded to the longest, the last sum is B L^2.
-// Source:  Giladi et al. 2023 motivate DropCompute by sequences of different lengths. A transformer's layer costs
-//          24 s h^2 + 4 s^2 h operations for a sequence of s tokens at width h.
+// Source:  Giladi et al. 2023 motivate DropCompute by sequences of different lengths. A layer of a transformer takes 24
+//          s h^2 + 4 s^2 h operations for a sequence of s tokens at width h.
 // Units:   seconds, tokens.
 struct ContentCost {
-  double base_s = 0;  // each >= 0, at least one above
+  double base_s = 0;  // each >= 0, at least one above 0
   double per_token_s = 0;
   double per_padded_token_s = 0;
   double per_squared_length_s = 0;
@@ -160,22 +160,22 @@ struct ContentCost {
 
 double seconds_of(const ContentCost& cost, std::span<const std::int32_t> lengths);
 
-// A base of a ComputeTime. Means and variances are sums over the first epoch (the first 200,000 micro-batches of a
-// longer one), without a formula. The infimum is a bound: the fewest samples, all as short as the shortest.
+// A base of a ComputeTime. Means and variances are computed from the first epoch (or its first 200,000 micro-batches),
+// without a formula. The infimum is a bound: the fewest samples, all as short as the shortest.
 std::shared_ptr<const DelayProcess> content_time(const ContentCost& cost, std::shared_ptr<const BatchLengths> lengths);
 
-// The largest delay or other duration that an experiment can give: all means and sums stay finite, and within the 292
-// years of the clock.
+// The largest delay or other duration that an experiment can give: all means and sums stay finite and within the
+// clock's 292 years.
 inline constexpr double longest_delay = 1e9;  // in seconds or micro-batches; 1e9 s are 32 years
 
-inline constexpr int most_workers = 1 << 24;  // beyond what one machine simulates
+inline constexpr int most_workers = 1 << 24;  // more than one machine can simulate
 
 // Pauses between a worker's micro-batches, for delays that are sleeps of its program, as in the reference code of
-// DropCompute: the micro-batch before has its gradient already.
-// - A sleep follows the micro-batch. A deadline cuts it, and the micro-batch counts. After a step's last micro-batch
-//   the worker sleeps when the collective is over, outside of its step's clock.
-// - Trailing work is work that a computation leaves running, such as a device's queue. The next micro-batch and a
-//   collective wait for it. It runs during the sleep, which hides it, and no deadline stops it.
+// DropCompute. The preceding micro-batch already has its gradient.
+// - A sleep follows the micro-batch. A deadline cuts the sleep, and the micro-batch counts. After a step's last
+//   micro-batch the worker sleeps once the collective is over, outside of its step's clock.
+// - Trailing work is work that a computation leaves running, such as a device's queue. The next micro-batch and the
+//   next collective wait for it. It runs during the sleep, which hides it, and no deadline stops it.
 // Source:  Giladi et al. 2023, "DropCompute", reference code (deepspeed-bert), for the sleeps; its run log needs the
 //          trailing work (results/reference/dropcompute_run.md).
 // Units:   seconds outside, integer nanoseconds inside.
@@ -199,39 +199,39 @@ class Pauses {
 };
 
 // The fate of a micro-batch that is running at the deadline.
-// Source: Giladi et al. 2023, Algorithm 1, and the two trainers of its reference repository (dropcompute). The paper
-// leaves `layer` to future work.
+// Source:  Giladi et al. 2023, Algorithm 1, and the two trainers of its reference repository (dropcompute). The paper
+//          leaves `layer` to future work.
 enum class Preempt {
   discard,     // it stops at the deadline and is lost (Algorithm 1 of the paper; the default)
   microbatch,  // it finishes and counts; only the next one does not start (reference code, BERT-Large)
-  backward,    // it finishes if its backward pass has begun, else is lost after its forward pass (BERT-1.5B)
-  layer,       // it stops at the deadline; tensors count whose gradients exist by then
+  backward,    // it finishes if its backward pass has begun; else it is lost after its forward pass (BERT-1.5B)
+  layer,       // it stops at the deadline; tensors count if their gradients exist by then
 };
 
-// Preempt::layer: a micro-batch is its forward pass, for `forward_share` of its duration, and its backward pass, which
-// goes through the model's tensors from the last to the first (BackwardOrder, workers/training/gradient.hpp). Each
-// tensor takes time in proportion to its number of elements. This is an approximation, which only a run on the real
-// machine could improve: convolutions take longer than dense layers of as many elements, embeddings less, and layers
-// without parameters take time, too.
-// - A tensor counts if its part ends at the deadline or before. If all do, the micro-batch is a whole one.
-// - Otherwise it is a dropped micro-batch, though the gradients of its last tensors are part of the sum. It counts in
-//   no number of kept micro-batches, samples or losses, gives no normalisation statistics (as one that
-//   Preempt::backward discards after its forward pass), and its time is booked as discarded.
+// Preempt::layer: a micro-batch is its forward pass, for `forward_share` of its duration, followed by its backward
+// pass, which goes through the model's tensors from the last to the first (BackwardOrder,
+// workers/training/gradient.hpp). Each tensor takes time in proportion to its number of elements. This is an
+// approximation that only a run on the real machine could improve: convolutions take longer than dense layers with the
+// same number of elements, embeddings take less, and layers without parameters take time, too.
+// - A tensor counts if its part ends at the deadline or before. If all do, the micro-batch is complete.
+// - Otherwise it is a dropped micro-batch, though the gradients of its last tensors are part of the sum. It does not
+//   count among kept micro-batches, samples or losses, and gives no normalisation statistics (like one that
+//   Preempt::backward discards after its forward pass). Its time is booked as discarded.
 // - Time passes as with Preempt::discard, except for work that ends exactly at the deadline. Without a model nothing of
 //   the micro-batch counts.
-// - Under MPI time decides, too: LibTorch does not stop a measured backward pass, which runs to its end. Its duration
-//   gives what was done by the deadline.
+// - Under MPI time decides, too: LibTorch cannot stop a measured backward pass, which runs to its end. Its duration
+//   determines what was done by the deadline.
 
 struct Deadline {
   Deadline(Time at = never, Preempt preempt = Preempt::discard, double forward_share = 1.0 / 3)  // NOLINT
       : at(at), preempt(preempt), forward_share(forward_share) {}
-  // The arrival of a message, or now if one is already there: a server cancels late work.
+  // Ends work when a message arrives, or now if one is already there: a server cancels late work.
   static Deadline until_message() {
     Deadline deadline;
     deadline.at_message = true;
     return deadline;
   }
-  // The same, or this time if it is earlier.
+  // The same, or at this time if it is earlier.
   static Deadline until_message_or(Time at) {
     Deadline deadline(at);
     deadline.at_message = true;
@@ -239,13 +239,13 @@ struct Deadline {
   }
   Time at;
   Preempt preempt;
-  double forward_share;     // of a micro-batch's duration, for Preempt::backward and Preempt::layer
-  bool at_message = false;  // work in flight is then lost and dropped, whatever `preempt` is
+  double forward_share;     // share of a micro-batch's duration, for Preempt::backward and Preempt::layer
+  bool at_message = false;  // work in progress is then lost and dropped, whatever `preempt` is
 };
 
 // The end of a micro-batch that starts at `start` and would take `duration`, and whether it counts. As in the sources,
-// discard keeps only work that ends before the deadline. The code's checks, and layer, stop only work past the
-// deadline.
+// discard keeps only work that ends before the deadline. The reference code's checks, and layer, stop only work past
+// it.
 struct MicroBatchEnd {
   Time at;
   bool kept;
@@ -253,8 +253,8 @@ struct MicroBatchEnd {
 MicroBatchEnd end_of_micro_batch(Time start, Duration duration, const Deadline& deadline);
 // The forward pass's part of a micro-batch's duration, for Preempt::backward and Preempt::layer.
 Duration forward_pass(Duration duration, const Deadline& deadline);
-// Preempt::layer: the share of its backward pass that a micro-batch of `duration` has done after so much work, in [0,
-// 1]. 0 for the other kinds, and until a message.
+// Preempt::layer: the share of the backward pass, in [0, 1], that a micro-batch of `duration` has done after this much
+// work. 0 for the other kinds, and for deadlines by message.
 double backward_share(Duration worked, Duration duration, const Deadline& deadline);
 
 }  // namespace syncopate

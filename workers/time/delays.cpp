@@ -28,7 +28,7 @@ bool Bursts::starts_on(RandomStream stream) const {
   return stream.uniform(0) < share_;
 }
 
-// From the step backwards to the last one whose state is known without those before it.
+// Goes backwards from the step to the last one whose state is known without earlier steps.
 bool Bursts::is_on(RandomStream stream) const {
   const Step::Rep step = stream.step.value();
   const auto chain = static_cast<std::size_t>(stream.worker.value);
@@ -144,7 +144,7 @@ class ScopedDelay final : public DelayProcess {
     return of_step(stream);
   }
   double share() const { return bursts_ ? bursts_->share() : 1; }
-  // B X with B = 1 in a burst, else 0, independent of X.
+  // The distribution of B X with B = 1 in a burst, else 0, independent of X.
   StepLaw in_bursts(const StepLaw& law) const {
     const double p = share();
     if (p == 1) return law;
@@ -154,17 +154,17 @@ class ScopedDelay final : public DelayProcess {
   std::shared_ptr<const DelayProcess> process_;
   DelayScope scope_;
   int group_size_;
-  std::vector<bool> concerned_;  // empty: everybody
+  std::vector<bool> concerned_;  // empty: all workers
   std::optional<Bursts> bursts_;
 };
 
 using Delay = std::shared_ptr<const DelayProcess>;
 
 constexpr Range durations = Range::between(0, longest_delay);
-// The unit of a quantity: seconds, or times of a micro-batch without delay.
+// For sentences: the unit of a quantity, seconds or multiples of a micro-batch without delay.
 constexpr const char* of_unit = "its `unit`";
 
-// Reads a quantity in the entry's unit; the result is in seconds.
+// Reads a quantity in the entry's unit; returns seconds.
 double read_s(Settings& settings, const DelayContext& context, std::string_view name, std::string_view sentence,
               const std::optional<Stated<double>>& fallback = {}) {
   return context.unit_s * settings.number({name, sentence, of_unit}, durations, fallback);
@@ -174,7 +174,7 @@ double read_shape(Settings& settings, double least) {
   return settings.number({"shape", "The shape of the distribution."}, Range::between(least, 1e6));
 }
 
-// The factor of a recording's durations, and the seconds that are added to them.
+// A factor for a recording's durations, and the seconds added to them.
 struct Adjustment {
   double scale, shift_s;
 };
@@ -227,7 +227,7 @@ Delay read_pareto(Settings& settings, const DelayContext& context) {
   const double shape =
       settings.number({"shape", "The exponent of the tail; the mean is finite above 1, the variance above 2."},
                       Range::between(0.1, 1e6));
-  // Not a key of this law, and known only where it is written.
+  // Not a key of this distribution, but worth a message if written.
   if (std::ranges::count(settings.keys(), "scale") > 0 && settings.has("scale"))
     settings.fault("scale", "must be left out: a Pareto law has shape and minimum, which is its scale");
   return pareto_delay(shape, read_s(settings, context, "minimum", "The shortest delay."));
@@ -246,7 +246,7 @@ Delay read_lognormal(Settings& settings, const DelayContext& context) {
                          read_s(settings, context, "scale", "What the log-normal number is multiplied by.", 1.0));
 }
 
-// The table is the default, as the form with evidence. Both defaults of `scale` give half a unit on average.
+// The table is the default, since there is evidence for it. Both defaults of `scale` give half a unit on average.
 Delay read_bounded_lognormal(Settings& settings, const DelayContext& context) {
   const bool by_formula =
       settings.choice({"form", "The reference code's table of lengths, or min(Z / alpha, beta) with Z log-normal."},
@@ -262,7 +262,7 @@ Delay read_bounded_lognormal(Settings& settings, const DelayContext& context) {
                                  read_s(settings, context, "scale", "What the bounded number is multiplied by.", 1.0));
 }
 
-// Null after a fault.
+// The histogram to read; null after a fault.
 std::shared_ptr<const Histogram> read_histogram_data(Settings& settings) {
   const Key data{"data", "A histogram that comes with the program, instead of a file."};
   if (settings.has("data")) {
@@ -325,8 +325,7 @@ constexpr std::array delay_rows = {
         read_trace_delay, true},
 };
 
-// Keys that are absent stay out of the resolved configuration. With `follows_steps` a draw for the whole run makes no
-// sense.
+// Absent keys stay out of the resolved configuration. With `follows_steps` a draw for the whole run makes no sense.
 DelayReach read_delay_reach(Settings& settings, int workers, bool follows_steps) {
   constexpr Range lengths = Range::between(1, 1e6);
   DelayReach reach{.cluster_size = workers};
@@ -368,7 +367,7 @@ DelayReach read_delay_reach(Settings& settings, int workers, bool follows_steps)
   return reach;
 }
 
-// Faults for workers, groups or micro-batches of the cluster that the trace has no rows for.
+// Reports faults for workers, groups or micro-batches of the cluster that the trace has no rows for.
 void check_size_of_trace(Settings& settings, const DelayReach& reach, const DelayContext& context) {
   const TraceLimit& limit = context.traces->back();
   if (reach.scope == DelayScope::micro_batch && context.micro_batches > limit.micro_batches)

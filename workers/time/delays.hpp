@@ -1,4 +1,4 @@
-// Entries of [[delays]]: the registry of distributions, and which workers and steps a delay reaches.
+// Entries of [[delays]]: the registry of distributions, and which workers and steps a delay applies to.
 #pragma once
 
 #include <atomic>
@@ -16,29 +16,30 @@
 
 namespace syncopate {
 
-// Bursts: a worker, or a group, is on for some steps and off for some, by a Markov chain with two states. Thread safe.
+// Bursts: a worker, or a group, alternates between steps that are on and off, by a Markov chain with two states.
+// Thread-safe.
 class Bursts {
  public:
   // Lengths are geometric with these means, both at least 1. Each step, also the first, is on with probability share().
-  // The state of `chains` workers or groups is cached; asking for others takes longer.
+  // Caches the state of `chains` workers or groups; asking for others takes longer.
   Bursts(double mean_on_steps, double mean_off_steps, std::size_t chains);
 
   // A pure function of the stream's seed, number, worker (or group) and step, regardless of earlier calls. No other
-  // object uses `stream`.
+  // object may use `stream`.
   bool is_on(RandomStream stream) const;
 
-  double share() const { return share_; }  // of the steps that are on
+  double share() const { return share_; }  // the share of steps that are on
 
  private:
   bool starts_on(RandomStream stream) const;
 
   // One uniform number per step decides: below `on_below_` the next state is on, from `off_from_` on it is off. Between
-  // them the state stays; where states are so short that changing is more likely than staying, it changes.
+  // them the state stays; if states are so short that changing is more likely than staying, it changes.
   double share_;
   double on_below_;
   double off_from_;
   bool flips_;
-  // Per chain, the step of the last call and its state: 2 step + on, plus 2. 0: none yet.
+  // By chain, the step of the last call and its state: 2 step + on, plus 2. 0: no call yet.
   mutable std::vector<std::atomic<std::int64_t>> memory_;
 };
 
@@ -46,10 +47,10 @@ struct DelayContext {
   DelayContext(double base_s, int workers = 0, std::vector<TraceLimit>* traces = nullptr,  // NOLINT
                int micro_batches = 0)
       : base_s(base_s), workers(workers), traces(traces), micro_batches(micro_batches) {}
-  double base_s;                    // a micro-batch without delays, for entries in units of it
-  int workers;                      // of the cluster; 0: not known
-  std::vector<TraceLimit>* traces;  // null: nobody checks them against the budget
-  int micro_batches;                // of a step; 0: not known
+  double base_s;                    // seconds of a micro-batch without delays, for entries in units of it
+  int workers;                      // number of workers in the cluster; 0: unknown
+  std::vector<TraceLimit>* traces;  // limits to check against the budget; null: not checked
+  int micro_batches;                // micro-batches per step; 0: unknown
   double unit_s = 1;                // seconds per unit of the entry's quantities
 };
 
@@ -83,16 +84,16 @@ struct BurstLengths {
 struct DelayReach {
   DelayScope scope = DelayScope::micro_batch;
   int group_size = 1;                    // consecutive ranks that share draws and bursts: a rack, a server
-  std::vector<int> workers{};            // those with the delay; empty: all
-  std::optional<BurstLengths> bursts{};  // if given, the delay comes only in bursts
+  std::vector<int> workers{};            // workers with the delay; empty: all
+  std::optional<BurstLengths> bursts{};  // if given, the delay occurs only in bursts
   int cluster_size = 0;                  // number of workers whose bursts are cached
 
   bool everything() const { return scope == DelayScope::micro_batch && group_size == 1 && workers.empty() && !bursts; }
 };
 
-// The process with this reach. Group g draws the numbers of worker g; scope "worker" and bursts have random numbers of
-// their own. mean_s(), variance_s2() and minimum_s() describe a micro-batch of a worker with the delay; with scope
-// "step" a step's first one.
+// The process restricted to this reach. Group g draws the numbers of worker g; scope "worker" and bursts have separate
+// random numbers. mean_s(), variance_s2() and minimum_s() describe a micro-batch of a worker with the delay; with scope
+// "step", a step's first one.
 std::shared_ptr<const DelayProcess> scoped_delay(std::shared_ptr<const DelayProcess> process, DelayReach reach);
 
 }  // namespace syncopate

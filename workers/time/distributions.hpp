@@ -21,7 +21,7 @@ std::shared_ptr<const DelayProcess> uniform_delay(double low_s, double high_s);
 // Normal. A draw can be negative; ComputeTime keeps the whole micro-batch above 0.
 std::shared_ptr<const DelayProcess> normal_delay(double mean_s, double standard_deviation_s);
 
-// Exponential, and shifted: the mean of the latter is shift_s + mean_s.
+// Exponential, and shifted exponential with mean shift_s + mean_s.
 std::shared_ptr<const DelayProcess> exponential_delay(double mean_s);
 std::shared_ptr<const DelayProcess> shifted_exponential_delay(double shift_s, double mean_s);
 
@@ -33,11 +33,11 @@ std::shared_ptr<const DelayProcess> gamma_delay(double shape, double scale_s);
 // and a draw takes longer.
 std::shared_ptr<const DelayProcess> weibull_delay(double shape, double scale_s);
 
-// Pareto: P(X > x) = (minimum / x)^shape, the heaviest tail of all. shape > 0; the mean is infinite up to shape 1, the
+// Pareto: P(X > x) = (minimum / x)^shape, the heaviest tail here. shape > 0; the mean is infinite up to shape 1, the
 // variance up to shape 2.
 std::shared_ptr<const DelayProcess> pareto_delay(double shape, double minimum_s);
 
-// A value with a probability in [0, 1], else 0.
+// value_s with a probability in [0, 1], else 0.
 std::shared_ptr<const DelayProcess> bernoulli_delay(double probability, double value_s);
 
 // Log-normal: scale x exp(mu + sigma Z), Z standard normal. sigma > 0. The median is scale_s exp(mu).
@@ -45,13 +45,13 @@ std::shared_ptr<const DelayProcess> lognormal_delay(double mu, double sigma, dou
 
 // Bounded log-normal delays, the simulated environment of DropCompute, in two forms.
 // Source: Giladi et al. 2023 and its reference code.
-// The reference code's generator: an integer length l = 1..999 with weight (1/l) exp(-(ln l - 4)^2 / 2),
-// the delay scale x l / mean(l). Its mean is scale_s, its largest value 11.4 scale_s.
+// The reference code's generator: an integer length l = 1..999 with weight (1/l) exp(-(ln l - 4)^2 / 2); the delay is
+// scale x l / mean(l). Its mean is scale_s, its largest value 11.4 scale_s.
 std::shared_ptr<const DelayProcess> tabulated_lognormal_delay(double scale_s);
 
 // min(Z / alpha, beta) x scale with ln Z ~ N(mu, sigma^2). sigma, alpha, beta > 0.
 struct BoundedLogNormal {
-  // The defaults are hearsay about the paper's appendix that nobody has confirmed, not quotations. They fit the code's
+  // The defaults are unconfirmed second-hand values from the paper's appendix, not quotations. They fit the code's
   // table: the mean is 0.8 % lower, the variance 8 % higher.
   double mu = 4;
   double sigma = 1;
@@ -64,11 +64,11 @@ struct BoundedLogNormal {
 };
 std::shared_ptr<const DelayProcess> bounded_lognormal_delay(const BoundedLogNormal& distribution, double scale_s);
 
-// A delay that grows with the steps: min(per_step x step, maximum), as on a machine that slowly heats up or fills.
-// Its mean, variance and infimum are those of a long run: the maximum, 0, and 0 at the first step.
+// A delay that grows with the steps: min(per_step x step, maximum), as on a machine that slowly heats up or fills. Its
+// mean, variance and infimum are those of a long run: the maximum, 0, and 0 (at the first step).
 std::shared_ptr<const DelayProcess> drift_delay(double per_step_s, double maximum_s);
 
-// Bins with a density, uniform within each.
+// A histogram: bins with a density, uniform within each bin.
 class Histogram {
  public:
   // Parses a file's content, compressed or not: comma-separated bin_left_s, bin_right_s, density. The density need not
@@ -87,22 +87,22 @@ class Histogram {
 
  private:
   struct Bin {
-    double begin, end;  // of the probability below
+    double begin, end;  // cumulative probability at both ends
     double left_s, slope_s;
   };
-  void add_up();  // from masses to probabilities, moments, and the guide
+  void add_up();  // computes probabilities, moments and the guide from masses
 
-  std::vector<Bin> bins_;             // those with a mass
-  std::vector<std::uint32_t> guide_;  // [g]: the bin of g / size
+  std::vector<Bin> bins_;             // bins with a mass
+  std::vector<std::uint32_t> guide_;  // [g]: the bin at probability g / size
   double mean_s_ = 0;
   double variance_s2_ = 0;
 };
 
-// scale x a draw + shift_s; scale >= 0, shift_s can be negative.
+// scale x a draw + shift_s; scale >= 0, shift_s may be negative.
 std::shared_ptr<const DelayProcess> histogram_delay(std::shared_ptr<const Histogram> histogram, double scale,
                                                     double shift_s);
 
-// Files compiled into the program, which needs no path to find them.
+// Files compiled into the program, which are found without a path.
 struct EmbeddedFile {
   std::string_view name;
   std::string_view sentence;

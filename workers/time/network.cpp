@@ -44,7 +44,7 @@ Time BucketArrivals::end(const NetworkModel& network, const CollectiveCall& call
 
 namespace {
 
-// ceil(log2 members): rounds until all members know, if their number doubles in each.
+// ceil(log2 members): rounds until all members have the data, if the number of those that have them doubles in each.
 int doubling_rounds(int members) { return std::bit_width(static_cast<unsigned>(members - 1)); }
 
 double tree_s(const Link& link, Operation operation, int members, Bytes payload) {
@@ -58,7 +58,7 @@ double tree_s(const Link& link, Operation operation, int members, Bytes payload)
     case Operation::broadcast:
       return down_s;
     case Operation::all_to_all: {
-      std::int64_t passed_on = 0;  // transfers of parts
+      std::int64_t passed_on = 0;  // forwarded parts
       for (unsigned way = 1; way < static_cast<unsigned>(members); ++way) passed_on += std::popcount(way);
       return rounds * link.latency_s + static_cast<double>(passed_on) / members * link.transfer_s(payload);
     }
@@ -82,19 +82,19 @@ Link checked(const Link& link) {
   return link;
 }
 
-// The worse of both in each respect, for a transfer through both.
+// For a transfer through both links: the worse latency and the worse bandwidth.
 Link slower(const Link& a, const Link& b) {
   return {std::max(a.latency_s, b.latency_s), std::min(a.bandwidth_bytes_per_s, b.bandwidth_bytes_per_s)};
 }
 
-// Stages of one link: a participant's own, or a group's uplink.
+// A stage on one link: a participant's own, or a group's uplink.
 Hop own_hop(int link, Duration occupied) { return {.link = link, .links = 1, .occupied = occupied}; }
 Hop uplink_hop(int uplink, Duration occupied) { return {.uplink = uplink, .uplinks = 1, .occupied = occupied}; }
 
-// Base of all models with links: own links and uplinks, and how collectives and messages occupy them.
+// Base class of all models with links: own links and uplinks, and how collectives and messages occupy them.
 class LinkedNetwork : public NetworkModel {
  public:
-  // `server_alone`: default link of a server that stands in no group.
+  // `server_alone`: default link of a server outside of groups.
   LinkedNetwork(const Link& usual, const Link& server_alone, const LinkOptions& options)
       : workers_(options.workers),
         group_size_(options.group_size),
@@ -124,7 +124,7 @@ class LinkedNetwork : public NetworkModel {
   std::optional<Overlap> overlap() const override { return overlap_; }
   Route route(const MessageCall& call) const override { return contention_ ? way_of(call) : Route(); }
 
-  // The members' links are occupied for the transfer, and the latencies follow.
+  // The members' links are occupied for the transfer; the latencies follow.
   Route route(const CollectiveCall& call) const override {
     Route route;
     if (call.members == 1 || !contention_) return route;
@@ -150,22 +150,22 @@ class LinkedNetwork : public NetworkModel {
   };
   virtual double collective_s(const CollectiveCall& call) const = 0;
 
-  // The groups that the members of a collective are in; one if there are no groups.
+  // The groups of a collective's members; one if there are no groups.
   Groups groups_of(const CollectiveCall& call) const {
     if (group_size_ == 0) return {};
     const int first = call.first.value / group_size_, last = (call.first.value + call.members - 1) / group_size_;
     return {first, last - first + 1};
   }
-  // The most members in one group.
+  // The number of members in the largest group.
   int fullest(const CollectiveCall& call) const {
     const int first = call.first.value, last = first + call.members - 1;
-    const int end_of_first = (first / group_size_ + 1) * group_size_;  // rank behind its group
+    const int end_of_first = (first / group_size_ + 1) * group_size_;  // one past its group's last rank
     if (last < end_of_first) return last - first + 1;
     const int in_last = last % group_size_ + 1;
     const bool has_whole_between = last / group_size_ - first / group_size_ > 1;
     return has_whole_between ? group_size_ : std::max(end_of_first - first, in_last);
   }
-  // The slowest of the members' own links.
+  // The slowest own link of the members.
   Link slowest_of(const CollectiveCall& call) const {
     const auto begin = static_cast<std::size_t>(call.first.value);
     const std::size_t end = begin + static_cast<std::size_t>(call.members);
@@ -175,7 +175,7 @@ class LinkedNetwork : public NetworkModel {
     for (std::size_t i = begin; i < std::min(end, own_.size()); ++i) slowest = slower(slowest, own_[i]);
     return slowest;
   }
-  // From the sender's link to the receiver's, over uplinks if they are in different groups.
+  // The route from the sender's link to the receiver's, over uplinks if they are in different groups.
   virtual Route way_of(const MessageCall& call) const {
     const Ends ends = ends_of(call);
     const auto transfer = [&](const Link& link) { return from_seconds(link.transfer_s(call.payload)); };
@@ -209,13 +209,13 @@ class LinkedNetwork : public NetworkModel {
     if (from != to) latency_s = std::max(latency_s, uplink_.latency_s);
     return {from, to, first, last, latency_s};
   }
-  // All links of a message as if they were one.
+  // All links of a message, combined into one.
   Link whole_way(const MessageCall& call) const {
     const Ends ends = ends_of(call);
     const Link both = slower(ends.from_link, ends.to_link);
     return ends.from_group == ends.to_group ? both : slower(both, uplink_);
   }
-  // Below 0: a server that stands by itself. Without groups all are in group 0.
+  // The group of a participant; below 0: a server outside of groups. Without groups all are in group 0.
   int group_of(Rank rank, int regions) const {
     if (group_size_ == 0) return 0;
     const int server = rank.value - workers_;
@@ -230,9 +230,9 @@ class LinkedNetwork : public NetworkModel {
   }
 
   Link server_;
-  Link server_alone_;      // in no group
-  std::vector<Link> own_;  // by worker, up to the last that differs; empty: none does
-  Link slowest_;           // of all workers'
+  Link server_alone_;      // outside of groups
+  std::vector<Link> own_;  // by worker, up to the last one with its own link; empty: none has one
+  Link slowest_;           // among all workers' links
   std::optional<Overlap> overlap_;
   bool contention_;
 };
@@ -254,7 +254,7 @@ class FlatNetwork final : public LinkedNetwork {
     const Link both = slower(own, uplink_);
     const double s = flat_s(shape_, both, call.operation, call.members, call.payload);
     if (call.operation != Operation::all_to_all) return s;
-    // One uplink carries what all of a group's members have for those outside.
+    // One uplink carries everything that a group's members send outside.
     const double inside = fullest(call), members = call.members;
     return std::max(s, flat_s(shape_, both, call.operation, call.members, Bytes{0}) +
                            inside * (members - inside) / members * uplink_.transfer_s(call.payload));
@@ -283,7 +283,7 @@ class TwoLevelNetwork final : public LinkedNetwork {
     }
     if (call.operation != Operation::all_gather)
       return tree_s(inside, call.operation, of_fullest, call.payload) + leaders_s(call.payload);
-    const double share = static_cast<double>(of_fullest) / call.members;  // of the gathered vector
+    const double share = static_cast<double>(of_fullest) / call.members;  // share of the gathered vector
     const double up_s = rounds * inside.latency_s + (of_fullest - 1.0) / call.members * inside.transfer_s(call.payload);
     const double down_s = rounds * inside.message_s(call.payload);
     const Bytes gathered{std::llround(groups * share * static_cast<double>(call.payload.value()))};
@@ -300,7 +300,7 @@ class ParameterServerNetwork final : public LinkedNetwork {
 
   Duration collective(const CollectiveCall& call) const override { return length_of(route(call)); }
 
-  // Into the first server's link and out of it. The slowest member's transfer runs beside the others'.
+  // Into the first server's link and out of it. The slowest member's transfer overlaps the others'.
   Route route(const CollectiveCall& call) const override {
     Route route;
     if (call.members == 1) return route;
@@ -324,7 +324,7 @@ class ParameterServerNetwork final : public LinkedNetwork {
   struct Vectors {
     double in, out;
   };
-  // Number of payloads that pass the server's link.
+  // The number of payloads that pass the server's link.
   static Vectors vectors_of(Operation operation, double members) {
     switch (operation) {
       case Operation::all_reduce:
@@ -354,7 +354,7 @@ class ParameterServerNetwork final : public LinkedNetwork {
 
 Duration scaled(Duration cost, double factor) { return from_seconds(to_seconds(cost) * factor); }
 
-// Base of models that change the costs of another.
+// Base class of models that change the costs of another model.
 class ChangedNetwork : public NetworkModel {
  public:
   explicit ChangedNetwork(std::unique_ptr<NetworkModel> network) : network_(std::move(network)) {}
@@ -439,7 +439,7 @@ constexpr double most_jitter = 1000;
 constexpr int most_workers_per_group = 1 << 20;
 
 Link read_link(Settings& settings) {
-  constexpr double positive = 1e-300;  // in place of a faulty 0
+  constexpr double positive = 1e-300;  // stands in for a faulty 0
   const double latency_s =
       settings.number({"latency_s", "What a message takes, however short.", "s"}, Range::between(0, longest_delay));
   const double bandwidth_bytes_per_s =
@@ -447,7 +447,7 @@ Link read_link(Settings& settings) {
   return {.latency_s = latency_s, .bandwidth_bytes_per_s = std::max(bandwidth_bytes_per_s, positive)};
 }
 
-// A link whose missing keys have the values of `usual`.
+// A link whose missing keys default to the values of `usual`.
 Link read_link_unlike(Settings& settings, const Link& usual) {
   Link link = usual;
   if (const auto latency_s = settings.optional_number(
@@ -488,7 +488,7 @@ std::vector<OwnLink> read_own_links(Settings& settings, const NetworkContext& co
   return own;
 }
 
-// Workers per group, from 2 to all but one: else nothing would share or pass an uplink.
+// Workers per group, from 2 to all but one: otherwise no two workers would share an uplink, or nothing would pass it.
 int read_group_size(Settings& settings, const NetworkContext& context) {
   const std::size_t faults = settings.faults_so_far();
   const auto size = static_cast<int>(settings.integer(
@@ -514,7 +514,7 @@ std::optional<Overlap> read_overlap(Settings& settings) {
   return overlap;
 }
 
-// `usual`: a worker's link; `of_server`: a server's default link, null if the model has its own keys for that.
+// `usual`: a worker's link. `of_server`: a server's default link; null if the model has its own keys for it.
 LinkOptions read_link_options(Settings& settings, const NetworkContext& context, const Link& usual,
                               const Link* of_server) {
   LinkOptions options{.workers = context.workers.value_or(most_workers)};
@@ -544,7 +544,7 @@ std::unique_ptr<NetworkModel> vary(Settings& settings, const NetworkContext& con
   return jitter > 0 ? with_jitter(std::move(network), jitter, context.seed) : std::move(network);
 }
 
-// Jitter, then the serial latency, which does not vary.
+// Adds jitter, then the serial latency, which does not vary.
 std::unique_ptr<NetworkModel> vary_and_delay(Settings& settings, const NetworkContext& context,
                                              std::unique_ptr<NetworkModel> network) {
   network = vary(settings, context, std::move(network));
@@ -591,7 +591,7 @@ std::unique_ptr<NetworkModel> read_flat(Settings& settings, const NetworkContext
   return vary_and_delay(settings, context, std::make_unique<FlatNetwork>(shape, link, options));
 }
 
-// latency_s and bandwidth_bytes_per_s are the uplinks'; in the other models they are the workers' links'.
+// latency_s and bandwidth_bytes_per_s describe the uplinks; in the other models they describe the workers' links.
 std::unique_ptr<NetworkModel> read_two_level(Settings& settings, const NetworkContext& context) {
   TwoLevelOptions levels;
   levels.group_size = read_group_size(settings, context);

@@ -1,13 +1,13 @@
 // Network models: how long communication takes on the virtual clock, which links it occupies, how many bytes it moves.
 //
 // Every participant has its own link, one way out and one way in, each with a latency L and a bandwidth B. A link
-// passes messages in the order in which they come. A message of P bytes occupies the sender's way out and the
-// receiver's way in for P / B each. It is cut through: its first byte goes on to the next link at once. It takes L + P
-// / B if nothing else is under way; of N messages that come to a link at once the k-th has arrived after L + k P / B.
+// serves messages in the order of arrival. A message of P bytes occupies the sender's way out and the receiver's way in
+// for P / B each. Routing is cut-through: the first byte enters the next link at once. An undisturbed message takes L +
+// P / B. Of N messages that reach a link at once, the k-th has arrived after L + k P / B.
 //
 // A collective takes the time of its kind's formula, which is affine in the payload. Its transfer is the time beyond
-// the same collective of nothing. For so long it occupies the links of all members, both ways; the latencies follow. It
-// begins once all these links are free, and what comes to them meanwhile waits.
+// the same collective of zero bytes. It occupies the links of all members, both ways, for the transfer; the latencies
+// follow. It begins once all these links are free, and other traffic to these links waits meanwhile.
 //
 // Formulas, for N members, latency L, payload P, and the slowest member's bandwidth B:
 //   ring        all-reduce  2 (N - 1) L + 2 (N - 1) / N x P / B   (a reduce-scatter, then an all-gather of Nths)
@@ -27,23 +27,23 @@
 //               broadcast   r (l + P / b) + broadcast of P by the leaders
 //               all-to-all  2 (r l + (g - 1) P / b) + all-to-all of g P by the leaders
 //               message     l + P / b in a group, max(l, L) + P / min(b, B) between two
-//               The leaders form a ring or a tree. Groups with fewer members wait for the fullest. Goyal et al. 2017,
+//               The leaders form a ring or a tree. Groups with fewer members wait for the largest. Goyal et al. 2017,
 //               "Accurate, Large Minibatch SGD", section 4.
-//   parameter-server   a star: collectives and messages between workers go over the link of the first server, and wait
-//               there in their order. The workers' links have the same bandwidth:
+//   parameter-server   a star: collectives and messages between workers use the first server's link, in the order of
+//               arrival. The workers' links have the same bandwidth:
 //               all-reduce  2 L + 2 N P / B     (N vectors in, N sums out)
 //               all-gather  2 L + (N + 1) P / B (N parts in, all of P out to each)
 //               all-to-all  2 L + 2 N P / B
 //               broadcast   2 L + N P / B       (one vector in, one out to each of the others)
 //               message     2 (L + P / B) between workers, else L + P / B
 //   fixed       everything takes L, whatever its size, also with one worker: T^c of Giladi et al. 2023 (DropCompute).
-//               Nothing is occupied.
-// Workers of a ring or a tree can stand in racks, which are groups with an uplink. A collective of several racks goes
-// at the uplink's bandwidth and latency where these are worse. In an all-to-all an uplink carries what each of g
-// members has for the N - g outside: at least g (N - g) / N x P / B. A server stands outside of groups, with a link
-// like a worker's, or like an uplink under two-level. A region's server (Servers::of_regions) stands in its first
-// worker's group. A collective of one member takes no time, except under `fixed` and serial_s. Links and their queues
-// are this project's model; t = L + P / B is Hockney's (1994).
+//               No link is occupied.
+// Workers of a ring or a tree can stand in racks, which are groups with an uplink. A collective across racks runs at
+// the uplink's bandwidth and latency if these are worse. In an all-to-all an uplink carries what each of g members
+// sends to the N - g outside: at least g (N - g) / N x P / B. A server is outside of groups, with a link like a
+// worker's, or like an uplink under two-level. A region's server (Servers::of_regions) is in its first worker's group.
+// A collective of one member takes no time, except under `fixed` and with serial_s. Links and their queues are this
+// project's model; t = L + P / B is Hockney's (1994).
 #pragma once
 
 #include <array>
@@ -60,18 +60,18 @@
 
 namespace syncopate {
 
-// all_reduce: all get the sum. all_gather: all get everybody's numbers. broadcast: all get one member's vector.
-// all_to_all: each of N members gets its own Nth of everybody's vector.
+// all_reduce: all get the sum. all_gather: all get all members' numbers. broadcast: all get one member's vector.
+// all_to_all: each of N members gets its own Nth of each member's vector.
 enum class Operation { all_reduce, all_gather, broadcast, all_to_all };
 
 // One collective among workers of consecutive ranks.
 struct CollectiveCall {
   Operation operation = Operation::all_reduce;
   int members = 1;
-  Bytes
-      payload{};  // of the vector that is reduced, broadcast, or divided by one member; of an all-gather: all members'
-  Rank first{};   // lowest member
-  std::optional<std::int64_t> number{};  // selects the random cost of a collective; none: the mean cost
+  // The vector that is reduced, broadcast, or divided by one member; for an all-gather the parts of all members.
+  Bytes payload{};
+  Rank first{};                          // lowest member
+  std::optional<std::int64_t> number{};  // selects the random cost of a collective; none: mean cost
 };
 
 // One message between two workers, a worker and a server, or two servers.
@@ -79,21 +79,22 @@ struct MessageCall {
   Rank from{};
   Rank to{};
   Bytes payload{};
-  std::optional<std::int64_t> number{};  // among the sender's, selects the random cost; none: the mean cost
-  int regions = 0;                       // with servers among their workers (Servers::of_regions); 0: none
+  std::optional<std::int64_t> number{};  // the sender's count; selects the random cost; none: mean cost
+  int regions = 0;                       // regions with their own servers (Servers::of_regions); 0: none
 };
 
-// One stage of a route: the links that are passed at the same time: one of a message, all members' of a collective.
-// Participants' own links are 2 x rank, the way out, and 2 x rank + 1, the way in. Uplinks are numbered so by group.
+// One stage of a route: links that are passed at the same time, one for a message, all members' for a collective.
+// Participants' own links are 2 x rank, the way out, and 2 x rank + 1, the way in. Uplinks are numbered in the same
+// way, by group.
 struct Hop {
-  int link = 0, links = 0;      // the first of the participants' own, and how many
-  int uplink = 0, uplinks = 0;  // the first of the groups', and how many
-  Duration occupied{};          // of all these links
-  Duration latency{};           // to the next stage, or to the arrival
-  bool is_stored = false;       // the next stage waits for the last byte, not for the first
+  int link = 0, links = 0;      // first participant's link, and number of links
+  int uplink = 0, uplinks = 0;  // first group's uplink, and number of uplinks
+  Duration occupied{};          // all these links are occupied this long
+  Duration latency{};           // until the next stage, or the arrival
+  bool is_stored = false;       // store-and-forward: the next stage waits for the last byte
 };
 
-// The stages of a transfer, in order. Empty: it occupies no links, and only takes its cost.
+// The stages of a transfer, in order. Empty: it occupies no links and only takes its cost.
 class Route {
  public:
   static constexpr int most_hops = 4;
@@ -115,26 +116,26 @@ class Route {
 
 // Progress of a transfer.
 struct TransferTimes {
-  Time head{};  // when its first byte comes to the next stage
-  Time tail{};  // when its last byte comes there at the earliest, by the stages so far
+  Time head{};  // when its first byte reaches the next stage
+  Time tail{};  // when its last byte reaches it at the earliest, given the stages so far
 };
-// After a stage whose links it enters at `begin`.
+// The progress after a stage whose links the transfer enters at `begin`.
 TransferTimes passed(const TransferTimes& before, const Hop& hop, Time begin);
-// Time from the first stage to the arrival if nothing else is under way.
+// The time from the first stage to the arrival on an idle network.
 Duration length_of(const Route& route);
 
 // Gradient buckets: the exchange begins during the backward pass of a step's last micro-batch. The gradient is K
 // buckets of equal size, summed by K collectives one after the other, each as soon as all members have the bucket.
 // Source:  Li et al. 2020, "PyTorch Distributed", section 3.2.3. Equal buckets and an even backward pass are this
 //          model's.
-// Formula: worker i is done at t_i. The backward pass is the share f of its last micro-batch, which takes d_i. It has
-//          bucket b = 1 ... K at t_i - f d_i (K - b) / K. The sum of the bucket ends at
-//          e_b = max(e_(b - 1), max over i of that) + c(P / K), where a sum of P bytes takes c(P).
-//          All workers alike: e_K - t = max(c(P / K), K c(P / K) - f d (K - 1) / K).
-//          A worker whose last micro-batch was not the last one planned, or was not kept, has all buckets at t_i.
+// Formula: worker i is done at t_i. The backward pass is the share f of its last micro-batch, which takes d_i. The
+//          worker has bucket b = 1 ... K at t_i - f d_i (K - b) / K. The sum of the bucket ends at
+//          e_b = max(e_(b - 1), max over i of that time) + c(P / K), where a sum of P bytes takes c(P).
+//          If all workers are alike: e_K - t = max(c(P / K), K c(P / K) - f d (K - 1) / K).
+//          If a worker's last micro-batch was not the last planned one, or was not kept, it has all buckets at t_i.
 struct Overlap {
   int buckets = 1;
-  double backward_share = 0.66;  // of a micro-batch
+  double backward_share = 0.66;  // share of a micro-batch
 };
 
 // The times at which all members have each bucket.
@@ -142,14 +143,14 @@ class BucketArrivals {
  public:
   // Adds a worker that is done at `at` with a last micro-batch of this length; 0: it has all buckets at that time.
   void arrive(const Overlap& overlap, Time at, Duration last_micro_batch);
-  // The end of the last bucket's sum, if none begins before `free_from`. `call` is a sum of the whole gradient.
+  // The end of the last bucket's sum, if no sum begins before `free_from`. `call` is a sum of the whole gradient.
   Time end(const class NetworkModel& network, const CollectiveCall& call, Time free_from) const;
 
  private:
   std::vector<Time> ready_;  // by bucket; empty: no worker yet
 };
 
-// The links of a participant, or of a group.
+// Indices of the links of a participant, or of a group.
 constexpr int way_out(int of) { return 2 * of; }
 constexpr int way_in(int of) { return 2 * of + 1; }
 
@@ -158,15 +159,14 @@ class NetworkModel {
  public:
   virtual ~NetworkModel() = default;
 
-  // Costs if nothing else is on the network: from the last member's arrival to the result everywhere, and from sending
-  // to arrival.
+  // Costs on an idle network: from the last member's arrival to the result everywhere, and from sending to arrival.
   virtual Duration collective(const CollectiveCall& call) const = 0;
   virtual Duration message(const MessageCall& call) const = 0;
 
   // Whether collectives and messages wait for each other on links. The costs above are the lengths of routes that have
-  // stages; transfers without any wait for nothing.
+  // stages; transfers without stages never wait.
   virtual bool has_shared_links() const { return false; }
-  // Whether links are never waited for, by the experiment's choice. Results then say so.
+  // Whether the experiment has switched off waiting for links. Results then say so.
   virtual bool has_unshared_links() const { return false; }
   virtual Route route(const CollectiveCall&) const { return {}; }
   virtual Route route(const MessageCall&) const { return {}; }
@@ -187,13 +187,13 @@ class NetworkModel {
 };
 
 // The bytes that all members of a collective send together, a measure that compares methods under any network model. In
-// an all-reduce a ring (2 (N - 1) rounds in which each of N members passes on one Nth), a binomial tree (N - 1 messages
-// up, N - 1 down) and two levels of these all move 2 (N - 1) x payload. Only a star with the sum at its centre moves
-// more, 2 N x payload: every member's vector goes in, and every member gets the sum.
+// an all-reduce, a ring, a binomial tree and two levels of these all move 2 (N - 1) x payload: the ring has 2 (N - 1)
+// rounds in which each of N members passes on one Nth, the tree N - 1 messages up and N - 1 down. Only a star with the
+// sum at its centre moves more, 2 N x payload: every member's vector goes in, and every member gets the sum.
 constexpr Bytes all_reduce_bytes(int members, Bytes payload) { return Bytes{2 * (members - 1) * payload.value()}; }
-// Each of N members gets the N - 1 other parts: (N - 1) x all parts together. Trees, which pass parts on, move more.
+// Each of N members gets the N - 1 other parts: (N - 1) x all parts together. Trees, which forward parts, move more.
 constexpr Bytes all_gather_bytes(int members, Bytes payload) { return Bytes{(members - 1) * payload.value()}; }
-// All parts of each member's vector but its own.
+// All parts of each member's vector except its own.
 constexpr Bytes all_to_all_bytes(int members, Bytes payload) { return Bytes{(members - 1) * payload.value()}; }
 constexpr Bytes broadcast_bytes(int members, Bytes payload) { return Bytes{(members - 1) * payload.value()}; }
 constexpr Bytes collective_bytes(const CollectiveCall& call) {  // only an all-reduce moves more than an all-gather
@@ -209,20 +209,20 @@ struct Link {
   double message_s(Bytes payload) const { return latency_s + transfer_s(payload); }
 };
 
-// Seconds of a collective on a ring of such links.
+// The time in seconds of a collective on a ring of such links.
 double ring_s(const Link& link, Operation operation, int members, Bytes payload);
 
-// A worker's link that differs from the others'.
+// A worker with a link of its own.
 struct OwnLink {
   Rank worker{};
   Link link{};
 };
 
-// Options of all models with links.
+// Options shared by all models with links.
 struct LinkOptions {
-  int workers = most_workers;    // ranks from here on are servers
-  std::optional<Link> server{};  // of a server; none: like a worker's, with two levels like an uplink
-  int group_size = 0;            // workers of consecutive ranks that share an uplink, the last group can have fewer
+  int workers = most_workers;    // number of workers; higher ranks are servers
+  std::optional<Link> server{};  // a server's link; none: like a worker's, with two levels like an uplink
+  int group_size = 0;            // workers of consecutive ranks that share an uplink; the last group may have fewer
   Link uplink{};                 // unused if group_size is 0
   std::vector<OwnLink> own{};    // at most one per worker
   std::optional<Overlap> overlap{};
@@ -237,8 +237,8 @@ struct TwoLevelOptions {
   Between leaders = Between::ring;
 };
 
-// All throw std::invalid_argument for a latency below 0 or a bandwidth that is not above 0; infinity is allowed for
-// both. The other arguments of two levels and a star replace the options' values.
+// These throw std::invalid_argument for a latency below 0 or a bandwidth that is not above 0; both may be infinite. The
+// other arguments of two levels and a star replace the options' values.
 std::unique_ptr<NetworkModel> make_ring_network(double latency_s, double bandwidth_bytes_per_s,
                                                 const LinkOptions& options = {});
 std::unique_ptr<NetworkModel> make_tree_network(double latency_s, double bandwidth_bytes_per_s,
@@ -248,23 +248,24 @@ std::unique_ptr<NetworkModel> make_two_level_network(int workers, const TwoLevel
                                                      LinkOptions options = {});
 std::unique_ptr<NetworkModel> make_parameter_server_network(int workers, const Link& server_link,
                                                             LinkOptions options = {});
-// With a latency of 0 communication is free.
+// With a latency of 0, communication is free.
 std::unique_ptr<NetworkModel> make_fixed_network(double latency_s);
 
 // Jitter: each collective and each message takes its cost x (1 + jitter x E), with E exponential of mean 1. The cost of
-// the model below is the least, and (1 + jitter) times it the mean. Times on links and latencies grow by the same
-// factor. This project's choice: delays in queues add up and have no upper bound, but nothing is faster than a free
-// network. E is drawn once per collective, addressed by its first member, its size and its number among those of these
-// members, and once per message, addressed by its sender and its number among the sender's. So all methods of an
-// experiment meet the same draws. Throws std::invalid_argument for a jitter that is negative or infinite.
+// the model below is the minimum, and (1 + jitter) times it the mean. Times on links and latencies grow by the same
+// factor. This is the project's choice: delays in queues add up and have no upper bound, but nothing is faster than an
+// idle network.
+// E is drawn once per collective, identified by its first member, its size and its number among those of these members,
+// and once per message, identified by its sender and the sender's count. So all methods of an experiment get the same
+// draws. Throws std::invalid_argument for a jitter that is negative or infinite.
 std::unique_ptr<NetworkModel> with_jitter(std::unique_ptr<NetworkModel> network, double jitter, std::uint64_t seed);
 
 // Adds serial_s to every collective: T^c of Giladi et al. 2023.
 std::unique_ptr<NetworkModel> with_serial_latency(std::unique_ptr<NetworkModel> network, double serial_s);
 
 struct NetworkContext {
-  std::optional<int> workers{};  // none: the number in the file is faulty, and checks against it are left out
-  std::uint64_t seed = 0;        // of the jitter
+  std::optional<int> workers{};  // none: the file's number is faulty, and checks against it are skipped
+  std::uint64_t seed = 0;        // for the jitter
 };
 
 // A network model that an experiment file can name: its name, one sentence for `syncopate list` and messages, and the

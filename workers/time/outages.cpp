@@ -12,7 +12,7 @@ namespace syncopate {
 
 namespace {
 
-// Number `index` of a stream as an exponential time of at least a nanosecond, so that time goes on.
+// Number `index` of a stream as an exponential time of at least a nanosecond, so that time advances.
 Duration exponential_time(const RandomStream& stream, std::uint32_t index, double mean_s) {
   const boost::math::exponential_distribution<double> law(1 / mean_s);
   return std::max(from_seconds(quantile(complement(law, stream.uniform(index)))), Duration{1});
@@ -31,8 +31,8 @@ void check(const OutageEntry& entry) {
   if (!right) throw std::invalid_argument("an outage needs a positive duration, and a time that is not negative");
 }
 
-// end_of_micro_batch() for the rest of a micro-batch of which `worked` has been done. The finer kinds of preemption
-// depend on whether it, or its backward pass, has begun.
+// end_of_micro_batch() for the rest of a micro-batch after `worked` has been done. The finer kinds of preemption depend
+// on whether it, or its backward pass, has begun.
 MicroBatchEnd end_of_rest(Time at, Duration duration, Duration worked, const Deadline& deadline) {
   const Duration rest = duration - worked;
   const bool stops = deadline.preempt == Preempt::discard || deadline.preempt == Preempt::layer;
@@ -40,7 +40,7 @@ MicroBatchEnd end_of_rest(Time at, Duration duration, Duration worked, const Dea
   const bool is_forward = deadline.preempt == Preempt::backward && worked < forward_pass(duration, deadline);
   if (!is_forward) return {later(at, rest), true};
   if (at > deadline.at) return {at, false};
-  return end_of_micro_batch(at - worked, duration, deadline);  // as if it had begun so much earlier
+  return end_of_micro_batch(at - worked, duration, deadline);  // as if it had begun earlier by `worked`
 }
 
 bool concerns(const OutageEntry& entry, Rank worker) {
@@ -86,7 +86,7 @@ bool OutagePlan::loses_state(Rank worker) const {
                              [&](const OutageEntry& entry) { return entry.loses_state && concerns(entry, worker); });
 }
 
-// The stream's step is the outage's number. Number 0 of the stream is the time up before, number 1 the outage's.
+// The stream's step is the outage's number. Number 0 of the stream is the time up before it, number 1 its length.
 void WorkerOutages::Source::advance() {
   if (!is_random) {
     next = {};

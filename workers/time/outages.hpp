@@ -1,18 +1,19 @@
 // Outages: times in which a worker makes no progress. They are scheduled, or random with exponential times up and down.
-// Each is a pure function of (seed, entry, worker, number), so that all methods on both clusters meet the same ones.
-// Outages of one worker that overlap or touch are one; it loses the state if one of them does.
+// Each is a pure function of (seed, entry, worker, number), so all methods on both clusters get the same ones. Outages
+// of one worker that overlap or touch count as one; it loses the state if one of them does.
 //
 // An outage that begins while a worker computes stops its micro-batch. The time is booked as down.
-//   State kept: the micro-batch goes on afterwards.
-//   State lost: the part of the micro-batch that was computed is lost (discarded). The worker computes it again from
-//     the newest model (see Worker). Finished micro-batches of the current step still count, unless the step is
-//     computed at a server's newer model.
+// State kept: the micro-batch continues afterwards.
+//   State lost: the computed part of the micro-batch is lost (discarded). The worker computes it again from the newest
+//   model (see Worker). Finished micro-batches of the current step still count, unless the step is computed at a
+//   server's newer model.
 // An outage that begins while a worker waits or communicates takes effect when the worker next computes: it is down
-// until the outage's end, and the time before stays wait. If the outage has ended by then, it has no effect: results
-// that the worker has sent are not lost, and what it receives is up to date. A deadline that has passed when an outage
-// ends stops the micro-batch there. A micro-batch that Preempt::microbatch lets finish, or whose backward pass
-// Preempt::backward does, goes on then. Preempt::layer keeps what was done before the outage, if that kept the state. A
-// message that would end the micro-batch waits for the outage's end, too.
+// until the outage's end, and the time before remains waiting. If the outage has ended by then, it has no effect:
+// results that the worker has sent are not lost, and what it receives is up to date.
+// If a deadline has passed when an outage ends, it stops the micro-batch there. Some micro-batches continue then: those
+// that Preempt::microbatch lets finish, and those whose backward pass Preempt::backward lets finish. Preempt::layer
+// keeps what was done before the outage, if that kept the state. A message that would end the micro-batch waits for the
+// outage's end, too.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +28,10 @@
 
 namespace syncopate {
 
-// The run fails if a worker meets so many outages in one micro-batch, or from one to the next; it does so after a tenth
-// of a second. Micro-batches with a heavy tail, above all without a mean, can be so long that a run would never end.
+// The run fails if a worker has this many outages in one micro-batch, or between two; counting them takes a tenth of a
+// second. Micro-batches with a heavy tail, above all without a mean, can be so long that a run would never end.
 inline constexpr std::int64_t most_met = 1'000'000;
-inline constexpr const char* outage_name = "outage";  // of spans
+inline constexpr const char* outage_name = "outage";  // name of their spans
 
 struct Outage {
   Time begin = never;
@@ -44,7 +45,7 @@ struct ScheduledOutage {
 };
 
 struct RandomOutages {
-  double mean_time_between_s = 0;  // > 0; from the end of one to the beginning of the next
+  double mean_time_between_s = 0;  // > 0; from the end of one to the begin of the next
   double mean_duration_s = 0;      // > 0
 };
 
@@ -57,8 +58,8 @@ struct OutageEntry {
 // The outages of one worker, one after another.
 class WorkerOutages {
  public:
-  // The first outage that ends after `time`, which must not decrease from call to call; a default Outage if none
-  // follows. Throws RunFailure if most_met others end before it.
+  // The first outage that ends after `time`, which must not decrease from call to call; a default Outage if there is
+  // none. Throws RunFailure if most_met others end before it.
   const Outage& next(Time time);
   [[noreturn]] void give_up() const;  // throws that RunFailure
 
@@ -80,14 +81,14 @@ class WorkerOutages {
 
 class OutagePlan {
  public:
-  static constexpr std::size_t most_entries = 255;  // each has a random stream of its own
+  static constexpr std::size_t most_entries = 255;  // each has its own random stream
 
   // Throws std::invalid_argument for values out of range.
   OutagePlan(std::uint64_t seed, std::vector<OutageEntry> entries);
 
   const std::vector<OutageEntry>& entries() const { return entries_; }
   WorkerOutages of(Rank worker) const;
-  bool loses_state(Rank worker) const;  // in some outage
+  bool loses_state(Rank worker) const;  // whether any outage does
 
  private:
   std::uint64_t seed_;
@@ -101,15 +102,16 @@ struct Passage {
     bool down;
   };
   std::vector<Piece> pieces{};  // in order and without gaps, from the start
-  Duration worked{};            // in pieces that are not down
+  Duration worked{};            // total of the pieces that are not down
   Time end{};
   bool kept = false;
-  bool lost_state = false;    // an outage took it; the worker is up again at the end
+  bool lost_state = false;    // an outage erased the state; the worker is up again at the end
   bool is_timed_out = false;  // its deadline passed before a message that could have ended it
-  double backward = 0;        // if it is not kept and no outage took it: what counts of it (see backward_share)
+  double backward = 0;  // if it is not kept and the state was not lost: the share that counts (see backward_share)
 };
-// The micro-batch starts at `start` and takes `duration` if nothing stops it. `outages`: null for none. A micro-batch
-// that never ends meets none, unless a deadline ends it. Throws RunFailure if it meets most_met of them.
+// The passage of a micro-batch that starts at `start` and takes `duration` if nothing stops it. `outages`: null for
+// none. A micro-batch that never ends has no outages, unless a deadline ends it. Throws RunFailure if it has most_met
+// of them.
 Passage pass(const WorkerOutages* outages, Time start, Duration duration, const Deadline& deadline);
 
 // One worker's state in a simulation of outages.
@@ -117,7 +119,7 @@ struct OutageProgress {
   WorkerOutages outages;
   bool may_lose_state = false;
   bool has_lost_state = false;
-  std::vector<Outage> met;  // since it last met others
+  std::vector<Outage> met;  // since the worker last met others
 
   void add(Time begin, Time end, Time met_at);
   Duration down_beyond(Time time) const;

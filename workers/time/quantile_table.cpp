@@ -35,7 +35,7 @@ void QuantileTable::Reader::add(std::span<const double> u, const Transformation&
 #if defined(__x86_64__)
 namespace {
 
-// Four rows of four doubles become four columns.
+// Transposes four rows of four doubles.
 struct Square {
   __m256d a, b, c, d;
 };
@@ -46,7 +46,7 @@ struct Square {
           _mm256_permute2f128_pd(low_ab, low_cd, 0x31), _mm256_permute2f128_pd(high_ab, high_cd, 0x31)};
 }
 
-// (a + b t) + (c + d t) t2, as `evaluate` has it: the same operations in the same order, none fused.
+// (a + b t) + (c + d t) t2, as in `evaluate`: the same operations in the same order, without fusing.
 [[gnu::target("avx2")]] inline __m256d cubic(const Square& c, __m256d t, __m256d t2) {
   const __m256d low = _mm256_add_pd(c.a, _mm256_mul_pd(c.b, t)), high = _mm256_add_pd(c.c, _mm256_mul_pd(c.d, t));
   return _mm256_add_pd(low, _mm256_mul_pd(high, t2));
@@ -119,7 +119,7 @@ struct QuantileTable::Wide {
 };
 
 [[gnu::target("avx512f")]] inline __m512d QuantileTable::Wide::eight(const Cell* first_of_cells, __m512d u) {
-  // Cells are addressed by their distance from the first one in bytes.
+  // Cells are addressed by their offset in bytes from the first one.
   constexpr std::int64_t size = sizeof(Cell);
   constexpr int to_bytes = 52 - cell_bits - std::countr_zero(static_cast<std::uint64_t>(size));
   const __m512d one = _mm512_set1_pd(1);
@@ -163,7 +163,7 @@ struct QuantileTable::Wide {
   return _mm512_mask_mov_pd(_mm512_set1_pd(std::numeric_limits<double>::quiet_NaN()), is_near, value);
 }
 
-// operator() for those of eight values that are NaN.
+// Replaces NaN among eight values by the result of operator().
 [[gnu::target("avx512f")]] __m512d QuantileTable::Wide::ask(const Reader& reader, __m512d value,
                                                             std::span<const double> u) {
   alignas(64) std::array<double, 8> values;
@@ -190,7 +190,7 @@ struct QuantileTable::Wide {
 }
 #endif
 
-// Interpolates at the Chebyshev nodes of the cell, and checks the places where the interpolation is worst.
+// Interpolates at the Chebyshev nodes of the cell, and checks the points where the interpolation is worst.
 QuantileTable::Cell QuantileTable::fit(const Tail& tail, double low, double width) {
   constexpr int n = std::tuple_size_v<Cell::array>;
   const auto node = [](double j) { return std::cos(std::numbers::pi * j / n); };
@@ -216,7 +216,7 @@ QuantileTable::Cell QuantileTable::fit(const Tail& tail, double low, double widt
   double largest = 0;
   for (const double value : values) largest = std::max(largest, std::abs(value));
   constexpr double tolerance = 2e-13;
-  for (const int extremum : {1, n / 2, n - 1}) {  // of T_n, hence of the error
+  for (const int extremum : {1, n / 2, n - 1}) {  // extrema of T_n, and so of the error
     const double t = node(extremum);
     if (!(std::abs(evaluate(cell, t) - value_at(t)) <= tolerance * largest)) {
       cell.fill(std::numeric_limits<double>::quiet_NaN());

@@ -29,12 +29,12 @@ std::string_view trimmed(std::string_view text) {
 constexpr std::size_t longest_shown = 80;
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
-// The values of a line, in order.
+// Iterates over the values of a line.
 class Values {
  public:
   Values(std::string_view line, bool has_quotes) : rest_(line), has_quotes_(has_quotes) {}
 
-  // Whether the last value lacks its second quotation mark.
+  // Whether the last value lacks its closing quotation mark.
   bool is_left_open() const { return is_open_; }
 
   // False at the end. Removes quotation marks around a value; a mark inside stays doubled.
@@ -50,7 +50,7 @@ class Values {
   }
 
  private:
-  // The place of the comma after the next value. A doubled mark counts as two: the value stays open or closed.
+  // The index of the comma after the next value. A doubled mark counts as two: the value stays open or closed.
   std::size_t end_of_value() {
     if (!has_quotes_ || !trimmed(rest_).starts_with('"')) return rest_.find(',');
     is_open_ = false;
@@ -90,7 +90,7 @@ class RunningMoments {
 };
 
 constexpr std::uint8_t stream_of_base = 255;                        // entries of [[delays]] have smaller numbers
-constexpr std::uint32_t number_of_begin = 0, number_of_worker = 1;  // in a block's stream
+constexpr std::uint32_t number_of_begin = 0, number_of_worker = 1;  // indices in a block's stream
 
 RandomStream draws_of(const TraceStretch& stretch, const RandomStream& stream, Step block) {
   return {.seed = stream.seed,
@@ -102,13 +102,13 @@ RandomStream draws_of(const TraceStretch& stretch, const RandomStream& stream, S
 
 Step block_of(const TraceStretch& stretch, Step step) { return Step{step.value() / stretch.block_steps.value()}; }
 
-// One of `count` numbers from 0 on.
+// A random number from 0 to count - 1.
 std::int64_t drawn(const RandomStream& stream, std::uint32_t number, std::int64_t count) {
   return static_cast<std::int64_t>(stream.uniform(number) * static_cast<double>(count));
 }
 
-// The recorded worker that this one follows in this step, all equally likely; without redraw_worker the same one in all
-// steps.
+// The recorded worker that this one follows in this step, all equally likely. Without redraw_worker it is the same in
+// all steps.
 int followed_worker(const TraceStretch& stretch, int recorded_workers, const RandomStream& stream) {
   const Step block = stretch.redraw_worker ? block_of(stretch, stream.step) : Step{0};
   return static_cast<int>(drawn(draws_of(stretch, stream, block), number_of_worker, recorded_workers));
@@ -119,7 +119,7 @@ struct RecordedPlace {
   Step step{};
 };
 
-// The place of a worker's step in a recording of so many workers and steps: a pure function of the stream.
+// The worker's step in a recording of this many workers and steps: a pure function of the stream.
 RecordedPlace place_in_recording(const TraceStretch& stretch, int recorded_workers, Step recorded_steps,
                                  const RandomStream& stream) {
   RandomStream draws = draws_of(stretch, stream, block_of(stretch, stream.step));
@@ -151,7 +151,7 @@ class TraceDelay final : public DelayProcess {
             replay_.scale * replay_.scale * law.variance_s2};
   }
   double shortest_s(Rank worker) const override {
-    if (replay_.stretch) return minimum_s();  // any worker can be followed
+    if (replay_.stretch) return minimum_s();  // it may follow any recorded worker
     return replay_.scale * trace_->minimum_s(rows_of(worker)) + replay_.shift_s;
   }
   std::size_t known_ahead(const RandomStream& stream, std::uint32_t first, std::size_t most) const override {
@@ -160,7 +160,7 @@ class TraceDelay final : public DelayProcess {
   bool can_run_out() const override { return true; }
 
  private:
-  // The recorded worker that this one follows without a stretch.
+  // The recorded worker that this one follows, without a stretch.
   int rows_of(Rank worker) const {
     const auto index = static_cast<std::size_t>(worker.value);
     const int rows = index < replay_.rows_of.size() ? replay_.rows_of[index] : worker.value;
@@ -270,7 +270,7 @@ CsvRows::CsvRows(const std::string& file, std::string_view content, std::initial
 
 std::vector<std::size_t> CsvRows::places_of(std::string_view name) const {
   std::vector<std::size_t> found;
-  Values values(row_, has_quotes_);  // one pass: a damaged file's header can have millions of columns
+  Values values(row_, has_quotes_);  // in one pass, since a damaged header may have millions of columns
   std::string_view value;
   for (std::size_t position = 0; values.next(value); ++position)
     if (value == name) found.push_back(position);
@@ -309,7 +309,7 @@ bool CsvRows::take_line() {
     end = taken_.find('\n', searched);
   }
   if (begin_ == taken_.size()) return false;
-  end = std::min(end, taken_.size());  // the last line need not have one
+  end = std::min(end, taken_.size());  // the last line may lack it
   row_ = trimmed(std::string_view(taken_).substr(begin_, end - begin_));
   begin_ = std::min(end + 1, taken_.size());
   has_quotes_ = row_.find('"') != row_.npos;
@@ -393,7 +393,7 @@ std::optional<DataFile> find_data_file(Settings& settings) {
   const auto path = settings.file({"file", "A file, beside the experiment file or in the working directory."});
   const Key hash{"file_hash", "Written by the program: the digest of the file's content, which must still be that.", "",
                  "any content"};
-  static_cast<void>(settings.has(hash));  // known, also if there is no file
+  static_cast<void>(settings.has(hash));  // makes the key known, even if there is no file
   if (path.empty()) return std::nullopt;
   try {
     DataFile file{.name = path.string(), .content = file_content(path), .hash = {}};
@@ -443,7 +443,7 @@ TableText::TableText(std::string_view content, std::string file, std::uint64_t m
       }) {}
 
 std::string_view TableText::next() {
-  // Even a table of equal durations is compressed to no less than about a tenth.
+  // Even a table of equal durations compresses to no less than about a tenth.
   constexpr std::size_t most_times = 100, from_bytes = 64'000'000;
   throw_if_interrupted();
   try {
@@ -492,7 +492,7 @@ Trace::Trace(std::string file, std::string_view content) : file_(std::move(file)
                                      "column micro_batch, which numbers them from 0",
                                      row->worker, row->step, row->line));
 
-  // Workers and steps are numbered from 0 without gaps.
+  // Checks that workers and steps are numbered from 0 without gaps.
   std::int64_t next_worker = 0;
   for (const Row& row : rows) {
     if (row.worker > next_worker)

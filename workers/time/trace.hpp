@@ -1,5 +1,5 @@
-// Traces: recorded durations with a row for each micro-batch of each step of each worker, and the files of numbers that
-// hold them.
+// Traces: recorded durations with one row per micro-batch of each step of each worker, and the files of numbers that
+// contain them.
 #pragma once
 
 #include <cstdint>
@@ -24,25 +24,25 @@
 
 namespace syncopate {
 
-// The faults of a file, one per line: "file:line: what".
+// Faults of a file, one per line: "file:line: what".
 struct FileFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 inline constexpr std::uint64_t most_text_bytes = 4'000'000'000;
 
-// A file's content as it is stored. Throws FileFault, also for more than most_text_bytes.
+// The stored bytes of a file. Throws FileFault, also for more than most_text_bytes.
 std::string file_content(const std::filesystem::path& file);
 
-// The text of a file, plain or compressed with gzip, piece by piece, so that it is never in memory as a whole.
+// Reads the text of a file, plain or compressed with gzip, piece by piece, so that it is never completely in memory.
 class TableText {
  public:
-  // `content`, compressed or not, outlives the object; faults name `file`.
+  // `content`, compressed or not, must outlive the object; faults name `file`.
   TableText(std::string_view content, std::string file, std::uint64_t most_bytes = most_text_bytes);
   TableText(const TableText&) = delete;
   TableText& operator=(const TableText&) = delete;
 
-  // The next bytes, valid until the next call; none at the end. Throws FileFault for a damaged file, for more than
+  // The next bytes, valid until the next call; empty at the end. Throws FileFault for a damaged file, for more than
   // most_bytes, and for text that unpacks to more than a hundred times its compressed size.
   std::string_view next();
 
@@ -50,13 +50,13 @@ class TableText {
   std::string_view content_;
   std::string file_;
   std::uint64_t most_bytes_;
-  std::size_t taken_ = 0;       // of the content
-  std::uint64_t unpacked_ = 0;  // bytes
+  std::size_t taken_ = 0;       // bytes of the content
+  std::uint64_t unpacked_ = 0;  // bytes of the text
   std::vector<char> piece_;
   GzipStream stream_;
 };
 
-// A column to read: required, or with a value for files without it.
+// A column to read: required, or with a default for files without it.
 struct CsvColumn {
   CsvColumn(const char* needed) : name(needed) {}  // NOLINT(google-explicit-constructor): a name is a column
   CsvColumn(const char* wanted, double value) : name(wanted), otherwise(value) {}
@@ -65,30 +65,30 @@ struct CsvColumn {
   std::optional<double> otherwise{};
 };
 
-// Reads numbers from comma-separated values, row by row. Columns are numbered as they are listed; others are skipped.
-// The first line that is not empty and does not begin with # is the header. A byte order mark and line ends (\n or
-// \r\n) are skipped. Values and names of columns can stand between quotation marks, as in RFC 4180, within one line.
-// Faults are collected until check().
+// Reads numbers from comma-separated values, row by row. Columns are numbered as listed in the constructor; others are
+// skipped. The first line that is not empty and does not begin with # is the header. A byte order mark and line ends
+// (\n or \r\n) are skipped. Values and column names may be quoted, as in RFC 4180, within one line. Faults are
+// collected until check().
 class CsvRows {
  public:
-  // `content`, compressed or not, outlives the object. Throws FileFault if a column is missing or repeated, if the file
-  // is no text in UTF-8 or separates values by anything but commas, and as TableText does.
+  // `content`, compressed or not, must outlive the object. Throws FileFault if a column is missing or repeated, if the
+  // file is not UTF-8 text or separates values by anything but commas, and as TableText does.
   CsvRows(const std::string& file, std::string_view content, std::initializer_list<CsvColumn> columns);
 
-  // Goes to the next row whose numbers are all finite; false at the end. Other rows are faults. Throws as TableText
+  // Advances to the next row whose numbers are all finite; false at the end. Other rows are faults. Throws as TableText
   // does.
   bool next();
   std::span<const double> values() const { return values_; }
-  // The value if it is an integer from 0 to `most`; else a fault.
+  // The value if it is an integer from 0 to `most`; else reports a fault.
   std::optional<std::int64_t> integer(std::size_t column, std::int64_t most);
   double number(std::size_t column) const { return values_[column]; }
-  // Whether the header has a column of any name. Call it before next().
+  // Whether the header has a column of this name. Call it before next().
   bool has_column(std::string_view name) const { return !places_of(name).empty(); }
 
   std::int64_t line() const { return line_; }
   void fault(const std::string& what) { fault_at(line_, what); }
   void fault_at(std::int64_t line, const std::string& what);
-  // Throws FileFault with the first faults and the number of others, if there are any.
+  // Throws FileFault with the first faults and the number of others, if any.
   void check() const;
 
  private:
@@ -96,9 +96,9 @@ class CsvRows {
   bool take_line();
   struct Cells {
     std::size_t count = 0;
-    bool is_left_open = false;  // there is a quotation mark without its second
+    bool is_left_open = false;  // a quotation mark is not closed
   };
-  Cells cells() const;  // of the current line
+  Cells cells() const;  // in the current line
   std::string_view cell(std::size_t position) const;
   void find_column(const CsvColumn& column);
   std::vector<std::size_t> places_of(std::string_view name) const;  // in the current line
@@ -106,37 +106,37 @@ class CsvRows {
 
   std::string file_;
   TableText text_;
-  std::string taken_;      // of the text: the current line, and what follows it
-  std::size_t begin_ = 0;  // of the next line there
+  std::string taken_;      // part of the text: the current line, and what follows it
+  std::size_t begin_ = 0;  // begin of the next line in taken_
   std::string_view row_{};
-  bool has_quotes_ = false;  // the row
+  bool has_quotes_ = false;  // in the row
   std::int64_t line_ = 0;
   std::vector<CsvColumn> wanted_;
-  std::vector<std::optional<std::size_t>> positions_;  // of the columns within a row; none: it is missing
+  std::vector<std::optional<std::size_t>> positions_;  // index of each wanted column within a row; none: missing
   std::vector<double> values_;
-  std::size_t columns_ = 0;  // of the header
+  std::size_t columns_ = 0;  // in the header
   std::vector<std::string> faults_;
   std::int64_t faults_left_out_ = 0;
 };
 
 // A file that an experiment names with the key `file`.
 struct DataFile {
-  std::string name;  // where it was found
+  std::string name;  // path where it was found
   std::string content;
   std::string hash;
 };
 
-// Finds and reads the file. The resolved configuration gets its absolute path and, as file_hash, its hash. A file_hash
-// that is written must be equal. Nothing after a fault.
+// Finds and reads the file. Adds its absolute path and, as file_hash, its hash to the resolved configuration. A written
+// file_hash must be equal. None after a fault.
 std::optional<DataFile> find_data_file(Settings& settings);
 
 void report_lack_of_memory(const std::filesystem::path& file, Settings& settings);
 
-// Each line becomes a fault of the settings.
+// Reports each line as a fault of the settings.
 void report(const FileFault& problem, Settings& settings);
 
-// The file as a Parsed(name, content), which is kept while it is used, so that experiments that are read again share
-// it. FileFault becomes a fault of the settings; null after a fault.
+// Reads the file as a Parsed(name, content). It stays in memory while used, so that experiments that are read again
+// share it. FileFault becomes a fault of the settings; null after a fault.
 template <typename Parsed>
 std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
   static std::mutex mutex;
@@ -158,42 +158,42 @@ std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
   return nullptr;
 }
 
-// A recording stretched to any number of workers and steps: each worker's run is a sequence of whole blocks of recorded
-// steps. Within a block the correlation from step to step stays as it was.
+// A recording extended to any number of workers and steps: each worker's run is a sequence of whole blocks of recorded
+// steps. Within a block the correlation between steps is preserved.
 // Source:  Politis and Romano 1992, the circular block bootstrap: a block can begin at any recorded step, and the
-//          recording's first step follows its last, so that all steps are equally likely.
+//          recording's first step follows its last, so all steps are equally likely.
 // Shapes:  steps b L to b L + L - 1 of a worker are block b.
 struct TraceStretch {
   Step block_steps{1};  // L, at least 1 and at most the recording's steps
   bool redraw_worker =
       false;              // true: each block follows another recorded worker; false: one for all of a worker's blocks,
                           // one, so that a slow worker stays slow
-  bool together = false;  // all workers take the same recorded steps at a time: common delays stay common
-  bool is_base = false;   // of the base times, whose draws differ from those of [[delays]]
+  bool together = false;  // all workers take the same recorded steps at the same time: common delays stay common
+  bool is_base = false;   // for base times, whose draws differ from those of [[delays]]
 };
 
 class Trace {
  public:
   // Parses a file's content, compressed or not: comma-separated worker, step, micro_batch, duration_s in any order, all
   // numbered from 0. Without the column micro_batch each step has one. Each worker and each step has a row; other rows
-  // can be missing, none is repeated. Throws FileFault, which names `file` and the line.
+  // may be missing, none is repeated. Throws FileFault, which names `file` and the line.
   Trace(std::string file, std::string_view content);
 
   const std::string& file() const { return file_; }
   int workers() const { return workers_; }
   Step steps() const { return steps_; }
-  int micro_batches() const { return micro_batches_; }  // the most of a step
+  int micro_batches() const { return micro_batches_; }  // largest number in a step
 
   // Durations of micro-batches from `first` on up to the first missing row, at most `most`.
   std::span<const double> durations_s(int worker, Step step, std::uint32_t first, std::size_t most) const;
 
-  // Over all rows, and over one worker's.
+  // Over all rows, and over one worker's rows.
   double mean_s() const { return law_.mean_s; }
   double variance_s2() const { return law_.variance_s2; }
   double minimum_s() const;
   double minimum_s(int worker) const { return minima_s_[static_cast<std::size_t>(worker)]; }
 
-  // Over the worker's steps that have at least so many micro-batches from 0 on; NaN if there are none.
+  // Over the worker's steps that have at least this many micro-batches from 0 on; NaN if there are none.
   StepLaw step_law(int worker, int micro_batches) const;
 
  private:
@@ -211,7 +211,7 @@ class Trace {
   int workers_ = 0;
   Step steps_{};
   int micro_batches_ = 0;
-  std::vector<std::size_t> begin_;  // of each worker's steps in the two below, and the end
+  std::vector<std::size_t> begin_;  // begin of each worker's steps in the two vectors below, and the end
   std::vector<std::uint32_t> numbers_;
   std::vector<double> durations_s_;
   StepLaw law_;
@@ -233,11 +233,11 @@ struct TraceReplay {
   std::optional<TraceStretch> stretch{};  // replaces the two above
 };
 
-// scale x the recorded duration + shift_s. Throws RunFailure for a missing duration, with its worker, step and
-// micro-batch and with advice.
+// scale x the recorded duration + shift_s. Throws RunFailure for a missing duration; the message has its worker, step
+// and micro-batch, and advice.
 std::shared_ptr<const DelayProcess> trace_delay(std::shared_ptr<const Trace> trace, TraceReplay replay);
 
-// Limits that a trace sets to the budget, checked once the budget is known, with faults at `table`.
+// Limits that a trace sets to the budget. They are checked once the budget is known, with faults at `table`.
 struct TraceLimit {
   Settings table;
   std::string file;
@@ -248,11 +248,11 @@ struct TraceLimit {
 };
 
 // Reads an entry of [[delays]] with kind = "trace". Keys: file, and end or stretch = { block_steps, redraw_worker,
-// together }. Null after a fault; else `limits` is one longer.
+// together }. Null after a fault; otherwise appends one element to `limits`.
 std::shared_ptr<const Trace> read_trace(Settings& table, TraceReplay& replay, std::vector<TraceLimit>& limits);
 
 // Reads [cluster.trace], with durations of whole micro-batches. Keys: those above, and like = { "3" = 0 }: worker 3
-// follows worker 0's rows. `workers`, `micro_batches`: of the cluster; 0: not known. Null after a fault.
+// follows worker 0's rows. `workers`, `micro_batches`: the cluster's; 0: unknown. Null after a fault.
 std::shared_ptr<const DelayProcess> read_base_trace(Settings& table, int workers, int micro_batches,
                                                     std::vector<TraceLimit>& limits);
 

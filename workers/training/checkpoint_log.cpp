@@ -36,7 +36,7 @@ void take_value(ByteSource& in, Cell& cell) {
   in.read(cell.value.data(), cell.value.size() * sizeof(float));
 }
 
-// Each chunk's result. Nested sums are values of their own.
+// Writes each chunk's result. Nested sums are values of their own.
 void put_value(ByteSink& out, const GradientSum& sum) {
   put<std::uint64_t>(out, sum.chunks.size());
   for (const GradientSum::Chunk& chunk : sum.chunks) {
@@ -90,7 +90,7 @@ std::vector<std::int64_t> StoredBytes::words() const {
 
 void CheckpointLog::before_step() {
   const bool replayed = replays();
-  if (replayed) throw_if_interrupted();  // as tasks would have done
+  if (replayed) throw_if_interrupted();  // as the skipped tasks would have done
   ++steps_;
   if (replayed && !follows_) {
     if (steps_ < replayed_until_) return;
@@ -113,7 +113,7 @@ void CheckpointLog::Forget::operator()(Made* value) const {
     const std::lock_guard lock(alive->mutex);
     alive->by_number.erase(number);
   }
-  delete value;  // without the lock, since it may be the last to hold others
+  delete value;  // without the lock, since it may hold the last reference to others
 }
 
 template <typename Made>
@@ -135,7 +135,7 @@ CellPtr CheckpointLog::found(CellPtr cell) {
   const double now = static_cast<double>(number_of(cell));
   const double then = numbers_of(1, [&] { return std::vector<double>{now}; }).front();
   if (then == now) return cell;
-  // Tasks that are skipped now held it then. Whatever programs hold now, they held then too.
+  // Tasks that are skipped now held the value then. Values that programs hold now were also held then.
   if (cell) throw ReplayMismatch("it finds a value that it did not find");
   return made<Cell>(static_cast<std::uint64_t>(then));
 }

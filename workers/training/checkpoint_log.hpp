@@ -3,15 +3,16 @@
 // Programs of workers cannot be saved, but they behave the same again: virtual time does not depend on this machine. So
 // a resumed run replays everything without arithmetic (the executor skips its tasks) up to the step that the other
 // process had reached, and then restores all live values. Three things make the replay exact:
-// - Numbers that programs get from the arithmetic (a loss, a distance) are kept, and told again in their order.
+// - Numbers that programs get from the arithmetic (a loss, a distance) are logged and returned again in the same order.
 // - Every value that tasks make (a Cell, a GradientSum) has a number, in the order in which the submitting thread makes
-//   them. Programs alone decide which values are alive at the position, once all tasks have run: equal numbers are
-//   equal values. If other values are alive than there were, the run is not resumed.
-// - A program may ask whether a value that tasks may hold still exists only through `found`, which keeps the answer.
-//   Tasks hold copies of the ModelStates that they read (`held_by_task`), so that they do not keep a Memo's alive.
+//   them. Which values are alive at a position depends only on the programs, once all tasks have run: equal numbers are
+//   equal values. If other values are alive than before, the run is not resumed.
+// - A program may ask whether a value that tasks may hold still exists only through `found`, which logs the answer.
+//   Tasks hold copies of the ModelStates that they read (`held_by_task`), so that tasks do not keep a Memo's entry
+//   alive.
 //
-// A position lies before a step of a model, never between the tasks of one: these share things that are no values.
-// All members are for the submitting thread, which is the thread of all programs; values may end on any.
+// A position lies before a step of a model, never between the tasks of a step, which share objects that are not values.
+// Only the submitting thread, which runs all programs, may call the members. Values may be destroyed on any thread.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,7 @@ namespace syncopate {
 
 struct GradientSum;
 
-// Where a checkpoint's bytes go to and come from. Both throw on failure.
+// Destination and source of a checkpoint's bytes. Both throw on failure.
 class ByteSink {
  public:
   virtual ~ByteSink() = default;
@@ -48,7 +49,7 @@ class ByteSource {
   virtual void read(void* data, std::size_t size) = 0;
 };
 
-// The replay differs from the run that is to be resumed: what() says where.
+// Thrown when the replay differs from the run to resume; what() says where.
 struct ReplayMismatch : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -64,7 +65,7 @@ class StoredBytes : public ByteSink, public ByteSource {
   void read(void* data, std::size_t size) override;
   ByteSink& sink() { return *this; }
   ByteSource& source() { return *this; }
-  std::vector<std::int64_t> words() const;  // with zeros at the end
+  std::vector<std::int64_t> words() const;  // padded with zeros at the end
   bool is_through() const { return next == bytes.size(); }
 
   std::string bytes;
@@ -77,7 +78,7 @@ class CheckpointLog {
   CheckpointLog(const CheckpointLog&) = delete;
   CheckpointLog& operator=(const CheckpointLog&) = delete;
 
-  // As long as it lives, this thread's arithmetic is logged there: many places that submit it know nothing of runs.
+  // Logs this thread's arithmetic while it lives, since many places that submit arithmetic do not know the run.
   class Scope {
    public:
     explicit Scope(CheckpointLog& log) { here_ = &log; }
@@ -87,7 +88,7 @@ class CheckpointLog {
   };
   static CheckpointLog* here() { return here_; }  // null: none
 
-  // As long as it lives, nothing is logged: for values that nobody keeps, at moments of this machine's time.
+  // Suspends logging while it lives: for temporary values, made at times that depend on this machine.
   class Suspended {
    public:
     Suspended() : log_(std::exchange(here_, nullptr)) {}
@@ -99,17 +100,19 @@ class CheckpointLog {
     CheckpointLog* log_;
   };
 
-  // Whether the run is still replayed, without arithmetic.
+  // Whether the run is still being replayed, without arithmetic.
   bool replays() const { return follows_ || steps_ < replayed_until_; }
   static bool replays_here() { return here() && here()->replays(); }
-  std::int64_t steps() const { return steps_; }  // that models have taken: the position
+  std::int64_t steps() const { return steps_; }  // steps taken by models: the position
 
-  // Before each step of a model. Calls `at_position` at a replay's end, and `between_steps` outside; both may throw.
+  // Call it before each step of a model. Calls `at_position` at a replay's end, and `between_steps` outside; both may
+  // throw.
   void before_step();
   std::function<void()> at_position;
   std::function<void()> between_steps;
 
-  // `count` numbers for a program: those that `compute` returns, or, in a replay, returned then. It submits no tasks.
+  // `count` numbers for a program: the result of `compute`, or, in a replay, the logged result. `compute` submits no
+  // tasks.
   template <typename Compute>
   std::vector<double> numbers_of(std::size_t count, const Compute& compute) {
     if (replays()) return replayed_numbers(count);
@@ -120,22 +123,22 @@ class CheckpointLog {
 
   CellPtr new_cell();
   std::shared_ptr<GradientSum> new_sum();
-  // For a memo of cells, whose finds (null: nothing) depend on the progress of tasks: returns what was found then.
+  // For a memo of cells, whose hits (null: none) depend on the progress of tasks. Returns the logged hit in a replay.
   CellPtr found(CellPtr cell);
 
-  // For checkpoints. All submitted tasks must have run when values are written.
+  // These write checkpoints. All submitted tasks must have run before values are written.
   void write_log(ByteSink& out) const { write_log(out, last_number_); }  // position, numbers
   void write_values(ByteSink& out) const { write_values(out, last_number_); }
-  // At the beginning: the run replays from here on.
+  // Call it at the beginning: the run replays from here on.
   void replay(ByteSource& log);
-  // At the position. Throws ReplayMismatch where other values are alive.
+  // Call it at the position. Throws ReplayMismatch if other values are alive.
   void read_values(ByteSource& in);
 
-  // For positions between any two values: those made by then have numbers up to `last`.
+  // These work for a position between any two values: values made before it have numbers up to `last`.
   std::uint64_t last_number() const { return last_number_; }
   void write_log(ByteSink& out, std::uint64_t last) const;
   void write_values(ByteSink& out, std::uint64_t last) const;
-  void follow(ByteSource& log);  // replays from here on, until
+  void follow(ByteSource& log);  // replays from here on, until end_replay
   void end_replay() { follows_ = false; }
 
   std::size_t live_values() const {
@@ -150,7 +153,7 @@ class CheckpointLog {
     mutable std::mutex mutex;
     std::map<std::uint64_t, Value> by_number;
   };
-  // Deletes a value and forgets it. std::get_deleter finds it from an owner's pointer.
+  // Deletes a value and removes it from the log. std::get_deleter finds it from an owner's pointer.
   struct Forget {
     std::shared_ptr<Alive> alive;
     std::uint64_t number;
@@ -174,22 +177,22 @@ class CheckpointLog {
   static inline constinit thread_local CheckpointLog* here_ = nullptr;
 };
 
-// The number that `compute` returns, logged where this thread keeps a log.
+// The number that `compute` returns, logged if this thread has a log.
 template <typename Compute>
 double logged_number(const Compute& compute) {
   CheckpointLog* const log = CheckpointLog::here();
   return log ? log->numbers_of(1, [&] { return std::vector<double>{compute()}; }).front() : compute();
 }
 
-// Empty, to be filled by a task.
+// An empty cell or sum, to be filled by a task.
 CellPtr new_cell();
 std::shared_ptr<GradientSum> new_sum();
 
 // The same values in another object, for a task to hold.
 ModelStatePtr held_by_task(const ModelStatePtr& state);
 
-// Writes the state of an object, or reads it back. `serialise(StateArchive&)` of the object names its members
-// for both. The bytes on the disk are those in memory, so they are for this machine and build alone.
+// Writes the state of an object, or reads it back. The object's `serialise(StateArchive&)` names its members for both
+// directions. The bytes on disk are those in memory, so only this machine and build can read them.
 class StateArchive;
 
 template <typename Value>
@@ -208,7 +211,7 @@ class StateArchive {
 
   bool reads() const { return in_ != nullptr; }
 
-  // All of them, in this order. Reading replaces their former values.
+  // Archives all values in this order. Reading replaces their former values.
   template <typename... Values>
   void operator()(Values&... values) {
     (one(values), ...);

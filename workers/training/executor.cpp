@@ -17,18 +17,18 @@ namespace syncopate {
 
 namespace {
 
-// Enough for every worker's next round of local steps, few enough that lists of waiting micro-batches stay small.
+// Enough for every worker's next round of local steps; few enough to keep lists of waiting micro-batches short.
 constexpr std::size_t most_outstanding = 2048;
-// A blocked submit() resumes at this number: being woken after every task would cost more than a small task.
+// A blocked submit() resumes at this number: waking up after every task would cost more than a small task.
 constexpr std::size_t enough_room = most_outstanding - 16;
 
-// A successor at most so many tasks ahead of the first ready one may run before it.
+// A successor that is at most this many tasks ahead of the first ready one may run before it.
 constexpr std::uint64_t farthest_ahead = 128;
 
 constexpr std::chrono::microseconds patience{50};
 
-// Flat vectors and gradients of a megabyte come and go at every step. By default glibc maps and
-// unmaps such blocks, and the page faults cost a tenth of a step; from the heap they are reused.
+// Flat vectors and gradients of a megabyte come and go at every step. By default glibc maps and unmaps such blocks, and
+// the page faults cost a tenth of a step. The heap reuses them instead.
 void keep_large_blocks_in_the_heap() {
   static const bool done = [] {
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
@@ -38,18 +38,18 @@ void keep_large_blocks_in_the_heap() {
   (void)done;
 }
 
-// In a replay another process has run what is submitted now.
+// In a replay, another process has already run the tasks submitted now.
 bool is_skipped() {
   const CheckpointLog* const log = CheckpointLog::here();
   return log && log->replays();
 }
 
-// The caller of wait() is about to read values that no task has written.
+// Called before a read of values that no task has written.
 void fail_if_skipped() {
   if (is_skipped()) throw ReplayMismatch("a value is read that is not kept (CheckpointLog::numbers_of)");
 }
 
-// The first of a heap is the one that was submitted first.
+// Orders the heap: the task that was submitted first comes first.
 constexpr auto submitted_later = [](const auto& a, const auto& b) { return *b < *a; };
 
 }  // namespace
@@ -59,7 +59,7 @@ Executor::Executor(int threads) {
   try {
     for (int i = 0; i < threads; ++i) pool_.emplace_back([this] { work_loop(); });
   } catch (const std::system_error&) {
-    stop();  // threads that run already would end the program if nobody waited for them
+    stop();  // nobody would wait for threads that already run, and they would end the program
     throw std::runtime_error(
         fmt::format("the memory does not suffice for the stacks of {} threads, or a limit on their number is reached; "
                     "must be more, or fewer --threads",
@@ -80,7 +80,7 @@ Executor::~Executor() {
   stop();
   ready_.insert(ready_.end(), elsewhere_.begin(), elsewhere_.end());
   elsewhere_.clear();
-  // A task holds the cell that it would have filled, and the cell its task: neither would ever be freed.
+  // A task holds the cell that it would have filled, and the cell holds its task: neither would ever be freed.
   while (!ready_.empty()) {
     const auto task = std::move(ready_.back());
     ready_.pop_back();
@@ -93,7 +93,7 @@ Executor::~Executor() {
 std::shared_ptr<Task> Executor::submit(std::function<void()> work,
                                        std::span<const std::shared_ptr<Task>> prerequisites) {
   if (is_skipped()) return nullptr;
-  if (pool_.empty()) {  // every prerequisite has already run
+  if (pool_.empty()) {  // all prerequisites have already run
     throw_if_interrupted();
     work();
     return nullptr;
@@ -131,7 +131,7 @@ std::shared_ptr<Task> Executor::submit(std::shared_ptr<Task> task,
 
 void Executor::end(const std::shared_ptr<Task>& task) {
   const std::lock_guard lock(mutex_);
-  if (task->done_) return;  // with what `begin` threw
+  if (task->done_) return;  // already ended, by an exception from `begin`
   elsewhere_.erase(task);
   if (auto next = finish(task)) make_ready(std::move(next));
   if (idle_ > 0 && !ready_.empty()) work_available_.notify_one();
@@ -156,7 +156,7 @@ void Executor::wait_all() {
   wait_for({.outstanding = 0}, lock);
 }
 
-// Keeps the failure: after one failed task nothing that follows can be trusted.
+// Keeps the failure: after one failed task no later result can be trusted.
 void Executor::wait_for(const Awaited& awaited, std::unique_lock<std::mutex>& lock) {
   awaited_ = &awaited;
   progress_.wait(lock, [&] { return has_come(awaited); });
@@ -185,7 +185,8 @@ void Executor::work_loop() {
   }
 }
 
-// Between two parts of a step there is often nothing to do for some microseconds, and to be woken takes longer.
+// Spins for a moment: between two parts of a step there is often no task for some microseconds, and waking up takes
+// longer.
 void Executor::look_for_work(std::unique_lock<std::mutex>& lock) {
   using Clock = std::chrono::steady_clock;
   lock.unlock();
@@ -197,16 +198,16 @@ void Executor::look_for_work(std::unique_lock<std::mutex>& lock) {
   --idle_;
 }
 
-// Returns a task that it made ready, to be run next on this thread.
+// Returns a task that became ready by this one, to run next on this thread.
 std::shared_ptr<Task> Executor::run(const std::shared_ptr<Task>& task, std::unique_lock<std::mutex>& lock) {
-  const bool inputs_exist = !failure_;  // after a failure a task may find inputs that were never made
+  const bool inputs_exist = !failure_;  // after a failure, inputs may never have been made
   const bool ends_elsewhere = task->begin_elsewhere_ && inputs_exist;
   if (ends_elsewhere) elsewhere_.insert(task);
   lock.unlock();
   std::exception_ptr failure;
   try {
     if (inputs_exist) {
-      throw_if_interrupted();  // whoever waits for the tasks then goes on with that
+      throw_if_interrupted();  // the thread that waits for the tasks rethrows it
       if (ends_elsewhere)
         task->begin_elsewhere_(task);
       else

@@ -3,7 +3,8 @@
 // One thread submits the tasks, prerequisites first. A task that becomes ready because another finished runs next on
 // that same thread, which has its inputs in the cache: the next local step, or the gradient at a new model. Other tasks
 // run in the order of submission, also before a successor that is far ahead of them, so that few results wait in
-// memory. Results never depend on the number of threads: tasks are sequential, and a sum is ordered by its task.
+// memory. Results never depend on the number of threads: tasks are sequential, and each sum is added up by one task in
+// a fixed order.
 #pragma once
 
 #include <atomic>
@@ -23,15 +24,15 @@ namespace syncopate {
 class Task {
  public:
   explicit Task(std::function<void()> work) : work_(std::move(work)) {}
-  bool operator<(const Task& other) const { return number_ < other.number_; }  // was submitted before
+  bool operator<(const Task& other) const { return number_ < other.number_; }  // was submitted earlier
 
  private:
   friend class Executor;
-  std::function<void()> work_;  // released when run, and with it the inputs it holds
+  std::function<void()> work_;  // released after it has run, with the inputs it holds
   std::vector<std::shared_ptr<Task>> successors_;
-  std::function<void(const std::shared_ptr<Task>&)> begin_elsewhere_;  // instead of work
-  std::uint64_t number_ = 0;                                           // in the order of submission
-  int missing_ = 0;                                                    // prerequisites not yet done
+  std::function<void(const std::shared_ptr<Task>&)> begin_elsewhere_;  // replaces `work`
+  std::uint64_t number_ = 0;                                           // order of submission
+  int missing_ = 0;                                                    // prerequisites that are not done yet
   bool done_ = false;
 };
 
@@ -39,29 +40,31 @@ class Executor {
  public:
   // threads = 0: every task runs at once in the submitting thread (MPI ranks, tests).
   explicit Executor(int threads);
-  ~Executor();  // waits for running tasks, forgets the others
+  ~Executor();  // waits for running tasks, discards the others
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Null prerequisites are ignored. Blocks while too much work is outstanding, which keeps memory flat. Rethrows the
-  // first exception of a task, which is Interrupted where one would begin after Ctrl-C.
+  // Submits a task. Null prerequisites are ignored. Blocks while too much work is outstanding, which keeps memory flat.
+  // Rethrows the first exception of a task; after Ctrl-C, the next task that would begin throws Interrupted.
   std::shared_ptr<Task> submit(std::function<void()> work, std::span<const std::shared_ptr<Task>> prerequisites = {});
 
-  // A task that only begins here, and ends by one call of end() from any thread, even in `begin`. Only with threads.
+  // Submits a task that only begins here. One call of end() ends it, from any thread, even within `begin`. Only with
+  // threads.
   std::shared_ptr<Task> submit_elsewhere(std::function<void(const std::shared_ptr<Task>&)> begin,
                                          std::span<const std::shared_ptr<Task>> prerequisites = {});
   void end(const std::shared_ptr<Task>& task);
-  // As if a task had thrown it. From any thread.
+  // Fails as if a task had thrown the exception. Any thread may call it.
   void fail(std::exception_ptr failure);
 
-  // Waits until the task (null: nothing) or all submitted tasks are done; rethrows as submit does.
+  // Waits until the task (null: returns at once) or all submitted tasks are done; rethrows as submit does.
   void wait(const std::shared_ptr<Task>& task);
   void wait_all();
 
   int threads() const { return static_cast<int>(pool_.size()); }
 
  private:
-  // The submitting thread waits for the end of a task, or until no more than so many are outstanding.
+  // The condition that the submitting thread waits for: the end of a task, or a limit on the number of outstanding
+  // tasks.
   struct Awaited {
     const Task* task = nullptr;
     std::size_t outstanding = 0;
@@ -83,12 +86,12 @@ class Executor {
   std::condition_variable work_available_;
   std::condition_variable progress_;
   std::vector<std::shared_ptr<Task>> ready_;   // a heap
-  std::atomic<std::size_t> ready_count_ = 0;   // for who looks without the lock
-  std::set<std::shared_ptr<Task>> elsewhere_;  // begun, and not ended
+  std::atomic<std::size_t> ready_count_ = 0;   // for checks without the lock
+  std::set<std::shared_ptr<Task>> elsewhere_;  // begun and not ended
   std::uint64_t last_number_ = 0;
   std::size_t outstanding_ = 0;
-  int idle_ = 0;                      // threads that sleep
-  const Awaited* awaited_ = nullptr;  // on the submitting thread's stack
+  int idle_ = 0;                      // sleeping threads
+  const Awaited* awaited_ = nullptr;  // a variable of the submitting thread
   std::atomic<bool> stopping_ = false;
   std::exception_ptr failure_;
   std::vector<std::thread> pool_;

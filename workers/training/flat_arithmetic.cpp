@@ -38,7 +38,7 @@ void scale(float* values, float factor, std::size_t size) {
 
 namespace {
 
-// Few terms, as neighbours have: their sum stays in registers. It begins with a positive zero, as any sum does.
+// For few terms, as with neighbours: the sum stays in registers. It begins with a positive zero, as any sum does.
 SYNCOPATE_VECTOR_CLONES
 void write_sum_of_two(float* __restrict out, double u, const float* __restrict x, double v, const float* __restrict y,
                       std::size_t size) {
@@ -73,7 +73,7 @@ void write_weighted_sum(float* out, std::span<const WeightedVector> terms, std::
   }
 }
 
-// Sixteen sums beside each other, as many as the widest vector needs, on every processor.
+// Sixteen partial sums, as many as the widest vector needs, on every processor.
 SYNCOPATE_VECTOR_CLONES
 double sum_of_squares(const float* in, std::size_t size) {
   constexpr std::size_t lanes = 16;

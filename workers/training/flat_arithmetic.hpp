@@ -25,7 +25,7 @@ struct WeightedVector {
 };
 void write_weighted_sum(float* out, std::span<const WeightedVector> terms, std::size_t size);
 
-// In double precision, in an order that depends on the size alone.
+// The sum in double precision, in an order that depends only on the size.
 double sum_of_squares(const float* in, std::size_t size);
 
 // A contiguous, cache-line aligned vector of float32: parameters, momentum and reduced gradients

@@ -30,7 +30,7 @@ void Gradient::join(std::vector<Term>&& terms) {
     return;
   }
   for (Term& term : terms) {
-    // The usual case, micro-batches of one worker at one model, stays one term.
+    // In the usual case, micro-batches of one worker at one model, the gradient stays one term.
     const Term& last = terms_.back();
     if (term.at && last.at == term.at && last.scale == term.scale && last.layers == term.layers) {
       auto& list = terms_.back().micro_batches;

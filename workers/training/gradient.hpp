@@ -1,5 +1,6 @@
-// A gradient is a promise: which micro-batches, at which model, with which weight. Adding promises joins lists. They
-// are computed when a model descends along the sum or a value is read; gradients that a method drops never are.
+// A gradient is a promise: which micro-batches, at which model, with which weight. Adding promises joins their lists.
+// Gradients are computed when a model descends along the sum or a value is read; gradients that a method drops are
+// never computed.
 #pragma once
 
 #include <algorithm>
@@ -21,11 +22,12 @@
 
 namespace syncopate {
 
-// The layers that a backward pass has done when something stops it: elements [weights_from, weights()) and
+// The layers that a backward pass has completed when something stops it: elements [weights_from, weights()) and
 // [others_from, P) of a flat vector; by default all.
 //
 // The pass goes from the last tensor that the model uses to the first, and spends time on each in proportion to its
-// elements (an approximation: see Preempt::layer). The last tensors are the end of the weights and of the others.
+// elements (an approximation: see Preempt::layer). The last tensors are at the ends of both ranges, the weights and the
+// others.
 struct PartialBackward {
   std::size_t weights_from = 0;
   std::size_t others_from = 0;
@@ -40,10 +42,10 @@ class BackwardOrder {
  public:
   explicit BackwardOrder(const Objective& objective);
 
-  // The layers that are wholly done after `share` of the backward pass's time, in [0, 1). None: no tensor is.
+  // The layers that are complete after `share` of the backward pass's time, in [0, 1). None: no tensor is complete.
   std::optional<PartialBackward> done_by(double share) const;
 
-  // Tensors with elements, in the order of the flat vector: where each ends, and whether it is among those layers.
+  // Tensors with elements, in the order of the flat vector: where each ends, and whether it is in those layers.
   std::size_t tensors() const { return flat_.size(); }
   std::size_t end_of(std::size_t tensor) const { return flat_[tensor].offset + flat_[tensor].size; }
   bool is_done(std::size_t tensor, const PartialBackward& done) const {
@@ -61,15 +63,16 @@ class BackwardOrder {
   std::size_t parameters_;
 };
 
-// Leaves those layers of a gradient. The other elements are zero, without segments.
+// Keeps only those layers of a gradient. The other elements are zero, without segments.
 void leave_layers(std::vector<GradientSegment>& segments, const PartialBackward& layers, std::size_t weights);
 
-// A flat vector that its producer task fills. Only tasks that come after the producer read it.
+// A flat vector that its producer task fills. Only tasks after the producer read it.
 struct Cell {
   FlatVector value;
-  std::shared_ptr<Task> producer;  // null: filled from the start, or not here
-  ProcessSet at;                   // where it is, of the processes that divide the work
-  // A step from it may take over its memory, so no memo hands it out any more. Only the submitting thread asks.
+  std::shared_ptr<Task> producer;  // null: filled from the start, or not in this process
+  ProcessSet at;                   // the processes that have it, if several divide the work
+  // A step from this cell may take over its memory, so no memo returns it any more. Only the submitting thread reads
+  // it.
   bool stepped_from = false;
 };
 using CellPtr = std::shared_ptr<Cell>;
@@ -77,9 +80,9 @@ using CellPtr = std::shared_ptr<Cell>;
 CellPtr filled_cell(std::span<const float> values);
 inline std::shared_ptr<Task> producer(const CellPtr& cell) { return cell ? cell->producer : nullptr; }
 
-// For a moment's bias correction: at a decay of beta, left beta^steps of it is still the zero that it began with.
+// For a moment's bias correction: with decay beta, a share left x beta^steps of the moment is still its initial zero.
 struct MomentAge {
-  Step steps{};     // that have gone into it since the share was `left`
+  Step steps{};     // steps since the share was `left`
   double left = 1;  // 1 for a moment that was zero, less for a mean of moments with unequal ages
   bool operator==(const MomentAge&) const = default;
 };
@@ -92,22 +95,22 @@ struct Moment {
 };
 
 // The state of a training: an immutable, shared value, whose cells executor tasks fill. Equal inputs give the same
-// object, so N workers in consensus share one replica. The next step overwrites cells in place that nobody else holds.
+// object, so N workers in consensus share one replica. The next step overwrites cells in place that nothing else holds.
 struct ModelState {
-  std::uint64_t id = 0;  // no two states ever share one, unlike their addresses
+  std::uint64_t id = 0;  // unique among all states, unlike their addresses
   CellPtr parameters;    // (P,)
   std::array<Moment, 2> moments;
-  CellPtr buffers;  // null where the model has none
+  CellPtr buffers;  // null if the model has none
 };
 using ModelStatePtr = std::shared_ptr<const ModelState>;
 
-// Part `index` of `count` equal parts of a vector: what one of several servers holds.
+// Part `index` of `count` equal parts of a vector: the part that one of several servers holds.
 struct Slice {
   int index = 0;
   int count = 1;
   std::int64_t begin(std::int64_t size) const { return size * index / count; }
   std::int64_t end(std::int64_t size) const { return size * (index + 1) / count; }
-  // On the network, of parameters that take so many bytes as a whole; each is in one slice as a whole.
+  // The slice's bytes on the network, if all parameters take this many. Each parameter lies in one slice.
   Bytes bytes_of(Bytes parameters) const {
     constexpr std::int64_t each = 4;
     return Bytes{each * (end(parameters.value() / each) - begin(parameters.value() / each))};
@@ -126,37 +129,40 @@ std::uint64_t new_state_id();
 std::shared_ptr<ModelState> new_state(const ModelState& like);
 
 MomentAges ages_of(const ModelState& state);
-// Ages of the mean of moments with these ages and decays (Optimizer::decays). Equal ages stay as they are. Weights, one
+// Ages of the mean of moments with these ages and decays (Optimizer::decays). Equal ages stay unchanged. Weights, one
 // per member, are divided by their sum; empty: equal.
 MomentAges age_of_mean(std::span<const MomentAges> ages, std::span<const double> weights,
                        std::span<const double> decays);
 
-// A sum that is fixed by a collective, or to be evaluated; its holders share one evaluation (gradient_sum.hpp).
+// A sum with fixed terms, from a collective or still to be evaluated. Its holders share one evaluation
+// (gradient_sum.hpp).
 struct GradientSum;
 
 class Gradient {
  public:
   struct Term {
-    ModelStatePtr at{};  // with micro_batches, or null with `sum`
+    ModelStatePtr at{};  // with micro_batches; null with `sum`
     std::vector<MicroBatch> micro_batches{};
     std::shared_ptr<GradientSum> sum{};
-    double scale = 1;          // 0: statistics alone
-    PartialBackward layers{};  // of the micro-batches' gradients; not all: they count for nothing else
+    double scale = 1;  // 0: only statistics
+    // Layers in the micro-batches' gradients; if some are missing, neither losses nor statistics count.
+    PartialBackward layers{};
   };
 
   Gradient() = default;
 
-  // The promise of one micro-batch; `at` is null in time-only runs. If it is dropped, `compute_time` is discarded.
+  // The promise of one micro-batch; `at` is null in time-only runs. `compute_time` is discarded if the gradient is
+  // dropped.
   Gradient(const ModelStatePtr& at, const MicroBatch& micro_batch, Duration compute_time)
       : micro_batches_(1), compute_time_(compute_time) {
-    // Time-only runs count micro-batches and carry nothing: this is their inner loop.
+    // Time-only runs only count micro-batches: this is their inner loop.
     if (at) terms_.push_back({.at = at, .micro_batches = {micro_batch}});
   }
 
-  // The same for `count` micro-batches of a step, numbered from first.index; compute_time of all.
+  // The same for `count` micro-batches of a step, numbered from first.index; compute_time is their total.
   Gradient(const ModelStatePtr& at, const MicroBatch& first, int count, Duration compute_time);
 
-  // The layers of one micro-batch that a deadline has left (Preempt::layer). It counts as no micro-batch.
+  // The layers that a deadline has left of one micro-batch (Preempt::layer). They count as no micro-batch.
   static Gradient of_layers(const ModelStatePtr& at, const MicroBatch& micro_batch, const PartialBackward& layers) {
     Gradient gradient;
     gradient.terms_.push_back({.at = at, .micro_batches = {micro_batch}, .layers = layers});
@@ -164,21 +170,21 @@ class Gradient {
     return gradient;
   }
 
-  // A sum that is already shared, such as the result of an all-reduce; wide if the sum is.
+  // A sum that is already shared, such as the result of an all-reduce. The gradient is wide if the sum is.
   Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches, Duration compute_time = {});
 
-  // From here on it is summed and sent in double precision, twice as long: for codes whose large weights cancel.
+  // Sums and sends it in double precision from now on, at twice the length: for codes whose large weights cancel.
   void use_double_precision() { marks_ |= is_wide; }
   bool wide() const { return (marks_ & is_wide) != 0; }
 
-  // From here on it moves no parameters and counts as no micro-batch: only its normalisation statistics are left.
+  // Keeps only its normalisation statistics: it moves no parameters and counts as no micro-batch.
   void keep_statistics_alone() {
     for (Term& term : terms_) term.scale = 0;
     micro_batches_ = 0;
     compute_time_ = {};
   }
 
-  // Whether it has been summed over the workers, so that its micro-batches are counted already.
+  // Whether it has been summed over the workers, so that its micro-batches are already counted.
   void mark_reduced() { marks_ |= is_reduced; }
   bool reduced() const { return (marks_ & is_reduced) != 0; }
 
@@ -204,7 +210,7 @@ class Gradient {
   friend Gradient operator*(Gradient gradient, double factor) { return gradient *= factor; }
   friend Gradient operator/(Gradient gradient, double divisor) { return gradient /= divisor; }
 
-  // How many micro-batches flowed into it, over all workers.
+  // The number of micro-batches in it, over all workers.
   std::int64_t micro_batches() const { return micro_batches_; }
   Duration compute_time() const { return compute_time_; }
 
@@ -218,7 +224,7 @@ class Gradient {
     compute_time_ = sum_or_longest(compute_time_, other.compute_time_);
     marks_ |= other.marks_;
   }
-  // Each worker's clock holds 292 years; the sum over many may be more.
+  // Each worker's clock can hold 292 years; the sum over many workers may exceed that.
   static Duration sum_or_longest(Duration a, Duration b) {
     Duration::rep sum_ns = 0;
     return __builtin_add_overflow(a.count(), b.count(), &sum_ns) ? Duration::max() : Duration{sum_ns};
@@ -228,24 +234,24 @@ class Gradient {
   std::vector<Term> terms_;
   std::int64_t micro_batches_ = 0;
   Duration compute_time_{};
-  unsigned marks_ = 0;  // of this and all that was added; in one number, since adding is the inner loop of all runs
+  unsigned marks_ = 0;  // marks of all added gradients; a single number, since adding is the inner loop of all runs
 };
 
-// Finds the result of equal inputs, for as long as somebody holds it.
+// Finds the result of equal inputs, as long as something holds it.
 template <typename Value>
 class Memo {
  public:
-  // Ids of the inputs, which no others ever share, with their weights (finite).
+  // Ids of the inputs, each unique, with their weights (finite).
   using Key = std::vector<std::pair<std::uint64_t, double>>;
 
-  // Null if nobody holds it any more.
+  // Null if nothing holds it any more.
   std::shared_ptr<Value> find(const Key& key) const {
     const auto found = known_.find(key);
     return found == known_.end() ? nullptr : found->second.lock();
   }
 
   void remember(Key key, const std::shared_ptr<Value>& value) {
-    // Forgets expired values once they may be half of all: a constant cost per value.
+    // Removes expired values once they may be half of all: a constant cost per value.
     if (known_.size() >= prune_at_) {
       std::erase_if(known_, [](const auto& entry) { return entry.second.expired(); });
       prune_at_ = std::max(smallest_, 2 * known_.size());

@@ -14,10 +14,10 @@
 
 namespace syncopate {
 
-// A chunk of a pass that several sums share.
+// A chunk from a pass that several sums share.
 class KeptOfPass {
  public:
-  // Shared by all chunks of the pass; without gradients until it is over.
+  // Shared by all chunks of the pass; without gradients until the pass has run.
   struct Pass {
     std::shared_ptr<const Objective> objective;
     std::unique_ptr<const GradientsApart> gradients{};
@@ -25,7 +25,7 @@ class KeptOfPass {
 
   KeptOfPass(std::shared_ptr<const Pass> pass, std::size_t list) : pass_(std::move(pass)), list_(list) {}
 
-  // Without the loss.
+  // The chunk's values, without the loss.
   const std::vector<GradientSegment>& values() const {
     std::call_once(made_, [&] { values_ = pass_->gradients->of(list_).segments; });
     return values_;
@@ -45,12 +45,12 @@ const std::vector<GradientSegment>& GradientSum::Chunk::segments() const {
 
 namespace {
 
-// The sum to read a nested chunk from: itself, or, where each process has a part of it, its values.
+// The sum to read a nested chunk from: the nested sum, or, if each process has only a part of it, its exchanged values.
 const GradientSum& values_of(const GradientSum::Chunk& nested) {
   return nested.nested->at.empty() ? *nested.nested->whole : *nested.nested;
 }
 
-// Where the model of a chunk is. Its normalisation statistics follow the parameters.
+// The processes that have the chunk's model. Its normalisation statistics are wherever its parameters are.
 ProcessSet places_of(const ModelState& model, DividedWork& divided) {
   const ProcessSet parameters = model.parameters->at;
   if (!model.buffers) return parameters;
@@ -61,7 +61,7 @@ ProcessSet places_of(const ModelState& model, DividedWork& divided) {
   return first;
 }
 
-// The one whose workers all micro-batches of the sum are of; none: there are several, or none.
+// The process whose workers all micro-batches of the sum belong to; none: several processes, or no micro-batches.
 std::optional<int> only_process(const GradientSum& sum, const DividedWork& divided) {
   std::optional<int> only;
   for (const GradientSum::Chunk& chunk : sum.chunks)
@@ -77,12 +77,12 @@ ProcessSet places_of(const GradientSum::Chunk& chunk, const DividedWork& divided
   return chunk.nested ? values_of(chunk).at : divided.normalised(ProcessSet::only(chunk.evaluator));
 }
 
-// Who brings a chunk into the sum of all.
+// The process that adds the chunk to the exchanged sum.
 int giver(const GradientSum::Chunk& chunk, const GradientSum& sum, const DividedWork& divided) {
   return (sum.at.empty() ? places_of(chunk, divided) : sum.at).lowest();
 }
 
-// Parameters, what they lack of double precision if the sum is wide, statistics.
+// Parameters; if the sum is wide, what they lack of double precision; statistics.
 struct Layout {
   std::size_t parameters;
   std::size_t buffers;
@@ -90,7 +90,7 @@ struct Layout {
   std::size_t size() const { return (wide ? 2 : 1) * parameters + buffers; }
 };
 
-// The part of the sum that this process gives. What only it needs of the chunks is not kept.
+// The part of the sum that this process contributes. Chunk values that only this needs are not kept.
 FlatVector part_of(GradientSum& sum, const Layout& layout, const DividedWork& divided) {
   GradientSum part;
   part.wide = sum.wide;
@@ -98,7 +98,7 @@ FlatVector part_of(GradientSum& sum, const Layout& layout, const DividedWork& di
   for (GradientSum::Chunk& chunk : sum.chunks) {
     if (giver(chunk, sum, divided) != divided.self()) continue;
     part.chunks.push_back(chunk);
-    if (!sum.at.empty() || chunk.nested) continue;  // others read it
+    if (!sum.at.empty() || chunk.nested) continue;  // chunks that others read
     chunk.result.segments.clear();
     chunk.result.buffers_sum.clear();
     chunk.kept = nullptr;
@@ -115,7 +115,7 @@ FlatVector part_of(GradientSum& sum, const Layout& layout, const DividedWork& di
   return values;
 }
 
-// In the order of the processes.
+// Sums the parts in the order of the processes.
 FlatVector sum_of(const std::vector<Payload>& parts, const Layout& layout) {
   FlatVector values(layout.size());
   float* const out = values.data();
@@ -143,9 +143,9 @@ void fill(GradientSum& whole, const std::vector<Payload>& parts, const Layout& l
   whole.chunks.front().result.buffers_sum.assign(part, part + layout.buffers);
 }
 
-// Decides where each chunk is evaluated, and where the sum is then. A chunk is evaluated where its model is. At a model
-// that is everywhere its workers' process evaluates it, if the sum has workers of one process alone; else all processes
-// take turns. Nested sums are submitted, and brought everywhere where each process has a part.
+// Decides where each chunk is evaluated, and where the sum then is. A chunk is evaluated where its model is. If the
+// model is everywhere, and all workers of the sum belong to one process, that process evaluates it; else all processes
+// take turns. Nested sums are submitted, and brought everywhere if each process has only a part.
 void place_chunks(GradientSum& sum, const std::shared_ptr<const Objective>& objective, Executor& executor,
                   DividedWork& divided) {
   const std::optional<int> only = only_process(sum, divided);
@@ -176,11 +176,11 @@ struct Group {
   std::vector<MicroBatch> micro_batches;
 };
 
-// Micro-batches of one model and weight, of which as much is left, together, each group sorted, the groups by their
-// first micro-batch: never by address, which differs from run to run. What has been cut comes last.
+// Groups micro-batches by model, weight and layers left. Each group is sorted, and the groups are ordered by their
+// first micro-batch, never by address, which differs from run to run. Cut micro-batches come last.
 std::vector<Group> group(std::span<const Gradient::Term> terms) {
   std::vector<Group> groups;
-  // A gradient depends on parameters and buffers alone: models that workers adopted differ in the rest.
+  // A gradient depends only on parameters and buffers: models that workers adopted differ in the rest.
   std::map<std::tuple<const Cell*, const Cell*, double, PartialBackward>, std::size_t> place;
   for (const Gradient::Term& term : terms) {
     if (!term.at) continue;
@@ -199,13 +199,14 @@ std::vector<Group> group(std::span<const Gradient::Term> terms) {
   return groups;
 }
 
-// One for small batches, else an even number of equal chunks of at most `chunk_samples`: two cores finish together.
+// One chunk for small batches, else an even number of equal chunks of at most `chunk_samples`: two cores finish
+// together.
 std::int64_t number_of_chunks(std::int64_t samples, std::int64_t chunk_samples) {
   if (4 * samples <= chunk_samples) return 1;
   return 2 * ((samples + 2 * chunk_samples - 1) / (2 * chunk_samples));
 }
 
-// Cut as evenly as for one process, and for each of several the same number.
+// Divides as evenly as for one process; with several, each gets the same number.
 std::int64_t number_of_pieces(const Group& group, const Objective& objective, const DividedWork* divided) {
   const auto count = static_cast<std::int64_t>(group.micro_batches.size());
   const std::int64_t pieces = number_of_chunks(count * objective.samples_per_micro_batch(), objective.chunk_samples());
@@ -251,7 +252,7 @@ void add_chunks(const GradientSum& sum, double factor, std::size_t begin, std::s
     if (chunk.nested) {
       add_block(values_of(chunk), factor * chunk.scale, begin, out, first);
     } else if (const auto& segments = chunk.segments(); !segments.empty()) {
-      if (first && !chunk.layers.are_all()) {  // which has gaps
+      if (first && !chunk.layers.are_all()) {  // the segments have gaps
         std::fill(out.begin(), out.end(), Real{0});
         first = false;
       }
@@ -296,7 +297,7 @@ void for_wide_blocks(const GradientSum& sum, double scale, std::size_t begin, st
   }
 }
 
-// The model at which all of the sum is taken; null: there is none, or nothing is left to do.
+// The model at which the whole sum is taken; null: several models, or nothing left to do.
 const Cell* only_model(const GradientSum& sum) {
   if (sum.submitted || sum.chunks.empty()) return nullptr;
   const ModelStatePtr& at = sum.chunks.front().at;
@@ -320,13 +321,13 @@ std::unique_ptr<const GradientsApart> go_through(std::span<GradientSum::Chunk* c
                                      lists);
 }
 
-// A sum of weights below this part of their magnitudes is what rounding has left of zero.
+// A sum of weights below this share of their magnitudes is a rounding error of zero.
 constexpr double rounding = 0x1p-44;
-// Weights that differ by less than this part of them are one.
+// Weights whose relative difference is below this count as equal.
 constexpr double agreement = 0x1p-30;
 
 double sum_of(std::vector<double>& weights) {
-  std::sort(weights.begin(), weights.end());  // the same sum in any order of addition
+  std::sort(weights.begin(), weights.end());  // makes the sum independent of the order
   double sum = 0;
   double magnitude = 0;
   for (const double weight : weights) {
@@ -336,7 +337,7 @@ double sum_of(std::vector<double>& weights) {
   return std::abs(sum) <= rounding * magnitude ? 0 : sum;
 }
 
-// Cuts the weights in ascending order into runs that agree; each gets the middle of its run.
+// Sorts the weights and splits them into runs of equal ones; each weight becomes the middle of its run.
 void unite_weights(std::span<Gradient::Term> terms) {
   std::vector<Gradient::Term*> order;
   for (Gradient::Term& term : terms) order.push_back(&term);
@@ -352,7 +353,8 @@ void unite_weights(std::span<Gradient::Term> terms) {
   }
 }
 
-// Micro-batches whose normalisation buffers are in the sum: the merged ones, and those of sums among `terms`.
+// The number of micro-batches whose normalisation buffers are in the sum: the merged ones, and those of sums among
+// `terms`.
 std::int64_t count_buffers(std::span<const Gradient::Term> terms, std::span<const Gradient::Term> merged) {
   auto count = std::ranges::count_if(merged, [](const Gradient::Term& term) { return term.layers.are_all(); });
   for (const Gradient::Term& term : terms)
@@ -577,7 +579,7 @@ std::vector<std::vector<std::size_t>> passes_of(std::span<const std::shared_ptr<
                                                 const Objective& objective) {
   std::vector<std::size_t> together;
   std::vector<std::vector<std::size_t>> alone;
-  std::set<const GradientSum*> seen;  // several may bring one sum that they share
+  std::set<const GradientSum*> seen;  // several gradients may contain one shared sum
   for (std::size_t i = 0; i < sums.size(); ++i)
     if (seen.insert(sums[i].get()).second && only_model(*sums[i]))
       together.push_back(i);
@@ -620,7 +622,7 @@ void submit_pass(std::span<const std::shared_ptr<GradientSum>> sums, const std::
   for (const auto& sum : sums)
     for (GradientSum::Chunk& chunk : sum->chunks) chunks.push_back(&chunk);
   const ModelStatePtr at = held_by_task(chunks.front()->at);
-  for (GradientSum::Chunk* chunk : chunks) chunk->at = nullptr;  // the task alone holds it, until it has been run
+  for (GradientSum::Chunk* chunk : chunks) chunk->at = nullptr;  // only the task holds the model, until it has run
   const std::vector<std::shared_ptr<Task>> inputs = {at->parameters->producer, producer(at->buffers)};
   const auto pass = std::make_shared<KeptOfPass::Pass>(KeptOfPass::Pass{.objective = objective});
   const auto begin = [pass, chunks, at, held = std::vector(sums.begin(), sums.end())] {
@@ -639,7 +641,7 @@ void submit_pass(std::span<const std::shared_ptr<GradientSum>> sums, const std::
 std::vector<Gradient::Term> merge_weights(std::span<const Gradient::Term> terms) {
   std::vector<Gradient::Term> merged;
   std::vector<std::vector<double>> weights;
-  // As in a narrow sum: models with the same parameters and buffers are one.
+  // As in a narrow sum, models with the same parameters and buffers count as one.
   std::map<std::tuple<const Cell*, const Cell*, PartialBackward, MicroBatch>, std::size_t> place;
   for (const Gradient::Term& term : terms) {
     if (!term.at) continue;
@@ -666,7 +668,7 @@ DividedWork::DividedWork(ProcessGroup& group, Executor& executor, int workers)
 }
 
 int DividedWork::process_of(Rank worker) const {
-  // The inverse of blocks that begin at workers * p / processes. Samples may bear a number beyond the workers'.
+  // The inverse of blocks that begin at workers * p / processes. The rank of samples may exceed the number of workers.
   const std::int64_t last = std::min(worker.value, workers_ - 1);
   return static_cast<int>(((last + 1) * processes() - 1) / workers_);
 }
@@ -675,7 +677,7 @@ std::vector<bool> DividedWork::dealt(std::size_t count, ProcessSet places) const
   std::vector<bool> are_here(count, false);
   if (!is_here(places)) return are_here;
   const auto among = static_cast<std::size_t>((places & all()).count(processes()));
-  const auto own = static_cast<std::size_t>(places.count(self()));  // of those before it
+  const auto own = static_cast<std::size_t>(places.count(self()));  // number of these processes before this one
   for (std::size_t i = own; i < count; i += among) are_here[i] = true;
   return are_here;
 }
@@ -686,7 +688,7 @@ std::shared_ptr<Task> DividedWork::exchange(ProcessSet from, ProcessSet to,
                                             std::function<void(std::vector<Payload>)> take) {
   const std::uint64_t number = ++exchanges_;
   if (CheckpointLog::replays_here())
-    return nullptr;  // all processes leave it out: what it brought comes with all values
+    return nullptr;  // all processes skip it: the cells are restored with all other values
   from = from & all();
   to = to & all();
   const bool gives = is_here(from), takes = is_here(to);

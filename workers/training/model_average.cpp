@@ -15,7 +15,7 @@ namespace syncopate {
 
 namespace {
 
-// Whoever has one of them needs their mean.
+// The mean is needed wherever one of the cells is.
 ProcessSet places_of_any(std::span<const CellPtr> cells) {
   ProcessSet places = ProcessSet::none();
   for (const CellPtr& cell : cells)
@@ -27,7 +27,7 @@ bool all_equal(const auto& values) {
   return std::all_of(values.begin(), values.end(), [&](const auto& value) { return value == values.front(); });
 }
 
-// With weights that sum to 1.
+// Scales the weights so that they sum to 1.
 template <typename Term>
 std::vector<Term> normalised(std::vector<Term> terms) {
   double total = 0;
@@ -57,7 +57,7 @@ std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> stat
       inputs.push_back(cell_of(*states[i]));
       if (weighted) terms.push_back({weights[i] / total, inputs.back()});
     }
-    // Equal cells have their own value as mean: nothing to compute, and no rounding.
+    // The mean of equal cells is their value: nothing to compute, and no rounding.
     if (all_equal(inputs)) return inputs.front();
     return weighted ? submit_combination(terms, size, places_of_any(inputs)) : submit_mean(std::move(inputs), size, of);
   };
@@ -96,7 +96,7 @@ std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> stat
   return result;
 }
 
-// Element-wise mean, summed in the order of the workers; outside the slice the first one's.
+// Element-wise mean, summed in the order of the workers; outside the slice the first one's values.
 CellPtr Training::submit_mean(std::vector<CellPtr> inputs, std::size_t size, Slice slice) {
   ProcessSet places = places_of_any(inputs);
   if (divided_) places = divided_->normalised(places);
@@ -152,7 +152,7 @@ ModelStatePtr Training::from_averaged(const ModelStatePtr& old, const AveragePol
                                       const MomentAges& ages) {
   if (!objective_) return nullptr;
   const auto read = [&](std::size_t size) {
-    if (CheckpointLog::replays_here()) return new_cell();  // whose value comes with all others
+    if (CheckpointLog::replays_here()) return new_cell();  // restored later with all other values
     auto cell = filled_cell({mean, size});
     mean += size;
     return cell;

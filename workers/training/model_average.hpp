@@ -4,11 +4,12 @@
 //          0, is min(d, (1 + n) / (10 + n)), so that 0.9999 holds from n = 89,990 on).
 // Shapes:  parameters, average: (P,) flat float32; BatchNorm statistics are averaged the same way.
 // Cost:    one vector of P floats, one combination per publication; no time on either clock.
-// Differs: it takes published models: where workers step on their own, their average, not each step. Chen et al.'s
-//          average is late by one update. Where a publication ends a round of many updates, that would be a whole
-//          round, and the last model, perhaps the only merge, would never count: there it takes the model after the
-//          update. It begins at the initial model. An ensemble has none.
-// Checks:  golden sequence with num_updates; a decay of 0 is the model itself, one publication late "before-update".
+// Differs: it averages published models: if workers step on their own, their average, not each step. Chen et al.'s
+//          average is late by one update. If a publication ends a round of many updates, that delay would be a whole
+//          round, and the last model, perhaps the only merge, would never count; so in that case it takes the model
+//          after the update. It begins at the initial model. Ensembles are not averaged.
+// Checks:  golden sequence with num_updates; a decay of 0 gives the model itself, one publication late if
+//          "before-update".
 #pragma once
 
 #include <algorithm>
@@ -27,9 +28,9 @@ struct MovingAverageOptions {
   enum class Of { before_update, after_update };
   double decay = 0.9999;
   Of of = Of::before_update;
-  bool num_updates = false;  // a small decay at first
+  bool num_updates = false;  // smaller decay at first
 
-  double decay_of(std::int64_t update) const {  // from 0
+  double decay_of(std::int64_t update) const {  // counted from 0
     const auto n = static_cast<double>(update);
     return num_updates ? std::min(decay, (1 + n) / (10 + n)) : decay;
   }
@@ -40,17 +41,18 @@ class MovingAverage {
   MovingAverage(const MovingAverageOptions& options, ModelStatePtr initial)
       : options_(options), average_(std::move(initial)), last_(average_) {}
 
-  // Takes a model, or instead the one before; returns the average. Null in time-only runs.
+  // Adds a model (before_update: the previous one) and returns the average. Null in time-only runs.
   ModelStatePtr update(const ModelStatePtr& published, Training& training);
 
  private:
   MovingAverageOptions options_;
   ModelStatePtr average_;
-  ModelStatePtr last_;  // before_update: what was published last
+  ModelStatePtr last_;  // before_update: the model published last
   std::int64_t updates_ = 0;
 };
 
-// The table `average`, if there is one. `publishes_rounds`: after rounds of many updates; "of" must be "after-update".
+// Reads the table `average`, if given. `publishes_rounds`: publications end rounds of many updates; "of" must then be
+// "after-update".
 std::optional<MovingAverageOptions> read_moving_average(Settings& settings, bool publishes_rounds);
 
 // The norm-preserving mean of differences between models: the mean of their lengths along the mean of their directions,
@@ -58,26 +60,25 @@ std::optional<MovingAverageOptions> read_moving_average(Settings& settings, bool
 //
 //   (sum w |x|) phi(sum w phi(x))
 //
-// Source:  after descriptions of Decoupled DiLoCo (Douillard et al. 2026), which calls it RDA; its text was not at
-//          hand.
+// Source:  descriptions of Decoupled DiLoCo (Douillard et al. 2026), which calls it RDA; its text was not available.
 // Shapes:  differences: (P,) flat float32; arithmetic in double precision.
 // Cost:    each difference is read three times.
-// Differs: where the directions cancel, so that their mean is shorter than 1e-6, it is the weighted mean; this bound
-//          is ours. Of a tensor that a slice cuts the part within it counts as a tensor.
-// Checks:  of one, or of equal ones, it is themselves; of m orthogonal ones of length R it has the length R, the mean
-//          R / sqrt(m); a golden table of another implementation.
+// Differs: if the directions cancel, so that their mean is shorter than 1e-6, it returns the weighted mean; this bound
+//          is ours. If a slice cuts a tensor, the part within the slice counts as a tensor.
+// Checks:  the mean of one vector, or of equal ones, is that vector; the mean of m orthogonal ones of length R has
+//          length R, where the plain mean has R / sqrt(m); a golden table of another implementation.
 inline constexpr double shortest_mean_direction = 1e-6;
 
-// For one tensor.
+// The norm-preserving mean of one tensor.
 void write_norm_preserving_mean(float* out, std::span<const WeightedVector> terms, std::size_t size);
 
-// The mean of embedding tables, which have "embedding", "words" or "places" in their names.
+// How to average embedding tables, tensors with "embedding", "words" or "places" in their names.
 enum class OfEmbeddings {
-  mean,   // weighted, as for normalisation buffers
-  alike,  // as for all tensors
+  mean,   // the weighted mean, as for normalisation buffers
+  alike,  // the same as for all tensors
 };
 
-// Tensor by tensor within the slice, and 0 outside. Moments are those of the first. Null in time-only runs.
+// Tensor by tensor within the slice, and 0 outside. Moments are those of the first state. Null in time-only runs.
 ModelStatePtr norm_preserving_mean(Training& training, std::span<const WeightedState> differences, Slice slice = {},
                                    OfEmbeddings embeddings = OfEmbeddings::mean);
 

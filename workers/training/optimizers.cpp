@@ -26,7 +26,7 @@ void require_at_least_zero(double value, const char* name) {
   require(value >= 0 && std::isfinite(value), value, name, "at least 0 and finite");
 }
 
-// The share of a moment with this decay that is still what it began with; gradients have made the rest.
+// The share of a moment with this decay that is still its starting value; the rest comes from gradients.
 double left_of_start(double beta, const MomentAge& age) {
   return age.left * std::pow(beta, static_cast<double>(age.steps.value()));
 }
@@ -49,7 +49,7 @@ class AdamLike : public OptimizerWith<Options> {
   std::vector<double> decays() const override { return {this->options_.beta1, this->options_.beta2}; }
 };
 
-// The scalars of a step are computed in double, and rounded to single precision once.
+// The scalars of a step are computed in double precision and rounded once to single precision.
 //
 // AdamW (Loshchilov and Hutter 2019), and Adam with its decay in the gradient. With c_i = 1 - beta_i^step, the step
 // lr (m / c_1) / (sqrt(s / c_2) + epsilon)  equals  rate m / (sqrt(s) + epsilon')  where  rate = lr sqrt(c_2) / c_1
@@ -100,7 +100,8 @@ template <bool keeps_second>
 SYNCOPATE_VECTOR_CLONES
 void adamw_pass(const OptimizerBlock& block, const AdamWScalars s) { adamw_pass_of<false>(block, s); }
 
-// An unwritten second moment is zero, and stays so. Where it is zero a step has no scale: the first becomes zero too.
+// An unwritten second moment is zero, and stays so. Where it is zero the step has no scale, so the first becomes zero
+// too.
 SYNCOPATE_VECTOR_CLONES
 void frozen_pass(const OptimizerBlock& block, const AdamWScalars s) { adamw_pass_of<true>(block, s); }
 
@@ -130,7 +131,7 @@ class AdamW final : public AdamLike<AdamWOptions> {
   }
 };
 
-// The scalars of LAMB and LANS.
+// The scalars that LAMB and LANS share.
 struct AdamScalars {
   float beta1 = 0, beta2 = 0;
   float rest1 = 0, rest2 = 0;              // 1 - beta, rounded from double
@@ -152,7 +153,7 @@ AdamScalars adam_scalars(const Options& options, const StepContext& context) {
 }
 
 struct LambScalars : AdamScalars {
-  float clip = 1;  // the factor of g
+  float clip = 1;  // multiplies g
   float l2 = 0;    // coupled decay
 };
 
@@ -222,9 +223,9 @@ class Lamb final : public AdamLike<LambOptions> {
   }
 };
 
-// The scalars of one tensor.
+// The scalars for one tensor.
 struct LansScalars : AdamScalars {
-  float normalise = 1;  // h = normalise g
+  float normalise = 1;  // normalised gradient: h = normalise g
 };
 
 // The two directions at parameters theta.
@@ -304,12 +305,12 @@ class Lans final : public AdamLike<LansOptions> {
   }
 };
 
-// The scalars of one tensor.
+// The scalars for one tensor.
 struct LarsScalars {
   float momentum = 0;
-  float of_gradient = 0;    // r, times the rate where the momentum is of updates
-  float of_parameters = 0;  // the same times the decay
-  float rate = 1;           // of the momentum
+  float of_gradient = 0;    // r; times the rate if the momentum sums updates
+  float of_parameters = 0;  // of_gradient times the decay
+  float rate = 1;           // multiplies the momentum
 };
 
 SYNCOPATE_VECTOR_CLONES
@@ -368,7 +369,7 @@ struct RmsPropScalars {
   float momentum = 0;
   float rho = 0;
   float rest = 0;   // 1 - rho, rounded from double
-  float start = 0;  // what is left of the mean square's start
+  float start = 0;  // remaining share of the mean square's start value
   float epsilon = 0;
   float l2 = 0;
 };
@@ -443,7 +444,7 @@ struct SgdScalars {
 enum class Momentum { none, from_zero, running };
 
 // Decay that is off multiplies by 0 or 1, which changes no bit of a finite result and saves a loop per form. Before and
-// after are the same memory or disjoint, so iterations are independent: without the pragma the compiler takes equal
+// after are the same memory or disjoint, so iterations are independent. Without the pragma the compiler takes equal
 // pointers for an overlap and falls back to a scalar loop.
 template <Momentum momentum, bool nesterov, MomentumOf of>
 [[gnu::always_inline]] inline void pass(const OptimizerBlock& block, const SgdScalars s) {

@@ -21,35 +21,36 @@ struct WeightDecay {
   double rate = 0;
   DecayScope scope = DecayScope::weights;
   DecayForm form = DecayForm::coupled;
-  std::vector<std::string> exclude{};  // nor do tensors whose names contain one of these
+  std::vector<std::string> exclude{};  // tensors whose names contain one of these do not decay either
 };
 
 // The tensors that a layer-wise optimizer scales by a trust ratio: those that may decay, or all.
 enum class TrustScope { decayed, all };
 
-// The summands of a momentum. They agree until the learning rate changes: the second keeps old steps at their old rate.
+// The terms that a momentum sums up. They agree until the learning rate changes: the second keeps old steps at their
+// old rate.
 enum class MomentumOf {
   gradients,  // as PyTorch's:                v = mu v + g;     theta -= lr v
   updates,    // as TensorFlow's and MLPerf's: v = mu v + lr g;  theta -= v
 };
 
-// Sums that a pass of a layer-wise step measures of a tensor: its optimizer defines them, most are of squares.
+// Sums over a tensor measured in a pass of a layer-wise step. Each optimizer defines its own; most are sums of squares.
 using TensorSums = std::array<double, 3>;
 using PassSums = std::array<TensorSums, 2>;  // by pass
 
 struct StepContext {
   double learning_rate = 0;
-  MomentAges ages = {MomentAge{.steps = 1}, MomentAge{.steps = 1}};  // of each moment, with this step
+  MomentAges ages = {MomentAge{.steps = 1}, MomentAge{.steps = 1}};  // age of each moment, this step included
   double decay = 0;  // weight-decay rate of this block, 0 for parameters that do not decay
-  // The second moment stays as it is (beta1_of_frozen); where it is 0, the first becomes 0.
+  // The second moment stays unchanged (beta1_of_frozen); where it is 0, the first becomes 0.
   bool keeps_second = false;
-  // Layer-wise: this block's tensor never decays; and the passes' sums so far, of the tensor and of all tensors.
+  // Layer-wise optimizers: this block's tensor never decays; the passes' sums so far, of the tensor and of all tensors.
   bool excluded = false;
   const PassSums* tensor = nullptr;
   const PassSums* model = nullptr;
 };
 
-// A block of the vectors. `before` and `after`, and each moment's, may be one memory or two. Null moments are zeros.
+// A block of the vectors. `before` and `after` may share memory, and so may each moment's. Null moments are zeros.
 struct OptimizerBlock {
   std::size_t size = 0;
   const float* gradient = nullptr;
@@ -57,36 +58,40 @@ struct OptimizerBlock {
   float* after = nullptr;
   const float* moments_before[2] = {nullptr, nullptr};
   float* moments_after[2] = {nullptr, nullptr};
-  float* kept = nullptr;  // layer-wise: the gradient's memory, which lasts until the step's end
+  float* kept = nullptr;  // layer-wise: the gradient's memory, valid until the step's end
 };
 
-// A layer-wise block is no longer than this.
+// The longest block of a layer-wise step.
 inline constexpr std::size_t longest_block = 2048;
 
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   virtual int moments() const = 0;  // 0, 1 or 2 vectors of state
-  // The share of each moment that a step keeps: momentum, or beta1 and beta2.
+  // The share of each moment that a step keeps: the momentum, or beta1 and beta2.
   virtual std::vector<double> decays() const = 0;
   virtual void update(const OptimizerBlock& block, const StepContext& context) const = 0;
   virtual const WeightDecay& weight_decay() const = 0;
-  // The first moment's decay, if the second moment may stay as it is while the first goes on; else none. Steps then
-  // have no bias correction or decay in the gradient. Where the second moment is exactly 0, a step is decay alone.
+  // The first moment's decay, if the second moment may stay unchanged while the first is updated; else none. Such steps
+  // have neither bias correction nor decay in the gradient. Where the second moment is exactly 0, a step is decay
+  // alone.
   virtual std::optional<double> beta1_of_frozen() const { return std::nullopt; }
 
-  // At most 2 passes before `update`, in which a layer-wise optimizer measures whole tensors; no block straddles two.
+  // At most 2 passes before `update`, in which a layer-wise optimizer measures whole tensors. No block spans two
+  // tensors.
   virtual int passes() const { return 0; }
-  // This block's share of a pass's sums. It may write the moments, and over the gradient (`kept`), for later passes.
+  // This block's share of a pass's sums. It may write the moments, and overwrite the gradient (`kept`), for later
+  // passes.
   virtual TensorSums measure(int pass, const OptimizerBlock& block, const StepContext& context) const;
 };
 
-// Where to read a moment: a null one is written as zeros first.
+// The moment to read. A null moment is first written as zeros.
 const float* read_moment(const OptimizerBlock& block, std::size_t moment);
 
-// The factories throw std::invalid_argument, which names the option and what was found.
+// The factories throw std::invalid_argument, which names the option and the value found.
 //
 // v = mu v + g;  theta -= lr (v, or g + mu v with Nesterov). As torch::optim::SGD with dampening 0; with a momentum of
+// updates as tf.keras.optimizers.SGD.
 // updates as tf.keras.optimizers.SGD.
 struct SgdOptions {
   double momentum = 0;
@@ -125,7 +130,7 @@ struct LambOptions {
   double beta2 = 0.999;
   double epsilon = 1e-6;
   bool averages_gradients = true;
-  double max_norm = 1;  // of the gradient of all tensors; 0: not clipped
+  double max_norm = 1;  // norm over the gradients of all tensors; 0: no clipping
   TrustScope trust = TrustScope::decayed;
   double ratio_min = 0;
   double ratio_max = std::numeric_limits<double>::infinity();
@@ -142,14 +147,14 @@ std::unique_ptr<Optimizer> make_lamb(const LambOptions& options);
 //   theta -= lr (b1 |theta| / |r| r + (1 - b1) |theta| / |c| c),  a ratio being 1 where a norm is 0
 // Shapes:  gradient, parameters, m, s: (P,) flat float32; norms are those of tensors.
 // Cost:    three passes over the vectors.
-// Differs: the ratios scale all tensors, also those that do not decay; trust = decayed leaves these at 1. Clipping of
-//          the global norm before is an option (off), and acts through epsilon alone.
+// Differs: the ratios scale all tensors, also those that do not decay; trust = decayed leaves these at 1. Clipping by
+//          the global norm beforehand is an option (off by default); it acts only through epsilon.
 // Checks:  golden vector; scaled gradients change nothing; a reference in double precision over 50 steps.
 struct LansOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-6;
-  double max_norm = 0;  // of the gradient of all tensors; 0: not clipped
+  double max_norm = 0;  // norm over the gradients of all tensors; 0: no clipping
   TrustScope trust = TrustScope::all;
   WeightDecay weight_decay{.rate = 0.01, .form = DecayForm::decoupled};
 };
@@ -163,8 +168,8 @@ std::unique_ptr<Optimizer> make_lans(const LansOptions& options);
 //   gradients:                    v = mu v + d;     theta -= lr v
 // Shapes:  gradient, parameters, v: (P,) flat float32; norms are those of tensors.
 // Cost:    one pass over the vectors for the norms, and one for the step.
-// Differs: a tensor that decay does not concern has neither decay nor ratio, as MLPerf's skip list (norms and biases);
-//          trust = all gives it a ratio. MLPerf's epsilon of 0 is its backend's 1e-7. LARC's bound on r is not here.
+// Differs: a tensor without decay has no ratio either, as on MLPerf's skip list (norms and biases); trust = all gives
+//          it a ratio. MLPerf's epsilon of 0 is its backend's 1e-7. LARC's bound on r is not implemented.
 // Checks:  golden vectors; a reference in double precision over 50 steps of many tensors.
 struct LarsOptions {
   double momentum = 0.9;
@@ -183,9 +188,9 @@ std::unique_ptr<Optimizer> make_lars(const LarsOptions& options);
 //   tensorflow (default):  ms = rho ms + (1 - rho) g^2;  v = mu v + lr g / sqrt(ms + epsilon);    theta -= v
 //   pytorch:               ms = rho ms + (1 - rho) g^2;  v = mu v + g / (sqrt(ms) + epsilon);     theta -= lr v
 // Shapes:  gradient, parameters, ms, v: (P,) flat float32. The moments are v, then ms; without momentum ms alone.
-// Differs: ms starts at 1 in TensorFlow 1, at 0 in Keras 2 and PyTorch. What is kept starts at 0 in every form, and
-//          ms is that plus start rho^t, the same by the recursion: a null moment is zeros, as everywhere. Where a
-//          state policy resets it, alone or with v, ms is `start` again.
+// Differs: ms starts at 1 in TensorFlow 1, at 0 in Keras 2 and PyTorch. The stored moment starts at 0 in every form,
+//          since null moments are zeros; ms is the stored moment plus start rho^t, which follows the same recursion.
+//          Where a state policy resets it, alone or with v, ms is `start` again.
 // Checks:  golden vectors of all forms; torch::optim::RMSprop; epsilon far above g^2 is momentum SGD.
 enum class RmsPropForm { tensorflow, pytorch };
 

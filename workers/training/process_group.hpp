@@ -1,5 +1,5 @@
 // How the processes that divide a simulation move values between them. All make the same run, and so the same exchanges
-// in the same order; a number names an exchange on all of them. Once begun, it goes on by itself.
+// in the same order; a number identifies an exchange on all of them. Once begun, an exchange needs no further calls.
 #pragma once
 
 #include <bit>
@@ -12,14 +12,14 @@
 
 namespace syncopate {
 
-inline constexpr int most_processes = 64;  // since every value has a set of them
+inline constexpr int most_processes = 64;  // a value's set of processes is a 64-bit mask
 
 // Some of the processes that divide a simulation.
 class ProcessSet {
  public:
   constexpr ProcessSet() = default;
   static constexpr ProcessSet none() { return ProcessSet(0); }
-  // All processes, whatever their number; the only one where nothing is divided.
+  // All processes, whatever their number; the only process if work is not divided.
   static constexpr ProcessSet everywhere() { return ProcessSet(~std::uint64_t{0}); }
   static constexpr ProcessSet only(int process) { return ProcessSet(std::uint64_t{1} << process); }
 
@@ -27,8 +27,8 @@ class ProcessSet {
   constexpr bool empty() const { return bits_ == 0; }
   constexpr bool has(int process) const { return (bits_ >> process & 1) != 0; }
   constexpr bool covers(ProcessSet other) const { return (other.bits_ & ~bits_) == 0; }
-  constexpr int lowest() const { return std::countr_zero(bits_); }  // of a set that is not empty
-  // How many of the first `processes`.
+  constexpr int lowest() const { return std::countr_zero(bits_); }  // the set must not be empty
+  // How many of the first `processes` are in the set.
   constexpr int count(int processes) const { return std::popcount(bits_ & first(processes).bits_); }
 
   static constexpr ProcessSet first(int processes) {
@@ -44,7 +44,7 @@ class ProcessSet {
   std::uint64_t bits_ = ~std::uint64_t{0};
 };
 
-// Bytes that somebody keeps; a multiple of 4.
+// Bytes with an owner that keeps them alive; their number is a multiple of 4.
 struct Payload {
   std::shared_ptr<const void> owner{};
   const void* data = nullptr;
@@ -58,22 +58,23 @@ class ProcessGroup {
   virtual int size() const = 0;  // at most most_processes
 
   struct Exchange {
-    std::uint64_t number = 0;  // from 1, and unique in the run
-    ProcessSet from{};         // givers; explicit processes, not `everywhere`
-    ProcessSet to{};           // takers of each giver's payload
-    Payload mine{};            // where `from` has this process
-    // Called in the group's thread with the others' payloads, by process, or, if there are none, once `mine` is sent.
+    std::uint64_t number = 0;  // from 1, unique in the run
+    ProcessSet from{};         // senders; explicit processes, not `everywhere`
+    ProcessSet to{};           // receivers of each sender's payload
+    Payload mine{};            // payload of this process, if it is in `from`
+    // Called in the group's thread with the others' payloads, by process. If there are none, called once `mine` is
+    // sent.
     std::function<void(std::vector<Payload>)> done{};
   };
 
   // Begins a run on all processes. `on_failure` is called once, from any thread, if a process that this one waits for
   // has ended the run (what() says why), or if the program is interrupted (Interrupted).
   virtual void open(std::function<void(std::exception_ptr)> on_failure) = 0;
-  // Each process that gives or takes begins it, in any order. From any thread.
+  // Every sender and receiver begins the exchange, in any order. Any thread may call it.
   virtual void begin(Exchange&& exchange) = 0;
-  // Once nothing is awaited here: returns when no payload is held any more. Throws Interrupted.
+  // Call it when no exchange is pending here. Returns once the group holds no payload. Throws Interrupted.
   virtual void settle() = 0;
-  // After it returns, the run's functions are not called any more, and new exchanges are left out.
+  // Afterwards the run's functions are not called any more, and new exchanges are ignored.
   virtual void forget() = 0;
   // Ends the run on all processes, and waits for them. `failure`: why it has failed on this one; empty: it has not.
   // Returns the same on all: why it has failed, or nothing. Throws Interrupted.

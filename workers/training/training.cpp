@@ -27,7 +27,7 @@ void count(std::vector<double>& counts, const BackwardOrder& order, const Gradie
   }
 }
 
-// The process that gives a cell which is at several places.
+// The process that sends a cell which exists at several processes.
 int giver_of(const Cell& cell) { return cell.at.lowest(); }
 
 double distance_of(const Cell& a, const Cell& b, std::size_t offset, std::size_t size) {
@@ -41,13 +41,13 @@ double distance_of(const Cell& a, const Cell& b, std::size_t offset, std::size_t
   return std::sqrt(sum_of_squares);
 }
 
-// How arithmetic on flat vectors is cut into executor tasks.
+// The number of executor tasks for arithmetic on a flat vector.
 std::size_t number_of_ranges(std::size_t size) {
   // Fewer elements than this take less time than waking another thread.
   constexpr std::size_t smallest_range = 64 * 1024;
   constexpr std::size_t most_ranges = 16;
   const std::size_t ranges = std::clamp(size / smallest_range, std::size_t{1}, most_ranges);
-  return ranges == 1 ? 1 : ranges + ranges % 2;  // an even number: two cores end together
+  return ranges == 1 ? 1 : ranges + ranges % 2;  // even, so that two cores finish together
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ CellPtr Training::submit_combination(std::span<const WeightedCell> terms, std::s
   if (std::ranges::any_of(read, [&](const CellPtr& each) { return !each->at.covers(places); }))
     return submit_combination_of_processes(std::move(*summands), size, places);
 
-  // In one task: the step that follows finds the sum in that core's cache, and the other cores have those of others.
+  // In one task: the next step finds the sum in that core's cache, and other cores are busy with other sums.
   auto cell = new_cell();
   const auto fill = [cell, summands, size] {
     std::vector<WeightedVector> parts;
@@ -117,7 +117,7 @@ ModelStatePtr Training::combine_tensors(const ModelStatePtr& from, const ModelSt
   const auto all_are = [&](double share) { return std::ranges::all_of(shares, [&](double s) { return s == share; }); };
   if (all_are(0)) return from;
   if (from->parameters == to->parameters || all_are(1)) return to;
-  Memo<const ModelState>::Key key{{from->id, 1.0}, {to->id, 1.0}};  // those of `combine` begin with a weight of 0
+  Memo<const ModelState>::Key key{{from->id, 1.0}, {to->id, 1.0}};  // keys of `combine` begin with a weight of 0
   for (const double share : shares) key.emplace_back(0, share);
   const auto known = combined_.find(key);
   if (known && !known->parameters->stepped_from) return known;
@@ -136,7 +136,7 @@ ModelStatePtr Training::combine_tensors(const ModelStatePtr& from, const ModelSt
       const float* const x = std::as_const(a->value).data() + at;
       const float* const y = std::as_const(b->value).data() + at;
       float* const out = cell->value.data() + at;
-      // A share of 0 of a NaN would be NaN.
+      // 0 x NaN would be NaN.
       if (shares[i] == 0 || shares[i] == 1)
         std::copy_n(shares[i] == 0 ? x : y, count, out);
       else
@@ -205,7 +205,7 @@ CellPtr Training::submit_assembly(std::span<const ModelStatePtr> slices) {
   CellPtr known = assembled_.find(key);
   if (known && known->stepped_from) known = nullptr;
   if (divided_ && known != last_assembled_) known = nullptr;
-  if (CheckpointLog* const log = CheckpointLog::here()) {  // tasks alone may hold it
+  if (CheckpointLog* const log = CheckpointLog::here()) {  // maybe only tasks hold it
     known = log->found(std::move(known));
     if (known) assembled_.remember(key, known);
   }
@@ -318,7 +318,7 @@ ProcessSet Training::place_of_reader(std::span<const CellPtr> reads) const {
   return !divided_ || std::ranges::all_of(reads, is_everywhere) ? ProcessSet::everywhere() : place();
 }
 
-// Everywhere, where all share the state and take the same step; a worker's own step is at its process.
+// Everywhere, if all processes share the state and take the same step. A worker's own step is taken at its process.
 ProcessSet Training::place_of_step(const ModelState& state, const Gradient& gradient) const {
   if (!divided_) return ProcessSet::everywhere();
   const CellPtr cells[] = {state.parameters, state.moments[0].values, state.moments[1].values, state.buffers};
@@ -350,7 +350,7 @@ double Training::loss_of_processes(const GradientSum& sum) {
   return loss / static_cast<double>(micro_batches);
 }
 
-// Outside the slice the first input's values.
+// Outside the slice the values are those of the first input.
 CellPtr Training::submit_mean_of_processes(std::vector<CellPtr> inputs, std::size_t size, Slice slice,
                                            ProcessSet places) {
   const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
@@ -367,7 +367,7 @@ CellPtr Training::submit_mean_of_processes(std::vector<CellPtr> inputs, std::siz
     prerequisites.push_back(cell->producer);
   }
   const bool is_all = begin == 0 && end == size;
-  const CellPtr& first = inputs.front();  // of parameters, which no state lacks, where there is a slice
+  const CellPtr& first = inputs.front();  // with a slice: of parameters, which every state has
   const bool has_first = !is_all && giver_of(*first) == divided_->self();
   const auto give = [mine, size, begin, end, is_all, rest = has_first ? first : nullptr] {
     FlatVector sum(size);
@@ -397,7 +397,7 @@ CellPtr Training::submit_mean_of_processes(std::vector<CellPtr> inputs, std::siz
   return mean;
 }
 
-// Terms that all of `places` have are added there, the others by the processes that have them.
+// Terms that all of `places` have are added there; the other terms are added by the processes that have them.
 CellPtr Training::submit_combination_of_processes(std::vector<WeightedCell> terms, std::size_t size,
                                                   ProcessSet places) {
   ProcessSet givers = ProcessSet::none();
@@ -443,7 +443,7 @@ CellPtr Training::submit_combination_of_processes(std::vector<WeightedCell> term
   return cell;
 }
 
-// All have the mean; each process adds up the squares of its models.
+// All processes have the mean; each adds up the squared distances of its models.
 void Training::measure_spread_of_processes(std::vector<WeightedState> states, std::function<void(double)> done) {
   const AskedBy all(*this, ProcessSet::everywhere());
   double weights = 0;
@@ -480,17 +480,17 @@ void Training::measure_spread_of_processes(std::vector<WeightedState> states, st
 
 namespace {
 
-// The measurements of a layer-wise step's passes.
+// Sums measured in the passes of a layer-wise step.
 class Measures {
  public:
   explicit Measures(std::size_t tensors) : by_tensor_(tensors) {}
 
-  // From any thread: the sums of each tensor over a range of the parameters, by its beginning.
+  // Adds the sums of each tensor over a range of the parameters, by the range's beginning. Any thread may call it.
   void add(std::size_t range, std::vector<TensorSums> sums) {
     std::lock_guard lock(mutex_);
     ranges_.emplace(range, std::move(sums));
   }
-  // Once all have been added: adds up range by range, in their order.
+  // Call it once all ranges have been added: sums them up in order.
   void end_pass(int pass) {
     const auto at = static_cast<std::size_t>(pass);
     for (const auto& [range, sums] : ranges_)
@@ -511,8 +511,8 @@ class Measures {
   PassSums of_model_{};
 };
 
-// Whether nobody else holds it any more; then their reads are over. Releasing one more holder synchronises with the
-// others' releases. A fence would do so too, but ThreadSanitizer does not know it.
+// Whether no one else holds it any more; all other reads are then over. Releasing one more holder synchronises with the
+// others' releases. A fence would do so too, but ThreadSanitizer does not understand fences.
 template <typename Held>
 bool only_ours(const std::shared_ptr<Held>& held) {
   if (held.use_count() != 1) return false;
@@ -520,7 +520,7 @@ bool only_ours(const std::shared_ptr<Held>& held) {
   return true;
 }
 
-// Gives `output` memory: the input's own where nobody else holds it. Returns where to read the input.
+// Gives `output` memory, reusing the input's if nothing else holds it. Returns where to read the input.
 const float* take_over(const CellPtr& input, Cell& output, bool state_is_ours, std::size_t size) {
   if (input && state_is_ours && only_ours(input)) {
     output.value = std::move(input->value);
@@ -530,8 +530,8 @@ const float* take_over(const CellPtr& input, Cell& output, bool state_is_ours, s
   return input ? input->value.data() : nullptr;
 }
 
-// One optimizer step as executor tasks: evaluate what is still a promise, make the passes of a layer-wise optimizer,
-// then update block by block. A block of parameters, moments and gradient fits the first-level cache.
+// One optimizer step as executor tasks: evaluate remaining promises, make the passes of a layer-wise optimizer, then
+// update block by block. A block of parameters, moments and gradient fits the first-level cache.
 struct StepWork {
   std::shared_ptr<const Objective> objective;
   std::shared_ptr<const Optimizer> optimizer;
@@ -541,14 +541,14 @@ struct StepWork {
   double scale = 1;
   StepContext context;
   double clip_norm = 0;
-  std::size_t first = 0;  // the parameters [first, last) move on
+  std::size_t first = 0;  // the step changes the parameters [first, last)
   std::size_t last = 0;
   CellPtr parameters;  // outputs
   std::array<CellPtr, 2> moments;
   CellPtr buffers;
-  const float* before = nullptr;  // where the input is: the output itself when in place
+  const float* before = nullptr;  // the input values: the output itself when in place
   const float* moments_before[2] = {nullptr, nullptr};
-  FlatVector gradient;  // of a layer-wise step
+  FlatVector gradient;  // for a layer-wise step
   std::unique_ptr<Measures> measures;
 
   void begin() {
@@ -591,7 +591,7 @@ struct StepWork {
     });
   }
 
-  // Calls use(begin, size, stretch) block by block; none straddles two stretches.
+  // Calls use(begin, size, stretch) block by block; no block crosses a boundary between stretches.
   template <typename Use>
   void for_blocks(std::size_t begin, std::size_t end, const Use& use) {
     const auto is_before = [](const ParameterRange& range, std::size_t at) { return range.end <= at; };
@@ -636,7 +636,7 @@ bool is_taken_at(const GradientSum& sum, const ModelState& state) {
 
 }  // namespace
 
-// By the only process that takes the step.
+// Only the process that takes the step calls it.
 bool Training::is_evaluated_at(const GradientSum& sum, ProcessSet places) const {
   if (!divided_ || sum.chunks.empty()) return true;
   const auto& micro_batches = sum.chunks.front().micro_batches;
@@ -669,13 +669,13 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   for (std::size_t i = 0; i < moments.size(); ++i) work->moments[i] = moments[i].values;
   if (next->buffers != state->buffers) work->buffers = next->buffers;
 
-  // Held only for the moment, since cells that nobody else holds are updated in place.
+  // A temporary, since cells that nothing else holds are updated in place.
   std::vector<std::shared_ptr<Task>> inputs = brought(
       std::vector{state->parameters, state->moments[0].values, state->moments[1].values, state->buffers}, places);
-  // The gradient of a local step goes straight from the backward pass into the update. One that was taken at
-  // another model does not wait for this one: it is computed before or beside the steps that come before.
+  // The gradient of a local step goes straight from the backward pass into the update. A gradient taken at another
+  // model does not wait for this one: it is computed before or in parallel with the preceding steps.
   const bool one_task = exclusive && is_taken_at(*sum, *state) && is_evaluated_at(*sum, places);
-  // The other cores have the steps and gradients of others.
+  // The other cores are busy with other steps and gradients.
   const bool whole = exclusive && sum->chunks.size() <= 1;
   if (!one_task) {
     sum = readable(sum, places);
@@ -700,7 +700,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
       work->measures->end_pass(pass);
     }
     work->update(work->first, work->last);
-    // Other steps release these with their last task.
+    // Otherwise the last task of the step releases these.
     work->sum = nullptr, work->from = nullptr, work->gradient = FlatVector();
   };
   auto done = executor_.submit(begin, inputs);
@@ -775,7 +775,7 @@ ModelStatePtr Training::initial_state() {
   return state;
 }
 
-// The model's initial parameters, with those that are taken from another model.
+// The model's initial parameters, with those elements that are copied from another model.
 std::vector<float> Training::new_parameters() const {
   std::vector<float> values = objective_->initial_parameters(options_.seed);
   if (!options_.start) return values;
@@ -797,7 +797,7 @@ void Training::set_statistics(const Gradient& shared, std::int64_t micro_batches
   if (!objective_) return;
   assert(shared.terms().size() == 1 && shared.terms().front().sum);
   auto& count = shared.terms().front().sum->micro_batches;
-  if (count != micro_batches) count = micro_batches;  // the first who says so; others may read it by then
+  if (count != micro_batches) count = micro_batches;  // written only once; other threads may read it by then
 }
 
 ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, double learning_rate,
@@ -820,7 +820,7 @@ ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, d
   return use;
 }
 
-// Once, whichever model descends along it first; of a server's models in slices the first slice's.
+// Reports once, at the first descent along the sum. For a server's model in slices, only the first slice reports.
 void Training::report_kept(GradientSum& sum) const {
   if (std::exchange(sum.is_reported, true)) return;
   for (const MicroBatch& micro_batch : sum.carried) options_.on_kept(micro_batch);
@@ -885,7 +885,7 @@ double Training::norm(const Gradient& gradient) {
   double scale = 1;
   const auto sum = fixed(gradient, scale);
   submit_chunks(sum, objective_, executor_, divided_.get());
-  // Where it is already, or else everywhere.
+  // At its current places, or else everywhere.
   const ProcessSet places = sum->at.empty() ? ProcessSet::everywhere() : sum->at;
   const auto there = readable(sum, places);
   const auto compute = [&] {
@@ -931,7 +931,7 @@ Gradient Training::gradient_from(FlatVector values, std::int64_t micro_batches, 
     if (wide) empty.use_double_precision();
     return empty;
   }
-  const bool is_replayed = CheckpointLog::replays_here();  // its value comes with all others
+  const bool is_replayed = CheckpointLog::replays_here();  // restored later with all other values
   assert(is_replayed || values.size() == gradient_size(wide));
   auto owner = std::make_shared<FlatVector>(std::move(values));
   const std::size_t size = objective_->parameters();
@@ -945,7 +945,7 @@ Gradient Training::gradient_from(FlatVector values, std::int64_t micro_batches, 
     return Gradient(std::move(sum), micro_batches, compute_time);
   }
   const float* part = owner->data();
-  // The second part of a wide gradient is a summand like the first.
+  // The second part of a wide gradient is added like the first.
   for (int i = 0; i < (wide ? 2 : 1); ++i, part += size)
     sum->chunks.emplace_back().result.segments.push_back({.offset = 0, .size = size, .data = part, .owner = owner});
   sum->chunks.front().result.buffers_sum.assign(part, std::as_const(*owner).data() + owner->size());
@@ -983,7 +983,7 @@ void Training::hold(const Gradient& gradient, std::vector<std::shared_ptr<Task>>
                    .submitted = std::move(submitted)});
 }
 
-// Where several processes divide the work, each makes the passes of its own workers.
+// If several processes divide the work, each makes the passes of its own workers.
 void Training::begin_held() {
   std::vector<Held> all = std::exchange(held_, {});
   std::erase_if(all, [this](const Held& held) { return is_elsewhere(held); });
@@ -1003,7 +1003,7 @@ void Training::begin_held() {
   }
 }
 
-// Submits by itself what this process may not evaluate in one pass with others.
+// Whether the gradient must be submitted alone, because this process may not evaluate it in one pass with others.
 bool Training::is_elsewhere(const Held& held) {
   if (!divided_) return false;
   const auto is_of_one = [&](const GradientSum::Chunk& chunk) {
@@ -1036,7 +1036,7 @@ Gradient Training::promised(std::int64_t micro_batches, std::vector<MicroBatch> 
   const auto evaluate = [sum = std::weak_ptr(sum), size = objective_->parameters(), all = gradient_size(),
                          fill = std::move(fill)] {
     const auto filled = sum.lock();
-    if (!filled) return;  // nobody asks for it any more
+    if (!filled) return;  // no longer needed
     auto owner = std::make_shared<FlatVector>(all);
     fill(owner->data());
     const float* const values = std::as_const(*owner).data();
