@@ -433,10 +433,11 @@ TEST_F(TuningProgram, TrialsAreNoResults) {
 
 TEST_F(TuningProgram, CheckPrintsWhatWillBeTried) {
   const ProgramOutcome check = syncopate("check " + file);
-  EXPECT_THAT(check.out, AllOf(HasSubstr("A, seed=1, to be tuned"),
-                               HasSubstr("# Tried before, with the seeds 7, 8, judged by step_time_s:\n"),
-                               HasSubstr("A: methods.A.threshold_s = 0.05, 0.06, 0.055\n"),
-                               HasSubstr("\n# 12 trials, then 4 runs; less than a second on this machine, by arithmetic")));
+  EXPECT_THAT(check.out,
+              AllOf(HasSubstr("A, seed=1, to be tuned"),
+                    HasSubstr("# Tried before, with the seeds 7, 8, judged by step_time_s:\n"),
+                    HasSubstr("A: methods.A.threshold_s = 0.05, 0.06, 0.055\n"),
+                    HasSubstr("\n# 12 trials, then 4 runs; less than a second on this machine, by arithmetic")));
   EXPECT_EQ(syncopate("check " + write("again.toml", check.out)).out, check.out);
 }
 

@@ -324,8 +324,9 @@ TEST_F(SweepLanguage, ProfilesThatAreNotAskedForCanBeChecked) {
   EXPECT_EQ(checked(), "");
   add("[profiles.full]\nseedz = 4\n[profiles.tiny]\ncluster.workers = 0\n[profiles.right]\ncluster.workers = 1");
   EXPECT_NO_THROW(load());  // which does not take them
-  EXPECT_THAT(checked(), AllOf(HasSubstr("with --profile full:\n"), HasSubstr("profile \"full\": seedz = 4; unknown key"),
-                               HasSubstr("with --profile tiny:\n"), Not(HasSubstr("right"))));
+  EXPECT_THAT(checked(),
+              AllOf(HasSubstr("with --profile full:\n"), HasSubstr("profile \"full\": seedz = 4; unknown key"),
+                    HasSubstr("with --profile tiny:\n"), Not(HasSubstr("right"))));
   add("[clustre]\nworkers = 2\n[profiles.full]\nseedz = 4");
   const std::string of_file = faults({});  // which each profile has as well, and which are said once
   const std::string all = checked(of_file);

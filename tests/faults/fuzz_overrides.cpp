@@ -3,8 +3,8 @@
 
 #include "experiments/sections/variation.hpp"
 #include "tests/faults/fuzzing.hpp"
-#include "workers/config/settings.hpp"
 #include "workers/config/patch.hpp"
+#include "workers/config/settings.hpp"
 #include "workers/config/toml.hpp"
 
 namespace syncopate {
