@@ -103,9 +103,9 @@ inline std::unique_ptr<Algorithm> make_async_local_sgd(Settings& settings, const
   const DeltaExchange rounds = read_delta_exchange(settings, context);
   options.local_steps = rounds.local_steps;
   options.dylu = rounds.dylu;
-  options.update = make_server_update(settings.section({"update", "What the server makes of the differences."}),
+  options.update = make_server_update(settings.section({"update", "The server's step along the differences."}),
                                       context.work.of(rounds.fewest_steps().value()));
-  options.weight.by_workers = settings.choice({"rate_scaling", "What each difference is multiplied by."},
+  options.weight.by_workers = settings.choice({"rate_scaling", "The factor of each difference."},
                                               {{"none", false}, {"1/sqrt(N)", true}}, false);
   options.weight.staleness_exponent = settings.number(
       {"staleness_exponent", "A difference is multiplied by (1 + its staleness)^-a."}, Range::at_least(0), 0.0);

@@ -220,7 +220,7 @@ DeltaExchange read_delta_exchange(Settings& settings, const AlgorithmContext& co
 }
 
 StatePolicy read_moments_of_rounds(Settings& settings) {
-  return settings.choice({"moments", "What becomes of a worker's optimizer moments when it gets a model."},
+  return settings.choice({"moments", "Treatment of a worker's optimizer moments when it receives a model."},
                          {{"keep", StatePolicy::keep}, {"reset", StatePolicy::reset}}, StatePolicy::keep);
 }
 
@@ -239,7 +239,7 @@ std::unique_ptr<const ServerUpdate> make_buffered_update(const Buffered& options
 std::span<const ServerUpdateRow> server_updates() { return rows; }
 
 std::unique_ptr<const ServerUpdate> make_server_update(Settings settings, const BudgetCheck& differences) {
-  const auto* const row = settings.row({"name", "What the server makes of a difference."}, rows);
+  const auto* const row = settings.row({"name", "The server's step along a difference."}, rows);
   if (!row)  // the keys depend on it, and are not faults of their own
     for (const std::string_view key : {"rate", "momentum", "every", "share", "size", "reduce"})
       static_cast<void>(settings.has(key));

@@ -141,11 +141,12 @@ inline std::unique_ptr<Algorithm> make_halos(Settings& settings, const Algorithm
   }
   options.rounds = read_delta_exchange(settings, context);
   options.rounds.moments = read_moments_of_rounds(settings);
-  Settings local = settings.section({"local_update", "What a local server makes of its workers' differences."});
+  Settings local = settings.section({"local_update", "A local server's step along its workers' differences."});
   // One region may be much faster than the others.
   const BudgetCheck differences = context.work.of(options.rounds.fewest_steps().value());
   options.local_update = make_server_update(local, differences);
-  Settings global = settings.section({"global_update", "What the global server makes of what the local ones send."});
+  Settings global =
+      settings.section({"global_update", "The global server's step along the local servers' differences."});
   options.merge_every = static_cast<int>(settings.integer(
       {"merge_every", "A local server sends what so many differences since it last merged have come to (K).",
        "differences"},

@@ -85,9 +85,9 @@ class Throttle : public Algorithm {
 inline std::unique_ptr<Algorithm> make_throttle(Settings& settings, const AlgorithmContext&) {
   using Repeats = ThrottleOptions::Repeats;
   ThrottleOptions options;
-  options.divisor = settings.number(
-      {"divisor", "What each further gradient of a worker in a round is divided by (q); inf: they are dropped."},
-      Range::at_least(1));
+  options.divisor =
+      settings.number({"divisor", "The divisor of each further gradient of a worker in a round (q); inf: drop them."},
+                      Range::at_least(1));
   options.repeats =
       settings.choice({"repeats", "Whether a repeat's weight is a part of the first one's, 1/N, or stands alone."},
                       {{"of-first", Repeats::of_first}, {"alone", Repeats::alone}}, options.repeats);

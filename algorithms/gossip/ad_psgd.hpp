@@ -181,7 +181,7 @@ inline std::unique_ptr<Algorithm> make_ad_psgd(Settings& settings, const Algorit
   PairOptions options;
   const GossipGraphPtr graph =
       read_graph(settings, context, Mixing::in_pairs,
-                 "Who may meet whom, with two sides; left out: all pairs of an even rank and an odd one.");
+                 "Which workers may meet, as two sides; left out: all pairs of an even rank and an odd one.");
   if (graph && context.workers_known && graph->workers() > most_workers_of_graph) {
     settings.fault("graph", fmt::format("is for at most {} workers, found {}; left out, for any number",
                                         most_workers_of_graph, graph->workers()));

@@ -94,7 +94,7 @@ class DecentralizedSgd : public Algorithm {
 
 inline std::unique_ptr<Algorithm> make_decentralized_sgd(Settings& settings, const AlgorithmContext& context) {
   GossipGraphPtr graph = read_graph(settings, context, Mixing::doubly_stochastic,
-                                    "Who mixes models with whom in each step; left out: the ring.");
+                                    "Which workers mix models in each step; left out: the ring.");
   return std::make_unique<DecentralizedSgd>(read_individual_models(settings), std::move(graph));
 }
 

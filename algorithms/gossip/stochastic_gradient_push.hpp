@@ -235,7 +235,7 @@ inline std::unique_ptr<Algorithm> make_stochastic_gradient_push(Settings& settin
     settings.fault("overlap", "needs overlap_steps of at least 1");
   options.graph =
       read_graph(settings, context, Mixing::column_stochastic,
-                 "Who sends to whom; left out: one worker per exchange, 1, 2, 4, ... ranks further in turn.");
+                 "Which workers send to which; left out: one worker per exchange, 1, 2, 4, ... ranks further in turn.");
   options.evaluated = read_individual_models(settings);
   return std::make_unique<StochasticGradientPush>(options);
 }

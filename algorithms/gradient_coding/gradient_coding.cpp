@@ -112,7 +112,7 @@ StochasticRule read_stochastic_rule(Settings& settings, int workers) {
 
 std::uint64_t read_seed(Settings& settings) {
   return static_cast<std::uint64_t>(
-      settings.integer({"code_seed", "What the code is drawn with."}, 0, std::numeric_limits<std::int64_t>::max(), 1));
+      settings.integer({"code_seed", "The seed of the code."}, 0, std::numeric_limits<std::int64_t>::max(), 1));
 }
 
 // Limit for storing a list of parts for each worker, in every run of an experiment.

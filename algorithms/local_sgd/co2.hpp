@@ -32,7 +32,7 @@ inline std::unique_ptr<Algorithm> make_co2(Settings& settings, const AlgorithmCo
   const double rate = settings.number({"rate", "How far an outer step goes."}, finite, 1.0);
   const double momentum = settings.number({"momentum", "Share of the last outer step that the next one keeps."},
                                           Range{.low = 0, .high = 1, .high_open = true}, 0.5);
-  const double gap = settings.number({"gap", "What differences from the average are divided by."}, finite, 1.0);
+  const double gap = settings.number({"gap", "The divisor of differences from the average."}, finite, 1.0);
   const auto rounds =
       settings.choice({"rounds", "Whether the next round goes on while the average is under way, or waits for it."},
                       {{"overlapped", Rounds::overlapped}, {"blocking", Rounds::blocking}}, Rounds::overlapped);

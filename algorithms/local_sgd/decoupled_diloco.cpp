@@ -255,8 +255,8 @@ std::unique_ptr<Algorithm> make_decoupled_diloco(Settings& settings, const Algor
   options.merge = read_merge_rule(settings);
   using Anchor = DecoupledOptions::Anchor;
   options.anchor = settings.choice({"anchor",
-                                    "What a worker's part is subtracted from: the server's last value, or what "
-                                    "the worker itself began from."},
+                                    "The minuend of a worker's part: the server's last value, or the one that "
+                                    "the worker began from."},
                                    {{"server", Anchor::server}, {"base", Anchor::base}}, options.anchor);
   options.late = settings.choice({"late",
                                   "Whether answers to a round that has ended are dropped, or count in their "

@@ -83,9 +83,9 @@ PenaltyOptions read_penalty(Settings& settings) {
                    fmt::format("must be at least {} with this factor and smoothing: mean and variance begin at 0, and "
                                "after fewer rounds a norm that does not change can be an outlier, for ever",
                                shortest_warmup(options)));
-  options.temperature =
-      settings.number({"temperature", "Of the softmax of -norm / T by which workers weigh; inf: all weigh alike (T)."},
-                      Range::positive(), options.temperature);
+  options.temperature = settings.number(
+      {"temperature", "Temperature T of the softmax of -norm / T that weighs workers; inf: equal weights."},
+      Range::positive(), options.temperature);
   options.step_share = settings.number({"step_share", "How much of a weight goes by steps in the round instead (r)."},
                                        Range::between(0, 1), options.step_share);
   options.clip_norm =
@@ -112,11 +112,11 @@ bool read_timed_rounds(Settings& settings, TimedRounds& rounds, const BudgetChec
       {"counted_from", "Where that time begins: with the last synchronisation's end, or the worker's arrival at it."},
       {{"end", From::end}, {"arrival", From::arrival}}, From::end);
   rounds.minimum_steps = settings.integer(
-      {"minimum_steps", "Of all workers together, with fewer of which a round goes on for another such time.", "steps"},
+      {"minimum_steps", "With fewer steps of all workers together, a round continues for another such time.", "steps"},
       1, most.value(), rounds.minimum_steps);
   if (seconds) work.check(settings, "minimum_steps", rounds.minimum_steps);
-  rounds.warmup_steps = settings.integer({"warmup_steps", "Of synchronous SGD before the first such round.", "steps"},
-                                         0, most.value(), 0);
+  rounds.warmup_steps = settings.integer(
+      {"warmup_steps", "Steps of synchronous SGD before the first such round.", "steps"}, 0, most.value(), 0);
   if (!seconds)
     for (const char* key : keys) settings.leave_out(key);
   return seconds.has_value();
@@ -211,12 +211,11 @@ std::unique_ptr<Algorithm> make_edit(Settings& settings, const AlgorithmContext&
   if (has_period) options.period = read_sync_period(settings, context);
   options.outer = make_outer_optimizer(settings.section({"outer", "The optimizer that steps along the averages."}));
   options.penalty = read_penalty(settings);
-  options.scope = settings.choice(
-      {"scope", "What is weighed by itself, and may be an outlier by itself: each tensor, or the whole model."},
-      {{"tensor", Scope::tensor}, {"model", Scope::model}}, options.scope);
+  options.scope = settings.choice({"scope", "The unit of weights and outliers: each tensor, or the whole model."},
+                                  {{"tensor", Scope::tensor}, {"model", Scope::model}}, options.scope);
   options.clip_scope =
-      settings.choice({"clip_scope", "What is clipped by itself."},
-                      {{"tensor", Scope::tensor}, {"model", Scope::model}}, options.scope, "as `scope`");
+      settings.choice({"clip_scope", "The unit of clipping."}, {{"tensor", Scope::tensor}, {"model", Scope::model}},
+                      options.scope, "as `scope`");
   options.state = read_state_policies(settings);
   options.tensors = context.time_only ? std::optional(1) : context.tensors;
   return std::make_unique<Edit>(std::move(options));

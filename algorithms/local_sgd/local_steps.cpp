@@ -190,8 +190,9 @@ PullOptions read_pull(Settings& settings, std::string_view prefix) {
   PullOptions pull;
   pull.probability = settings.number({probability, "That a local step is a pull towards the last outer model (p)."},
                                      Range{.low = 0, .high = 1, .high_open = true}, pull.probability);
-  pull.strength = settings.number({strength, "Of a pull, in rates: it goes eta / p times this of the way (lambda)."},
-                                  Range::at_least(0), pull.strength);
+  pull.strength =
+      settings.number({strength, "How strong a pull is (lambda): it goes eta / p times this share of the way."},
+                      Range::at_least(0), pull.strength);
   pull.draws = settings.choice({"draws", "Whether each worker draws for itself, or all are pulled in the same steps."},
                                {{"own", Drawn::alone}, {"shared", Drawn::together}}, pull.draws);
   return pull;
@@ -203,7 +204,7 @@ std::shared_ptr<const StepRule> read_steps(Settings& settings, const AlgorithmCo
   if (!settings.has("steps")) return make_training_steps(read_local_phase(settings, context));
   if (settings.has("local_phase"))
     settings.fault("local_phase", "must not stand beside `steps`: it has steps along workers' own gradients");
-  Settings table = settings.section({"steps", "What a worker does in a local step."});
+  Settings table = settings.section({"steps", "A worker's action in a local step."});
   const auto* const row = table.row({"kind", "Which steps."}, kinds);
   return row ? row->make(table, context) : make_training_steps();
 }

@@ -70,9 +70,9 @@ MicroBatch LocalTraining::next_samples() {
 LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context) {
   LocalPhase phase;
   if (!settings.has("local_phase")) return phase;
-  Settings table = settings.section({"local_phase", "What is otherwise once workers train on their own (SWAP)."});
-  if (const auto count =
-          table.optional_integer({"micro_batches", "Of a worker's step.", "micro-batches", "as before"}, 1, 1'000'000))
+  Settings table = settings.section({"local_phase", "Overrides once workers train on their own (SWAP)."});
+  if (const auto count = table.optional_integer(
+          {"micro_batches", "Micro-batches of a worker's step.", "micro-batches", "as before"}, 1, 1'000'000))
     phase.micro_batches = static_cast<int>(*count);
   using Sampling = LocalPhase::Sampling;
   phase.sampling =
@@ -123,7 +123,7 @@ std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const Alg
 
 StatePolicies read_state_policies(Settings& settings) {
   StatePolicies policies;
-  const Key all{"moments", "What becomes of the optimizer's moments when models are averaged."};
+  const Key all{"moments", "Treatment of the optimizer's moments when models are averaged."};
   const Key first{"first_moment", "The same of the first moment alone, which is SGD's momentum."};
   const Key second{"second_moment", "The same of the second moment alone."};
   const StatePolicy moments = read_moment(settings, all, StatePolicy::keep);
@@ -135,8 +135,7 @@ StatePolicies read_state_policies(Settings& settings) {
 
 void read_buffer_policy(Settings& settings, StatePolicies& policies) {
   constexpr std::optional<StatePolicy> recalibrated;  // keep them now, estimate later
-  const Key key{"buffers",
-                "What becomes of BatchNorm statistics then; recalibrate: estimated anew before an evaluation."};
+  const Key key{"buffers", "Treatment of BatchNorm statistics then; recalibrate: estimate them before an evaluation."};
   const auto buffers = settings.choice<std::optional<StatePolicy>>(key,
                                                                    {{"average", StatePolicy::average},
                                                                     {"keep", StatePolicy::keep},

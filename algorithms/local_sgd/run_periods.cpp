@@ -216,7 +216,8 @@ LossPeriodOptions read_loss_period(Settings& settings, const SyncPeriodContext& 
     settings.fault("follow_rate", "must be false where the learning rate has a warm-up, which begins at a low eta_0");
   using NotBelow = LossPeriod::NotBelow;
   period.not_below = settings.choice(
-      {"not_below", "What follows where the new period is not below the last: it, the last again, or a part of that."},
+      {"not_below",
+       "The next period if the new one is not below the last: take it, keep the last, or shrink the last."},
       {{"take", NotBelow::take}, {"keep", NotBelow::keep}, {"shrink", NotBelow::shrink}}, period.not_below);
   if (period.not_below == NotBelow::shrink)
     period.shrinkage =
@@ -242,14 +243,15 @@ std::unique_ptr<const SyncPeriod> read_moment_schedule(Settings& settings, const
                                                        const SyncPeriodContext& context) {
   enum class Periods { multiples, half_life, never };
   const Step parameters = settings.integer(parameters_key, 1, most_of_a_period);
-  const auto periods = settings.choice(
-      {"moment_periods",
-       "Of the moments: 3 periods for the first and 6 for the second, their half-lives ln 0.5 / ln beta, or none."},
-      {{"multiples", Periods::multiples}, {"half-life", Periods::half_life}, {"never", Periods::never}},
-      Periods::multiples);
+  const auto periods =
+      settings.choice({"moment_periods",
+                       "Periods of the moments: 3 and 6 times K_x, their half-lives ln 0.5 / ln beta, or no averages."},
+                      {{"multiples", Periods::multiples}, {"half-life", Periods::half_life}, {"never", Periods::never}},
+                      Periods::multiples);
   const Key keys[] = {
-      {"first_moment_period", "Of the first moment, SGD's momentum (K_u).", "steps", "by moment_periods"},
-      {"second_moment_period", "Of the second moment (K_v).", "steps", "by moment_periods"}};
+      {"first_moment_period", "Steps between averages of the first moment, SGD's momentum (K_u).", "steps",
+       "by moment_periods"},
+      {"second_moment_period", "Steps between averages of the second moment (K_v).", "steps", "by moment_periods"}};
   const auto usual = [&](std::size_t moment) -> Step {
     constexpr std::array<Step::Rep, 2> multiples = {3, 6};
     if (periods == Periods::multiples) return multiples[moment] * parameters.value();

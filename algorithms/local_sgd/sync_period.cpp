@@ -111,7 +111,7 @@ class AskedRounds {
   // makes that number of rounds.
   void write_solution(const SyncPeriod& period) {
     Settings table = settings_.section(solved_for);
-    table.optional_number({"share", "Of the steps, where that was asked for."}, Range::any());
+    table.optional_number({"share", "The requested share of the steps."}, Range::any());
     table.optional_integer({"rounds", "How many were asked for.", "rounds"}, 1, most_rounds);
     const auto found =
         table.optional_integer({"found", "How many the number makes: the nearest there is.", "rounds"}, 1, most_steps);
@@ -191,8 +191,8 @@ std::unique_ptr<const SyncPeriod> read_constant(Settings& settings, const SyncPe
 }
 
 std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const SyncPeriodContext& context) {
-  const Key coefficient{"coefficient",
-                        "What is divided by the learning rate; a table { rounds } or { share }: solved for."};
+  const Key coefficient{
+      "coefficient", "The number that is divided by the learning rate; a table { rounds } or { share }: solved for."};
   PowerPeriodOptions options;
   options.power = settings.number({"power", "The power; 2 is QSR."}, Range::positive(), options.power);
   AskedRounds asked(settings, coefficient, context);

@@ -76,7 +76,7 @@ inline std::unique_ptr<Algorithm> make_eager_sgd(Settings& settings, const Algor
   constexpr std::int64_t every_of_released_code = 32, most = std::numeric_limits<std::int64_t>::max();
   EagerOptions options;
   const Form form = settings.choice(
-      {"variant", "What is done about late workers, where the keys below do not say it."},
+      {"variant", "The default treatment of late workers, for the keys below."},
       {{"paper", Form::paper}, {"released", Form::released}, {"replayed", Form::replayed}}, Form::paper);
   options.activation =
       settings

@@ -190,9 +190,9 @@ std::unique_ptr<Algorithm> make_clipping_rennala(Settings& settings, const Algor
   // Trials are counted in steps; the number of samples per trial is not known.
   BudgetCheck::of_steps(context.total_steps, context.workers).check(settings, "trials", options.trials);
   options.limit = from_seconds(settings.number(limit_key, Range::positive()));
-  options.correction = settings.number(
-      {"correction", "What the sum of the gradients over all trials is multiplied by; 1 / (share done): unbiased."},
-      Range::positive(), options.correction);
+  options.correction =
+      settings.number({"correction", "The factor of the sum of gradients over all trials; 1 / (share done): unbiased."},
+                      Range::positive(), options.correction);
   return std::make_unique<ClippingRennala>(options);
 }
 

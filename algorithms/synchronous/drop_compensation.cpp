@@ -271,7 +271,7 @@ std::span<const DropCompensationRow> drop_compensations() { return rows; }
 
 std::shared_ptr<const DropCompensation> read_drop_compensation(Settings& settings,
                                                                const DropCompensationContext& context) {
-  const auto* const row = settings.row({"compensation", "What is done about dropped micro-batches."}, rows, "none");
+  const auto* const row = settings.row({"compensation", "Compensation for dropped micro-batches."}, rows, "none");
   return row->make(settings, context);
 }
 

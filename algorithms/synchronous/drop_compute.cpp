@@ -115,13 +115,13 @@ Preempt read_preempt(Settings& settings) {
 }
 
 void read_normalisation(Settings& settings, DropComputeOptions& options) {
-  options.normalisation = settings.choice(
-      {"normalisation",
-       "What the sum of gradients is divided by: all micro-batches, those computed, or their mean number."},
-      {{"constant", Normalisation::constant},
-       {"computed", Normalisation::computed},
-       {"mean-rate", Normalisation::mean_rate}},
-      options.normalisation);
+  options.normalisation =
+      settings.choice({"normalisation",
+                       "The divisor of the sum of gradients: all micro-batches, those computed, or their mean number."},
+                      {{"constant", Normalisation::constant},
+                       {"computed", Normalisation::computed},
+                       {"mean-rate", Normalisation::mean_rate}},
+                      options.normalisation);
   if (options.normalisation != Normalisation::mean_rate) return;
   const bool expected = options.threshold->traits().searches() && options.preempt == Preempt::discard;
   options.mean_drop_rate =

@@ -249,7 +249,8 @@ std::shared_ptr<const DropThreshold> read_automatic_threshold(Settings& settings
   const std::size_t faults = settings.faults_so_far();
   AutomaticThresholdOptions options;
   options.form = settings.choice(
-      {"search", "What the best threshold maximises: micro-batches per time, Eq. 6, or the reference code's measure."},
+      {"search",
+       "The measure that the best threshold maximises: micro-batches per time, Eq. 6, or the reference code's."},
       {{"throughput", SpeedupForm::throughput},
        {"s-eff", SpeedupForm::effective},
        {"reference", SpeedupForm::reference}},

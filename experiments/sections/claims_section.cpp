@@ -191,8 +191,8 @@ void check_criterion(Settings& table, const Claim& claim) {
 Claim read_claim(Settings& table) {
   const std::size_t faults = table.faults_so_far();
   Claim claim;
-  claim.sentence = table.text({"sentence", "What is claimed, as the scoreboard shows it."});
-  claim.measure = table.text({"measure", "Of what: a measure, as results/summary.hpp and `table` name them."});
+  claim.sentence = table.text({"sentence", "The claim in words, as the scoreboard shows it."});
+  claim.measure = table.text({"measure", "The measure, as results/summary.hpp and `table` name it."});
   const std::vector<std::string> known = names_of_measures();
   if (!claim.measure.empty() && std::ranges::find(known, claim.measure) == known.end())
     table.fault("measure", must_be_one_of(claim.measure, known));
@@ -203,13 +203,15 @@ Claim read_claim(Settings& table) {
     claim.method = table.text({"method", "Label of the method whose measure it is."});
     claim.against = table.text({"against", "Label of the method that it is compared with, seed by seed."}, "");
     if (claim.against.empty()) table.leave_out("against");
-    claim.effect = table.choice<Effect>(
-        {"as", "What is claimed: the own measure, it less the other's or divided by it, or where over it is best."},
-        {{"value", Effect::value},
-         {"difference", Effect::difference},
-         {"ratio", Effect::ratio},
-         {"best", Effect::best}},
-        claim.against.empty() ? Effect::value : Effect::difference, "difference, or value without against");
+    claim.effect = table.choice<Effect>({"as",
+                                         "The claimed number: the method's measure, its difference or ratio to the "
+                                         "other's, or where over `over` it is best."},
+                                        {{"value", Effect::value},
+                                         {"difference", Effect::difference},
+                                         {"ratio", Effect::ratio},
+                                         {"best", Effect::best}},
+                                        claim.against.empty() ? Effect::value : Effect::difference,
+                                        "difference, or value without against");
     claim.over = table.text({"over", "A swept key of numbers: the slope over it, or its best value, is claimed."}, "");
     if (claim.over.empty()) table.leave_out("over");
     if (!claim.over.empty())
@@ -234,7 +236,7 @@ Claim read_claim(Settings& table) {
 }
 
 std::vector<Settings> tables_of(Settings& root) {
-  return root.sections({"claim", "What is claimed of the runs, and what counts as reproduced; `claims` judges it."});
+  return root.sections({"claim", "Claims about the runs, and when they count as reproduced; `claims` judges them."});
 }
 
 // The claims without the rest of the file.

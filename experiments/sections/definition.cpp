@@ -122,7 +122,7 @@ void check_methods(Settings& root, const Definition& definition) {
 }
 
 std::string read_name(Settings& root, const std::string& file) {
-  std::string name = root.text({"name", "What the results' directory is called."},
+  std::string name = root.text({"name", "The name of the results' directory."},
                                Stated(std::filesystem::path(file).stem().string(), "the file's name"));
   // It names a directory of results.
   const bool usable = !name.empty() && name != "." && name != ".." &&
@@ -203,7 +203,7 @@ std::vector<Method> read_methods(Settings& root, const Definition& definition,
   std::vector<Method> methods;
   std::set<std::string> labels;
   const std::size_t faults = root.faults_so_far();
-  for (Settings& table : root.sections({"methods", "What is compared; at least one entry."})) {
+  for (Settings& table : root.sections({"methods", "The methods to compare; at least one entry."})) {
     const bool labelled = table.has("label");  // read first, so that it comes first in the resolved document
     Method method;
     if (methods.size() < own.size()) method.own = own[methods.size()];
@@ -212,7 +212,7 @@ std::vector<Method> read_methods(Settings& root, const Definition& definition,
     if (method.algorithm)
       check_tensors(table, method.algorithm->compression(), definition.of(method).training.objective.tensors);
     const std::string name = method.algorithm ? table.text("algorithm") : "";
-    const Key label{"label", "What the method is called in tables and plots."};
+    const Key label{"label", "The method's name in tables and plots."};
     if (labelled || method.algorithm) method.label = table.text(label, Stated(name, "the algorithm's name"));
     const bool is_new = method.label.empty() ? !labelled : labels.insert(method.label).second;
     if (!is_new) table.fault("label", "must be a name that no other method has");

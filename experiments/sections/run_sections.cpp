@@ -90,8 +90,7 @@ Delays read_delays(Settings& root, double micro_batch_s, bool finite_means, Clus
   constexpr std::size_t most_delays = 255;  // each has a random stream of its own
   Delays delays;
   const int workers = result.workers_known ? result.plan.workers : 0;
-  for (Settings& delay :
-       root.sections({"delays", "What is added to the time of a micro-batch; any number of entries."})) {
+  for (Settings& delay : root.sections({"delays", "Times that are added to a micro-batch's; any number of entries."})) {
     const std::size_t faults = delay.faults_so_far();
     auto process = make_delay(delay, {micro_batch_s, workers, &result.traces, result.plan.micro_batches});
     if (delay.faults_so_far() == faults) check_length(delay, *process);
@@ -179,7 +178,7 @@ ContentCost read_content_cost(Settings& cluster) {
   constexpr Range cost{.low = 0, .high = longest_delay};
   Settings table = cluster.section("micro_batch_s");
   const ContentCost costs = {
-      .base_s = table.number({"base_s", "What every micro-batch takes.", "s"}, cost, 0.0),
+      .base_s = table.number({"base_s", "The time of every micro-batch.", "s"}, cost, 0.0),
       .per_token_s = table.number({"per_token_s", "For each of its tokens.", "s"}, cost, 0.0),
       .per_padded_token_s =
           table.number({"per_padded_token_s", "For each of its sequences times the longest's tokens.", "s"}, cost, 0.0),
@@ -336,7 +335,7 @@ Step at_least_one(Step steps) { return std::max(steps, Step{1}); }
 ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means, const LengthsOf& lengths_of) {
   ClusterSection result;
   const std::size_t faults = root.faults_so_far();
-  Settings cluster = root.section({"cluster", "Who works, and how long a micro-batch takes."});
+  Settings cluster = root.section({"cluster", "The workers, and how long a micro-batch takes."});
   result.plan.workers = static_cast<int>(cluster.integer({"workers", "How many workers there are."}, 1, most_workers));
   result.workers_known = root.faults_so_far() == faults;
   double micro_batch_s = 1;
@@ -381,7 +380,7 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
   if (result.plan.outages && result.plan.pauses)
     root.fault("outages", "must not be given together with delays that are sleeps, or with cluster.trailing_s");
 
-  Settings network = root.section({"network", "What communication costs on the virtual clock."});
+  Settings network = root.section({"network", "The cost of communication on the virtual clock."});
   const auto workers = result.workers_known ? std::optional(result.plan.workers) : std::nullopt;
   result.plan.network = make_network(network, {.workers = workers, .seed = seed});
   return result;
@@ -440,8 +439,7 @@ BudgetSection read_budget(Settings& root, const EpochLength& epoch) {
       {"samples", "Samples whose gradients were used, of all workers.", "samples", "no limit"}, 1, most);
   result.seconds =
       budget.optional_number({"seconds", "Time on the cluster's clock.", "s", "no limit"}, positive_and_finite);
-  result.bytes =
-      budget.optional_integer({"bytes", "What is communicated, of all workers.", "bytes", "no limit"}, 1, most);
+  result.bytes = budget.optional_integer({"bytes", "The bytes that all workers send.", "bytes", "no limit"}, 1, most);
   const bool is_limited = counts_steps || result.samples || result.seconds || result.bytes;
   if (!is_limited) root.fault("budget", "must set at least one of steps, epochs, samples, seconds, bytes");
   return {result, counts_steps || !is_limited};
@@ -492,8 +490,8 @@ CheckpointPlan read_checkpoint(Settings& root) {
   CheckpointPlan plan;
   if (!root.has("checkpoint")) return plan;
   Settings checkpoint = root.section({"checkpoint",
-                                      "What a killed run goes on from, beside its results: of runs under MPI, and of "
-                                      "simulated ones with a model."});
+                                      "Files from which a killed run resumes: of runs under MPI, and of simulated ones "
+                                      "with a model."});
   plan.every_s =
       checkpoint.number({"every_s", "A checkpoint each time that so much of this machine's time has passed.", "s"},
                         Range::positive(), plan.every_s);
@@ -505,21 +503,22 @@ MeasurementPlan read_measurements(Settings& root, const TrainingSection& trainin
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   MeasurementPlan plan;
   if (!root.has("measurements")) return plan;
-  Settings table = root.section({"measurements", "What is measured at chosen steps; it takes no time on the clock."});
+  Settings table = root.section({"measurements", "Measurements at chosen steps; they take no time on the clock."});
   plan.every_steps = table.integer({"every_steps", "After how many steps; also before the first.", "steps"}, 1, most);
   MeasureOptions& model = plan.model;
-  model.gradient_norm =
-      table.flag({"gradient_norm", "Of the loss on `samples`, without augmentation, smoothing and dropout."}, false);
+  model.gradient_norm = table.flag(
+      {"gradient_norm", "The gradient's norm of the loss on `samples`, without augmentation, smoothing and dropout."},
+      false);
   model.noise_scale = table.flag(
-      {"noise_scale", "Of single samples' gradients: their variance over their mean's square, in samples."}, false);
+      {"noise_scale", "The variance of single samples' gradients over the square of their mean, in samples."}, false);
   plan.step_gradient_norm = table.flag(
-      {"step_gradient_norm", "Of the gradient of a step, worker 0's or a server's, before the step clips it."}, false);
+      {"step_gradient_norm", "The norm of a step's gradient, worker 0's or a server's, before clipping."}, false);
   plan.consensus_distance = table.flag(
       {"consensus_distance", "Root mean square distance of the workers' models from their mean, after own steps."},
       false);
-  model.largest_eigenvalue =
-      table.flag({"largest_eigenvalue", "Of the Hessian of the same loss, by power iteration."}, false);
-  model.hessian_trace = table.flag({"hessian_trace", "Of that Hessian, by Hutchinson's estimator."}, false);
+  model.largest_eigenvalue = table.flag(
+      {"largest_eigenvalue", "The largest eigenvalue of the same loss's Hessian, by power iteration."}, false);
+  model.hessian_trace = table.flag({"hessian_trace", "The trace of that Hessian, by Hutchinson's estimator."}, false);
   model.samples = table.integer({"samples", "The first so many training samples.", "samples"}, 1, most, model.samples);
   model.most_products = static_cast<int>(
       table.integer({"most_products", "Products of the Hessian and a vector, at most, for each of the two."}, 1,

@@ -165,15 +165,14 @@ void read_decay(Settings& rate, const EpochLength& epoch, LearningRate::Options&
   if (options.shape == Shape::step) options.decay_steps = read_decay_points(rate, epoch);
   if (options.shape == Shape::exponential) options.decay_every = read_decay_every(rate, epoch);
   if (options.shape == Shape::step || options.shape == Shape::exponential)
-    options.decay_factor =
-        rate.number({"factor", "What the rate is multiplied by then."}, positive, options.decay_factor);
+    options.decay_factor = rate.number({"factor", "The factor of the rate then."}, positive, options.decay_factor);
   if (options.shape == Shape::exponential)
     options.staircase = rate.flag({"staircase", "Whether it falls at once, and stays in between."}, options.staircase);
   if (options.shape == Shape::polynomial)
     options.power = rate.number({"power", "The power; 1 is a straight line."}, positive, options.power);
   if (options.shape == Shape::modified_cosine) options.constant_from = read_constant_from(rate, epoch);
   if (options.shape == Shape::cosine_step)
-    options.base = rate.number({"base", "Of whose powers the rate is the nearest."},
+    options.base = rate.number({"base", "The rate is rounded to the nearest power of this number."},
                                {.low = 1, .low_open = true, .high_open = true}, options.base);
 }
 
@@ -225,10 +224,10 @@ double read_momentum(Settings& optimizer, double momentum) {
 }
 
 MomentumOf read_momentum_of(Settings& optimizer, MomentumOf of) {
-  return optimizer.choice(
-      {"momentum_of",
-       "What it sums up: gradients (PyTorch), or gradients times the learning rate (TensorFlow, MLPerf)."},
-      {{"gradients", MomentumOf::gradients}, {"updates", MomentumOf::updates}}, of);
+  return optimizer.choice({"momentum_of",
+                           "The quantity that momentum sums: gradients (PyTorch), or gradients times the learning rate "
+                           "(TensorFlow, MLPerf)."},
+                          {{"gradients", MomentumOf::gradients}, {"updates", MomentumOf::updates}}, of);
 }
 
 TrustScope read_trust_scope(Settings& optimizer, TrustScope scope) {
@@ -246,8 +245,8 @@ template <typename Options>
 void read_betas(Settings& optimizer, Options& options) {
   options.beta1 = optimizer.number({"beta1", "Decay of the first moment."}, share, options.beta1);
   options.beta2 = optimizer.number({"beta2", "Decay of the second moment."}, share, options.beta2);
-  options.epsilon =
-      optimizer.number({"epsilon", "What is added to the root of the second moment."}, above_zero, options.epsilon);
+  options.epsilon = optimizer.number({"epsilon", "A number that is added to the root of the second moment."},
+                                     above_zero, options.epsilon);
 }
 
 std::unique_ptr<Optimizer> read_sgd(Settings& optimizer) {
@@ -287,8 +286,8 @@ std::unique_ptr<Optimizer> read_rmsprop(Settings& optimizer) {
       {{"tensorflow", RmsPropForm::tensorflow}, {"pytorch", RmsPropForm::pytorch}}, options.form);
   options.rho = optimizer.number({"rho", "Share of the mean square that a step keeps."}, share, options.rho);
   options.momentum = read_momentum(optimizer, options.momentum);
-  options.epsilon =
-      optimizer.number({"epsilon", "What is added to the mean square, or to its root."}, above_zero, options.epsilon);
+  options.epsilon = optimizer.number({"epsilon", "A number that is added to the mean square, or to its root."},
+                                     above_zero, options.epsilon);
   const bool is_of_pytorch = options.form == RmsPropForm::pytorch;
   options.mean_square_start =
       optimizer.number({"mean_square_start", "The mean square before the first step."}, at_least_zero,
@@ -301,10 +300,10 @@ std::unique_ptr<Optimizer> read_lars(Settings& optimizer) {
   LarsOptions options;
   options.momentum = read_momentum(optimizer, options.momentum);
   options.momentum_of = read_momentum_of(optimizer, options.momentum_of);
-  options.trust_coefficient = optimizer.number({"trust_coefficient", "What the ratio of norms is multiplied by."},
-                                               above_zero, options.trust_coefficient);
-  options.epsilon = optimizer.number({"epsilon", "What is added to the norms below the fraction bar."}, at_least_zero,
-                                     options.epsilon);
+  options.trust_coefficient = optimizer.number({"trust_coefficient", "The factor of the ratio of norms."}, above_zero,
+                                               options.trust_coefficient);
+  options.epsilon = optimizer.number({"epsilon", "A number that is added to the norms in the denominator."},
+                                     at_least_zero, options.epsilon);
   options.trust = read_trust_scope(optimizer, options.trust);
   options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
   return make_lars(options);
@@ -632,8 +631,9 @@ void describe_common_phase(Settings& root) {
   common.optional_number({"epochs", "Length of the phase, in passes over the training data.", "epochs", "steps"},
                          Range{.low = 0, .low_open = true, .high_open = true});
   common.keep_as_written({"method", "Its algorithm and that one's keys; left out: synchronous SGD."});
-  static_cast<void>(common.choice({"takes", "What of its model a method starts with: all, or all but its head."},
-                                  {{"all", false}, {"body", true}}, false));
+  static_cast<void>(
+      common.choice({"takes", "The part of the phase's model that a method starts with: all, or all but the head."},
+                    {{"all", false}, {"body", true}}, false));
   for (const char* const tables : described_tables)
     common.keep_as_written({tables, "Tables [models.*] or [datasets.*], with what is otherwise in the phase."});
 }
@@ -654,7 +654,7 @@ std::shared_ptr<const LearningRate> read_learning_rate(Settings& training, const
   options.warmup_start = rate.number({"warmup_start", "The rate of the warm-up's first step."}, non_negative,
                                      Stated(options.final, "final"));
   options.counter = rate.choice(
-      {"counter", "What counts: steps done, the next step's number, or an optimizer's counter (1, 1, 2, ...)."},
+      {"counter", "The counter: steps done, the next step's number, or an optimizer's counter (1, 1, 2, ...)."},
       {{"done", LearningRate::Counter::done},
        {"next", LearningRate::Counter::next},
        {"optimizer", LearningRate::Counter::optimizer}},
@@ -699,7 +699,7 @@ std::vector<std::pair<std::string, std::string>> listed_leaves(const TomlNode& t
 TrainingSection read_training(Settings& root, ObjectiveContext context, std::optional<Step> after_common_phase,
                               bool takes_common) {
   TrainingSection result;
-  Settings training = root.section({"training", "What is trained, and how."});
+  Settings training = root.section({"training", "The model, its data, and the optimizer."});
   const Step start_steps = training.integer(
       {"start_steps", "Steps that lie before the first one: samples, and what is drawn for them, go on from there.",
        "steps"},

@@ -195,11 +195,11 @@ constexpr std::array own_keys = {"seeds", "measure", "where", "extend"};
 bool is_own_key(const std::string& key) { return std::ranges::find(own_keys, key) != own_keys.end(); }
 
 void read_own_keys(Settings& table, TuneSection& section) {
-  for (const std::int64_t seed : table.integers({"seeds", "Of the trials: none of the experiment's seeds."}, 0,
-                                                std::numeric_limits<std::int64_t>::max()))
+  for (const std::int64_t seed : table.integers({"seeds", "Seeds of the trials; none may be one of the experiment's."},
+                                                0, std::numeric_limits<std::int64_t>::max()))
     section.seeds.push_back(static_cast<std::uint64_t>(seed));
   section.measure =
-      table.text({"measure", "What settings are judged by: a measure of `table`, but none of the test set."},
+      table.text({"measure", "The measure that judges settings: one of `table`'s, but none of the test set."},
                  Stated<std::string>("", "final_validation_accuracy, or the loss where there is none"));
   if (section.measure.empty()) table.leave_out("measure");
   section.extensions = static_cast<int>(table.integer(

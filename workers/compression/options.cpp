@@ -110,7 +110,7 @@ constexpr CompressionKind kinds[] = {
      .sums = {},
      .averages = {"The models as they are: all-reduced."},
      .moments = {"The moment as it is: all-reduced."},
-     .messages = {"What is sent as it is."},
+     .messages = {"Sends values uncompressed."},
      .read = nullptr},
 };
 
@@ -127,16 +127,16 @@ CompressionUse use_of(Compresses what) {
   switch (what) {
     case Compresses::gradients:
       return {&CompressionKind::sums, "How the sum of gradients is compressed.",
-              "What is sent instead of the gradient.", ""};
+              "The form in which a gradient is sent.", ""};
     case Compresses::moments:
-      return {&CompressionKind::moments, "What is sent of first moments.", "What is sent instead of the first moment.",
+      return {&CompressionKind::moments, "Compression of first moments.", "The form in which the first moment is sent.",
               "sign", "signs, in two phases"};
     case Compresses::messages:
       return {&CompressionKind::messages, "How what workers send to their server is compressed.",
-              "What is sent instead of the gradient, or of the difference between models."};
+              "The form in which a gradient, or a difference between models, is sent."};
     default:
       return {&CompressionKind::averages, "How averages of models are compressed.",
-              "What is sent instead of the difference to the last common model."};
+              "The form in which the difference to the last common model is sent."};
   }
 }
 
@@ -157,8 +157,7 @@ const CompressionKind* read_kind(Settings& table, Compresses what) {
 void read_rejected(CompressionKeys& keys) {
   auto& [table, context, options] = keys;
   options.returns_rejected = table.choice(
-      {"rejected",
-       "What becomes of what a server does not take: it is lost, or its worker sends it again with a later message."},
+      {"rejected", "Treatment of packets that a server rejects: lost, or sent again with a later message."},
       {{"lost", false}, {"return", true}}, false);
   if (context.rejects_messages) return;
   keys.leave_out_unwritten({"rejected"});
@@ -168,7 +167,7 @@ void read_rejected(CompressionKeys& keys) {
 }  // namespace
 
 bool CompressionKeys::by_tensors() {
-  const bool by_tensors = table.choice({"scope", "What is compressed by itself: the whole model, or each tensor."},
+  const bool by_tensors = table.choice({"scope", "The unit of compression: the whole model, or each tensor."},
                                        {{"model", false}, {"tensor", true}}, false);
   if (context.slices > 1 && by_tensors)
     table.fault("scope", fmt::format("must be \"model\": each of {} slices of the model goes by itself, and they cut "
@@ -208,9 +207,9 @@ void CompressionKeys::residual(bool usual) {
 
 void CompressionKeys::dropped() {
   using Dropped = CompressionOptions::Dropped;
-  options.dropped = table.choice(
-      {"dropped", "What becomes of a batch that is left out: it is lost, or folded into what its worker has not sent."},
-      {{"lost", Dropped::lost}, {"fold", Dropped::folded}}, options.dropped);
+  options.dropped =
+      table.choice({"dropped", "Treatment of a batch that is left out: lost, or folded into its worker's residual."},
+                   {{"lost", Dropped::lost}, {"fold", Dropped::folded}}, options.dropped);
   if (context.drops == Drops::computed) return;
   leave_out_unwritten({"dropped"});
   if (options.dropped == Dropped::lost) return;

@@ -304,7 +304,7 @@ void read_powersgd(CompressionKeys& keys) {
   if (options.error_feedback)
     own.removes_mean = table.choice(
         {"removed",
-         "What a worker takes out of its residual: its own part of the factors' product, or all workers' mean."},
+         "The part that a worker takes out of its residual: its own of the factors' product, or all workers' mean."},
         {{"own", false}, {"mean", true}}, own.removes_mean);
   options.needs_tensors = true;
   options.check = [own](Settings& method, const std::vector<Part>& tensors) { check_rank(method, own, tensors); };

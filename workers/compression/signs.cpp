@@ -272,7 +272,7 @@ class OneBit : public PartByPart {
 void read_sign(CompressionKeys& keys) {
   bool l2_scale = false;
   if (keys.options.of_moments()) {
-    l2_scale = keys.table.choice({"scale", "What signs are times: the root mean square, or the mean magnitude."},
+    l2_scale = keys.table.choice({"scale", "The factor of the signs: the root mean square, or the mean magnitude."},
                                  {{"l2", true}, {"l1", false}}, true);
     keys.options.pattern = CompressionOptions::Pattern::two_phase;
   }
@@ -285,12 +285,11 @@ void read_sign(CompressionKeys& keys) {
 void read_one_bit(CompressionKeys& keys) {
   enum class Scope { column, tensor, model };
   const auto scope = keys.table.choice(
-      {"scope", "What has two means of its own: a matrix's column (and each other tensor), a tensor, the model."},
+      {"scope", "The unit with two means of its own: a matrix's column (and each other tensor), a tensor, the model."},
       {{"column", Scope::column}, {"tensor", Scope::tensor}, {"model", Scope::model}}, Scope::column);
   OneBitOptions own{.by_columns = scope == Scope::column};
-  own.around_means =
-      keys.table.choice({"threshold", "What a value's bit says: whether it is below 0, or below its column's mean."},
-                        {{"zero", false}, {"mean", true}}, own.around_means);
+  own.around_means = keys.table.choice({"threshold", "The threshold of a value's bit: 0, or its column's mean."},
+                                       {{"zero", false}, {"mean", true}}, own.around_means);
   keys.leave_out_unwritten({"threshold"});
   keys.pattern();
   keys.residual();
@@ -301,10 +300,10 @@ void read_one_bit(CompressionKeys& keys) {
 void read_majority(CompressionKeys& keys) {
   keys.options.error_feedback = false;
   keys.options.momentum =
-      keys.table.number({"momentum", "Of the moving average of a worker's gradients whose signs it sends (beta)."},
+      keys.table.number({"momentum", "Decay of a worker's moving average of gradients, whose signs it sends (beta)."},
                         Range{.low = 0, .high = 1, .high_open = true}, keys.options.momentum);
   const bool zeros_abstain =
-      keys.table.choice({"zeros", "What a value of 0 votes: plus, or nothing, which takes two bits."},
+      keys.table.choice({"zeros", "The vote of a value of 0: plus, or none, which takes two bits."},
                         {{"plus", false}, {"abstain", true}}, false);
   keys.leave_out_unwritten({"zeros"});
   keys.options.make = maker_of<MajorityVote>(zeros_abstain);

@@ -121,7 +121,7 @@ void read_sparse_rows(CompressionKeys& keys) {
   const bool gathers =
       table.choice({"exchange", "Whether rows are gathered, or summed densely with all other parameters."},
                    {{"gather", true}, {"dense", false}}, true);
-  own.tables = table.texts({"tables", "What the names of embeddings contain; other tensors are summed as they are."},
+  own.tables = table.texts({"tables", "Parts of the embeddings' names; other tensors are summed uncompressed."},
                            std::vector<std::string>{"words.weight", "places.weight", "bag_of_words"});
   own.written = table.written("tables");
   if (own.tables.empty()) table.fault("tables", "must name at least one table");

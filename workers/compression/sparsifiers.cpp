@@ -242,17 +242,18 @@ class DeepGradientCompression : public TopK {
 void read_clip(CompressionKeys& keys, DgcOptions& own) {
   Settings& table = keys.table;
   using By = DgcOptions::ClippedBy;
-  own.clip = table.optional_number(
-      {"clip", "What a worker's mean gradient is clipped to before it accumulates.", "", "it is not clipped"},
-      Range{.low = 0, .low_open = true, .high_open = true});
+  own.clip =
+      table.optional_number({"clip", "The bound to which a worker's mean gradient is clipped before it accumulates.",
+                             "", "it is not clipped"},
+                            Range{.low = 0, .low_open = true, .high_open = true});
   if (!own.clip)
     for (const char* key : {"clip_by", "clip_scaling"})
       if (table.has(key)) table.fault(key, "must be left out: there is no `clip`");
   own.clipped_by =
-      table.choice({"clip_by", "What `clip` bounds: the gradient's norm, each tensor's, or each value."},
+      table.choice({"clip_by", "The quantity that `clip` bounds: the gradient's norm, each tensor's, or each value."},
                    {{"norm", By::norm}, {"tensor-norm", By::tensor_norm}, {"value", By::value}}, own.clipped_by);
-  own.clip_by_workers = table.choice({"clip_scaling", "What `clip` is multiplied by."},
-                                     {{"none", false}, {"1/sqrt(N)", true}}, own.clip_by_workers);
+  own.clip_by_workers = table.choice({"clip_scaling", "The factor of `clip`."}, {{"none", false}, {"1/sqrt(N)", true}},
+                                     own.clip_by_workers);
   keys.leave_out_unwritten({"clip_by", "clip_scaling"});
 }
 
@@ -409,8 +410,9 @@ void read_top_k(CompressionKeys& keys) {
 void read_dgc(CompressionKeys& keys) {
   auto& [table, context, options] = keys;
   DgcOptions own{.ratio = read_ratio(keys), .by_tensors = keys.by_tensors()};
-  own.momentum = table.number({"momentum", "Of the velocity that a worker accumulates; the optimizer needs none."},
-                              Range{.low = 0, .high = 1, .high_open = true}, own.momentum);
+  own.momentum =
+      table.number({"momentum", "Momentum of the velocity that a worker accumulates; the optimizer needs none."},
+                   Range{.low = 0, .high = 1, .high_open = true}, own.momentum);
   own.nesterov = table.flag({"nesterov", "Whether the velocity is Nesterov's."}, own.nesterov);
   own.masking = table.flag({"masking", "Whether a value that is sent loses its velocity."}, own.masking);
   keys.leave_out_unwritten({"nesterov"});

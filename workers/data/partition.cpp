@@ -146,8 +146,7 @@ BatchingOptions read_batching(Settings& training) {
         {name, "Most tokens of a packed micro-batch; a longer sequence stands alone.", "tokens"}, 1, most);
   else
     training.optional_integer(
-        {name, "Of batching = \"packed\" alone; no effect here, allowed so that batching can be swept.", "tokens"}, 1,
-        most);
+        {name, "Only for batching = \"packed\"; allowed here so that batching can be swept.", "tokens"}, 1, most);
   return options;
 }
 

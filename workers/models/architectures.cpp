@@ -90,7 +90,7 @@ ResnetOptions read_resnet_options(Settings& table) {
                               {{"batch", batch}, {"group", group}}, options.norm);
   if (options.norm == group)
     options.groups = table.integer({"groups", "Groups of channels."}, 1, largest_width, options.groups);
-  options.activation = table.choice({"activation", "What follows the normalisations and the sums."},
+  options.activation = table.choice({"activation", "The activation after normalisations and sums."},
                                     {{"relu", relu}, {"silu", silu}}, options.activation);
   options.zero_init_residual =
       table.flag({"zero_init_residual", "Whether the weights of each block's last normalisation start as 0, not as 1."},
@@ -176,7 +176,7 @@ TextTransformerOptions read_text_transformer_options(Settings& table) {
   options.norm = table.choice({"norm", "Whether sums are normalised, as in BERT, or what enters the branches."},
                               {{"post", Norm::after}, {"pre", Norm::before}}, usual.norm);
   options.pooling = table.choice(
-      {"pooling", "What a text's class follows from: its first token, or their mean. No effect on other tasks."},
+      {"pooling", "The input of a text's classifier: its first token, or the mean of all. No effect on other tasks."},
       {{"first", Pooling::first}, {"mean", Pooling::mean}}, usual.pooling);
   options.dropout =
       table.number({"dropout", "Share of what is embedded, and of what branches give, that is zero in training."},

@@ -480,17 +480,15 @@ void forbid(Settings& table, const char* key, const std::string& message) {
 
 MaskingOptions read_masking(Settings& table, bool is_asked_for, std::string_view by) {
   MaskingOptions options;
-  options.share =
-      table.number({"masked_share", "Of masked language models: share of a text's tokens that are to be found."},
-                   {.low = 0, .high = 1, .low_open = true}, options.share);
-  options.most =
-      table.integer({"most_masked", "Of masked language models: most tokens of a text that are to be found."}, 1,
-                    1 << 20, options.most);
+  options.share = table.number({"masked_share", "Masked language models: the share of a text's tokens to predict."},
+                               {.low = 0, .high = 1, .low_open = true}, options.share);
+  options.most = table.integer({"most_masked", "Masked language models: the most tokens of a text to predict."}, 1,
+                               1 << 20, options.most);
   const bool is_static = table.choice(
-      {"masking", "Of masked language models: drawn anew at each visit, or fixed for each copy of a text."},
+      {"masking", "Masked language models: masks are drawn at each visit, or fixed for each copy of a text."},
       {{"dynamic", false}, {"static", true}}, false);
   const std::int64_t copies = table.integer(
-      {"mask_copies", "Of static masking: copies of each text, masked once each, which take turns."}, 1, 1 << 20, 10);
+      {"mask_copies", "Static masking: copies of each text, each masked once, which take turns."}, 1, 1 << 20, 10);
   if (is_static) options.copies = copies;
   if (is_asked_for && !is_static) forbid(table, "mask_copies", "must be left out: dynamic masking has no copies");
   if (!is_asked_for)
@@ -501,8 +499,8 @@ MaskingOptions read_masking(Settings& table, bool is_asked_for, std::string_view
 
 ObjectivePlan plan_objective(Settings& training, Settings& root, const ObjectiveContext& context) {
   const bool dataset_named = training.has("dataset");
-  const ModelRow* const model_row = training.row({"model", "What is trained."}, models());
-  const DatasetRow& dataset_row = *training.row({"dataset", "What it is trained on."}, datasets(), "fashion-mnist");
+  const ModelRow* const model_row = training.row({"model", "The model to train."}, models());
+  const DatasetRow& dataset_row = *training.row({"dataset", "The training data."}, datasets(), "fashion-mnist");
   const auto batch_size =
       training.integer({"micro_batch_size", "Samples of a micro-batch.", "samples"}, 1, 1 << 20, 32);
   const Model model = read_models(root, model_row);

@@ -97,7 +97,8 @@ std::string masking_key_of(const Settings& table) {
 
 Model read_torchscript(Settings& table) {
   const std::string file = table.text(
-      {"file", "What torch.jit.script has saved; beside the experiment file or in the working directory; required."},
+      {"file",
+       "The module that torch.jit.script has saved; beside the experiment file or in the working directory; required."},
       "");
   const Key hash{"file_hash", "Written by the program: the digest of the file's content, which must still be that.", "",
                  "any content"};
@@ -108,7 +109,7 @@ Model read_torchscript(Settings& table) {
                    {{"file", false}, {"drawn", true}}, options.drawn);
   options.fused = table.choice({"fused", "Whether micro-batches are evaluated together, where that changes nothing."},
                                {{"auto", true}, {"never", false}}, options.fused);
-  const auto loss = table.choice({"loss", "What is minimised: of classes, of hidden or next tokens, or of numbers."},
+  const auto loss = table.choice({"loss", "The loss: of classes, of masked or next tokens, or of numbers."},
                                  {{"cross-entropy", Loss::cross_entropy},
                                   {"masked", Loss::masked},
                                   {"causal", Loss::causal},

@@ -179,9 +179,9 @@ struct Adjustment {
   double scale, shift_s;
 };
 Adjustment read_adjustment(Settings& settings, const DelayContext& context) {
-  const double scale = settings.number({"scale", "What the durations are multiplied by."}, durations, 1.0);
-  const double shift =
-      settings.number({"shift", "What is added to them.", of_unit}, Range::between(-longest_delay, longest_delay), 0.0);
+  const double scale = settings.number({"scale", "The factor of the durations."}, durations, 1.0);
+  const double shift = settings.number({"shift", "A number that is added to them.", of_unit},
+                                       Range::between(-longest_delay, longest_delay), 0.0);
   return {scale, context.unit_s * shift};
 }
 
@@ -242,8 +242,7 @@ Delay read_lognormal(Settings& settings, const DelayContext& context) {
   const double mu = settings.number({"mu", "The mean of the logarithm."}, Range::between(-50, 50));
   const double sigma =
       settings.number({"sigma", "The standard deviation of the logarithm."}, Range::between(0.001, 10));
-  return lognormal_delay(mu, sigma,
-                         read_s(settings, context, "scale", "What the log-normal number is multiplied by.", 1.0));
+  return lognormal_delay(mu, sigma, read_s(settings, context, "scale", "The factor of the log-normal number.", 1.0));
 }
 
 // The table is the default, since there is evidence for it. Both defaults of `scale` give half a unit on average.
@@ -256,10 +255,9 @@ Delay read_bounded_lognormal(Settings& settings, const DelayContext& context) {
   form.mu = settings.number({"mu", "The mean of Z's logarithm."}, Range::between(-50, 50), form.mu);
   form.sigma =
       settings.number({"sigma", "The standard deviation of Z's logarithm."}, Range::between(0.001, 10), form.sigma);
-  form.alpha = settings.number({"alpha", "What Z is divided by."}, Range::between(1e-30, 1e30), form.alpha);
+  form.alpha = settings.number({"alpha", "The divisor of Z."}, Range::between(1e-30, 1e30), form.alpha);
   form.beta = settings.number({"beta", "The bound."}, Range::between(1e-30, longest_delay), form.beta);
-  return bounded_lognormal_delay(form,
-                                 read_s(settings, context, "scale", "What the bounded number is multiplied by.", 1.0));
+  return bounded_lognormal_delay(form, read_s(settings, context, "scale", "The factor of the bounded number.", 1.0));
 }
 
 // The histogram to read; null after a fault.
@@ -392,7 +390,7 @@ std::span<const DelayRow> delays() { return delay_rows; }
 
 std::shared_ptr<const DelayProcess> make_delay(Settings& settings, DelayContext context) {
   const DelayRow* row = settings.row({"kind", "The distribution, or where the delay comes from."}, delay_rows);
-  const Key unit{"unit", "What the delay's numbers are in: seconds, or times of micro_batch_s."};
+  const Key unit{"unit", "The unit of the delay's numbers: seconds, or multiples of micro_batch_s."};
   if (settings.choice(unit, {{"seconds", false}, {"micro_batch", true}}, false)) context.unit_s = context.base_s;
   const std::size_t traces = context.traces ? context.traces->size() : 0;
   auto process = row ? row->make(settings, context) : constant_delay(0);

@@ -441,7 +441,7 @@ constexpr int most_workers_per_group = 1 << 20;
 Link read_link(Settings& settings) {
   constexpr double positive = 1e-300;  // stands in for a faulty 0
   const double latency_s =
-      settings.number({"latency_s", "What a message takes, however short.", "s"}, Range::between(0, longest_delay));
+      settings.number({"latency_s", "The latency of a message, however short.", "s"}, Range::between(0, longest_delay));
   const double bandwidth_bytes_per_s =
       settings.number({"bandwidth_bytes_per_s", "How much a link carries.", "bytes/s"}, Range::positive());
   return {.latency_s = latency_s, .bandwidth_bytes_per_s = std::max(bandwidth_bytes_per_s, positive)};
@@ -451,7 +451,7 @@ Link read_link(Settings& settings) {
 Link read_link_unlike(Settings& settings, const Link& usual) {
   Link link = usual;
   if (const auto latency_s = settings.optional_number(
-          {"latency_s", "What a message takes on this link, however short.", "s", "like the others'"},
+          {"latency_s", "The latency of a message on this link, however short.", "s", "like the others'"},
           Range::between(0, longest_delay)))
     link.latency_s = *latency_s;
   if (const auto bandwidth = settings.optional_number(
@@ -470,8 +470,8 @@ std::vector<OwnLink> read_own_links(Settings& settings, const NetworkContext& co
     settings.fault("links", "must have at least one entry, or be left out");
   for (Settings& entry : entries) {
     const std::size_t faults = entry.faults_so_far();
-    const auto ranks =
-        entry.integers({"workers", "Whose links they are."}, 0, Stated<std::int64_t>(last, "cluster.workers - 1"));
+    const auto ranks = entry.integers({"workers", "The workers with these links."}, 0,
+                                      Stated<std::int64_t>(last, "cluster.workers - 1"));
     const bool is_right = entry.faults_so_far() == faults;
     if (is_right && ranks.empty()) entry.fault("workers", "must name at least one worker");
     const Link link = read_link_unlike(entry, usual);
@@ -548,7 +548,7 @@ std::unique_ptr<NetworkModel> vary(Settings& settings, const NetworkContext& con
 std::unique_ptr<NetworkModel> vary_and_delay(Settings& settings, const NetworkContext& context,
                                              std::unique_ptr<NetworkModel> network) {
   network = vary(settings, context, std::move(network));
-  const double serial_s = settings.number({"serial_s", "What every collective takes besides (T^c).", "s"},
+  const double serial_s = settings.number({"serial_s", "An additional time of every collective (T^c).", "s"},
                                           Range::between(0, longest_delay), 0.0);
   return serial_s > 0 ? with_serial_latency(std::move(network), serial_s) : std::move(network);
 }
@@ -570,7 +570,7 @@ std::unique_ptr<NetworkModel> read_fixed(Settings& settings, const NetworkContex
   settings.refuse("bandwidth_bytes_per_s", "with kind = \"fixed\" the cost does not depend on the size");
   settings.refuse("serial_s", "with kind = \"fixed\" it is latency_s");
   refuse_links(settings, "with kind = \"fixed\" nothing occupies a link");
-  const double latency_s = settings.number({"latency_s", "What each collective and each message takes.", "s"},
+  const double latency_s = settings.number({"latency_s", "The time of each collective and each message.", "s"},
                                            Range::between(0, longest_delay));
   return vary(settings, context, make_fixed_network(latency_s));
 }
@@ -599,7 +599,7 @@ std::unique_ptr<NetworkModel> read_two_level(Settings& settings, const NetworkCo
   Settings inside = settings.section({"inside", "The workers' own links, inside a group."});
   levels.inside = read_link(inside);
   using Between = TwoLevelOptions::Between;
-  levels.leaders = settings.choice({"between", "What the groups' leaders form."},
+  levels.leaders = settings.choice({"between", "The collective of the groups' leaders."},
                                    {{"ring", Between::ring}, {"tree", Between::tree}}, levels.leaders);
   settings.refuse("racks", "with kind = \"two-level\" groups have uplinks of latency_s and bandwidth_bytes_per_s");
   const LinkOptions options = read_link_options(settings, context, levels.inside, &levels.between);
