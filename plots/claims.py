@@ -17,11 +17,11 @@ from plots.sheet import Place, Sheet
 from plots.terminal import printable, say
 
 SCHEMA_VERSION = 2
-VERDICTS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "open"}  # verdicts, and their badges
+VERDICTS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "open"}  # with the classes of their badges
 HOUR_S, LEAST_HOURS = 3600, 2
 SHOWN_POINTS = 4  # most points of a claim in the table; of more points only the lowest and the highest are shown
 
-SURE = {"stated", "established"}  # in the paper's own words: figures that are derived, or # in the paper's words; others are derived, or only in code
+SURE = {"stated", "established"}  # in the paper's own words; only these figures are drawn
 FIGURE = re.compile(r"([-+]?\d+(?:\.\d+)?)\s*(%|x|times|×|s)?")
 LOOK = {"marker": "*", "linestyle": "none", "markeredgewidth": 0.7, "markeredgecolor": "black", "zorder": 6}
 
@@ -272,7 +272,7 @@ def draw_claim(panel, claim: dict) -> None:
         panel.plot(times * point["mean"], row, marker, color=style.INK, markerfacecolor=face, markeredgecolor=style.INK,
                    markeredgewidth=1, markersize=1.2 * style.page.marker, gid="mean", zorder=4)
     if paper is not None:
-        middle = (len(points) - 1) / 2  # beside our mean, so that it does not hide it
+        middle = (len(points) - 1) / 2  # between rows, so that it does not hide our mean
         panel.plot(times * paper, middle if middle % 1 else middle - 0.4, color=style.INK, **star(claim), markersize=2 * style.page.marker,
                    gid="paper")
     panel.set_xlim(left, right)
