@@ -44,7 +44,7 @@ void fuzz_toml(std::string_view input);        // an experiment file as TOML, an
 void fuzz_overrides(std::string_view input);   // lines of key=value and ~key, on an experiment file
 void fuzz_experiment(std::string_view input);  // an experiment file with the meaning of all its tables
 void fuzz_trace(std::string_view input);       // a recorded run, plain or compressed
-void fuzz_histogram(std::string_view input);   // a histogram of durations, plain or compressed
+void fuzz_histogram(std::string_view input);   // a histogram of durations
 void fuzz_npy(std::string_view input);         // x_train, y_train, x_test, y_test
 void fuzz_idx(std::string_view input);         // images and labels for training and test
 void fuzz_cifar(std::string_view input);       // a byte that selects the format, then batches and the test's
