@@ -412,8 +412,8 @@ TEST(PartialGradients, TheTensorsCountWhoseBackwardPartEndsAtTheDeadlineOrBefore
 }
 
 // By 3.25 s: worker 0, of 1 s each, has three micro-batches. Worker 1, of 1.25 s, has two and 0.75 s of the third: its
-// forward pass of 0.625 s and 0.125 s of its backward pass of 0.625 s. Worker 2, of 2 s, has one and 1.25 s of the second,
-// a quarter of its backward pass of 1 s. Worker 3, of 3 s, has one and a quarter of a second forward.
+// forward pass of 0.625 s and 0.125 s of its backward pass of 0.625 s. Worker 2, of 2 s, has one and 1.25 s of the
+// second, a quarter of its backward pass of 1 s. Worker 3, of 3 s, has one and a quarter of a second forward.
 const std::vector<double> delays_s = {0, 0.25, 1, 2};
 const std::vector<Part> parts = {{{Rank{0}, 0, 0}, 1}, {{Rank{0}, 0, 1}, 1},    {{Rank{0}, 0, 2}, 1},
                                  {{Rank{1}, 0, 0}, 1}, {{Rank{1}, 0, 1}, 1},    {{Rank{1}, 0, 2}, 0.2},

@@ -1,4 +1,4 @@
-// The built program compares its two clusters, and measures what a micro-batch takes.
+// The built program compares its two clusters, and measures the time of a micro-batch.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// Two workers, 12 steps of 20 ms of which next to nothing is arithmetic.
+// Two workers, 12 steps of 20 ms with almost no arithmetic.
 const std::string two_methods = "name = \"two\"\n" + emulated_cluster(2, 0.020) + plain_sgd + R"([network]
 kind = "fixed"
 latency_s = 0.0002
@@ -56,8 +56,8 @@ class Compare : public ProgramTest {
   json result() const { return json::parse(read("results/two/compare.json")); }
 };
 
-// Nothing here depends on who comes first but the order of a sum of two terms. The loose bound on the time is for a
-// busy machine; what one run must take at the least is the sum of its drawn times.
+// Only the order of a sum of two terms depends on who is first. The loose upper bound on the time allows for a busy
+// machine; the lower bound is the sum of the drawn times.
 TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
   const std::string file = write("e.toml", two_methods);
   const std::string command = "compare " + file + " --results results ";
@@ -329,7 +329,7 @@ TEST_F(Compare, CostsThatAreMeasuredByLengthsAreTheSameOnAllRanks) {
       EXPECT_EQ(std::stod(configuration.substr(found + key.size())), fit[cost].get<double>()) << cost;
     }
   }
-  // Kept, they are used again, also by the simulated cluster.
+  // Kept times are used again, also by the simulated cluster.
   ASSERT_EQ(syncopate(command, 3).status, 0) << read("err.txt");
   ASSERT_EQ(syncopate(command).status, 0) << read("err.txt");
   EXPECT_THAT(read("err.txt"), testing::Not(HasSubstr("measured by lengths")));
@@ -357,7 +357,7 @@ TEST_F(Compare, AMeasuredMicroBatchIsMeasuredOnceAndTheSameOnAllRanks) {
     const std::string configuration = read(path.parent_path() / "config.toml");
     EXPECT_THAT(configuration, HasSubstr("micro_batch_measured = true"));
   }
-  // Kept, the times are those of the same runs, whoever asks.
+  // Kept times are used for the same runs by every command.
   const auto again =
       syncopate("run " + file + " --results results cluster.micro_batch_s=measured methods.served.backups=1");
   EXPECT_THAT(again.err, HasSubstr("2 of 2 runs are there already"));
@@ -365,7 +365,7 @@ TEST_F(Compare, AMeasuredMicroBatchIsMeasuredOnceAndTheSameOnAllRanks) {
   EXPECT_EQ(files_named("metadata.json").size(), 4u);
   EXPECT_EQ(json::parse(read("results/two/measured.json")), kept);
 
-  // Another machine's time is no time of this one.
+  // Times of another machine are not used.
   json elsewhere = kept;
   elsewhere[0]["host"] = "another-host";
   elsewhere[0]["micro_batch_s"] = 123.0;
